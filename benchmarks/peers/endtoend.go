@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/stint-go/stint/benchmarks/internal/figures"
@@ -64,11 +63,7 @@ func serve(name string, in io.Reader, out io.Writer) error {
 	go http.Serve(l, all[name])
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			return err
-		}
-		fmt.Fprintln(out, time.Duration(u.Utime.Nano()+u.Stime.Nano()).Microseconds())
+		fmt.Fprintln(out, cpuTime().Microseconds())
 	}
 	return lines.Err()
 }

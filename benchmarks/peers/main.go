@@ -21,6 +21,7 @@ type config struct {
 	rounds int
 	each   time.Duration
 	keys   int            // "many keys"
+	cpu    bool           // the time of one goroutine is CPU time
 	only   *regexp.Regexp // the groups measured, and no server; nil: all
 }
 
@@ -34,6 +35,7 @@ func main() {
 	c := config{keys: 100_000}
 	flag.IntVar(&c.rounds, "rounds", 9, "how often each is measured; medians are shown")
 	flag.DurationVar(&c.each, "time", 50*time.Millisecond, "how long each takes in a round")
+	flag.BoolVar(&c.cpu, "cpu", false, "measure one goroutine by the process's CPU time, on a machine that does other work, too")
 	flag.Func("only", "measure the groups whose names match this regular expression, and no server", func(text string) (err error) {
 		c.only, err = regexp.Compile(text)
 		return err
@@ -62,6 +64,7 @@ func run(w io.Writer, c config) error {
 	}
 	for n := range c.rounds {
 		for _, g := range groups {
+			g.cpu = c.cpu && g.goroutines == 1
 			g.round(n, c.each)
 		}
 	}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"log"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/stint-go/stint/benchmarks/internal/figures"
@@ -19,6 +21,7 @@ type subject struct {
 type group struct {
 	name       string
 	goroutines int
+	cpu        bool // its time is CPU time, with that of the collector
 	aims       []aim
 	subjects   []subject
 	samples    map[string][]sample
@@ -55,15 +58,15 @@ func (g *group) measure(s subject, each time.Duration) sample {
 		calls[w] = s.start(w)
 	}
 	const trial = 2000
-	repeat(calls, trial)
+	g.repeat(calls, trial)
 	n := trial
-	if took := repeat(calls, trial); took < each {
+	if took := g.repeat(calls, trial); took < each {
 		n = int(float64(trial) * float64(each) / float64(took))
 	}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	took := repeat(calls, n)
+	took := g.repeat(calls, n)
 	runtime.ReadMemStats(&after)
 	all := float64(n * g.goroutines)
 	return sample{
@@ -74,11 +77,14 @@ func (g *group) measure(s subject, each time.Duration) sample {
 }
 
 // repeat runs each of calls n times, side by side.
-func repeat(calls []func(int), n int) time.Duration {
+func (g *group) repeat(calls []func(int), n int) time.Duration {
 	if len(calls) == 1 {
-		call, start := calls[0], time.Now()
+		call, began, start := calls[0], cpuTime(), time.Now()
 		for i := range n {
 			call(i)
+		}
+		if g.cpu {
+			return cpuTime() - began
 		}
 		return time.Since(start)
 	}
@@ -96,6 +102,15 @@ func repeat(calls []func(int), n int) time.Duration {
 	close(gate)
 	wg.Wait()
 	return time.Since(start)
+}
+
+// cpuTime returns the CPU time that the process has used so far.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		log.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func (g *group) median(name string, of func(sample) float64) float64 {
