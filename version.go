@@ -24,7 +24,7 @@ type version struct {
 	backend  *decide.Backend // decides what is read by the plans
 	allower  store.Allower   // the backend's store, if it is one; or nil
 	streams  *respond.Queues // of the streams that wait for bytes from the store
-	most     int             // how many keys the store holds, where it is the limiter's own
+	most     int64           // how many keys the store holds, where it is the limiter's own
 	shows    bool            // some function of the application sees requests; observers aside
 }
 

@@ -37,7 +37,7 @@ type limiterView struct {
 }
 
 type memoryView struct {
-	Keys, Max        int
+	Keys, Max        int64
 	Overflow, Denied uint64
 }
 

@@ -141,8 +141,8 @@ func (o *observer) collect(_ context.Context, to metric.Observer) error {
 			name = append(name, storeKey.String(m.name))
 		}
 		as := set(name...)
-		to.ObserveInt64(o.keys, int64(now.Keys), as.observe...)
-		to.ObserveInt64(o.keysMost, int64(now.MaxKeys), as.observe...)
+		to.ObserveInt64(o.keys, now.Keys, as.observe...)
+		to.ObserveInt64(o.keysMost, now.MaxKeys, as.observe...)
 		to.ObserveInt64(o.expired, int64(now.Expired), as.observe...)
 		// The two are read one after the other: more may be denied by then.
 		to.ObserveInt64(o.overflow, int64(now.Overflow-min(now.Denied, now.Overflow)), set(append(name, outcomeKey.String(answers[allowed]))...).observe...)

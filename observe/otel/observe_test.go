@@ -458,7 +458,7 @@ func TestMetrics(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var memory *memstore.Store
 				if s.memory > 0 {
-					memory = memstore.New(memstore.WithMaxKeys(s.memory))
+					memory = memstore.New(memstore.WithMaxKeys(int64(s.memory)))
 					s.opts = append(s.opts, stint.WithStore(memory))
 				}
 				if s.fails > 0 {

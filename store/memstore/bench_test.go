@@ -170,7 +170,7 @@ func BenchmarkManyKeys(b *testing.B) {
 					charges[0].Key = keys[i]
 					s.Take(ctx, charges, results)
 				}
-				if n := s.Stats().Keys; n != len(asked) || n < 10_000 {
+				if n := s.Stats().Keys; n != int64(len(asked)) || n < 10_000 {
 					b.Fatalf("%d keys in the store, %d asked for", n, len(asked))
 				}
 				b.ReportAllocs()
@@ -288,7 +288,7 @@ func heapPerKey(tb testing.TB, keys []string, l *store.Limit) (last, most float6
 			most = math.Max(most, last)
 		}
 	}
-	if n := s.Stats().Keys; n != len(keys) {
+	if n := s.Stats().Keys; n != int64(len(keys)) {
 		tb.Fatalf("%d keys in the store, not %d", n, len(keys))
 	}
 	runtime.KeepAlive(s)

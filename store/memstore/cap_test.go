@@ -59,13 +59,13 @@ func TestFloodAtTheCap(t *testing.T) {
 func TestRoomAtTheCap(t *testing.T) {
 	for _, n := range []int{1, 4, 17, 100, 256, 1000} {
 		synctest.Test(t, func(t *testing.T) {
-			s := memstore.New(memstore.WithMaxKeys(n))
+			s := memstore.New(memstore.WithMaxKeys(int64(n)))
 			l := newLimit(t, store.Spec{Units: 1, Period: time.Second})
 			for round := range 3 {
 				for i := range n {
 					take(t, s, fmt.Sprint(round, i), l, 1)
 				}
-				if st := s.Stats(); st.Keys != n || st.Overflow != 0 {
+				if st := s.Stats(); st.Keys != int64(n) || st.Overflow != 0 {
 					t.Fatalf("round %d: %+v", round, st)
 				}
 				time.Sleep(time.Second)

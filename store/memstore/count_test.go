@@ -47,7 +47,7 @@ func counted(t *testing.T) []*store.Limit {
 
 func countKeys(t *testing.T, maxKeys int, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, uint64(maxKeys)))
-	s, limits, ctx := New(WithMaxKeys(maxKeys)), counted(t), context.Background()
+	s, limits, ctx := New(WithMaxKeys(int64(maxKeys))), counted(t), context.Background()
 	keys := 4 + rnd.IntN(3*min(maxKeys, 100))
 	var made []store.Charge
 	charge := func() store.Charge {
@@ -98,7 +98,7 @@ func countKeys(t *testing.T, maxKeys int, seed uint64) {
 		if err != nil {
 			t.Fatalf("max %d, seed %d, step %d, %s: %v", maxKeys, seed, step, op, err)
 		}
-		if st := s.Stats(); st.Keys != held || held > maxKeys {
+		if st := s.Stats(); st.Keys != int64(held) || held > maxKeys {
 			t.Fatalf("max %d, seed %d, step %d, %s: %+v, but %d are held", maxKeys, seed, step, op, st, held)
 		}
 	}

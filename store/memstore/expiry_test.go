@@ -87,7 +87,7 @@ func TestExpiryIsLossless(t *testing.T) {
 					limits[i] = newLimit(t, spec)
 				}
 				// Often close to full, but never over.
-				s := memstore.New(memstore.WithMaxKeys(len(limits) * 60))
+				s := memstore.New(memstore.WithMaxKeys(int64(len(limits)) * 60))
 				ref := &reference{base: time.Now(), states: make(map[string]*store.State)}
 				var made []store.Charge
 				begun := 0
@@ -203,7 +203,7 @@ func TestChurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		l := newLimit(t, store.Spec{Units: 1, Period: 500 * time.Millisecond})
-		most := 0
+		most := int64(0)
 		for i := range 100_000 {
 			take(t, s, fmt.Sprint(i), l, 1)
 			time.Sleep(50 * time.Microsecond) // 10,000 are live

@@ -61,14 +61,14 @@ func exploreElsewhere(t *testing.T) {
 
 func (s *Store) Recounted() (keys, counted int, err error) {
 	keys, err = s.recount()
-	return keys, s.Stats().Keys, err
+	return keys, int(s.Stats().Keys), err
 }
 
 func (s *Store) Forget() { rates = rateList{} }
 `},
 		Edits:   []steps.Edit{once},
 		Mutants: mutants,
-		Entry:   "func(n int) explored { return V.New(V.WithMaxKeys(n)) }",
+		Entry:   "func(n int) explored { return V.New(V.WithMaxKeys(int64(n))) }",
 	}).Run(t)
 }
 

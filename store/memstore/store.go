@@ -77,7 +77,7 @@ func (c *config) bad(problem, write string) {
 	c.wrong = append(c.wrong, store.NewSpecError("", problem, write))
 }
 
-type maxKeys int
+type maxKeys int64
 
 func (n maxKeys) apply(c *config) {
 	if n < 1 || n > math.MaxInt32 {
@@ -90,7 +90,7 @@ func (n maxKeys) apply(c *config) {
 // WithMaxKeys sets how many keys the store holds at a time. Each pair of a limit and a
 // key counts as one. The package documentation says how much memory a key takes. n is
 // from 1 to 2^31-1; see New for other values. The default is DefaultMaxKeys.
-func WithMaxKeys(n int) Option { return maxKeys(n) }
+func WithMaxKeys(n int64) Option { return maxKeys(n) }
 
 // Store is a store.Store and a store.Resetter in memory. It is safe for concurrent use.
 //
@@ -195,7 +195,7 @@ func shards(maxKeys int) int {
 // Stats are a store's counters.
 type Stats struct {
 	// Keys is the number of keys held, and MaxKeys the cap.
-	Keys, MaxKeys int
+	Keys, MaxKeys int64
 	// Expired is the number of keys dropped since New because they had expired.
 	Expired uint64
 	// Overflow is the number of charges since New on keys that found the store full.
@@ -207,8 +207,8 @@ type Stats struct {
 // instant.
 func (s *Store) Stats() Stats {
 	return Stats{
-		Keys:     int(s.keys.Load()),
-		MaxKeys:  int(s.max),
+		Keys:     int64(s.keys.Load()),
+		MaxKeys:  int64(s.max),
 		Expired:  s.expired.Load(),
 		Overflow: s.overflow.Load(),
 		Denied:   s.denied.Load(),

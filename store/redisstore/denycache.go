@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"hash/maphash"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -24,10 +25,10 @@ import (
 //
 // It helps with limits that deny for longer than a call takes. At 1000 per second the
 // next request may pass before the server's answer arrives.
-func WithDenyCache(keys int) Option {
+func WithDenyCache(keys int64) Option {
 	return func(s *Store) {
 		if s.require(keys > 0, fmt.Sprintf("WithDenyCache(%d)", keys), "write 1 or more, or leave it out"); keys > 0 {
-			s.denies = newDenyCache(keys)
+			s.denies = newDenyCache(int(min(keys, math.MaxInt32)))
 		}
 	}
 }

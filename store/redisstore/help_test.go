@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/versionstest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
 )
@@ -22,13 +23,14 @@ import (
 func TestHelpAdmitsNoMore(t *testing.T) {
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	rdb.AddHook(redisstore.ByToldClock())
+	first, seeds := versionstest.Seeds(1)
 	for name, help := range map[string][]redisstore.Option{
 		"none":       nil,
 		"deny cache": {redisstore.WithDenyCache(100)},
 		"prefetch":   {redisstore.WithPrefetch(40, time.Second)},
 		"both":       {redisstore.WithPrefetch(40, time.Second), redisstore.WithDenyCache(100)},
 	} {
-		for seed := range uint64(3) {
+		for seed := first; seed < first+seeds; seed++ {
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) { admitsNoMore(t, rdb, help, seed) })
 		}
 	}
