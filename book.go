@@ -2,6 +2,7 @@ package stint
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -104,7 +105,12 @@ func (b *book) find(all []*version, of *warn.Source, found warn.Found) (news []n
 			}
 		}
 		if to != nil {
-			news = append(news, b.add(all, to, finding{kind: w.kind, limits: limits, of: of})...)
+			f := finding{kind: w.kind, limits: limits, of: of}
+			if w.kind == WarnUntrustedProxy && found.Field != "" {
+				f.text = fmt.Sprintf("requests come through a proxy that the key doesn't trust, so its clients share limits: "+
+					"it names them in %s: use stint.SingleIPHeader(%[1]q, …), with the proxy's address", found.Field)
+			}
+			news = append(news, b.add(all, to, f)...)
 		}
 	}
 	return news
@@ -118,6 +124,7 @@ var keyWarnings = [...]struct {
 	{WarnForwardingHeader, func(f warn.Found) bool { return f.Forwarding }},
 	{WarnPortInKey, func(f warn.Found) bool { return f.Port }},
 	{WarnUntrustedProxy, func(f warn.Found) bool { return f.Proxy }},
+	{WarnSilentProxy, func(f warn.Found) bool { return f.Silent }},
 	{WarnNoPattern, func(f warn.Found) bool { return f.Bare }},
 	{WarnKeysNeverRepeat, func(f warn.Found) bool { return f.Unique }},
 	{WarnOneKey, func(f warn.Found) bool { return f.Single }},

@@ -430,6 +430,9 @@ const (
 	// WarnStoreForgets: the server of the store evicts keys, and with them what callers have
 	// used. The Text names the server and what to set.
 	WarnStoreForgets
+	// WarnSilentProxy: requests of different programs come from one address that is this
+	// host's, or a trusted proxy's, and name no client.
+	WarnSilentProxy
 )
 
 var warningKinds = [...]struct{ name, text string }{
@@ -442,6 +445,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnRebuilt:          {"rebuilt", "limiters are built again and again while requests are served: build them once, at start-up"},
 	WarnCostTooHigh:      {"cost-too-high", "requests cost more than a limit ever lets pass: lower their cost, or raise the limit"},
 	WarnNothingWaits:     {"nothing-waits", "WithPriority, WithAging and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
+	WarnSilentProxy:      {"silent-proxy", "requests of many clients come through a proxy that names none of them, so they share limits: have the proxy write X-Forwarded-For, and use stint.ForwardedIP with its address"},
 	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},
 }
 

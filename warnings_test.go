@@ -144,6 +144,45 @@ var warningCases = []struct {
 		return from("198.51.100."+strconv.Itoa(i%200), "Forwarded", `proto=http;for="198.51.100.`+strconv.Itoa(i%200)+`:80", for=10.0.0.7`)
 	}, 0, nil},
 
+	{"a proxy behind one that is trusted", stint.ForwardedIP(proxies), func(i int) *http.Request {
+		return from("10.0.0.7:4711", "X-Forwarded-For", address(i)+", 203.0.113."+strconv.Itoa(i%9))
+	}, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"two proxies that are trusted", stint.ForwardedIP(proxies, proxiesElse), func(i int) *http.Request {
+		return from("10.0.0.7:4711", "X-Forwarded-For", fmt.Sprintf("198.51.100.%d, 10.9.0.%d", i%200, i%9))
+	}, 0, nil},
+	{"some clients that forge a field", stint.ForwardedIP(proxies), func(i int) *http.Request {
+		r := behind(i)
+		if i%2 == 0 {
+			r.Header.Set("X-Forwarded-For", "192.0.2.1, "+r.Header.Get("X-Forwarded-For"))
+		}
+		return r
+	}, 0, nil},
+
+	{"a proxy on the same host that names nobody", stint.RemoteIP(), func(i int) *http.Request {
+		return from("127.0.0.1:4711", "User-Agent", "agent "+strconv.Itoa(i%5))
+	}, 0, []stint.WarningKind{stint.WarnSilentProxy}},
+	{"who tries it out with four programs", stint.RemoteIP(), func(i int) *http.Request {
+		return from("127.0.0.1:4711", "User-Agent", "agent "+strconv.Itoa(i%4))
+	}, 0, nil},
+	{"a credential through a proxy on the same host", stint.Header("X-API-Key"), func(i int) *http.Request {
+		return from("127.0.0.1:4711", "User-Agent", "agent "+strconv.Itoa(i%5), "X-API-Key", strconv.Itoa(i%7))
+	}, 0, nil},
+	{"a trusted proxy that often names nobody", stint.ForwardedIP(proxies), func(i int) *http.Request {
+		if i%4 == 0 {
+			return behind(i)
+		}
+		return from("10.0.0.7:4711", "User-Agent", "agent "+strconv.Itoa(i%7))
+	}, 0, []stint.WarningKind{stint.WarnSilentProxy}},
+	{"health checks of a trusted proxy", stint.ForwardedIP(proxies), func(i int) *http.Request {
+		if i%4 == 0 {
+			return behind(i)
+		}
+		return from("10.0.0.7:4711", "User-Agent", "HealthChecker/2.0")
+	}, 0, nil},
+	{"clients beside a trusted proxy", stint.ForwardedIP(proxies), func(i int) *http.Request {
+		return from("203.0.113."+strconv.Itoa(i%200)+":4711", "User-Agent", "agent "+strconv.Itoa(i%7))
+	}, 0, nil},
+
 	{"no pattern", stint.Pattern(), client, 300, []stint.WarningKind{stint.WarnNoPattern}},
 	{"no pattern, joined", stint.Join(stint.RemoteIP(), stint.Pattern()), client, 300, []stint.WarningKind{stint.WarnNoPattern}},
 	{"one pattern", stint.Pattern(), func(int) *http.Request { return patterned("GET /") }, 0, nil},
@@ -621,5 +660,21 @@ func TestStoreForgets(t *testing.T) {
 	s.observers.Tell(store.Notice{Kind: store.MayForget})
 	if got := described(l); got != nil {
 		t.Errorf("described %q when it was put right", got)
+	}
+}
+
+// The warning about a proxy names the field in which it names clients.
+func TestUntrustedProxyNamesTheField(t *testing.T) {
+	for field, want := range map[string]string{
+		"X-Real-IP":       `use stint.SingleIPHeader("X-Real-Ip", …)`,
+		"X-Forwarded-For": "use stint.ForwardedIP",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limiter(t, stint.Rate(1_000_000, time.Second), stint.WithKey(stint.RemoteIP()), newLogged(0).with())
+			watch(t, l, func(i int) *http.Request { return from("10.0.0.7:4711", field, address(i)) }, 300)
+			if all := l.Describe().Warnings; len(all) != 1 || !strings.Contains(all[0].Text, want) {
+				t.Errorf("%s: described %+v, want %s", field, all, want)
+			}
+		})
 	}
 }

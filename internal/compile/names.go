@@ -78,7 +78,7 @@ func (n *Naming) source(k *keys.Key) *warn.Source {
 		return s
 	}
 	if s = n.earlier[k]; s == nil {
-		s = warn.NewSource(k.Signs)
+		s = warn.NewSource(k.Signs, k.Trusts)
 	}
 	n.sources[k] = s
 	return s

@@ -38,6 +38,9 @@ type Key struct {
 	Adapters []string
 	// Signs are what the key consists of.
 	Signs warn.Signs
+	// Trusts reports whether the key believes what a request's peer writes about the client,
+	// or is nil if it believes nobody.
+	Trusts func(*http.Request) bool
 	// Reads lists the parts of a request that the key is read from.
 	Reads Reads
 	// Wrong lists mistakes in the arguments that it was made with. It has no key then.
@@ -81,10 +84,11 @@ func constant(raw string) Func { return func(*http.Request) (string, error) { re
 
 func address(name string, client *clientip.Resolver) *Key {
 	reads := Reads{Peer: true}
+	var trusts func(*http.Request) bool
 	if field := client.Header(); field != "" {
-		reads.Fields = []string{field}
+		reads.Fields, trusts = []string{field}, client.TrustsPeer
 	}
-	return &Key{Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads,
+	return &Key{Trusts: trusts, Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads,
 		Never: true, Signs: warn.OfPeer, id: lastID.Add(1)}
 }
 
@@ -232,6 +236,9 @@ func composed(maker, args string, parts []*Key, build func() *Key) *Key {
 		c.Name = maker + "(" + strings.Join(names, ", ") + ")"
 		for _, k := range parts {
 			c.Signs |= k.Signs
+			if k.Trusts != nil {
+				c.Trusts = k.Trusts
+			}
 			c.Reads.add(k.Reads)
 			for _, a := range k.Adapters {
 				if !slices.Contains(c.Adapters, a) {

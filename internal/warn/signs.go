@@ -20,12 +20,15 @@ const (
 	Other
 )
 
-// forwarding are the fields in which proxies name the client.
+// forwarding are the fields in which proxies name the client. The first of them are lists.
 var forwarding = [...]string{
 	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip",
 	"Fly-Client-Ip", "Fastly-Client-Ip", "X-Cluster-Client-Ip", "X-Azure-Clientip",
 	"X-Envoy-External-Address", "Cf-Connecting-Ipv6", "X-Appengine-User-Ip", "X-Original-Forwarded-For",
 }
+
+// lists is how many of forwarding are lists.
+const lists = 2
 
 // SignsOfField returns the signs of a key that is a header field, by its canonical name.
 func SignsOfField(canonical string) Signs {

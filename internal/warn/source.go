@@ -11,12 +11,16 @@ type Source struct {
 	// Lookout looks at the source's first requests. It is nil before and after those.
 	Lookout atomic.Pointer[Lookout]
 
-	signs Signs
-	begun atomic.Bool // there is a Lookout, or was one
+	signs  Signs
+	trusts func(*http.Request) bool // see NewSource
+	begun  atomic.Bool              // there is a Lookout, or was one
 }
 
-// NewSource returns the Source of a key with these signs.
-func NewSource(signs Signs) *Source { return &Source{signs: signs} }
+// NewSource returns the Source of a key with these signs. trusts reports whether the key
+// believes what a request's peer writes about the client; it is nil if the key believes nobody.
+func NewSource(signs Signs, trusts func(*http.Request) bool) *Source {
+	return &Source{signs: signs, trusts: trusts}
+}
 
 // Shown returns what the signs alone show.
 func (s *Source) Shown() Found { return s.signs.found() }
@@ -52,7 +56,7 @@ type Lookout struct {
 
 // Look looks at a request with a key.
 func (l *Lookout) Look(r *http.Request, key string) {
-	if key != "" && l.seen.look(r, key, l.of.signs) {
+	if key != "" && l.seen.look(r, key, l.of) {
 		go l.ask()
 	}
 }

@@ -11,6 +11,10 @@ type Found struct {
 	Port bool
 	// Proxy: the key is the address of a proxy, through which most requests come.
 	Proxy bool
+	// Field is the header field in which that proxy names clients, if it holds one address.
+	Field string
+	// Silent: many clients have the address of a proxy as their key, which names none.
+	Silent bool
 	// Bare: the key contains the request's pattern, and no request has one.
 	Bare bool
 	// Unique: no key came twice.

@@ -19,6 +19,9 @@ const (
 	soon  = 50
 	later = 500
 	looks = 5000
+
+	// fewAgents is how many User-Agents one client isn't taken to have.
+	fewAgents = 5
 )
 
 // watch looks at a key source's first requests. It keeps no key. It is safe for
@@ -31,6 +34,13 @@ type watch struct {
 	// The number of keys that a function has made of the peer's address, and of a
 	// forwarding header.
 	peered, forwarded atomic.Uint32
+	// The number of requests through a proxy that names clients in a list, and of those that
+	// a silent proxy may have passed on.
+	listed, silent atomic.Uint32
+	// field is the last of forwarding that a proxy has named a client in, from 1.
+	field atomic.Uint32
+	// agents are hashes of different User-Agents of the silent requests.
+	agents [fewAgents]atomic.Uint32
 	// top is the hash of a key, and how many more requests had it than had others, by
 	// the algorithm of Boyer and Moore: at the end it is the key of the majority, if
 	// there is one.
@@ -46,7 +56,8 @@ var peer = clientip.Remote()
 
 // look looks at a request, its key, and the signs of the key's source. It reports
 // whether found should be called.
-func (w *watch) look(r *http.Request, key string, s Signs) (ask bool) {
+func (w *watch) look(r *http.Request, key string, of *Source) (ask bool) {
+	s := of.signs
 	if w.looked.Load() >= looks {
 		return false
 	}
@@ -59,8 +70,9 @@ func (w *watch) look(r *http.Request, key string, s Signs) (ask bool) {
 	if r.Pattern == "" {
 		w.bare.Add(1)
 	}
-	if s&(OfPeer|OfFunction) != 0 && proxied(r, key) {
-		w.behind.Add(1)
+	from, _ := netip.ParseAddr(host)
+	if s&(OfPeer|OfFunction) != 0 {
+		w.proxy(r, key, from, of)
 	}
 	peered := s&OfFunction != 0 && (host != "" && strings.Contains(key, host) || joins(key, peer.Key(r)))
 	if peered {
@@ -68,8 +80,8 @@ func (w *watch) look(r *http.Request, key string, s Signs) (ask bool) {
 	} else if s&(OfPeer|OfFunction) == OfFunction && forwarded(r, key) {
 		w.forwarded.Add(1)
 	}
-	h := maphash.String(seed, key) | 1                        // none is 0, which is no key's
-	if from, _ := netip.ParseAddr(host); !from.IsLoopback() { // who tries a program out is one client
+	h := maphash.String(seed, key) | 1 // none is 0, which is no key's
+	if !from.IsLoopback() {            // who tries a program out is one client
 		w.count(uint32(h >> 32))
 	}
 	n := w.looked.Add(1)
@@ -79,19 +91,59 @@ func (w *watch) look(r *http.Request, key string, s Signs) (ask bool) {
 	return n == soon || n == later || n == looks
 }
 
-// proxied reports whether a request has come through a proxy and has the proxy's
-// address as its key. A server that has put the client's address into RemoteAddr knows
-// of the proxy.
-func proxied(r *http.Request, key string) bool {
-	through := false
-	for _, name := range forwarding {
+// proxy looks at what a request shows of a proxy: one that names clients, although the key is
+// the proxy's address, or one that doesn't, although it passes on those of several programs.
+func (w *watch) proxy(r *http.Request, key string, from netip.Addr, of *Source) {
+	field := 0
+	for i, name := range forwarding {
 		lines := r.Header[name]
-		through = through || len(lines) > 0
 		if clientip.Names(name, lines, r.RemoteAddr) {
-			return false
+			return // the server has put the client's address into RemoteAddr: it knows of the proxy
+		}
+		if len(lines) > 0 && field == 0 {
+			field = i + 1
 		}
 	}
-	return through && joins(key, peer.Key(r))
+	switch own := joins(key, peer.Key(r)); {
+	case field > 0 && (own || of.signs&OfPeer != 0 && further(r, key)):
+		w.behind.Add(1)
+		if w.field.Store(uint32(field)); field <= lists {
+			w.listed.Add(1)
+		}
+	case field == 0 && own && (from.IsLoopback() || of.trusts != nil && of.trusts(r)):
+		w.silent.Add(1)
+		w.agent(r.UserAgent())
+	}
+}
+
+// further reports whether a key is an address of X-Forwarded-For, and addresses stand to the
+// left of it: the key is then that of a proxy, or the client has written those.
+func further(r *http.Request, key string) bool {
+	lines := r.Header["X-Forwarded-For"]
+	if len(lines) != 1 {
+		return false
+	}
+	_, rest, found := strings.Cut(lines[0], ",")
+	for found {
+		var address string
+		if address, rest, found = strings.Cut(rest, ","); joins(key, strings.TrimSpace(address)) {
+			return true
+		}
+	}
+	return false
+}
+
+// agent records a User-Agent, if there is room.
+func (w *watch) agent(name string) {
+	if name == "" || w.agents[fewAgents-1].Load() != 0 {
+		return
+	}
+	h := uint32(maphash.String(seed, name)) | 1
+	for i := range w.agents {
+		if at := &w.agents[i]; at.CompareAndSwap(0, h) || at.Load() == h {
+			return
+		}
+	}
 }
 
 // forwarded reports whether a key contains what a request's forwarding headers name first:
@@ -174,7 +226,13 @@ func (w *watch) found(s Signs) (found Found, over bool) {
 		s |= OfPeer
 	}
 	proxy := w.behind.Load() >= n/10*9
+	field := ""
+	if i := w.field.Load(); proxy && i > 0 && w.listed.Load() == 0 {
+		field = forwarding[i-1]
+	}
 	found = Found{
+		Field:      field,
+		Silent:     over && w.silent.Load() >= n/2 && w.agents[fewAgents-1].Load() != 0,
 		Forwarding: w.forwarded.Load() >= n/10*9,
 		Port:       w.ported.Load() >= n,
 		Proxy:      proxy,

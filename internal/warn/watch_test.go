@@ -15,7 +15,7 @@ func request() *http.Request {
 // looks shows the watch requests with keys of their own, by number.
 func (w *watch) looks(from, to int) {
 	for i := from; i < to; i++ {
-		w.look(request(), "key"+strconv.Itoa(i), 0)
+		w.look(request(), "key"+strconv.Itoa(i), new(Source))
 	}
 }
 
@@ -54,7 +54,7 @@ func TestLookConcurrently(t *testing.T) {
 	for g := range asked {
 		all.Go(func() {
 			for i := range looks {
-				if w.look(request(), strconv.Itoa(g*looks+i), 0) {
+				if w.look(request(), strconv.Itoa(g*looks+i), new(Source)) {
 					asked[g]++
 				}
 			}
