@@ -211,6 +211,7 @@ func (j *judge) decide(at time.Time, is *Request, r *http.Request) (v verdict) {
 	}
 	j.reading.End()
 	j.call.Reset()
+	j.call.Begin(&j.backend)
 	j.reading.Begin(r, false, &j.plans, nil)
 	v.route = p.Pattern
 	if err := j.reading.Request(p); err != nil {

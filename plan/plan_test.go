@@ -3,6 +3,7 @@ package plan_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -135,6 +136,67 @@ func TestFunctions(t *testing.T) {
 	if s.Denied != 1 || len(s.Top) != 1 || !strings.HasSuffix(s.Top[0].Key, "192.0.2.1") {
 		t.Errorf("%d denied: %+v", s.Denied, s.Top)
 	}
+}
+
+// A limit of a function that can't be judged leaves its requests out.
+func TestFunctionReturnsAnyLimit(t *testing.T) {
+	slots := stint.AdaptiveConcurrency(1, 5, stint.WithName("slots"))
+	rate := stint.Rate(1, time.Hour, stint.WithName("rate"))
+	lim := made(stint.WithKey(stint.RemoteIP()), stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+		switch r.RemoteAddr {
+		case "192.0.2.1":
+			return []stint.Limit{slots, rate}, nil
+		case "192.0.2.2":
+			return nil, errors.New("no plan")
+		}
+		return []stint.Limit{rate}, nil
+	}))
+	s := run(t, lim, everything, []plan.Request{at(0, "192.0.2.1"), at(1, "192.0.2.2"), at(2, "192.0.2.3"), at(3, "192.0.2.3")}, plan.WithFunctions()).Scenarios[0]
+	if s.Requests != 3 || s.Denied != 2 || s.Reasons["limits can't be determined"] != 1 || len(s.Unjudged) != 1 {
+		t.Errorf("%+v, reasons %v, not judged %v", s.Count, s.Reasons, s.Unjudged)
+	}
+}
+
+// Keys for which there is no room are decided together, and a report says so.
+func TestOverflow(t *testing.T) {
+	var requests []plan.Request
+	for i := range 100 {
+		requests = append(requests, at(time.Duration(i)*time.Millisecond, fmt.Sprintf("192.0.2.%d", i)))
+	}
+	lim := made(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()))
+	if r := run(t, lim, everything, requests); r.Log.Overflow != 0 || r.Scenarios[0].Denied != 0 {
+		t.Errorf("%d charges found no room, %d denied", r.Log.Overflow, r.Scenarios[0].Denied)
+	}
+	if r := run(t, lim, everything, requests, plan.WithMaxKeys(10)); r.Log.Overflow < 80 {
+		t.Errorf("%d charges found no room of 10 keys", r.Log.Overflow)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	log := &endless{sliceLog{says: everything}, 250_000}
+	var told []plan.Progress
+	if _, err := plan.Run(made(stint.Rate(1, time.Second), stint.WithKey(stint.Global()), stint.WithoutWarnings()), log,
+		plan.WithProgress(func(p plan.Progress) { told = append(told, p) })); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 2 || told[1].Requests != 200_000 || !told[1].At.Equal(noon.Add(200*time.Second-time.Millisecond)) {
+		t.Errorf("%+v", told)
+	}
+}
+
+// endless is a log of as many requests, one each millisecond.
+type endless struct {
+	sliceLog
+	left int
+}
+
+func (l *endless) Next(r *plan.Request) error {
+	if l.left == 0 {
+		return io.EOF
+	}
+	l.left--
+	*r = at(time.Duration(250_000-1-l.left)*time.Millisecond, "192.0.2.1")
+	return nil
 }
 
 // The keys that change, and back.
