@@ -18,7 +18,7 @@ var taken = map[string]string{
 			rdb    *redis.Client
 			mux    *http.ServeMux
 			addr   string
-			n      int
+			n      int64
 			key    stint.Key
 			berlin *time.Location
 
