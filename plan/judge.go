@@ -44,7 +44,7 @@ type judge struct {
 func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	j := &judge{says: says, trust: c.trust, blind: map[string]string{}}
 	j.clock = clock.New(start)
-	j.store = memstore.New(memstore.WithMaxKeys(int64(c.keys)))
+	j.store = memstore.New(memstore.WithMaxKeys(c.keys))
 	j.store.Engine(engine.Access{}).SetClock(j.clock)
 	j.backend = decide.Backend{Store: j.store}
 	j.reading.Init(&j.call, func(*read.Entry, string) bool { return false })

@@ -53,7 +53,7 @@ type config struct {
 	tell    func(Progress)
 	hash    []byte
 	top     int
-	keys    int
+	keys    int64
 	errs    []error
 }
 
@@ -108,7 +108,7 @@ func WithTop(n int) Option {
 // WithMaxKeys sets for how many keys in use at once a run has room, each pair of a limit and
 // a key counting as one. Beyond that, new keys share counts, and Report.Log.Overflow is
 // above 0. The default is memstore.DefaultMaxKeys.
-func WithMaxKeys(n int) Option {
+func WithMaxKeys(n int64) Option {
 	return func(c *config) {
 		if c.keys = n; n < 1 || n > math.MaxInt32 {
 			c.errs = append(c.errs, fmt.Errorf("plan: WithMaxKeys(%d): write a number from 1 to 2147483647", n))

@@ -28,7 +28,8 @@ type planning struct {
 	hashKeys        bool
 	maxDenied       string
 	maxFlips        int64
-	top, maxKeys    int
+	top             int
+	maxKeys         int64
 	window          time.Duration
 	quiet           bool
 }
@@ -65,7 +66,7 @@ It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
 	f.Int64Var(&p.maxFlips, "max-flips", -1, "fail if more than `N` requests change, with --against")
 	f.IntVar(&p.top, "top", 20, "how many keys are listed")
 	f.DurationVar(&p.window, "window", 30*time.Second, "how far lines may be out of order, and how long requests may take")
-	f.IntVar(&p.maxKeys, "max-keys", 1<<20, "room for this many keys in use at once")
+	f.Int64Var(&p.maxKeys, "max-keys", 1<<20, "room for this many keys in use at once")
 	f.BoolVar(&p.quiet, "quiet", false, "show no progress")
 	cobra.CheckErr(c.MarkFlagRequired("policy"))
 	return c
