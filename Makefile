@@ -33,8 +33,8 @@ LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./lua ./store/memstor
 # Tests have small heaps, which the collector would otherwise look through for a tenth of
 # their time.
 test: export GOGC ?= 400
-test: redis ## the tests, as a reader of the README runs them: 2½ minutes on 2 cores, 4 with all to compile
-	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2½ minutes on 2 cores, 4 with all to compile"
+test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores, under 4 with all to download and compile
+	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores, under 4 with all to download and compile"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -count=1 $(LONGEST) $(PKG)
 	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -count=1 ./tests/... ./tests/routers/... ./policy/... ./cmd/stint/...)
