@@ -1,6 +1,8 @@
 package console
 
 import (
+	"hash/maphash"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,6 +41,8 @@ type board struct {
 	met      int        // how many limits there are
 	denials  []denial   // the newest last
 	failure  failure
+	lost     failure // the last lease that was
+	leases   int     // lost
 	degraded failure
 	policy   failure   // or success
 	inForce  time.Time // since when the policy is
@@ -57,7 +61,7 @@ type failure struct {
 type denial struct {
 	at                time.Time
 	route, limit, key string
-	remaining         int64
+	remaining, cost   int64
 	retryAfter        time.Duration
 }
 
@@ -95,10 +99,10 @@ func second(at time.Duration) uint32 { return uint32(at/time.Second) + 1 }
 func (b *board) Observe(e stint.Event) { b.observe(&e) }
 
 // Passed implements stint.BriefObserver.
-func (b *board) Passed(_ string, charges []store.Charge, _ []store.Result, storeTook time.Duration) {
+func (b *board) Passed(_ string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
 	p := b.near.Get().(*part)
 	p.mu.Lock()
-	p.pass(b, charges, storeTook, b.now())
+	p.pass(b, charges, results, storeTook, b.now())
 	p.mu.Unlock()
 	b.near.Put(p)
 }
@@ -124,6 +128,11 @@ func (b *board) observe(e *stint.Event) {
 	p.mu.Lock()
 	now := b.now()
 	p.note(b, e, now)
+	var refused denial
+	if e.Kind == stint.EventDenied {
+		refused = denialOf(e)
+		p.refuse(refused)
+	}
 	p.mu.Unlock()
 	b.near.Put(p)
 
@@ -132,7 +141,7 @@ func (b *board) observe(e *stint.Event) {
 		b.slots(e, 1)
 	case stint.EventWaiting, stint.EventCanceled, stint.EventSettled, stint.EventPaced, stint.EventBlocked, stint.EventEmptyKey:
 	case stint.EventDenied:
-		b.denial(e, now)
+		b.denial(refused, now)
 	case stint.EventLimitChanged:
 		b.adapt(e.Change, now)
 	case stint.EventDryRunDenied:
@@ -278,16 +287,11 @@ func (b *board) adapt(c *stint.LimitChange, now uint32) {
 }
 
 // denial keeps a denial to show it, at most perSecond in a second.
-func (b *board) denial(e *stint.Event, now uint32) {
+func (b *board) denial(r denial, now uint32) {
 	if !b.mayNote(now) {
 		return
 	}
-	r := denial{at: time.Now(), route: e.Route, limit: e.Decision.Limit, remaining: e.Decision.Remaining, retryAfter: e.Decision.RetryAfter}
-	for i := range e.Decision.Limits {
-		if e.Decision.Limits[i].Name == r.limit {
-			r.key = strings.Clone(e.Key(i))
-		}
-	}
+	r.key = strings.Clone(r.key)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.denials) == kept {
@@ -295,6 +299,40 @@ func (b *board) denial(e *stint.Event, now uint32) {
 		b.denials = b.denials[:kept-1]
 	}
 	b.denials = append(b.denials, r)
+}
+
+func denialOf(e *stint.Event) denial {
+	r := denial{at: time.Now(), route: e.Route, limit: e.Decision.Limit, remaining: e.Decision.Remaining, retryAfter: e.Decision.RetryAfter}
+	for i := range e.Decision.Limits {
+		if s := &e.Decision.Limits[i]; s.Name == r.limit {
+			r.key, r.cost = e.Key(i), s.Cost
+		}
+	}
+	return r
+}
+
+// refusals returns the latest denials of a key, as stores see it, the newest first: those that
+// parts remember, and those shown live.
+func (b *board) refusals(key string) (all []denial) {
+	for i := range b.parts {
+		p := &b.parts[i]
+		p.mu.Lock()
+		if p.refused != nil {
+			if of := &p.refused[maphash.String(seed, key)%remembered]; of.key == key {
+				all = append(all, of.last[:min(of.n, len(of.last))]...)
+			}
+		}
+		p.mu.Unlock()
+	}
+	b.mu.Lock()
+	for _, r := range b.denials {
+		if r.key == key {
+			all = append(all, r)
+		}
+	}
+	b.mu.Unlock()
+	slices.SortFunc(all, func(x, y denial) int { return y.at.Compare(x.at) })
+	return slices.Compact(all) // what is shown live may be remembered, too
 }
 
 // mayNote reports whether a denial is one of the first perSecond in its second.
@@ -324,6 +362,9 @@ func (b *board) rare(e *stint.Event) {
 	switch e.Kind {
 	case stint.EventStoreFailed, stint.EventSettleFailed, stint.EventKeyFailed, stint.EventLimitsFailed:
 		b.failure = f
+	case stint.EventLeaseLost:
+		b.lost, b.leases = f, b.leases+1
+		b.lost.what = e.Decision.Limit
 	case stint.EventStoreDegraded:
 		b.degraded = f
 	case stint.EventPolicy:

@@ -9,6 +9,10 @@
 //	}
 //	mux.Handle("/debug/stint/", page)
 //
+// The page begins with what is wrong. Below is a board: for each limit the share that it
+// denied, the key that binds it, and how near to denying it was over five minutes. A limit
+// opens to its keys, and a key to where it stands in all limiters and why it was denied.
+//
 // The handler needs no files and no other service. The page updates itself by
 // server-sent events; a browser without scripts reloads it every five seconds.
 //
@@ -22,7 +26,8 @@
 // are admitted and denied most. A space-saving sketch finds these keys: after n
 // decisions it holds every key with more than n/64 of them. The page shows each count as
 // two bounds, at most n/64 apart, or as one number if it is exact. A limit with many
-// keys takes about 150 KB. Only the first 100 limits of a limiter have figures.
+// keys takes about 160 KB. For each limiter the last denials of up to 512 keys are kept, in
+// about 200 KB. Only the first 100 limits of a limiter have figures.
 //
 // # Cost
 //
@@ -47,10 +52,12 @@
 // Put the page's address in front of it. The token ends with the process.
 //
 // The page shows the beginning of each key and a fingerprint, or all of it with
-// [WithKeysInClear].
+// [WithKeysInClear]. A key can be opened by its fingerprint without being shown; the process
+// that has shown it opens it.
 package console
 
 import (
+	"crypto/cipher"
 	"crypto/rand"
 	"embed"
 	"errors"
@@ -106,11 +113,14 @@ type page struct {
 	logger *slog.Logger
 	wrong  []error
 	secret []byte // of fingerprints
+	sealer cipher.AEAD
 	cross  *http.CrossOriginProtection
 
 	mu       sync.Mutex
 	rendered time.Time
 	parts    []fragment
+	views    []*limiterView
+	opens    map[subject]template.HTML // what viewers have opened
 	viewers  int
 }
 
@@ -139,6 +149,7 @@ func New(opts ...Option) (http.Handler, error) {
 		fmt.Fprintf(os.Stderr, "stint: console: for development, open the page at …/?token=%s (in production, write console.WithAuthorizer or console.WithToken)\n", secret)
 	}
 	_, _ = rand.Read(p.secret) // which never fails
+	p.sealer = newSealer(p.secret)
 	for _, b := range p.boards {
 		b.limiter.ObserveBriefly(b)
 	}
@@ -170,7 +181,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Allow", "GET, HEAD")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 	case last == "" || last == "key":
-		p.show(w, http.StatusOK, &view{})
+		p.show(w, r, http.StatusOK, nil)
 	case last == "events":
 		p.stream(w, r)
 	case last == "style.css" || last == "script.js":

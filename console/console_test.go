@@ -113,24 +113,40 @@ func TestPageTells(t *testing.T) {
 		time.Sleep(2 * time.Second)
 
 		w := ask(h, "GET", "/debug/stint/", nil)
-		got := text(w.Body.String())
-		for _, want := range []string{
-			"front Counts are in this process's memory",
-			"allowed 6 denied 3 share denied 33.3 % in flight 0 waiting 0",
-			"api TokenBucket: 3 per 1h0m0s, burst 3",
-			"requests that match no route from the request: Header(\"X-Api-Key\") 5 2 28.6 % 2",
-			"one for all requests 5 0 0.0 % 0 0 here key admitted last: 1 of 2",
-			"GET /login from the request: Header(\"X-Api-Key\") 1 1 50.0 % 1",
-			"api most denied " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",
-			"slots most denied none most admitted Global 5",
-			"— api " + hostile + " 0 20m0s",
+		for target, wants := range map[string][]string{
+			"/debug/stint/": {
+				"Nothing is wrong front this process’s memory",
+				"allowed 6 denied 3 share denied 33.3 % in flight 0 waiting 0",
+				"api TokenBucket: 3 per 1h0m0s, burst 3 denied 28.6 % 2 of 7 " + hostile + " 100 % of denied 3 0 −5 min now 100 % 3 of 3 units",
+				"slots Concurrency: 2 denied 0.0 % 0 of 5 Global 100 % of admitted; none denied 2 0 −5 min now 50 % 1 of 2 slots",
+				"login TokenBucket: 1 per 1h0m0s, burst 1 denied 50.0 % 1 of 2 somebody-else 100 % of denied 1 0 −5 min now 100 % 1 of 1 units",
+			},
+			"/debug/stint/?limiter=0": {
+				"front close Counts are in this process's memory",
+				"requests a second", "— api " + hostile + " 0 20m0s 0 left, 1 needed: TokenBucket: 3 per 1h0m0s, burst 3",
+			},
+			"/debug/stint/?limiter=0&limit=api": {
+				"api close TokenBucket: 3 per 1h0m0s, burst 3, counted in this process . For requests that match no route. Its key is from the request: Header(\"X-Api-Key\").",
+				"most denied " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",
+				"allowed 5 denied 2 share denied 28.6 % decisive 2",
+			},
+			"/debug/stint/?limiter=0&limit=slots": {
+				"For requests that match no route. Its key is one for all requests.", "most denied none most admitted Global 5",
+				"slots held here 0 held by the key admitted last 1 of 2",
+			},
+			"/debug/stint/?limiter=0&limit=gone": {"No such limit now"},
 		} {
-			if !strings.Contains(got, want) {
-				t.Errorf("the page doesn't say %q", want)
+			got := text(ask(h, "GET", target, nil).Body.String())
+			for _, want := range wants {
+				if !strings.Contains(got, want) {
+					t.Errorf("%s doesn't say %q but %s", target, want, got)
+				}
 			}
 		}
-		if t.Failed() {
-			t.Log(got)
+		for _, target := range []string{"/?limiter=1", "/?limiter=-1", "/?limiter=x"} {
+			if w := ask(h, "GET", target, nil); w.Code != 200 || strings.Contains(w.Body.String(), `id="open"`) {
+				t.Errorf("%s: %d %s", target, w.Code, w.Body)
+			}
 		}
 		if in := w.Body.String(); strings.Contains(in, hostile) || strings.Contains(in, "http:") || strings.Contains(in, "https:") || strings.Contains(in, "style=") {
 			t.Error("the page has a script, a style or an address that isn't its own")
@@ -151,7 +167,7 @@ func TestWarnings(t *testing.T) {
 	l := limiter(t, options(stint.Header("X-Real-IP"))...)
 	h := page(t, console.Limiters(l))
 	w := ask(h, "GET", "/", nil)
-	if got := text(w.Body.String()); !strings.Contains(got, "Warnings forwarding-header , api : the key is a forwarding header") {
+	if got := text(w.Body.String()); !strings.Contains(got, "Wrong now limiter 1 : warning forwarding-header , api : the key is a forwarding header") {
 		t.Errorf("the page doesn't warn: %s", got)
 	}
 	if !strings.Contains(w.Body.String(), `href="`+l.Describe().Warnings[0].Link+`"`) {
@@ -161,7 +177,7 @@ func TestWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	h = page(t, console.Limiters(l)) // as what is shown is a second old at the most
-	if got := text(ask(h, "GET", "/", nil).Body.String()); strings.Contains(got, "Warnings") {
+	if got := text(ask(h, "GET", "/", nil).Body.String()); !strings.Contains(got, "Nothing is wrong") {
 		t.Error("the page warns of what was put right")
 	}
 }
@@ -174,7 +190,7 @@ func TestStream(t *testing.T) {
 	defer server.Close()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	r, _ := http.NewRequestWithContext(ctx, "GET", server.URL+"/events", nil)
+	r, _ := http.NewRequestWithContext(ctx, "GET", server.URL+"/events?limiter=0&limit=rate", nil)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -202,12 +218,12 @@ func TestStream(t *testing.T) {
 		t.Fatal(lines.Err())
 		return nil
 	}
-	if first := next(); len(first) != 5 {
+	if first := next(); len(first) != 3 {
 		t.Errorf("%d parts came first", len(first))
 	}
 	traffic(l, "/", "k", 4)
 	second := next()
-	if got := text(second["traffic0"]); !strings.Contains(got, "allowed 3 denied 1") || second["head0"] != "" {
+	if got := text(second["board0"]); !strings.Contains(got, "allowed 3 denied 1") || second["wrong"] != "" || !strings.Contains(text(second["open"]), "allowed 3 denied 1") {
 		t.Errorf("then %q came", second)
 	}
 }

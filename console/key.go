@@ -3,8 +3,11 @@ package console
 import (
 	"cmp"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,25 +19,38 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 )
 
-// found is the result of looking up a key.
+// found is what is known of a key, in all limiters.
 type found struct {
-	Limiter string
-	Index   int
-	Key     string
+	Key     string // as the page shows it
+	Typed   string // as it was typed; "" if it was opened from the page
+	Open    string // what opens it again, if it wasn't typed
 	Error   string
-	Done    string // the result of an action
-	Banned  bool   // by a ban that can be lifted for this key
-	Limits  []standing
-	Missing []string // limits that can't be looked up
+	Here    []foundIn
+	Actions bool
 }
 
-// Escaped returns the key as the form of actions holds it. Not every key is the same after
-// a browser has read it from a page and sent it: NUL bytes and what isn't UTF-8 are
+// foundIn is where a key stands in one limiter.
+type foundIn struct {
+	*found
+	Limiter  string
+	Index    int
+	Error    string
+	Done     string // the result of an action
+	Banned   bool   // by a ban that can be lifted for this key
+	Shared   bool   // the store's counts are
+	Limits   []standing
+	Missing  []string // limits that can't be looked up
+	Refusals []denialView
+}
+
+// Escaped returns a key that was typed as the form of actions holds it. Not every key is the
+// same after a browser has read it from a page and sent it: NUL bytes and what isn't UTF-8 are
 // replaced, and so are the ends of lines.
-func (f *found) Escaped() string { return url.PathEscape(f.Key) }
+func (f *found) Escaped() string { return url.PathEscape(f.Typed) }
 
 // standing is where a key stands with a limit.
 type standing struct {
@@ -48,28 +64,46 @@ type standing struct {
 	Everybody          bool
 }
 
-// key looks up a key, after an action on it if the form asks for one.
+// key looks up a key in all limiters, after an action on it in one if the form asks for that.
 func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 	if err := p.cross.Check(r); err != nil {
 		http.Error(w, "cross-origin requests are denied; a proxy without TLS must pass the Host field on", http.StatusForbidden)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
-	i, err := strconv.Atoi(r.PostFormValue("limiter"))
-	if err != nil || i < 0 || i >= len(p.boards) {
-		http.Error(w, "no such limiter", http.StatusBadRequest)
-		return
+	do := r.PostFormValue("do")
+	acts := do != "" && do != "look"
+	in := -1
+	if acts || r.PostForm.Has("limiter") {
+		i, err := strconv.Atoi(r.PostFormValue("limiter"))
+		if err != nil || i < 0 || i >= len(p.boards) {
+			http.Error(w, "no such limiter", http.StatusBadRequest)
+			return
+		}
+		in = i
 	}
-	b := p.boards[i]
-	key := r.PostFormValue("key")
-	if r.PostForm.Has("escaped") {
+	key, f := r.PostFormValue("key"), &found{Actions: p.Actions}
+	var err error
+	switch open := r.PostFormValue("open"); {
+	case open != "":
+		if key, err = p.opened(open); err != nil {
+			http.Error(w, "no such key: another process has shown it, or this one before it was restarted; go back, and open it anew", http.StatusBadRequest)
+			return
+		}
+		f.Open, f.Key = open, p.named(key)
+	case r.PostForm.Has("escaped"):
 		if key, err = url.PathUnescape(r.PostFormValue("escaped")); err != nil {
 			http.Error(w, "no such key", http.StatusBadRequest)
 			return
 		}
+		fallthrough
+	default:
+		f.Key, f.Typed = key, key
 	}
-	f := &found{Limiter: b.title(i), Index: i, Key: key}
-	if do := r.PostFormValue("do"); do != "" && do != "look" {
+	for i, b := range p.boards {
+		f.Here = append(f.Here, foundIn{found: f, Limiter: b.title(i), Index: i, Shared: !isMemory(b.limiter.Describe().Store)})
+	}
+	if acts {
 		act := actions[do]
 		switch {
 		case act == nil:
@@ -79,21 +113,61 @@ func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 			http.Error(w, "the console was made without WithActions", http.StatusForbidden)
 			return
 		}
-		done, err := act(r.Context(), b, f.Key)
-		p.log(r, who, do, f, err)
-		f.Done = done
+		at := &f.Here[in]
+		done, err := act(r.Context(), p.boards[in], key)
+		p.log(r, who, do, at.Limiter, key, err)
+		at.Done = done
 		if err != nil {
-			f.Done, f.Error = "", err.Error()
+			at.Done, at.Error = "", err.Error()
 		}
 	}
-	if f.Error == "" {
-		p.look(r, b, f)
-	}
 	status := http.StatusOK
-	if f.Error != "" {
-		status = http.StatusUnprocessableEntity
+	for i := range f.Here {
+		at := &f.Here[i]
+		if at.Error == "" {
+			p.look(r, p.boards[i], key, at)
+		}
+		if at.Error != "" {
+			status = http.StatusUnprocessableEntity
+		}
 	}
-	p.show(w, status, &view{Found: f})
+	p.show(w, r, status, f)
+}
+
+// seal returns what opens a key that the page shows: the key, encrypted. Equal keys have equal
+// ones, so that what is shown changes only if a key does.
+func (p *page) seal(key string) string {
+	mac := hmac.New(sha256.New, p.secret)
+	mac.Write([]byte("nonce "))
+	mac.Write([]byte(key))
+	nonce := mac.Sum(nil)[:p.sealer.NonceSize()]
+	return base64.RawURLEncoding.EncodeToString(p.sealer.Seal(nonce, nonce, []byte(key), nil))
+}
+
+// opened returns the key that was sealed.
+func (p *page) opened(sealed string) (string, error) {
+	data, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err != nil || len(data) < p.sealer.NonceSize() {
+		return "", errors.New("not sealed here")
+	}
+	n := p.sealer.NonceSize()
+	key, err := p.sealer.Open(nil, data[:n], data[n:], nil)
+	return string(key), err
+}
+
+// newSealer returns what keys are sealed with.
+func newSealer(secret []byte) cipher.AEAD {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("seal"))
+	block, err := aes.NewCipher(mac.Sum(nil))
+	if err != nil {
+		panic(err) // the size is right
+	}
+	sealer, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	return sealer
 }
 
 // actions are the actions on a key, by their names in the form. Each returns what it has
@@ -122,8 +196,8 @@ func (b *board) bans() (names []string) {
 	return names
 }
 
-func (p *page) log(r *http.Request, who, action string, f *found, err error) {
-	attrs := []any{"action", action, "limiter", f.Limiter, "key", p.named(f.Key), "remote", r.RemoteAddr}
+func (p *page) log(r *http.Request, who, action, limiter, key string, err error) {
+	attrs := []any{"action", action, "limiter", limiter, "key", p.named(key), "remote", r.RemoteAddr}
 	if who != "" {
 		attrs = append(attrs, "who", who)
 	}
@@ -136,8 +210,8 @@ func (p *page) log(r *http.Request, who, action string, f *found, err error) {
 }
 
 // look asks the store where a key stands with all limits of a limiter.
-func (p *page) look(r *http.Request, b *board, f *found) {
-	d, err := b.limiter.PeekAll(r.Context(), f.Key)
+func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
+	d, err := b.limiter.PeekAll(r.Context(), key)
 	if err != nil {
 		f.Error = err.Error()
 		return
@@ -163,6 +237,11 @@ func (p *page) look(r *http.Request, b *board, f *found) {
 		f.Limits = append(f.Limits, at)
 	}
 	f.Missing = b.missing(d, rules)
+	if encoded, err := keytext.Encode(key); err == nil {
+		for _, r := range b.refusals(encoded) {
+			f.Refusals = append(f.Refusals, p.denial(r, rules))
+		}
+	}
 }
 
 // missing returns the limits in which a key can't be looked up, each with the reason.
@@ -189,17 +268,20 @@ func most(s *stint.LimitStatus, spec store.Spec) int64 {
 	return max(s.Units, spec.Burst, s.Remaining, 1)
 }
 
-// shown returns an event's key as the page shows it: as one types it to look it up. For a
-// long key an event has only the hash.
-func (p *page) shown(key string) string {
+// shown returns an event's key as the page shows it, as one types it to look it up, and what
+// opens it. For a long key an event has only the hash, which opens nothing.
+func (p *page) shown(key string) shownKey {
 	if key == everybody {
-		return "Global"
+		return shownKey{Text: "Global"}
 	}
-	if raw, err := url.PathUnescape(key); err == nil {
-		key = raw
+	if raw, err := url.PathUnescape(key); err == nil && raw != "" {
+		return shownKey{p.named(raw), p.seal(raw)}
 	}
-	return p.named(key)
+	return shownKey{Text: p.named(key)}
 }
+
+// shownKey is a key on the page.
+type shownKey struct{ Text, Open string }
 
 // everybody is the key of stint.Global in events.
 const everybody = "%00global"

@@ -1,6 +1,8 @@
 package console
 
 import (
+	"hash/maphash"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +20,11 @@ const (
 	held = 64
 	// batched is how many answers of limits are counted at once.
 	batched = 128
+	// remembered is of how many keys a part remembers the last denials.
+	remembered = 128
 )
+
+var seed = maphash.MakeSeed()
 
 // part has the figures of some of a limiter's events. To count events one at a time, with
 // cold caches, costs several times as much as to count many at once. So events are noted
@@ -36,6 +42,7 @@ type part struct {
 	changes   ring // of requests in flight, and waiting
 	store     durations
 	figures   map[string]*figures // by limit
+	refused   []refusals          // of keys, by their hashes
 	_         [64]byte            // no line of this one is another part's
 }
 
@@ -66,6 +73,7 @@ type answer struct {
 	limit          string
 	end            int // of its key in keys
 	allowed, bound bool
+	left           int64 // units, afterwards
 }
 
 // figures are a part's figures of a limit.
@@ -73,6 +81,7 @@ type figures struct {
 	limit                  *limit
 	allowed, denied, bound uint64
 	ring                   ring
+	near                   low
 	admitted, stopped      *topkeys.Recent
 }
 
@@ -87,13 +96,13 @@ func (p *part) open(b *board, now uint32) *batch {
 }
 
 // pass notes a plain request that passes. The caller holds p.mu.
-func (p *part) pass(b *board, charges []store.Charge, took time.Duration, now uint32) {
+func (p *part) pass(b *board, charges []store.Charge, results []store.Result, took time.Duration, now uint32) {
 	t := p.open(b, now)
 	t.passed++
 	t.took = append(t.took, uint16(bucket(took)))
 	for i := range charges {
 		t.keys = append(t.keys, charges[i].Key...)
-		t.answers = append(t.answers, answer{limit: charges[i].Limit.Name(), end: len(t.keys), allowed: true})
+		t.answers = append(t.answers, answer{limit: charges[i].Limit.Name(), end: len(t.keys), allowed: true, left: results[i].Remaining})
 	}
 }
 
@@ -130,8 +139,30 @@ func (t *batch) decision(e *stint.Event) {
 			continue
 		}
 		t.keys = append(t.keys, e.Key(i)...)
-		t.answers = append(t.answers, answer{s.Name, len(t.keys), s.Allowed, !s.Allowed && s.Name == e.Decision.Limit})
+		t.answers = append(t.answers, answer{s.Name, len(t.keys), s.Allowed, !s.Allowed && s.Name == e.Decision.Limit, s.Remaining})
 	}
+}
+
+// refusals are the last denials of a key.
+type refusals struct {
+	key  string
+	n    int
+	last [3]denial
+}
+
+// refuse keeps a denial as its key's last one, for whoever asks about that key. Another key with
+// the same hash takes its place. The caller holds p.mu.
+func (p *part) refuse(r denial) {
+	if p.refused == nil {
+		p.refused = make([]refusals, remembered)
+	}
+	of := &p.refused[maphash.String(seed, r.key)%remembered]
+	if of.key != r.key {
+		*of = refusals{key: strings.Clone(r.key)}
+	}
+	r.key = of.key
+	of.last[of.n%len(of.last)] = r
+	of.n++
 }
 
 // noted reports whether anything was noted and hasn't been counted. The caller holds p.mu.
@@ -175,11 +206,13 @@ func (p *part) count(b *board) {
 			continue
 		}
 		if a.allowed {
+			f.near.add(t.second, a.left)
 			f.allowed++
 			f.ring.add(t.second, [2]int32{allowed: 1})
 			f.admitted.Add(key, at)
 			continue
 		}
+		f.near.add(t.second, 0)
 		f.denied++
 		if a.bound {
 			f.bound++

@@ -48,6 +48,32 @@ func (r *ring) addTo(sums *[2][span]float64, late *[2]float64, now uint32) {
 	}
 }
 
+// low is the lowest of some numbers in each of the last seconds. It isn't safe for concurrent
+// use.
+type low struct {
+	slots [span + 1]struct {
+		second uint32
+		n      int64
+	}
+}
+
+func (l *low) add(second uint32, n int64) {
+	s := &l.slots[second%uint32(len(l.slots))]
+	if s.second < second || s.second == second && n < s.n {
+		s.second, s.n = second, n
+	}
+}
+
+// addTo lowers the numbers of the span seconds before now.
+func (l *low) addTo(line *[span]int64, now uint32) {
+	for i := range l.slots {
+		s := &l.slots[i]
+		if ago := int64(now) - int64(s.second); s.second != 0 && ago >= 1 && ago <= span {
+			line[span-ago] = min(line[span-ago], s.n)
+		}
+	}
+}
+
 // levels turns changes in each second, and those since, into the levels at the end of
 // each second, for what stands at level now.
 func levels(level float64, changes *[span]float64, late float64) (line [span]float64) {

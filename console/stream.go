@@ -31,36 +31,77 @@ type view struct {
 	*page
 	Parts []fragment
 	Found *found
-	Names []string
+}
+
+// subject is what a viewer has opened: a limiter, or one of its limits.
+type subject struct {
+	limiter int
+	limit   string
+}
+
+// subjectOf returns what a request has opened.
+func (p *page) subjectOf(r *http.Request) (s subject, open bool) {
+	q := r.URL.Query()
+	i, err := strconv.Atoi(q.Get("limiter"))
+	if r.Method == http.MethodPost || err != nil || i < 0 || i >= len(p.boards) {
+		return subject{}, false
+	}
+	return subject{i, q.Get("limit")}, true
 }
 
 // fragments returns the page's parts. All viewers share one rendering for half a tick.
-func (p *page) fragments() []fragment {
+func (p *page) fragments(r *http.Request) []fragment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.parts != nil && time.Since(p.rendered) < tick/2 {
+	if p.parts == nil || time.Since(p.rendered) >= tick/2 {
+		var boards []fragment
+		p.views = nil
+		for i, b := range p.boards {
+			v := p.limiter(b)
+			p.views = append(p.views, v)
+			boards = append(boards, fragment{"board" + strconv.Itoa(i), render("board", v)})
+		}
+		p.parts = append([]fragment{{"wrong", render("wrong", p.views)}}, boards...)
+		p.opens, p.rendered = map[subject]template.HTML{}, time.Now()
+	}
+	s, open := p.subjectOf(r)
+	if !open {
 		return p.parts
 	}
-	var parts []fragment
-	for i, b := range p.boards {
-		v := p.limiter(b)
-		for _, name := range [...]string{"head", "traffic", "limits", "who", "live"} {
-			var html bytes.Buffer
-			if err := templates.ExecuteTemplate(&html, name, v); err != nil {
-				panic(err) // a template of this package is wrong
-			}
-			parts = append(parts, fragment{ID: name + strconv.Itoa(i), HTML: template.HTML(html.String())})
-		}
+	html, known := p.opens[s]
+	if !known {
+		html = p.views[s.limiter].open(s.limit)
+		p.opens[s] = html
 	}
-	p.parts, p.rendered = parts, time.Now()
-	return parts
+	return append(p.parts[:len(p.parts):len(p.parts)], fragment{"open", html})
 }
 
-func (p *page) show(w http.ResponseWriter, status int, v *view) {
-	v.page, v.Parts = p, p.fragments()
-	for i, b := range p.boards {
-		v.Names = append(v.Names, b.title(i))
+// open renders a limiter, or one of its limits, in all detail.
+func (v *limiterView) open(limit string) template.HTML {
+	if limit == "" {
+		return render("limiter", v)
 	}
+	for i := range v.Limits {
+		if l := &v.Limits[i]; l.Name == limit {
+			return render("limit", struct {
+				*limitView
+				Limiter *limiterView
+			}{l, v})
+		}
+	}
+	return render("limit", nil)
+}
+
+func render(name string, data any) template.HTML {
+	var html bytes.Buffer
+	if err := templates.ExecuteTemplate(&html, name, data); err != nil {
+		panic(err) // a template of this package is wrong
+	}
+	return template.HTML(html.String())
+}
+
+func (p *page) show(w http.ResponseWriter, r *http.Request, status int, f *found) {
+	v := view{page: p, Parts: p.fragments(r), Found: f}
 	var html bytes.Buffer
 	if err := templates.ExecuteTemplate(&html, "page.html", v); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -89,7 +130,7 @@ func (p *page) stream(w http.ResponseWriter, r *http.Request) {
 	sent := map[string]template.HTML{}
 	for {
 		_ = out.SetWriteDeadline(time.Now().Add(5 * tick)) // a server's WriteTimeout is for answers that end
-		changed := slices.DeleteFunc(slices.Clone(p.fragments()), func(f fragment) bool { return sent[f.ID] == f.HTML })
+		changed := slices.DeleteFunc(slices.Clone(p.fragments(r)), func(f fragment) bool { return sent[f.ID] == f.HTML })
 		data, err := json.Marshal(changed)
 		if err == nil {
 			_, err = fmt.Fprintf(w, "retry: 1000\ndata: %s\n\n", data)

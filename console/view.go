@@ -21,6 +21,10 @@ const shown = 10
 // limiterView is a limiter as the templates see it.
 type limiterView struct {
 	Title, Where                  string
+	Index                         int
+	Shared                        bool // the store's counts, by all its processes
+	Wrong                         []problem
+	Leases                        int
 	Memory                        *memoryView
 	Allowed, Denied               uint64
 	Share, P50, P99               string
@@ -55,9 +59,16 @@ type limitView struct {
 	Local                 bool
 	Allowed, Denied       uint64
 	Bound, Dry, Bans      uint64
+	ban                   bool
 	Share                 string
 	Held, Last, Of        int64
 	Line                  chart
+	Index                 int // of the limiter
+	Shared                bool
+	Recent                recent
+	Near                  spark
+	Binder                *binder
+	Denials               []denialView
 	Adapted               *adaptedView
 	Stopped, Admitted     []keyView
 }
@@ -70,14 +81,36 @@ type adaptedView struct {
 }
 
 type keyView struct {
-	Key             string
+	shownKey
 	AtLeast, AtMost uint64
 }
 
+// binder is the key that a limit has denied most, or, if it has denied none, admitted most.
+type binder struct {
+	keyView
+	Denies bool
+	Share  string // of all that the limit has denied, or admitted, lately
+}
+
+// recent is what a limit has decided in the last five minutes.
+type recent struct {
+	Allowed, Denied, All uint64
+	Share                string
+	Width                string // of the bar, of 100
+}
+
 type denialView struct {
-	At, Route, Limit, Key string
-	Remaining             int64
-	RetryAfter            string
+	At, Route, Limit string
+	Key              shownKey
+	Remaining, Cost  int64
+	RetryAfter       string
+	Why              string
+}
+
+// problem is something wrong, on top of the page.
+type problem struct {
+	Limiter, At, What, Text, Link, See string
+	Limits                             []string
 }
 
 // title names a limiter on the page.
@@ -89,25 +122,37 @@ func (b *board) title(i int) string {
 func (p *page) limiter(b *board) *limiterView {
 	d := b.limiter.Describe()
 	v := &limiterView{
-		Title: b.title(slices.Index(p.boards, b)), Where: where(d.Store),
+		Index: slices.Index(p.boards, b), Where: where(d.Store), Shared: !isMemory(d.Store),
 		Warnings: d.Warnings, Clear: p.Clear, MostApart: held, PerSecond: perSecond, Minutes: span / 60,
 	}
+	v.Title = b.title(v.Index)
 	if m, ok := d.Store.(interface{ Stats() memstore.Stats }); ok {
 		s := m.Stats()
 		v.Memory = &memoryView{Keys: s.Keys, Max: s.MaxKeys, Overflow: s.Overflow, Denied: s.Denied}
 	}
 	now := b.totals(v)
 	for _, l := range b.known(d) {
-		v.Limits = append(v.Limits, p.limit(b, l, d, now))
+		at := p.limit(b, l, d, now)
+		at.Index = v.Index
+		v.Limits = append(v.Limits, at)
+	}
+	rules := map[string]stint.Rule{}
+	for _, r := range d.Rules {
+		if _, known := rules[r.Limit]; !known {
+			rules[r.Limit] = r
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v.Unlisted = b.met >= mostLimits
 	for _, r := range slices.Backward(b.denials) {
-		v.Denials = append(v.Denials, denialView{
-			At: r.at.Format("15:04:05"), Route: cmp.Or(r.route, "—"), Limit: r.limit, Key: p.shown(r.key),
-			Remaining: r.remaining, RetryAfter: until(r.retryAfter),
-		})
+		shown := p.denial(r, rules)
+		v.Denials = append(v.Denials, shown)
+		for i := range v.Limits {
+			if v.Limits[i].Name == r.limit {
+				v.Limits[i].Denials = append(v.Limits[i].Denials, shown)
+			}
+		}
 	}
 	v.Failure, v.Degraded, v.Policy = b.failure.view(), b.degraded.view(), b.policy.view()
 	if s, ok := d.Store.(store.Degradable); ok && v.Degraded == nil { // since before the page
@@ -121,6 +166,65 @@ func (p *page) limiter(b *board) *limiterView {
 	}
 	if !b.updated.IsZero() {
 		v.Updated = b.updated.Format(time.DateTime)
+	}
+	v.Leases = b.leases
+	v.Wrong = v.problems(b)
+	return v
+}
+
+// lately is for how long the page calls an error wrong that hasn't come again.
+const lately = 15 * time.Minute
+
+// problems lists what is wrong with a limiter, the worst first. The caller holds b.mu.
+func (v *limiterView) problems(b *board) (all []problem) {
+	add := func(p problem) {
+		p.Limiter = v.Title
+		all = append(all, p)
+	}
+	if d := v.Degraded; d != nil && d.Err != "" {
+		add(problem{At: d.At, What: "primary store failed", Text: d.Err + ". Each process counts by itself meanwhile."})
+	}
+	if f := v.Failure; f != nil && time.Since(b.failure.at) < lately {
+		add(problem{At: f.At, What: f.What, Text: f.Err})
+	}
+	if b.leases > 0 && time.Since(b.lost.at) < lately {
+		p := problem{At: b.lost.at.Format(time.DateTime), What: "leases lost: " + strconv.Itoa(b.leases),
+			Text: "slots are held whose lease is gone, so more requests may run than the limit says"}
+		if b.lost.what != "" {
+			p.Limits = []string{b.lost.what}
+		}
+		add(p)
+	}
+	if m := v.Memory; m != nil && m.Overflow > 0 && 10*m.Keys >= 9*m.Max {
+		add(problem{What: "the store in memory is full", Text: fmt.Sprintf("%d of %d keys; %d charges shared states, %d of them were denied", m.Keys, m.Max, m.Overflow, m.Denied)})
+	}
+	if f := v.Policy; f != nil && f.Err != "" {
+		since := "from the start"
+		if f.InForce != "" {
+			since = "of " + f.InForce
+		}
+		add(problem{At: f.At, What: "policy file rejected", Text: f.Err + ". The policy " + since + " stays in force."})
+	}
+	for _, w := range v.Warnings {
+		add(problem{What: "warning", Link: w.Link, See: w.Kind.String(), Limits: w.Limits, Text: w.Text})
+	}
+	return all
+}
+
+// denial returns a denial as the page shows it.
+func (p *page) denial(r denial, rules map[string]stint.Rule) denialView {
+	v := denialView{At: r.at.Format("15:04:05"), Route: cmp.Or(r.route, "—"), Limit: r.limit, Key: p.shown(r.key),
+		Remaining: r.remaining, Cost: r.cost, RetryAfter: until(r.retryAfter)}
+	rule, known := rules[r.limit]
+	switch {
+	case !known:
+		v.Why = "the limit is " + elsewhere
+	case rule.Spec.Algorithm == store.Ban:
+		v.Why = "it was banned: " + rule.Text
+	case rule.Spec.Algorithm == store.Concurrency:
+		v.Why = fmt.Sprintf("%d free, %d needed: %s", r.remaining, r.cost, rule.Text)
+	default:
+		v.Why = fmt.Sprintf("%d left, %d needed: %s", r.remaining, r.cost, rule.Text)
 	}
 	return v
 }
@@ -231,6 +335,10 @@ func (p *page) limit(b *board, l *limit, d stint.Description, now uint32) limitV
 	var sums [2][span]float64
 	var unfinished [2]float64
 	var stopped, admitted []*topkeys.Sketch
+	var left [span]int64
+	for i := range left {
+		left[i] = math.MaxInt64
+	}
 	for i := range b.parts {
 		part := &b.parts[i]
 		part.mu.Lock()
@@ -242,11 +350,15 @@ func (p *page) limit(b *board, l *limit, d stint.Description, now uint32) limitV
 		}
 		v.Allowed, v.Denied, v.Bound = v.Allowed+f.allowed, v.Denied+f.denied, v.Bound+f.bound
 		f.ring.addTo(&sums, &unfinished, now)
+		f.near.addTo(&left, now)
 		stopped, admitted = append(stopped, f.stopped.Sketches(at)...), append(admitted, f.admitted.Sketches(at)...)
 	}
 	v.Share = share(v.Denied, v.Allowed+v.Denied)
 	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", sums[allowed]}, series{"denied", "b", sums[denied]})
 	v.Stopped, v.Admitted = p.keys(topkeys.Top(shown, stopped...)), p.keys(topkeys.Top(shown, admitted...))
+	v.recent(&sums, unfinished)
+	v.Near = newSpark(l.name, v.unit(), v.most(d, &left), &left, &sums[denied])
+	v.binds()
 	if a := l.adapted.Load(); a != nil {
 		v.Adapted = a.view(l.name, now)
 	} else if v.Local && v.Of > 0 {
@@ -286,9 +398,10 @@ func (v *limitView) describe(d stint.Description) {
 		}
 		if !v.Rule {
 			v.Rule, v.Text, v.DryRun, v.Local, v.Slots = true, r.Text, r.DryRun, r.Local, r.Spec.Algorithm == store.Concurrency
+			v.ban = r.Spec.Algorithm == store.Ban
 			v.Key = keyText(r.Key)
-			if v.Kept = "the store, for all its processes"; r.Local || isMemory(d.Store) {
-				v.Kept = "this process"
+			if v.Kept, v.Shared = "the store, for all its processes", true; r.Local || isMemory(d.Store) {
+				v.Kept, v.Shared = "this process", false
 			}
 		}
 		v.Routes = append(v.Routes, whereOf(r))
@@ -296,6 +409,64 @@ func (v *limitView) describe(d stint.Description) {
 	if !v.Rule {
 		v.Text, v.Key = elsewhere, "from the request"
 	}
+}
+
+// recent adds up what the limit has decided lately.
+func (v *limitView) recent(sums *[2][span]float64, late [2]float64) {
+	n := [2]uint64{}
+	for k := range n {
+		for _, x := range sums[k] {
+			n[k] += uint64(x)
+		}
+		n[k] += uint64(late[k])
+	}
+	v.Recent = recent{Allowed: n[allowed], Denied: n[denied], All: n[allowed] + n[denied], Share: share(n[denied], n[allowed]+n[denied]), Width: "0"}
+	if n[denied] > 0 {
+		v.Recent.Width = strconv.FormatFloat(100*float64(n[denied])/float64(n[allowed]+n[denied]), 'f', 1, 64)
+	}
+}
+
+// unit is what the limit counts, beside units of a cost.
+func (v *limitView) unit() string {
+	switch {
+	case v.Slots:
+		return "slots"
+	case v.ban:
+		return "denials"
+	}
+	return "units"
+}
+
+// most returns how many units a key has that has used none. For a limit without a description
+// it is the most that some key had left.
+func (v *limitView) most(d stint.Description, left *[span]int64) int64 {
+	if v.Slots && v.Of > 0 {
+		return v.Of // an adaptive limit's number changes
+	}
+	for _, r := range d.Rules {
+		if r.Limit == v.Name {
+			return max(r.Spec.Units, r.Spec.Burst, 1)
+		}
+	}
+	n := int64(1)
+	for _, l := range left {
+		if l != math.MaxInt64 {
+			n = max(n, l+1)
+		}
+	}
+	return n
+}
+
+// binds finds the key that binds the limit.
+func (v *limitView) binds() {
+	all, of, denies := v.Stopped, v.Recent.Denied, true
+	if len(all) == 0 {
+		all, of, denies = v.Admitted, v.Recent.Allowed, false
+	}
+	if len(all) == 0 || of == 0 {
+		return
+	}
+	v.Binder = &binder{keyView: all[0], Denies: denies, Share: strconv.FormatFloat(min(100, 100*float64(all[0].AtLeast)/float64(of)), 'f', 0, 64) + " %"}
 }
 
 // elsewhere says where a limit comes from that has figures but no description.
@@ -340,53 +511,4 @@ func until(d time.Duration) string {
 		return "under 1s"
 	}
 	return d.Round(time.Second).String()
-}
-
-// chart is lines over the last five minutes.
-type chart struct {
-	Label string // for screen readers
-	Top   string
-	Lines []line
-}
-
-type line struct{ Name, Class, Points, Now string }
-
-type series struct {
-	name, class string
-	values      [span]float64
-}
-
-const chartHeight = 60
-
-func newChart(unit string, all ...series) chart {
-	top := 1.0
-	for _, s := range all {
-		top = max(top, slices.Max(s.values[:]))
-	}
-	c := chart{Top: number(top)}
-	var said []string
-	for _, s := range all {
-		var points strings.Builder
-		last := math.NaN()
-		for i, v := range s.values {
-			// Only the ends of a level stretch are drawn.
-			if v == last && i+1 < span && s.values[i+1] == v {
-				continue
-			}
-			last = v
-			fmt.Fprintf(&points, "%d,%s ", i, strconv.FormatFloat(chartHeight*(1-v/top), 'f', 1, 64))
-		}
-		now := number(s.values[span-1])
-		c.Lines = append(c.Lines, line{s.name, s.class, strings.TrimSpace(points.String()), now})
-		said = append(said, fmt.Sprintf("%s now %s, at most %s", s.name, now, number(slices.Max(s.values[:]))))
-	}
-	c.Label = unit + " over five minutes: " + strings.Join(said, "; ")
-	return c
-}
-
-func number(v float64) string {
-	if v == math.Trunc(v) {
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 1, 64)
 }

@@ -31,7 +31,7 @@ function say() {
 
 let lost;
 function connect() {
-  source = new EventSource("events");
+  source = new EventSource("events" + location.search);
   source.onmessage = e => {
     clearTimeout(lost);
     connected = true;

@@ -180,10 +180,9 @@ func TestLivePage(t *testing.T) {
 	}
 	s.ask(t, "/login", hostile)
 	s.ask(t, "/login", hostile)
-	says(t, ctx, "#traffic0", "allowed 4 denied 3")
-	says(t, ctx, "#limits0", "GET /login")
-	says(t, ctx, "#who0", hostile)
-	says(t, ctx, "#live0", "bob")
+	says(t, ctx, "#board0", "allowed 4 denied 3")
+	says(t, ctx, "#board0", hostile)
+	says(t, ctx, "#board0", "bob 100 % of denied")
 	if same := get(t, ctx, chromedp.Evaluate[string](`document.body.dataset.same ?? "no"`)); same != "yes" {
 		t.Error("the page was loaded again")
 	}
@@ -216,7 +215,7 @@ func TestWithoutScripts(t *testing.T) {
 	}
 	run(t, ctx, chromedp.Navigate(link(s.URL)))
 	got := get(t, ctx, chromedp.OuterHTML(chromedp.CSS("body"), chromedp.NodeReady))
-	for _, want := range []string{`id="state" role="status"></span>`, "TokenBucket: 3 per 1h0m0s", "<code>bob</code>"} {
+	for _, want := range []string{`id="state" role="status"></span>`, "TokenBucket: 3 per 1h0m0s", ">bob</button>"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page doesn't say %q", want)
 		}
@@ -272,8 +271,13 @@ func TestPhoneAndDark(t *testing.T) {
 	s.ask(t, "/login", strings.Repeat("k", 120))
 	s.ask(t, "/login", strings.Repeat("k", 120))
 	run(t, ctx, chromedp.EmulateViewport(360, 740), chromedp.Navigate(link(s.URL)))
-	says(t, ctx, "#who0", "kkk")
+	says(t, ctx, "#board0", "kkk")
 	narrow(t, ctx)
+	for _, open := range []string{"?limiter=0", "?limiter=0&limit=login"} {
+		run(t, ctx, chromedp.Navigate(s.URL+"/console/"+open))
+		says(t, ctx, "#open", "kkk")
+		narrow(t, ctx)
+	}
 	run(t, ctx, chromedp.SetValue(chromedp.CSS(`input[name=key]`), strings.Repeat("k", 120)), chromedp.Click(chromedp.CSS(`button[value=look]`)))
 	says(t, ctx, ".found", "0 of 1 left")
 	narrow(t, ctx)
@@ -314,6 +318,7 @@ const contrast = `(() => {
 		const style = getComputedStyle(e), text = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
 		if (text && ratio(rgb(style.color), behind(e)) < 4.5) pale.push(e.tagName + "." + e.className + " " + e.textContent.slice(0, 40));
 		if (e.tagName === "polyline" && ratio(rgb(style.stroke), behind(e.closest("figure"))) < 3) pale.push("line " + e.getAttribute("class"));
+		if ((e.tagName === "path" || e.matches("rect.full")) && ratio(rgb(style.fill), behind(e.closest("td"))) < 3) pale.push("bar " + e.getAttribute("class"));
 	}
 	return pale;
 })()`
@@ -339,7 +344,7 @@ func TestPicture(t *testing.T) {
 		t.Skip("make picture-console draws it")
 	}
 	ctx, at := browse(t), example(t)
-	run(t, ctx, chromedp.Sleep(30*time.Second), chromedp.EmulateViewport(1200, 1250), chromedp.Navigate(at))
+	run(t, ctx, chromedp.Sleep(30*time.Second), chromedp.EmulateViewport(1200, 420), chromedp.Navigate(at))
 	says(t, ctx, "#state", "Live")
 	for _, tc := range []struct{ scheme, file string }{
 		{"light", *picture}, {"dark", strings.TrimSuffix(*picture, ".png") + "-dark.png"},
@@ -383,12 +388,20 @@ func TestExampleLives(t *testing.T) {
 	run(t, ctx, chromedp.Navigate(at))
 	says(t, ctx, "#state", "Live")
 	for _, part := range []struct{ id, says string }{
-		{"#limits0", "workers follows latency"},
-		{"#who0", "most denied bob"},
-		{"#who0", `<b onclick="alert(1)">eve</b>`},
-		{"#live0", "caller bob"},
-		{"#live0", "GET /login"},
+		{"#board0", "workers"},
+		{"#board0", "of denied"},
 	} {
 		says(t, ctx, part.id, part.says)
+	}
+	for _, part := range []struct{ open, says string }{
+		{"?limiter=0&limit=workers", "workers follows latency"},
+		{"?limiter=0&limit=caller", "most denied bob"},
+		{"?limiter=0&limit=caller", `<b onclick="alert(1)">eve</b>`},
+		{"?limiter=0", "caller bob"},
+		{"?limiter=0", "GET /login"},
+	} {
+		page, _, _ := strings.Cut(at, "?")
+		run(t, ctx, chromedp.Navigate(page+part.open))
+		says(t, ctx, "#open", part.says)
 	}
 }

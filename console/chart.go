@@ -1,0 +1,124 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// chart is lines over the last five minutes.
+type chart struct {
+	Label string // for screen readers
+	Unit  string
+	Top   string
+	Lines []line
+}
+
+type line struct{ Name, Class, Points, Now string }
+
+type series struct {
+	name, class string
+	values      [span]float64
+}
+
+const chartHeight = 60
+
+func newChart(unit string, all ...series) chart {
+	top := 1.0
+	for _, s := range all {
+		top = max(top, slices.Max(s.values[:]))
+	}
+	c := chart{Unit: unit, Top: number(top)}
+	var said []string
+	for _, s := range all {
+		var points strings.Builder
+		last := math.NaN()
+		for i, v := range s.values {
+			// Only the ends of a level stretch are drawn.
+			if v == last && i+1 < span && s.values[i+1] == v {
+				continue
+			}
+			last = v
+			fmt.Fprintf(&points, "%d,%s ", i, strconv.FormatFloat(chartHeight*(1-v/top), 'f', 1, 64))
+		}
+		now := number(s.values[span-1])
+		c.Lines = append(c.Lines, line{s.name, s.class, strings.TrimSpace(points.String()), now})
+		said = append(said, fmt.Sprintf("%s now %s, at most %s", s.name, now, number(slices.Max(s.values[:]))))
+	}
+	c.Label = unit + " over five minutes: " + strings.Join(said, "; ")
+	return c
+}
+
+func number(v float64) string {
+	if v == math.Trunc(v) {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 1, 64)
+}
+
+// spark is how near a limit was to denying, over the last five minutes: a bar for every five
+// seconds, as high as the key that came nearest had used of the limit.
+type spark struct {
+	Label       string
+	Used, Full  string // paths of bars: below the limit, and where it denied
+	Unit        string
+	Most, Now   string // in units
+	Share       string // now, of the limit
+	Seen, Bound bool   // now: something was decided, something was denied
+}
+
+// A spark is sparkWidth by sparkHeight; a bar is for barred seconds.
+const (
+	sparkWidth, sparkHeight = 180, 22
+	barred                  = 5
+)
+
+func newSpark(name, unit string, most int64, left *[span]int64, denied *[span]float64) spark {
+	s := spark{Unit: unit, Most: short(most)}
+	var used, full strings.Builder
+	const bars, width = span / barred, float64(sparkWidth) / (span / barred)
+	highest := 0.0
+	for i := range bars {
+		low, denies := int64(math.MaxInt64), false
+		for k := i * barred; k < (i+1)*barred; k++ {
+			low = min(low, left[k])
+			denies = denies || denied[k] > 0
+		}
+		if low == math.MaxInt64 {
+			continue
+		}
+		share := min(1, max(0, 1-float64(low)/float64(most)))
+		to := &used
+		if denies {
+			to, share = &full, 1
+		}
+		highest = max(highest, share)
+		fmt.Fprintf(to, "M%s %dV%sh%sV%dz", tenths(float64(i)*width), sparkHeight, tenths(sparkHeight*(1-max(share, 0.04))), tenths(width-0.6), sparkHeight)
+		if i >= bars-2 { // ten seconds are now
+			s.Seen, s.Bound = true, denies
+			s.Now, s.Share = short(most-min(low, most)), percent(share)
+		}
+	}
+	s.Used, s.Full = used.String(), full.String()
+	s.Label = fmt.Sprintf("%s, how much of its %d %s the nearest key had used, over five minutes: at most %s, now %s", name, most, unit, percent(highest), cmp.Or(s.Share, "no decision"))
+	return s
+}
+
+func tenths(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
+
+// short writes a number with at most four digits and a letter.
+func short(n int64) string {
+	v, letter := float64(n), ""
+	for _, l := range []string{"k", "M", "G", "T", "P"} {
+		if v < 10_000 {
+			break
+		}
+		v, letter = v/1000, l
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64) + letter
+}
