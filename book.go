@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
@@ -67,6 +68,22 @@ func (b *book) noteBuilt(v *version, derived bool) []notice {
 		return nil
 	}
 	return b.note(v, finding{kind: WarnRebuilt, still: func(*version) bool { return true }})
+}
+
+// noteUnreachable returns notices of the quotas of v that a rate beside them never lets through.
+func (b *book) noteUnreachable(v *version) (all []notice) {
+	for _, p := range append([]*read.Plan{v.plans.Base}, v.plans.Routes...) {
+		for _, u := range compile.Unreached(p) {
+			text := fmt.Sprintf("limit %q lets %d pass, and limit %q beside it at most %d in that time: lower the quota, or raise the rate",
+				u.Quota, u.Units, u.Rate, u.Most)
+			all = append(all, b.note(v, finding{kind: WarnQuotaUnreachable, limits: []string{u.Quota}, text: text, still: func(v *version) bool {
+				return slices.ContainsFunc(append([]*read.Plan{v.plans.Base}, v.plans.Routes...), func(p *read.Plan) bool {
+					return slices.Contains(compile.Unreached(p), u)
+				})
+			}})...)
+		}
+	}
+	return all
 }
 
 // first reports whether a limit is seen for the first time, and not many were before: the

@@ -433,6 +433,9 @@ const (
 	// WarnSilentProxy: requests of different programs come from one address that is this
 	// host's, or a trusted proxy's, and name no client.
 	WarnSilentProxy
+	// WarnQuotaUnreachable: a rate beside a quota lets less through in the quota's period than
+	// the quota. The Text names both.
+	WarnQuotaUnreachable
 )
 
 var warningKinds = [...]struct{ name, text string }{
@@ -446,6 +449,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnCostTooHigh:      {"cost-too-high", "requests cost more than a limit ever lets pass: lower their cost, or raise the limit"},
 	WarnNothingWaits:     {"nothing-waits", "WithPriority, WithAging and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	WarnSilentProxy:      {"silent-proxy", "requests of many clients come through a proxy that names none of them, so they share limits: have the proxy write X-Forwarded-For, and use stint.ForwardedIP with its address"},
+	WarnQuotaUnreachable: {"quota-unreachable", "a rate beside a quota lets less through in the quota's period than the quota: lower the quota, or raise the rate"},
 	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},
 }
 

@@ -113,6 +113,7 @@ func (f *family) announce(l *Limiter, c *config) (n notices) {
 	if v := l.now.Load(); v.idle() {
 		n.warnings = f.warnings.note(v, finding{kind: WarnNothingWaits, still: (*version).idle})
 	}
+	n.warnings = append(n.warnings, f.warnings.noteUnreachable(l.now.Load())...)
 	for _, k := range c.Keys() {
 		s := f.registry.Names().Now().Source(k)
 		if s == nil {

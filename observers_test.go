@@ -320,7 +320,7 @@ func TestEventsOfAFailover(t *testing.T) {
 				if want := []string{failed, failed, open, open, open, well}; !slices.Equal(told, want) {
 					t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
 				}
-				if got := brief(h.lines(t)); got != "WARN the primary store fails\nINFO the primary store answers again" {
+				if got := brief(h.lines(t)); got != "WARN the primary store fails, and limits in memory are per process\nINFO the primary store answers again" {
 					t.Errorf("logged\n%s", got)
 				}
 			})

@@ -678,3 +678,45 @@ func TestUntrustedProxyNamesTheField(t *testing.T) {
 		})
 	}
 }
+
+// A quota that a rate for the same key never lets through is warned about until an Update puts
+// it right.
+func TestQuotaUnreachable(t *testing.T) {
+	key := stint.WithKey(stint.RemoteIP())
+	quota := func(n int64, opts ...stint.QuotaOption) stint.Option {
+		return stint.Quota(n, stint.Daily, append(opts, stint.WithName("daily"))...)
+	}
+	rate := func(opts ...stint.RateOption) stint.Option {
+		return stint.Rate(1, time.Second, append(opts, stint.WithName("calls"))...)
+	}
+	for _, tt := range []struct {
+		name string
+		opts []stint.Option
+		want string
+	}{
+		{"a zero too many", []stint.Option{quota(864_000), rate()}, `limit "daily" lets 864000 pass, and limit "calls" beside it at most`},
+		{"in a route", []stint.Option{rate(), stint.WithRoute("/a", stint.Inherit(), stint.Quota(864_000, stint.Daily, stint.WithName("daily")))}, `limit "daily"`},
+		{"that an hour ahead may use up", []stint.Option{quota(90_000), rate()}, ""},
+		{"within reach", []stint.Option{quota(10_000), rate()}, ""},
+		{"of another key", []stint.Option{quota(864_000, stint.WithKey(stint.Global())), rate()}, ""},
+		{"in a dry run", []stint.Option{quota(864_000), rate(stint.WithDryRun())}, ""},
+		{"at a cost", []stint.Option{quota(864_000, stint.WithFixedCost(10)), rate()}, ""},
+		{"with a burst", []stint.Option{quota(864_000), rate(stint.WithBurst(800_000))}, ""},
+	} {
+		h := newLogged(0)
+		l := limiter(t, append(tt.opts, key, h.with())...)
+		described := l.Describe().Warnings
+		if tt.want == "" {
+			if len(described)+len(h.lines(t)) > 0 {
+				t.Errorf("%s: described %+v", tt.name, described)
+			}
+			continue
+		}
+		if len(described) != 1 || !strings.HasPrefix(described[0].Text, tt.want) || described[0].Kind != stint.WarnQuotaUnreachable || len(h.lines(t)) != 1 {
+			t.Errorf("%s: described %+v, want %s", tt.name, described, tt.want)
+		}
+		if err := l.Update(quota(10_000), rate(), key); err != nil || len(l.Describe().Warnings) > 0 {
+			t.Errorf("%s: described %+v once put right, error %v", tt.name, l.Describe().Warnings, err)
+		}
+	}
+}

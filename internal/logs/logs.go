@@ -72,7 +72,7 @@ var said = [messages]struct {
 	StoreAnswers:   {level: slog.LevelInfo, text: "the store answers again", ends: StoreFailed, state: ofStore, kept: true},
 	SettleFailed:   {level: slog.LevelWarn, text: "a charge could not be settled, or a slot not released"},
 	Banned:         {level: slog.LevelInfo, text: "a key is banned"},
-	PrimaryFailed:  {level: slog.LevelWarn, text: "the primary store fails", state: ofPrimary},
+	PrimaryFailed:  {level: slog.LevelWarn, text: "the primary store fails, and limits in memory are per process", state: ofPrimary},
 	PrimaryAnswers: {level: slog.LevelInfo, text: "the primary store answers again", ends: PrimaryFailed, state: ofPrimary, kept: true},
 	LeaseLost:      {level: slog.LevelError, text: "the lease of a slot that is held was lost"},
 	PolicyInForce:  {level: slog.LevelInfo, text: "the policy is in force", state: ofPolicy, kept: true},
