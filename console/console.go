@@ -26,7 +26,7 @@
 // are admitted and denied most. A space-saving sketch finds these keys: after n
 // decisions it holds every key with more than n/64 of them. The page shows each count as
 // two bounds, at most n/64 apart, or as one number if it is exact. A limit with many
-// keys takes about 160 KB. For each limiter the last denials of up to 512 keys are kept, in
+// keys takes about 170 KB. For each limiter the last denials of up to 512 keys are kept, in
 // about 200 KB. Only the first 100 limits of a limiter have figures.
 //
 // # Cost
