@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -47,6 +48,9 @@ func (v *version) write(m logs.Message, e Event) {
 				became = "denied"
 			}
 			attrs = append(attrs, slog.String("request", became))
+		}
+		if r := e.Request; e.Kind == EventEmptyKey && r != nil && r.URL != nil {
+			attrs = append(attrs, slog.String("method", r.Method), slog.String("url_path", fmt.Sprintf("%.200s", r.URL.Path)))
 		}
 		if keys {
 			for i := range e.Decision.Limits {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -431,4 +432,15 @@ func TestLogsOfAPrimaryThatRecoversAgainAndAgain(t *testing.T) {
 			t.Errorf("the last of %d lines is %q, want %q", len(lines), got, want)
 		}
 	})
+}
+
+// The line about an empty key says which request has none.
+func TestEmptyKeyIsLoggedWithItsRequest(t *testing.T) {
+	h := newLogged(0)
+	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Header("X-API-Key")), h.with())
+	through(l, httptest.NewRequest("PUT", "/items/"+strings.Repeat("x", 300)+"?token=secret", nil), nil)
+	lines := h.lines(t)
+	if len(lines) != 1 || lines[0]["method"] != "PUT" || lines[0]["url_path"] != "/items/"+strings.Repeat("x", 193) {
+		t.Errorf("logged %v", lines)
+	}
 }
