@@ -51,7 +51,7 @@ var there Server
 
 func Explore(server Server, leased int64, denied int) Explored {
 	there = server
-	s := New(nil, WithPrefetch(leased, time.Second), WithDenyCache(denied))
+	s := New(nil, WithPrefetch(leased, time.Second), WithDenyCache(int64(denied)))
 	s.wrong = nil
 	return Explored{s}
 }
