@@ -100,13 +100,20 @@ func TestExamples(t *testing.T) {
 	for _, name := range []string{"fleet", "tenants"} {
 		t.Run(name+" without a Redis", func(t *testing.T) {
 			t.Parallel()
-			nobody, addr := freeAddr(t), freeAddr(t)
-			p := start(t, bin, name, []string{"-redis", nobody, "-addr", addr})
-			p.until(t, func(said string) bool { return strings.Contains(said, "waiting for the Redis at "+nobody) })
-			if conn, err := net.Dial("tcp", addr); err == nil {
-				_ = conn.Close()
-				t.Error("it serves without its limits")
+			taken, err := net.Listen("tcp", "127.0.0.1:0") // so that it can't serve there, nor another test
+			if err != nil {
+				t.Fatal(err)
 			}
+			defer taken.Close()
+			nobody := freeAddr(t)
+			p := start(t, bin, name, []string{"-redis", nobody, "-addr", taken.Addr().String()})
+			waits := "waiting for the Redis at " + nobody
+			p.until(t, func(said string) bool {
+				if strings.Contains(said, "address already in use") {
+					t.Fatal("it serves without its limits")
+				}
+				return strings.Count(said, waits) >= 2
+			})
 		})
 	}
 }
