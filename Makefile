@@ -80,7 +80,7 @@ test-newest: redis ## the tests of what imports them, with the newest gin, echo 
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git ls-files -z | tar --null -cT - | tar -x -C "$$copy" && \
 	cd "$$copy" && $(GO) get $(addsuffix @latest,$(NEWEST)) && $(GO) mod tidy && grep -E '^	($(subst $(eval) ,|,$(NEWEST))) ' go.mod && \
 	$(GO) test -count=1 ./adapters/... && $(GO) test -count=1 -run 'Conformance|Client|Hook|Twins|PausedServer' ./store/redisstore && \
-	GOWORK="$$copy/go.work" $(GO) test -count=1 ./tests/routers
+	export GOWORK="$$copy/go.work" && $(GO) work use && $(GO) test -count=1 ./tests/routers
 
 test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
 	@echo "asking a Prometheus for each panel and each alert: about half a minute"
