@@ -75,10 +75,11 @@ func (b *bucket) last(now time.Time, forced bool) *part {
 	return p
 }
 
-// loosen marks everything stuck at the end to be tried again, all of it at once: one by
-// one it would cost as many calls of the store.
+// loosen marks everything stuck to be tried again, all of it at once: one by one, it would
+// cost as many calls of the store. What still has something behind it, which another
+// process has reserved, costs one try more.
 func (b *bucket) loosen() {
-	for i := len(b.parts); i > 0 && b.parts[i-1].stuck; i-- {
-		b.parts[i-1].stuck = false
+	for _, p := range b.parts {
+		p.stuck = false
 	}
 }
