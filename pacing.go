@@ -9,17 +9,11 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// pace makes a response that is paced by the call's Bandwidths. decides says that other
-// limits decide by it.
-func (a *admission) pace(decides bool) *response {
-	s := new(struct {
-		response
-		of lanes
-	})
-	s.of.all = slices.Clone(a.reading.Paced)
-	s.of.Begin(a.reading.R, a.version.payer(a.subject()), byteLimitsOf(s.of.all))
-	s.watched, s.pacing, s.of.Decides, s.settlers = &s.of, &s.of, decides, a.reading.Settlers()
-	return &s.response
+// pace paces a response by the call's Bandwidths.
+func (a *admission) pace(w *respond.Watched) *lanes {
+	s := &lanes{all: slices.Clone(a.reading.Paced)}
+	s.Begin(w, a.version.payer(a.subject()), byteLimitsOf(s.all))
+	return s
 }
 
 // lanes are the Bandwidths that pace a response.

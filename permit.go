@@ -229,8 +229,7 @@ func (p *Permit) pass(w http.ResponseWriter, r, req *http.Request, next func(htt
 	}
 	defer p.Done()
 	if p.response != nil {
-		req = p.response.Next(req, req != r)
-		w = p.response.Writer(w)
+		w, req = p.response.around(w, req, req != r)
 	}
 	if req != r {
 		// Outer handlers look at the request they passed on: loggers at its Pattern, the

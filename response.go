@@ -9,13 +9,12 @@ import (
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
-	"github.com/stint-go/stint/store"
 )
 
 // response is a permit's observation of the response to its request. A permit has one only
 // if a limit needs it; other ResponseWriters aren't wrapped.
 type response struct {
-	watched
+	respond.Watched
 	pacing *lanes // nil if no Bandwidth paces the response
 	byHand decide.Hand
 	// settlers make the charges cost what the response shows: an element for each, or none.
@@ -28,36 +27,31 @@ type response struct {
 	freed    bool         // its slots are released
 }
 
-// watched is a respond.Watched or a respond.Paced.
-type watched interface {
-	Next(r *http.Request, own bool) *http.Request
-	Writer(w http.ResponseWriter) http.ResponseWriter
-	Request() *http.Request
-	RecordPanic(aborted bool)
-	Outcome() (o respond.Outcome, ok bool)
-	Seal()
-	PushBefore(to store.Store)
-}
-
 // newResponse makes the permit's response, or returns nil if no limit needs it.
 func (a *admission) newResponse(needs limit.Needs) *response {
 	if a.reading.R == nil || needs&limit.Watches == 0 {
 		return nil
 	}
-	decides := a.call.Needs&limit.Watches != 0
-	switch {
-	case len(a.reading.Paced) > 0:
-		return a.pace(decides)
-	case decides:
-		s := new(struct { // in one allocation
-			response
-			of respond.Watched
-		})
-		s.of.Begin(a.reading.R)
-		s.watched, s.of.Decides, s.settlers = &s.of, true, a.reading.Settlers()
-		return &s.response
+	decides, paced := a.call.Needs&limit.Watches != 0, len(a.reading.Paced) > 0
+	if !decides && !paced {
+		return nil
 	}
-	return nil
+	s := &response{settlers: a.reading.Settlers()}
+	s.Begin(a.reading.R)
+	s.Decides = decides
+	if paced {
+		s.pacing = a.pace(&s.Watched)
+	}
+	return s
+}
+
+// around returns what the next handler gets for w and r: watched, and paced if a Bandwidth
+// says so. own says that r is already a copy.
+func (s *response) around(w http.ResponseWriter, r *http.Request, own bool) (http.ResponseWriter, *http.Request) {
+	if s.pacing != nil {
+		return s.pacing.Writer(w), s.pacing.Next(r, own)
+	}
+	return s.Writer(w), s.Next(r)
 }
 
 // push sends a complete response to the client before the store is called for amends or

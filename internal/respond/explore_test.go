@@ -70,7 +70,9 @@ func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece in
 	if coarse != nil {
 		limits = append(limits, ByteLimit{Limit: coarse, Key: "k", Block: 2, Piece: 4, Requests: true, Closed: closed, DryRun: dryRun})
 	}
-	x.Begin(r, Payer{
+	w := new(Watched)
+	w.Begin(r)
+	x.Begin(w, Payer{
 		Store:       s,
 		Queues:      (*queues).(*Queues),
 		GiveBack:    func(_ context.Context, charges []store.Charge) []store.Result { return giveBack(charges) },

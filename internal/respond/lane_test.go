@@ -37,13 +37,19 @@ func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Pa
 		t.Fatal(err)
 	}
 	r = new(Paced)
-	r.Begin(httptest.NewRequest("GET", "/", nil).WithContext(ctx), Payer{
+	r.Begin(watched(httptest.NewRequest("GET", "/", nil).WithContext(ctx)), Payer{
 		Store:       s,
 		Queues:      new(Queues),
 		GiveBack:    func(context.Context, []store.Charge) []store.Result { return nil },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
 	}, []ByteLimit{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Closed: closed}})
 	return r, &r.down.Payer
+}
+
+func watched(r *http.Request) *Watched {
+	w := new(Watched)
+	w.Begin(r)
+	return w
 }
 
 // Functions that a lane calls may end the response: no lock is held then.
@@ -161,7 +167,7 @@ func TestLaneGivesBackAfterPanic(t *testing.T) {
 		r := httptest.NewRequest("POST", "/", nil)
 		r.Body, r.ContentLength = bursting{}, 4096
 		s = new(Paced)
-		s.Begin(r, *p, []ByteLimit{b})
+		s.Begin(watched(r), *p, []ByteLimit{b})
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -13,15 +13,16 @@ import (
 // before they move. Begin makes the zero Paced ready. Its methods are for one goroutine
 // at a time, except that the request's body may be read while the handler returns.
 type Paced struct {
-	Watched
+	*Watched
 	// down and up pace the response's body and the request's; up may be nil.
 	down, up *lane
 }
 
-// Begin makes s the response to r. The limits, at least one, pace its body and, if
+// Begin begins to pace w, which has begun. The limits, at least one, pace its body and, if
 // they say so, the request's.
-func (s *Paced) Begin(r *http.Request, p Payer, limits []ByteLimit) {
-	s.Watched.Begin(r)
+func (s *Paced) Begin(w *Watched, p Payer, limits []ByteLimit) {
+	s.Watched = w
+	r := w.r
 	s.down = newLane(p, r.Context(), limits)
 	s.down.flush = func() { _ = http.NewResponseController(s.w).Flush() }
 	var up []ByteLimit
@@ -49,7 +50,7 @@ func (s *Paced) Next(r *http.Request, own bool) *http.Request {
 		}
 		r.Body = &pacedBody{r.Body, s.up}
 	}
-	return s.Watched.Next(r, own)
+	return s.Watched.Next(r)
 }
 
 // End stops the pacing and returns the charges to settle, which give back the bytes

@@ -50,8 +50,8 @@ func (s *Watched) around(w http.ResponseWriter, to body) http.ResponseWriter {
 	return (&writer{s, w}).exactly()
 }
 
-// Next returns r for the next handler. own says that r is already a copy.
-func (s *Watched) Next(r *http.Request, own bool) *http.Request {
+// Next returns r, which the next handler gets.
+func (s *Watched) Next(r *http.Request) *http.Request {
 	s.r = r
 	return r
 }
