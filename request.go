@@ -70,7 +70,7 @@ func (a *admission) end(ctx context.Context) {
 func (a *admission) waitIsOpen() bool { return a.call.Begun && !a.concluded }
 
 // abandon gives back what was granted, and tells observers of the end that they wait for. That
-// is to do when a panic goes through the admission; of a wait that nobody observed there is
+// is to do when a panic goes through the admission; of a wait without an observer there is
 // nothing to do.
 func (a *admission) abandon(ctx context.Context) {
 	defer func() { // also if the store panics

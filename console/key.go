@@ -23,7 +23,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// found is what is known of a key, in all limiters.
+// found is all that is known of a key, in all limiters.
 type found struct {
 	Key     string // as the page shows it
 	Typed   string // as it was typed; "" if it was opened from the page

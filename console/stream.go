@@ -33,7 +33,7 @@ type view struct {
 	Found *found
 }
 
-// subject is what a viewer has opened: a limiter, or one of its limits.
+// subject is the limiter, or one of its limits, that a viewer has opened.
 type subject struct {
 	limiter int
 	limit   string

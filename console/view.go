@@ -92,7 +92,7 @@ type binder struct {
 	Share  string // of all that the limit has denied, or admitted, lately
 }
 
-// recent is what a limit has decided in the last five minutes.
+// recent counts a limit's decisions of the last five minutes.
 type recent struct {
 	Allowed, Denied, All uint64
 	Share                string
@@ -426,7 +426,7 @@ func (v *limitView) recent(sums *[2][span]float64, late [2]float64) {
 	}
 }
 
-// unit is what the limit counts, beside units of a cost.
+// unit names what the limit counts, beside units of a cost.
 func (v *limitView) unit() string {
 	switch {
 	case v.Slots:

@@ -40,7 +40,7 @@ func (ls leases) purge(now int64) {
 	}
 }
 
-// mend is what a look does first: it drops leases that ran out as long ago as they last.
+// mend does what a look does first: it drops leases that ran out as long ago as they last.
 func (ls leases) mend(p *pair) { ls.purge(p.now - leaseTime) }
 
 // TestConcurrencyTwin compares the script with the step, and its leases with a

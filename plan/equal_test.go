@@ -36,7 +36,7 @@ func (l *sliceLog) Next(r *plan.Request) error {
 
 var everything = plan.Says{Resolution: time.Microsecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"X-Api-Key"}}
 
-// outcome is what became of requests with one key under one limit.
+// outcome counts what became of requests with one key under one limit.
 type outcome struct{ requests, denied int64 }
 
 // A run says what a limiter would have done that served the same requests at the same times:

@@ -28,9 +28,9 @@ type Explanation struct {
 // Explained is one limit of a request.
 type Explained struct {
 	Limit string
-	// Rule is what it counts by: "TokenBucket: 10 per 1s, burst 20".
+	// Rule is its algorithm and numbers: "TokenBucket: 10 per 1s, burst 20".
 	Rule string
-	// KeyFrom is what the key is read from: RemoteIP().
+	// KeyFrom is the key's source: RemoteIP().
 	KeyFrom string
 	// Key is the key as a store sees it, and Cost what is charged.
 	Key  string

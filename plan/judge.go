@@ -169,7 +169,7 @@ func (j *judge) lacks(r keys.Reads) string {
 	return ""
 }
 
-// verdict is what a judge says of a request. The charges and results are the judge's call.
+// verdict is a judge's answer for a request. The charges and results are the judge's call.
 type verdict struct {
 	unjudged string // why not, or ""
 	limited  bool   // something applies to it

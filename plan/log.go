@@ -21,7 +21,7 @@ type Log interface {
 	Next(r *Request) error
 }
 
-// Says is what a log says of its requests. A limit that needs anything else isn't judged.
+// Says lists what a log says of its requests. A limit that needs anything else isn't judged.
 type Says struct {
 	// Resolution is that of Request.End, and a microsecond if it is 0. A log with whole seconds
 	// is replayed twice: see Report.
@@ -42,7 +42,7 @@ type Request struct {
 	Peer string
 	// Method is its method.
 	Method string
-	// Target is what its first line asks for: a path, and perhaps a query.
+	// Target is the target of its first line: a path, and perhaps a query.
 	Target string
 	// Host is the host that it asks.
 	Host string

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Report is what Run returns. What clients wrote (keys, targets of broken lines) is in it as
+// Report is the result of Run. What clients wrote (keys, targets of broken lines) is in it as
 // they wrote it, keys as stores see them: who shows it must escape it.
 type Report struct {
 	Log LogReport `json:"log"`
@@ -70,7 +70,7 @@ type Count struct {
 	Waited   int64 `json:"waited,omitempty"`
 }
 
-// Scenario is what would have happened under one reading of the log's times.
+// Scenario holds what would have happened under one reading of the log's times.
 type Scenario struct {
 	// Name is AsLogged, AtOnce or Evenly.
 	Name string `json:"name"`
@@ -108,7 +108,7 @@ func (s *Scenario) DeniedShare() float64 {
 	return float64(s.Denied) / float64(s.Requests)
 }
 
-// LimitReport is what one limit would have done.
+// LimitReport is the part of one limit.
 type LimitReport struct {
 	Limit string `json:"limit"`
 	// Count has what it was charged for, and what it denied or let wait, alone or with others.
@@ -158,7 +158,7 @@ type Slot struct {
 	Denied []int64 `json:"denied"`
 }
 
-// Flips is what changes for whom, compared with the limiter that is in force.
+// Flips are the requests whose outcome changes, compared with the limiter that is in force.
 type Flips struct {
 	// ToDenied and ToAllowed are how many requests change from allowed to denied, and back.
 	ToDenied  int64 `json:"to_denied"`
@@ -306,7 +306,7 @@ func (j *judge) blame(v *verdict) (name, key string) {
 	return ch.Limit.Name(), ch.Key
 }
 
-// full returns what is left of a limit that nobody has used.
+// full returns what is left of an unused limit.
 func (j *judge) full(l *store.Limit) int64 {
 	charges, results := []store.Charge{{Key: "\x00", Limit: l}}, make([]store.Result, 1) // no key has such a text
 	if err := j.store.Take(context.Background(), charges, results); err != nil {

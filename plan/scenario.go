@@ -148,7 +148,7 @@ type limitUse struct {
 	number  int
 	name    string
 	dryRun  bool
-	full    int64 // what is left of it if nobody uses it
+	full    int64 // what is left of it when unused
 	count   Count
 	keys    int64
 	peak    uint8

@@ -13,7 +13,7 @@ import (
 
 // The formats of nginx and Apache that have a name.
 const (
-	// Combined is what nginx writes by default, and Apache's of that name.
+	// Combined is nginx's default, and Apache's format of that name.
 	Combined = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`
 	// Common is Apache's of that name.
 	Common = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent`

@@ -59,7 +59,7 @@ var errSource = errors.New("the source is down")
 // origin is where plans come from.
 type origin struct {
 	*orders.Run
-	loads []string // what becomes of each; the last is what becomes of all others
+	loads []string // the outcome of each; the last is that of all others
 	came  int
 	under map[string][]time.Time // way, by key: when they began
 	free  chan struct{}          // closed when a load that hangs comes back

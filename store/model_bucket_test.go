@@ -471,7 +471,7 @@ func (m *intervalModel) charge(now store.Now, cost int64, delay time.Duration) t
 	return ticket{cost: cost, at: m.since, mark: rat(m.capacity - m.tokens)}
 }
 
-// stands is what is left of a charge, less what the intervals since then have
+// stands returns what is left of a charge, less what the intervals since then have
 // brought.
 func (m *intervalModel) stands(t ticket) *big.Rat {
 	return least(m.standing(t, m.since), rat(m.capacity-m.tokens))

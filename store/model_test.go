@@ -70,7 +70,7 @@ type model interface {
 	charge(now store.Now, cost int64, delay time.Duration) ticket
 	// settle makes an earlier charge cost something else after all.
 	settle(now store.Now, t ticket, cost int64) ticket
-	// left is what remains and the time until the limit is as never used.
+	// left returns what remains, and the time until the limit is as never used.
 	left(now store.Now) (remaining int64, reset time.Duration)
 }
 

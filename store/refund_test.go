@@ -151,7 +151,7 @@ func (c *told) settle(m *meter, cost int64, op int, used bool) (back int64) {
 	return back
 }
 
-// spentBy is what runs when. More than the capacity has its turn when the last of it
+// spentBy returns how much runs when. More than the capacity has its turn when the last of it
 // may go: what doesn't fit has come before, one by one.
 func spentBy(all []*told, s store.Spec) (out []spent, newest int) {
 	capacity := max(s.Burst, 0)

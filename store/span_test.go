@@ -14,7 +14,7 @@ import (
 // the rule allows, whatever is reserved, cancelled, refunded or turns out
 // dearer. All pairs of charges are looked at, by what they truly cost.
 
-// spent is what was admitted, and when it runs. What a charge turned out to
+// spent is an admitted charge, and when it runs. What a charge turned out to
 // cost more is spent of its own, when it becomes known.
 type spent struct {
 	op    int

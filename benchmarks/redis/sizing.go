@@ -24,7 +24,7 @@ import (
 // second. What a decision takes depends on how many travel in a call, so both ends are
 // measured: a call each, as when a process has little to do, and batches of 128 callers.
 
-// site is what decides: one server, or a cluster of masters.
+// site is one server, or a cluster of masters.
 type site struct {
 	name    string
 	masters []*server
@@ -95,7 +95,7 @@ func startCluster(program string, n int) (masters []*server, err error) {
 	}
 }
 
-// work is what a caller asks for.
+// work is one kind of call.
 type work struct {
 	name   string
 	limits []*store.Limit
@@ -113,7 +113,7 @@ func works() []work {
 	}
 }
 
-// cost is what a decision took.
+// cost is the time that a decision took.
 type cost struct {
 	server  time.Duration // of all masters' main threads
 	process time.Duration // of this process, callers included

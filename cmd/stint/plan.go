@@ -237,7 +237,7 @@ func shareOf(s string) (*big.Rat, error) {
 	return share, nil
 }
 
-// isTerminal reports whether somebody looks at what is written.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -22,11 +22,11 @@ func (f *functions) flag(c *cobra.Command) {
 			"NAME=header.FIELD takes a key's value from a header field")
 }
 
-// errFunction is what a function of the application would have to say.
+// errFunction stands for the answer of a function of the application.
 var errFunction = errors.New("a function of the application, which this command doesn't have")
 
 // options returns the options under which a file is read: the names stand for functions that
-// nobody calls.
+// are never called.
 func (f functions) options() ([]policy.Option, error) {
 	options := []policy.Option{
 		policy.WithOptions(stint.WithLogger(slog.New(slog.DiscardHandler)), stint.WithoutWarnings()),

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// run is what examples/adaptive wrote: a real server, real clients, and a
+// run is the output of examples/adaptive: a real server, real clients, and a
 // backend that has 40 workers, 20, and 60. Its numbers are of the machine it
 // ran on, so the table is kept and the pictures are drawn from it.
 //

@@ -180,7 +180,7 @@ func parts(k stint.Key) map[string]stint.Key {
 
 var secret = []byte("0123456789abcdef")
 
-// mounting is what the adapter panics with when it mounts a limiter, "" if it doesn't.
+// mounting is the text of the panic when the adapter mounts a limiter, "" without one.
 func mounting(a Adapter, of func(stint.Key) *stint.Limiter) (panicked string) {
 	defer func() {
 		if v := recover(); v != nil {

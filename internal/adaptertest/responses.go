@@ -20,7 +20,7 @@ import (
 	"github.com/stint-go/stint/internal/limitertest"
 )
 
-// seen is what a WithSettle has been asked with.
+// seen is the arguments of a WithSettle's call.
 type seenEnd struct {
 	status  int
 	written int64

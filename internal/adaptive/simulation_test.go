@@ -235,7 +235,7 @@ func TestProcessesShare(t *testing.T) {
 
 // TestMixedWorkIsNotAQueue: without any bottleneck, durations that differ by
 // chance (exponentially, about half a second) are no reason to deny, once the
-// limit has grown to what is asked for. That is what the tolerance is for: with
+// limit has grown to the demand. The tolerance is there for this: with
 // 1, or by Vegas, it is one.
 func TestMixedWorkIsNotAQueue(t *testing.T) {
 	const perSecond = 100

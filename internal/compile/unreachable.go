@@ -13,7 +13,7 @@ type Unreachable struct {
 }
 
 // Unreached returns the quotas of a plan that a rate for the same key never lets through. It is
-// sure of them: costs that may differ, and limits that deny nobody, are left out.
+// sure of them: costs that may differ, and limits that never deny, are left out.
 func Unreached(p *read.Plan) (all []Unreachable) {
 	for _, q := range p.Entries {
 		s := q.Limit.Limit.Spec()

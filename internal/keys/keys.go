@@ -39,7 +39,7 @@ type Key struct {
 	// Signs are what the key consists of.
 	Signs warn.Signs
 	// Trusts reports whether the key believes what a request's peer writes about the client,
-	// or is nil if it believes nobody.
+	// or is nil if it believes no peer.
 	Trusts func(*http.Request) bool
 	// Reads lists the parts of a request that the key is read from.
 	Reads Reads

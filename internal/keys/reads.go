@@ -11,7 +11,7 @@ type Reads struct {
 	Peer bool
 	// Host is the request's host.
 	Host bool
-	// Router is what a router around the limiter has matched.
+	// Router is the match of a router around the limiter.
 	Router bool
 	// Function is whatever a function of the application looks at.
 	Function bool

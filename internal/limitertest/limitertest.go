@@ -1,4 +1,4 @@
-// Package limitertest is what tests of limiters share: a list of events, stores that fail,
+// Package limitertest holds what tests of limiters share: a list of events, stores that fail,
 // and what is left of a limit.
 package limitertest
 

@@ -101,7 +101,7 @@ func isBucket(a store.Algorithm) bool {
 	return a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket
 }
 
-// atOnce is what a bucket holds.
+// atOnce is the size of a bucket.
 func atOnce(s store.Spec) int64 {
 	if s.Algorithm == store.LeakyBucket {
 		return max(s.Burst, 0) + 1

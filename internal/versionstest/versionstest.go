@@ -109,7 +109,7 @@ type passed struct {
 	receipt   store.Receipt
 }
 
-// trace is what has been drawn and what became of it.
+// trace is a random history, and what became of its requests.
 type trace struct {
 	dice
 	Bench
@@ -269,7 +269,7 @@ func (refunding) settled(a *passed, cost int64) { a.cost = min(a.cost, cost) }
 
 func (p *trace) latest() *passed { return &p.passed[len(p.passed)-1] }
 
-// span is what passes from one charge to the latest, both included.
+// span returns how much passes from one charge to the latest, both included.
 type span struct {
 	from, to int64
 	passed   []int64 // units, by version

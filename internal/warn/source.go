@@ -17,7 +17,7 @@ type Source struct {
 }
 
 // NewSource returns the Source of a key with these signs. trusts reports whether the key
-// believes what a request's peer writes about the client; it is nil if the key believes nobody.
+// believes what a request's peer writes about the client; it is nil if the key believes no peer.
 func NewSource(signs Signs, trusts func(*http.Request) bool) *Source {
 	return &Source{signs: signs, trusts: trusts}
 }

@@ -3,7 +3,7 @@
 // built again and again. It reports facts; package stint makes warnings of them.
 package warn
 
-// Found is what a key's source, and the requests looked at so far, have shown.
+// Found holds what a key's source, and the requests looked at so far, have shown.
 type Found struct {
 	// Forwarding: the key is a forwarding header, which any client can write.
 	Forwarding bool

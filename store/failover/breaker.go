@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -50,37 +48,6 @@ type Stats struct {
 	Denials   uint64 // calls that failed with ErrOpen
 	Opened    uint64 // times that the breaker opened
 	Probes    uint64 // probes made
-}
-
-// Store combines two stores. Make one with New. It is safe for concurrent use.
-type Store struct {
-	primary, secondary store.Store
-	bad                []*store.SpecError // what is wrong with New's arguments
-	wrong              error              // the same, for each call
-
-	threshold      int
-	every, timeout time.Duration
-	patience       time.Duration
-	born           time.Time // the origin for measuring the length of calls
-	isFailure      func(error) bool
-	observe        func(Event)
-	observers      store.Observers
-
-	circuit circuit
-
-	failures, fallbacks, denials, opened, probes atomic.Uint64
-
-	mu      sync.Mutex
-	last    error          // the primary's last failure
-	cause   error          // ErrOpen with last, made when first needed
-	probed  []store.Charge // what the primary is probed with
-	events  []Event        // not yet observed
-	probing bool           // the probing goroutine runs
-	before  uint64         // probes made before the breaker opened
-	kept    map[slot]kept  // releases to make when the breaker has closed
-
-	life context.Context // until Close
-	end  context.CancelFunc
 }
 
 // final wraps an error that is returned to the caller: the secondary isn't asked.

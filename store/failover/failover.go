@@ -84,6 +84,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -154,6 +156,37 @@ func WithObserver(observe func(Event)) Option {
 		s.require(observe != nil, "WithObserver(nil)", "write a function, or leave it out")
 		s.observe = observe
 	}
+}
+
+// Store combines two stores. Make one with New. It is safe for concurrent use.
+type Store struct {
+	primary, secondary store.Store
+	bad                []*store.SpecError // what is wrong with New's arguments
+	wrong              error              // the same, for each call
+
+	threshold      int
+	every, timeout time.Duration
+	patience       time.Duration
+	born           time.Time // the origin for measuring the length of calls
+	isFailure      func(error) bool
+	observe        func(Event)
+	observers      store.Observers
+
+	circuit circuit
+
+	failures, fallbacks, denials, opened, probes atomic.Uint64
+
+	mu      sync.Mutex
+	last    error          // the primary's last failure
+	cause   error          // ErrOpen with last, made when first needed
+	probed  []store.Charge // what the primary is probed with
+	events  []Event        // not yet observed
+	probing bool           // the probing goroutine runs
+	before  uint64         // probes made before the breaker opened
+	kept    map[slot]kept  // releases to make when the breaker has closed
+
+	life context.Context // until Close
+	end  context.CancelFunc
 }
 
 // New combines two stores. The secondary may be nil: calls then fail while the primary

@@ -69,7 +69,7 @@ type cluster struct {
 type node struct {
 	key  string
 	room int64
-	// What becomes of each call, by verb; the last is what becomes of all others.
+	// The outcome of each call, by verb; the last is that of all others.
 	fates map[string][]string
 	came  map[string]int
 }

@@ -436,7 +436,7 @@ func (w *twins) ask(ds []*decision) error {
 	return errAsks
 }
 
-// foreseen is what the script would ask in a call of several charges: it would look
+// foreseen returns what the script would ask in a call of several charges: it would look
 // at those that it can before it asks, and again after, which rounds twice.
 func (w *twins) foreseen(ds []*decision) (asked []int64) {
 	if len(ds) == 1 && len(ds[0].charges) == 1 {

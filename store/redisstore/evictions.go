@@ -24,7 +24,7 @@ const (
 	evictionsWithin = 2 * time.Second
 )
 
-// evictions is what is known of the servers' evictions.
+// evictions holds what is known of the servers' evictions.
 type evictions struct {
 	observers store.Observers
 
@@ -131,7 +131,7 @@ func (e *evictions) look(all []serverInfo) error {
 	return nil
 }
 
-// serverInfo is what a server says of its memory.
+// serverInfo is the part of a server's INFO about its memory.
 type serverInfo struct {
 	addr, run, policy string
 	limited           bool // by maxmemory

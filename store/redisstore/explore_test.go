@@ -236,7 +236,7 @@ func serial(calls []*did, left int) bool {
 	return false
 }
 
-// counted says whether what the server has left in the end is what the calls have left,
+// counted reports whether the server has left in the end as much as the calls have,
 // with nothing held any more. Around a reset some may be lost, and none may come twice.
 func (w *room) counted(left, end int64) bool {
 	over, back, charged := 0, int64(0), int64(0) // when the last reset was; and since then

@@ -71,7 +71,7 @@ func (l *leases) stopRenewal(key string, id store.LeaseID) (of lease, held bool)
 func (l *leases) remove(h *holding, id store.LeaseID) (of lease, held bool) {
 	of, held = h.renewed[id]
 	delete(h.renewed, id)
-	if len(h.renewed) == 0 && l.stop == nil && l.byKey[h.key] == h { // nobody sweeps
+	if len(h.renewed) == 0 && l.stop == nil && l.byKey[h.key] == h { // no goroutine sweeps
 		delete(l.byKey, h.key)
 	}
 	return of, held

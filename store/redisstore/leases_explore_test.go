@@ -132,7 +132,7 @@ const leaseTime = 15 * time.Second
 type slotServer struct {
 	*orders.Run
 	ends     map[store.LeaseID]int64
-	renewals []string        // what becomes of each; the last is what becomes of all others
+	renewals []string        // the outcome of each; the last is that of all others
 	came     int             // renewals
 	taken    []store.LeaseID // in their order
 	released map[store.LeaseID]bool

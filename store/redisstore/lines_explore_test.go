@@ -121,7 +121,7 @@ func leftOf[T any](l *line[T]) string {
 // way is a server and the way there.
 type way struct {
 	*orders.Run
-	trips   []string // what becomes of each; the last is what becomes of all others
+	trips   []string // the outcome of each; the last is that of all others
 	came    int      // trips
 	used    int64
 	decided map[int64]store.Result  // by cost

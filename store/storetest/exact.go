@@ -33,7 +33,7 @@ func days() []row {
 		{61, time.Minute + time.Microsecond, time.Microsecond},
 	} {
 		rows = append(rows, row{fmt.Sprintf("TokenBucket %d per %v", r.units, r.period), func(s *suite) {
-			// The burst is what the rate gives in an hour, and the caller looks more
+			// The burst is as much as the rate gives in an hour, and the caller looks more
 			// often than that: nothing is lost to a full bucket.
 			burst := max(r.units*int64(time.Hour/time.Second)/int64(r.period/time.Second), 3)
 			l := s.limit(store.Spec{Units: r.units, Period: r.period, Burst: burst})

@@ -109,7 +109,7 @@ func said(logged *strings.Builder) string {
 	return ": `" + text + "`"
 }
 
-// rebuilt is what a process, once, says of handlers that build limiters.
+// rebuilt is the line, once per process, about handlers that build limiters.
 var rebuilt = sync.OnceValue(func() string {
 	warned := make(chan string, 1)
 	tell := stint.WithObserver(func(e stint.Event) {

@@ -31,10 +31,10 @@ type Incoming[T any] struct {
 // In is case <-c.
 func In[T any](c <-chan T) *Incoming[T] { return &Incoming[T]{from: c} }
 
-// Got is what was received.
+// Got returns the value received.
 func (i *Incoming[T]) Got() T { return i.v }
 
-// Got2 is what was received, and whether anything was.
+// Got2 returns the value received, and whether there was one.
 func (i *Incoming[T]) Got2() (T, bool) { return i.v, i.ok }
 
 func (i *Incoming[T]) asCase() steps.Case {
@@ -83,7 +83,7 @@ func (o *Outgoing[T]) asCase() steps.Case {
 	}
 }
 
-// Case is what In and Out return.
+// Case is a case of a select: one that In or Out returns.
 type Case interface{ asCase() steps.Case }
 
 // Select returns the index of the case that is done, or -1 for the default.
