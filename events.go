@@ -401,40 +401,60 @@ type Pacing struct {
 }
 
 // WarningKind is a kind of likely mistake that a limiter warns about. docs/warnings.md
-// says for each what it means, when it is found and how to fix it.
+// says for each what the mistake is, what you see and what to write instead.
 type WarningKind uint8
 
 const (
 	// WarnForwardingHeader: the key is a forwarding header, which any client can
-	// write. New finds a Header; that a KeyFunc returns one, the first requests show.
+	// write. New finds a Header, alone or in Join, FirstOf or Hash. A KeyFunc is found
+	// if 90 % of the requests looked at have such a field and its first value in their
+	// key, unless it hashes the value.
 	WarnForwardingHeader WarningKind = iota + 1
-	// WarnPortInKey: the key contains the caller's port.
+	// WarnPortInKey: the keys of all requests looked at contain the address and port of
+	// their RemoteAddr.
 	WarnPortInKey
-	// WarnUntrustedProxy: requests come through a proxy, and their key is the proxy's
-	// address.
+	// WarnUntrustedProxy: at least 90 % of the requests looked at have a forwarding
+	// header, none that names their peer as a client, and the peer's address as the key,
+	// alone or in a Join or FirstOf. Or the key is an IPv4 address in the middle of
+	// X-Forwarded-For: only the nearest of several proxies is trusted.
 	WarnUntrustedProxy
-	// WarnNoPattern: the key contains Pattern, and no request has a pattern.
+	// WarnNoPattern: the key contains Pattern, and no request looked at has a pattern. A
+	// KeyFunc that reads r.Pattern isn't found.
 	WarnNoPattern
-	// WarnKeysNeverRepeat: no key came twice in the first 10,000 requests.
+	// WarnKeysNeverRepeat: no key came twice in the first 10,000 requests. Keys that a
+	// request without header fields has, and those with the peer's address, aren't looked
+	// at: a service may see each address once. At most 32 keys of a process are watched
+	// for this at a time, the newest.
 	WarnKeysNeverRepeat
-	// WarnOneKey: almost all of the first 10,000 requests have the same key.
+	// WarnOneKey: 99 % of the first 10,000 requests have the same key. It is found for keys
+	// with the peer's address and for Header, and not for requests from a loopback address
+	// or those of a WarnUntrustedProxy: other keys may have few values.
 	WarnOneKey
-	// WarnRebuilt: limiters are built again and again while requests are served.
+	// WarnRebuilt: limiters are built again and again inside HTTP handlers. New built 100
+	// that were garbage within 10 seconds, which is found once in a process; or With
+	// derived 1,000 of one family.
 	WarnRebuilt
-	// WarnCostTooHigh: a request costs more than a limit ever lets pass. The Text names
-	// both.
+	// WarnCostTooHigh: a request, or a Take, costs more than a limit ever lets pass. The
+	// Text names both. It comes once for each limit. Costs of a dry run, and costs that
+	// only have to wait, aren't found.
 	WarnCostTooHigh
 	// WarnNothingWaits: WithPriority, WithAging or WithShare is given, and no limit makes
-	// a request wait.
+	// a request wait. Limits with GivenKey, for which Limiter.Wait waits, and limiters with
+	// a WithLimitFunc aren't found.
 	WarnNothingWaits
 	// WarnStoreForgets: the server of the store evicts keys, and with them what callers have
-	// used. The Text names the server and what to set.
+	// used. The Text names the server and what to set. A redisstore asks each master by
+	// INFO, in the background: it has a maxmemory and a policy other than noeviction and
+	// volatile-ttl, or its evicted_keys grows. It asks none if INFO isn't allowed, or if it
+	// doesn't know the client's type.
 	WarnStoreForgets
-	// WarnSilentProxy: requests of different programs come from one address that is this
-	// host's, or a trusted proxy's, and name no client.
+	// WarnSilentProxy: at least half of the requests looked at have no forwarding header and
+	// have their peer's address as the key, alone or in a Join or FirstOf. The peer has a
+	// loopback address, or one that the key trusts, and they bring five User-Agents or more.
 	WarnSilentProxy
-	// WarnQuotaUnreachable: a rate beside a quota lets less through in the quota's period than
-	// the quota. The Text names both.
+	// WarnQuotaUnreachable: a rate beside a quota, with the same key, lets less through in the
+	// quota's period than the quota. The Text names both. Both are enforced, and neither has a
+	// WithCost or a WithSettle.
 	WarnQuotaUnreachable
 )
 
@@ -463,7 +483,7 @@ func (k WarningKind) String() string {
 	return warningKinds[k].name
 }
 
-// link returns a link to the kind's section in docs/warnings.md.
+// link returns a link to the kind's line in docs/warnings.md.
 func (k WarningKind) link() string {
 	return "https://github.com/stint-go/stint/blob/main/docs/warnings.md#" + warningKinds[k].name
 }
@@ -475,7 +495,7 @@ type Warning struct {
 	// belongs to. It is empty for warnings about the limiter, and about the key of a
 	// WithLimitFunc.
 	Limits []string
-	// Text says what was found and what to write instead. Link leads to the section
-	// on it in docs/warnings.md.
+	// Text says what was found and what to write instead. Link leads to its line
+	// in docs/warnings.md.
 	Text, Link string
 }

@@ -1,12 +1,15 @@
 package project
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"regexp"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,93 +23,225 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
-// What docs/mistakes.md says that a limiter says, it says.
-func TestDocumentedMistakes(t *testing.T) {
-	rate, ours := stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP())
-	failing := func(opts ...stint.Option) func(*testing.T) string {
-		return func(t *testing.T) string {
-			_, err := stint.New(opts...)
-			if err == nil {
-				t.Fatal("New has no error")
-			}
-			return "`New` fails: `" + strings.TrimPrefix(err.Error(), "stint: ") + "`"
+// mistake is a line of docs/warnings.md.
+type mistake struct {
+	id string // of its anchor; that of a warning is its kind
+	// made makes the mistake, and returns what the limiter says of it.
+	made func(*testing.T) string
+	// mended does what the line says to write instead, and returns what the limiter says of that:
+	// nothing.
+	mended func(*testing.T) string
+}
+
+// mistakes are the lines in their order.
+var mistakes = []mistake{
+	{"client-writes-the-key", refused(some, stint.WithKey(stint.Header("X-Forwarded-For"))), warned(300, proxied, byForwarded)},
+	{"forwarding-header", warned(0, nil, stint.WithKey(stint.Header("X-Real-IP"))),
+		warned(300, proxied, stint.WithKey(stint.SingleIPHeader("X-Real-IP", netip.MustParsePrefix("10.0.0.7/32"))))},
+	{"untrusted-proxy", warned(300, proxied, byAddress), warned(300, proxied, byForwarded)},
+	{"silent-proxy", warned(12_000, silently, byAddress), warned(12_000, func(i int) *http.Request {
+		r := silently(i)
+		r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", i%250))
+		return r
+	}, stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("127.0.0.1/32"))))},
+	{"port-in-key", warned(300, direct, stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) { return r.RemoteAddr, nil }))),
+		warned(300, direct, byAddress)},
+	{"no-key", refused(some), warned(300, direct, byAddress)},
+	{"empty-key", emptyKey(stint.Header("X-API-Key"), http.StatusForbidden), emptyKey(stint.FirstOf(stint.Header("X-API-Key"), stint.RemoteIP()), http.StatusOK)},
+	{"no-pattern", warned(300, direct, stint.WithKey(stint.Pattern())), warned(300, direct, stint.WithKey(stint.MuxPattern(http.NewServeMux())))},
+	{"keys-never-repeat", warned(12_000, identified, stint.WithKey(stint.Header("X-Request-ID"))), warned(12_000, identified, stint.WithKey(stint.Header("X-User")))},
+	{"one-key", warned(12_000, alike, byAddress), warned(12_000, alike, stint.WithKey(stint.Global()))},
+	{"rebuilt", func(*testing.T) string { return rebuilt() }, warned(300, direct, byAddress)},
+	{"default-name", refused(some, byAddress, stint.WithStore(memstore.New())), warned(300, direct, named(1), byAddress, stint.WithStore(memstore.New()))},
+	{"namesakes", twice(named(1), named(2)), twice(named(1), stint.Rate(2, time.Second, stint.WithName("reports")))},
+	{"nil-client", refused(named(1), byAddress, stint.WithStore(redisstore.New((*redis.Client)(nil)))), func(*testing.T) string {
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"})
+		defer client.Close()
+		return refused(named(1), byAddress, stint.WithStore(redisstore.New(client)))(nil)
+	}},
+	{"store-forgets", evicting("allkeys-lru"), evicting("volatile-ttl")},
+	{"cost-too-high", costly(5), costly(8)},
+	{"quota-unreachable", beside(864_000), beside(80_000)},
+	{"nothing-waits", warned(0, nil, some, byAddress, classes), warned(0, nil, stint.Rate(1, time.Second, stint.WithMaxWait(time.Second)), byAddress, classes)},
+	{"colon-route", refused(byAddress, stint.WithRoute("GET /users/:id", some)), refused(byAddress, stint.WithRoute("GET /users/{id}", some))},
+	{"bare-number", refused(stint.Rate(100, 60), byAddress), refused(stint.Rate(100, time.Minute), byAddress)},
+}
+
+var (
+	some        = stint.Rate(1, time.Second)
+	byAddress   = stint.WithKey(stint.RemoteIP())
+	byForwarded = stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/24")))
+	classes     = stint.WithPriority(func(*http.Request) int { return 1 })
+)
+
+func named(n int64) stint.Option { return stint.Rate(n, time.Second, stint.WithName("api")) }
+
+// direct is a request of one of many clients, through another connection than the last.
+func direct(i int) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = fmt.Sprintf("198.51.100.%d:%d", i%250, 1025+i%50_000)
+	return r
+}
+
+// proxied is one through a proxy that writes both fields.
+func proxied(i int) *http.Request {
+	r := direct(i)
+	client, _, _ := strings.Cut(r.RemoteAddr, ":")
+	r.RemoteAddr = "10.0.0.7:4711"
+	r.Header.Set("X-Forwarded-For", client)
+	r.Header.Set("X-Real-IP", client)
+	return r
+}
+
+// silently is one through a proxy on the same host that writes no field.
+func silently(i int) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "127.0.0.1:4711"
+	r.Header.Set("User-Agent", fmt.Sprint("agent ", i%7))
+	return r
+}
+
+// identified is one with an ID of its own, of one of many users.
+func identified(i int) *http.Request {
+	r := direct(i)
+	r.Header.Set("X-Request-ID", fmt.Sprint(i))
+	r.Header.Set("X-User", fmt.Sprint(i%4000))
+	return r
+}
+
+// alike is one of the same client each time.
+func alike(int) *http.Request { return direct(1) }
+
+// refused returns what New says of options that it refuses.
+func refused(opts ...stint.Option) func(*testing.T) string {
+	return func(*testing.T) string {
+		if _, err := stint.New(opts...); err != nil {
+			return strings.TrimPrefix(err.Error(), "stint: ")
 		}
-	}
-	warning := func(key stint.Key) func(*testing.T) string {
-		return func(t *testing.T) string {
-			logged := new(strings.Builder)
-			synctest.Test(t, func(t *testing.T) {
-				h := mount(limiter(t, stint.Rate(1000, time.Second), stint.WithKey(key), logger(logged)))
-				for i := range 300 {
-					r := httptest.NewRequest("GET", "/", nil)
-					r.RemoteAddr = fmt.Sprintf("10.0.0.7:%d", 1025+i)
-					r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", i%250))
-					h.ServeHTTP(httptest.NewRecorder(), r)
-				}
-				synctest.Wait() // warnings are logged beside requests
-			})
-			return said(logged)
-		}
-	}
-	logging := func(l *stint.Limiter, logged *strings.Builder) string {
-		through(l)
-		return said(logged)
-	}
-	mistakes := []func(t *testing.T) string{
-		failing(rate, stint.WithKey(stint.Header("X-Forwarded-For"))),
-		warning(stint.RemoteIP()),
-		failing(rate),
-		func(t *testing.T) string {
-			logged := new(strings.Builder)
-			l := limiter(t, rate, stint.WithKey(stint.Header("X-API-Key")), logger(logged))
-			if w := through(l); w.Code != http.StatusForbidden {
-				t.Errorf("status %d", w.Code)
-			}
-			return logging(l, logged)
-		},
-		warning(stint.KeyFunc(func(r *http.Request) (string, error) { return r.RemoteAddr, nil })),
-		func(*testing.T) string { return rebuilt() },
-		failing(rate, ours, stint.WithStore(memstore.New())),
-		func(t *testing.T) string {
-			logged, s := new(strings.Builder), stint.WithStore(memstore.New())
-			limiter(t, stint.Rate(1, time.Second, stint.WithName("api")), ours, s)
-			return logging(limiter(t, stint.Rate(2, time.Second, stint.WithName("api")), ours, s, logger(logged)), logged)
-		},
-		failing(stint.Rate(1, time.Second, stint.WithName("api")), ours, stint.WithStore(redisstore.New((*redis.Client)(nil)))),
-		func(t *testing.T) string {
-			l := limiter(t, stint.Rate(10, time.Minute, stint.WithBurst(5)), ours, stint.WithCost(func(*http.Request) int64 { return 8 }))
-			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
-			err := l.Admit(w, r, func(http.ResponseWriter, *http.Request) {})
-			var denied *stint.DeniedError
-			if !errors.As(err, &denied) || denied.Decision.RetryAfter != stint.Never {
-				t.Fatalf("error %v", err)
-			}
-			if l.Deny(w, r, err); w.Header().Get("Retry-After") != "" {
-				t.Errorf("fields %v", w.Header())
-			}
-			return ": `" + strings.TrimPrefix(err.Error(), "stint: denied by limit rate: ") + "`"
-		},
-		failing(ours, stint.WithRoute("GET /users/:id", rate)),
-		failing(stint.Rate(100, 60), ours),
-	}
-	text := read(t, "docs/mistakes.md")
-	for i, says := range mistakes {
-		_, row, found := strings.Cut(text, "\n| "+strconv.Itoa(i+1)+" | ")
-		row, _, _ = strings.Cut(row, "\n")
-		if want := says(t); !found || !strings.HasSuffix(row, want+" |") {
-			t.Errorf("mistake %d: the document says\n%s\nwant\n%s", i+1, row, want)
-		}
-	}
-	if strings.Contains(text, "\n| "+strconv.Itoa(len(mistakes)+1)+" | ") {
-		t.Error("there are more mistakes than are tried")
+		return ""
 	}
 }
+
+// warned returns the warnings of a limiter with these options, once it has had some requests.
+func warned(requests int, request func(i int) *http.Request, opts ...stint.Option) func(*testing.T) string {
+	return func(t *testing.T) string {
+		logged := new(strings.Builder)
+		synctest.Test(t, func(t *testing.T) {
+			if !slices.ContainsFunc(opts, isLimit) {
+				opts = append(opts, stint.Rate(1_000_000, time.Second))
+			}
+			h := mount(limiter(t, append(opts, logger(logged))...))
+			for i := range requests {
+				h.ServeHTTP(httptest.NewRecorder(), request(i))
+			}
+			synctest.Wait() // warnings are logged beside requests
+		})
+		return said(logged)
+	}
+}
+
+func isLimit(o stint.Option) bool { _, is := o.(stint.Limit); return is }
 
 // said is the first line that a logger has written.
 func said(logged *strings.Builder) string {
 	_, text, _ := strings.Cut(logged.String(), `msg="stint: `)
-	text, _, _ = strings.Cut(text, `"`)
-	return ": `" + text + "`"
+	text, _, _ = strings.Cut(strings.ReplaceAll(text, `\"`, "\x00"), `"`)
+	return strings.ReplaceAll(text, "\x00", `"`)
+}
+
+// emptyKey returns what a limiter says of a request without X-API-Key.
+func emptyKey(key stint.Key, status int) func(*testing.T) string {
+	return func(t *testing.T) string {
+		logged := new(strings.Builder)
+		if w := through(limiter(t, some, stint.WithKey(key), logger(logged))); w.Code != status {
+			t.Errorf("status %d, want %d", w.Code, status)
+		}
+		return said(logged)
+	}
+}
+
+// twice returns what the second of two limiters says that have these limits on one store.
+func twice(first, second stint.Option) func(*testing.T) string {
+	return func(t *testing.T) string {
+		logged, s := new(strings.Builder), stint.WithStore(memstore.New())
+		limiter(t, first, byAddress, s)
+		limiter(t, second, byAddress, s, logger(logged))
+		return said(logged)
+	}
+}
+
+// evicting returns what a limiter says of a Redis with a policy.
+func evicting(policy string) func(*testing.T) string {
+	return func(t *testing.T) (says string) {
+		synctest.Test(t, func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+			defer client.Close()
+			asked := &informed{info: "maxmemory:1000000\r\nmaxmemory_policy:" + policy}
+			client.AddHook(asked)
+			l := limiter(t, named(1), byAddress, stint.WithStore(redisstore.New(client)), logger(new(strings.Builder)))
+			synctest.Wait() // a store asks in the background
+			if says = described(l); asked.times != 1 {
+				t.Errorf("asked %d times", asked.times)
+			}
+		})
+		return says
+	}
+}
+
+// informed answers INFO in the server's stead.
+type informed struct {
+	info  string
+	times int
+}
+
+func (h *informed) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *informed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *informed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, c redis.Cmder) error {
+		if c.Name() != "info" {
+			return next(ctx, c)
+		}
+		h.times++
+		c.(*redis.StringCmd).SetVal(h.info)
+		return nil
+	}
+}
+
+// described returns the warnings that Describe lists.
+func described(l *stint.Limiter) (all string) {
+	for _, w := range l.Describe().Warnings {
+		all += w.Text
+	}
+	return all
+}
+
+// costly returns what a limiter says of a request that costs 8, with that burst.
+func costly(burst int64) func(*testing.T) string {
+	return func(t *testing.T) string {
+		l := limiter(t, stint.Rate(10, time.Minute, stint.WithBurst(burst), stint.WithName("calls")), byAddress,
+			stint.WithCost(func(*http.Request) int64 { return 8 }), logger(new(strings.Builder)))
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+		err := l.Admit(w, r, func(http.ResponseWriter, *http.Request) {})
+		if err != nil {
+			var denied *stint.DeniedError
+			if !errors.As(err, &denied) || denied.Decision.RetryAfter != stint.Never {
+				t.Errorf("error %v", err)
+			}
+			if l.Deny(w, r, err); w.Header().Get("Retry-After") != "" {
+				t.Errorf("fields %v", w.Header())
+			}
+		}
+		return described(l)
+	}
+}
+
+// beside returns what New says of a daily quota of n beside a rate of one a second.
+func beside(n int64) func(*testing.T) string {
+	return warned(0, nil, stint.Rate(1, time.Second, stint.WithName("calls")), stint.Quota(n, stint.Daily, stint.WithName("daily")), byAddress)
 }
 
 // rebuilt is the line, once per process, about handlers that build limiters.
@@ -128,9 +263,48 @@ var rebuilt = sync.OnceValue(func() string {
 		runtime.GC() // it counts the limiters that are no longer used
 		select {
 		case text := <-warned:
-			return ": `" + text + "`"
+			return text
 		default:
 		}
 	}
 	return ""
 })
+
+// Each mistake in docs/warnings.md makes a limiter say what its line quotes, and what the line
+// says to write instead makes it silent. What the limiter says to write, the line has too.
+func TestDocumentedMistakes(t *testing.T) {
+	rows := regexp.MustCompile(`(?m)^\| <a id="([^"]+)"></a>(\S*) \| (.*) \| (.*) \| (.*) \|$`).FindAllStringSubmatch(read(t, "docs/warnings.md"), -1)
+	code, name := regexp.MustCompile("`([^`]+)`"), regexp.MustCompile(`stint\.(\w+)`)
+	for i, row := range rows {
+		id, kind, sees, write := row[1], row[2], row[4], row[5]
+		t.Run(id, func(t *testing.T) {
+			if kind != "" && kind != id {
+				t.Errorf("the line of %s says %s", id, kind)
+			}
+			if i >= len(mistakes) || mistakes[i].id != id {
+				t.Fatal("no test makes this mistake, or in another order")
+			}
+			got := mistakes[i].made(t)
+			rest, quoted := "", false
+			for _, m := range code.FindAllStringSubmatch(sees, -1) {
+				if after, is := strings.CutPrefix(got, m[1]); is && len(m[1]) > 10 {
+					rest, quoted = after, true
+				}
+			}
+			if !quoted {
+				t.Errorf("the limiter says\n%q\nand the line\n%s", got, sees)
+			}
+			for _, m := range name.FindAllStringSubmatch(rest, -1) {
+				if !strings.Contains(write, m[1]) {
+					t.Errorf("the limiter says to write %s, and the line\n%s", m[0], write)
+				}
+			}
+			if got := mistakes[i].mended(t); got != "" {
+				t.Errorf("once mended, the limiter says %q", got)
+			}
+		})
+	}
+	if len(rows) != len(mistakes) {
+		t.Errorf("%d lines, and %d mistakes are made", len(rows), len(mistakes))
+	}
+}
