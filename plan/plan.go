@@ -52,7 +52,7 @@ type config struct {
 	every   int64
 	tell    func(Progress)
 	hash    []byte
-	top     int
+	top     int64
 	keys    int64
 	errs    []error
 }
@@ -97,7 +97,7 @@ type Progress struct {
 func WithHashedKeys(secret []byte) Option { return func(c *config) { c.hash = secret } }
 
 // WithTop sets how many keys a report lists. The default is 20.
-func WithTop(n int) Option {
+func WithTop(n int64) Option {
 	return func(c *config) {
 		if c.top = n; n < 0 {
 			c.errs = append(c.errs, fmt.Errorf("plan: WithTop(%d): write 0 or more", n))

@@ -227,7 +227,7 @@ func (s *scenario) report(c *config) Scenario {
 	slices.SortFunc(out.Top, func(a, b KeyReport) int {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
 	})
-	out.Top = out.Top[:min(len(out.Top), c.top)]
+	out.Top = out.Top[:min(int64(len(out.Top)), c.top)]
 	for i := range out.Top {
 		out.Top[i].Key = show(out.Top[i].Key)
 	}
@@ -281,7 +281,7 @@ func (f *flips) add(toDenied bool, limit, key string) {
 	}
 }
 
-func (f *flips) report(top int, show func(string) string) *Flips {
+func (f *flips) report(top int64, show func(string) string) *Flips {
 	out := &Flips{ToDenied: f.toDenied, ToAllowed: f.toAllowed, Unjudged: f.unjudged}
 	for _, k := range f.keys {
 		out.Keys = append(out.Keys, *k)
@@ -289,8 +289,8 @@ func (f *flips) report(top int, show func(string) string) *Flips {
 	slices.SortFunc(out.Keys, func(a, b Flip) int {
 		return cmp.Or(cmp.Compare(b.ToDenied+b.ToAllowed, a.ToDenied+a.ToAllowed), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
 	})
-	out.Others = int64(max(len(out.Keys)-top, 0)) + f.others
-	out.Keys = out.Keys[:min(len(out.Keys), top)]
+	out.Others = max(int64(len(out.Keys))-top, 0) + f.others
+	out.Keys = out.Keys[:min(int64(len(out.Keys)), top)]
 	for i := range out.Keys {
 		out.Keys[i].Key = show(out.Keys[i].Key)
 	}

@@ -28,7 +28,7 @@ import (
 type Cache struct {
 	load    func(ctx context.Context, key string) ([]stint.Limit, error)
 	ttl     time.Duration
-	size    int
+	size    int64
 	timeout time.Duration
 
 	mu     sync.Mutex
@@ -83,7 +83,7 @@ func WithTTL(d time.Duration) Option { return func(p *Cache) { p.ttl = d } }
 
 // WithSize sets how many plans are kept. When there are more, the least recently used
 // one is dropped. The default is 10,000; New rejects numbers below 1.
-func WithSize(n int) Option { return func(p *Cache) { p.size = n } }
+func WithSize(n int64) Option { return func(p *Cache) { p.size = n } }
 
 // WithLoadTimeout sets how long a load may take. Its context ends then, and Get stops
 // waiting for it whether or not the load heeds its context. The default is 5 seconds;
@@ -322,7 +322,7 @@ func (p *Cache) keep(k *kept) {
 		return
 	}
 	p.plans[k.key] = p.recent.PushFront(k)
-	if len(p.plans) > p.size {
+	if int64(len(p.plans)) > p.size {
 		p.drop(p.recent.Back().Value.(*kept).key)
 	}
 }

@@ -28,7 +28,7 @@ type planning struct {
 	hashKeys        bool
 	maxDenied       string
 	maxFlips        int64
-	top             int
+	top             int64
 	maxKeys         int64
 	window          time.Duration
 	quiet           bool
@@ -64,7 +64,7 @@ It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
 	f.BoolVar(&p.hashKeys, "hash-keys", false, "show keys as hashes, for reports that others see")
 	f.StringVar(&p.maxDenied, "max-denied", "", "fail if more than this `SHARE` of requests would be denied, such as 0.1%")
 	f.Int64Var(&p.maxFlips, "max-flips", -1, "fail if more than `N` requests change, with --against")
-	f.IntVar(&p.top, "top", 20, "how many keys are listed")
+	f.Int64Var(&p.top, "top", 20, "how many keys are listed")
 	f.DurationVar(&p.window, "window", 30*time.Second, "how far lines may be out of order, and how long requests may take")
 	f.Int64Var(&p.maxKeys, "max-keys", 1<<20, "room for this many keys in use at once")
 	f.BoolVar(&p.quiet, "quiet", false, "show no progress")
