@@ -160,15 +160,19 @@ func BenchmarkAllowDenied(b *testing.B) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	l := limiter(b, theKey, ample())
-	ctx := context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
-		p, err := l.Take(ctx, "tenant-7", 1)
-		if err != nil {
-			b.Fatal(err)
-		}
-		p.Done()
+	for name, limit := range map[string]stint.Limit{"Rate": ample(), "Slot": stint.Concurrency(4)} {
+		b.Run(name, func(b *testing.B) {
+			l := limiter(b, theKey, limit)
+			ctx := context.Background()
+			b.ReportAllocs()
+			for b.Loop() {
+				p, err := l.Take(ctx, "tenant-7", 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p.Done()
+			}
+		})
 	}
 }
 

@@ -25,6 +25,7 @@ type book struct {
 	limits atomic.Int64
 
 	builds warn.Builds
+	leaks  atomic.Bool // a permit was dropped without Done
 }
 
 // finding is a likely mistake that was found.
@@ -33,6 +34,7 @@ type finding struct {
 	limits []string     // whose key it is about, or that it is about
 	of     *warn.Source // of the key it is about, or nil
 	text   string       // instead of the kind's
+	place  string       // in the program, where the mistake is; or ""
 	// still reports whether it is about something that a version has; nil: if that has of.
 	still func(*version) bool
 }
@@ -164,8 +166,15 @@ func (b *book) add(all []*version, to *version, f finding) []notice {
 	defer b.mu.Unlock()
 	for _, o := range b.all {
 		if o.kind == f.kind && slices.Equal(o.limits, f.limits) {
-			o.of, o.text, o.still = f.of, f.text, f.still // an Update may have made another source
-			return nil
+			if o.place != "" && f.place == "" {
+				return nil
+			}
+			found := o.place == "" && f.place != ""
+			o.of, o.text, o.place, o.still = f.of, f.text, f.place, f.still // an Update may have made another source
+			if !found {
+				return nil
+			}
+			return []notice{{o.copied(), to}}
 		}
 	}
 	if len(b.all) == mostWarnings {
@@ -173,8 +182,11 @@ func (b *book) add(all []*version, to *version, f finding) []notice {
 		b.all = slices.Delete(b.all, max(i, 0), max(i, 0)+1)
 	}
 	b.all = append(b.all, &f)
-	return []notice{{&f, to}}
+	return []notice{{f.copied(), to}}
 }
+
+// copied returns a copy, which is read without the book's lock.
+func (f finding) copied() *finding { return &f }
 
 // applies reports whether the finding is about something that a version has.
 func (f *finding) applies(v *version) bool {
@@ -207,6 +219,17 @@ func (v *version) uses(s *warn.Source) (limits []string, uses bool) {
 		}
 	}
 	return limits, uses || slices.ContainsFunc(v.compiled.Funcs, func(f *compile.Func) bool { return f.Has(s) })
+}
+
+// has reports whether the version has all of these limits.
+func (v *version) has(limits []string) bool {
+	n := 0
+	for e := range v.plans.Entries {
+		if slices.Contains(limits, e.Name()) {
+			n++
+		}
+	}
+	return n >= len(limits)
 }
 
 // idle reports whether the version orders requests that wait, although none waits. Those of a

@@ -17,6 +17,7 @@ type story struct {
 	held    time.Duration // how long it held slots, once they are released
 	learns  bool          // whether an AdaptiveConcurrency learns from it
 	outcome adaptive.Outcome
+	slots   *slots // of a permit that Take or Wait returned
 }
 
 // learns reports whether an AdaptiveConcurrency learns from the request.

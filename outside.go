@@ -69,7 +69,9 @@ func (v *version) allows(ctx context.Context, key string, cost int64) bool {
 
 // Take charges cost, from 1 to 2^40, to all of the limiter's limits (not those of its
 // routes) for one key: jobs, queues, RPCs. Call Done on the permit when the work is
-// over. If no limit has slots and nothing is settled, Allow does the same for less.
+// over. If no limit has slots and nothing is settled, Allow does the same for less. If the
+// permit is dropped without Done, its slots come free some time after the garbage collector has
+// found that, and a warning says so (WarnPermitLeaked).
 //
 // If a limit denies, the error is a *DeniedError; if ctx has already ended, it wraps
 // ctx's error; if the cost is out of range, it wraps store.ErrCost. In each case
@@ -109,6 +111,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	p, _, room := a.permit(ctx, a.call.Needs)
 	a.observe(EventAdmitted, nil)
 	a.handTo(p, room)
+	p.guard()
 	return p, nil
 }
 

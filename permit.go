@@ -155,7 +155,12 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 	d := &a.call
 	tells := needs&(limit.Local|limit.Slots) != 0 && d.Timed
 	carries := a.reading.R != nil && !a.version.withoutPermit && a.reading.R.Method != preface
-	p, room, next, s := permitOf(len(d.Charges), carries, tells)
+	var s *story
+	if a.reading.R == nil && holdsSlots(d) {
+		p, room, s = permitOfSlots(len(d.Charges))
+	} else {
+		p, room, next, s = permitOf(len(d.Charges), carries, tells)
+	}
 	p.story = s
 	p.ctx, p.version, p.outer = ctx, a.version, a.outer
 	p.state = open | a.observersBefore<<stateBits
@@ -334,6 +339,7 @@ func (p *Permit) Done() {
 // before that or after it, never in between: WithSettle functions and writes to the client
 // before, observers after, when everything is done and no lock is held.
 func (p *Permit) release() {
+	p.unguard()
 	var amends []decide.Amend
 	defer func() {
 		var changes []adaptive.Change
@@ -360,7 +366,7 @@ func (p *Permit) release() {
 // releaseHere releases what the process counts for the permit, and returns the limits that
 // have changed by that.
 func (p *Permit) releaseHere() []adaptive.Change {
-	if p.notified != notNotified && p.story != nil {
+	if p.notified != notNotified && p.story != nil && !p.story.since.IsZero() {
 		p.story.held = time.Since(p.story.since)
 	}
 	if p.response != nil {

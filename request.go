@@ -213,7 +213,7 @@ func (a *admission) excessive() {
 			text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)
 		}
 		still := func(v *version) bool { return v.denies(name, cost) }
-		for _, n := range a.version.warnings.note(a.version, finding{WarnCostTooHigh, []string{name}, nil, text, still}) {
+		for _, n := range a.version.warnings.note(a.version, finding{kind: WarnCostTooHigh, limits: []string{name}, text: text, still: still}) {
 			n.give()
 		}
 	}

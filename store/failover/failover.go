@@ -253,6 +253,7 @@ var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Resetter  = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
+	_ store.Leaser    = (*Store)(nil)
 
 	_ store.Checked    = (*Store)(nil)
 	_ store.Observable = (*Store)(nil)
@@ -367,6 +368,16 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 // once.
 func (s *Store) AnswersAtOnce() bool {
 	return s.wrong != nil || store.AnswersAtOnce(s.primary) && (s.secondary == nil || store.AnswersAtOnce(s.secondary))
+}
+
+// LeaseTTL implements store.Leaser. It returns the longer time of the two sides.
+func (s *Store) LeaseTTL() (ttl time.Duration) {
+	for _, side := range [...]store.Store{s.primary, s.secondary} {
+		if of, ok := side.(store.Leaser); ok {
+			ttl = max(ttl, of.LeaseTTL())
+		}
+	}
+	return ttl
 }
 
 // Misconfigured implements store.Checked. It returns what is wrong with the arguments of New

@@ -127,6 +127,7 @@ var (
 	_ store.Resetter = (*Store)(nil)
 
 	_ store.Checked = (*Store)(nil)
+	_ store.Leaser  = (*Store)(nil)
 
 	_ store.Observable = (*Store)(nil)
 )
