@@ -9,9 +9,10 @@
 -- While each lease holds one slot, the member '#' is below all leases, so that its rank
 -- is how many there are. It tells when the set was last given a lifetime, rounded down to
 -- as long as a lease lasts: it is at that instant, less so much that it is below 0. It
--- goes with the last lease. If leases hold several slots, '##' is there instead, and '###'
--- tells the instant. A lease that holds n > 1 has a second member, its id and 'w', at 1-n,
--- and '##' is at the sum of those.
+-- stays when the last lease goes, until the set runs out: making a set and giving it a
+-- lifetime is half of what a slot's commands take, and most keys come back. If leases hold
+-- several slots, '##' is there instead, and '###' tells the instant. A lease that holds n > 1
+-- has a second member, its id and 'w', at 1-n, and '##' is at the sum of those.
 --
 -- That instant is ahead of a clock that was set back by more than a lease. Leases that
 -- would last for longer than a lease are then set back by as much, so that those of dead
@@ -28,21 +29,17 @@
 strings = ARGV[#ARGV] + 0
 --:setup
 local peek, most, n, pcall = cost == '0', units + 0, cost + 0, redis.pcall
-local us = now + 1767225600000000
--- '%.0f' takes twice as long as this, and '%d' of the whole overflows on 32-bit servers.
-local low = us % 1e8
-local clock, lapses = format('%d%08d', (us - low) / 1e8, low), nil
---:looks
-low = (us + lasts) % 1e8
-lapses = format('%d%08d', (us + lasts - low) / 1e8, low)
+local us, low, clock, lapses = now + 1767225600000000, nil, nil, nil
 --:load
-local name, weighed, foreign = KEYS[i], false, false
+-- fresh: there is no set yet, so that the one to be made is given a lifetime.
+local name, weighed, foreign, fresh = KEYS[i], false, false, false
 local held = pcall('ZREVRANK', name, '#')
 if type(held) == 'table' then
   if not string.find(held.err, 'WRONGTYPE', 1, true) then call('ZREVRANK', name, '#') end -- fails again
-  held, foreign = 0, true
+  held, foreign, fresh = 0, true, true
 elseif not held then
   held, weighed = 0, call('ZSCORE', name, '##')
+  fresh = not weighed
   if weighed then
     if not rare then lacking = row break end
     held = rare.held(name)
@@ -51,6 +48,11 @@ end
 -- In most sets no lease has run out, so counting those stops at the first lease. Counting
 -- the others would walk the whole set, since the server stores a small one as a list.
 local stands = held
+if held > 0 and not clock then
+  -- '%.0f' takes twice as long as this, and '%d' of the whole overflows on 32-bit servers.
+  low = us % 1e8
+  clock = format('%d%08d', (us - low) / 1e8, low)
+end
 if held > 0 and call('ZCOUNT', name, '0', clock) > 0 then
   if not rare then lacking = row break end
   held, stands, weighed = rare.counted(name, lasts)
@@ -59,6 +61,10 @@ raw = held
 --:look
 -- If a lease lasts longer than one made now would, either its process makes longer leases or
 -- the clock was set back. In most sets there is none, and counting stops at the last lease.
+if held > 0 and not lapses then
+  low = (us + lasts) % 1e8
+  lapses = format('%d%08d', (us + lasts - low) / 1e8, low)
+end
 if held > 0 and call('ZCOUNT', name, '(' .. lapses, '+inf') > 0
   and (call('ZSCORE', name, weighed and '###' or '#') or -1e16) + 1e16 > us then
   if not rare then lacking = row break end
@@ -71,7 +77,7 @@ if stands > held and stands + max(n, 1) * g > most then
 end
 fits = peek and g or max(min(g, floor((most - held) / n)), 0)
 if fits > 0 and n > 1 and not rare then lacking = row break end
---:keep stands weighed foreign
+--:keep fresh weighed foreign
 --:charges
 -- Where this column's id is among a decision's.
 local offset, lasting = 0, lifetime + 0
@@ -99,7 +105,7 @@ if foreign then
   --REPLACE--
 end
 local changed = call('ZADD', name, 'GT', 'CH', cell, weighed and '###' or '#', unpack(members))
-if stands == 0 then
+if fresh then
   --BEGIN--
   wrote = true
 else
@@ -123,7 +129,6 @@ for first = 1, #lease, 16 do
       held = rare.hold(name, id, due, held, lasts)
     elseif call('ZREM', name, id) == 1 then
       wrote = true
-      if stands == 1 then call('DEL', name) end
       if stands == held then
         held, stands = held - 1, stands - 1
       else
@@ -216,10 +221,6 @@ function rare.hold(name, id, slots, held, lasts)
     local was = call('ZSCORE', name, id .. 'w') or 0
     rare.weigh(name, id, min(slots, 1 - was + max(0, maxCost - held)) - 1)
     wrote = true
-  end
-  if standing(name) == 0 then
-    call('DEL', name)
-    return 0
   end
   return (rare.counted(name, lasts))
 end

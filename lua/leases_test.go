@@ -117,6 +117,34 @@ func TestLiveSlotsWhenTheClockIsSetBack(t *testing.T) {
 	}
 }
 
+// A set whose last slot was released before the clock was set back lives as long as the
+// slots that are taken after that.
+func TestEmptySetsWhenTheClockIsSetBack(t *testing.T) {
+	p := newPair(t, store.Concurrency)
+	for seed, step := range []int64{1, leaseTime / 2, leaseTime, 2 * leaseTime, 240 * leaseTime} {
+		p.begin(uint64(seed))
+		l := limitOf(t, store.Spec{Name: "x", Algorithm: store.Concurrency, Units: 2})
+		p.held(l, 1, 1)
+		released := call{op: "settle"}
+		released.receipt.Cost, released.receipt.Lease = 1, store.LeaseID{0: 1, 15: 'w'}
+		released.lease = released.receipt.Lease
+		p.send(l, released, nil)
+		p.now -= step
+		p.held(l, 1, 2)
+		for range 20 {
+			p.now += leaseTime / 3
+			if _, held := p.held(l, 0, 0); held != 1 {
+				t.Fatalf("%d us back: %d held, want 1", step, held)
+			}
+			p.renew(2)
+		}
+		p.now += leaseTime
+		if ok, held := p.held(l, 2, 3); !ok || held != 0 {
+			t.Errorf("%d us back: a lease later, %d held, and a charge of both is granted: %v", step, held, ok)
+		}
+	}
+}
+
 // Logs and slots that have lost their lifetime are given one by a charge that comes ten
 // seconds, or a lease, after the last one.
 func TestLostLifetimes(t *testing.T) {

@@ -47,6 +47,7 @@ for _ = 1, ARGV[2] + 0 do
   local k, index, runs, times, leases = #kind - 1, nil, nil, nil, nil
   if byte(kind) == 43 then -- '+'
     local function numbers(text)
+      if text == '' then return nil end
       local all, n = {}, 0
       for from = 1, #text, 1000 do -- a call gives back so many values at the most
         local bytes = {byte(text, from, from + 999)}
@@ -55,7 +56,7 @@ for _ = 1, ARGV[2] + 0 do
           all[n] = bytes[y] * 256 + bytes[y + 1]
         end
       end
-      return n > 0 and all or nil
+      return all
     end
     index, runs, times, leases, c = numbers(ARGV[c]), numbers(ARGV[c + 1]), numbers(ARGV[c + 2]), ARGV[c + 3], c + 4
   end

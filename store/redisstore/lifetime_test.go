@@ -55,3 +55,35 @@ func TestLifetimes(t *testing.T) {
 		}
 	}
 }
+
+// A slot that is taken and released again and again finds its set in the server, with a
+// lifetime: making the set anew each time would take three commands more.
+func TestReleasedSlotsLeaveTheirSet(t *testing.T) {
+	server := redistest.Start(t)
+	rdb, prefix := server.Client(), redistest.Prefix(t)
+	s := redisstore.New(rdb, redisstore.WithPrefix(prefix), patient)
+	defer s.Close()
+	l := limit(t, store.Spec{Algorithm: store.Concurrency, Units: 1})
+	for range 10 {
+		r, err := take(s, "k", l, 1)
+		if err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+		back := []store.Charge{{Key: "k", Limit: l, Receipt: r.Receipt}}
+		if err := s.Settle(t.Context(), back, make([]store.Result, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A second time if the instant that the set remembers has become another: those are as long
+	// as a lease.
+	if calls, _ := server.CommandStats("pexpire"); calls > 2 {
+		t.Errorf("ten slots, one after the other, gave their set a lifetime %d times", calls)
+	}
+	keys := rdb.Keys(t.Context(), prefix+"*").Val()
+	if len(keys) != 1 {
+		t.Fatal(keys)
+	}
+	if left := rdb.PTTL(t.Context(), keys[0]).Val(); left <= 0 || left > time.Minute {
+		t.Errorf("a set without slots lives for %v", left)
+	}
+}
