@@ -43,7 +43,7 @@ func BenchmarkRun(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				var opts []plan.Option
+				var opts []plan.RunOption
 				if against {
 					opts = append(opts, plan.WithAgainst(byAddress(1)))
 				}

@@ -181,24 +181,34 @@ type verdict struct {
 }
 
 // decide decides a request that arrived at an instant.
-func (j *judge) decide(at time.Time, is *Request, r *http.Request) (v verdict) {
+func (j *judge) decide(at time.Time, is *Request, r *http.Request) verdict {
 	j.settle(at)
 	j.clock.Set(at)
+	v, charged := j.look(is, r)
+	if charged {
+		j.take(at, is, r, &v)
+	}
+	return v
+}
+
+// look finds out what a request is charged for, before anything is. charged is false if nothing
+// is.
+func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 	v.by = -1
 	if v.unjudged = j.never; v.unjudged == "" && len(j.blind) > 0 {
 		v.unjudged = j.blind[is.Method]
 	}
 	if v.unjudged != "" {
-		return v
+		return v, false
 	}
 	if len(j.plans.Skip)+len(j.plans.Block) > 0 {
 		exempt, blocked := j.plans.Sift(r)
 		if exempt {
-			return v
+			return v, false
 		}
 		if blocked {
 			v.limited, v.denied, v.reason = true, true, "blocked"
-			return v
+			return v, false
 		}
 	}
 	p := j.plans.Base
@@ -206,7 +216,7 @@ func (j *judge) decide(at time.Time, is *Request, r *http.Request) (v verdict) {
 		p = j.plans.Find(r)
 		if !j.sure(p, r) {
 			v.unjudged = "which route it has depends on the host, which the log doesn't have"
-			return v
+			return v, false
 		}
 	}
 	j.reading.End()
@@ -220,23 +230,22 @@ func (j *judge) decide(at time.Time, is *Request, r *http.Request) (v verdict) {
 			v.reason = reasons[j.reading.Wrong[n-1].What]
 		}
 		j.call.Reset() // nothing was charged
-		return v
+		return v, false
 	}
 	if j.reading.Planless && !j.reading.Enforced {
 		v.limited, v.denied, v.reason = true, true, "no limits"
-		return v
+		return v, false
 	}
 	for _, l := range j.call.Limits { // those of a WithLimitFunc are known only now
 		if v.unjudged = j.undecidable(l); v.unjudged != "" {
-			return v
+			return v, false
 		}
 	}
 	if len(j.call.Charges) == 0 {
-		return v
+		return v, false
 	}
 	v.limited = true
-	j.take(at, is, r, &v)
-	return v
+	return v, true
 }
 
 // reasons are the reasons of denials that are not by a limit.

@@ -6,7 +6,8 @@
 //	report, err := plan.Run(newLimiter, log)
 //	fmt.Println(report.Strictest().Denied)
 //
-// Command stint prints such reports, of policy files.
+// Suggest works in the other direction: from a log to the numbers that let most of its clients
+// through. Command stint prints what both return, for policy files.
 //
 // # What is judged
 //
@@ -36,38 +37,90 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// Option is an option of Run.
-type Option func(*config)
+// Option is an option of Run and of Suggest.
+type Option interface {
+	RunOption
+	SuggestOption
+}
+
+// RunOption is an option of Run.
+type RunOption interface{ ofRun(*config) }
+
+// SuggestOption is an option of Suggest.
+type SuggestOption interface{ ofSuggest(*config) }
+
+// option is an option of both.
+type option func(*config)
+
+func (o option) ofRun(c *config)     { o(c) }
+func (o option) ofSuggest(c *config) { o(c) }
+
+// runOption is an option of Run alone, suggestOption one of Suggest.
+type (
+	runOption     func(*config)
+	suggestOption func(*config)
+)
+
+func (o runOption) ofRun(c *config)         { o(c) }
+func (o suggestOption) ofSuggest(c *config) { o(c) }
 
 type config struct {
-	against func() (*stint.Limiter, error)
-	trust   bool
-	window  time.Duration
-	every   int64
-	tell    func(Progress)
-	hash    []byte
-	top     int64
-	keys    int64
-	errs    []error
+	against  func() (*stint.Limiter, error)
+	trust    bool
+	window   time.Duration
+	every    int64
+	tell     func(Progress)
+	hash     []byte
+	top      int64
+	keys     int64
+	headroom float64
+	horizon  time.Duration
+	errs     []error
+}
+
+func newConfig() *config {
+	return &config{window: 30 * time.Second, every: 100_000, top: 20, keys: memstore.DefaultMaxKeys, headroom: 1.25, horizon: time.Minute}
 }
 
 // WithAgainst also replays the log through the limiter that is in force, and reports whose
 // requests change from allowed to denied, and back.
-func WithAgainst(newLimiter func() (*stint.Limiter, error)) Option {
-	return func(c *config) { c.against = newLimiter }
+func WithAgainst(newLimiter func() (*stint.Limiter, error)) RunOption {
+	return runOption(func(c *config) { c.against = newLimiter })
+}
+
+// WithHeadroom sets by how much the rates and bursts that Suggest proposes are larger than those
+// that the log needs: 1.5 is half as much again. The default is 1.25; it is at least 1.
+func WithHeadroom(factor float64) SuggestOption {
+	return suggestOption(func(c *config) {
+		if c.headroom = factor; !(factor >= 1 && factor <= 1000) {
+			c.errs = append(c.errs, fmt.Errorf("plan: WithHeadroom(%v): write a factor from 1 to 1000", factor))
+		}
+	})
+}
+
+// WithHorizon sets for how long a key may do least. Many pairs of a rate and a burst leave the
+// same share of keys untouched: Suggest proposes the one with which a key gets least through
+// within this time. The log must be ten times as long. The default is a minute.
+func WithHorizon(d time.Duration) SuggestOption {
+	return suggestOption(func(c *config) {
+		if c.horizon = d; d < time.Second || d > 366*24*time.Hour {
+			c.errs = append(c.errs, fmt.Errorf("plan: WithHorizon(%v): write a duration from 1s to a year", d))
+		}
+	})
 }
 
 // WithFunctions says that the application's functions (KeyFunc, WithCost, WithSkip,
 // WithLimitFunc and others) look at nothing but what the log says, so that limits which depend
 // on them are judged. They are called with requests made from the log. By default such limits
 // are not judged.
-func WithFunctions() Option { return func(c *config) { c.trust = true } }
+func WithFunctions() Option { return option(func(c *config) { c.trust = true }) }
 
 // WithWindow sets how far apart the lines of requests that arrived one after the other may
 // be: by how much a log may be out of order, and how long a request may take. Requests that
@@ -75,15 +128,15 @@ func WithFunctions() Option { return func(c *config) { c.trust = true } }
 // A log that goes back by more is an error. The requests of a window are held in memory. The
 // default is 30 seconds.
 func WithWindow(d time.Duration) Option {
-	return func(c *config) {
+	return option(func(c *config) {
 		if c.window = d; d <= 0 {
 			c.errs = append(c.errs, fmt.Errorf("plan: WithWindow(%v): write a positive duration", d))
 		}
-	}
+	})
 }
 
 // WithProgress calls f now and then: about every 100,000 requests.
-func WithProgress(f func(Progress)) Option { return func(c *config) { c.tell = f } }
+func WithProgress(f func(Progress)) Option { return option(func(c *config) { c.tell = f }) }
 
 // Progress is how far a run has come.
 type Progress struct {
@@ -94,26 +147,27 @@ type Progress struct {
 
 // WithHashedKeys replaces keys in the report by a hash under a secret, and leaves broken lines
 // out, for reports that others see. Who has the secret can tell whether a key is in a report.
-func WithHashedKeys(secret []byte) Option { return func(c *config) { c.hash = secret } }
+func WithHashedKeys(secret []byte) Option { return option(func(c *config) { c.hash = secret }) }
 
 // WithTop sets how many keys a report lists. The default is 20.
 func WithTop(n int64) Option {
-	return func(c *config) {
+	return option(func(c *config) {
 		if c.top = n; n < 0 {
 			c.errs = append(c.errs, fmt.Errorf("plan: WithTop(%d): write 0 or more", n))
 		}
-	}
+	})
 }
 
 // WithMaxKeys sets for how many keys in use at once a run has room, each pair of a limit and
 // a key counting as one. Beyond that, new keys share counts, and Report.Log.Overflow is
-// above 0. The default is memstore.DefaultMaxKeys.
+// above 0. For Suggest it is how many keys there may be in all; more are an error. The default is
+// memstore.DefaultMaxKeys.
 func WithMaxKeys(n int64) Option {
-	return func(c *config) {
+	return option(func(c *config) {
 		if c.keys = n; n < 1 || n > math.MaxInt32 {
 			c.errs = append(c.errs, fmt.Errorf("plan: WithMaxKeys(%d): write a number from 1 to 2147483647", n))
 		}
-	}
+	})
 }
 
 // ErrEmpty is the error of a log without requests.
@@ -123,18 +177,12 @@ var ErrEmpty = errors.New("plan: the log has no requests")
 // and store are not used: requests are only decided, in memory. The error is newLimiter's, the
 // log's, or about an option; a log without requests is ErrEmpty. Nothing else of a process is
 // touched, so Run may be called while limiters serve.
-func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...Option) (*Report, error) {
-	c := config{window: 30 * time.Second, every: 100_000, top: 20, keys: memstore.DefaultMaxKeys}
+func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...RunOption) (*Report, error) {
+	c := newConfig()
 	for _, o := range opts {
-		o(&c)
+		o.ofRun(c)
 	}
-	if err := errors.Join(c.errs...); err != nil {
-		return nil, err
-	}
-	if newLimiter == nil || log == nil {
-		return nil, errors.New("plan: Run without a limiter or a log")
-	}
-	lim, err := newLimiter()
+	r, lim, first, err := c.begin("Run", newLimiter, log)
 	if err != nil {
 		return nil, err
 	}
@@ -144,28 +192,45 @@ func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...Option) (*R
 			return nil, err
 		}
 	}
-	says := log.Says()
-	o := &order{log: log, window: c.window, took: says.Took}
-	r := &replay{config: &c, says: says, order: o}
-	first, err := o.next()
-	if err == io.EOF {
-		return nil, broken(log)
+	var all []*scenario
+	for _, name := range scenarios(r.says) {
+		s := newScenario(name, lim, against, c, r.says, first.at)
+		all = append(all, s)
+		r.readings = append(r.readings, s)
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range scenarios(says) {
-		r.scenarios = append(r.scenarios, newScenario(name, lim, against, &c, says, first.at))
-	}
-	judges := []*judge{r.scenarios[0].judge}
+	judges := []*judge{all[0].judge}
 	if against != nil {
-		judges = append(judges, r.scenarios[0].old)
+		judges = append(judges, all[0].old)
 	}
-	r.maker = newMaker(says, c.trust, judges...)
+	r.maker = newMaker(r.says, c.trust, judges...)
 	if err := r.run(first); err != nil {
 		return nil, err
 	}
-	return r.report(log), nil
+	return r.report(all), nil
+}
+
+// begin checks what a replay is given, and reads the first request.
+func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error), log Log) (*replay, *stint.Limiter, *arrival, error) {
+	if err := errors.Join(c.errs...); err != nil {
+		return nil, nil, nil, err
+	}
+	if newLimiter == nil || log == nil {
+		return nil, nil, nil, fmt.Errorf("plan: %s without a limiter or a log", name)
+	}
+	lim, err := newLimiter()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	says := log.Says()
+	o := &order{log: log, window: c.window, took: says.Took}
+	first, err := o.next()
+	if err == io.EOF {
+		err = broken(log)
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return &replay{config: c, log: log, says: says, order: o}, lim, first, nil
 }
 
 // broken returns the error of a log without requests.
@@ -195,18 +260,27 @@ func scenarios(says Says) []string {
 // replay is one run.
 type replay struct {
 	*config
-	says      Says
-	order     *order
-	scenarios []*scenario
-	maker     *maker
+	log      Log
+	says     Says
+	order    *order
+	readings []reading
+	maker    *maker
+}
+
+// reading is what is made of the log's requests in one scenario. r is nil for a request that no
+// server would have passed on.
+type reading interface {
+	decide(at time.Time, is *Request, r *http.Request) error
 }
 
 func (r *replay) run(a *arrival) error {
-	if len(r.scenarios) == 2 {
+	if len(r.readings) == 2 {
 		return r.runSeconds(a)
 	}
 	for n := int64(1); ; n++ {
-		r.scenarios[0].decide(a.at, &a.Request, r.maker.of(&a.Request))
+		if err := r.readings[0].decide(a.at, &a.Request, r.maker.of(&a.Request)); err != nil {
+			return err
+		}
 		r.progress(n, a.at)
 		r.order.free = append(r.order.free, a)
 		var err error
@@ -236,8 +310,10 @@ func (r *replay) runSeconds(a *arrival) error {
 		}
 		for i, b := range batch {
 			made := r.maker.of(&b.Request)
-			r.scenarios[0].decide(second, &b.Request, made)
-			r.scenarios[1].decide(second.Add(time.Second*time.Duration(i)/time.Duration(len(batch))), &b.Request, made)
+			spread := second.Add(time.Second * time.Duration(i) / time.Duration(len(batch)))
+			if err := errors.Join(r.readings[0].decide(second, &b.Request, made), r.readings[1].decide(spread, &b.Request, made)); err != nil {
+				return err
+			}
 			n++
 			r.progress(n, b.at)
 		}

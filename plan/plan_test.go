@@ -29,7 +29,7 @@ func made(opts ...stint.Option) func() (*stint.Limiter, error) {
 	return func() (*stint.Limiter, error) { return stint.New(opts...) }
 }
 
-func run(t *testing.T, newLimiter func() (*stint.Limiter, error), says plan.Says, requests []plan.Request, opts ...plan.Option) *plan.Report {
+func run(t *testing.T, newLimiter func() (*stint.Limiter, error), says plan.Says, requests []plan.Request, opts ...plan.RunOption) *plan.Report {
 	t.Helper()
 	r, err := plan.Run(newLimiter, &sliceLog{says, requests}, opts...)
 	if err != nil {
@@ -330,7 +330,7 @@ func TestErrors(t *testing.T) {
 	if _, err := plan.Run(byAddress(1), log(), plan.WithAgainst(bad)); err != fails {
 		t.Error(err)
 	}
-	for _, o := range []plan.Option{plan.WithWindow(0), plan.WithTop(-1), plan.WithMaxKeys(0)} {
+	for _, o := range []plan.RunOption{plan.WithWindow(0), plan.WithTop(-1), plan.WithMaxKeys(0)} {
 		if _, err := plan.Run(byAddress(1), log(), o); err == nil {
 			t.Error("a wrong option isn't rejected")
 		}

@@ -181,23 +181,28 @@ type Flip struct {
 }
 
 // report returns the report of a run that is over.
-func (r *replay) report(log Log) *Report {
-	o := r.order
-	out := &Report{Log: LogReport{
-		Requests: o.read, From: o.begin, To: o.end, Resolution: max(r.says.Resolution, time.Microsecond).Seconds(),
-		Durations: r.says.Took, Broken: brokenOf(log), Sorted: o.sorted, Moved: o.moved,
-	}}
-	if r.hash != nil {
-		out.Log.Broken.First = nil // their addresses are keys
-	}
-	for _, s := range r.scenarios {
+func (r *replay) report(all []*scenario) *Report {
+	out := &Report{Log: r.logReport(), NotJudged: all[0].judge.notes}
+	for _, s := range all {
 		out.Scenarios = append(out.Scenarios, s.report(r.config))
 		out.Log.Overflow = max(out.Log.Overflow, s.judge.store.Stats().Overflow)
 	}
-	out.NotJudged = r.scenarios[0].judge.notes
-	if old := r.scenarios[0].old; old != nil {
+	if old := all[0].old; old != nil {
 		out.Against = old.notes
 		out.Log.Overflow = max(out.Log.Overflow, old.store.Stats().Overflow)
+	}
+	return out
+}
+
+// logReport returns the description of the log that was read.
+func (r *replay) logReport() LogReport {
+	o := r.order
+	out := LogReport{
+		Requests: o.read, From: o.begin, To: o.end, Resolution: max(r.says.Resolution, time.Microsecond).Seconds(),
+		Durations: r.says.Took, Broken: brokenOf(r.log), Sorted: o.sorted, Moved: o.moved,
+	}
+	if r.hash != nil {
+		out.Broken.First = nil // their addresses are keys
 	}
 	return out
 }

@@ -47,10 +47,10 @@ const unreadable = "its target can't be read, so no handler has seen it"
 
 // decide decides a request, and counts what becomes of it. r is nil for one that no server would
 // have passed on.
-func (s *scenario) decide(at time.Time, is *Request, r *http.Request) {
+func (s *scenario) decide(at time.Time, is *Request, r *http.Request) error {
 	if r == nil {
 		s.unjudged[unreadable]++
-		return
+		return nil
 	}
 	v := s.judge.decide(at, is, r)
 	if s.old != nil {
@@ -68,7 +68,7 @@ func (s *scenario) decide(at time.Time, is *Request, r *http.Request) {
 	}
 	if v.unjudged != "" {
 		s.unjudged[v.unjudged]++
-		return
+		return nil
 	}
 	nanos := at.UnixNano()
 	waited := v.wait > 0
@@ -94,6 +94,7 @@ func (s *scenario) decide(at time.Time, is *Request, r *http.Request) {
 		by = s.charged(nanos, &v)
 	}
 	s.timeline.add(nanos, v.denied, by)
+	return nil
 }
 
 // charged counts the charges of a request, and returns the number of the limit that has denied

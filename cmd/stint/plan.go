@@ -92,7 +92,7 @@ func (p *planning) run(c *cobra.Command, logs []string) error {
 	if _, _, err := p.load(p.policy); err != nil { // before a log is read
 		return err
 	}
-	options := []plan.Option{plan.WithWindow(p.window), plan.WithTop(p.top), plan.WithMaxKeys(p.maxKeys)}
+	options := []plan.RunOption{plan.WithWindow(p.window), plan.WithTop(p.top), plan.WithMaxKeys(p.maxKeys)}
 	if p.against != "" {
 		if _, _, err := p.load(p.against); err != nil {
 			return err

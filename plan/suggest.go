@@ -1,0 +1,417 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/store"
+)
+
+// Suggest works out numbers for the rates of a limiter: for each, the rate and the burst that would
+// have let 99 %, 99.9 % and 99.99 % of its keys through untouched. The limiter's routes, keys and
+// costs say what counts together; the numbers that its rates have now make no difference. It
+// suggests for rates by TokenBucket. The others are in Suggestions.NotJudged, with those that the
+// log doesn't say enough for.
+//
+// How much burst each key needs at each rate is worked out from all of its requests. A log with
+// whole seconds is read in two scenarios, and the one that needs more counts.
+//
+// The errors are those of Run, or that there are more keys than WithMaxKeys allows.
+func Suggest(newLimiter func() (*stint.Limiter, error), log Log, opts ...SuggestOption) (*Suggestions, error) {
+	c := newConfig()
+	for _, o := range opts {
+		o.ofSuggest(c)
+	}
+	r, lim, first, err := c.begin("Suggest", newLimiter, log)
+	if err != nil {
+		return nil, err
+	}
+	var all []*demands
+	for range scenarios(r.says) {
+		d := newDemands(lim, c, r.says, first.at)
+		all = append(all, d)
+		r.readings = append(r.readings, d)
+	}
+	r.maker = newMaker(r.says, c.trust, all[0].judge)
+	if err := r.run(first); err != nil {
+		return nil, err
+	}
+	return r.suggestions(all), nil
+}
+
+// Suggestions is what Suggest returns. Keys in it are as clients wrote them: who shows it must
+// escape it.
+type Suggestions struct {
+	Log LogReport `json:"log"`
+	// NotJudged has the limits that nothing can be suggested for, and LeftOut how many requests
+	// no limit counts, by reason.
+	NotJudged []NotJudged      `json:"not_judged,omitempty"`
+	LeftOut   map[string]int64 `json:"left_out,omitempty"`
+	// Headroom is that of WithHeadroom, and Horizon that of WithHorizon in seconds.
+	Headroom float64 `json:"headroom"`
+	Horizon  float64 `json:"horizon"`
+	// Limits has the limiter's rates, its own before those of routes.
+	Limits []LimitSuggestion `json:"limits"`
+}
+
+// LimitSuggestion is what is suggested for a limit.
+type LimitSuggestion struct {
+	Limit string `json:"limit"`
+	// Route is the pattern of the first route that it is a limit of, "" for the limiter's own.
+	Route    string `json:"route"`
+	Requests int64  `json:"requests"`
+	Keys     int64  `json:"keys"`
+	// Shares has the numbers for each share of keys, the smallest first.
+	Shares []ShareSuggestion `json:"shares"`
+}
+
+// ShareSuggestion is what lets a share of a limit's keys through untouched.
+type ShareSuggestion struct {
+	// Share is 0.99, 0.999 or 0.9999.
+	Share float64 `json:"share"`
+	// Unknown says why the log doesn't show it, or is "". Otherwise nothing below is set.
+	Unknown string `json:"unknown,omitempty"`
+	// Scenario is the one that needs most, and Least the numbers that suffice in it: with a
+	// burst of one less, more keys would be touched.
+	Scenario string `json:"scenario,omitempty"`
+	Least    Rate   `json:"least,omitzero"`
+	// Suggested is Least with headroom. Touched is how many keys it would have denied something,
+	// and Top those of them that need the largest burst at its rate.
+	Suggested Rate      `json:"suggested,omitzero"`
+	Touched   int64     `json:"touched"`
+	Top       []KeyNeed `json:"top,omitempty"`
+	// Curve has the least burst at each rate that was considered, the slowest first.
+	Curve []Rate `json:"curve,omitempty"`
+}
+
+// Rate is the numbers of a rate: Units in so many Seconds, and a burst.
+type Rate struct {
+	Units   int64 `json:"units"`
+	Seconds int64 `json:"seconds"`
+	Burst   int64 `json:"burst"`
+}
+
+// Per returns the time in which the units come.
+func (r Rate) Per() time.Duration { return time.Duration(r.Seconds) * time.Second }
+
+// perSecond returns the rate, of which burst is no part.
+func (r Rate) perSecond() float64 { return float64(r.Units) / float64(r.Seconds) }
+
+// KeyNeed is the burst that a key needs.
+type KeyNeed struct {
+	Key      string `json:"key"`
+	Requests int64  `json:"requests"`
+	Burst    int64  `json:"burst"`
+}
+
+// shares are the shares of keys, each as one of so many that may be touched. To know such a share,
+// it takes ten keys beyond it: the numbers would otherwise be those of whoever is the one or
+// other extreme, which another day has others of.
+var shares = [...]int64{100, 1000, 10_000}
+
+// longer is how much longer than what is to be known of it a log must be.
+const longer = 10
+
+// demands is what the keys of a limiter's rates need in one scenario.
+type demands struct {
+	judge   *judge
+	limits  []*demand
+	byLimit map[*store.Limit]*demand
+	leftOut map[string]int64
+	keys    int64
+	most    int64
+}
+
+// demand is what the keys of a limit need.
+type demand struct {
+	name, route string
+	requests    int64
+	keys        map[string]*curve
+}
+
+func newDemands(l *stint.Limiter, c *config, says Says, start time.Time) *demands {
+	d := &demands{judge: newJudge(l, says, c, start.Truncate(time.Second)), byLimit: map[*store.Limit]*demand{}, leftOut: map[string]int64{}, most: c.keys}
+	for _, p := range append([]*read.Plan{d.judge.plans.Base}, d.judge.plans.Routes...) {
+		for _, e := range p.Entries {
+			of := e.Limit.Limit
+			switch why := unsuited(e); {
+			case d.byLimit[of] != nil:
+			case why != "":
+				d.judge.note(e.Name(), p.Pattern, why)
+			default:
+				d.byLimit[of] = &demand{name: e.Name(), route: p.Pattern, keys: map[string]*curve{}}
+				d.limits = append(d.limits, d.byLimit[of])
+			}
+		}
+	}
+	return d
+}
+
+// unsuited returns why nothing can be suggested for a limit, or "".
+func unsuited(e *read.Entry) string {
+	switch s := e.Limit.Limit.Spec(); {
+	case e.Kind != limit.Charged || s.Algorithm != store.TokenBucket || s.Debt || s.Queue > 0:
+		return "numbers are suggested for rates by TokenBucket, without debt"
+	case e.Settler != nil:
+		return "what it costs is settled when a request has ended"
+	}
+	return ""
+}
+
+// decide implements reading.
+func (d *demands) decide(at time.Time, is *Request, r *http.Request) error {
+	if r == nil {
+		d.leftOut[unreadable]++
+		return nil
+	}
+	v, charged := d.judge.look(is, r)
+	if !charged {
+		d.leftOut[cmp.Or(v.unjudged, v.reason, "no limit applies")]++
+		return nil
+	}
+	us, counted := at.UnixMicro(), false // the resolution of decisions
+	for i := range d.judge.call.Charges {
+		ch := &d.judge.call.Charges[i]
+		of := d.byLimit[ch.Limit]
+		if of == nil || ch.Cost <= 0 {
+			continue
+		}
+		counted = true
+		k := of.keys[ch.Key]
+		if k == nil {
+			if d.keys++; d.keys > d.most {
+				return fmt.Errorf("plan: there are more than %d keys: give a larger number, or a key with fewer values", d.most)
+			}
+			k = new(curve)
+			of.keys[ch.Key] = k
+		}
+		of.requests++
+		k.requests++
+		k.add(us, ch.Cost)
+	}
+	if !counted {
+		d.leftOut["no limit that numbers can be suggested for"]++
+	}
+	return nil
+}
+
+// suggestions returns what a replay has shown.
+func (r *replay) suggestions(all []*demands) *Suggestions {
+	out := &Suggestions{Log: r.logReport(), NotJudged: all[0].judge.notes, LeftOut: all[0].leftOut, Headroom: r.headroom, Horizon: r.horizon.Seconds()}
+	names := scenarios(r.says)
+	span := out.Log.To.Sub(out.Log.From)
+	for i, d := range all[0].limits {
+		l := LimitSuggestion{Limit: d.name, Route: d.route, Requests: d.requests, Keys: int64(len(d.keys))}
+		s := sizing{config: r.config, span: span, keys: make([]keyed, 0, len(d.keys))}
+		for key, c := range d.keys {
+			s.keys = append(s.keys, keyed{key, c.requests})
+		}
+		slices.SortFunc(s.keys, func(a, b keyed) int { return cmp.Compare(a.key, b.key) })
+		for n := range all {
+			es := make([]envelope, len(s.keys))
+			for k := range s.keys {
+				es[k] = all[n].limits[i].keys[s.keys[k].key].envelope()
+			}
+			all[n].limits[i].keys = nil // what has been worked out needs less room
+			s.envelopes = append(s.envelopes, es)
+		}
+		s.names = names
+		l.Shares = s.shares()
+		out.Limits = append(out.Limits, l)
+	}
+	return out
+}
+
+// sizing works out the numbers for one limit.
+type sizing struct {
+	*config
+	span      time.Duration
+	keys      []keyed
+	names     []string     // of scenarios
+	envelopes [][]envelope // of each scenario, each key's
+}
+
+type keyed struct {
+	key      string
+	requests int64
+}
+
+// shares returns the numbers for each share.
+func (s *sizing) shares() (out []ShareSuggestion) {
+	n := int64(len(s.keys))
+	known := 0
+	for _, one := range shares {
+		o := ShareSuggestion{Share: 1 - 1/float64(one)}
+		switch {
+		case s.span < longer*s.horizon:
+			o.Unknown = fmt.Sprintf("the log covers %v: to know what keys do in %v, it must cover %v", s.span.Round(time.Millisecond), s.horizon, longer*s.horizon)
+		case n < 10*one:
+			o.Unknown = fmt.Sprintf("it takes %d keys, and there are %d", 10*one, n)
+		default:
+			known++
+		}
+		out = append(out, o)
+	}
+	if known == 0 {
+		return out
+	}
+	last := s.bursts(candidates[len(candidates)-1], known)
+	for _, r := range candidates {
+		at := s.bursts(r, known)
+		for i := range known {
+			o := &out[i]
+			r.Burst = at[i].burst
+			// A bucket that refills less than ten times in the log hasn't been seen doing so.
+			if float64(r.Burst)/r.perSecond() > s.span.Seconds()/longer {
+				continue
+			}
+			if n := len(o.Curve); n > 0 && o.Curve[n-1].Burst == last[i].burst {
+				continue // at a higher rate it needs no less
+			}
+			o.Curve = append(o.Curve, r)
+			if o.Least.Units == 0 || s.cost(r) < s.cost(o.Least) {
+				o.Least, o.Scenario = r, s.names[at[i].scenario]
+			}
+		}
+	}
+	for i := range known {
+		o := &out[i]
+		o.Suggested = roomier(o.Least, s.headroom)
+		o.Touched, o.Top = s.touched(o.Suggested)
+	}
+	return out
+}
+
+// cost returns what a key can get through within the horizon.
+func (s *sizing) cost(r Rate) float64 {
+	return float64(r.Burst) + r.perSecond()*s.horizon.Seconds()
+}
+
+// quantile is the burst that a share of keys needs, in the scenario that needs most.
+type quantile struct {
+	burst    int64
+	scenario int
+}
+
+// bursts returns the least bursts at a rate for the first shares.
+func (s *sizing) bursts(r Rate, known int) []quantile {
+	out := make([]quantile, known)
+	all := make([]int64, len(s.keys))
+	for n, es := range s.envelopes {
+		for k, e := range es {
+			all[k] = e.burst(r)
+		}
+		// The largest that a key may need is that of the first that must pass.
+		top := largest(all, len(all)/int(shares[0])+1)
+		for i := range out {
+			if b := top[len(all)/int(shares[i])]; b > out[i].burst {
+				out[i] = quantile{b, n}
+			}
+		}
+	}
+	return out
+}
+
+// largest returns the n largest numbers, the largest first. It reorders all.
+func largest(all []int64, n int) []int64 {
+	from, to := 0, len(all) // the n-th is in all[from:to]
+	for to-from > 1 {
+		pivot := all[from+(to-from)/2]
+		i, j := from, to-1
+		for i <= j {
+			for all[i] > pivot {
+				i++
+			}
+			for all[j] < pivot {
+				j--
+			}
+			if i <= j {
+				all[i], all[j] = all[j], all[i]
+				i++
+				j--
+			}
+		}
+		switch { // all[from:j+1] >= pivot >= all[i:to], and what is between is the pivot
+		case n-1 <= j:
+			to = j + 1
+		case n-1 >= i:
+			from = i
+		default:
+			from = to
+		}
+	}
+	top := all[:n]
+	slices.SortFunc(top, func(a, b int64) int { return cmp.Compare(b, a) })
+	return top
+}
+
+// touched returns how many keys a limit would deny something, and those that need most.
+func (s *sizing) touched(r Rate) (n int64, top []KeyNeed) {
+	for k, is := range s.keys {
+		need := int64(0)
+		for _, es := range s.envelopes {
+			need = max(need, es[k].burst(r))
+		}
+		if need > r.Burst {
+			n++
+			top = append(top, KeyNeed{is.key, is.requests, need})
+		}
+	}
+	slices.SortStableFunc(top, func(a, b KeyNeed) int { return cmp.Compare(b.Burst, a.Burst) })
+	top = slices.Clone(top[:min(int64(len(top)), s.top)])
+	for i := range top {
+		top[i].Key = shown(top[i].Key, s.hash)
+	}
+	return n, top
+}
+
+// roomier returns a rate with headroom.
+func roomier(r Rate, factor float64) Rate {
+	more := func(n int64) int64 { return int64(math.Ceil(float64(n)*factor - 1e-9)) }
+	return Rate{even(more(r.Units), r.Seconds), r.Seconds, more(r.Burst)}
+}
+
+// finest is how many parts a microsecond has at most in a limit that counts in microseconds: see
+// store's fit. The times of limits with other rates are rounded down to ten microseconds or more,
+// so that their keys may need another burst than the log's times say.
+const finest = 14
+
+// even returns the next number of units in so many seconds that a limit counts in microseconds.
+func even(n, seconds int64) int64 {
+	period := seconds * 1e6
+	for m := n; m <= finest*period; m++ {
+		if m/gcd(m, period) <= finest {
+			return m
+		}
+	}
+	return n // so many that a limit counts them in parts of any size
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// candidates are the rates that a suggestion may have, from 10 a day to a million a second, the
+// slowest first: with two digits, at most a tenth apart.
+var candidates = func() (all []Rate) {
+	for _, unit := range []struct{ seconds, below int64 }{{86400, 240}, {3600, 600}, {60, 600}, {1, 1_000_000}} {
+		for times := int64(1); 10*times < unit.below; times *= 10 {
+			for digits := int64(10); digits < 100 && digits*times < unit.below; digits++ {
+				if n := digits * times; even(n, unit.seconds) == n {
+					all = append(all, Rate{Units: n, Seconds: unit.seconds})
+				}
+			}
+		}
+	}
+	return append(all, Rate{Units: 1_000_000, Seconds: 1})
+}()

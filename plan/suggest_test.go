@@ -1,0 +1,245 @@
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/plan"
+)
+
+// crowd returns the requests of so many clients within ten minutes or more: some come once, some in
+// bursts, some like a clock, and a few all the time.
+func crowd(seed uint64, clients int, resolution time.Duration) (all []plan.Request) {
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	for c := range clients {
+		peer := fmt.Sprintf("10.%d.%d.%d", c>>16, c>>8&255, c&255)
+		n, gap := 1+rnd.IntN(6), time.Duration(1+rnd.IntN(20))*time.Second
+		if rnd.IntN(50) == 0 {
+			n, gap = 40+rnd.IntN(100), time.Duration(1+rnd.IntN(2000))*time.Millisecond
+		}
+		after := time.Duration(rnd.IntN(600)) * time.Second
+		for range n {
+			if rnd.IntN(3) > 0 {
+				after += time.Duration(rnd.ExpFloat64() * float64(gap))
+			}
+			all = append(all, at(after.Truncate(resolution), peer))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b plan.Request) int { return a.End.Compare(b.End) })
+	return all
+}
+
+// keysDenied returns how many keys a limit denies something, in the scenario in which they are most.
+func keysDenied(t *testing.T, r plan.Rate, says plan.Says, requests []plan.Request) (most int64) {
+	t.Helper()
+	lim := made(stint.Rate(r.Units, r.Per(), stint.WithBurst(r.Burst)), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings())
+	for _, s := range run(t, lim, says, requests).Scenarios {
+		most = max(most, s.Limits[0].KeysDenied)
+	}
+	return most
+}
+
+// What Suggest proposes lets its share of the keys through, by the decisions of a limiter, and one
+// less burst would not. So does each point of the curve.
+func TestSuggestIsExact(t *testing.T) {
+	for seed := range uint64(6) {
+		resolution := []time.Duration{time.Microsecond, time.Millisecond, time.Second}[seed%3]
+		says := everything
+		says.Resolution = resolution
+		clients := 1000 + int(seed)*37
+		requests := crowd(seed, clients, resolution)
+		lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
+		r, err := plan.Suggest(lim, &sliceLog{says, slices.Clone(requests)}, plan.WithHeadroom(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := r.Limits[0]; len(r.Limits) != 1 || l.Keys != int64(clients) || l.Requests != int64(len(requests)) || len(l.Shares) != 3 || l.Shares[1].Unknown == "" {
+			t.Fatalf("seed %d: %+v", seed, l)
+		}
+		s := r.Limits[0].Shares[0]
+		if s.Unknown != "" || s.Suggested != s.Least || len(s.Curve) < 10 {
+			t.Fatalf("seed %d: %+v", seed, s)
+		}
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		points := []plan.Rate{s.Least, s.Curve[0], s.Curve[len(s.Curve)-1]}
+		for range 3 {
+			points = append(points, s.Curve[rnd.IntN(len(s.Curve))])
+		}
+		spared := int64(clients / 100) // of a hundred keys, one
+		for i, p := range points {
+			n := keysDenied(t, p, says, requests)
+			if n > spared || i == 0 && resolution < time.Second && n != s.Touched {
+				t.Errorf("seed %d: %+v denies %d of %d keys; touched: %d", seed, p, n, clients, s.Touched)
+			}
+			p.Burst--
+			if p.Burst == 0 {
+				continue
+			}
+			if n := keysDenied(t, p, says, requests); n <= spared {
+				t.Errorf("seed %d: a burst less, %+v denies %d of %d keys", seed, p, n, clients)
+			}
+		}
+		// None of the curve's points lets a key do less in a minute.
+		cost := func(p plan.Rate) float64 {
+			return float64(p.Burst) + float64(p.Units)*60/float64(p.Seconds)
+		}
+		for _, p := range s.Curve {
+			if cost(p) < cost(s.Least) {
+				t.Errorf("seed %d: %+v, though %+v lets less through", seed, s.Least, p)
+			}
+		}
+	}
+}
+
+// A share is told only of enough keys and a log that is long enough.
+func TestSuggestSaysWhatItDoesNotKnow(t *testing.T) {
+	lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
+	for _, tt := range []struct {
+		name          string
+		clients       int
+		span, horizon time.Duration
+		known         []bool
+		why           string
+	}{
+		{"few keys", 999, time.Hour, time.Minute, []bool{false, false, false}, "it takes 1000 keys, and there are 999"},
+		{"a thousand", 1000, time.Hour, time.Minute, []bool{true, false, false}, "it takes 10000 keys, and there are 1000"},
+		{"ten thousand", 10_000, time.Hour, time.Minute, []bool{true, true, false}, "it takes 100000 keys, and there are 10000"},
+		{"a hundred thousand", 100_000, time.Hour, time.Minute, []bool{true, true, true}, ""},
+		{"long enough", 1000, 10 * time.Minute, time.Minute, []bool{true, false, false}, "it takes 10000 keys"},
+		{"too short", 1000, 10*time.Minute - time.Millisecond, time.Minute, []bool{false, false, false}, "the log covers 9m59.999s: to know what keys do in 1m0s, it must cover 10m0s"},
+		{"a shorter horizon", 1000, 10*time.Minute - time.Millisecond, 59 * time.Second, []bool{true, false, false}, "it takes"},
+	} {
+		var requests []plan.Request
+		for c := range tt.clients {
+			requests = append(requests, at(tt.span*time.Duration(c)/time.Duration(tt.clients-1), fmt.Sprintf("10.%d.%d.%d", c>>16, c>>8&255, c&255)))
+		}
+		r, err := plan.Suggest(lim, &sliceLog{everything, requests}, plan.WithHorizon(tt.horizon))
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := ""
+		for i, s := range r.Limits[0].Shares {
+			if known := s.Unknown == ""; known != tt.known[i] || known != (s.Suggested.Burst > 0) {
+				t.Errorf("%s: share %v: %+v", tt.name, s.Share, s)
+			}
+			if why == "" {
+				why = s.Unknown
+			}
+		}
+		if !strings.HasPrefix(why, tt.why) {
+			t.Errorf("%s: %q, want %q", tt.name, why, tt.why)
+		}
+	}
+}
+
+// Each rate of a limiter is sized by its own requests, keys and costs.
+func TestSuggestByRoute(t *testing.T) {
+	lim := made(
+		stint.Rate(1, time.Second, stint.WithName("all"), stint.WithKey(stint.Header("X-Api-Key"))),
+		stint.Quota(10, stint.Daily, stint.WithName("quota")),
+		stint.Rate(1, time.Second, stint.WithName("tenant"), stint.WithKey(stint.Header("X-Tenant"))),
+		stint.WithRoute("POST /login", stint.Rate(3, time.Second, stint.WithName("login"), stint.WithFixedCost(3))),
+		stint.WithRoute("POST /pay", stint.Rate(1, time.Second, stint.WithName("paid"), stint.WithSettle(stint.FailedOnly))),
+		stint.WithRoute("GET /healthz"),
+		stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings())
+	var requests []plan.Request
+	for i := range 1200 {
+		for _, to := range []string{"GET /", "POST /login", "POST /login", "POST /pay", "GET /healthz"} {
+			r := at(time.Duration(i)*time.Second, fmt.Sprintf("10.0.%d.%d", i>>8, i&255))
+			r.Method, r.Target, _ = strings.Cut(to, " ")
+			r.Fields = []string{fmt.Sprint("key-", i)}
+			requests = append(requests, r)
+		}
+	}
+	requests = append(requests, at(1200*time.Second, "10.0.0.1"))
+	var told int
+	r, err := plan.Suggest(lim, &sliceLog{everything, requests}, plan.WithHeadroom(2), plan.WithProgress(func(plan.Progress) { told++ }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limits []string
+	for _, l := range r.Limits {
+		limits = append(limits, fmt.Sprintf("%s of %q: %d of %d, %d and %d with headroom", l.Limit, l.Route, l.Requests, l.Keys, l.Shares[0].Least.Burst, l.Shares[0].Suggested.Burst))
+	}
+	// Three for a request, two at once: a burst of six.
+	want := []string{`all of "": 1200 of 1200, 1 and 2 with headroom`, `login of "POST /login": 2400 of 1200, 6 and 12 with headroom`}
+	if !slices.Equal(limits, want) {
+		t.Errorf("%q, want %q", limits, want)
+	}
+	var not []string
+	for _, n := range r.NotJudged {
+		not = append(not, n.Limit+": "+n.Why)
+	}
+	slices.Sort(not)
+	if len(not) != 3 || !strings.HasPrefix(not[0], "paid: what it costs is settled") || !strings.HasPrefix(not[1], "quota: numbers are suggested for") || !strings.HasPrefix(not[2], "tenant: its key: the log doesn't have") {
+		t.Errorf("not judged: %q", not)
+	}
+	left := map[string]int64{"no limit applies": 1200, "no limit that numbers can be suggested for": 1200, "empty key": 1}
+	if !maps.Equal(r.LeftOut, left) {
+		t.Errorf("left out: %v, want %v", r.LeftOut, left)
+	}
+	if r.Log.Requests != 6001 || r.Headroom != 2 || r.Horizon != 60 || told != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestSuggestTop(t *testing.T) {
+	lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
+	requests := crowd(3, 1500, time.Millisecond)
+	suggest := func(opts ...plan.SuggestOption) []plan.KeyNeed {
+		r, err := plan.Suggest(lim, &sliceLog{everything, slices.Clone(requests)}, append(opts, plan.WithHeadroom(1))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := r.Limits[0].Shares[0]
+		if s.Touched < 5 || s.Touched > 15 {
+			t.Fatalf("%+v", s)
+		}
+		for i, k := range s.Top {
+			if k.Burst <= s.Suggested.Burst || k.Requests < k.Burst || i > 0 && k.Burst > s.Top[i-1].Burst {
+				t.Errorf("%+v of %+v", k, s.Suggested)
+			}
+		}
+		return s.Top
+	}
+	if top := suggest(plan.WithTop(3)); len(top) != 3 || !strings.HasPrefix(top[0].Key, "10.0.") {
+		t.Errorf("%+v", top)
+	}
+	if top := suggest(plan.WithHashedKeys([]byte("secret"))); len(top) < 5 || !strings.HasPrefix(top[0].Key, "#") {
+		t.Errorf("%+v", top)
+	}
+}
+
+func TestSuggestErrors(t *testing.T) {
+	lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
+	for _, o := range []plan.SuggestOption{plan.WithHeadroom(0.99), plan.WithHeadroom(math.NaN()), plan.WithHeadroom(1001), plan.WithHorizon(0), plan.WithHorizon(math.MaxInt64), plan.WithTop(-1)} {
+		if _, err := plan.Suggest(lim, &sliceLog{everything, []plan.Request{at(0, "192.0.2.1")}}, o); err == nil || !strings.Contains(err.Error(), "write ") {
+			t.Errorf("an option that isn't one: %v", err)
+		}
+	}
+	if _, err := plan.Suggest(lim, &sliceLog{everything, nil}); !errors.Is(err, plan.ErrEmpty) {
+		t.Error(err)
+	}
+	if _, err := plan.Suggest(nil, &sliceLog{everything, nil}); err == nil || !strings.Contains(err.Error(), "Suggest without") {
+		t.Error(err)
+	}
+	says := everything
+	for _, says.Resolution = range []time.Duration{time.Millisecond, time.Second} {
+		three := []plan.Request{at(0, "192.0.2.1"), at(0, "192.0.2.2"), at(0, "192.0.2.3")}
+		if _, err := plan.Suggest(lim, &sliceLog{says, slices.Clone(three)}, plan.WithMaxKeys(2)); err == nil || !strings.Contains(err.Error(), "more than 2 keys") {
+			t.Error(err)
+		}
+		if _, err := plan.Suggest(lim, &sliceLog{says, three}, plan.WithMaxKeys(3)); err != nil {
+			t.Error(err)
+		}
+	}
+}
