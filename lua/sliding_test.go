@@ -109,7 +109,7 @@ func TestSlidingTwins(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			ran := map[string]int{}
 			p := newPair(t, a)
-			for seed := range traces(200) {
+			for seed := range traces(150) {
 				p.begin(uint64(seed))
 				p.traceSliding(a, ran)
 				if t.Failed() {

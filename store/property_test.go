@@ -595,7 +595,7 @@ func TestALoweredLimitKeepsWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// Versions of a window that take turns thousands of times a second: they let through no
+// Versions of a window that take turns a thousand times a second: they let through no
 // more than both would by themselves, and never starve.
 func TestVersionsOfWindowsTakeTurns(t *testing.T) {
 	const span = 24 * time.Second
@@ -606,16 +606,16 @@ func TestVersionsOfWindowsTakeTurns(t *testing.T) {
 		return store.Spec{Algorithm: a, Units: n, Period: d}
 	}
 	for _, pair := range [][2]store.Spec{
-		{per(store.FixedWindow, sec, 1000), per(store.FixedWindow, 6*sec, 6000)},
-		{per(store.FixedWindow, sec, 1000), every(6*sec, 6000)},
-		{every(sec, 1000), every(6*sec, 6000)},
-		{every(sec, 1000), every(1100*ms, 1100)},
-		{per(store.SlidingCounter, sec, 1000), per(store.SlidingCounter, 6*sec, 6000)},
-		{per(store.SlidingCounter, sec, 1000), per(store.SlidingCounter, 1100*ms, 1100)},
-		{per(store.SlidingWindow, sec, 1000), per(store.SlidingWindow, 1100*ms, 1100)},
-		{per(store.SlidingLog, sec, 1000), per(store.SlidingLog, 1100*ms, 1100)},
-		{per(store.IntervalBucket, sec, 1000), per(store.IntervalBucket, 6*sec, 6000)},
-		{per(store.IntervalBucket, sec, 1000), {Algorithm: store.IntervalBucket, Units: 6000, Window: store.Every(6 * sec)}},
+		{per(store.FixedWindow, sec, 100), per(store.FixedWindow, 6*sec, 600)},
+		{per(store.FixedWindow, sec, 100), every(6*sec, 600)},
+		{every(sec, 100), every(6*sec, 600)},
+		{every(sec, 100), every(1100*ms, 110)},
+		{per(store.SlidingCounter, sec, 100), per(store.SlidingCounter, 6*sec, 600)},
+		{per(store.SlidingCounter, sec, 100), per(store.SlidingCounter, 1100*ms, 110)},
+		{per(store.SlidingWindow, sec, 100), per(store.SlidingWindow, 1100*ms, 110)},
+		{per(store.SlidingLog, sec, 100), per(store.SlidingLog, 1100*ms, 110)},
+		{per(store.IntervalBucket, sec, 100), per(store.IntervalBucket, 6*sec, 600)},
+		{per(store.IntervalBucket, sec, 100), {Algorithm: store.IntervalBucket, Units: 600, Window: store.Every(6 * sec)}},
 	} {
 		limits := []*store.Limit{newMeter(t, pair[0]).limit, newMeter(t, pair[1]).limit}
 		pass := func(turn ...*store.Limit) (passed int64) {
@@ -623,7 +623,7 @@ func TestVersionsOfWindowsTakeTurns(t *testing.T) {
 			for i := 0; m.now.Steady < 1_000_000+span.Microseconds(); i++ {
 				m.limit = turn[i%len(turn)]
 				passed += m.take(1, 0).Receipt.Cost
-				m.sleep(97 * time.Microsecond)
+				m.sleep(970 * time.Microsecond)
 			}
 			return passed
 		}
