@@ -3,6 +3,7 @@ package stint
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,10 @@ type book struct {
 
 	builds warn.Builds
 	leaks  atomic.Bool // a permit was dropped without Done
+
+	// Guarded by family.mu.
+	brought map[string]bool // the limits that an Update has brought
+	renamed bool            // an Update has renamed the limiter
 }
 
 // finding is a likely mistake that was found.
@@ -84,6 +89,44 @@ func (b *book) noteUnreachable(v *version) (all []notice) {
 				})
 			}})...)
 		}
+	}
+	return all
+}
+
+// noteDropped returns notices of limits that an Update has left out or renamed, and of the
+// limiter's name. was and is are the limits of the family before and after it. A limit that an
+// Update has brought was meant to come and go, so only those that New and With were given count.
+// The warnings are about that Update: the next one ends them.
+func (b *book) noteDropped(before, v *version, was, is map[string]string) (all []notice) {
+	note := func(limits []string, text string) {
+		all = append(all, b.note(v, finding{kind: WarnUpdateDrops, limits: limits, text: text, still: func(o *version) bool { return o == v }})...)
+	}
+	if b.brought == nil {
+		b.brought = map[string]bool{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		switch {
+		case is[name] != "":
+		case b.brought[name]:
+			delete(b.brought, name)
+		default:
+			text := fmt.Sprintf("Update leaves out limit %q, so no request is held to it any more: its options are complete, write the limit there, too", name)
+			for _, other := range slices.Sorted(maps.Keys(is)) {
+				if was[other] == "" && is[other] == was[name] {
+					text = fmt.Sprintf("Update renames limit %q to %q, so callers begin anew: keep its name, by stint.WithName(%[1]q)", name, other)
+				}
+			}
+			note([]string{name}, text)
+		}
+	}
+	for name := range is {
+		if was[name] == "" {
+			b.brought[name] = true
+		}
+	}
+	if before.name != "" && v.name != before.name && !b.renamed {
+		b.renamed = true
+		note(nil, fmt.Sprintf("Update renames the limiter %q to %q, so its figures begin anew: keep stint.WithLimiterName(%[1]q)", before.name, v.name))
 	}
 	return all
 }

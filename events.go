@@ -459,6 +459,9 @@ const (
 	// WarnPermitLeaked: a permit of Take or Wait that held slots was dropped without Done. The
 	// Text says where such permits are taken, once that is known.
 	WarnPermitLeaked
+	// WarnUpdateDrops: an Update leaves out or renames a limit that New or With was given, or
+	// renames the limiter. The Text names both.
+	WarnUpdateDrops
 )
 
 var warningKinds = [...]struct{ name, text string }{
@@ -473,6 +476,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnNothingWaits:     {"nothing-waits", "WithPriority, WithAging and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	WarnSilentProxy:      {"silent-proxy", "requests of many clients come through a proxy that names none of them, so they share limits: have the proxy write X-Forwarded-For, and use stint.ForwardedIP with its address"},
 	WarnQuotaUnreachable: {"quota-unreachable", "a rate beside a quota lets less through in the quota's period than the quota: lower the quota, or raise the rate"},
+	WarnUpdateDrops:      {"update-drops", "an Update leaves out or renames limits, so callers begin anew: its options are complete, write the limits there, too"},
 	WarnPermitLeaked:     {"permit-leaked", "a permit of Take or Wait was dropped without Done, so its slots stayed taken: write defer permit.Done()"},
 	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},
 }

@@ -246,7 +246,7 @@ func TestNamesakes(t *testing.T) {
 		}, []string{"rule=" + six + " other=" + five}},
 		{"an update that gets out of its way", func(t *testing.T, s store.Store) {
 			l := make(t, s, limit(5))
-			update(t, l, stint.Rate(5, time.Minute, stint.WithName("own")), key)
+			update(t, l, stint.Rate(5, time.Minute, stint.WithName("own")), key, stint.WithoutWarnings(stint.WarnUpdateDrops))
 			make(t, s, limit(6))
 		}, nil},
 		{"a route's", func(t *testing.T, s store.Store) {

@@ -194,7 +194,7 @@ func TestGivenKey(t *testing.T) {
 		t.Error(err)
 	}
 	seen := &events{}
-	update(t, l, given, stint.Rate(1, time.Hour), seen.Option())
+	update(t, l, given, stint.Rate(1, time.Hour), stint.WithoutWarnings(), seen.Option())
 	if w := through(l, get("/"), nil); w.Code != 500 || seen.Kinds() != "Updated KeyFailed" {
 		t.Errorf("a request all the same: %d, %s", w.Code, seen.Kinds())
 	}

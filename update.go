@@ -79,6 +79,7 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 	}
 	f.enlist()
 	f.registry.Put(n)
+	was, earlier := f.limits(), l.now.Load()
 	for _, m := range f.members {
 		m.now.Store(versions[m])
 	}
@@ -86,7 +87,23 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 	for ls := range f.lines.Range {
 		ls.(*waiting.Lines).Slots.WakeAll()
 	}
-	return f.announce(l, c), nil
+	told := f.announce(l, c)
+	told.warnings = append(told.warnings, f.warnings.noteDropped(earlier, l.now.Load(), was, f.limits())...)
+	return told, nil
+}
+
+// limits returns what the limits of the family are, by their names. Those of a dry run, which
+// protect nothing, are left out. The caller holds f.mu.
+func (f *family) limits() map[string]string {
+	all := map[string]string{}
+	for _, m := range f.members {
+		for e := range m.now.Load().plans.Entries {
+			if !e.DryRun {
+				all[e.Name()] = compile.Text(e)
+			}
+		}
+	}
+	return all
 }
 
 // next makes the versions of all the family's limiters in which l has the options c, and

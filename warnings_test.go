@@ -322,7 +322,7 @@ func TestWarnings(t *testing.T) {
 func TestWarningsFollowUpdate(t *testing.T) {
 	h := newLogged(0)
 	options := func(name string, key stint.Key) []stint.Option {
-		return []stint.Option{stint.Rate(1, time.Second, stint.WithName(name)), stint.WithKey(key), h.with()}
+		return []stint.Option{stint.Rate(1, time.Second, stint.WithName(name)), stint.WithKey(key), h.with(), stint.WithoutWarnings(stint.WarnUpdateDrops)}
 	}
 	forged := stint.Header("X-Client-IP")
 	l := limiter(t, options("a", forged)...)
@@ -358,10 +358,10 @@ func TestWarningsHaveRoom(t *testing.T) {
 		}
 	})
 	var all, described []string
-	l := limiter(t, everybody, stint.Rate(1, time.Second))
+	l := limiter(t, everybody, stint.Rate(1, time.Second), stint.WithoutWarnings(stint.WarnUpdateDrops))
 	for i := range updates {
 		all = []string{"stays", "limit" + strconv.Itoa(i)}
-		err := l.Update(observed, stint.WithKey(stint.RemoteIP()),
+		err := l.Update(observed, stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings(stint.WarnUpdateDrops),
 			stint.Rate(1, time.Second, stint.WithName(all[0]), stint.WithKey(stint.Header("X-Client-IP"))),
 			stint.WithRoute("/", stint.Rate(1, time.Second, stint.WithName(all[1]), stint.WithKey(stint.Header("X-Real-IP")))))
 		if err != nil {
@@ -610,7 +610,7 @@ func TestWarningThatNothingWaits(t *testing.T) {
 		if found != tt.want || len(h.lines(t)) > 0 != tt.want {
 			t.Errorf("%s: warned %v, want %v: %v", tt.name, found, tt.want, h.lines(t))
 		}
-		if err := l.Update(rate, byAddress); err != nil {
+		if err := l.Update(rate, byAddress, stint.WithoutWarnings(stint.WarnUpdateDrops)); err != nil {
 			t.Fatal(err)
 		}
 		if all := l.Describe().Warnings; len(all) != 0 {
@@ -717,6 +717,51 @@ func TestQuotaUnreachable(t *testing.T) {
 		}
 		if err := l.Update(quota(10_000), rate(), key); err != nil || len(l.Describe().Warnings) > 0 {
 			t.Errorf("%s: described %+v once put right, error %v", tt.name, l.Describe().Warnings, err)
+		}
+	}
+}
+
+// What an Update leaves out or renames is warned about once, until the next Update. What it
+// brings may go again, and so may what only reports.
+func TestUpdateDrops(t *testing.T) {
+	type options = []stint.Option
+	calls := func(n int64, opts ...stint.RateOption) stint.Option {
+		return stint.Rate(n, time.Second, append(opts, stint.WithName("calls"))...)
+	}
+	daily, reports := stint.Quota(100, stint.Daily, stint.WithName("daily")), stint.Rate(5, time.Second, stint.WithName("reports"))
+	front := stint.WithLimiterName("front")
+	for _, tt := range []struct {
+		name    string
+		first   options
+		updates []options
+		want    []string // after each
+	}{
+		{"other numbers", options{calls(1), daily}, []options{{calls(2), daily}}, []string{""}},
+		{"one left out", options{calls(1), daily}, []options{{calls(1)}, {calls(1)}, {calls(1), daily}, {calls(1)}},
+			[]string{`leaves out limit "daily"`, "", "", ""}},
+		{"one renamed", options{calls(1), daily}, []options{{stint.Rate(1, time.Second, stint.WithName("api")), daily}}, []string{`renames limit "calls" to "api"`}},
+		{"a name left out", options{calls(1)}, []options{{stint.Rate(1, time.Second)}}, []string{`renames limit "calls" to "rate"`}},
+		{"one in a route", options{calls(1), stint.WithRoute("/a", reports)}, []options{{calls(1)}}, []string{`leaves out limit "reports"`}},
+		{"moved to a route", options{calls(1), reports}, []options{{calls(1), stint.WithRoute("/a", reports)}}, []string{""}},
+		{"one that an Update brought", options{calls(1)}, []options{{calls(1), reports}, {calls(1)}}, []string{"", ""}},
+		{"a dry run", options{calls(1), stint.Quota(1, stint.Daily, stint.WithDryRun())}, []options{{calls(1)}}, []string{""}},
+		{"the limiter's name", options{calls(1), front}, []options{{calls(1)}, {calls(1), front}, {calls(1)}}, []string{`renames the limiter "front" to ""`, "", ""}},
+		{"a limiter that gets a name", options{calls(1)}, []options{{calls(1), front}}, []string{""}},
+	} {
+		h := newLogged(0)
+		l := limiter(t, append(tt.first, everybody, h.with())...)
+		derive(t, l, stint.Rate(7, time.Second, stint.WithName("derived")))
+		for i, opts := range tt.updates {
+			h.out.Reset()
+			update(t, l, append(opts, everybody)...)
+			described, lines := l.Describe().Warnings, h.lines(t)
+			if tt.want[i] == "" {
+				if len(described)+len(lines) > 0 {
+					t.Errorf("%s: update %d: described %+v, logged %v", tt.name, i, described, lines)
+				}
+			} else if len(described) != 1 || len(lines) != 1 || described[0].Kind != stint.WarnUpdateDrops || !strings.HasPrefix(described[0].Text, "Update "+tt.want[i]) {
+				t.Errorf("%s: update %d: described %+v, logged %v, want %s", tt.name, i, described, lines, tt.want[i])
+			}
 		}
 	}
 }

@@ -243,7 +243,8 @@ func (w *Watcher) read() (*Policy, outcome) {
 	if err != nil {
 		return nil, outcome{data, err, true}
 	}
-	if err := w.to.Update(p.Options()...); err != nil {
+	// A file is complete for all to see, so that a limit is gone is no mistake.
+	if err := w.to.Update(append(p.Options(), stint.WithoutWarnings(stint.WarnUpdateDrops))...); err != nil {
 		return nil, outcome{data, fmt.Errorf("policy: %s: %w", w.path, err), false}
 	}
 	return p, outcome{data, nil, true}

@@ -64,6 +64,7 @@ var mistakes = []mistake{
 	{"quota-unreachable", beside(864_000), beside(80_000)},
 	{"nothing-waits", warned(0, nil, some, byAddress, classes), warned(0, nil, stint.Rate(1, time.Second, stint.WithMaxWait(time.Second)), byAddress, classes)},
 	{"permit-leaked", taking(func(*stint.Permit) {}), taking((*stint.Permit).Done)},
+	{"update-drops", updated(named(1)), updated(named(2), stint.Quota(10, stint.Daily, stint.WithName("daily")))},
 	{"colon-route", refused(byAddress, stint.WithRoute("GET /users/:id", some)), refused(byAddress, stint.WithRoute("GET /users/{id}", some))},
 	{"bare-number", refused(stint.Rate(100, 60), byAddress), refused(stint.Rate(100, time.Minute), byAddress)},
 }
@@ -263,6 +264,17 @@ func taking(end func(*stint.Permit)) func(*testing.T) string {
 				break
 			}
 			runtime.Gosched()
+		}
+		return described(l)
+	}
+}
+
+// updated returns what a limiter with a rate and a quota says of an Update.
+func updated(opts ...stint.Option) func(*testing.T) string {
+	return func(t *testing.T) string {
+		l := limiter(t, named(1), stint.Quota(10, stint.Daily, stint.WithName("daily")), byAddress, logger(new(strings.Builder)))
+		if err := l.Update(append(opts, byAddress)...); err != nil {
+			t.Error(err)
 		}
 		return described(l)
 	}
