@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -248,12 +249,12 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 	n := int64(len(s.keys))
 	known := 0
 	for _, one := range shares {
-		o := ShareSuggestion{Share: 1 - 1/float64(one)}
+		o := ShareSuggestion{Share: float64(one-1) / float64(one)}
 		switch {
 		case s.span < longer*s.horizon:
 			o.Unknown = fmt.Sprintf("the log covers %v: to know what keys do in %v, it must cover %v", s.span.Round(time.Millisecond), s.horizon, longer*s.horizon)
 		case n < 10*one:
-			o.Unknown = fmt.Sprintf("it takes %d keys, and there are %d", 10*one, n)
+			o.Unknown = fmt.Sprintf("%s takes %d keys, and the log has %d", strconv.FormatFloat(100-100/float64(one), 'f', -1, 64)+"%", 10*one, n)
 		default:
 			known++
 		}

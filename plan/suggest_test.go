@@ -110,13 +110,13 @@ func TestSuggestSaysWhatItDoesNotKnow(t *testing.T) {
 		known         []bool
 		why           string
 	}{
-		{"few keys", 999, time.Hour, time.Minute, []bool{false, false, false}, "it takes 1000 keys, and there are 999"},
-		{"a thousand", 1000, time.Hour, time.Minute, []bool{true, false, false}, "it takes 10000 keys, and there are 1000"},
-		{"ten thousand", 10_000, time.Hour, time.Minute, []bool{true, true, false}, "it takes 100000 keys, and there are 10000"},
+		{"few keys", 999, time.Hour, time.Minute, []bool{false, false, false}, "99% takes 1000 keys, and the log has 999"},
+		{"a thousand", 1000, time.Hour, time.Minute, []bool{true, false, false}, "99.9% takes 10000 keys, and the log has 1000"},
+		{"ten thousand", 10_000, time.Hour, time.Minute, []bool{true, true, false}, "99.99% takes 100000 keys, and the log has 10000"},
 		{"a hundred thousand", 100_000, time.Hour, time.Minute, []bool{true, true, true}, ""},
-		{"long enough", 1000, 10 * time.Minute, time.Minute, []bool{true, false, false}, "it takes 10000 keys"},
+		{"long enough", 1000, 10 * time.Minute, time.Minute, []bool{true, false, false}, "99.9% takes 10000 keys"},
 		{"too short", 1000, 10*time.Minute - time.Millisecond, time.Minute, []bool{false, false, false}, "the log covers 9m59.999s: to know what keys do in 1m0s, it must cover 10m0s"},
-		{"a shorter horizon", 1000, 10*time.Minute - time.Millisecond, 59 * time.Second, []bool{true, false, false}, "it takes"},
+		{"a shorter horizon", 1000, 10*time.Minute - time.Millisecond, 59 * time.Second, []bool{true, false, false}, "99.9% takes"},
 	} {
 		var requests []plan.Request
 		for c := range tt.clients {

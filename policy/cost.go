@@ -17,7 +17,7 @@ func (d *decoder) cost(n *yaml.Node) stint.ChargeOption {
 			return stint.WithCost(f)
 		}
 		if _, err := parseInt(n.Value); err != nil {
-			d.bad(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value, choose(n.Value, append(slices.Sorted(maps.Keys(d.with.costs)), "a number")))
+			d.unknown(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value, choose(n.Value, append(slices.Sorted(maps.Keys(d.with.costs)), "a number")))
 			return nil
 		}
 	}
@@ -78,7 +78,7 @@ func (d *decoder) settle(n *yaml.Node) stint.SettleOption {
 	}
 	if cost == nil {
 		known := append(slices.Sorted(maps.Keys(d.with.settles)), "failed-only", "{refund-on: [...]}")
-		d.bad(n, "unknown settle %q: %s; functions are registered with policy.WithSettleFunc", n.Value, choose(n.Value, known))
+		d.unknown(n, "unknown settle %q: %s; functions are registered with policy.WithSettleFunc", n.Value, choose(n.Value, known))
 		return nil
 	}
 	o := stint.WithSettle(cost)

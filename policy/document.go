@@ -87,6 +87,7 @@ func documentFields() []field[document] {
 					}
 				}
 				doc.routes = append(doc.routes, r)
+				d.routes[r.pattern] = place{v.key.Line, v.key.Column}
 			}
 		}},
 		{"plans", func(d *decoder, n *yaml.Node, doc *document) {

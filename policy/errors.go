@@ -17,6 +17,9 @@ type Error struct {
 	// Line and Column count from 1. Column counts characters, not bytes.
 	Line, Column int
 	Text         string
+	// Unknown is the name, if the mistake is a name that isn't registered, such as that of a
+	// key or a cost of the application.
+	Unknown string
 }
 
 // Error returns "file:line:column: text", the form that editors and CI systems
@@ -57,14 +60,25 @@ type decoder struct {
 	named   map[string]*namedKey
 	settles map[string]stint.SettleOption
 	places  map[string]place // of limits
+	routes  map[string]place // by pattern
 }
 
 func (d *decoder) bad(n *yaml.Node, format string, args ...any) {
 	d.at(n.Line, n.Column, format, args...)
 }
 
+// unknown reports a name that isn't registered.
+func (d *decoder) unknown(n *yaml.Node, format string, args ...any) {
+	d.report(Error{Line: n.Line, Column: n.Column, Text: fmt.Sprintf(format, args...), Unknown: n.Value})
+}
+
 func (d *decoder) at(line, column int, format string, args ...any) {
-	e := &Error{File: d.file, Line: max(line, 1), Column: max(column, 1), Text: fmt.Sprintf(format, args...)}
+	d.report(Error{Line: line, Column: column, Text: fmt.Sprintf(format, args...)})
+}
+
+func (d *decoder) report(m Error) {
+	e := &m
+	e.File, e.Line, e.Column = d.file, max(m.Line, 1), max(m.Column, 1)
 	// A mistake may be found more than once: that of a key is found in each limit that
 	// uses it.
 	if !slices.ContainsFunc(d.errs, func(o *Error) bool { return *o == *e }) {

@@ -159,7 +159,7 @@ func (d *decoder) keyCalled(n *yaml.Node) stint.Key {
 		if forms := names(keyForms()); slices.Contains(forms, name) {
 			what = "it needs a value, write {" + name + ": ...}"
 		}
-		d.bad(n, "unknown key %q: %s; keys of the application are registered with policy.WithKey", name, what)
+		d.unknown(n, "unknown key %q: %s; keys of the application are registered with policy.WithKey", name, what)
 	}
 	return k
 }

@@ -50,6 +50,7 @@ import (
 type Policy struct {
 	options []stint.Option
 	places  map[string]place
+	routes  map[string]place
 }
 
 // place is where something is in the file.
@@ -67,6 +68,13 @@ func (p *Policy) Where(limit string) (line, column int) {
 	return at.line, at.column
 }
 
+// WhereRoute returns the line and the column of a route in the file, by its pattern. They are 0 if
+// the file has no such route.
+func (p *Policy) WhereRoute(pattern string) (line, column int) {
+	at := p.routes[pattern]
+	return at.line, at.column
+}
+
 // Parse reads a policy from data. name is the file's name, for messages. The error is
 // Errors if the file has mistakes; other errors are about opts.
 func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
@@ -78,7 +86,7 @@ func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 }
 
 func parse(name string, data []byte, c *config) (*Policy, error) {
-	d := &decoder{file: name, with: c, places: map[string]place{}, named: map[string]*namedKey{}, settles: map[string]stint.SettleOption{}}
+	d := &decoder{file: name, with: c, places: map[string]place{}, routes: map[string]place{}, named: map[string]*namedKey{}, settles: map[string]stint.SettleOption{}}
 	var options []stint.Option
 	if root := d.load(data); root != nil {
 		options = d.document(root)
@@ -86,7 +94,7 @@ func parse(name string, data []byte, c *config) (*Policy, error) {
 	if err := d.failed(); err != nil {
 		return nil, err
 	}
-	return &Policy{options, d.places}, nil
+	return &Policy{options, d.places, d.routes}, nil
 }
 
 // Load reads a policy from a file. Its errors are those of reading the file and those

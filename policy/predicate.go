@@ -59,7 +59,7 @@ func (d *decoder) predicate(n *yaml.Node, what string) (p predicate) {
 		p = predicateOf(f)
 	} else {
 		known := append(slices.Sorted(maps.Keys(d.with.predicates)), "preflight", "{cidr: [...]}")
-		d.bad(n, "unknown entry %q of %s: %s; predicates of the application are registered with policy.WithPredicate", n.Value, what, choose(n.Value, known))
+		d.unknown(n, "unknown entry %q of %s: %s; predicates of the application are registered with policy.WithPredicate", n.Value, what, choose(n.Value, known))
 	}
 	return p
 }

@@ -62,7 +62,7 @@ var priorityFields = []field[document]{
 		}
 		f := d.with.priorities[name]
 		if f == nil {
-			d.bad(n, "unknown priority %q: %s; functions are registered with policy.WithPriorityFunc",
+			d.unknown(n, "unknown priority %q: %s; functions are registered with policy.WithPriorityFunc",
 				name, choose(name, slices.Sorted(maps.Keys(d.with.priorities))))
 			return
 		}

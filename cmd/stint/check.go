@@ -62,7 +62,7 @@ func check(file string, named functions) (all []mistake, err error) {
 			return nil, err
 		}
 		for _, e := range found {
-			all = append(all, mistake{e.File, e.Line, e.Column, e.Text})
+			all = append(all, mistake{e.File, e.Line, e.Column, hinted(e)})
 		}
 		return all, nil
 	}
@@ -75,6 +75,14 @@ func check(file string, named functions) (all []mistake, err error) {
 		all = append(all, mistake{file, max(line, 1), max(column, 1), text})
 	}
 	return all, nil
+}
+
+// hinted returns what is wrong, and what a user of this command can do about it.
+func hinted(e *policy.Error) string {
+	if e.Unknown == "" {
+		return e.Text
+	}
+	return e.Text + "; for this command, give --func " + e.Unknown
 }
 
 // say writes the mistakes.

@@ -1,11 +1,12 @@
-// Command stint checks policy files, explains them, and plans limits: it replays an access log
-// and says whom they would have denied.
+// Command stint checks policy files, explains them, and plans limits: it replays an access log and
+// says whom they would have denied. From a log it also suggests limits.
 //
 //	go run github.com/stint-go/stint/cmd/stint@latest check policy.yaml
+//	go run github.com/stint-go/stint/cmd/stint@latest suggest --key remote-ip --out policy.yaml access.log
 //	go run github.com/stint-go/stint/cmd/stint@latest plan --policy policy.yaml access.log
 //
-// It exits with 0; with 1 if a file has a mistake or a gate isn't passed; and with 2 if it could
-// not do what it was asked.
+// It exits with 0; with 1 if a file has a mistake, a gate isn't passed or nothing can be suggested;
+// and with 2 if it could not do what it was asked.
 package main
 
 import (
@@ -26,7 +27,7 @@ var errFailed = errors.New("failed")
 func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root := &cobra.Command{
 		Use:           "stint",
-		Short:         "Check policy files of stint, and plan limits on access logs",
+		Short:         "Check policy files of stint, and plan and suggest limits by access logs",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -35,7 +36,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	root.AddCommand(checkCommand(), schemaCommand(), explainCommand(), planCommand())
+	root.AddCommand(checkCommand(), schemaCommand(), explainCommand(), planCommand(), suggestCommand())
 	switch err := root.Execute(); {
 	case err == nil:
 		return 0

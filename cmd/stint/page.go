@@ -6,7 +6,10 @@ import (
 	"html/template"
 	"io"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint/plan"
@@ -15,12 +18,23 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"percent": percent, "span": span, "stamp": stamp, "resolution": resolution, "notJudged": notJudged, "plain": plain,
-	"timeline": drawTimeline, "uses": drawUses, "sorted": sorted, "reasons": sortedReasons,
-	"utc": func(t time.Time) string { return t.UTC().Format(time.DateTime + " MST") },
-	"or":  func(s, none string) string { return map[bool]string{true: none, false: s}[s == ""] },
-}).Parse(pageText))
+//go:embed suggest.html
+var suggestText string
+
+//go:embed parts.html
+var partsText string
+
+var (
+	parts = template.Must(template.New("parts").Funcs(template.FuncMap{
+		"percent": percent, "span": span, "stamp": stamp, "resolution": resolution, "notJudged": notJudged, "plain": plain,
+		"timeline": drawTimeline, "uses": drawUses, "curves": drawCurves, "sorted": sorted, "reasons": sortedReasons,
+		"numbers": numbers, "share": shareName, "factor": factor,
+		"utc": func(t time.Time) string { return t.UTC().Format(time.DateTime + " MST") },
+		"or":  func(s, none string) string { return map[bool]string{true: none, false: s}[s == ""] },
+	}).Parse(partsText))
+	page        = template.Must(template.Must(parts.Clone()).Parse(pageText))
+	suggestPage = template.Must(template.Must(parts.Clone()).Parse(suggestText))
+)
 
 // writePage writes the report as one page of HTML that loads nothing else.
 func writePage(w io.Writer, r *plan.Report, gates []gate, title string) error {
@@ -58,10 +72,12 @@ type bar struct {
 	Title      string
 }
 
-// picture is bars with labels.
+// picture is bars, lines and dots with labels.
 type picture struct {
 	Width, Height float64
 	Bars          []bar
+	Lines         []line
+	Dots          []dot
 	Labels        []label
 	Legend        []legend
 }
@@ -70,6 +86,14 @@ type label struct {
 	X, Y   float64
 	Anchor string
 	Text   string
+}
+
+type line struct{ Points, Class string }
+
+type dot struct {
+	X, Y, R float64
+	Class   string
+	Title   string
 }
 
 type legend struct{ Class, Text string }
@@ -165,6 +189,71 @@ func drawUses(l plan.LimitReport) picture {
 		}
 		p.Bars = append(p.Bars, bar{x + step*0.08, height - bottom - h, step * 0.84, h, class, fmt.Sprintf("%d %s", n, what)})
 		p.Labels = append(p.Labels, label{x + step/2, height - 6, "middle", name})
+	}
+	return p
+}
+
+// marks are the rates that the axis of a curve names.
+var marks = []struct {
+	perSecond float64
+	name      string
+}{
+	{10.0 / 86400, "10/d"}, {100.0 / 86400, "100/d"}, {10.0 / 3600, "10/h"}, {1.0 / 60, "1/m"}, {10.0 / 60, "10/m"}, {1, "1/s"}, {10, "10/s"},
+	{100, "100/s"}, {1000, "1000/s"}, {10_000, "10,000/s"}, {100_000, "100,000/s"},
+}
+
+// drawCurves draws the burst that each share of keys needs by the rate, both on a logarithmic scale.
+func drawCurves(l *plan.LimitSuggestion) picture {
+	const width, height, left, top, bottom = 960, 300, 60, 14, 26
+	p := picture{Width: width, Height: height}
+	rate := func(r plan.Rate) float64 { return float64(r.Units) / float64(r.Seconds) }
+	slow, fast, most := math.Inf(1), 0.0, 1.0
+	for _, s := range l.Shares {
+		for _, r := range slices.Concat(s.Curve, []plan.Rate{s.Suggested}) {
+			if s.Unknown == "" {
+				slow, fast, most = min(slow, rate(r)), max(fast, rate(r)), max(most, float64(r.Burst))
+			}
+		}
+	}
+	slow, fast, most = slow/1.2, fast*1.2, most*1.2
+	x := func(perSecond float64) float64 {
+		return left + (width-left-12)*math.Log(perSecond/slow)/math.Log(fast/slow)
+	}
+	y := func(burst float64) float64 {
+		return top + (height-top-bottom)*(1-math.Log(burst)/math.Log(most))
+	}
+	grid := func(x1, y1, x2, y2 float64) {
+		p.Lines = append(p.Lines, line{fmt.Sprintf("%.1f,%.1f %.1f,%.1f", x1, y1, x2, y2), "axis"})
+	}
+	for _, m := range marks {
+		if m.perSecond > slow && m.perSecond < fast {
+			grid(x(m.perSecond), top, x(m.perSecond), height-bottom)
+			p.Labels = append(p.Labels, label{x(m.perSecond), height - 8, "middle", m.name})
+		}
+	}
+	for decade := 1.0; decade < most; decade *= 10 {
+		for _, burst := range []float64{decade, 2 * decade, 5 * decade} {
+			if burst < most {
+				grid(left, y(burst), width-12, y(burst))
+				p.Labels = append(p.Labels, label{left - 6, y(burst) + 4, "end", strconv.FormatFloat(burst, 'f', -1, 64)})
+			}
+		}
+	}
+	for i, s := range l.Shares {
+		if s.Unknown != "" {
+			continue
+		}
+		class := color(i + 1)
+		var points []string
+		for _, r := range s.Curve {
+			points = append(points, fmt.Sprintf("%.1f,%.1f", x(rate(r)), y(float64(r.Burst))))
+		}
+		p.Lines = append(p.Lines, line{strings.Join(points, " "), "line " + class})
+		name := shareName(s.Share)
+		p.Dots = append(p.Dots,
+			dot{x(rate(s.Least)), y(float64(s.Least.Burst)), 4, class, name + ": " + numbers(s.Least)},
+			dot{x(rate(s.Suggested)), y(float64(s.Suggested.Burst)), 7, class, name + " with headroom: " + numbers(s.Suggested)})
+		p.Legend = append(p.Legend, legend{class, name + " of the keys: " + numbers(s.Suggested)})
 	}
 	return p
 }

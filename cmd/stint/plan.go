@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,16 +20,10 @@ import (
 type planning struct {
 	input
 	functions
+	reporting
 	policy, against string
-	asJSON          bool
-	html            string
-	hashKeys        bool
 	maxDenied       string
 	maxFlips        int64
-	top             int64
-	maxKeys         int64
-	window          time.Duration
-	quiet           bool
 }
 
 func planCommand() *cobra.Command {
@@ -59,15 +51,9 @@ It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
 	f.StringVar(&p.against, "against", "", "`FILE` with the limits in force: report whose requests change")
 	p.input.flags(c)
 	p.functions.flag(c)
-	f.BoolVar(&p.asJSON, "json", false, "write the report as JSON")
-	f.StringVar(&p.html, "html", "", "also write the report to `FILE`, as one page with pictures")
-	f.BoolVar(&p.hashKeys, "hash-keys", false, "show keys as hashes, for reports that others see")
+	p.reporting.flags(c)
 	f.StringVar(&p.maxDenied, "max-denied", "", "fail if more than this `SHARE` of requests would be denied, such as 0.1%")
 	f.Int64Var(&p.maxFlips, "max-flips", -1, "fail if more than `N` requests change, with --against")
-	f.Int64Var(&p.top, "top", 20, "how many keys are listed")
-	f.DurationVar(&p.window, "window", 30*time.Second, "how far lines may be out of order, and how long requests may take")
-	f.Int64Var(&p.maxKeys, "max-keys", 1<<20, "room for this many keys in use at once")
-	f.BoolVar(&p.quiet, "quiet", false, "show no progress")
 	cobra.CheckErr(c.MarkFlagRequired("policy"))
 	return c
 }
@@ -92,24 +78,16 @@ func (p *planning) run(c *cobra.Command, logs []string) error {
 	if _, _, err := p.load(p.policy); err != nil { // before a log is read
 		return err
 	}
-	options := []plan.RunOption{plan.WithWindow(p.window), plan.WithTop(p.top), plan.WithMaxKeys(p.maxKeys)}
+	var options []plan.RunOption
 	if p.against != "" {
 		if _, _, err := p.load(p.against); err != nil {
 			return err
 		}
 		options = append(options, plan.WithAgainst(p.maker(p.against)))
 	}
-	if p.hashKeys {
-		secret := make([]byte, 32)
-		_, _ = rand.Read(secret)
-		options = append(options, plan.WithHashedKeys(secret))
-	}
-	over := func() {}
-	if show := c.ErrOrStderr(); !p.quiet && isTerminal(show) {
-		options = append(options, plan.WithProgress(func(at plan.Progress) {
-			fmt.Fprintf(show, "\r%d requests, up to %s ", at.Requests, at.At.Format(time.DateTime))
-		}))
-		over = func() { fmt.Fprint(show, "\r\x1b[K") }
+	more, over := p.replaying(c)
+	for _, o := range more {
+		options = append(options, o)
 	}
 	log, done, err := p.open(logs, c.InOrStdin())
 	defer done()

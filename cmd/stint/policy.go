@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,11 +56,20 @@ func (f functions) options() ([]policy.Option, error) {
 
 // load reads a policy and makes a limiter of it.
 func (f functions) load(path string) (*policy.Policy, *stint.Limiter, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.parse(path, data)
+}
+
+// parse makes a limiter of a policy.
+func (f functions) parse(name string, data []byte) (*policy.Policy, *stint.Limiter, error) {
 	options, err := f.options()
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := policy.Load(path, options...)
+	p, err := policy.Parse(name, data, options...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -90,19 +90,9 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 // writeText writes the report for a terminal.
 func writeText(out io.Writer, r *plan.Report, gates []gate) error {
 	var b bytes.Buffer
-	l := &r.Log
-	fmt.Fprintf(&b, "%d requests from %s to %s,\nin %s\n", l.Requests, l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolution(l))
-	if l.Broken.Lines > 0 {
-		fmt.Fprintf(&b, "%d lines could not be read%s\n", l.Broken.Lines, map[bool]string{true: ", such as"}[len(l.Broken.First) > 0])
-		for _, line := range l.Broken.First {
-			fmt.Fprintf(&b, "  %s\n", short(line, width-2))
-		}
-	}
-	if l.Moved > 0 {
-		fmt.Fprintf(&b, "%d requests took longer than the window: they count as arriving as early as it allows\n", l.Moved)
-	}
-	if l.Overflow > 0 {
-		fmt.Fprintf(&b, "%d charges found no room for their key, and share counts: raise --max-keys\n", l.Overflow)
+	logText(&b, &r.Log)
+	if n := r.Log.Overflow; n > 0 {
+		fmt.Fprintf(&b, "%d charges found no room for their key, and share counts: raise --max-keys\n", n)
 	}
 	for _, n := range r.NotJudged {
 		wrap(&b, "not judged: "+notJudged(n))
@@ -119,6 +109,20 @@ func writeText(out io.Writer, r *plan.Report, gates []gate) error {
 	}
 	_, err := out.Write(b.Bytes())
 	return err
+}
+
+// logText describes a log.
+func logText(b *bytes.Buffer, l *plan.LogReport) {
+	fmt.Fprintf(b, "%d requests from %s to %s,\nin %s\n", l.Requests, l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolution(l))
+	if l.Broken.Lines > 0 {
+		fmt.Fprintf(b, "%d lines could not be read%s\n", l.Broken.Lines, map[bool]string{true: ", such as"}[len(l.Broken.First) > 0])
+		for _, line := range l.Broken.First {
+			fmt.Fprintf(b, "  %s\n", short(line, width-2))
+		}
+	}
+	if l.Moved > 0 {
+		fmt.Fprintf(b, "%d requests took longer than the window: they count as arriving as early as it allows\n", l.Moved)
+	}
 }
 
 // wrap writes a text in lines of no more than width, as far as its words are not longer.

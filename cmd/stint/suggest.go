@@ -1,0 +1,395 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/policy"
+)
+
+// suggesting is the flags of suggest.
+type suggesting struct {
+	input
+	functions
+	reporting
+	key      string
+	routes   []string
+	share    string
+	headroom float64
+	horizon  time.Duration
+	out      string
+}
+
+func suggestCommand() *cobra.Command {
+	var s suggesting
+	c := &cobra.Command{
+		Use:   "suggest --key KEY [--route PATTERN]... [LOG...]",
+		Short: "Suggest rates and bursts that let nearly all clients of access logs through",
+		Long: `Suggest says for each route which rate and burst would have let 99 %, 99.9 % and 99.99 % of the keys
+through untouched, and writes a policy file with these numbers and headroom. Requests that match no
+--route get a limit of their own.
+
+Many pairs of a rate and a burst leave the same keys untouched: the one is suggested with which a key
+gets least through within the horizon. What each key needs is worked out from all of its requests. A
+log with whole seconds is read twice, with the requests of a second all at once and evenly spread,
+and the one that needs more counts.
+
+It says nothing of a share if fewer than ten keys are beyond it: 99 % takes 1,000 keys, 99.9 % takes
+10,000 and 99.99 % takes 100,000. It says nothing at all if the log covers less than ten horizons.
+
+It exits with 1 if it can suggest nothing.`,
+		Example: `  stint suggest --key remote-ip access.log.1.gz access.log
+  stint suggest --key remote-ip --route 'POST /login' --route '/api/' --out policy.yaml --html report.html access.log
+  stint suggest --key '{header: X-API-Key}' --format json:caddy --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
+  stint suggest --key user --func user=header.Remote-User access.log`,
+		RunE: func(c *cobra.Command, logs []string) error { return s.run(c, logs) },
+	}
+	f := c.Flags()
+	f.StringVar(&s.key, "key", "", "`KEY` that says who is limited, as policy files write it: remote-ip, {header: X-API-Key}, or a name with --func")
+	f.StringArrayVar(&s.routes, "route", nil, "`PATTERN` of requests that get a limit of their own, such as 'POST /login'")
+	f.StringVar(&s.share, "share", "", "`SHARE` of keys that the policy lets through: 99%, 99.9% or 99.99%; by default the largest that the log shows")
+	f.Float64Var(&s.headroom, "headroom", 1.25, "`FACTOR` by which the policy's numbers are larger than those that the log needs")
+	f.DurationVar(&s.horizon, "horizon", time.Minute, "let a key do as little as possible within this time")
+	f.StringVar(&s.out, "out", "", "write the policy to `FILE`; by default it follows the table")
+	s.input.flags(c)
+	s.functions.flag(c)
+	s.reporting.flags(c)
+	cobra.CheckErr(c.MarkFlagRequired("key"))
+	return c
+}
+
+// shareNames are how the shares of plan.ShareSuggestion are written.
+var shareNames = []string{"99%", "99.9%", "99.99%"}
+
+func shareName(share float64) string {
+	return strconv.FormatFloat(100*share, 'f', -1, 64) + "%"
+}
+
+// run suggests.
+func (s *suggesting) run(c *cobra.Command, logs []string) error {
+	if s.share != "" && !slices.Contains(shareNames, s.share) {
+		return fmt.Errorf("--share %s: write 99%%, 99.9%% or 99.99%%", s.share)
+	}
+	if _, err := s.limiter(); err != nil { // before a log is read
+		return err
+	}
+	options := []plan.SuggestOption{plan.WithHeadroom(s.headroom), plan.WithHorizon(s.horizon)}
+	more, over := s.replaying(c)
+	for _, o := range more {
+		options = append(options, o)
+	}
+	log, done, err := s.open(logs, c.InOrStdin())
+	defer done()
+	if err != nil {
+		return err
+	}
+	r, err := plan.Suggest(s.limiter, log, options...)
+	over()
+	if err != nil {
+		return err
+	}
+	w := s.worded(r)
+	if s.out != "" && w.Policy != "" {
+		if err := replace(s.out, func(out io.Writer) error { _, err := io.WriteString(out, w.Policy); return err }); err != nil {
+			return err
+		}
+	}
+	if s.html != "" {
+		if err := replace(s.html, func(out io.Writer) error { return suggestPage.Execute(out, w) }); err != nil {
+			return err
+		}
+	}
+	if err := s.write(c.OutOrStdout(), w); err != nil {
+		return err
+	}
+	if w.Policy == "" {
+		return errFailed
+	}
+	return nil
+}
+
+// write writes what is suggested to the terminal.
+func (s *suggesting) write(out io.Writer, w *suggested) error {
+	if s.asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(struct {
+			*plan.Suggestions
+			Policy string `json:"policy,omitempty"`
+		}{w.Suggestions, w.Policy})
+	}
+	var b bytes.Buffer
+	w.text(&b)
+	if s.out == "" && w.Policy != "" {
+		fmt.Fprintln(&b, w.Policy)
+	}
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+// names returns the names of the limits: that of the requests which match no route, and those of
+// the routes.
+func (s *suggesting) names() []string {
+	all := []string{"requests"}
+	for _, route := range s.routes {
+		words := strings.FieldsFunc(strings.ToLower(route), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') })
+		base := strings.Join(words, "-")
+		if base == "" {
+			base = "route"
+		}
+		name := base
+		for n := 2; slices.Contains(all, name); n++ {
+			name = base + "-" + strconv.Itoa(n)
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+// document returns a policy with the limits of numbers: that of the requests which match no
+// route, and those of the routes. A limit without numbers is left out, and why says why.
+func (s *suggesting) document(head []string, numbers func(i int) (limit, why string)) string {
+	var b strings.Builder
+	for _, line := range head {
+		fmt.Fprintf(&b, "# %s\n", line)
+	}
+	fmt.Fprintf(&b, "version: 1\nkey: %s\n", s.key)
+	names := s.names()
+	entry := func(i int, indent string) {
+		limit, why := numbers(i)
+		if why != "" {
+			fmt.Fprintf(&b, "%s# %s\n", indent, why)
+		}
+		switch {
+		case limit != "":
+			fmt.Fprintf(&b, "%slimits: [{name: %s, %s}]\n", indent, names[i], limit)
+		case indent != "":
+			fmt.Fprintf(&b, "%slimits: [] # none, until you write one\n", indent)
+		default:
+			fmt.Fprintf(&b, "# So requests that match no route have no limit.\n")
+		}
+	}
+	entry(0, "")
+	if len(s.routes) > 0 {
+		b.WriteString("routes:\n")
+	}
+	for i, route := range s.routes {
+		quoted, _ := json.Marshal(route) // YAML has the same escapes
+		fmt.Fprintf(&b, "  %s:\n", quoted)
+		entry(i+1, "    ")
+	}
+	return b.String()
+}
+
+// limiter returns a limiter whose keys and routes are those of the policy to be.
+func (s *suggesting) limiter() (*stint.Limiter, error) {
+	if strings.ContainsAny(s.key, "\r\n") {
+		return nil, errors.New("--key: write it in one line")
+	}
+	text := s.document(nil, func(int) (string, string) { return "rate: 1/1s", "" })
+	_, l, err := s.parse("", []byte(text))
+	found := policy.Errors(nil)
+	if !errors.As(err, &found) {
+		return l, err
+	}
+	var all []error
+	for _, e := range found {
+		switch route := (e.Line - 5) / 2; { // two lines each, behind four others
+		case e.Line == 2:
+			all = append(all, fmt.Errorf("--key %s: %s", s.key, hinted(e)))
+		case e.Line >= 5 && route < len(s.routes):
+			all = append(all, fmt.Errorf("--route %s: %s", s.routes[route], e.Text))
+		default:
+			all = append(all, fmt.Errorf("--key and --route: %s", e.Text))
+		}
+	}
+	return nil, errors.Join(all...)
+}
+
+// suggested is what is suggested, in words.
+type suggested struct {
+	*plan.Suggestions
+	Title  string
+	Policy string // the file, or "" if nothing is suggested
+	Shown  []shownLimit
+}
+
+// shownLimit is a limit with the share that the policy goes by.
+type shownLimit struct {
+	*plan.LimitSuggestion
+	Chosen *plan.ShareSuggestion // nil if nothing is suggested
+}
+
+// worded puts suggestions into words.
+func (s *suggesting) worded(r *plan.Suggestions) *suggested {
+	w := &suggested{Suggestions: r, Title: "limits by " + s.key}
+	any := false
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		shown := shownLimit{LimitSuggestion: l}
+		for k := range l.Shares {
+			share := &l.Shares[k]
+			if share.Unknown == "" && (s.share == "" || s.share == shareName(share.Share)) {
+				shown.Chosen = share
+				any = true
+			}
+		}
+		w.Shown = append(w.Shown, shown)
+	}
+	if !any {
+		return w
+	}
+	head := []string{
+		fmt.Sprintf("Suggested from %d requests from %s to %s.", r.Log.Requests, r.Log.From.UTC().Format(time.DateTime), r.Log.To.UTC().Format(time.DateTime+" MST")),
+		fmt.Sprintf("Its numbers are %s times what it takes to let a share of the keys through untouched.", factor(r.Headroom)),
+	}
+	if n := r.LeftOut["empty key"]; n > 0 {
+		head = append(head, fmt.Sprintf("%d requests had no key. They are denied, unless you write empty-key: skip.", n))
+	}
+	w.Policy = s.document(head, func(i int) (limit, why string) {
+		for _, l := range w.Shown {
+			if l.Limit != s.names()[i] {
+				continue
+			}
+			if l.Chosen == nil {
+				return "", "Nothing is suggested: " + s.unknown(l.Shares) + "."
+			}
+			c := l.Chosen
+			return rateText(c.Suggested), fmt.Sprintf("%s of %d keys take %s.", shareName(c.Share), l.Keys, numbers(c.Least))
+		}
+		return "", "The log doesn't say enough."
+	})
+	return w
+}
+
+// unknown returns why nothing is suggested.
+func (s *suggesting) unknown(all []plan.ShareSuggestion) string {
+	for _, share := range all {
+		if s.share == "" || s.share == shareName(share.Share) {
+			return share.Unknown
+		}
+	}
+	return ""
+}
+
+func factor(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+
+// periods are how the periods of suggested rates are written.
+var periods = map[int64]string{1: "1s", 60: "1m", 3600: "1h", 86400: "1d"}
+
+// rateText writes a rate as policy files do.
+func rateText(r plan.Rate) string {
+	return fmt.Sprintf("rate: %d/%s, burst: %d", r.Units, periods[r.Seconds], r.Burst)
+}
+
+// text writes what is suggested for a terminal.
+func (w *suggested) text(b *bytes.Buffer) {
+	logText(b, &w.Log)
+	for _, n := range w.NotJudged {
+		wrap(b, "nothing is suggested: "+notJudged(n))
+	}
+	for _, why := range slices.Sorted(maps.Keys(w.LeftOut)) {
+		wrap(b, fmt.Sprintf("%d left out: %s", w.LeftOut[why], why))
+	}
+	fmt.Fprintln(b)
+	rows := [][]string{{"route", "requests", "keys", "untouched", "least that it takes", "with headroom", "touched"}}
+	var unknown []string
+	for _, l := range w.Shown {
+		name := short(orNone(l.Route), 24)
+		requests, keys := number(l.Requests), number(l.Keys)
+		for i, share := range l.Shares {
+			if share.Unknown == "" {
+				rows = append(rows, []string{name, requests, keys, shareName(share.Share), numbers(share.Least), numbers(share.Suggested), number(share.Touched)})
+				continue
+			}
+			what := "nothing"
+			if i > 0 {
+				what = "nothing more"
+			}
+			unknown = append(unknown, fmt.Sprintf("%s: %s is suggested, since %s", name, what, share.Unknown))
+			break // larger ones are not known either
+		}
+	}
+	table(b, rows, 1)
+	for _, line := range unknown {
+		wrap(b, line)
+	}
+	if len(unknown) > 0 {
+		fmt.Fprintln(b)
+	}
+	rows = [][]string{{"touched key", "route", "requests", "burst that it takes"}}
+	for _, l := range w.Shown {
+		if l.Chosen == nil {
+			continue
+		}
+		for _, k := range l.Chosen.Top {
+			rows = append(rows, []string{short(k.Key, 44), short(orNone(l.Route), 24), number(k.Requests), number(k.Burst)})
+		}
+	}
+	table(b, rows, 2)
+}
+
+// numbers is a rate and a burst in a table.
+func numbers(r plan.Rate) string {
+	return fmt.Sprintf("%d/%s burst %d", r.Units, periods[r.Seconds], r.Burst)
+}
+
+func orNone(route string) string {
+	if route == "" {
+		return "(none)"
+	}
+	return route
+}
+
+// reporting is the flags of commands that read logs and write reports.
+type reporting struct {
+	asJSON   bool
+	html     string
+	hashKeys bool
+	top      int64
+	maxKeys  int64
+	window   time.Duration
+	quiet    bool
+}
+
+func (o *reporting) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVar(&o.asJSON, "json", false, "write the report as JSON")
+	f.StringVar(&o.html, "html", "", "also write the report to `FILE`, as one page with pictures")
+	f.BoolVar(&o.hashKeys, "hash-keys", false, "show keys as hashes, for reports that others see")
+	f.Int64Var(&o.top, "top", 20, "how many keys are listed")
+	f.DurationVar(&o.window, "window", 30*time.Second, "how far lines may be out of order, and how long requests may take")
+	f.Int64Var(&o.maxKeys, "max-keys", 1<<20, "room for this many keys")
+	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
+}
+
+// replaying returns the options that the flags stand for. over removes the line about progress.
+func (o *reporting) replaying(c *cobra.Command) (options []plan.Option, over func()) {
+	options = []plan.Option{plan.WithWindow(o.window), plan.WithTop(o.top), plan.WithMaxKeys(o.maxKeys)}
+	if o.hashKeys {
+		secret := make([]byte, 32)
+		_, _ = rand.Read(secret)
+		options = append(options, plan.WithHashedKeys(secret))
+	}
+	over = func() {}
+	if show := c.ErrOrStderr(); !o.quiet && isTerminal(show) {
+		options = append(options, plan.WithProgress(func(at plan.Progress) {
+			fmt.Fprintf(show, "\r%d requests, up to %s ", at.Requests, at.At.Format(time.DateTime))
+		}))
+		over = func() { fmt.Fprint(show, "\r\x1b[K") }
+	}
+	return options, over
+}
