@@ -168,9 +168,15 @@ func (b *book) find(all []*version, of *warn.Source, found warn.Found) (news []n
 		}
 		if to != nil {
 			f := finding{kind: w.kind, limits: limits, of: of}
-			if w.kind == WarnUntrustedProxy && found.Field != "" {
+			switch {
+			case w.kind == WarnUntrustedProxy && found.Field != "":
 				f.text = fmt.Sprintf("requests come through a proxy that the key doesn't trust, so its clients share limits: "+
 					"it names them in %s: use stint.SingleIPHeader(%[1]q, …), with the proxy's address", found.Field)
+			case w.kind == WarnForwardingHeader && found.Claimed:
+				f.text = "the key takes an address from a forwarding header that clients without a proxy have written, " +
+					"as gin's c.ClientIP and echo's c.RealIP do by default: use stint.ForwardedIP or stint.SingleIPHeader, with the addresses of your proxies"
+			case w.kind == WarnOneKey && found.Missing != "":
+				f.text = fmt.Sprintf("a function returns the key %q for almost all requests, which share its limits: return \"\" if there is no value, for stint.WithEmptyKey to decide", found.Missing)
 			}
 			news = append(news, b.add(all, to, f)...)
 		}
@@ -189,7 +195,7 @@ var keyWarnings = [...]struct {
 	{WarnSilentProxy, func(f warn.Found) bool { return f.Silent }},
 	{WarnNoPattern, func(f warn.Found) bool { return f.Bare }},
 	{WarnKeysNeverRepeat, func(f warn.Found) bool { return f.Unique }},
-	{WarnOneKey, func(f warn.Found) bool { return f.Single }},
+	{WarnOneKey, func(f warn.Found) bool { return f.Single || f.Missing != "" }},
 }
 
 // warnsOfKeys reports whether the version gives a warning for which requests are looked at.

@@ -62,6 +62,18 @@ func behind(i int) *http.Request {
 
 func remoteAddr(r *http.Request) (string, error) { return r.RemoteAddr, nil }
 
+// clientIP is what gin's ClientIP and echo's RealIP do by default.
+func clientIP(r *http.Request) (string, error) {
+	if first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-For"), ","); first != "" {
+		return first, nil
+	}
+	host, _, _ := strings.Cut(r.RemoteAddr, ":")
+	return host, nil
+}
+
+// publicly is the i-th of many addresses of the Internet.
+func publicly(i int) string { return fmt.Sprintf("93.%d.%d.%d", i>>16&255, i>>8&255, i&255) }
+
 var warningCases = []struct {
 	name     string
 	key      stint.Key
@@ -83,6 +95,19 @@ var warningCases = []struct {
 		}
 		return stint.RemoteIP().Of(r)
 	}), client, 0, nil},
+	{"one of some clients, by hand", stint.KeyFunc(clientIP), func(i int) *http.Request {
+		r := from(publicly(i) + ":4711")
+		if i%4 == 0 {
+			r.Header.Set("X-Forwarded-For", address(i)+", 192.0.2.7")
+		}
+		return r
+	}, 300, []stint.WarningKind{stint.WarnForwardingHeader}},
+	{"one of some clients, by hand, through proxies of ours", stint.KeyFunc(clientIP), func(i int) *http.Request {
+		if i%4 == 0 {
+			return behind(i % 400)
+		}
+		return from(publicly(i%4000) + ":4711")
+	}, 0, nil},
 	{"one hashed", stint.Hash(make([]byte, 32), stint.FirstOf(stint.Header("X-API-Key"), stint.Header("True-Client-IP"))), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
 	{"one that is checked", stint.SingleIPHeader("X-Real-IP", netip.MustParsePrefix("192.0.2.0/24")), nil, 0, nil},
 	{"one that is checked by hand", stint.KeyFunc(func(r *http.Request) (string, error) {
@@ -230,6 +255,17 @@ var warningCases = []struct {
 	}), func(int) *http.Request { return client(1) }, 0, []stint.WarningKind{stint.WarnOneKey}},
 	{"one method", stint.Method(), client, 0, nil},
 	{"one user", stint.KeyFunc(func(r *http.Request) (string, error) { return r.Header.Get("X-API-Key"), nil }), func(i int) *http.Request { return bearer(i, 1) }, 0, nil},
+	{"no user, as a text", stint.KeyFunc(func(r *http.Request) (string, error) { return fmt.Sprint(r.Context().Value("user")), nil }), client, 300,
+		[]stint.WarningKind{stint.WarnOneKey}},
+	{"no user, as a text, joined", stint.Join(stint.Method(), stint.KeyFunc(func(r *http.Request) (string, error) { return fmt.Sprint(r.Context().Value("user")), nil })), client, 300,
+		[]stint.WarningKind{stint.WarnOneKey}},
+	{"no user, of some", stint.KeyFunc(func(r *http.Request) (string, error) {
+		if r.RemoteAddr[len(r.RemoteAddr)-6]%2 == 0 {
+			return "<nil>", nil
+		}
+		return "user " + r.RemoteAddr[:8], nil
+	}), client, 0, nil},
+	{"a user of such a name", stint.Header("X-API-Key"), func(int) *http.Request { return from("198.51.100.1:4711", "X-API-Key", "null") }, 300, nil},
 	{"all", stint.Global(), client, 300, nil},
 	{"one address, not for long", stint.RemoteIP(), func(int) *http.Request { return client(1) }, 5000, nil},
 }

@@ -9,6 +9,9 @@
 // Mount it inside golang.org/x/net's h2c.NewHandler too, as in h2c.NewHandler(limit(mux),
 // server): outside, it sees one request for each connection. http.Server's own HTTP/2
 // without TLS (Protocols.SetUnencryptedHTTP2) needs no such care.
+//
+// Addresses come from stint's own key functions. chi's middleware.RealIP in front of them
+// replaces a request's address by what any client writes into a field: leave it out.
 package stinthttp
 
 import (

@@ -7,6 +7,9 @@ package warn
 type Found struct {
 	// Forwarding: the key is a forwarding header, which any client can write.
 	Forwarding bool
+	// Claimed: it is, of some requests that no proxy has passed on; others have the address of
+	// their peer.
+	Claimed bool
 	// Port: all keys contain the caller's port.
 	Port bool
 	// Proxy: the key is the address of a proxy, through which most requests come.
@@ -21,4 +24,7 @@ type Found struct {
 	Unique bool
 	// Single: almost all requests have the same key.
 	Single bool
+	// Missing is what a function returns for almost all requests that stands for no value,
+	// such as "<nil>"; or "".
+	Missing string
 }

@@ -22,6 +22,9 @@ const (
 
 	// fewAgents is how many User-Agents one client isn't taken to have.
 	fewAgents = 5
+	// fewClaims is how many requests may have a field of their own as their key: those of
+	// a developer, or of a proxy that has just been moved.
+	fewClaims = 5
 )
 
 // watch looks at a key source's first requests. It keeps no key. It is safe for
@@ -34,9 +37,14 @@ type watch struct {
 	// The number of keys that a function has made of the peer's address, and of a
 	// forwarding header.
 	peered, forwarded atomic.Uint32
+	// The number of keys that a function has made of a forwarding header alone, which a public
+	// address has sent, and of those that stand for no value.
+	claimed, missing atomic.Uint32
 	// The number of requests through a proxy that names clients in a list, and of those that
 	// a silent proxy may have passed on.
 	listed, silent atomic.Uint32
+	// stands is the last of placeholders that was a key, from 1.
+	stands atomic.Uint32
 	// field is the last of forwarding that a proxy has named a client in, from 1.
 	field atomic.Uint32
 	// agents are hashes of different User-Agents of the silent requests.
@@ -77,8 +85,22 @@ func (w *watch) look(r *http.Request, key string, of *Source) (ask bool) {
 	peered := s&OfFunction != 0 && (host != "" && strings.Contains(key, host) || joins(key, peer.Key(r)))
 	if peered {
 		w.peered.Add(1)
-	} else if s&(OfPeer|OfFunction) == OfFunction && forwarded(r, key) {
-		w.forwarded.Add(1)
+	} else if s&(OfPeer|OfFunction) == OfFunction {
+		switch named, alone := forwarded(r, key); {
+		case alone && public(from):
+			w.claimed.Add(1)
+			fallthrough
+		case named:
+			w.forwarded.Add(1)
+		}
+	}
+	if s&OfFunction != 0 {
+		for i, p := range placeholders {
+			if joins(key, p) {
+				w.missing.Add(1)
+				w.stands.Store(uint32(i + 1))
+			}
+		}
 	}
 	h := maphash.String(seed, key) | 1 // none is 0, which is no key's
 	if !from.IsLoopback() {            // who tries a program out is one client
@@ -147,18 +169,30 @@ func (w *watch) agent(name string) {
 }
 
 // forwarded reports whether a key contains what a request's forwarding headers name first:
-// what a client has written, unless a proxy replaces the field.
-func forwarded(r *http.Request, key string) bool {
+// what a client has written, unless a proxy replaces the field. alone says that it is the key,
+// or a part of one that stint.Join has made.
+func forwarded(r *http.Request, key string) (named, alone bool) {
 	for _, name := range forwarding {
 		for _, line := range r.Header[name] {
 			first, _, _ := strings.Cut(line, ",")
 			if first = strings.TrimSpace(first); first != "" && strings.Contains(key, first) {
-				return true
+				return true, joins(key, first)
 			}
 		}
 	}
-	return false
+	return false, false
 }
+
+// public reports whether an address is one of the Internet's.
+func public(a netip.Addr) bool {
+	return a.IsValid() && a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
+}
+
+// shared is what providers give their own networks.
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// placeholders are texts that languages and formats have for a value that isn't there.
+var placeholders = [...]string{"<nil>", "%!s(<nil>)", "%!v(<nil>)", "%!d(<nil>)", "null", "undefined", "00000000-0000-0000-0000-000000000000"}
 
 // joins reports whether a key is a part, or stint.Join or stint.FirstOf has made it of that
 // part.
@@ -230,10 +264,17 @@ func (w *watch) found(s Signs) (found Found, over bool) {
 	if i := w.field.Load(); proxy && i > 0 && w.listed.Load() == 0 {
 		field = forwarding[i-1]
 	}
+	missing := ""
+	if i := w.stands.Load(); i > 0 && w.missing.Load() >= n/10*9 {
+		missing = placeholders[i-1]
+	}
+	claimed := w.claimed.Load() >= fewClaims && w.peered.Load() >= fewClaims
 	found = Found{
+		Claimed:    claimed,
+		Missing:    missing,
 		Field:      field,
 		Silent:     over && w.silent.Load() >= n/2 && w.agents[fewAgents-1].Load() != 0,
-		Forwarding: w.forwarded.Load() >= n/10*9,
+		Forwarding: claimed || w.forwarded.Load() >= n/10*9,
 		Port:       w.ported.Load() >= n,
 		Proxy:      proxy,
 		Bare:       s&OfPattern != 0 && w.bare.Load() >= n,
