@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,10 +30,19 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE...",
 		Short: "Report every mistake in policy files, with what to write instead",
 		Long: `Check reads policy files and reports every mistake with its line and column, and what to write
-instead. It also reports limits that can never deny first, because another one beside them always
-does: a quota that a rate can't reach, or a rate with a larger burst and a faster rate.
+instead. It also reports
+
+- limits that can never deny first, because another one beside them always does: a quota that a
+  rate can't reach, or a rate with a larger burst and a faster rate;
+- routes that no request matches, as they are written or because others match before;
+- limits at the top that no request is charged for, because a route matches all.
+
+A file may use names of the application's functions, such as key: tenant. They are mistakes unless
+--func declares them: --func tenant.
 
 It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
+		Example: `  stint check policy.yaml
+  stint check --func tenant --func rows --format github policies/*.yaml`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, files []string) error {
 			if format != "text" && format != "json" && format != "github" {
@@ -66,14 +77,19 @@ func check(file string, named functions) (all []mistake, err error) {
 		}
 		return all, nil
 	}
-	for _, f := range plan.Idle(l) {
+	for _, f := range append(plan.Unmatched(l), plan.Idle(l)...) {
 		line, column := p.Where(f.Limit)
 		text := fmt.Sprintf("limit %q: %s", f.Limit, f.Text)
-		if f.Route != "" {
+		switch {
+		case f.Limit == "":
+			line, column = p.WhereRoute(f.Route)
+			text = fmt.Sprintf("route %q: %s", f.Route, f.Text)
+		case f.Route != "":
 			text = fmt.Sprintf("limit %q in route %q: %s", f.Limit, f.Route, f.Text)
 		}
 		all = append(all, mistake{file, max(line, 1), max(column, 1), text})
 	}
+	slices.SortStableFunc(all, func(a, b mistake) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
 	return all, nil
 }
 

@@ -63,12 +63,18 @@ func access(seconds int, addresses ...string) string {
 }
 
 func TestCheck(t *testing.T) {
+	example, err := filepath.Abs("../../examples/policy/policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	files(t, map[string]string{
-		"good.yaml":  tight,
-		"bad.yaml":   "version: 1\nkey: remote-ip\nlimits:\n  - {name: a, rate: 10/1s, brst: 2}\n  - {name: b, rate: x}\n",
-		"idle.yaml":  "version: 1\nkey: remote-ip\nlimits:\n  - {name: rate, rate: 1/1s}\n  - {name: daily, quota: 1000000/daily}\n",
-		"named.yaml": "version: 1\nlimits:\n  - {name: a, rate: 10/1s, key: tenant, cost: rows, settle: tokens}\nskip: [internal]\npriority: class\nkey: {hash: remote-ip}\n",
-		"plans.yaml": "version: 1\nkey: remote-ip\nplans:\n  free: {limits: [{name: a, rate: 10/1s}]}\n",
+		"good.yaml":   tight,
+		"bad.yaml":    "version: 1\nkey: remote-ip\nlimits:\n  - {name: a, rate: 10/1s, brst: 2}\n  - {name: b, rate: x}\n",
+		"idle.yaml":   "version: 1\nkey: remote-ip\nlimits:\n  - {name: rate, rate: 1/1s}\n  - {name: daily, quota: 1000000/daily}\n",
+		"routes.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /: {limits: [{name: all, rate: 1/1s}]}\n  GET /find?q=1: {limits: [{name: find, rate: 1/1s}]}\n",
+		"shadow.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /a/: {limits: []}\n  /a/{$}: {limits: []}\n  /a/{x}: {limits: []}\n  /a/{x}/{rest...}: {limits: []}\n",
+		"named.yaml":  "version: 1\nlimits:\n  - {name: a, rate: 10/1s, key: tenant, cost: rows, settle: tokens}\nskip: [internal]\npriority: class\nkey: {hash: remote-ip}\n",
+		"plans.yaml":  "version: 1\nkey: remote-ip\nplans:\n  free: {limits: [{name: a, rate: 10/1s}]}\n",
 	})
 	for _, tt := range []struct {
 		args  []string
@@ -78,11 +84,15 @@ func TestCheck(t *testing.T) {
 		{[]string{"good.yaml", "plans.yaml"}, 0, []string{"2 without a mistake\n"}},
 		{[]string{"bad.yaml"}, 1, []string{"bad.yaml:4:", "brst", "write burst", "bad.yaml:5:"}},
 		{[]string{"idle.yaml", "good.yaml"}, 1, []string{"idle.yaml:5:5: limit \"daily\": it never denies first", "90001"}},
+		{[]string{"routes.yaml"}, 1, []string{"routes.yaml:3:10: limit \"own\": no request is charged for it: \"/\" matches all", "routes.yaml:6:3: route \"GET /find?q=1\": it never matches", "write \"GET /find\""}},
+		{[]string{"shadow.yaml"}, 1, []string{"shadow.yaml:5:3: route \"/a/\": it never matches: \"/a/{$}\" with"}},
 		{[]string{"bad.yaml", "--format", "github"}, 1, []string{"::error file=bad.yaml,line=4,col="}},
 		{[]string{"good.yaml", "--format", "json"}, 0, []string{"[]\n"}},
-		{[]string{"named.yaml"}, 1, []string{"tenant", "rows", "tokens", "internal", "class"}},
+		{[]string{"named.yaml"}, 1, []string{"give --func tenant\n", "give --func rows\n", "give --func tokens\n", "give --func internal\n", "give --func class\n"}},
 		{[]string{"named.yaml", "--func", "tenant", "--func", "rows", "--func", "tokens", "--func", "internal", "--func", "class"}, 0, nil},
 		{[]string{"named.yaml", "--func", "tenant=header.X-Tenant", "--func", "rows", "--func", "tokens", "--func", "internal", "--func", "class"}, 0, nil},
+		{[]string{example}, 1, []string{"give --func tenant\n"}},
+		{[]string{example, "--func", "tenant"}, 0, []string{"1 without a mistake\n"}},
 		{[]string{"missing.yaml"}, 2, []string{"missing.yaml"}},
 		{[]string{"good.yaml", "--format", "xml"}, 2, []string{"write text, json or github"}},
 		{[]string{"good.yaml", "--func", "a=b"}, 2, []string{"header.FIELD"}},

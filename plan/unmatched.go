@@ -1,0 +1,181 @@
+package plan
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/read"
+)
+
+// Unmatched returns the routes that no request matches, as they are written or because others
+// match all of their requests before; and the limiter's own limits that no request is
+// charged for, because routes match all requests.
+//
+// It asks the limiter's routes for the requests that would have to match: for a wildcard, those with
+// a segment that no pattern names, which only wildcards match. If such a request goes elsewhere, so
+// does every other in its place.
+func Unmatched(l *stint.Limiter) (all []Finding) {
+	plans := l.Engine(engine.Access{})
+	if plans.Router == nil {
+		return nil
+	}
+	patterns := make([]string, len(plans.Routes))
+	for i, p := range plans.Routes {
+		patterns[i] = p.Pattern
+	}
+	u := unmatched{plans, patterns, fresh(patterns)}
+	for i, pattern := range patterns {
+		method, host, rest := parts(pattern)
+		if u.reaches(i, method, host, rest) {
+			continue
+		}
+		all = append(all, Finding{Route: pattern, Text: u.why(method, host, rest)})
+	}
+	if u.reaches(len(patterns), "", "", "/") {
+		return all
+	}
+	_, by := u.witnesses("", "", "/")
+	for _, e := range plans.Base.Entries {
+		if !slices.ContainsFunc(plans.Routes, func(p *read.Plan) bool {
+			return slices.ContainsFunc(p.Entries, func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit })
+		}) {
+			all = append(all, Finding{Limit: e.Name(), Text: fmt.Sprintf("no request is charged for it: %s matches all requests: name it among that route's limits, or leave it out", u.names(by))})
+		}
+	}
+	return all
+}
+
+// unmatched looks for requests that match patterns.
+type unmatched struct {
+	plans    *read.Plans
+	patterns []string
+	fresh    string // a segment, and in upper case a method, that no pattern has
+}
+
+// fresh returns a text that is in no pattern.
+func fresh(patterns []string) string {
+	text := "any"
+	for n := 2; slices.ContainsFunc(patterns, func(p string) bool { return strings.Contains(strings.ToLower(p), text) }); n++ {
+		text = "any" + strconv.Itoa(n)
+	}
+	return text
+}
+
+// parts splits a pattern.
+func parts(pattern string) (method, host, rest string) {
+	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
+		method, pattern = pattern[:i], strings.TrimLeft(pattern[i:], " \t")
+	}
+	i := max(strings.IndexByte(pattern, '/'), 0)
+	return method, pattern[:i], pattern[i:]
+}
+
+// reaches reports whether some request matches a pattern, or no pattern for the number behind the
+// last.
+func (u *unmatched) reaches(pattern int, method, host, rest string) bool {
+	// Only clients that escape what nobody escapes, or ask for what routers clean, get here.
+	if strings.ContainsAny(rest, "?#") || clean(rest) != rest {
+		return false
+	}
+	found, _ := u.witnesses(method, host, rest)
+	return slices.Contains(found, pattern)
+}
+
+// witnesses returns the numbers of the patterns that match requests which the pattern of these
+// parts matches if it is alone. first has those that come first.
+func (u *unmatched) witnesses(method, host, rest string) (all, first []int) {
+	if method == "" {
+		method = strings.ToUpper(u.fresh)
+	}
+	if host == "" {
+		host = u.fresh + ".test"
+	}
+	begin, deepest := "", 0
+	segments, open := strings.Split(rest[1:], "/"), false
+	for _, s := range segments {
+		switch {
+		case s == "{$}", s == "":
+			begin += "/"
+		case strings.HasPrefix(s, "{") && strings.HasSuffix(s, "...}"):
+			begin, open = begin+"/", true
+		case strings.HasPrefix(s, "{"):
+			begin += "/" + u.fresh
+		default:
+			if text, err := url.PathUnescape(s); err == nil {
+				s = text
+			}
+			begin += "/" + url.PathEscape(s)
+		}
+	}
+	open = open || strings.HasSuffix(rest, "/")
+	targets := []string{begin}
+	if open {
+		for _, p := range u.patterns {
+			deepest = max(deepest, strings.Count(p, "/"))
+		}
+		for depth := range deepest + 1 {
+			deeper := begin + u.fresh + strings.Repeat("/"+u.fresh, depth)
+			targets = append(targets, deeper, deeper+"/")
+		}
+	}
+	for _, target := range targets {
+		to, err := url.ParseRequestURI(target)
+		if err != nil {
+			continue // no client can ask for it
+		}
+		one, others := u.plans.Router.Find(&http.Request{Method: method, Host: host, URL: to, RequestURI: target})
+		first = append(first, one)
+		all = append(append(all, one), others...)
+	}
+	return all, first
+}
+
+// clean returns a path without empty and dotted segments.
+func clean(p string) string {
+	short := path.Clean(p)
+	if strings.HasSuffix(p, "/") && short != "/" {
+		short += "/"
+	}
+	return short
+}
+
+// why says why no request matches a pattern, and what to write.
+func (u *unmatched) why(method, host, rest string) string {
+	if method != "" {
+		method += " "
+	}
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		return fmt.Sprintf("it never matches: a pattern is compared with the path alone, without a query or a fragment: write %q", method+host+rest[:i])
+	}
+	name, _, port := strings.Cut(host, ":")
+	switch {
+	case port && strings.HasPrefix(rest, "//"):
+		return fmt.Sprintf("it never matches: a pattern has no scheme: write %q", method+strings.TrimLeft(rest, "/"))
+	case port && !strings.HasPrefix(host, "["):
+		return fmt.Sprintf("it never matches: a pattern's host has no port: write %q", method+name+rest)
+	case clean(rest) != rest:
+		return fmt.Sprintf("no usual request matches it, since paths have no empty segments, . or ..: write %q", method+host+clean(rest))
+	}
+	_, by := u.witnesses(strings.TrimSpace(method), host, rest)
+	if by = slices.DeleteFunc(by, func(i int) bool { return i == len(u.patterns) }); len(by) == 0 {
+		return "it never matches: no request has such a method, host and path: leave it out"
+	}
+	return "it never matches: " + u.names(by) + " matches all of its requests before: leave it out, or one of the others"
+}
+
+// names names patterns, each once.
+func (u *unmatched) names(numbers []int) string {
+	slices.Sort(numbers)
+	var names []string
+	for _, i := range slices.Compact(numbers) {
+		names = append(names, strconv.Quote(u.patterns[i]))
+	}
+	return strings.Join(names, " with ")
+}

@@ -1,0 +1,63 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/plan"
+)
+
+func TestUnmatched(t *testing.T) {
+	for _, tt := range []struct {
+		patterns []string
+		want     map[string]string // by pattern, or limit, part of the text
+	}{
+		{[]string{"/a/", "/a/{$}", "POST /a/b", "GET /a/{x}", "GET api.test/a/b", "/{x}/b/{rest...}"}, nil},
+		{[]string{"GET /", "POST /{x}", "/a"}, nil},
+		{[]string{"/a/", "/a/{$}", "/a/{x}", "/a/{x}/{rest...}"}, map[string]string{"/a/": `"/a/{$}" with "/a/{x}" with "/a/{x}/{rest...}" matches all of its requests before`}},
+		{[]string{"/a/{rest...}", "/a/{x}", "/a/{x}/{y}", "/a/{x}/{y}/{rest...}", "/a/{$}"}, nil}, // /a/x/ is left
+		{[]string{"/a/{rest...}", "/a/{x}", "/a/{x}/{$}", "/a/{x}/{y}", "/a/{x}/{y}/{rest...}", "/a/{$}"}, map[string]string{"/a/{rest...}": "matches all of its requests before"}},
+		{[]string{"GET /a/", "/a/{$}", "/a/{x}", "/a/{x}/"}, nil}, // which conflict, so there is no limiter
+		{[]string{"api.test:8080/a"}, map[string]string{"api.test:8080/a": `has no port: write "api.test/a"`}},
+		{[]string{"https://api.test/a"}, map[string]string{"https://api.test/a": `has no scheme: write "api.test/a"`}},
+		{[]string{"/a//b/"}, map[string]string{"/a//b/": `write "/a/b/"`}},
+		{[]string{"/a/../b"}, map[string]string{"/a/../b": `write "/b"`}},
+		{[]string{"GET /search?q=1"}, map[string]string{"GET /search?q=1": `write "GET /search"`}},
+		{[]string{"/a%2Fb", "/é", "/any", "API.test./x", "[::1]/x", "PURGE /x", "/{x}/", "CONNECT /y", "/100%25", "/{any}/any2"}, nil},
+		{[]string{"/"}, map[string]string{"own": `"/" matches all requests`}},
+		{[]string{"GET /", "api.test/"}, nil},
+	} {
+		options := []stint.Option{stint.Rate(1, time.Second, stint.WithName("own")), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings()}
+		for i, p := range tt.patterns {
+			options = append(options, stint.WithRoute(p, stint.Rate(1, time.Second, stint.WithName(fmt.Sprint("route-", i)))))
+		}
+		l, err := stint.New(options...)
+		if err != nil {
+			if tt.want != nil || !strings.Contains(err.Error(), "conflicts") {
+				t.Errorf("%q: %v", tt.patterns, err)
+			}
+			continue
+		}
+		found := plan.Unmatched(l)
+		if len(found) != len(tt.want) {
+			t.Errorf("%q: %+v, want %v", tt.patterns, found, tt.want)
+			continue
+		}
+		for _, f := range found {
+			if want, ok := tt.want[f.Route+f.Limit]; !ok || !strings.Contains(f.Text, want) {
+				t.Errorf("%q: %+v, want %v", tt.patterns, f, tt.want)
+			}
+		}
+	}
+	// A limit that a route takes over is charged.
+	l := stint.Must(stint.New(stint.Rate(1, time.Second, stint.WithName("own")), stint.WithKey(stint.RemoteIP()), stint.WithRoute("/", stint.Inherit())))
+	if found := plan.Unmatched(l); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+	if found := plan.Unmatched(stint.Must(stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP())))); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+}
