@@ -88,7 +88,7 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()
 	l.now.Store(v)
-	l.observeStore(c.Store) // which may tell something at once
+	l.observeStore(c) // which may tell something at once
 	return f.announce(l, c), nil
 }
 
@@ -179,10 +179,12 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 		extended = parent.compiled
 	}
 	lent := l.family.house(v, c, l.now.Load(), parent)
-	if lent && l.storeObserver == nil {
+	if l.storeObserver == nil {
 		l.storeObserver = &store.Observer{Tell: l.handleNotice}
 	}
-	v.leases = l.storeObserver
+	if lent {
+		v.leases = l.storeObserver
+	}
 	compiled, wrong := l.family.registry.Compile(&c.Config, extended, names, naming, lent)
 	compiled.Plans.SkipEmpty = v.skipEmpty
 	compiled.Plans.Priority = v.priority

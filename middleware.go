@@ -54,7 +54,7 @@ type Limiter struct {
 	reporter
 	opts []Option // of New, With or the last Update; guarded by family.mu
 
-	storeObserver *store.Observer // gets the notices of the store of WithStore, which holds it weakly; or nil
+	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys
 
 	// Guarded by family.mu: see enlist.

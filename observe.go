@@ -91,10 +91,14 @@ func (l *Limiter) ReportPolicy(file string, err error) {
 	l.observeSafely(Event{Kind: EventPolicy, Path: file, Err: err})
 }
 
-// observeStore makes the limiter report the events of a store that it is given itself. The
+// observeStore makes the limiter report the events of a store that it has itself. The
 // limiter keeps the observer alive and the store doesn't, but for leases that are held, so
 // that a store that outlives the limiter doesn't retain it.
-func (l *Limiter) observeStore(given store.Store) {
+func (l *Limiter) observeStore(c *config) {
+	given := c.Store
+	if given == nil && (l.parent == nil || c.MemorySet) {
+		given = l.now.Load().backend.Store // its own
+	}
 	if from, ok := given.(store.Observable); ok {
 		from.Observe(l.storeObserver)
 	}
@@ -110,6 +114,12 @@ func (l *Limiter) handleNotice(n store.Notice) {
 		l.observeSafely(e)
 	case store.MayForget:
 		l.noteForgetting(n.Err)
+	case store.Full:
+		v := l.inForce()
+		still := func(o *version) bool { return same(o.backend.Store, v.backend.Store) }
+		for _, n := range l.family.warnings.note(v, finding{kind: WarnStoreFull, text: n.Err.Error(), still: still}) {
+			n.give()
+		}
 	}
 }
 

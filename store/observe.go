@@ -28,7 +28,7 @@ type Observer struct{ Tell func(Notice) }
 // Notice is one event of a store.
 type Notice struct {
 	Kind NoticeKind
-	// Err is the cause of Degraded, and of MayForget what to set on the server.
+	// Err is the cause of Degraded, and of MayForget and Full what to do about it.
 	Err error
 	// Key and Limit identify the slot of LeaseLost.
 	Key   string
@@ -50,6 +50,8 @@ const (
 	// MayForget: the store's server may drop counts before they have run out, so that who
 	// has used up a limit has all of it again. If Err is nil, that was so and is no longer.
 	MayForget
+	// Full: the store has no room for new keys. Err says what happens to them, and what to write.
+	Full
 )
 
 // Observers is a store's set of observers. It holds weak references: an Observer that

@@ -1,8 +1,10 @@
 package memstore
 
 import (
+	"fmt"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/store"
 )
 
@@ -13,6 +15,25 @@ func (s *Store) reserve() bool {
 	}
 	s.keys.Add(-1)
 	return false
+}
+
+// reportAt is the number of charges that have found the store full when it is reported.
+const reportAt = 100
+
+// Observe implements store.Observable. It tells o of store.Full, once: when the 100th charge on a
+// new key has found no room.
+func (s *Store) Observe(o *store.Observer) {
+	s.observers.Observe(o)
+	if s.overflow.Load() >= reportAt {
+		go background.Do("reporting a full store", func() { o.Tell(s.isFull()) })
+	}
+}
+
+func (s *Store) reportFull() { s.observers.Tell(s.isFull()) }
+
+func (s *Store) isFull() store.Notice {
+	return store.Notice{Kind: store.Full, Err: fmt.Errorf("the store in memory is full with %d keys, so new keys share states: "+
+		"write memstore.WithMaxKeys(%d), or use keys that clients can't make up", s.max, 4*s.max)}
 }
 
 // When a new key finds the store full, the call searches so many slots of so many shards

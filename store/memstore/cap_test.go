@@ -3,6 +3,8 @@ package memstore_test
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -248,4 +250,41 @@ func TestMisconfigured(t *testing.T) {
 	if got := memstore.New().Stats().MaxKeys; got != memstore.DefaultMaxKeys {
 		t.Errorf("holds %d by default", got)
 	}
+}
+
+// A store that is full says so, once to each observer: those that come later, too.
+func TestFullStoreIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.WithMaxKeys(8))
+		told := 0
+		o := &store.Observer{Tell: func(n store.Notice) {
+			if n.Kind != store.Full || !strings.Contains(n.Err.Error(), "WithMaxKeys(32)") {
+				t.Errorf("told %+v", n)
+			}
+			told++
+		}}
+		s.Observe(o)
+		l := newLimit(t, store.Spec{Name: "calls", Units: 5, Period: time.Hour})
+		take := func(n int) {
+			for i := range n {
+				if err := s.Take(t.Context(), []store.Charge{{Key: strconv.Itoa(i), Limit: l, Cost: 1}}, make([]store.Result, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+		if take(100); told != 0 {
+			t.Errorf("told after %d charges that found no room", s.Stats().Overflow)
+		}
+		if take(500); told != 1 {
+			t.Errorf("told %d times, want once", told)
+		}
+		late := 0
+		other := &store.Observer{Tell: func(store.Notice) { late++ }}
+		s.Observe(other)
+		if take(500); told != 1 || late != 1 {
+			t.Errorf("told %d times, and one that came later %d times, want once each", told, late)
+		}
+		runtime.KeepAlive([]any{o, other})
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
@@ -100,7 +101,9 @@ func (s *Store) count(v *visit, c *store.Charge, r *store.Result, now int64) {
 		return
 	}
 	if c.Cost > 0 {
-		s.overflow.Add(1)
+		if s.overflow.Add(1) == reportAt {
+			go background.Do("reporting a full store", s.reportFull) // the caller holds locks
+		}
 		if !r.OK {
 			s.denied.Add(1)
 		}

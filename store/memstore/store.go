@@ -122,6 +122,8 @@ type Store struct {
 	expired  atomic.Uint64
 	overflow atomic.Uint64
 	denied   atomic.Uint64
+
+	observers store.Observers
 }
 
 var (
@@ -129,6 +131,8 @@ var (
 	_ store.Resetter  = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
 	_ store.Checked   = (*Store)(nil)
+
+	_ store.Observable = (*Store)(nil)
 )
 
 const (

@@ -35,7 +35,7 @@ type rule struct {
 var imports = map[string]rule{
 	"internal/engine":           {notEven: []string{"net/http", "net"}},
 	"store":                     {own: []string{"internal/engine"}, notEven: []string{"net/http", "net"}},
-	"store/memstore":            {own: []string{"internal/clock", "internal/engine", "store"}, notEven: []string{"net/http"}},
+	"store/memstore":            {own: []string{"internal/background", "internal/clock", "internal/engine", "store"}, notEven: []string{"net/http"}},
 	"store/storetest":           {own: []string{"internal/engine", "store"}, notEven: []string{"net/http"}},
 	"store/failover":            {own: []string{"internal/background", "store"}},
 	"internal/adaptertest":      {tests: true, own: []string{".", "internal/limitertest", "store"}},

@@ -60,6 +60,8 @@ var mistakes = []mistake{
 		return refused(named(1), byAddress, stint.WithStore(redisstore.New(client)))(nil)
 	}},
 	{"store-forgets", evicting("allkeys-lru"), evicting("volatile-ttl")},
+	{"store-full", warned(1000, direct, stint.Rate(10, time.Hour), byAddress, stint.WithMemory(memstore.WithMaxKeys(8))),
+		warned(1000, direct, stint.Rate(10, time.Hour), byAddress, stint.WithMemory(memstore.WithMaxKeys(1000)))},
 	{"cost-too-high", costly(5), costly(8)},
 	{"quota-unreachable", beside(864_000), beside(80_000)},
 	{"nothing-waits", warned(0, nil, some, byAddress, classes), warned(0, nil, stint.Rate(1, time.Second, stint.WithMaxWait(time.Second)), byAddress, classes)},
