@@ -197,15 +197,20 @@ func (c *Call) decide(ctx context.Context) error {
 		c.Allowed = true
 		return nil
 	}
-	// Waiters that have left may have reserved turns that are in the call's way. Whose denial
-	// is counted waits for these before it asks, since it may ask only once. So does who takes
-	// a slot, which must not overtake those who wait for one.
-	counts, slots := c.Needs&limit.Counts != 0, c.Needs&limit.Slots != 0
-	if c.Patient || c.Needs&limit.Waits != 0 || (counts || slots) && c.by.Lines.Vacant() || slots && c.by.Lines.Slots.Waiting() {
-		return c.wait(ctx)
-	}
-	if slots {
-		c.rank(ctx) // slots are counted by class: it may panic, and there is nothing to lose yet
+	way := c.Needs & (limit.Waits | limit.Slots | limit.Local | limit.Counts) // plain requests have none
+	turns := false
+	if way != 0 || c.Patient {
+		if c.lines(way) {
+			return c.wait(ctx, false)
+		}
+		if turns = c.Patient || way&limit.Waits != 0; turns {
+			if err := c.bound(ctx); err != nil {
+				return &Canceled{err}
+			}
+		}
+		if way&limit.Slots != 0 {
+			c.rank(ctx) // slots are counted by class: it may panic, and there is nothing to lose yet
+		}
 	}
 	var err error
 	if c.Timed {
@@ -215,20 +220,61 @@ func (c *Call) decide(ctx context.Context) error {
 	} else {
 		err = c.asks.Take(ctx, c.Charges, c.Results)
 	}
+	if turns && err == nil && (ctx.Err() != nil || !c.passes()) {
+		return c.wait(ctx, true)
+	}
 	switch {
 	case err != nil:
 		return c.goOn(ctx, err)
 	case store.Granted(c.Charges, c.Results):
 		c.own()
-		if slots {
+		if way&limit.Slots != 0 {
 			for i, l := range c.Limits {
 				l.HoldHere(c.by.Lines, c.Charges[i].Key, c.Charges[i].Cost, c.Rank)
 			}
 		}
-	case !counts && c.by.Lines.Vacant():
-		return c.wait(ctx)
+	case way&limit.Counts == 0 && c.by.Lines.Vacant():
+		return c.wait(ctx, false)
 	}
 	return nil
+}
+
+// lines reports whether the call has to go through the lines before it asks. Waiters that have
+// left may have reserved turns that are in the call's way: who may wait takes them over, and who
+// is counted if it is denied asks after them, since it may ask only once. So does who takes a
+// slot, which must not overtake those who wait for one.
+//
+// A call that may only have to wait for a turn, and whose store answers at once, doesn't go there
+// while no turn is vacant. It becomes a waiter with the store's answer, if it has to wait.
+func (c *Call) lines(way limit.Needs) bool {
+	slots := way&limit.Slots != 0
+	if c.Patient || way&limit.Waits != 0 {
+		return way&^limit.Waits != 0 || c.by.Lines.Vacant() || !store.AnswersAtOnce(c.asks)
+	}
+	return way&(limit.Counts|limit.Slots) != 0 && c.by.Lines.Vacant() || slots && c.by.Lines.Slots.Waiting()
+}
+
+// bound sets how long each charge may wait for a turn.
+func (c *Call) bound(ctx context.Context) error {
+	left, err := waiting.Left(ctx)
+	if err != nil {
+		return err
+	}
+	for i, l := range c.Limits {
+		c.Charges[i].MaxWait = l.Terms.Within(left, c.Patient, false)
+	}
+	return nil
+}
+
+// passes reports whether every enforced limit has granted its charge for now, so that there is
+// nothing to wait for.
+func (c *Call) passes() bool {
+	for i := range c.Results {
+		if r := &c.Results[i]; !c.Charges[i].DryRun && (!r.OK || r.Delay > 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // own makes the call the owner of what it has been granted.
@@ -260,9 +306,10 @@ func (c *Call) GiveBack(ctx context.Context) Settlement {
 	return c.by.settle(context.WithoutCancel(ctx), c.asks, made, make([]store.Result, len(made)), c.Timed)
 }
 
-// wait is decide for calls that may have to wait, or that others may wait for.
-func (c *Call) wait(ctx context.Context) error {
-	err := c.take(ctx)
+// wait is decide for calls that may have to wait, or that others may wait for. answered says that
+// the store has decided the charges already.
+func (c *Call) wait(ctx context.Context, answered bool) error {
+	err := c.take(ctx, answered)
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		return &Canceled{left.Err}
 	}
@@ -274,7 +321,7 @@ func (c *Call) wait(ctx context.Context) error {
 
 // take takes the call through the lines. Whatever panics there, the call knows afterwards
 // what it has been granted.
-func (c *Call) take(ctx context.Context) error {
+func (c *Call) take(ctx context.Context, answered bool) error {
 	w := c.ask()
 	for _, l := range c.Limits {
 		w.Terms = append(w.Terms, l.Terms)
@@ -289,6 +336,9 @@ func (c *Call) take(ctx context.Context) error {
 		}
 		w.Free()
 	}()
+	if answered {
+		return w.Continue(ctx)
+	}
 	return w.Take(ctx, c.Patient || c.Needs&limit.Waits != 0, c.Needs&limit.Slots != 0)
 }
 

@@ -189,6 +189,69 @@ func TestOneOwner(t *testing.T) {
 	}
 }
 
+// A call that may have to wait for a turn asks the store once, whatever the answer is, and
+// begins to wait only if it has to.
+func TestMayWait(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		used, cost     int64
+		leaves         bool // while the store is asked
+		allowed, begun bool
+		waited         time.Duration
+		left           string
+	}{
+		{"passes", 9, 1, false, true, false, 0, "10 0 0"},
+		{"waits", 10, 1, false, true, true, 6 * time.Minute, "10 0 0"}, // a tenth of an hour later
+		{"would wait for too long", 10, 3, false, false, false, 0, "10 0 0"},
+		{"passes, and has left", 7, 2, true, true, false, 0, "7 0 0"},
+		{"has a turn, and has left", 10, 1, true, true, true, 0, "10 0 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.rate.Needs, b.rate.Terms = limit.Waits, waiting.Terms{MaxWait: 15 * time.Minute}
+				call := func(ctx context.Context, cost int64) (*decide.Call, error) {
+					c := new(decide.Call)
+					c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
+					c.Begin(b.Backend)
+					c.Add(b.rate, "key", cost, nil)
+					return c, c.Decide(ctx)
+				}
+				if c, err := call(t.Context(), test.used); err != nil || !c.Allowed {
+					t.Fatal(err)
+				} else {
+					c.Spend()
+				}
+				asked := 0
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				b.store.after = func() error {
+					if asked++; test.leaves {
+						cancel()
+					}
+					return nil
+				}
+				c, err := call(ctx, test.cost)
+				if canceled := (*decide.Canceled)(nil); errors.As(err, &canceled) != test.leaves || !test.leaves && err != nil {
+					t.Errorf("the error is %v", err)
+				}
+				if asked != 1 || c.Allowed != test.allowed || c.Owns() != test.allowed || c.Waited != test.waited || c.Begun != test.begun {
+					t.Errorf("asked %d times, allowed %v, owned %v, waited %v, begun %v", asked, c.Allowed, c.Owns(), c.Waited, c.Begun)
+				}
+				if test.leaves {
+					c.GiveBack(t.Context())
+				} else {
+					c.Spend()
+				}
+				synctest.Wait()
+				if got := b.used(t); got != test.left {
+					t.Errorf("%s are used, want %s", got, test.left)
+				}
+			})
+		})
+	}
+}
+
 // A call that isn't granted owns nothing, and says why.
 func TestNotGranted(t *testing.T) {
 	fails := func() error { return errDown }

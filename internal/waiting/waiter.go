@@ -179,8 +179,21 @@ func (w *Waiter) Take(ctx context.Context, waits, slots bool) error {
 	if err := take(w, ctx); err != nil {
 		return err
 	}
+	return w.finish(ctx)
+}
+
+// Continue takes a call on that the store has decided, as Take would have asked it: one
+// that may wait for turns, and takes no slots.
+func (w *Waiter) Continue(ctx context.Context) error {
+	w.waits = true
+	w.Granted = store.Granted(w.Charges, w.Results)
+	return w.finish(ctx)
+}
+
+// finish waits for the turn that the call has been given, if there is one.
+func (w *Waiter) finish(ctx context.Context) error {
 	switch {
-	case !waits:
+	case !w.waits:
 	case !w.Granted:
 		w.noteTurns()
 	case w.claim != nil || w.delay() > 0:
@@ -244,36 +257,52 @@ func (w *Waiter) note(i int, n int64) {
 
 // bound sets how long each charge may wait.
 func (w *Waiter) bound(ctx context.Context) error {
-	left := store.Never
-	if t, ok := ctx.Deadline(); ok {
-		if left = time.Until(t); left <= 0 {
-			return context.DeadlineExceeded
-		}
+	left, err := Left(ctx)
+	if err != nil {
+		return err
 	}
 	for i := range w.Charges {
-		t := &w.Terms[i]
-		wait := t.MaxWait
-		if w.Patient {
-			wait = Longest
-			if left < store.Never {
-				wait = left
-			}
-		}
-		switch {
-		case t.Way == ForNothing:
-			wait = 0
-		case t.Way == ForSlot && !w.Counting:
-			wait = 0 // it waits in the process: see waitSlot
-		case t.Way == ForSlot: // and isn't counted while it waits
-			wait = min(max(wait, 0), left)
-		case wait > 0:
-			wait = min(wait, left)
-		case t.Queues && left < store.Never:
-			wait = left
-		}
-		w.Charges[i].MaxWait = wait
+		w.Charges[i].MaxWait = w.Terms[i].Within(left, w.Patient, w.Counting)
 	}
 	return nil
+}
+
+// Left returns how long a context lasts: store.Never if it has no deadline.
+func Left(ctx context.Context) (time.Duration, error) {
+	t, ok := ctx.Deadline()
+	if !ok {
+		return store.Never, nil
+	}
+	left := time.Until(t)
+	if left <= 0 {
+		return 0, context.DeadlineExceeded
+	}
+	return left, nil
+}
+
+// Within returns how long the store may have a charge wait, of a call whose context lasts for
+// left.
+func (t *Terms) Within(left time.Duration, patient, counting bool) time.Duration {
+	wait := t.MaxWait
+	if patient {
+		wait = Longest
+		if left < store.Never {
+			wait = left
+		}
+	}
+	switch {
+	case t.Way == ForNothing:
+		return 0
+	case t.Way == ForSlot && !counting:
+		return 0 // it waits in the process: see waitSlot
+	case t.Way == ForSlot: // and isn't counted while it waits
+		return min(max(wait, 0), left)
+	case wait > 0:
+		return min(wait, left)
+	case t.Queues && left < store.Never:
+		return left
+	}
+	return wait
 }
 
 // rank returns the call's rank, the same for as long as it waits, whatever for.
