@@ -102,9 +102,9 @@ func sameNumbers(s *suite, k kind) {
 	}
 }
 
-// alternate asks two versions of one limit alternately for ten minutes.
+// alternate asks two versions of one limit alternately for five minutes.
 func alternate(s *suite, a store.Algorithm, pair [2]store.Spec) {
-	const minutes = 10
+	const minutes = 5
 	name := a.String()
 	var limits [2]*store.Limit
 	for i, spec := range pair {
