@@ -26,7 +26,8 @@ type book struct {
 	limits atomic.Int64
 
 	builds warn.Builds
-	leaks  atomic.Bool // a permit was dropped without Done
+	leaks  atomic.Bool  // a permit was dropped without Done
+	twice  atomic.Int64 // charges inside limiters of other families that were looked at
 
 	// Guarded by family.mu.
 	brought map[string]bool // the limits that an Update has brought

@@ -3,7 +3,6 @@ package stint
 import (
 	"context"
 	"log/slog"
-	"reflect"
 	"sync"
 
 	"github.com/stint-go/stint/internal/adaptive"
@@ -221,12 +220,6 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 		Newest: f.registry.Newest, Turns: v.settleTurns,
 	}
 	return lent
-}
-
-// same reports whether two stores are the same. Stores that can't be compared, such as
-// structs with a slice, are taken to be different.
-func same(a, b store.Store) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // look sends warnings about what the requests with a key have shown so far.

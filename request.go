@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/limit"
@@ -174,7 +175,39 @@ var eventOf = [...]EventKind{
 // charged reports whether a limiter of the family further out has charged the limit for
 // that key already: a request is charged once, however many limiters it passes.
 func (a *admission) charged(e *read.Entry, key string) bool {
-	return !e.Kind.Traits().Nested && a.outer.charged(a.version.registry, e, key)
+	if e.Kind.Traits().Nested {
+		return false
+	}
+	if a.outer.charged(a.version.registry, e, key) {
+		return true
+	}
+	a.version.warnings.lookTwice(a.version, a.outer, e, key)
+	return false
+}
+
+// twiceLooks is how many charges of nested limiters are looked at.
+const twiceLooks = 10_000
+
+// lookTwice warns if a limiter of another family, further out, has charged the same limit in the
+// same store for the request.
+func (b *book) lookTwice(v *version, outer *Permit, e *read.Entry, key string) {
+	if b.twice.Load() >= twiceLooks || !v.compiled.Lent || e.Needs&limit.Local != 0 {
+		return
+	}
+	b.twice.Add(1)
+	hash := e.Limit.Limit.Engine(engine.Access{}).Hash()
+	for p := outer; p != nil; p = p.outer {
+		if p.version == nil || !p.version.compiled.Lent || !same(p.version.backend.Store, v.backend.Store) || !p.grants.Charged(hash, key) {
+			continue
+		}
+		b.twice.Store(twiceLooks)
+		limits := []string{e.Name()}
+		text := fmt.Sprintf("a request is charged twice to limit %q, by two limiters on one store of which one is mounted inside the other: "+
+			"derive the inner one by Limiter.With, or write another stint.WithName in it", e.Name())
+		for _, n := range b.note(v, finding{kind: WarnChargedTwice, limits: limits, text: text, still: func(v *version) bool { return v.has(limits) }}) {
+			n.give()
+		}
+	}
 }
 
 // decide has the charges decided. If it returns nil, either all of them are granted

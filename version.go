@@ -2,6 +2,7 @@ package stint
 
 import (
 	"net/http"
+	"reflect"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
@@ -41,4 +42,10 @@ func (v *version) shown(w http.ResponseWriter, r *http.Request) *http.Request {
 		}
 	}
 	return r
+}
+
+// same reports whether two stores are the same. Stores that can't be compared, such as
+// structs with a slice, are taken to be different.
+func same(a, b store.Store) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

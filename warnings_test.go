@@ -801,3 +801,41 @@ func TestUpdateDrops(t *testing.T) {
 		}
 	}
 }
+
+// A request that two limiters charge to one limit of a store is warned about once. Limiters
+// that share what they charge, or charge something else, are silent.
+func TestChargedTwice(t *testing.T) {
+	s := memstore.New()
+	named := func(name string, key stint.Key, opts ...stint.Option) []stint.Option {
+		return append(opts, stint.Rate(100, time.Second, stint.WithName(name)), stint.WithKey(key))
+	}
+	on := stint.WithStore(s)
+	outer := limiter(t, named("api", stint.RemoteIP(), on)...)
+	h := newLogged(0)
+	for _, tt := range []struct {
+		name  string
+		inner *stint.Limiter
+		want  bool
+	}{
+		{"the same again", limiter(t, named("api", stint.RemoteIP(), on, h.with())...), true},
+		{"with other numbers", limiter(t, stint.Rate(5, time.Hour, stint.WithName("api")), stint.WithKey(stint.RemoteIP()), on, newLogged(0).with()), true},
+		{"derived", derive(t, outer, stint.Rate(100, time.Second, stint.WithName("more"))), false},
+		{"another name", limiter(t, named("search", stint.RemoteIP(), on)...), false},
+		{"another key", limiter(t, named("api", stint.Method(), on)...), false},
+		{"another store", limiter(t, named("api", stint.RemoteIP(), stint.WithStore(memstore.New()))...), false},
+		{"a store of its own", limiter(t, named("api", stint.RemoteIP())...), false},
+	} {
+		for range 3 {
+			through(outer, client(1), func(w http.ResponseWriter, r *http.Request) {
+				tt.inner.Serve(w, r, func(http.ResponseWriter, *http.Request) {})
+			})
+		}
+		all := tt.inner.Describe().Warnings
+		if found := len(all) == 1 && all[0].Kind == stint.WarnChargedTwice && slices.Equal(all[0].Limits, []string{"api"}); found != tt.want || len(all) > 1 {
+			t.Errorf("%s: described %+v, want a warning: %v", tt.name, all, tt.want)
+		}
+	}
+	if lines := h.lines(t); len(lines) != 1 {
+		t.Errorf("logged %v", lines)
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"
 )
@@ -54,6 +55,10 @@ var mistakes = []mistake{
 	{"rebuilt", func(*testing.T) string { return rebuilt() }, warned(300, direct, byAddress)},
 	{"default-name", refused(some, byAddress, stint.WithStore(memstore.New())), warned(300, direct, named(1), byAddress, stint.WithStore(memstore.New()))},
 	{"namesakes", twice(named(1), named(2)), twice(named(1), stint.Rate(2, time.Second, stint.WithName("reports")))},
+	{"charged-twice", inside(func(*stint.Limiter) (*stint.Limiter, error) { return stint.New(named(1000), byAddress, shared) }),
+		inside(func(l *stint.Limiter) (*stint.Limiter, error) {
+			return l.With(stint.Rate(500, time.Second, stint.WithName("search")))
+		})},
 	{"nil-client", refused(named(1), byAddress, stint.WithStore(redisstore.New((*redis.Client)(nil)))), func(*testing.T) string {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"})
 		defer client.Close()
@@ -171,6 +176,21 @@ func twice(first, second stint.Option) func(*testing.T) string {
 		limiter(t, first, byAddress, s)
 		limiter(t, second, byAddress, s, logger(logged))
 		return said(logged)
+	}
+}
+
+var shared = stint.WithStore(memstore.New())
+
+// inside returns what a limiter says that is mounted inside another.
+func inside(inner func(*stint.Limiter) (*stint.Limiter, error)) func(*testing.T) string {
+	return func(t *testing.T) string {
+		l := limiter(t, named(1000), byAddress, shared, logger(new(strings.Builder)))
+		in, err := inner(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stinthttp.Middleware(l)(mount(in)).ServeHTTP(httptest.NewRecorder(), direct(1))
+		return described(in)
 	}
 }
 
