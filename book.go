@@ -132,6 +132,28 @@ func (b *book) noteDropped(before, v *version, was, is map[string]string) (all [
 	return all
 }
 
+// noteMissed warns of routes that no request has matched although some were for them.
+func (v *version) noteMissed() {
+	missed := v.routes.Missed()
+	for _, p := range v.plans.Routes {
+		meant := missed[p.Pattern]
+		if meant == "" {
+			continue
+		}
+		var limits []string
+		for _, e := range p.Entries {
+			limits = append(limits, e.Name())
+		}
+		text := fmt.Sprintf("route %q has matched none of the first 10,000 requests, and others seem to be for it: write stint.WithRoute(%q, …)", p.Pattern, meant)
+		still := func(o *version) bool {
+			return slices.ContainsFunc(o.plans.Routes, func(q *read.Plan) bool { return q.Pattern == p.Pattern })
+		}
+		for _, n := range v.warnings.note(v, finding{kind: WarnRouteMissed, limits: limits, text: text, still: still}) {
+			n.give()
+		}
+	}
+}
+
 // first reports whether a limit is seen for the first time, and not many were before: the
 // caller that finds something about it notes it then. Requests call it, so it mostly takes no
 // lock.

@@ -468,6 +468,9 @@ const (
 	// WarnChargedTwice: two limiters, one mounted inside the other, charge a request twice to a
 	// limit that they share through their store.
 	WarnChargedTwice
+	// WarnRouteMissed: none of the first 10,000 requests has matched a route, and some seem to be
+	// for it: their path has a prefix more or less, or another letter.
+	WarnRouteMissed
 )
 
 var warningKinds = [...]struct{ name, text string }{
@@ -482,6 +485,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnNothingWaits:     {"nothing-waits", "WithPriority, WithAging and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	WarnSilentProxy:      {"silent-proxy", "requests of many clients come through a proxy that names none of them, so they share limits: have the proxy write X-Forwarded-For, and use stint.ForwardedIP with its address"},
 	WarnQuotaUnreachable: {"quota-unreachable", "a rate beside a quota lets less through in the quota's period than the quota: lower the quota, or raise the rate"},
+	WarnRouteMissed:      {"route-missed", "a route has matched none of the first 10,000 requests, and others seem to be for it: write the pattern that they have"},
 	WarnChargedTwice:     {"charged-twice", "a request is charged twice to a limit, by two limiters on one store of which one is mounted inside the other: derive the inner one by Limiter.With, or write another stint.WithName in it"},
 	WarnStoreFull:        {"store-full", "the store in memory is full, so new keys share states: write memstore.WithMaxKeys, or use keys that clients can't make up"},
 	WarnUpdateDrops:      {"update-drops", "an Update leaves out or renames limits, so callers begin anew: its options are complete, write the limits there, too"},

@@ -188,6 +188,13 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 	compiled.Plans.SkipEmpty = v.skipEmpty
 	compiled.Plans.Priority = v.priority
 	v.compiled, v.plans = compiled, &compiled.Plans
+	if len(v.plans.Routes) > 0 && !v.silent.has(WarnRouteMissed) {
+		patterns := make([]string, len(v.plans.Routes))
+		for i, p := range v.plans.Routes {
+			patterns[i] = p.Pattern
+		}
+		v.routes = warn.NewRoutes(patterns, v.noteMissed)
+	}
 	v.shows = v.denyHandler != nil || v.errorHandler != nil || v.plans.Shows()
 	return v, wrong
 }

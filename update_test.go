@@ -205,9 +205,11 @@ func TestUpdateKeepsState(t *testing.T) {
 				key := fmt.Sprint("k", i)
 				l := limiter(t, tt.from, theKey, stint.WithStore(s))
 				if tt.use > 0 {
-					if _, err := l.Take(t.Context(), key, tt.use); err != nil {
+					p, err := l.Take(t.Context(), key, tt.use)
+					if err != nil {
 						t.Fatal(err)
 					}
+					defer p.Done()
 				}
 				for _, round := range []string{"updated", "and back and forth"} {
 					update(t, l, tt.to, theKey)

@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -26,6 +27,7 @@ type version struct {
 	allower  store.Allower   // the backend's store, if it is one; or nil
 	streams  *respond.Queues // of the streams that wait for bytes from the store
 	most     int64           // how many keys the store holds, where it is the limiter's own
+	routes   *warn.Routes    // looks at its first requests, if it has routes
 	shows    bool            // some function of the application sees requests; observers aside
 }
 

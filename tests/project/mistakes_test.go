@@ -73,6 +73,7 @@ var mistakes = []mistake{
 	{"permit-leaked", taking(func(*stint.Permit) {}), taking((*stint.Permit).Done)},
 	{"update-drops", updated(named(1)), updated(named(2), stint.Quota(10, stint.Daily, stint.WithName("daily")))},
 	{"colon-route", refused(byAddress, stint.WithRoute("GET /users/:id", some)), refused(byAddress, stint.WithRoute("GET /users/{id}", some))},
+	{"route-missed", stripped("POST /api/login"), stripped("POST /login")},
 	{"bare-number", refused(stint.Rate(100, 60), byAddress), refused(stint.Rate(100, time.Minute), byAddress)},
 }
 
@@ -192,6 +193,16 @@ func inside(inner func(*stint.Limiter) (*stint.Limiter, error)) func(*testing.T)
 		stinthttp.Middleware(l)(mount(in)).ServeHTTP(httptest.NewRecorder(), direct(1))
 		return described(in)
 	}
+}
+
+// stripped returns what a limiter with a route says of requests whose prefix is stripped.
+func stripped(route string) func(*testing.T) string {
+	return warned(10_000, func(int) *http.Request {
+		r := httptest.NewRequest("POST", "/api/login", nil)
+		r.URL.Path = "/login"
+		r.RemoteAddr = "127.0.0.1:4711" // of one client, who tries it
+		return r
+	}, byAddress, stint.Rate(1_000_000, time.Second), stint.WithRoute(route, stint.Rate(1_000_000, time.Second, stint.WithName("login"))))
 }
 
 // evicting returns what a limiter says of a Redis with a policy.
