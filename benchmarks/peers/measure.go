@@ -124,7 +124,7 @@ func (g *group) median(name string, of func(sample) float64) float64 {
 // fastest is the peer with the least median time.
 func (g *group) fastest() (name string) {
 	for _, s := range g.subjects {
-		if isStint(s.name) {
+		if isStint(s.name) || s.name == valueAlone {
 			continue
 		}
 		if name == "" || g.median(s.name, timeOf) < g.median(name, timeOf) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 const (
 	stintSlots = "stint, slots"
 	rateAlone  = "a rate of stint's"
+	valueAlone = "a value in the context, no limits"
 )
 
 // most is how many requests of one key may be in flight.
@@ -120,6 +122,15 @@ func mounted(name string, errs *[]error, limits ...stint.Option) site {
 	return site{name, stinthttp.Middleware(lim)}
 }
 
+// value does the least that a middleware can do whose handlers find something in the request's
+// context, as they find stint's permit: net/http copies the request for that.
+func value(next http.Handler) http.Handler {
+	type key struct{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, r)))
+	})
+}
+
 func rateAndQuota(r rule) ([]site, error) {
 	var errs []error
 	day := stint.Quota(quota, stint.Daily)
@@ -127,6 +138,7 @@ func rateAndQuota(r rule) ([]site, error) {
 		mounted(withPermit, &errs, stintRate(r), day),
 		mounted(withoutPermit, &errs, stintRate(r), day, stint.WithoutPermit()),
 		stack("go-limiter in httprate", &errs, daily, rateOf(r)),
+		{valueAlone, value},
 	}, errors.Join(errs...)
 }
 
