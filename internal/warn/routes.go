@@ -9,14 +9,17 @@ import (
 const (
 	// routeLooks is how many requests a Routes looks at.
 	routeLooks = 10_000
-	// fewNear is how many requests near a pattern a scanner, or a typing error, may make.
-	fewNear = 20
+	// Of requests that match no pattern, one in nearEach is compared with those there are.
+	nearEach = 8
+	// fewNear is how many of those near a pattern a scanner, or a typing error, may make.
+	fewNear = 10
 )
 
 // Routes looks at a limiter's first requests for patterns that none matches, although some come
 // near. It is safe for concurrent use.
 type Routes struct {
 	all    map[string]*route
+	list   []*route // of all
 	ask    func()
 	looked atomic.Int64
 }
@@ -41,7 +44,7 @@ func NewRoutes(patterns []string, ask func()) *Routes {
 		if i := strings.IndexByte(rest, '/'); i >= 0 {
 			r.host, r.path = rest[:i], rest[i:]
 		}
-		w.all[p] = r
+		w.all[p], w.list = r, append(w.list, r)
 	}
 	return w
 }
@@ -64,8 +67,8 @@ func (w *Routes) Look(r *http.Request, pattern string) {
 				of.matched.Store(true)
 			}
 		}
-	default:
-		for _, of := range w.all {
+	case n%nearEach == 0:
+		for _, of := range w.list {
 			if !of.matched.Load() {
 				of.look(r)
 			}
@@ -76,72 +79,95 @@ func (w *Routes) Look(r *http.Request, pattern string) {
 	}
 }
 
-// look looks at a request that no pattern has matched.
+// look looks at a request that no pattern has matched. It allocates only for the first that is
+// near.
 func (of *route) look(r *http.Request) {
 	if of.method != "" && of.method != r.Method {
 		return
 	}
-	meant, ok := of.meantBy(r)
-	if !ok {
+	how, n := of.compare(r)
+	if how == elsewhere || of.near.Add(1) > 1 {
 		return
 	}
-	if of.near.Add(1) == 1 {
-		meant = of.host + meant
-		if of.method != "" {
-			meant = of.method + " " + meant
-		}
-		of.meant.Store(&meant)
+	var meant string
+	switch got := r.URL.Path; how {
+	case stripped:
+		meant = of.path[n:]
+	case prefixed:
+		meant = got
+	case misspelled:
+		ps := strings.Split(of.path, "/")
+		ps[n] = strings.Split(got, "/")[n]
+		meant = strings.Join(ps, "/")
 	}
+	meant = of.host + meant
+	if of.method != "" {
+		meant = of.method + " " + meant
+	}
+	of.meant.Store(&meant)
 }
 
-// meantBy returns the path that the pattern would have, if it is for such a request: without the
-// prefix that http.StripPrefix has taken away, with one that it lacks, or with one letter changed.
-func (of *route) meantBy(r *http.Request) (path string, ok bool) {
+// comparison says how the path of a request differs from a pattern that seems to be meant for it.
+type comparison uint8
+
+const (
+	elsewhere  comparison = iota
+	stripped              // it lacks the first n bytes of the pattern, as http.StripPrefix has it
+	prefixed              // it has a segment in front of the pattern
+	misspelled            // its segment n has another letter
+)
+
+func (of *route) compare(r *http.Request) (how comparison, n int) {
 	got := r.URL.Path
 	if sent, _, _ := strings.Cut(r.RequestURI, "?"); len(sent) > len(got) && strings.HasSuffix(sent, got) {
 		prefix := sent[:len(sent)-len(got)]
 		if rest, had := strings.CutPrefix(of.path, prefix); had && matches(rest, got) {
-			return rest, true
+			return stripped, len(prefix)
 		}
 	}
-	if !strings.Contains(of.path, "{") && len(of.path) > 1 {
-		if prefix, had := strings.CutSuffix(got, of.path); had && strings.Count(prefix, "/") == 1 && len(prefix) > 1 {
-			return got, true
+	if len(of.path) > 1 && !strings.Contains(of.path, "{") {
+		if prefix, had := strings.CutSuffix(got, of.path); had && len(prefix) > 1 && strings.Count(prefix, "/") == 1 {
+			return prefixed, 0
 		}
-	}
-	ps, gs := strings.Split(of.path, "/"), strings.Split(got, "/")
-	if len(ps) != len(gs) {
-		return "", false
 	}
 	at := -1
-	for i, p := range ps {
+	p, g, more := of.path, got, true
+	for i := 0; more; i++ {
+		var a, b string
+		var also bool
+		a, p, more = strings.Cut(p, "/")
+		if b, g, also = strings.Cut(g, "/"); more != also {
+			return elsewhere, 0
+		}
 		switch {
-		case segment(p, gs[i]):
-		case at >= 0 || !oneEdit(p, gs[i]):
-			return "", false
+		case segment(a, b):
+		case at >= 0 || !oneEdit(a, b):
+			return elsewhere, 0
 		default:
 			at = i
 		}
 	}
 	if at < 0 {
-		return "", false
+		return elsewhere, 0
 	}
-	ps[at] = gs[at]
-	return strings.Join(ps, "/"), true
+	return misspelled, at
 }
 
 // matches reports whether a path has the segments of a pattern's.
-func matches(pattern, path string) bool {
-	ps, gs := strings.Split(pattern, "/"), strings.Split(path, "/")
-	for i, p := range ps {
-		if strings.HasSuffix(p, "...}") || p == "" && i > 0 && i == len(ps)-1 {
+func matches(p, path string) bool {
+	for more := true; more; {
+		var a, b string
+		var also bool
+		a, p, more = strings.Cut(p, "/")
+		b, path, also = strings.Cut(path, "/")
+		switch {
+		case !more && (a == "" || strings.HasSuffix(a, "...}")):
 			return true
-		}
-		if i >= len(gs) || !segment(p, gs[i]) {
+		case more != also || !segment(a, b):
 			return false
 		}
 	}
-	return len(ps) == len(gs)
+	return true
 }
 
 // segment reports whether a segment of a path is one of the pattern's.
@@ -153,7 +179,8 @@ func oneEdit(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
 	}
-	if len(a) < 4 || len(b)-len(a) > 1 || strings.ContainsAny(a+b, "0123456789{}") {
+	const others = "0123456789{}"
+	if len(a) < 4 || len(b)-len(a) > 1 || strings.ContainsAny(a, others) || strings.ContainsAny(b, others) {
 		return false
 	}
 	i := 0
