@@ -9,6 +9,12 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// Introduced sets how many limiters have had the line about their first decision. Tests begin with
+// all that may have one: most look at other lines.
+func Introduced(n int64) { introductions.Store(n) }
+
+func init() { Introduced(mostIntroductions) }
+
 // Lines says what is in the limiter's lines, for tests that want them empty.
 func (l *Limiter) Lines() (waiting, slots, turns int) {
 	waiting, slots, _ = l.lines().Counts()

@@ -32,6 +32,8 @@ type family struct {
 	meanings namesakes.Family // for other families on the same store; guarded by mu
 
 	warnings book
+
+	introduced bool // the log has the line about the first decision; guarded by mu
 }
 
 func newFamily() *family {
@@ -87,6 +89,7 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()
 	l.now.Store(v)
+	l.told.Store(v)
 	l.observeStore(c) // which may tell something at once
 	return f.announce(l, c), nil
 }
@@ -160,6 +163,25 @@ func (l *Limiter) notify(n notices) {
 	}
 }
 
+// introduce writes the line about the family, before the first decision of any of its limiters.
+// It returns the version that decides.
+func (l *Limiter) introduce() *version {
+	v, f := l.inForce(), l.family
+	f.mu.Lock()
+	first := !f.introduced
+	f.introduced = true
+	v.introduced.Store(true)
+	members := make([]*version, len(f.members))
+	for i, m := range f.members {
+		members[i] = m.now.Load()
+	}
+	f.mu.Unlock()
+	if first {
+		introduce(members)
+	}
+	return v
+}
+
 // inherited returns what l's options begin with.
 func (l *Limiter) inherited() conduct {
 	if l.parent == nil {
@@ -194,6 +216,10 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 			patterns[i] = p.Pattern
 		}
 		v.routes = warn.NewRoutes(patterns, v.noteMissed)
+	}
+	v.reports = len(compiled.Funcs) > 0
+	for e := range v.plans.Entries {
+		v.reports = v.reports || e.DryRun
 	}
 	v.shows = v.denyHandler != nil || v.errorHandler != nil || v.plans.Shows()
 	return v, wrong

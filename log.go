@@ -13,8 +13,10 @@ import (
 
 // WithLogger sets the logger for what goes wrong: failures of the store and its
 // recovery, of key functions and limit functions, empty keys, charges and slots that
-// could not be settled or released, lost leases, bans, and reloaded policies. Each
-// message is logged at most once a minute, with the number suppressed since. The last line
+// could not be settled or released, lost leases, bans, and reloaded policies; and for the
+// limits at the first decision, what Updates change of them, and what dry runs would have
+// denied. Each message is logged at most once a minute, with the number suppressed since.
+// What changes a state is logged at once, at most three times a minute, and the last line
 // about a store or a policy says how it is, if need be when the minute is over. Denials
 // are logged at debug level, every one, if the handler is enabled for it.
 // docs/observing.md lists the messages.
@@ -83,10 +85,5 @@ func (v *version) recordAnswer() {
 	if !v.reporter.failing.CompareAndSwap(true, false) {
 		return
 	}
-	log.Write(context.Background(), logs.StoreAnswers, func(bool) (attrs []slog.Attr) {
-		if v.name != "" {
-			attrs = append(attrs, slog.String("limiter", v.name))
-		}
-		return attrs
-	})
+	log.Write(context.Background(), logs.StoreAnswers, func(bool) []slog.Attr { return v.attrs() })
 }

@@ -74,6 +74,16 @@ func (l *Limiter) inForce() *version {
 	panic("stint: this Limiter is nil or zero and has no limits: make one with stint.New")
 }
 
+// deciding returns the version that decides a request or a job.
+func (l *Limiter) deciding() *version {
+	if l != nil {
+		if v := l.now.Load(); v != nil && v.introduced.Load() {
+			return v
+		}
+	}
+	return l.introduce()
+}
+
 // New makes a limiter. The error reports everything that is wrong with the options at
 // once: it is made by errors.Join and holds an *OptionError for each problem, which
 // says what to write instead. A limiter needs at least one limit, route or
@@ -150,7 +160,7 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 // Admit and Deny are for adapters to routers that have errors or a context of their own.
 // [Limiter.Serve] is both.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
-	v := l.inForce()
+	v := l.deciding()
 	r = v.shown(w, r)
 	p, req, err := v.admit(w, r, false)
 	if err != nil {
@@ -165,7 +175,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 // adapter needs, unless its router handles errors. If no handler of the limiter looks at a
 // denial, it is answered without making a *DeniedError, which costs less than Admit and Deny.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
-	v := l.inForce()
+	v := l.deciding()
 	r = v.shown(w, r)
 	p, req, err := v.admit(w, r, true)
 	switch err {

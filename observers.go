@@ -133,4 +133,6 @@ type reporter struct {
 	audience atomic.Pointer[audience] // its observers, or nil if there are none; set under family.mu
 	failing  atomic.Bool              // the store has failed, so its next answers are checked
 	log      atomic.Pointer[logs.Log] // of failures, denials and warnings
+	told     told                     // what the log has of its limits
+	dryRuns  dryRuns
 }

@@ -31,7 +31,7 @@ var ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use
 // It allocates nothing if it returns nil from a store in memory and nothing waits or
 // observes.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
-	v := l.inForce()
+	v := l.deciding()
 	if l.audience.Load() == nil && !l.failing.Load() && v.allows(ctx, key, cost) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, er
 }
 
 func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
-	a := l.inForce().begin(nil, nil)
+	a := l.deciding().begin(nil, nil)
 	defer a.end(ctx)
 	a.call.Patient = patient
 	decided, err := a.outside(ctx, key, cost)

@@ -162,6 +162,9 @@ func (a *admission) read() error {
 	}
 	for i := range a.reading.Wrong {
 		w := &a.reading.Wrong[i]
+		if w.What == read.DryRunDenied {
+			a.version.reporter.dryRuns.count(a.version, w.Limit)
+		}
 		e := a.event(eventOf[w.What], w.Err)
 		e.Decision.Limit = w.Limit
 		a.version.observe(&e)
@@ -226,17 +229,48 @@ func (a *admission) decide(ctx context.Context) error {
 	if a.call.Renewed {
 		a.reading.Policy = ""
 	}
-	if err == nil && !a.call.Allowed {
-		a.excessive()
+	if err != nil {
+		return err
 	}
-	return err
+	if a.version.reports {
+		a.countDryRun()
+	}
+	if !a.call.Allowed {
+		a.bind()
+	} else if a.call.Needs&limit.Waits != 0 {
+		a.waited()
+	}
+	return nil
 }
 
-// excessive warns of a denied call whose cost a limit never lets pass. It costs a denial a
-// look at its results.
-func (a *admission) excessive() {
+// countDryRun counts the decision if a dry run would have denied it.
+func (a *admission) countDryRun() {
+	v := a.version
+	for i := range a.call.Results {
+		if a.call.Charges[i].DryRun && !a.call.Results[i].OK {
+			a.call.Limits[i].Record.Report()
+			v.reporter.dryRuns.count(v, a.call.Charges[i].Limit.Name())
+		}
+	}
+}
+
+// waited records which limits have made the call wait.
+func (a *admission) waited() {
+	for i := range a.call.Results {
+		if l := a.call.Limits[i]; a.call.Results[i].Delay > 0 || a.call.Waited > 0 && l.Needs&limit.Waits != 0 {
+			l.Record.Bind()
+		}
+	}
+}
+
+// bind records which limits have denied the call, and warns if its cost is one that a limit never
+// lets pass. It costs a denial a look at its results.
+func (a *admission) bind() {
 	for i := range a.call.Results {
 		ch := &a.call.Charges[i]
+		if !a.call.Results[i].OK {
+			a.call.Limits[i].Record.Bind()
+		}
 		if a.call.Results[i].RetryAfter != store.Never || ch.Cost <= 1 || ch.DryRun {
 			continue
 		}

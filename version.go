@@ -3,6 +3,7 @@ package stint
 import (
 	"net/http"
 	"reflect"
+	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
@@ -22,13 +23,35 @@ type version struct {
 	warnings *book             // of the limiter's family
 	leases   *store.Observer   // is told of leases that are lost; or nil
 	compiled *compile.Result
-	plans    *read.Plans     // compiled
-	backend  *decide.Backend // decides what is read by the plans
-	allower  store.Allower   // the backend's store, if it is one; or nil
-	streams  *respond.Queues // of the streams that wait for bytes from the store
-	most     int64           // how many keys the store holds, where it is the limiter's own
-	routes   *warn.Routes    // looks at its first requests, if it has routes
-	shows    bool            // some function of the application sees requests; observers aside
+	plans    *read.Plans // compiled
+	// introduced: the log has the line about the family's first decision.
+	introduced atomic.Bool
+	backend    *decide.Backend // decides what is read by the plans
+	allower    store.Allower   // the backend's store, if it is one; or nil
+	streams    *respond.Queues // of the streams that wait for bytes from the store
+	most       int64           // how many keys the store holds, where it is the limiter's own
+	routes     *warn.Routes    // looks at its first requests, if it has routes
+	reports    bool            // some limit may be in a dry run
+	shows      bool            // some function of the application sees requests; observers aside
+}
+
+// follow has the version go on with what limits of the same numbers have recorded.
+func (v *version) follow(before *version) {
+	for _, p := range v.plans.All() {
+		for _, q := range before.plans.All() {
+			if p.Pattern != q.Pattern {
+				continue
+			}
+			for _, e := range p.Entries {
+				says := list(p, e)
+				for _, o := range q.Entries {
+					if e.Name() == o.Name() && says == list(q, o) {
+						e.Record = o.Record
+					}
+				}
+			}
+		}
+	}
 }
 
 // leader is a writer of a router that keeps a context of its own: see Admit.

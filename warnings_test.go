@@ -3,6 +3,7 @@ package stint_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -356,7 +357,7 @@ func TestWarnings(t *testing.T) {
 // A warning is about the options there are. Of another Update's it comes again where it
 // isn't about the same limits.
 func TestWarningsFollowUpdate(t *testing.T) {
-	h := newLogged(0)
+	h := newLogged(slog.LevelWarn)
 	options := func(name string, key stint.Key) []stint.Option {
 		return []stint.Option{stint.Rate(1, time.Second, stint.WithName(name)), stint.WithKey(key), h.with(), stint.WithoutWarnings(stint.WarnUpdateDrops)}
 	}
@@ -784,7 +785,7 @@ func TestUpdateDrops(t *testing.T) {
 		{"the limiter's name", options{calls(1), front}, []options{{calls(1)}, {calls(1), front}, {calls(1)}}, []string{`renames the limiter "front" to ""`, "", ""}},
 		{"a limiter that gets a name", options{calls(1)}, []options{{calls(1), front}}, []string{""}},
 	} {
-		h := newLogged(0)
+		h := newLogged(slog.LevelWarn)
 		l := limiter(t, append(tt.first, everybody, h.with())...)
 		derive(t, l, stint.Rate(7, time.Second, stint.WithName("derived")))
 		for i, opts := range tt.updates {
@@ -811,14 +812,14 @@ func TestChargedTwice(t *testing.T) {
 	}
 	on := stint.WithStore(s)
 	outer := limiter(t, named("api", stint.RemoteIP(), on)...)
-	h := newLogged(0)
+	h := newLogged(slog.LevelWarn)
 	for _, tt := range []struct {
 		name  string
 		inner *stint.Limiter
 		want  bool
 	}{
 		{"the same again", limiter(t, named("api", stint.RemoteIP(), on, h.with())...), true},
-		{"with other numbers", limiter(t, stint.Rate(5, time.Hour, stint.WithName("api")), stint.WithKey(stint.RemoteIP()), on, newLogged(0).with()), true},
+		{"with other numbers", limiter(t, stint.Rate(5, time.Hour, stint.WithName("api")), stint.WithKey(stint.RemoteIP()), on, newLogged(slog.LevelWarn).with()), true},
 		{"derived", derive(t, outer, stint.Rate(100, time.Second, stint.WithName("more"))), false},
 		{"another name", limiter(t, named("search", stint.RemoteIP(), on)...), false},
 		{"another key", limiter(t, named("api", stint.Method(), on)...), false},

@@ -461,16 +461,23 @@ func TestBadFile(t *testing.T) {
 	if c := w.changes[1]; c.Policy == nil || c.Err != nil {
 		t.Errorf("observed %+v", c)
 	}
-	var levels []string
+	var levels, changes []string
 	for line := range strings.Lines(w.log.String()) {
-		var record struct{ Level, Msg, Path, Error string }
+		var record struct{ Level, Msg, Path, Error, Changes string }
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
 			t.Fatal(err)
+		}
+		if record.Changes != "" {
+			changes = append(changes, record.Changes)
+			continue
 		}
 		if record.Path != path || record.Level == "ERROR" && record.Error != want {
 			t.Errorf("logged %s", line)
 		}
 		levels = append(levels, record.Level)
+	}
+	if last := changes[len(changes)-1]; last != "limit calls: TokenBucket: 2 per hour, burst 2, was 1 per hour, burst 1" {
+		t.Errorf("logged the change %q", last)
 	}
 	if !slices.Equal(levels, []string{"ERROR", "INFO"}) {
 		t.Errorf("logged %q", levels)

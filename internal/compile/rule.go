@@ -146,6 +146,7 @@ func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, source *warn.Sourc
 		e.Settler = s.Settler
 	}
 	g.apply(&e.Limit, r, l, s)
+	e.Record = &limit.Record{Since: time.Now()}
 	e.Costs = e.Cost != nil
 	if e.Settler != nil {
 		e.Needs |= limit.Watches | limit.Releases

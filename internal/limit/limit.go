@@ -4,6 +4,7 @@ package limit
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -21,10 +22,42 @@ type Limit struct {
 	Closed bool
 	// Costs: a function of the application says what a request costs.
 	Costs bool
+	// Record is what it has done. Its heirs of the same numbers go on with it.
+	Record *Record
 	// Policy is its part of header fields, or nil. That of an adaptive limit is replaced
 	// when its number changes.
 	Policy atomic.Pointer[Policy]
 }
+
+// Record is what a limit has done in this process. It is safe for concurrent use; a nil Record
+// records nothing.
+type Record struct {
+	Since    time.Time // the limit was made
+	bound    atomic.Bool
+	reported atomic.Int64
+}
+
+// Bind records that the limit has denied something or made it wait. It is called for each denial,
+// so it mostly writes nothing.
+func (r *Record) Bind() {
+	if r != nil && !r.bound.Load() {
+		r.bound.Store(true)
+	}
+}
+
+// Report records a denial that a dry run has only reported.
+func (r *Record) Report() {
+	if r != nil {
+		r.reported.Add(1)
+		r.Bind()
+	}
+}
+
+// Bound reports whether the limit has denied something or made it wait, or would have.
+func (r *Record) Bound() bool { return r.bound.Load() }
+
+// Reported returns how often a dry run would have denied.
+func (r *Record) Reported() int64 { return r.reported.Load() }
 
 // Policy is a limit's part of the header fields of every decision.
 type Policy struct {

@@ -1,7 +1,8 @@
 // Package logs writes what happens to a limiter to a slog.Logger: each message at most
-// once a minute, with the number suppressed, so that a failing store fills no disk. The
-// last line about a store or a policy file still says how it is: a message that is
-// suppressed and isn't repeated is written when the minute is over. The package writes
+// once a minute, with the number suppressed, so that a failing store fills no disk. What
+// changes a state, of a store, a policy file or the limits, is written at once, at most
+// three times a minute. The last line about a state still says how it is: a message that
+// is suppressed and isn't repeated is written when the minute is over. The package writes
 // keys only if told to.
 package logs
 
@@ -15,8 +16,13 @@ import (
 	"github.com/stint-go/stint/internal/background"
 )
 
-// Interval is the shortest time between two lines of the same message.
+// Interval is the shortest time between two lines of the same message, unless it changes
+// a state.
 const Interval = time.Minute
+
+// changes is how many lines about a state there may be in an Interval: an outage that begins,
+// ends and begins again is seen when it happens.
+const changes = 3
 
 // Message is one of the messages that exist.
 type Message uint8
@@ -39,6 +45,9 @@ const (
 	PolicyRejected
 	Namesakes
 	Warning
+	Introduced
+	LimitsChanged
+	DryRun
 	messages
 )
 
@@ -50,6 +59,7 @@ const (
 	ofStore state = iota + 1
 	ofPrimary
 	ofPolicy
+	ofLimits
 	states
 )
 
@@ -79,7 +89,10 @@ var said = [messages]struct {
 	PolicyRejected: {level: slog.LevelError, text: "the policy could not be reloaded, and the last good one stays in force", state: ofPolicy, kept: true},
 	Namesakes: {level: slog.LevelWarn, each: true, text: "limiters on one store give a limit's name different numbers: " +
 		"write another stint.WithName in one of them"},
-	Warning: {level: slog.LevelWarn, text: "a likely mistake", each: true},
+	Warning:       {level: slog.LevelWarn, text: "a likely mistake", each: true},
+	Introduced:    {level: slog.LevelInfo, text: "the limiter decides its first request", each: true},
+	LimitsChanged: {level: slog.LevelInfo, text: "the limits have changed", state: ofLimits, kept: true},
+	DryRun:        {level: slog.LevelInfo, text: "limits in a dry run would have denied requests", each: true},
 }
 
 // Log is where the messages of one or more limiters go. It is safe for concurrent use.
@@ -89,6 +102,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	lines   [messages]line
+	news    [states]news
 	kept    [states]*pending // or nil
 	due     []*pending       // to be written, in this order
 	writing bool             // a goroutine writes the lines due
@@ -100,8 +114,16 @@ type pending struct {
 	message    Message
 	ctx        context.Context
 	record     slog.Record
-	suppressed int64       // messages before it
-	timer      *time.Timer // of one that is kept
+	attrs      func() []slog.Attr // asked for when it is written; or nil
+	suppressed int64              // messages before it
+	timer      *time.Timer        // of one that is kept
+}
+
+// news is the record of a state.
+type news struct {
+	latest  Message            // of the latest line
+	written [changes]time.Time // when the latest lines were written, in a ring
+	next    int                // the oldest of them
 }
 
 // line is the record of a message.
@@ -165,6 +187,14 @@ func (l *Log) Say(ctx context.Context, m Message, text string, attrs func(keys b
 	l.drain()
 }
 
+// WriteLate is Write of a message that may be kept: attrs is called when the line is written,
+// with no other call of it at a time.
+func (l *Log) WriteLate(ctx context.Context, m Message, attrs func() []slog.Attr) {
+	now := time.Now()
+	l.decide(m, now, &pending{message: m, ctx: ctx, record: slog.NewRecord(now, said[m].level, "stint: "+said[m].text, 0), attrs: attrs})
+	l.drain()
+}
+
 // decide decides what becomes of a message that comes now: it is suppressed, kept as p, or
 // due as p. If p is nil and needed, decide changes nothing and returns true: p takes time
 // to make, but must be there when the message gets its place among the others.
@@ -177,7 +207,7 @@ func (l *Log) decide(m Message, now time.Time, p *pending) (needed bool) {
 	if s.ends != 0 && !l.lines[s.ends].open {
 		return false
 	}
-	suppressed := now.Before(at.next)
+	suppressed := now.Before(l.free(m))
 	if needed = !suppressed || s.kept; needed && p == nil {
 		return true
 	}
@@ -197,6 +227,19 @@ func (l *Log) decide(m Message, now time.Time, p *pending) (needed bool) {
 	return needed
 }
 
+// free returns when a message may be written. What repeats the latest line about its state
+// waits for its Interval; a change of the state may be written while few were.
+func (l *Log) free(m Message) time.Time {
+	of := &l.news[said[m].state]
+	if said[m].state == 0 || of.latest == m && !said[m].kept {
+		return l.lines[m].next
+	}
+	if oldest := of.written[of.next]; !oldest.IsZero() {
+		return oldest.Add(Interval)
+	}
+	return time.Time{}
+}
+
 // supersede forgets what is kept of a state, since something newer came.
 func (l *Log) supersede(s state) {
 	k := l.kept[s]
@@ -214,6 +257,9 @@ func (l *Log) supersede(s state) {
 func (l *Log) begin(p *pending, now time.Time) {
 	of := &l.lines[p.message]
 	of.next, of.open = now.Add(Interval), true
+	if s := said[p.message].state; s != 0 {
+		l.news[s].add(p.message, now)
+	}
 	if begun := said[p.message].ends; begun != 0 {
 		of.suppressed = 0
 		of = &l.lines[begun] // what was left out of it belongs to this line
@@ -222,11 +268,16 @@ func (l *Log) begin(p *pending, now time.Time) {
 	l.due = append(l.due, p)
 }
 
-// keep has a message written when its Interval is over, unless it is superseded.
+func (n *news) add(m Message, now time.Time) {
+	n.latest, n.written[n.next] = m, now
+	n.next = (n.next + 1) % changes
+}
+
+// keep has a message written when it may be, unless it is superseded.
 func (l *Log) keep(p *pending) {
 	p.ctx = context.WithoutCancel(p.ctx)
 	l.kept[said[p.message].state] = p
-	p.timer = time.AfterFunc(time.Until(l.lines[p.message].next), func() {
+	p.timer = time.AfterFunc(time.Until(l.free(p.message)), func() {
 		background.Do("logging", func() { l.flush(p) })
 	})
 }
@@ -268,6 +319,9 @@ func (l *Log) writeNext() {
 }
 
 func (l *Log) write(p *pending) {
+	if p.attrs != nil {
+		p.record.AddAttrs(p.attrs()...)
+	}
 	if p.suppressed > 0 {
 		p.record.AddAttrs(slog.Int64("suppressed", p.suppressed))
 	}

@@ -141,6 +141,9 @@ type Plans struct {
 	Priority func(*http.Request) int
 }
 
+// All returns the plans: that of requests that match no route, and those of the routes.
+func (p *Plans) All() []*Plan { return append([]*Plan{p.Base}, p.Routes...) }
+
 // Find returns the plan of a request.
 func (p *Plans) Find(r *http.Request) *Plan {
 	if p.Router == nil {

@@ -49,9 +49,9 @@ func through(l *stint.Limiter) *httptest.ResponseRecorder {
 	return w
 }
 
-// logger is an option that logs into text.
+// logger is an option that logs into text what is wrong.
 func logger(text *strings.Builder) stint.Option {
-	return stint.WithLogger(slog.New(slog.NewTextHandler(text, nil)))
+	return stint.WithLogger(slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }
 
 // eventually waits until done is true. What it waits for is another process.
