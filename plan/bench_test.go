@@ -59,3 +59,23 @@ func BenchmarkRun(b *testing.B) {
 		})
 	}
 }
+
+// Two scenarios again, and an envelope for each key.
+func BenchmarkSuggest(b *testing.B) {
+	data := accessLog(300_000, 100_000)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		log, err := plan.Text("access.log", bytes.NewReader(data), plan.Combined)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r, err := plan.Suggest(byAddress(2), log, plan.WithHorizon(10*time.Second))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if l := r.Limits[0]; l.Shares[1].Unknown != "" {
+			b.Fatal(l)
+		}
+	}
+	b.ReportMetric(300_000*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
+}

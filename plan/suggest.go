@@ -263,23 +263,30 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 	if known == 0 {
 		return out
 	}
+	// A bucket that refills less than ten times in the log hasn't been seen doing so.
+	seen := func(r Rate, burst int64) bool {
+		return float64(burst)/r.perSecond() <= s.span.Seconds()/longer
+	}
 	last := s.bursts(candidates[len(candidates)-1], known)
 	for _, r := range candidates {
-		at := s.bursts(r, known)
+		if !seen(r, last[0].burst) { // nor any larger
+			continue
+		}
+		at, over := s.bursts(r, known), true
 		for i := range known {
 			o := &out[i]
 			r.Burst = at[i].burst
-			// A bucket that refills less than ten times in the log hasn't been seen doing so.
-			if float64(r.Burst)/r.perSecond() > s.span.Seconds()/longer {
-				continue
-			}
-			if n := len(o.Curve); n > 0 && o.Curve[n-1].Burst == last[i].burst {
+			over = over && r.Burst == last[i].burst
+			if n := len(o.Curve); !seen(r, r.Burst) || n > 0 && o.Curve[n-1].Burst == last[i].burst {
 				continue // at a higher rate it needs no less
 			}
 			o.Curve = append(o.Curve, r)
 			if o.Least.Units == 0 || s.cost(r) < s.cost(o.Least) {
 				o.Least, o.Scenario = r, s.names[at[i].scenario]
 			}
+		}
+		if over && seen(r, r.Burst) {
+			break
 		}
 	}
 	for i := range known {

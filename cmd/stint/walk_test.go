@@ -22,7 +22,7 @@ func TestWalkThroughADay(t *testing.T) {
 		return all
 	}
 	policies, sessions := block("yaml"), block("console")
-	if len(policies) != 1 || len(sessions) != 2 || !strings.Contains(policies[0], "burst: 20") {
+	if len(policies) != 1 || len(sessions) != 3 || !strings.Contains(policies[0], "burst: 20") {
 		t.Fatalf("%d policies, %d sessions", len(policies), len(sessions))
 	}
 	files(t, map[string]string{"policy.yaml": policies[0], "old.yaml": policies[0]})
@@ -37,7 +37,7 @@ func TestWalkThroughADay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, session := range sessions {
-		if i == 1 {
+		if i == 2 {
 			wider := strings.Replace(policies[0], "burst: 20", "burst: 50", 1)
 			if err := os.WriteFile("policy.yaml", []byte(wider), 0o600); err != nil {
 				t.Fatal(err)
