@@ -154,6 +154,13 @@ func (v *version) noteMissed() {
 	}
 }
 
+// noteExempt warns that requests are exempt for the address of their proxy.
+func (v *version) noteExempt() {
+	for _, n := range v.warnings.note(v, finding{kind: WarnProxyExempt, still: func(o *version) bool { return o == v }}) {
+		n.give()
+	}
+}
+
 // first reports whether a limit is seen for the first time, and not many were before: the
 // caller that finds something about it notes it then. Requests call it, so it mostly takes no
 // lock.

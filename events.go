@@ -471,6 +471,9 @@ const (
 	// WarnRouteMissed: none of the first 10,000 requests has matched a route, and some seem to be
 	// for it: their path has a prefix more or less, or another letter.
 	WarnRouteMissed
+	// WarnProxyExempt: almost all of the first 1,000 requests are exempt by a FromCIDR that has the
+	// address of a proxy, which names clients elsewhere.
+	WarnProxyExempt
 )
 
 var warningKinds = [...]struct{ name, text string }{
@@ -485,6 +488,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnNothingWaits:     {"nothing-waits", "WithPriority, WithAging and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	WarnSilentProxy:      {"silent-proxy", "requests of many clients come through a proxy that names none of them, so they share limits: have the proxy write X-Forwarded-For, and use stint.ForwardedIP with its address"},
 	WarnQuotaUnreachable: {"quota-unreachable", "a rate beside a quota lets less through in the quota's period than the quota: lower the quota, or raise the rate"},
+	WarnProxyExempt:      {"proxy-exempt", "WithSkip(FromCIDR) exempts a proxy, and with it clients elsewhere, which nothing limits: leave the proxy's address out of stint.FromCIDR"},
 	WarnRouteMissed:      {"route-missed", "a route has matched none of the first 10,000 requests, and others seem to be for it: write the pattern that they have"},
 	WarnChargedTwice:     {"charged-twice", "a request is charged twice to a limit, by two limiters on one store of which one is mounted inside the other: derive the inner one by Limiter.With, or write another stint.WithName in it"},
 	WarnStoreFull:        {"store-full", "the store in memory is full, so new keys share states: write memstore.WithMaxKeys, or use keys that clients can't make up"},

@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/stint-go/stint/internal/adaptive"
@@ -12,6 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
@@ -220,6 +222,9 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 	v.reports = len(compiled.Funcs) > 0
 	for e := range v.plans.Entries {
 		v.reports = v.reports || e.DryRun
+	}
+	if !v.silent.has(WarnProxyExempt) && slices.ContainsFunc(v.plans.Skip, func(p read.Predicate) bool { return p.PassesOn != nil }) {
+		v.exempts = warn.NewExempts(v.noteExempt)
 	}
 	v.shows = v.denyHandler != nil || v.errorHandler != nil || v.plans.Shows()
 	return v, wrong

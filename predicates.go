@@ -95,7 +95,7 @@ func FromCIDR(prefixes ...netip.Prefix) Predicate {
 		return Predicate{&predicate{Predicate: read.Predicate{Match: func(*http.Request) bool { return false }}, wrong: wrong}}
 	}
 	return Predicate{&predicate{Predicate: read.Predicate{
-		Match: func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }, Reads: keys.Reads{Peer: true},
+		Match: func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }, Reads: keys.Reads{Peer: true}, PassesOn: set.LacksClient,
 	}}}
 }
 

@@ -307,6 +307,9 @@ func (a *admission) observeWaiting(i int, queued int64, d time.Duration) {
 // sift applies the predicates of WithSkip and WithBlock.
 func (v *version) sift(r *http.Request) (exempt bool, err error) {
 	exempt, blocked := v.plans.Sift(r)
+	if w := v.exempts; w != nil && !w.Over() {
+		w.Count(exempt && v.plans.PassedOn(r))
+	}
 	if !blocked {
 		return exempt, nil
 	}

@@ -31,6 +31,7 @@ type version struct {
 	streams    *respond.Queues // of the streams that wait for bytes from the store
 	most       int64           // how many keys the store holds, where it is the limiter's own
 	routes     *warn.Routes    // looks at its first requests, if it has routes
+	exempts    *warn.Exempts   // counts its first requests, if addresses are exempt
 	reports    bool            // some limit may be in a dry run
 	shows      bool            // some function of the application sees requests; observers aside
 }

@@ -840,3 +840,44 @@ func TestChargedTwice(t *testing.T) {
 		t.Errorf("logged %v", lines)
 	}
 }
+
+// A predicate that exempts a proxy, and so all its clients, is warned about.
+func TestProxyExempt(t *testing.T) {
+	internal := netip.MustParsePrefix("10.0.0.0/8")
+	for _, tt := range []struct {
+		name    string
+		request func(i int) *http.Request
+		want    bool
+	}{
+		{"a proxy", behind, true},
+		{"one that writes X-Real-IP", func(i int) *http.Request { return from("10.0.0.7:4711", "X-Real-IP", publicly(i)) }, true},
+		{"internal callers", func(i int) *http.Request { return from(address(i) + ":4711") }, false},
+		{"internal callers through a proxy", func(i int) *http.Request {
+			return from("10.0.0.7:4711", "X-Forwarded-For", publicly(i)+", "+address(i))
+		}, false},
+		{"others", func(i int) *http.Request { return from(publicly(i)+":4711", "X-Forwarded-For", publicly(i+1)) }, false},
+		{"some through a gateway", func(i int) *http.Request {
+			if i%10 == 0 {
+				return from(publicly(i) + ":4711")
+			}
+			return behind(i)
+		}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newLogged(0)
+			l := limiter(t, stint.Rate(1_000_000, time.Second), everybody, stint.WithSkip(stint.Preflight), stint.WithSkip(stint.FromCIDR(internal)), h.with())
+			for i := range 1000 {
+				through(l, tt.request(i), nil)
+			}
+			synctest.Wait()
+			all := l.Describe().Warnings
+			if found := len(all) == 1 && all[0].Kind == stint.WarnProxyExempt && len(h.lines(t)) == 1; found != tt.want || len(all) > 1 {
+				t.Errorf("%s: described %+v, want a warning: %v", tt.name, all, tt.want)
+			}
+			update(t, l, stint.Rate(1_000_000, time.Second), everybody, stint.WithSkip(stint.FromCIDR(proxiesElse)))
+			if all := l.Describe().Warnings; len(all) > 0 {
+				t.Errorf("%s: described %+v once put right", tt.name, all)
+			}
+		})
+	}
+}

@@ -45,6 +45,8 @@ var mistakes = []mistake{
 		r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", i%250))
 		return r
 	}, stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("127.0.0.1/32"))))},
+	{"proxy-exempt", warned(1000, proxied, byForwarded, stint.WithSkip(stint.FromCIDR(netip.MustParsePrefix("10.0.0.0/8")))),
+		warned(1000, proxied, byForwarded, stint.WithSkip(stint.FromCIDR(netip.MustParsePrefix("10.1.0.0/16"))))},
 	{"port-in-key", warned(300, direct, stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) { return r.RemoteAddr, nil }))),
 		warned(300, direct, byAddress)},
 	{"no-key", refused(some), warned(300, direct, byAddress)},
