@@ -2,12 +2,15 @@ package redisstore_test
 
 import (
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
@@ -134,5 +137,48 @@ func TestEvictionsAreToldToWhoComesLater(t *testing.T) {
 	alone := redisstore.New(server.Client(), patient)
 	if alone.LookForEvictions() {
 		t.Error("a server is asked for nobody")
+	}
+}
+
+// On a server that evicts keys, a caller gets a limit anew that is used up, and the limiter has
+// said so before.
+func TestALimiterOnAServerThatEvicts(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lru")
+	s := redisstore.New(server.Client(), patient)
+	defer s.Close()
+	warned := make(chan stint.Warning, 9)
+	l := stint.Must(stint.New(stint.Quota(1, stint.Daily, stint.WithName("daily")), stint.WithKey(stint.GivenKey()), stint.WithStore(s),
+		stint.WithLogger(slog.New(slog.DiscardHandler)), stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.EventWarning {
+				warned <- *e.Warning
+			}
+		})))
+	passes := func() bool { return l.Allow(t.Context(), "caller", 1) == nil }
+	if !passes() || passes() {
+		t.Fatal("not one of two passes")
+	}
+	select {
+	case w := <-warned:
+		if w.Kind != stint.WarnStoreForgets || !strings.Contains(w.Text, "the Redis at "+server.Addr()+" evicts keys by allkeys-lru") {
+			t.Errorf("warned %+v", w)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("no warning")
+	}
+	key, _ := server.Do("KEYS", "*").([]any)
+	if len(key) != 1 {
+		t.Fatalf("the keys are %v", key)
+	}
+	value := strings.Repeat("x", 1<<16)
+	for i := 0; server.Do("EXISTS", key[0]) == int64(1); i++ { // by a sample of keys: the caller's is the oldest
+		if i > 10_000 {
+			t.Fatal("the caller's key is never evicted")
+		}
+		for j := range 50 {
+			server.Do("SET", fmt.Sprint("other", i, ".", j), value)
+		}
+	}
+	if !passes() {
+		t.Error("the caller's quota isn't given anew, so the warning is wrong")
 	}
 }

@@ -1,0 +1,152 @@
+package stint_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// service is a service that does everything right, or nearly so.
+type service struct {
+	name string
+	// open returns what the service does in a step of ten minutes, about ten requests. right
+	// says that it makes no mistake; otherwise it makes a single one.
+	open    func(t *testing.T, right bool, opts ...stint.Option) (step func(i int))
+	mistake stint.WarningKind
+}
+
+func oneOf[T any](right bool, good, bad T) T {
+	if right {
+		return good
+	}
+	return bad
+}
+
+var services = []service{
+	{"behind a CDN", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
+		edges := netip.MustParsePrefix("10.7.0.0/16")
+		l := limiter(t, append(opts, stint.Rate(100, time.Minute, stint.WithBurst(20)), stint.Quota(5000, stint.Daily),
+			stint.WithKey(oneOf(right, stint.ForwardedIP(edges), stint.RemoteIP())))...)
+		return func(i int) {
+			for j := range 10 { // clients come and go; some write a field themselves
+				r := from(fmt.Sprintf("10.7.0.%d:4711", (i+j)%200), "X-Forwarded-For", fmt.Sprintf("198.51.%d.%d", (i/100)%200, (i*7+j)%250),
+					"User-Agent", fmt.Sprint("browser ", j%7), "X-Real-IP", fmt.Sprintf("198.51.%d.%d", (i/100)%200, (i*7+j)%250))
+				if j == 3 {
+					r.Header.Set("X-Forwarded-For", "192.0.2.1, "+r.Header.Get("X-Forwarded-For"))
+				}
+				through(l, r, nil)
+			}
+			if i%6 == 0 {
+				through(l, from("10.7.0.3:4711", "User-Agent", "health check"), nil)
+			}
+		}
+	}, stint.WarnUntrustedProxy},
+
+	{"with rare routes for its administrators", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
+		l := limiter(t, append(opts, stint.Rate(100, time.Minute, stint.WithBurst(20), stint.WithName("api")), stint.WithKey(stint.Header("X-API-Key")),
+			stint.WithRoute(oneOf(right, "POST /admin/users/{id}", "POST /admn/users/{id}"), stint.Rate(5, time.Minute, stint.WithName("admin"))),
+			stint.WithRoute("DELETE /admin/tenants/{id}", stint.Rate(1, time.Hour, stint.WithName("tenants"))))...)
+		return func(i int) {
+			for j := range 10 {
+				r := from("198.51.100.1:4711", "X-API-Key", fmt.Sprint("key ", (i*10+j)%300))
+				r.URL.Path = fmt.Sprint("/orders/", i)
+				switch {
+				case j == i%10 && i%3 == 0:
+					r.Method, r.URL.Path = "POST", fmt.Sprint("/admin/users/", i)
+				case j == 0 && i%700 == 699:
+					r.Method, r.URL.Path = "DELETE", "/admin/tenants/7"
+				}
+				through(l, r, nil)
+			}
+		}
+	}, stint.WarnRouteMissed},
+
+	{"with a single attacker", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
+		l := limiter(t, append(opts, stint.Rate(10, time.Hour), stint.Ban(20, time.Hour, stint.WithBanFor(time.Hour)),
+			stint.WithKey(oneOf(right, stint.RemoteIP(), stint.KeyFunc(remoteAddr))))...)
+		return func(i int) {
+			for j := range 6 {
+				through(l, from(fmt.Sprintf("192.0.2.66:%d", 1025+(i*6+j)%60_000), "User-Agent", "scanner"), nil)
+			}
+			for j := range 4 {
+				through(l, from(fmt.Sprintf("198.51.100.%d:%d", (i*4+j)%250, 1025+(i+j*97)%60_000), "User-Agent", fmt.Sprint("browser ", j)), nil)
+			}
+		}
+	}, stint.WarnPortInKey},
+
+	{"of jobs, changed every day", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
+		limits := func(n int64) []stint.Option {
+			return append(opts, stint.WithKey(stint.GivenKey()), stint.Rate(n, time.Minute, stint.WithBurst(oneOf[int64](right, 8, 7)), stint.WithName("units")),
+				stint.Quota(20_000, stint.Daily, stint.WithName("daily")), stint.Concurrency(8, stint.WithName("slots")))
+		}
+		l := limiter(t, limits(60)...)
+		return func(i int) {
+			if i%144 == 143 {
+				update(t, l, limits(60+int64(i/144))...)
+			}
+			for j := range 10 {
+				if p, err := l.Take(t.Context(), fmt.Sprint("tenant ", j%5), oneOf[int64](j == 0, 8, 1)); err == nil {
+					p.Done()
+				}
+				time.Sleep(10 * time.Second)
+			}
+		}
+	}, stint.WarnCostTooHigh},
+
+	{"with a limiter in another", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
+		opts = append(opts, stint.WithKey(stint.RemoteIP()), stint.WithStore(memstore.New()))
+		calls := stint.Rate(100, time.Minute, stint.WithName("calls"))
+		search := stint.Rate(50, time.Minute, stint.WithName("search"))
+		outer := limiter(t, append(opts, calls)...)
+		inner := derive(t, outer, search)
+		if !right { // a family of its own, which charges calls again
+			inner = limiter(t, append(opts, calls, search)...)
+		}
+		return func(i int) {
+			for j := range 10 {
+				through(outer, client(i*10+j), func(w http.ResponseWriter, r *http.Request) { through(inner, r, nil) })
+			}
+		}
+	}, stint.WarnChargedTwice},
+}
+
+// Services that do everything right are warned of nothing for eight days, nor do they log
+// anything wrong. The same services with a mistake are, so that the silence says something.
+func TestSilence(t *testing.T) {
+	for _, s := range services {
+		for _, right := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/right %v", s.name, right), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newLogged(slog.LevelWarn)
+					warned := make(chan stint.Warning, 99)
+					observe := stint.WithObserver(func(e stint.Event) {
+						if e.Kind == stint.EventWarning {
+							warned <- *e.Warning
+						}
+					})
+					step := s.open(t, right, h.with(), observe)
+					begin := time.Now()
+					for i := range 8 * 24 * 6 {
+						step(i)
+						time.Sleep(time.Until(begin.Add(time.Duration(i+1) * 10 * time.Minute)))
+					}
+					synctest.Wait()
+					lines := h.lines(t)
+					if right && len(warned)+len(lines) > 0 {
+						t.Errorf("%d warnings, and logged %v", len(warned), lines)
+					}
+					if !right && (len(warned) != 1 || (<-warned).Kind != s.mistake) {
+						t.Errorf("not one warning of %v: logged %v", s.mistake, lines)
+					}
+				})
+			})
+		}
+	}
+}
