@@ -408,7 +408,9 @@ const (
 	// WarnForwardingHeader: the key is a forwarding header, which any client can
 	// write. New finds a Header, alone or in Join, FirstOf or Hash. A KeyFunc is found
 	// if 90 % of the requests looked at have such a field and its first value in their
-	// key, unless it hashes the value.
+	// key, unless it hashes the value; or if at least five have it as their key, or as a
+	// part of a Join, although their peer has a public address, where at least five
+	// others have their peer's address.
 	WarnForwardingHeader WarningKind = iota + 1
 	// WarnPortInKey: the keys of all requests looked at contain the address and port of
 	// their RemoteAddr.
@@ -428,7 +430,8 @@ const (
 	WarnKeysNeverRepeat
 	// WarnOneKey: 99 % of the first 10,000 requests have the same key. It is found for keys
 	// with the peer's address and for Header, and not for requests from a loopback address
-	// or those of a WarnUntrustedProxy: other keys may have few values.
+	// or those of a WarnUntrustedProxy: other keys may have few values. Or a KeyFunc returns
+	// a text for a value that is missing, such as "<nil>", for 90 % of the requests looked at.
 	WarnOneKey
 	// WarnRebuilt: limiters are built again and again inside HTTP handlers. New built 100
 	// that were garbage within 10 seconds, which is found once in a process; or With
@@ -456,23 +459,26 @@ const (
 	// quota's period than the quota. The Text names both. Both are enforced, and neither has a
 	// WithCost or a WithSettle.
 	WarnQuotaUnreachable
-	// WarnPermitLeaked: a permit of Take or Wait that held slots was dropped without Done. The
-	// Text says where such permits are taken, once that is known.
+	// WarnPermitLeaked: the garbage collector has found a permit of Take or Wait that held
+	// slots and was dropped without Done. There is a second warning with the caller's place in
+	// its Text: once one was found, one call in 64 records it.
 	WarnPermitLeaked
 	// WarnUpdateDrops: an Update leaves out or renames a limit that New or With was given, or
-	// renames the limiter. The Text names both.
+	// renames the limiter. The Text names both. Limits that an Update has brought may go, and
+	// so may dry runs. The next Update ends the warning.
 	WarnUpdateDrops
-	// WarnStoreFull: the store in memory has no room for new keys, which share states. The Text
-	// says what to write.
+	// WarnStoreFull: the store in memory has had no room for 100 charges on new keys, which
+	// share states. The Text says what to write.
 	WarnStoreFull
-	// WarnChargedTwice: two limiters, one mounted inside the other, charge a request twice to a
-	// limit that they share through their store.
+	// WarnChargedTwice: two limiters that With hasn't derived, one mounted inside the other,
+	// charge a request twice to a limit that they share through a store of WithStore.
 	WarnChargedTwice
-	// WarnRouteMissed: none of the first 10,000 requests has matched a route, and some seem to be
-	// for it: their path has a prefix more or less, or another letter.
+	// WarnRouteMissed: none of the first 10,000 requests has matched a route, and about 80 that
+	// match none seem to be for it: http.StripPrefix has taken the route's prefix from their
+	// path, or the path has one segment in front, or a word of it one letter more, less or other.
 	WarnRouteMissed
-	// WarnProxyExempt: almost all of the first 1,000 requests are exempt by a FromCIDR that has the
-	// address of a proxy, which names clients elsewhere.
+	// WarnProxyExempt: 950 of the first 1,000 requests are exempt by a FromCIDR that has their
+	// peer's address, and X-Forwarded-For or X-Real-IP names a client in none of its networks.
 	WarnProxyExempt
 )
 

@@ -3,6 +3,9 @@
 //	r := gin.New()
 //	r.Use(stintgin.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP())))
 //
+// Call r.Use before the first route: gin applies it only to routes that are added later, and to
+// requests that no route matches.
+//
 // Addresses come from stint's own key functions, not from gin's ClientIP, which trusts
 // every proxy by default.
 package stintgin
