@@ -8,11 +8,12 @@ import (
 
 // curve is the burst that a key needs at each rate, worked out from its arrivals as they come.
 //
-// A token bucket of rate r and burst b lets requests i to j pass, whatever came before, if
-// W(i,j) - r·(t_j - t_i) is at most b, where W(i,j) is what they cost together: b is what the bucket
-// holds at most when request i comes. It lets all of a key's requests pass if that is so for all
-// i <= j. So the least burst at a rate is the maximum of those numbers: as a function of r, the upper
-// envelope of one line for each pair of requests, which is convex.
+// A token bucket of rate r and burst b lets requests i to j pass only if W(i,j) - r·(t_j - t_i) is
+// at most b, where W(i,j) is what they cost together: it holds b at most when request i comes. And
+// if that is so for all i <= j, it lets all pass: for the first that it denies, it would not be so
+// from the request on that last found the bucket full. So the least burst at a rate is the maximum of
+// those numbers: as a function of r, the upper envelope of one line for each pair of requests, which
+// is convex.
 //
 // There are too many pairs to look at. With S_j for what requests up to j cost, a pair is
 // (S_j - r·t_j) + (r·t_i - S_i-1), one term for each request, and the pairs of a list of
@@ -21,7 +22,7 @@ import (
 // envelopes say all there is to know of a list of requests: that of its pairs, that of its ends
 // (S_j - r·t_j) and that of its beginnings (r·t_i - S_i-1). Two lists that follow each other make
 // those of both together. Envelopes have few lines: those on the hull of points with integer
-// coordinates, by experience some dozens for millions of requests. So a key keeps neither its
+// coordinates, which are few (TestCurveIsSmall). So a key keeps neither its
 // arrivals nor a sample of them, and the result is exact.
 type curve struct {
 	requests  int64

@@ -193,13 +193,13 @@ func drawUses(l plan.LimitReport) picture {
 	return p
 }
 
-// marks are the rates that the axis of a curve names.
-var marks = []struct {
-	perSecond float64
-	name      string
-}{
-	{10.0 / 86400, "10/d"}, {100.0 / 86400, "100/d"}, {10.0 / 3600, "10/h"}, {1.0 / 60, "1/m"}, {10.0 / 60, "10/m"}, {1, "1/s"}, {10, "10/s"},
-	{100, "100/s"}, {1000, "1000/s"}, {10_000, "10,000/s"}, {100_000, "100,000/s"},
+// marks are the rates that the axis of a curve may name.
+var marks = []plan.Rate{
+	{Units: 10, Seconds: 86400}, {Units: 20, Seconds: 86400}, {Units: 50, Seconds: 86400}, {Units: 100, Seconds: 86400},
+	{Units: 10, Seconds: 3600}, {Units: 20, Seconds: 3600}, {Units: 1, Seconds: 60}, {Units: 2, Seconds: 60}, {Units: 5, Seconds: 60},
+	{Units: 10, Seconds: 60}, {Units: 20, Seconds: 60}, {Units: 1, Seconds: 1}, {Units: 2, Seconds: 1}, {Units: 5, Seconds: 1},
+	{Units: 10, Seconds: 1}, {Units: 20, Seconds: 1}, {Units: 50, Seconds: 1}, {Units: 100, Seconds: 1}, {Units: 200, Seconds: 1}, {Units: 500, Seconds: 1},
+	{Units: 1000, Seconds: 1}, {Units: 10_000, Seconds: 1}, {Units: 100_000, Seconds: 1},
 }
 
 // drawCurves draws the burst that each share of keys needs by the rate, both on a logarithmic scale.
@@ -225,10 +225,12 @@ func drawCurves(l *plan.LimitSuggestion) picture {
 	grid := func(x1, y1, x2, y2 float64) {
 		p.Lines = append(p.Lines, line{fmt.Sprintf("%.1f,%.1f %.1f,%.1f", x1, y1, x2, y2), "axis"})
 	}
+	before := 0.0
 	for _, m := range marks {
-		if m.perSecond > slow && m.perSecond < fast {
-			grid(x(m.perSecond), top, x(m.perSecond), height-bottom)
-			p.Labels = append(p.Labels, label{x(m.perSecond), height - 8, "middle", m.name})
+		if at := x(rate(m)); rate(m) > slow && rate(m) < fast && at-before > 64 {
+			before = at
+			grid(at, top, at, height-bottom)
+			p.Labels = append(p.Labels, label{at, height - 8, "middle", fmt.Sprintf("%d/%s", m.Units, periods[m.Seconds])})
 		}
 	}
 	for decade := 1.0; decade < most; decade *= 10 {

@@ -143,7 +143,7 @@ func (s *suggesting) write(out io.Writer, w *suggested) error {
 // names returns the names of the limits: that of the requests which match no route, and those of
 // the routes.
 func (s *suggesting) names() []string {
-	all := []string{"requests"}
+	all := []string{"per-client"}
 	for _, route := range s.routes {
 		words := strings.FieldsFunc(strings.ToLower(route), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') })
 		base := strings.Join(words, "-")

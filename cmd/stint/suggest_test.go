@@ -121,7 +121,7 @@ func TestSuggestText(t *testing.T) {
 	for _, want := range []string{
 		"in milliseconds\n", "\n  (none) ", "\n  POST / ", "        99%  ", "\nDELETE /: nothing is suggested, since 99% takes 1000 keys, and the log has 0\n",
 		"\n(none): nothing more is suggested, since 99.9% takes 10000 keys, and the log has 1192", "\n  10.0.",
-		"\n# Suggested from ", "\n# Its numbers are 1.25 times", "\nversion: 1\nkey: remote-ip\n# 99% of 1", "limits: [{name: requests, rate: ", "\n  \"POST /\":\n    # 99% of ", "limits: [{name: post, rate: ",
+		"\n# Suggested from ", "\n# Its numbers are 1.25 times", "\nversion: 1\nkey: remote-ip\n# 99% of 1", "limits: [{name: per-client, rate: ", "\n  \"POST /\":\n    # 99% of ", "limits: [{name: post, rate: ",
 		"\n  \"DELETE /\":\n    # Nothing is suggested: 99% takes 1000 keys, and the log has 0.\n    limits: []",
 	} {
 		if !strings.Contains(out, want) {
