@@ -3,6 +3,7 @@ package stint
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
@@ -22,6 +23,9 @@ type Description struct {
 	// Rules are the limiter's own limits, in the order in which they are decided,
 	// followed by those of each route. Limits of a WithLimitFunc are missing.
 	Rules []Rule
+	// Unmatched are the patterns of WithRoute that no request has matched, in this process
+	// since the limiter was made or an Update brought them.
+	Unmatched []string
 	// Warnings are the likely mistakes found in the limiter's current options, oldest
 	// first.
 	Warnings []Warning
@@ -70,6 +74,14 @@ type Rule struct {
 	// Key is the limit's key, of WithKey. Its String is for pages.
 	Key    Key
 	DryRun bool
+	// Since is when this process's limiter got the rule as it is now. An Update that leaves it
+	// as it is doesn't change Since.
+	Since time.Time
+	// Bound says that the rule has denied a request or made one wait since then, in this process;
+	// or, in a dry run, would have. It isn't set for a Bandwidth, which denies none.
+	Bound bool
+	// WouldDeny is how many requests the dry run would have denied since then, in this process.
+	WouldDeny int64
 	// Local says that the limit is decided in this process, whatever the store.
 	Local bool
 }
@@ -81,13 +93,17 @@ func (l *Limiter) Describe() Description {
 	add := func(p *read.Plan) {
 		for _, e := range p.Entries {
 			r := Rule{Limit: e.Name(), Route: p.Pattern, Text: compile.Text(e), Spec: e.Limit.Limit.Spec(),
-				Key: Key{e.Key}, DryRun: e.DryRun, Local: e.Needs&limit.Local != 0}
+				Key: Key{e.Key}, DryRun: e.DryRun, Local: e.Needs&limit.Local != 0,
+				Since: e.Record.Since, Bound: e.Record.Bound(), WouldDeny: e.Record.Reported()}
 			d.Rules = append(d.Rules, r)
 		}
 	}
 	add(v.plans.Base)
 	for _, p := range v.plans.Routes {
 		add(p)
+		if !p.Met() {
+			d.Unmatched = append(d.Unmatched, p.Pattern)
+		}
 	}
 	for e := range v.plans.Entries {
 		d.keys = append(d.keys, keyOf{fmt.Sprintf("limit %q", e.Name()), e.Key})

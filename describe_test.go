@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -69,4 +70,55 @@ func TestAdmittedEnds(t *testing.T) {
 	if in != 0 || times != 2 {
 		t.Errorf("%d of %d are still in", in, times)
 	}
+}
+
+// Describe says which routes nothing has matched, which limits have bound, and how often a dry run
+// would have denied. An Update that leaves a limit as it is keeps that.
+func TestDescribeWhatWasDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		opts := func(api int64, others ...stint.Option) []stint.Option {
+			return append(others, theKey, stint.Rate(api, 24*time.Hour, stint.WithName("api")),
+				stint.Rate(2, 24*time.Hour, stint.WithName("tried"), stint.WithDryRun()),
+				stint.Concurrency(1, stint.WithName("slots"), stint.WithMaxWait(time.Minute)),
+				stint.WithRoute("/login", stint.Rate(1000, time.Hour, stint.WithName("login"))),
+				stint.WithRoute("/lost", stint.Inherit()), stint.WithRoute("/l/", stint.Inherit()))
+		}
+		l := limiter(t, opts(3)...)
+		told := func() string {
+			d, lines := l.Describe(), []string{}
+			for _, r := range d.Rules {
+				if r.Route == "" || r.Limit == "login" {
+					lines = append(lines, fmt.Sprint(r.Limit, " ", r.Since.Sub(begin), " ", r.Bound, " ", r.WouldDeny))
+				}
+			}
+			return strings.Join(lines, ", ") + ", " + strings.Join(d.Unmatched, " ")
+		}
+		want := func(want string) {
+			t.Helper()
+			if got := told(); got != want {
+				t.Errorf("described\n%s\nwant\n%s", got, want)
+			}
+		}
+		want("api 0s false 0, tried 0s false 0, slots 0s false 0, login 0s false 0, /login /lost /l/")
+		time.Sleep(time.Hour)
+		for range 5 {
+			through(l, get("/"), nil)
+		}
+		through(l, get("/login"), nil)
+		want("api 0s true 0, tried 0s true 3, slots 0s false 0, login 0s false 0, /lost /l/")
+		held, err := derive(t, l).Take(t.Context(), "other", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, held.Done)
+		if p, err := l.Take(t.Context(), "other", 1); err != nil {
+			t.Fatal(err)
+		} else {
+			p.Done()
+		}
+		want("api 0s true 0, tried 0s true 3, slots 0s true 0, login 0s false 0, /lost /l/")
+		update(t, l, opts(4)...)
+		want("api 1h0m1s false 0, tried 0s true 3, slots 0s true 0, login 0s false 0, /lost /l/")
+	})
 }

@@ -152,6 +152,7 @@ func (a *admission) read() error {
 	plan := a.version.plans.Base
 	if a.version.plans.Router != nil {
 		plan = a.version.plans.Find(a.reading.R)
+		plan.Meet()
 		if w := a.version.routes; w != nil && !w.Over() {
 			w.Look(a.reading.R, plan.Pattern)
 		}

@@ -43,6 +43,9 @@ func (v *version) follow(before *version) {
 			if p.Pattern != q.Pattern {
 				continue
 			}
+			if q.Met() {
+				p.Meet()
+			}
 			for _, e := range p.Entries {
 				says := list(p, e)
 				for _, o := range q.Entries {

@@ -198,3 +198,32 @@ func TestPageTellsOfAdaptiveLimits(t *testing.T) {
 		}
 	})
 }
+
+// The page says which routes nothing has matched, which limits never bind, and how long a dry run
+// has reported.
+func TestPageTellsWhatDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, stint.WithLimiterName("front"), stint.WithKey(stint.Header("X-Api-Key")),
+			stint.Rate(3, 24*time.Hour, stint.WithName("api")), stint.Rate(1000, time.Hour, stint.WithName("large")),
+			stint.Rate(2, 24*time.Hour, stint.WithName("tried"), stint.WithDryRun()),
+			stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login"))),
+			stint.WithRoute("GET /lost", stint.Inherit()))
+		h := page(t, console.Limiters(l))
+		time.Sleep(time.Hour)
+		traffic(l, "/", "a", 5)
+		traffic(l, "/login", "a", 1)
+		for query, want := range map[string]string{
+			"limiter=0":             "No request of this process has matched GET /lost .",
+			"limiter=0&limit=large": "It has denied no request of this process, and made none wait, since 2000-01-01 00:00:00.",
+			"limiter=0&limit=tried": "It has been in a dry run since 2000-01-01 00:00:00, and would have denied 3 requests of this process.",
+			"limiter=0&limit=api":   "",
+		} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/?"+query, nil))
+			got := text(w.Body.String())
+			if !strings.Contains(got, want) || want == "" && strings.Contains(got, "It has denied no request") {
+				t.Errorf("%s: want %q, got\n%s", query, want, got)
+			}
+		}
+	})
+}

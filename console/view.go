@@ -35,6 +35,7 @@ type limiterView struct {
 	Denials                       []denialView
 	Failure, Degraded, Policy     *failureView
 	Updated                       string
+	Unmatched                     []string
 	Warnings                      []stint.Warning
 	Unlisted, Clear, Measured     bool
 	MostApart, PerSecond, Minutes int
@@ -56,6 +57,9 @@ type limitView struct {
 	Name, Text, Key, Kept string
 	Routes                []string
 	DryRun, Slots, Rule   bool
+	Idle                  bool   // it has denied nothing and made nothing wait
+	Since                 string // it is as it is now
+	WouldDeny             int64
 	Local                 bool
 	Allowed, Denied       uint64
 	Bound, Dry, Bans      uint64
@@ -123,7 +127,7 @@ func (p *page) limiter(b *board) *limiterView {
 	d := b.limiter.Describe()
 	v := &limiterView{
 		Index: slices.Index(p.boards, b), Where: where(d.Store), Shared: !isMemory(d.Store),
-		Warnings: d.Warnings, Clear: p.Clear, MostApart: held, PerSecond: perSecond, Minutes: span / 60,
+		Warnings: d.Warnings, Unmatched: d.Unmatched, Clear: p.Clear, MostApart: held, PerSecond: perSecond, Minutes: span / 60,
 	}
 	v.Title = b.title(v.Index)
 	if m, ok := d.Store.(interface{ Stats() memstore.Stats }); ok {
@@ -397,6 +401,7 @@ func (v *limitView) describe(d stint.Description) {
 			continue
 		}
 		if !v.Rule {
+			v.Idle, v.Since = true, r.Since.Format(time.DateTime)
 			v.Rule, v.Text, v.DryRun, v.Local, v.Slots = true, r.Text, r.DryRun, r.Local, r.Spec.Algorithm == store.Concurrency
 			v.ban = r.Spec.Algorithm == store.Ban
 			v.Key = keyText(r.Key)
@@ -404,6 +409,7 @@ func (v *limitView) describe(d stint.Description) {
 				v.Kept, v.Shared = "this process", false
 			}
 		}
+		v.Idle, v.WouldDeny = v.Idle && !r.Bound, v.WouldDeny+r.WouldDeny
 		v.Routes = append(v.Routes, whereOf(r))
 	}
 	if !v.Rule {

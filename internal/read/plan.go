@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
@@ -50,7 +51,24 @@ type Plan struct {
 	Policy  string   // RateLimit-Policy of all entries
 	Pattern string   // of the WithRoute
 	Alone   *Entry   // the only one, where a decision is its charge and nothing else; or nil
+
+	of  []*Plan // those whose limits it has, if it is of several
+	met atomic.Bool
 }
+
+// Meet records that a request is held to the plan. Requests call it, so it mostly writes nothing.
+func (p *Plan) Meet() {
+	if p.met.Load() {
+		return
+	}
+	p.met.Store(true)
+	for _, q := range p.of {
+		q.Meet()
+	}
+}
+
+// Met reports whether a request was held to the plan.
+func (p *Plan) Met() bool { return p.met.Load() }
 
 // Func is a function of the application that returns limits of a request. Its address is its
 // identity.
@@ -124,7 +142,7 @@ func Merged(pattern string, plans ...*Plan) *Plan {
 		}
 	}
 	m := NewPlan(pattern, entries, funcs)
-	m.Again = again
+	m.Again, m.of = again, plans
 	return m
 }
 
