@@ -29,7 +29,7 @@ func TestCurveIsExact(t *testing.T) {
 				at += 100_000
 			case 2:
 				if rnd.IntN(20) == 0 {
-					at += int64(rnd.IntN(200_000_000_000))
+					at += rnd.Int64N(200_000_000_000)
 				}
 			}
 			cost := int64(1)
