@@ -124,10 +124,11 @@ func enumerate(all []string) string {
 	return strings.Join(all, "; ")
 }
 
-// introductions bounds how many limiters of a process have a line about their first decision: a
-// program may make one for each tenant or, by mistake, for each request.
+// introductions counts the limiters of the process that have made their first decision.
 var introductions atomic.Int64
 
+// mostIntroductions bounds how many of them have a line about it: a program may make one for each
+// tenant or, by mistake, for each request.
 const mostIntroductions = 100
 
 // introduce writes what the members of a family have, without what they have from each other.
