@@ -3,18 +3,15 @@ package stint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/store"
 )
 
 // admission is one request or job on its way through a limiter. Its charges are read, the
@@ -192,31 +189,6 @@ func (a *admission) charged(e *read.Entry, key string) bool {
 	return false
 }
 
-// twiceLooks is how many charges of nested limiters are looked at.
-const twiceLooks = 10_000
-
-// lookTwice warns if a limiter of another family, further out, has charged the same limit in the
-// same store for the request.
-func (b *book) lookTwice(v *version, outer *Permit, e *read.Entry, key string) {
-	if b.twice.Load() >= twiceLooks || !v.compiled.Lent || e.Needs&limit.Local != 0 {
-		return
-	}
-	b.twice.Add(1)
-	hash := e.Limit.Limit.Engine(engine.Access{}).Hash()
-	for p := outer; p != nil; p = p.outer {
-		if p.version == nil || !p.version.compiled.Lent || !same(p.version.backend.Store, v.backend.Store) || !p.grants.Charged(hash, key) {
-			continue
-		}
-		b.twice.Store(twiceLooks)
-		limits := []string{e.Name()}
-		text := fmt.Sprintf("a request is charged twice to limit %q, by two limiters on one store of which one is mounted inside the other: "+
-			"derive the inner one by Limiter.With, or write another stint.WithName in it", e.Name())
-		for _, n := range b.note(v, finding{kind: WarnChargedTwice, limits: limits, text: text, still: func(v *version) bool { return v.has(limits) }}) {
-			n.give()
-		}
-	}
-}
-
 // decide has the charges decided. If it returns nil, either all of them are granted
 // (Allowed), or the results say which limit denied.
 func (a *admission) decide(ctx context.Context) error {
@@ -233,67 +205,10 @@ func (a *admission) decide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.version.reports {
-		a.countDryRun()
-	}
-	if !a.call.Allowed {
-		a.bind()
-	} else if a.call.Needs&limit.Waits != 0 {
-		a.waited()
+	if !a.call.Allowed || a.version.reports || a.call.Needs&limit.Waits != 0 {
+		a.record()
 	}
 	return nil
-}
-
-// countDryRun counts the decision if a dry run would have denied it.
-func (a *admission) countDryRun() {
-	v := a.version
-	for i := range a.call.Results {
-		if a.call.Charges[i].DryRun && !a.call.Results[i].OK {
-			a.call.Limits[i].Record.Report()
-			v.reporter.dryRuns.count(v, a.call.Charges[i].Limit.Name())
-		}
-	}
-}
-
-// waited records which limits have made the call wait.
-func (a *admission) waited() {
-	for i := range a.call.Results {
-		if l := a.call.Limits[i]; a.call.Results[i].Delay > 0 || a.call.Waited > 0 && l.Needs&limit.Waits != 0 {
-			l.Record.Bind()
-		}
-	}
-}
-
-// bind records which limits have denied the call, and warns if its cost is one that a limit never
-// lets pass. It costs a denial a look at its results.
-func (a *admission) bind() {
-	for i := range a.call.Results {
-		ch := &a.call.Charges[i]
-		if !a.call.Results[i].OK {
-			a.call.Limits[i].Record.Bind()
-		}
-		if a.call.Results[i].RetryAfter != store.Never || ch.Cost <= 1 || ch.DryRun {
-			continue
-		}
-		name, cost, most := ch.Limit.Name(), ch.Cost, largest(ch.Limit)
-		if cost <= most || !a.version.warnings.first(name) {
-			continue
-		}
-		text := fmt.Sprintf("a request costs %d, and limit %q never lets more than %d pass: lower the cost, or raise the limit", cost, name, most)
-		if isBucket(ch.Limit) {
-			text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)
-		}
-		still := func(v *version) bool { return v.denies(name, cost) }
-		for _, n := range a.version.warnings.note(a.version, finding{kind: WarnCostTooHigh, limits: []string{name}, text: text, still: still}) {
-			n.give()
-		}
-	}
-}
-
-// isBucket reports whether WithBurst raises what a limit lets pass.
-func isBucket(l *store.Limit) bool {
-	a := l.Algorithm()
-	return a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket
 }
 
 // observeWaiting notifies the observers that the call begins to wait.

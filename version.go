@@ -36,28 +36,6 @@ type version struct {
 	shows      bool            // some function of the application sees requests; observers aside
 }
 
-// follow has the version go on with what limits of the same numbers have recorded.
-func (v *version) follow(before *version) {
-	for _, p := range v.plans.All() {
-		for _, q := range before.plans.All() {
-			if p.Pattern != q.Pattern {
-				continue
-			}
-			if q.Met() {
-				p.Meet()
-			}
-			for _, e := range p.Entries {
-				says := list(p, e)
-				for _, o := range q.Entries {
-					if e.Name() == o.Name() && says == list(q, o) {
-						e.Record = o.Record
-					}
-				}
-			}
-		}
-	}
-}
-
 // leader is a writer of a router that keeps a context of its own: see Admit.
 type leader interface {
 	Lead(r *http.Request) *http.Request

@@ -128,10 +128,10 @@ func (b *board) observe(e *stint.Event) {
 	p.mu.Lock()
 	now := b.now()
 	p.note(b, e, now)
-	var refused denial
+	var made denial
 	if e.Kind == stint.EventDenied {
-		refused = denialOf(e)
-		p.refuse(refused)
+		made = denialOf(e)
+		p.remember(made)
 	}
 	p.mu.Unlock()
 	b.near.Put(p)
@@ -141,7 +141,7 @@ func (b *board) observe(e *stint.Event) {
 		b.slots(e, 1)
 	case stint.EventWaiting, stint.EventCanceled, stint.EventSettled, stint.EventPaced, stint.EventBlocked, stint.EventEmptyKey:
 	case stint.EventDenied:
-		b.denial(refused, now)
+		b.denial(made, now)
 	case stint.EventLimitChanged:
 		b.adapt(e.Change, now)
 	case stint.EventDryRunDenied:
@@ -311,14 +311,14 @@ func denialOf(e *stint.Event) denial {
 	return r
 }
 
-// refusals returns the latest denials of a key, as stores see it, the newest first: those that
+// denialsOf returns the latest denials of a key, as stores see it, the newest first: those that
 // parts remember, and those shown live.
-func (b *board) refusals(key string) (all []denial) {
+func (b *board) denialsOf(key string) (all []denial) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		p.mu.Lock()
-		if p.refused != nil {
-			if of := &p.refused[maphash.String(seed, key)%remembered]; of.key == key {
+		if p.denied != nil {
+			if of := &p.denied[maphash.String(seed, key)%remembered]; of.key == key {
 				all = append(all, of.last[:min(of.n, len(of.last))]...)
 			}
 		}

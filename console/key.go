@@ -36,15 +36,15 @@ type found struct {
 // foundIn is where a key stands in one limiter.
 type foundIn struct {
 	*found
-	Limiter  string
-	Index    int
-	Error    string
-	Done     string // the result of an action
-	Banned   bool   // by a ban that can be lifted for this key
-	Shared   bool   // the store's counts are
-	Limits   []standing
-	Missing  []string // limits that can't be looked up
-	Refusals []denialView
+	Limiter string
+	Index   int
+	Error   string
+	Done    string // the result of an action
+	Banned  bool   // by a ban that can be lifted for this key
+	Shared  bool   // the store's counts are
+	Limits  []standing
+	Missing []string // limits that can't be looked up
+	Denials []denialView
 }
 
 // Escaped returns a key that was typed as the form of actions holds it. Not every key is the
@@ -238,8 +238,8 @@ func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
 	}
 	f.Missing = b.missing(d, rules)
 	if encoded, err := keytext.Encode(key); err == nil {
-		for _, r := range b.refusals(encoded) {
-			f.Refusals = append(f.Refusals, p.denial(r, rules))
+		for _, r := range b.denialsOf(encoded) {
+			f.Denials = append(f.Denials, p.denial(r, rules))
 		}
 	}
 }

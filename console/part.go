@@ -42,7 +42,7 @@ type part struct {
 	changes   ring // of requests in flight, and waiting
 	store     durations
 	figures   map[string]*figures // by limit
-	refused   []refusals          // of keys, by their hashes
+	denied    []denialsOfKey      // of keys, by their hashes
 	_         [64]byte            // no line of this one is another part's
 }
 
@@ -143,22 +143,22 @@ func (t *batch) decision(e *stint.Event) {
 	}
 }
 
-// refusals are the last denials of a key.
-type refusals struct {
+// denialsOfKey are the last denials of a key.
+type denialsOfKey struct {
 	key  string
 	n    int
 	last [3]denial
 }
 
-// refuse keeps a denial as its key's last one, for whoever asks about that key. Another key with
+// remember keeps a denial as its key's last one, for whoever asks about that key. Another key with
 // the same hash takes its place. The caller holds p.mu.
-func (p *part) refuse(r denial) {
-	if p.refused == nil {
-		p.refused = make([]refusals, remembered)
+func (p *part) remember(r denial) {
+	if p.denied == nil {
+		p.denied = make([]denialsOfKey, remembered)
 	}
-	of := &p.refused[maphash.String(seed, r.key)%remembered]
+	of := &p.denied[maphash.String(seed, r.key)%remembered]
 	if of.key != r.key {
-		*of = refusals{key: strings.Clone(r.key)}
+		*of = denialsOfKey{key: strings.Clone(r.key)}
 	}
 	r.key = of.key
 	of.last[of.n%len(of.last)] = r

@@ -1,6 +1,7 @@
 package warn
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -9,7 +10,8 @@ import (
 const (
 	// routeLooks is how many requests a Routes looks at.
 	routeLooks = 10_000
-	// Of requests that match no pattern, one in nearEach is compared with those there are.
+	// Of requests that match no pattern, one in nearEach is compared with those there are: picked
+	// at random, since traffic may be periodic.
 	nearEach = 8
 	// fewNear is how many of those near a pattern a scanner, or a typing error, may make.
 	fewNear = 10
@@ -67,7 +69,7 @@ func (w *Routes) Look(r *http.Request, pattern string) {
 				of.matched.Store(true)
 			}
 		}
-	case n%nearEach == 0:
+	case rand.Uint32()%nearEach == 0:
 		for _, of := range w.list {
 			if !of.matched.Load() {
 				of.look(r)

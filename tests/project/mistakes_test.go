@@ -36,7 +36,7 @@ type mistake struct {
 
 // mistakes are the lines in their order.
 var mistakes = []mistake{
-	{"client-writes-the-key", refused(some, stint.WithKey(stint.Header("X-Forwarded-For"))), warned(300, proxied, byForwarded)},
+	{"client-writes-the-key", rejected(some, stint.WithKey(stint.Header("X-Forwarded-For"))), warned(300, proxied, byForwarded)},
 	{"forwarding-header", warned(0, nil, stint.WithKey(stint.Header("X-Real-IP"))),
 		warned(300, proxied, stint.WithKey(stint.SingleIPHeader("X-Real-IP", netip.MustParsePrefix("10.0.0.7/32"))))},
 	{"untrusted-proxy", warned(300, proxied, byAddress), warned(300, proxied, byForwarded)},
@@ -49,22 +49,22 @@ var mistakes = []mistake{
 		warned(1000, proxied, byForwarded, stint.WithSkip(stint.FromCIDR(netip.MustParsePrefix("10.1.0.0/16"))))},
 	{"port-in-key", warned(300, direct, stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) { return r.RemoteAddr, nil }))),
 		warned(300, direct, byAddress)},
-	{"no-key", refused(some), warned(300, direct, byAddress)},
+	{"no-key", rejected(some), warned(300, direct, byAddress)},
 	{"empty-key", emptyKey(stint.Header("X-API-Key"), http.StatusForbidden), emptyKey(stint.FirstOf(stint.Header("X-API-Key"), stint.RemoteIP()), http.StatusOK)},
 	{"no-pattern", warned(300, direct, stint.WithKey(stint.Pattern())), warned(300, direct, stint.WithKey(stint.MuxPattern(http.NewServeMux())))},
 	{"keys-never-repeat", warned(12_000, identified, stint.WithKey(stint.Header("X-Request-ID"))), warned(12_000, identified, stint.WithKey(stint.Header("X-User")))},
 	{"one-key", warned(12_000, alike, byAddress), warned(12_000, alike, stint.WithKey(stint.Global()))},
 	{"rebuilt", func(*testing.T) string { return rebuilt() }, warned(300, direct, byAddress)},
-	{"default-name", refused(some, byAddress, stint.WithStore(memstore.New())), warned(300, direct, named(1), byAddress, stint.WithStore(memstore.New()))},
+	{"default-name", rejected(some, byAddress, stint.WithStore(memstore.New())), warned(300, direct, named(1), byAddress, stint.WithStore(memstore.New()))},
 	{"namesakes", twice(named(1), named(2)), twice(named(1), stint.Rate(2, time.Second, stint.WithName("reports")))},
 	{"charged-twice", inside(func(*stint.Limiter) (*stint.Limiter, error) { return stint.New(named(1000), byAddress, shared) }),
 		inside(func(l *stint.Limiter) (*stint.Limiter, error) {
 			return l.With(stint.Rate(500, time.Second, stint.WithName("search")))
 		})},
-	{"nil-client", refused(named(1), byAddress, stint.WithStore(redisstore.New((*redis.Client)(nil)))), func(*testing.T) string {
+	{"nil-client", rejected(named(1), byAddress, stint.WithStore(redisstore.New((*redis.Client)(nil)))), func(*testing.T) string {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"})
 		defer client.Close()
-		return refused(named(1), byAddress, stint.WithStore(redisstore.New(client)))(nil)
+		return rejected(named(1), byAddress, stint.WithStore(redisstore.New(client)))(nil)
 	}},
 	{"store-forgets", evicting("allkeys-lru"), evicting("volatile-ttl")},
 	{"store-full", warned(1000, direct, stint.Rate(10, time.Hour), byAddress, stint.WithMemory(memstore.WithMaxKeys(8))),
@@ -74,9 +74,9 @@ var mistakes = []mistake{
 	{"nothing-waits", warned(0, nil, some, byAddress, classes), warned(0, nil, stint.Rate(1, time.Second, stint.WithMaxWait(time.Second)), byAddress, classes)},
 	{"permit-leaked", taking(func(*stint.Permit) {}), taking((*stint.Permit).Done)},
 	{"update-drops", updated(named(1)), updated(named(2), stint.Quota(10, stint.Daily, stint.WithName("daily")))},
-	{"colon-route", refused(byAddress, stint.WithRoute("GET /users/:id", some)), refused(byAddress, stint.WithRoute("GET /users/{id}", some))},
+	{"colon-route", rejected(byAddress, stint.WithRoute("GET /users/:id", some)), rejected(byAddress, stint.WithRoute("GET /users/{id}", some))},
 	{"route-missed", stripped("POST /api/login"), stripped("POST /login")},
-	{"bare-number", refused(stint.Rate(100, 60), byAddress), refused(stint.Rate(100, time.Minute), byAddress)},
+	{"bare-number", rejected(stint.Rate(100, 60), byAddress), rejected(stint.Rate(100, time.Minute), byAddress)},
 }
 
 var (
@@ -124,8 +124,8 @@ func identified(i int) *http.Request {
 // alike is one of the same client each time.
 func alike(int) *http.Request { return direct(1) }
 
-// refused returns what New says of options that it refuses.
-func refused(opts ...stint.Option) func(*testing.T) string {
+// rejected returns what New says of options that it rejects.
+func rejected(opts ...stint.Option) func(*testing.T) string {
 	return func(*testing.T) string {
 		if _, err := stint.New(opts...); err != nil {
 			return strings.TrimPrefix(err.Error(), "stint: ")

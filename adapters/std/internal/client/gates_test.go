@@ -92,7 +92,7 @@ func TestTransportGateCloses(t *testing.T) {
 		}
 		all.Wait()
 		if n := len(srv.times()); n != callers+3 {
-			t.Errorf("%d requests for %d callers, want only the three refused to be sent again", n, callers)
+			t.Errorf("%d requests for %d callers, want only the three denied to be sent again", n, callers)
 		}
 		if srv.at[1] < 10*time.Second || srv.at[2] < 20*time.Second || srv.at[3] < 30*time.Second {
 			t.Errorf("the pauses were not kept: %v", srv.at[:4])
