@@ -30,14 +30,18 @@ REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 # What takes longest begins first, so that a core isn't left without a package at the end.
 LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./lua ./store/memstore)
 
+# Tests often wait, for servers and for each other: half as many packages again as there are cores
+# keep those busy.
+PACKAGES = $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN || echo 2) * 3 / 2 )))
+
 # Tests have small heaps, which the collector would otherwise look through for a tenth of
 # their time.
 test: export GOGC ?= 400
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores, under 4 with all to download and compile
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores, under 4 with all to download and compile"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
-	$(GO) test -count=1 $(LONGEST) $(PKG)
-	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -count=1 ./tests/... ./tests/routers/... ./policy/... ./cmd/stint/...)
+	$(GO) test -p $(PACKAGES) -count=1 $(LONGEST) $(PKG)
+	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./policy/... ./cmd/stint/...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race
