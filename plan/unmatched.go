@@ -80,8 +80,7 @@ func parts(pattern string) (method, host, rest string) {
 // reaches reports whether some request matches a pattern, or no pattern for the number behind the
 // last.
 func (u *unmatched) reaches(pattern int, method, host, rest string) bool {
-	// Only clients that escape what nobody escapes, or ask for what routers clean, get here.
-	if strings.ContainsAny(rest, "?#") || clean(rest) != rest {
+	if clean(rest) != rest { // only clients get here that ask for what routers clean
 		return false
 	}
 	found, _ := u.witnesses(method, host, rest)
@@ -151,16 +150,7 @@ func (u *unmatched) why(method, host, rest string) string {
 	if method != "" {
 		method += " "
 	}
-	if i := strings.IndexAny(rest, "?#"); i >= 0 {
-		return fmt.Sprintf("it never matches: a pattern is compared with the path alone, without a query or a fragment: write %q", method+host+rest[:i])
-	}
-	name, _, port := strings.Cut(host, ":")
-	switch {
-	case port && strings.HasPrefix(rest, "//"):
-		return fmt.Sprintf("it never matches: a pattern has no scheme: write %q", method+strings.TrimLeft(rest, "/"))
-	case port && !strings.HasPrefix(host, "["):
-		return fmt.Sprintf("it never matches: a pattern's host has no port: write %q", method+name+rest)
-	case clean(rest) != rest:
+	if clean(rest) != rest {
 		return fmt.Sprintf("no usual request matches it, since paths have no empty segments, . or ..: write %q", method+host+clean(rest))
 	}
 	_, by := u.witnesses(strings.TrimSpace(method), host, rest)

@@ -70,6 +70,9 @@ func (rt *Router) add(number int, pattern string) (what, write string) {
 	if upper := strings.ToUpper(method); method != upper {
 		return "a method in lower case, which no request has", fmt.Sprintf("write %q", upper+host+path)
 	}
+	if what, meant := foreign(method, host, path); meant != "" {
+		return what, fmt.Sprintf("write %q", meant)
+	}
 	if meant := wildcards(path); meant != path {
 		return "segments that begin with : or * mean those characters here", fmt.Sprintf("write %q", method+host+meant)
 	}
@@ -81,6 +84,21 @@ func (rt *Router) add(number int, pattern string) (what, write string) {
 		t.slashes = slashes
 	}
 	return handle(rt.mux, method+plainHost(host)+path, t)
+}
+
+// foreign returns the pattern that is meant by one with a part of a URL that no pattern has, so that
+// it would match no request, and what that part is.
+func foreign(method, host, path string) (what, meant string) {
+	name, _, port := strings.Cut(host, ":")
+	switch i := strings.IndexAny(path, "?#"); {
+	case i >= 0:
+		return "a pattern is compared with the path alone, without a query or a fragment", method + host + path[:i]
+	case port && strings.HasPrefix(path, "//"):
+		return "a pattern has no scheme", method + path[2:]
+	case port && !strings.HasPrefix(host, "["):
+		return "a pattern's host has no port", method + name + path
+	}
+	return "", ""
 }
 
 // wildcards returns path with the wildcards of other routers (:id, *rest) rewritten as
