@@ -65,6 +65,13 @@ func (b *book) note(v *version, f finding) []notice {
 	return b.add([]*version{v}, v, f)
 }
 
+// warn adds a warning about v that isn't about a key, and gives it if it is new.
+func (v *version) warn(f finding) {
+	for _, n := range v.warnings.note(v, f) {
+		n.give()
+	}
+}
+
 // first reports whether a limit is seen for the first time, and not many were before: the
 // caller that finds something about it notes it then. Requests call it, so it mostly takes no
 // lock.

@@ -45,12 +45,12 @@ func (v *version) idle() bool {
 
 // noteUnreachable returns notices of the quotas of v that a rate beside them never lets through.
 func (b *book) noteUnreachable(v *version) (all []notice) {
-	for _, p := range append([]*read.Plan{v.plans.Base}, v.plans.Routes...) {
+	for _, p := range v.plans.All() {
 		for _, u := range compile.Unreached(p) {
 			text := fmt.Sprintf("limit %q lets %d pass, and limit %q beside it at most %d in that time: lower the quota, or raise the rate",
 				u.Quota, u.Units, u.Rate, u.Most)
 			all = append(all, b.note(v, finding{kind: WarnQuotaUnreachable, limits: []string{u.Quota}, text: text, still: func(v *version) bool {
-				return slices.ContainsFunc(append([]*read.Plan{v.plans.Base}, v.plans.Routes...), func(p *read.Plan) bool {
+				return slices.ContainsFunc(v.plans.All(), func(p *read.Plan) bool {
 					return slices.Contains(compile.Unreached(p), u)
 				})
 			}})...)
@@ -113,17 +113,13 @@ func (v *version) noteMissed() {
 		still := func(o *version) bool {
 			return slices.ContainsFunc(o.plans.Routes, func(q *read.Plan) bool { return q.Pattern == p.Pattern })
 		}
-		for _, n := range v.warnings.note(v, finding{kind: WarnRouteMissed, limits: limits, text: text, still: still}) {
-			n.give()
-		}
+		v.warn(finding{kind: WarnRouteMissed, limits: limits, text: text, still: still})
 	}
 }
 
 // noteExempt warns that requests are exempt for the address of their proxy.
 func (v *version) noteExempt() {
-	for _, n := range v.warnings.note(v, finding{kind: WarnProxyExempt, still: func(o *version) bool { return o == v }}) {
-		n.give()
-	}
+	v.warn(finding{kind: WarnProxyExempt, still: func(o *version) bool { return o == v }})
 }
 
 // twiceLooks is how many charges of nested limiters are looked at.
@@ -145,9 +141,7 @@ func (b *book) lookTwice(v *version, outer *Permit, e *read.Entry, key string) {
 		limits := []string{e.Name()}
 		text := fmt.Sprintf("a request is charged twice to limit %q, by two limiters on one store of which one is mounted inside the other: "+
 			"derive the inner one by Limiter.With, or write another stint.WithName in it", e.Name())
-		for _, n := range b.note(v, finding{kind: WarnChargedTwice, limits: limits, text: text, still: func(v *version) bool { return v.has(limits) }}) {
-			n.give()
-		}
+		v.warn(finding{kind: WarnChargedTwice, limits: limits, text: text, still: func(v *version) bool { return v.has(limits) }})
 	}
 }
 
@@ -162,9 +156,7 @@ func (v *version) noteCost(ch *store.Charge) {
 		text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)
 	}
 	still := func(v *version) bool { return v.denies(name, cost) }
-	for _, n := range v.warnings.note(v, finding{kind: WarnCostTooHigh, limits: []string{name}, text: text, still: still}) {
-		n.give()
-	}
+	v.warn(finding{kind: WarnCostTooHigh, limits: []string{name}, text: text, still: still})
 }
 
 // isBucket reports whether WithBurst raises what a limit lets pass.

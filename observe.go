@@ -117,9 +117,7 @@ func (l *Limiter) handleNotice(n store.Notice) {
 	case store.Full:
 		v := l.inForce()
 		still := func(o *version) bool { return same(o.backend.Store, v.backend.Store) }
-		for _, n := range l.family.warnings.note(v, finding{kind: WarnStoreFull, text: n.Err.Error(), still: still}) {
-			n.give()
-		}
+		v.warn(finding{kind: WarnStoreFull, text: n.Err.Error(), still: still})
 	}
 }
 
@@ -131,9 +129,7 @@ func (l *Limiter) noteForgetting(why error) {
 	}
 	v := l.inForce()
 	still := func(o *version) bool { return l.storeForgets.Load() && same(o.backend.Store, v.backend.Store) }
-	for _, n := range l.family.warnings.note(v, finding{kind: WarnStoreForgets, text: why.Error(), still: still}) {
-		n.give()
-	}
+	v.warn(finding{kind: WarnStoreForgets, text: why.Error(), still: still})
 }
 
 // observeSafely passes an event that isn't a request's to the limiter's observers and its log.

@@ -139,7 +139,7 @@ type demand struct {
 
 func newDemands(l *stint.Limiter, c *config, says Says, start time.Time) *demands {
 	d := &demands{judge: newJudge(l, says, c, start.Truncate(time.Second)), byLimit: map[*store.Limit]*demand{}, leftOut: map[string]int64{}, most: c.keys}
-	for _, p := range append([]*read.Plan{d.judge.plans.Base}, d.judge.plans.Routes...) {
+	for _, p := range d.judge.plans.All() {
 		for _, e := range p.Entries {
 			of := e.Limit.Limit
 			switch why := unsuited(e); {
