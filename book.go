@@ -67,7 +67,12 @@ func (b *book) note(v *version, f finding) []notice {
 
 // warn adds a warning about v that isn't about a key, and gives it if it is new.
 func (v *version) warn(f finding) {
-	for _, n := range v.warnings.note(v, f) {
+	give(v.warnings.note(v, f))
+}
+
+// give gives warnings. The caller holds no lock: loggers and observers are the application's code.
+func give(all []notice) {
+	for _, n := range all {
 		n.give()
 	}
 }

@@ -480,6 +480,10 @@ const (
 	// WarnProxyExempt: 950 of the first 1,000 requests are exempt by a FromCIDR that has their
 	// peer's address, and X-Forwarded-For or X-Real-IP names a client in none of its networks.
 	WarnProxyExempt
+	// WarnNameConflict: two limiters that With hasn't derived give a limit's name other numbers on
+	// one store of WithStore. The Text has both. It comes once for the name, from the one that is
+	// made or updated later. Limits of a WithLimitFunc aren't compared.
+	WarnNameConflict
 )
 
 var warningKinds = [...]struct{ name, text string }{
@@ -500,6 +504,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnStoreFull:        {"store-full", "the store in memory is full, so new keys share states: write memstore.WithMaxKeys, or use keys that clients can't make up"},
 	WarnUpdateDrops:      {"update-drops", "an Update leaves out or renames limits, so callers begin anew: its options are complete, write the limits there, too"},
 	WarnPermitLeaked:     {"permit-leaked", "a permit of Take or Wait was dropped without Done, so its slots stayed taken: write defer permit.Done()"},
+	WarnNameConflict:     {"name-conflict", "two limiters on one store give a limit's name other numbers: write another stint.WithName in one of them"},
 	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},
 }
 

@@ -1,8 +1,6 @@
 package stint
 
 import (
-	"context"
-	"log/slog"
 	"slices"
 	"sync"
 
@@ -10,7 +8,6 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/read"
@@ -64,24 +61,24 @@ func (f *family) wake(limit, key string) {
 
 // begin gives a new limiter its first version.
 func (l *Limiter) begin(opts []Option) (*Limiter, error) {
-	n, err := l.first(opts)
+	all, err := l.first(opts)
 	if err != nil {
 		return nil, err
 	}
-	l.notify(n)
-	l.notify(notices{warnings: l.family.warnings.noteBuilt(l.now.Load(), l.parent != nil)})
+	give(all)
+	give(l.family.warnings.noteBuilt(l.now.Load(), l.parent != nil))
 	return l, nil
 }
 
 // first puts the first version of a new limiter in place.
-func (l *Limiter) first(opts []Option) (notices, error) {
+func (l *Limiter) first(opts []Option) ([]notice, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := collect(opts, l.inherited())
 	v, naming, err := l.try(c)
 	if err != nil {
-		return notices{}, err
+		return nil, err
 	}
 	l.opts = c.opts
 	f.registry.Names().Put(naming)
@@ -111,31 +108,35 @@ func (l *Limiter) try(c *config) (*version, *compile.Naming, error) {
 
 // announce registers the family's present limits, in place of the previous ones, for
 // stores that other families may share. It returns the notices about conflicts and about
-// l's options c. The caller holds f.mu. Requests never run it.
-func (f *family) announce(l *Limiter, c *config) (n notices) {
-	n.conflicts = f.meanings.Mean(f.lent())
-	if v := l.now.Load(); v.idle() {
-		n.warnings = f.warnings.note(v, finding{kind: WarnNothingWaits, still: (*version).idle})
+// l's options c, to be given without f.mu. The caller holds f.mu. Requests never run it.
+func (f *family) announce(l *Limiter, c *config) (all []notice) {
+	v := l.now.Load()
+	for _, c := range f.meanings.Mean(f.lent()) {
+		all = append(all, f.warnings.noteConflict(v, c)...)
 	}
-	n.warnings = append(n.warnings, f.warnings.noteUnreachable(l.now.Load())...)
+	if v.idle() {
+		all = append(all, f.warnings.note(v, finding{kind: WarnNothingWaits, still: (*version).idle})...)
+	}
+	all = append(all, f.warnings.noteUnreachable(v)...)
 	for _, k := range c.Keys() {
 		s := f.registry.Names().Now().Source(k)
 		if s == nil {
 			continue // no limit has it
 		}
-		n.warnings = append(n.warnings, f.warn(s, s.Shown())...)
-		if l.now.Load().warnsOfKeys() && k.Constant == "" && !k.Given {
+		all = append(all, f.warn(s, s.Shown())...)
+		if v.warnsOfKeys() && k.Constant == "" && !k.Given {
 			s.Watch(func() { f.look(s) })
 		}
 	}
-	return n
+	return all
 }
 
-// lent returns the meanings of the family's names in stores that others may use.
+// lent returns the meanings of the family's names in stores that others may use. A limiter that
+// isn't to be warned isn't compared at all: the other one would be warned of it.
 func (f *family) lent() (all []namesakes.Meaning) {
 	for _, m := range f.members {
 		v := m.now.Load()
-		if !v.compiled.Lent {
+		if !v.compiled.Lent || v.silent.has(WarnNameConflict) {
 			continue
 		}
 		for e := range v.plans.Entries {
@@ -145,24 +146,6 @@ func (f *family) lent() (all []namesakes.Meaning) {
 		}
 	}
 	return all
-}
-
-// notices are messages about a family. They are delivered without its lock, because
-// loggers and observers are the application's code.
-type notices struct {
-	conflicts []namesakes.Conflict
-	warnings  []notice
-}
-
-func (l *Limiter) notify(n notices) {
-	for _, c := range n.conflicts {
-		l.log.Load().Write(context.Background(), logs.Namesakes, func(bool) []slog.Attr {
-			return []slog.Attr{slog.String("limit", c.Name), slog.String("rule", c.Says), slog.String("other", c.Other)}
-		})
-	}
-	for _, w := range n.warnings {
-		w.give()
-	}
 }
 
 // introduce writes the line about the family, before the first decision of any of its limiters.
@@ -263,9 +246,9 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 // look sends warnings about what the requests with a key have shown so far.
 func (f *family) look(s *warn.Source) {
 	f.mu.Lock()
-	all, to := f.warn(s, s.Found()), f.members[0]
+	all := f.warn(s, s.Found())
 	f.mu.Unlock()
-	to.notify(notices{warnings: all})
+	give(all)
 }
 
 // warn returns notices of what was found about a key and is new. The caller holds f.mu.

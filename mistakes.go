@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -57,6 +58,25 @@ func (b *book) noteUnreachable(v *version) (all []notice) {
 		}
 	}
 	return all
+}
+
+// noteConflict returns a notice of a name to which another limiter of the process gives other
+// numbers.
+func (b *book) noteConflict(v *version, c namesakes.Conflict) []notice {
+	text := fmt.Sprintf("limit %q is %q here and %q in another limiter on its store, so what a caller gets depends on which one decides: "+
+		"write another stint.WithName in one of them", c.Name, c.Says, c.Other)
+	still := func(o *version) bool { return c.Lasts() && o.means(c.Name, c.Says) }
+	return b.note(v, finding{kind: WarnNameConflict, limits: []string{c.Name}, text: text, still: still})
+}
+
+// means reports whether a limit of the version has that name and those numbers.
+func (v *version) means(name, says string) bool {
+	for e := range v.plans.Entries {
+		if e.Name() == name && compile.Text(e) == says {
+			return true
+		}
+	}
+	return false
 }
 
 // noteDropped returns notices of limits that an Update has left out or renamed, and of the

@@ -7,6 +7,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -199,23 +200,23 @@ func TestNamesakes(t *testing.T) {
 		return l
 	}
 	key := stint.WithKey(stint.Header("X-Secret-Key"))
-	const five, six = `"TokenBucket: 5 per 1m0s, burst 5"`, `"TokenBucket: 6 per 1m0s, burst 6"`
+	const sixNotFive = "TokenBucket: 6 per 1m0s, burst 6, not TokenBucket: 5 per 1m0s, burst 5"
 	tests := []struct {
 		name string
 		do   func(t *testing.T, s store.Store)
-		want []string // rule and other of each line
+		want []string // what each line says
 	}{
 		{"other numbers", func(t *testing.T, s store.Store) {
 			make(t, s, limit(5))
 			make(t, s, limit(6))
-		}, []string{"rule=" + six + " other=" + five}},
+		}, []string{sixNotFive}},
 		{"once, however many follow", func(t *testing.T, s store.Store) {
 			first := make(t, s, limit(5))
 			for n := range 5 {
 				make(t, s, limit(int64(6+n%2)))
 			}
 			update(t, first, limit(9), key)
-		}, []string{"rule=" + six + " other=" + five}},
+		}, []string{sixNotFive}},
 		{"the same numbers", func(t *testing.T, s store.Store) {
 			daily := func() stint.Limit {
 				zone, _ := time.LoadLocation("Europe/Berlin") // another pointer each time
@@ -227,7 +228,7 @@ func TestNamesakes(t *testing.T) {
 		{"names apart", func(t *testing.T, s store.Store) {
 			make(t, s, limit(5))
 			make(t, s, limit(6, stint.WithName("x")), stint.Rate(6, time.Minute, stint.WithName("others")))
-		}, []string{"rule=" + six + " other=" + five}},
+		}, []string{sixNotFive}},
 		{"stores apart", func(t *testing.T, s store.Store) {
 			make(t, s, limit(5))
 			make(t, memstore.New(), limit(6))
@@ -245,7 +246,7 @@ func TestNamesakes(t *testing.T) {
 			update(t, l, limit(6), key)
 			update(t, l, limit(5), key)
 			update(t, l, limit(6), key)
-		}, []string{"rule=" + six + " other=" + five}},
+		}, []string{sixNotFive}},
 		{"an update that gets out of its way", func(t *testing.T, s store.Store) {
 			l := make(t, s, limit(5))
 			update(t, l, stint.Rate(5, time.Minute, stint.WithName("own")), key, stint.WithoutWarnings(stint.WarnUpdateDrops))
@@ -254,11 +255,11 @@ func TestNamesakes(t *testing.T) {
 		{"a route's", func(t *testing.T, s store.Store) {
 			make(t, s, limit(5))
 			make(t, s, stint.Rate(1, time.Second, stint.WithName("own")), stint.WithRoute("/r", limit(6)))
-		}, []string{"rule=" + six + " other=" + five}},
+		}, []string{sixNotFive}},
 		{"a derived limiter's", func(t *testing.T, s store.Store) {
 			make(t, s, limit(5))
 			derive(t, limiter(t, stint.Rate(1, time.Second, stint.WithName("own")), key), limit(6), stint.WithStore(s))
-		}, []string{"rule=" + six + " other=" + five}},
+		}, []string{sixNotFive}},
 		{"plans", func(t *testing.T, s store.Store) {
 			make(t, s, limit(5))
 			n := int64(5)
@@ -278,7 +279,7 @@ func TestNamesakes(t *testing.T) {
 			named := stint.WithName("calls")
 			make(t, s, stint.Ban(5, time.Minute, stint.WithBanFor(time.Hour), named), stint.Rate(1, time.Second, stint.WithName("own")))
 			make(t, s, stint.Bandwidth(1_000_000, stint.WithBurst(8192), named))
-		}, []string{`rule="Bandwidth: 1000000 bytes per 1s, burst 8192" other="Ban: 5 per 1m0s for 1h0m0s"`}},
+		}, []string{"Bandwidth: 1000000 bytes per 1s, burst 8192, not Ban: 5 per 1m0s for 1h0m0s"}},
 		{"an adaptive limit's, which is this process's", func(t *testing.T, s store.Store) {
 			make(t, s, stint.AdaptiveConcurrency(1, 5, stint.WithName("calls")))
 			make(t, s, stint.AdaptiveConcurrency(1, 6, stint.WithName("calls")))
@@ -287,6 +288,11 @@ func TestNamesakes(t *testing.T) {
 			make(t, layers{s}, limit(5))
 			make(t, layers{s}, limit(6))
 		}, nil},
+		{"one that isn't to be warned", func(t *testing.T, s store.Store) {
+			make(t, s, limit(5), stint.WithoutWarnings(stint.WarnNameConflict))
+			make(t, s, limit(6))
+			make(t, s, limit(7), stint.WithoutWarnings())
+		}, nil},
 		{"what is only tried", func(t *testing.T, s store.Store) {
 			make(t, s, limit(5))
 			if err := stint.Check(limit(6), key, stint.WithStore(s)); err != nil {
@@ -294,6 +300,7 @@ func TestNamesakes(t *testing.T) {
 			}
 		}, nil},
 	}
+	conflict := regexp.MustCompile(`msg="stint: limit \\"calls\\" is \\"(.*)\\" here and \\"(.*)\\" in another limiter .* limit=calls warning=name-conflict `)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var logged bytes.Buffer
@@ -301,16 +308,39 @@ func TestNamesakes(t *testing.T) {
 			tt.do(t, memstore.New())
 			var got []string
 			text := strings.Join(slices.DeleteFunc(slices.Collect(strings.Lines(logged.String())), func(line string) bool {
-				return strings.Contains(line, "the limits have changed")
+				return !strings.Contains(line, "warning=name-conflict")
 			}), "")
 			for line := range strings.Lines(text) {
-				_, after, _ := strings.Cut(strings.TrimSpace(line), " limit=calls ")
-				got = append(got, after)
+				if m := conflict.FindStringSubmatch(line); m != nil {
+					line = m[1] + ", not " + m[2]
+				}
+				got = append(got, line)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) || strings.Contains(strings.ToLower(text), "secret") {
 				t.Errorf("logged\n%s\nwant %q", text, tt.want)
 			}
 		})
+	}
+}
+
+// A conflict is described for as long as there is one.
+func TestNamesakesAreDescribed(t *testing.T) {
+	s := memstore.New()
+	limit := func(n int64) stint.Limit { return stint.Rate(n, time.Minute, stint.WithName("calls")) }
+	first := limiter(t, limit(5), theKey, stint.WithStore(s))
+	second := limiter(t, limit(6), theKey, stint.WithStore(s), newLogged(0).with())
+	for i, step := range []struct {
+		of   *stint.Limiter
+		n    int64
+		want bool
+	}{{second, 6, true}, {first, 6, false}, {first, 7, true}, {second, 7, false}} {
+		update(t, step.of, limit(step.n), theKey)
+		if all := second.Describe().Warnings; len(all) > 0 != step.want || step.want && all[0].Kind != stint.WarnNameConflict {
+			t.Errorf("step %d: described %+v", i+1, all)
+		}
+	}
+	if all := first.Describe().Warnings; len(all) > 0 {
+		t.Errorf("both are warned: %+v", all)
 	}
 }
 

@@ -211,8 +211,8 @@ func checkedChange(valid bool, option, write string, set change) changeOption {
 // default name such as "rate" would be shared by accident. New, With and Update reject
 // limits without one; a limit without one from a WithLimitFunc denies the request.
 //
-// If limiters of this process that aren't derived from each other give one name
-// different numbers in s, that is logged, once for the name.
+// If limiters that aren't derived from each other give one name different numbers in s,
+// that is a warning (WarnNameConflict).
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {

@@ -54,11 +54,11 @@ import (
 // of theirs is logged and goes no further.
 func (l *Limiter) Update(opts ...Option) error {
 	l.inForce()
-	n, err := l.update(opts)
+	all, err := l.update(opts)
 	if err != nil {
 		return err
 	}
-	l.notify(n)
+	give(all)
 	l.logChanges()
 	l.observeSafely(Event{Kind: EventUpdated})
 	return nil
@@ -79,7 +79,7 @@ func (l *Limiter) logChanges() {
 }
 
 // update puts versions in place in which l has the options opts.
-func (l *Limiter) update(opts []Option) (notices, error) {
+func (l *Limiter) update(opts []Option) ([]notice, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 	c, before := collect(opts, l.inherited()), f.registry.Names().Now()
 	versions, n, err := l.next(c, before)
 	if err != nil {
-		return notices{}, err
+		return nil, err
 	}
 	l.opts = c.opts
 	if len(c.observers) > 0 {
@@ -107,9 +107,7 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 	for ls := range f.lines.Range {
 		ls.(*waiting.Lines).Slots.WakeAll()
 	}
-	told := f.announce(l, c)
-	told.warnings = append(told.warnings, f.warnings.noteDropped(earlier, l.now.Load(), was, f.limits())...)
-	return told, nil
+	return append(f.announce(l, c), f.warnings.noteDropped(earlier, l.now.Load(), was, f.limits())...), nil
 }
 
 // limits returns what the limits of the family are, by their names. Those of a dry run, which

@@ -43,7 +43,6 @@ const (
 	LeaseLost
 	PolicyInForce
 	PolicyRejected
-	Namesakes
 	Warning
 	Introduced
 	LimitsChanged
@@ -87,12 +86,10 @@ var said = [messages]struct {
 	LeaseLost:      {level: slog.LevelError, text: "the lease of a slot that is held was lost"},
 	PolicyInForce:  {level: slog.LevelInfo, text: "the policy is in force", state: ofPolicy, kept: true},
 	PolicyRejected: {level: slog.LevelError, text: "the policy could not be reloaded, and the last good one stays in force", state: ofPolicy, kept: true},
-	Namesakes: {level: slog.LevelWarn, each: true, text: "limiters on one store give a limit's name different numbers: " +
-		"write another stint.WithName in one of them"},
-	Warning:       {level: slog.LevelWarn, text: "a likely mistake", each: true},
-	Introduced:    {level: slog.LevelInfo, text: "the limiter decides its first request", each: true},
-	LimitsChanged: {level: slog.LevelInfo, text: "the limits have changed", state: ofLimits, kept: true},
-	DryRun:        {level: slog.LevelInfo, text: "limits in a dry run would have denied requests", each: true},
+	Warning:        {level: slog.LevelWarn, text: "a likely mistake", each: true},
+	Introduced:     {level: slog.LevelInfo, text: "the limiter decides its first request", each: true},
+	LimitsChanged:  {level: slog.LevelInfo, text: "the limits have changed", state: ofLimits, kept: true},
+	DryRun:         {level: slog.LevelInfo, text: "limits in a dry run would have denied requests", each: true},
 }
 
 // Log is where the messages of one or more limiters go. It is safe for concurrent use.

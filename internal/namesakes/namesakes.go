@@ -4,7 +4,7 @@
 // consumed. That is intended, unless two limiters mean different limits by a name: then
 // each clamps what the other has counted to its own numbers, and nothing fails, but the
 // answers are wrong. It can't be denied, because the numbers of a fleet change one
-// process after another. So it is detected, to be logged.
+// process after another. So it is detected, to be warned of.
 package namesakes
 
 import (
@@ -24,7 +24,17 @@ type Meaning struct {
 }
 
 // Conflict is one name with two meanings.
-type Conflict struct{ Name, Says, Other string }
+type Conflict struct {
+	Name, Says, Other string
+
+	in weak.Pointer[known]
+}
+
+// Lasts reports whether there still are families that mean something else by the name.
+func (c Conflict) Lasts() bool {
+	k := c.in.Value()
+	return k != nil && k.differs(c.Name, c.Says)
+}
 
 // Family is a set of limiters whose meanings may change: what they mean now replaces
 // what they meant. The zero Family means nothing. It isn't safe for concurrent use, but
@@ -57,7 +67,7 @@ func (f *Family) Mean(all []Meaning) (conflicts []Conflict) {
 	f.means.all, f.stores = next, stores
 	for m := range next {
 		if other := m.in.Value().add(m.name, m.says); other != "" {
-			conflicts = append(conflicts, Conflict{m.name, m.says, other})
+			conflicts = append(conflicts, Conflict{m.name, m.says, other, m.in})
 		}
 	}
 	return conflicts
@@ -154,6 +164,14 @@ func (k *known) add(of, says string) (other string) {
 		}
 	}
 	return ""
+}
+
+// differs reports whether some family means something else by a name.
+func (k *known) differs(of, says string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.names[of]
+	return n != nil && (len(n.families) > 1 || n.families[says] == 0)
 }
 
 func (k *known) remove(of, says string) {

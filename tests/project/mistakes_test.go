@@ -56,7 +56,7 @@ var mistakes = []mistake{
 	{"one-key", warned(12_000, alike, byAddress), warned(12_000, alike, stint.WithKey(stint.Global()))},
 	{"rebuilt", func(*testing.T) string { return rebuilt() }, warned(300, direct, byAddress)},
 	{"default-name", rejected(some, byAddress, stint.WithStore(memstore.New())), warned(300, direct, named(1), byAddress, stint.WithStore(memstore.New()))},
-	{"namesakes", twice(named(1), named(2)), twice(named(1), stint.Rate(2, time.Second, stint.WithName("reports")))},
+	{"name-conflict", twice(named(1), named(2)), twice(named(1), stint.Rate(2, time.Second, stint.WithName("reports")))},
 	{"charged-twice", inside(func(*stint.Limiter) (*stint.Limiter, error) { return stint.New(named(1000), byAddress, shared) }),
 		inside(func(l *stint.Limiter) (*stint.Limiter, error) {
 			return l.With(stint.Rate(500, time.Second, stint.WithName("search")))
