@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/keys"
@@ -37,15 +36,15 @@ type judge struct {
 	call    decide.Call
 	backend decide.Backend
 	store   *memstore.Store
-	clock   *clock.Clock
+	now     time.Time // by which the store goes
 	ends    ends
 }
 
 func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	j := &judge{says: says, trust: c.trust, blind: map[string]string{}}
-	j.clock = clock.New(start)
+	j.now = start
 	j.store = memstore.New(memstore.WithMaxKeys(c.keys))
-	j.store.Engine(engine.Access{}).SetClock(j.clock)
+	j.store.Engine(engine.Access{}).SetClock(func() time.Time { return j.now })
 	j.backend = decide.Backend{Store: j.store}
 	j.reading.Init(&j.call, func(*read.Entry, string) bool { return false })
 	of := l.Engine(engine.Access{})
@@ -183,7 +182,7 @@ type verdict struct {
 // decide decides a request that arrived at an instant.
 func (j *judge) decide(at time.Time, is *Request, r *http.Request) verdict {
 	j.settle(at)
-	j.clock.Set(at)
+	j.now = at
 	v, charged := j.look(is, r)
 	if charged {
 		j.take(at, is, r, &v)
@@ -323,7 +322,7 @@ func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
 func (j *judge) settle(at time.Time) {
 	for len(j.ends) > 0 && !j.ends[0].at.After(at) {
 		e := heap.Pop(&j.ends).(ending)
-		j.clock.Set(e.at)
+		j.now = e.at
 		if err := j.store.Settle(context.Background(), e.charges, make([]store.Result, len(e.charges))); err != nil {
 			panic(err)
 		}

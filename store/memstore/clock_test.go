@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
@@ -44,7 +43,7 @@ func TestNegativeInstants(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				s.sweepShard(s.shard(s.hash("k")), s.clock.Micros(s.base))
+				s.sweepShard(s.shard(s.hash("k")), s.steady())
 				if n := s.Stats().Keys; n != 0 {
 					t.Errorf("%d/s, %v before the base: %d keys stay after they are full", units, ahead, n)
 				}
@@ -57,8 +56,8 @@ func TestNegativeInstants(t *testing.T) {
 // every second, is decided in a moment, by a rate and by a quota that follows the calendar.
 func TestAClockOfItsOwn(t *testing.T) {
 	noon := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
-	c, driven, other := clock.New(noon), New(), New()
-	driven.Engine(engine.Access{}).SetClock(c)
+	now, driven, other := noon, New(), New()
+	driven.Engine(engine.Access{}).SetClock(func() time.Time { return now })
 	charges := []store.Charge{
 		{Key: "k", Limit: mustLimit(t, store.Spec{Units: 10, Period: time.Minute, Burst: 10}), Cost: 1},
 		{Key: "k", Limit: mustLimit(t, store.Spec{Name: "quota", Algorithm: store.FixedWindow, Units: 6000, Window: store.Daily}), Cost: 1},
@@ -69,13 +68,13 @@ func TestAClockOfItsOwn(t *testing.T) {
 		if second == 3600 && passed[10] != 10+3599/6 {
 			t.Errorf("%d passed in the first hour, not the burst and one every 6 s", passed[10])
 		}
-		c.Set(noon.Add(time.Duration(second) * time.Second))
+		now = noon.Add(time.Duration(second) * time.Second)
 		for _, s := range []*Store{driven, other} {
 			if err := s.Take(t.Context(), charges, results); err != nil {
 				t.Fatal(err)
 			}
 			if ok := store.Granted(charges, results); ok && s == driven {
-				passed[c.Now().Day()]++
+				passed[now.Day()]++
 			} else if ok {
 				elsewhere++
 			}

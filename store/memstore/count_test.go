@@ -111,7 +111,7 @@ func countKeys(t *testing.T, maxKeys int, seed uint64) {
 	}
 	time.Sleep(10 * time.Minute)
 	for range 2 * len(s.shards) {
-		s.sweep(s.clock.Micros(s.base))
+		s.sweep(s.steady())
 		time.Sleep(time.Second)
 	}
 	if st := s.Stats(); st.Keys != 0 {

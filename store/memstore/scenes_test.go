@@ -196,8 +196,8 @@ var once = steps.Edit{File: "table.go", Was: "for range 4 {\n\t\tif sh.mu.TryLoc
 // mutants are stores with a mistake.
 var mutants = []steps.Variant{
 	{Name: "the clock is read before the state", Edits: []steps.Edit{
-		{File: "take.go", Was: "	seen := atomic.LoadInt64(&sl.word)\n", Is: "	now := s.clock.Micros(s.base)\n	seen := atomic.LoadInt64(&sl.word)\n"},
-		{File: "take.go", Was: "		now := s.clock.Micros(s.base)\n", Is: ""},
+		{File: "take.go", Was: "	seen := atomic.LoadInt64(&sl.word)\n", Is: "	now := s.steady()\n	seen := atomic.LoadInt64(&sl.word)\n"},
+		{File: "take.go", Was: "		now := s.steady()\n", Is: ""},
 	}},
 	{Name: "a charge is stored, not swapped", Edits: []steps.Edit{{File: "take.go",
 		Was: "next == seen || atomic.CompareAndSwapInt64(&sl.word, seen, next)",

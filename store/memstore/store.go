@@ -55,7 +55,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
@@ -99,7 +98,8 @@ func WithMaxKeys(n int64) Option { return maxKeys(n) }
 type Store struct {
 	// Every call reads these fields; only New writes them.
 	base   time.Time
-	clock  *clock.Clock
+	clock  func() time.Time              // time.Now, or a clock that was set
+	since  func(time.Time) time.Duration // by that clock
 	seed   maphash.Seed
 	shards []shard
 	mask   uint32 // len(shards)-1
@@ -156,6 +156,8 @@ func New(opts ...Option) *Store {
 	n := shards(c.maxKeys)
 	s := &Store{
 		base:   time.Now(),
+		clock:  time.Now,
+		since:  time.Since,
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard, n),
 		mask:   uint32(n - 1),

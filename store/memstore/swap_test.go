@@ -73,8 +73,8 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 			if i%50 == 0 {
 				sh := s.shard(s.hash("hot"))
 				sh.mu.Lock()
-				s.sweepShard(sh, s.clock.Micros(s.base))
-				s.dropped(sh.rebuild(s.clock.Micros(s.base), 0))
+				s.sweepShard(sh, s.steady())
+				s.dropped(sh.rebuild(s.steady(), 0))
 				sh.mu.Unlock()
 			}
 		},

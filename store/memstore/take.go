@@ -33,7 +33,7 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	}
 	seen := atomic.LoadInt64(&sl.word)
 	for spin := backoff; packed(seen) && c.Limit.Engine(engine.Access{}).Writes(rateOf(seen)); spin = min(2*spin, 4*backoff) {
-		now := s.clock.Micros(s.base)
+		now := s.steady()
 		// If another call has charged the key since the clock was read, it may have done so
 		// at a later instant.
 		if atomic.LoadInt64(&sl.word) == seen {

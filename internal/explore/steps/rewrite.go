@@ -21,7 +21,6 @@ var twins = map[string]string{
 	"time":         here + "time",
 	"hash/maphash": here + "maphash",
 	"github.com/stint-go/stint/internal/background": here + "background",
-	"github.com/stint-go/stint/internal/clock":      here + "clock",
 }
 
 // twinned has a file import the twins, and call package lang for each statement about

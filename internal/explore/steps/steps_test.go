@@ -10,15 +10,14 @@ import (
 
 	"github.com/stint-go/stint/internal/explore/steps"
 	"github.com/stint-go/stint/internal/explore/steps/atomic"
-	"github.com/stint-go/stint/internal/explore/steps/clock"
 	"github.com/stint-go/stint/internal/explore/steps/sync"
+	steptime "github.com/stint-go/stint/internal/explore/steps/time"
 )
 
 // shared are the objects that random programs use.
 type shared struct {
 	x, y  atomic.Int64
 	a, b  sync.Mutex
-	clock *clock.Clock
 	since time.Time
 	free  bool // b is never locked with a held
 }
@@ -69,7 +68,7 @@ func program(rnd *rand.Rand, n int) func(*shared) string {
 				defer s.a.Unlock()
 				return fmt.Sprint(s.x.Add(1))
 			},
-			func(s *shared) string { return fmt.Sprint(s.clock.Micros(s.since)) },
+			func(s *shared) string { return fmt.Sprint(steptime.Since(s.since).Microseconds()) },
 		}[rnd.IntN(11)])
 	}
 	return func(s *shared) string {
@@ -97,7 +96,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 			outcomes = map[string]bool{}
 			runs, trace := find(func(r *steps.Run) {
 				s := &shared{free: free}
-				s.since = s.clock.Now()
+				s.since = steptime.Now()
 				s.x.Store(start)
 				if frozen {
 					r.Freeze()
