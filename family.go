@@ -189,7 +189,7 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 		l.storeObserver = &store.Observer{Tell: l.handleNotice}
 	}
 	if lent {
-		v.leases = l.storeObserver
+		v.backend.Leases = l.storeObserver
 	}
 	compiled, wrong := l.family.registry.Compile(&c.Config, extended, names, naming, lent)
 	compiled.Plans.SkipEmpty = v.skipEmpty

@@ -45,7 +45,7 @@ var admissions = sync.Pool{New: func() any {
 func (v *version) begin(r *http.Request, outer *Permit) *admission {
 	a := admissions.Get().(*admission)
 	a.version, a.outer = v, outer
-	a.reading.Begin(r, outer != nil, v.plans, v.leases)
+	a.reading.Begin(r, outer != nil, v.plans)
 	a.call.Begin(v.backend)
 	return a
 }

@@ -21,7 +21,6 @@ type version struct {
 	reporter *reporter         // of its limiter
 	registry *compile.Registry // of the limiter's family
 	warnings *book             // of the limiter's family
-	leases   *store.Observer   // is told of leases that are lost; or nil
 	compiled *compile.Result
 	plans    *read.Plans // compiled
 	// introduced: the log has the line about the family's first decision.

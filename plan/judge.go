@@ -221,7 +221,7 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 	j.reading.End()
 	j.call.Reset()
 	j.call.Begin(&j.backend)
-	j.reading.Begin(r, false, &j.plans, nil)
+	j.reading.Begin(r, false, &j.plans)
 	v.route = p.Pattern
 	if err := j.reading.Request(p); err != nil {
 		v.limited, v.denied, v.reason = true, true, "no limits"

@@ -34,6 +34,8 @@ type Backend struct {
 	Newest func(*limit.Limit) *limit.Limit
 	// Turns gives back turns that no waiter uses, perhaps long after their calls have gone.
 	Turns waiting.Settle
+	// Leases is told of leases that are lost; or nil.
+	Leases *store.Observer
 }
 
 // Call is charges that are decided together. It is for one goroutine at a time. Init makes
@@ -78,9 +80,9 @@ type state struct {
 	Lost *Lost
 
 	by    *Backend
-	asks  store.Store // by's, or its Local
-	ranks bool        // Rank is known
-	came  time.Time   // when it first took a place in a line
+	local bool      // by.Local decides it
+	ranks bool      // Rank is known
+	came  time.Time // when it first took a place in a line
 	// owned are the charges that have been made for the call, as long as it is their owner.
 	// They stand where Limits and Results say more of them.
 	owned []store.Charge
@@ -101,7 +103,7 @@ func (c *Call) Init(class func(context.Context) int, waits func(i int, queued in
 }
 
 // Begin sets what decides the charges of a call that is new, or has been reset.
-func (c *Call) Begin(by *Backend) { c.by, c.asks = by, by.Store }
+func (c *Call) Begin(by *Backend) { c.by = by }
 
 // kept is the largest number of charges for which a call's memory is kept.
 const kept = 64
@@ -117,8 +119,8 @@ func (c *Call) Reset() {
 	c.state = state{}
 }
 
-// Add adds a charge. o is told if a lease that it takes is lost.
-func (c *Call) Add(l *limit.Limit, key string, cost int64, o *store.Observer) {
+// Add adds a charge.
+func (c *Call) Add(l *limit.Limit, key string, cost int64) {
 	c.Needs |= l.Needs
 	c.Limits = append(c.Limits, l)
 	c.Results = append(c.Results, store.Result{})
@@ -132,8 +134,8 @@ func (c *Call) Add(l *limit.Limit, key string, cost int64, o *store.Observer) {
 	if ch.Limit != l.Limit {
 		ch.Limit = l.Limit
 	}
-	if ch.Observer != o {
-		ch.Observer = o
+	if ch.Observer != c.by.Leases {
+		ch.Observer = c.by.Leases
 	}
 }
 
@@ -145,7 +147,15 @@ func (c *Call) Replace(i int, l *limit.Limit, cost int64) {
 
 // Locally has limits of this process among the call's decided, too. Their charges come
 // last.
-func (c *Call) Locally() { c.asks = c.by.Local }
+func (c *Call) Locally() { c.local = true }
+
+// asks returns the store that decides the call.
+func (c *Call) asks() store.Store {
+	if c.local {
+		return c.by.Local
+	}
+	return c.by.Store
+}
 
 // Canceled is the error of a decision or a wait that ended because its context did: the
 // client left, or the server gave up the request. What was charged is given back.
@@ -215,10 +225,10 @@ func (c *Call) decide(ctx context.Context) error {
 	var err error
 	if c.Timed {
 		var took time.Duration
-		took, err = waiting.TakeTimed(ctx, c.asks, c.Charges, c.Results)
+		took, err = waiting.TakeTimed(ctx, c.asks(), c.Charges, c.Results)
 		c.Took += took
 	} else {
-		err = c.asks.Take(ctx, c.Charges, c.Results)
+		err = c.asks().Take(ctx, c.Charges, c.Results)
 	}
 	if turns && err == nil && (ctx.Err() != nil || !c.passes()) {
 		return c.wait(ctx, true)
@@ -249,7 +259,7 @@ func (c *Call) decide(ctx context.Context) error {
 func (c *Call) lines(way limit.Needs) bool {
 	slots := way&limit.Slots != 0
 	if c.Patient || way&limit.Waits != 0 {
-		return way&^limit.Waits != 0 || c.by.Lines.Vacant() || !store.AnswersAtOnce(c.asks)
+		return way&^limit.Waits != 0 || c.by.Lines.Vacant() || !store.AnswersAtOnce(c.asks())
 	}
 	return way&(limit.Counts|limit.Slots) != 0 && c.by.Lines.Vacant() || slots && c.by.Lines.Slots.Waiting()
 }
@@ -303,7 +313,7 @@ func (c *Call) GiveBack(ctx context.Context) Settlement {
 			made = append(made, ch)
 		}
 	}
-	return c.by.settle(context.WithoutCancel(ctx), c.asks, made, make([]store.Result, len(made)), c.Timed)
+	return c.by.settle(context.WithoutCancel(ctx), c.asks(), made, make([]store.Result, len(made)), c.Timed)
 }
 
 // wait is decide for calls that may have to wait, or that others may wait for. answered says that
@@ -345,7 +355,7 @@ func (c *Call) take(ctx context.Context, answered bool) error {
 // ask returns a waiter for the call's charges.
 func (c *Call) ask() *waiting.Waiter {
 	w := c.by.Lines.Begin()
-	w.Charges, w.Results, w.Store, w.Settle = c.Charges, c.Results, c.asks, c.by.Turns
+	w.Charges, w.Results, w.Store, w.Settle = c.Charges, c.Results, c.asks(), c.by.Turns
 	return w
 }
 

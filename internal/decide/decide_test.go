@@ -98,8 +98,8 @@ func (b *bench) call() *decide.Call {
 	c := new(decide.Call)
 	c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
 	c.Begin(b.Backend)
-	c.Add(b.rate, "key", 3, nil)
-	c.Add(b.slots, "key", 1, nil)
+	c.Add(b.rate, "key", 3)
+	c.Add(b.slots, "key", 1)
 	return c
 }
 
@@ -214,7 +214,7 @@ func TestMayWait(t *testing.T) {
 					c := new(decide.Call)
 					c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
 					c.Begin(b.Backend)
-					c.Add(b.rate, "key", cost, nil)
+					c.Add(b.rate, "key", cost)
 					return c, c.Decide(ctx)
 				}
 				if c, err := call(t.Context(), test.used); err != nil || !c.Allowed {
@@ -335,8 +335,8 @@ func TestStoreDownBesideAdaptive(t *testing.T) {
 	c.Begin(b.Backend)
 	here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 10}),
 		adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 10, Start: 5, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout})
-	c.Add(b.rate, "key", 3, nil)
-	c.Add(&limit.Limit{Limit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}, "key", 1, nil)
+	c.Add(b.rate, "key", 3)
+	c.Add(&limit.Limit{Limit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}, "key", 1)
 	c.Locally()
 	b.store.before = func() error { return errDown }
 	if err := c.Decide(t.Context()); err != nil || !c.Allowed {
@@ -424,9 +424,9 @@ func TestRankOutlivesTheStore(t *testing.T) {
 			c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) { note(name + " waits") })
 			c.Begin(b.Backend)
 			if stored > 0 {
-				c.Add(b.slots, "key", stored, nil)
+				c.Add(b.slots, "key", stored)
 			}
-			c.Add(local, "key", 1, nil)
+			c.Add(local, "key", 1)
 			c.Locally()
 			c.Patient = true
 			return c

@@ -45,9 +45,8 @@ type state struct {
 	// Planless: a WithLimitFunc has returned no limits.
 	Planless bool
 
-	plans    *Plans
-	nested   bool
-	observer *store.Observer
+	plans  *Plans
+	nested bool
 }
 
 // Paced is a Bandwidth and the key of one request.
@@ -87,9 +86,9 @@ func (q *Reading) Init(call *decide.Call, charged func(e *Entry, key string) boo
 }
 
 // Begin begins to read a request by plans or, if r is nil, what a job is given. nested says
-// that the request has passed a limiter further out. o is told of leases that are lost.
-func (q *Reading) Begin(r *http.Request, nested bool, plans *Plans, o *store.Observer) {
-	q.R, q.nested, q.plans, q.observer = r, nested, plans, o
+// that the request has passed a limiter further out.
+func (q *Reading) Begin(r *http.Request, nested bool, plans *Plans) {
+	q.R, q.nested, q.plans = r, nested, plans
 }
 
 // End drops what the reading refers to.
@@ -171,7 +170,7 @@ func (q *Reading) Charge(e *Entry) error {
 
 func (q *Reading) add(e *Entry, key string, cost int64) {
 	q.entries = append(q.entries, e)
-	q.call.Add(&e.Limit, key, cost, q.observer)
+	q.call.Add(&e.Limit, key, cost)
 }
 
 // chargeAgain adds the charge of an entry whose limit is already in the plan, with
