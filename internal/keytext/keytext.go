@@ -35,7 +35,7 @@ const (
 
 // special is 1 for the bytes that are escaped: braces, which are Redis Cluster's hash
 // tags, and everything that could break out of a log line, a label or a store's own
-// syntax. It is a number so that counting takes no branch.
+// syntax. It is a number so that looking and counting take no branch.
 var special = func() (t [256]uint8) {
 	const plain = "._~:/-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	for c := range t {
@@ -59,16 +59,17 @@ func Encode(raw string) (string, error) {
 		return "", ErrTooLong
 	}
 	if len(raw) <= maxText {
+		if plain(raw) {
+			return raw, nil
+		}
+		if raw == Global {
+			return GlobalText, nil
+		}
 		escapes := 0
 		for i := 0; i < len(raw); i++ {
 			escapes += int(special[raw[i]])
 		}
-		switch {
-		case escapes == 0:
-			return raw, nil
-		case raw == Global:
-			return GlobalText, nil
-		case len(raw)+2*escapes <= maxText:
+		if len(raw)+2*escapes <= maxText {
 			return escape(raw), nil
 		}
 	}
@@ -79,6 +80,29 @@ func Encode(raw string) (string, error) {
 	copy(b[:], hashMark)
 	base64.RawURLEncoding.Encode(b[len(hashMark):], sum[:])
 	return string(b[:]), nil
+}
+
+// plain reports whether nothing of s is escaped. Every request's key comes here, and by single
+// bytes a UUID would take as long as a decision in memory.
+func plain(s string) bool {
+	found := uint8(0)
+	if len(s) < 8 {
+		for i := 0; i < len(s); i++ {
+			found |= special[s[i]]
+		}
+		return found == 0
+	}
+	found = eight(s[len(s)-8:])
+	for ; len(s) > 8; s = s[8:] {
+		found |= eight(s)
+	}
+	return found == 0
+}
+
+// eight returns 0 if none of the first eight bytes of s is escaped.
+func eight(s string) uint8 {
+	return special[s[0]] | special[s[1]] | special[s[2]] | special[s[3]] |
+		special[s[4]] | special[s[5]] | special[s[6]] | special[s[7]]
 }
 
 // escape returns raw, percent-escaped. The result fits in maxText bytes.

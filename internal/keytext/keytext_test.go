@@ -35,6 +35,24 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// Wherever a byte stands in a key, it is escaped or not as it is alone.
+func TestEncodeEachByteAnywhere(t *testing.T) {
+	for length := 1; length <= 33; length++ {
+		for at := range length {
+			for c := range 256 {
+				raw, want := []byte(strings.Repeat("a", length)), strings.Repeat("a", length)
+				raw[at] = byte(c)
+				if one := escape(string(raw[at : at+1])); one != "a" {
+					want = want[:at] + one + want[at+1:]
+				}
+				if got, err := Encode(string(raw)); got != want || err != nil {
+					t.Fatalf("Encode(%q) = %q, %v; want %q", raw, got, err, want)
+				}
+			}
+		}
+	}
+}
+
 // GlobalText is Encode's result for Global.
 func TestGlobal(t *testing.T) {
 	if escaped := escape(Global); escaped != GlobalText {
@@ -138,6 +156,7 @@ func BenchmarkEncode(b *testing.B) {
 	for _, bench := range []struct{ name, raw string }{
 		{"IPv4", "203.0.113.7"},
 		{"IPv6", "2001:db8:1:2::/64"},
+		{"UUID", "0b2f9c66-2f5a-4e0e-9d4b-5d1d4b8a7c11"},
 		{"escaped", "GET /users/{id}"},
 		{"hashed", strings.Repeat("a", 200)},
 		{"hashed 4K", strings.Repeat("a", MaxRaw)},
