@@ -158,8 +158,15 @@ func (a *admission) read() error {
 	if err == nil && a.reading.Planless && !a.reading.Enforced {
 		err = a.reading.DenyLimits(ErrNoLimits, false)
 	}
-	for i := range a.reading.Wrong {
-		w := &a.reading.Wrong[i]
+	if len(a.reading.Wrong) > 0 {
+		a.observeWrong()
+	}
+	return err
+}
+
+// observeWrong notifies the observers of what kept the request from being charged.
+func (a *admission) observeWrong() {
+	for _, w := range a.reading.Wrong {
 		if w.What == read.DryRunDenied {
 			a.version.reporter.dryRuns.count(a.version, w.Limit)
 		}
@@ -167,7 +174,6 @@ func (a *admission) read() error {
 		e.Decision.Limit = w.Limit
 		a.version.observe(&e)
 	}
-	return err
 }
 
 // eventOf has the event of each thing that keeps a request from being charged.

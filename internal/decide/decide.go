@@ -11,7 +11,6 @@ package decide
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -185,21 +184,6 @@ func (e *Failed) Unwrap() error { return e.Err }
 // nil, either all charges are granted (Allowed), or the results say which limit denied. The
 // error is a *Canceled or a *Failed.
 func (c *Call) Decide(ctx context.Context) error {
-	err := c.decide(ctx)
-	if err == nil {
-		return nil
-	}
-	if canceled := (*Canceled)(nil); errors.As(err, &canceled) {
-		return err
-	}
-	if ended := ctx.Err(); ended != nil { // not the store's fault
-		clear(c.Results)
-		return &Canceled{ended}
-	}
-	return &Failed{err, slices.ContainsFunc(c.Limits, func(l *limit.Limit) bool { return l.Closed })}
-}
-
-func (c *Call) decide(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &Canceled{err} // a store may ignore ctx, and charge a client that has left
 	}
@@ -316,7 +300,7 @@ func (c *Call) GiveBack(ctx context.Context) Settlement {
 	return c.by.settle(context.WithoutCancel(ctx), c.asks(), made, make([]store.Result, len(made)), c.Timed)
 }
 
-// wait is decide for calls that may have to wait, or that others may wait for. answered says that
+// wait is Decide for calls that may have to wait, or that others may wait for. answered says that
 // the store has decided the charges already.
 func (c *Call) wait(ctx context.Context, answered bool) error {
 	err := c.take(ctx, answered)
@@ -399,10 +383,11 @@ func (c *Call) renew(i int) (*store.Limit, waiting.Terms, bool) {
 
 // goOn lets a call continue without its charges on the store, which has failed with
 // err, if none of its enforced limits is in the store, or if limits of this process,
-// which need no store, still hold. Otherwise it returns err.
+// which need no store, still hold. Otherwise it returns the error of Decide.
 func (c *Call) goOn(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return err
+	if ended := ctx.Err(); ended != nil { // not the store's fault
+		clear(c.Results)
+		return &Canceled{ended}
 	}
 	stored, here, closed := false, false, false
 	for _, l := range c.Limits {
@@ -411,11 +396,11 @@ func (c *Call) goOn(ctx context.Context, err error) error {
 		closed = closed || l.Closed
 	}
 	if stored && (closed || !here) {
-		return err
+		return &Failed{err, closed}
 	}
 	c.Lost = &Lost{slices.Clone(c.Charges), err}
 	c.Keep(func(l *limit.Limit) bool { return l.Needs&limit.Local != 0 })
-	return c.decide(ctx)
+	return c.Decide(ctx)
 }
 
 // Keep removes the charges of all other limits, which haven't been made.
