@@ -117,6 +117,18 @@ func (b *book) add(all []*version, to *version, f finding) []notice {
 	return []notice{{f.copied(), to}}
 }
 
+// end makes the warning of that kind about the same limits apply to nothing, until it is found
+// again.
+func (b *book) end(f finding) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, o := range b.all {
+		if o.kind == f.kind && slices.Equal(o.limits, f.limits) {
+			o.still = func(*version) bool { return false }
+		}
+	}
+}
+
 // copied returns a copy, which is read without the book's lock.
 func (f finding) copied() *finding { return &f }
 

@@ -481,8 +481,11 @@ const (
 	// peer's address, and X-Forwarded-For or X-Real-IP names a client in none of its networks.
 	WarnProxyExempt
 	// WarnNameConflict: two limiters that With hasn't derived give a limit's name other numbers on
-	// one store of WithStore. The Text has both. It comes once for the name, from the one that is
-	// made or updated later. Limits of a WithLimitFunc aren't compared.
+	// one store of WithStore. The Text has both. In one process the one that is made or updated
+	// later is warned, once for the name. On a redisstore, the limiters of two processes are warned
+	// once both have had their numbers for 15 minutes: a deploy or an Update of all that takes less
+	// is silent. Limits of a WithLimitFunc aren't compared, and none of a limiter that turns the
+	// warning off.
 	WarnNameConflict
 )
 
@@ -504,7 +507,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnStoreFull:        {"store-full", "the store in memory is full, so new keys share states: write memstore.WithMaxKeys, or use keys that clients can't make up"},
 	WarnUpdateDrops:      {"update-drops", "an Update leaves out or renames limits, so callers begin anew: its options are complete, write the limits there, too"},
 	WarnPermitLeaked:     {"permit-leaked", "a permit of Take or Wait was dropped without Done, so its slots stayed taken: write defer permit.Done()"},
-	WarnNameConflict:     {"name-conflict", "two limiters on one store give a limit's name other numbers: write another stint.WithName in one of them"},
+	WarnNameConflict:     {"name-conflict", "two limiters on one store, in one process or two, give a limit's name other numbers: write another stint.WithName in one of them"},
 	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},
 }
 

@@ -3,6 +3,7 @@ package stint
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/compile"
@@ -28,7 +29,8 @@ type family struct {
 
 	lines sync.Map // of *waiting.Lines: those of each store are the same across Updates
 
-	meanings namesakes.Family // for other families on the same store; guarded by mu
+	meanings namesakes.Family                    // for other families on the same store; guarded by mu
+	lent     atomic.Pointer[[]namesakes.Meaning] // the same, for other processes
 
 	warnings book
 
@@ -89,8 +91,9 @@ func (l *Limiter) first(opts []Option) ([]notice, error) {
 	f.enlist()
 	l.now.Store(v)
 	l.told.Store(v)
-	l.observeStore(c) // which may tell something at once
-	return f.announce(l, c), nil
+	all := f.announce(l, c)
+	l.observeStore(c) // which may ask or tell something at once
+	return all, nil
 }
 
 // try makes what would be the first version of a new limiter, and the naming that goes
@@ -111,7 +114,9 @@ func (l *Limiter) try(c *config) (*version, *compile.Naming, error) {
 // l's options c, to be given without f.mu. The caller holds f.mu. Requests never run it.
 func (f *family) announce(l *Limiter, c *config) (all []notice) {
 	v := l.now.Load()
-	for _, c := range f.meanings.Mean(f.lent()) {
+	lent := f.lend()
+	f.lent.Store(&lent)
+	for _, c := range f.meanings.Mean(lent) {
 		all = append(all, f.warnings.noteConflict(v, c)...)
 	}
 	if v.idle() {
@@ -131,9 +136,10 @@ func (f *family) announce(l *Limiter, c *config) (all []notice) {
 	return all
 }
 
-// lent returns the meanings of the family's names in stores that others may use. A limiter that
-// isn't to be warned isn't compared at all: the other one would be warned of it.
-func (f *family) lent() (all []namesakes.Meaning) {
+// lend returns the meanings of the family's names in stores that others may use. A limiter that
+// isn't to be warned isn't compared at all: the other one would be warned of it. The caller holds
+// f.mu.
+func (f *family) lend() (all []namesakes.Meaning) {
 	for _, m := range f.members {
 		v := m.now.Load()
 		if !v.compiled.Lent || v.silent.has(WarnNameConflict) {
@@ -141,7 +147,7 @@ func (f *family) lent() (all []namesakes.Meaning) {
 		}
 		for e := range v.plans.Entries {
 			if e.Needs&limit.Local == 0 { // a local limit is in no store
-				all = append(all, namesakes.Meaning{Store: v.backend.Store, Name: e.Name(), Says: compile.Text(e)})
+				all = append(all, namesakes.Meaning{Store: v.backend.Store, Name: e.Name(), Says: compile.Text(e), Limit: e.Limit.Limit})
 			}
 		}
 	}
@@ -186,7 +192,7 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 	}
 	lent := l.family.house(v, c, l.now.Load(), parent)
 	if l.storeObserver == nil {
-		l.storeObserver = &store.Observer{Tell: l.handleNotice}
+		l.storeObserver = &store.Observer{Tell: l.handleNotice, Limits: l.limitsInStore}
 	}
 	if lent {
 		v.backend.Leases = l.storeObserver

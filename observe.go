@@ -114,6 +114,8 @@ func (l *Limiter) handleNotice(n store.Notice) {
 		l.observeSafely(e)
 	case store.MayForget:
 		l.noteForgetting(n.Err)
+	case store.Conflict:
+		l.noteElsewhere(n.Limit, n.Err)
 	case store.Full:
 		v := l.inForce()
 		still := func(o *version) bool { return same(o.backend.Store, v.backend.Store) }
@@ -130,6 +132,44 @@ func (l *Limiter) noteForgetting(why error) {
 	v := l.inForce()
 	still := func(o *version) bool { return l.storeForgets.Load() && same(o.backend.Store, v.backend.Store) }
 	v.warn(finding{kind: WarnStoreForgets, text: why.Error(), still: still})
+}
+
+// limitsInStore returns the family's limits in l's store that are to be compared with those of
+// other processes. It takes no lock of the family's: a store may call it while it is observed.
+func (l *Limiter) limitsInStore() map[*store.Limit]string {
+	all := map[*store.Limit]string{}
+	in := l.now.Load().backend.Store
+	for _, m := range *l.family.lent.Load() {
+		if same(m.Store, in) {
+			all[m.Limit] = m.Says
+		}
+	}
+	return all
+}
+
+// noteElsewhere warns of a limit to whose name another process gives other numbers, as why says.
+// The store tells that of all limiters' limits.
+func (l *Limiter) noteElsewhere(of *store.Limit, why error) {
+	if _, ours := l.limitsInStore()[of]; !ours {
+		return
+	}
+	f := finding{kind: WarnNameConflict, limits: []string{of.Name()}, still: func(o *version) bool { return o.counts(of) }}
+	if why == nil {
+		l.family.warnings.end(f)
+		return
+	}
+	f.text = why.Error()
+	l.inForce().warn(f)
+}
+
+// counts reports whether the version has a limit.
+func (v *version) counts(l *store.Limit) bool {
+	for e := range v.plans.Entries {
+		if e.Limit.Limit == l {
+			return true
+		}
+	}
+	return false
 }
 
 // observeSafely passes an event that isn't a request's to the limiter's observers and its log.

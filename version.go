@@ -52,6 +52,6 @@ func (v *version) shown(w http.ResponseWriter, r *http.Request) *http.Request {
 
 // same reports whether two stores are the same. Stores that can't be compared, such as
 // structs with a slice, are taken to be different.
-func same(a, b store.Store) bool {
+func same(a, b any) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

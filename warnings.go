@@ -9,7 +9,8 @@ import "fmt"
 // Limiter.Describe lists it. To find mistakes the limiter looks at half of about the
 // first 10,000 requests of each WithKey, and keeps no key. It looks at none if all
 // warnings that need it are turned off. It also looks at the paths of the first 10,000
-// requests if it has routes, and at the first 1,000 if a WithSkip exempts addresses.
+// requests if it has routes, and at the first 1,000 if a WithSkip exempts addresses. Without
+// WarnNameConflict it tells a redisstore nothing about its limits.
 func WithoutWarnings(kinds ...WarningKind) Option {
 	return limiterOption(func(c *config) {
 		if len(kinds) == 0 {

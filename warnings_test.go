@@ -700,6 +700,82 @@ func TestStoreForgets(t *testing.T) {
 	}
 }
 
+// A store asks for the limits that it may compare, also while it is observed, and tells which of
+// them have other numbers in another process. That is warned about once, in the limiter that has
+// the limit, and described for as long as both have those numbers.
+func TestNamesInOtherProcesses(t *testing.T) {
+	h := newLogged(0)
+	named := func(n int64) stint.Limit { return stint.Rate(n, time.Second, stint.WithName("calls")) }
+	s := &comparing{forgetful: forgetful{Store: memstore.New()}}
+	shared := stint.WithStore(failover.New(s, memstore.New()))
+	route := stint.WithRoute("/r", stint.Quota(9, stint.Daily, stint.WithName("daily")), stint.AdaptiveConcurrency(1, 5, stint.WithName("local")))
+	l := limiter(t, named(5), route, everybody, h.with(), shared, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{stint.Exempt()}, nil }))
+	if got := s.said(); got != `calls: TokenBucket: 5 per 1s, burst 5; daily: FixedWindow: 9 daily` {
+		t.Errorf("observed, a store is told %q", got)
+	}
+	derived := derive(t, l, stint.Rate(7, time.Second, stint.WithName("more")))
+	other := limiter(t, named(5), everybody, h.with(), shared)
+	derive(t, other, stint.Rate(8, time.Second, stint.WithName("elsewhere")), stint.WithStore(memstore.New()))
+	silent := limiter(t, named(6), everybody, h.with(), shared, stint.WithoutWarnings(stint.WarnNameConflict))
+	if got := s.said(); got != `calls: TokenBucket: 5 per 1s, burst 5; calls: TokenBucket: 5 per 1s, burst 5; daily: FixedWindow: 9 daily; more: TokenBucket: 7 per 1s, burst 7` {
+		t.Errorf("a store is told %q", got)
+	}
+	tell := func(name string, why error) {
+		for of := range s.observers.Limits() {
+			if of.Name() == name {
+				s.observers.Tell(store.Notice{Kind: store.Conflict, Limit: of, Err: why})
+			}
+		}
+	}
+	described := func(l *stint.Limiter) (all string) {
+		for _, w := range l.Describe().Warnings {
+			all += fmt.Sprint(w.Kind, w.Limits, " ", w.Text)
+		}
+		return all
+	}
+	for range 3 {
+		tell("more", errors.New("other numbers"))
+	}
+	if got := described(derived); got != "name-conflict [more] other numbers" || described(l)+described(other)+described(silent) != "" {
+		t.Errorf("described %q, and of others %q, %q, %q", got, described(l), described(other), described(silent))
+	}
+	if lines := h.lines(t); len(lines) != 1 || lines[0]["msg"] != "stint: other numbers" || lines[0]["limit"] != "more" || lines[0]["warning"] != "name-conflict" {
+		t.Errorf("logged %v", lines)
+	}
+	tell("more", nil)
+	if got := described(derived); got != "" {
+		t.Errorf("described when it is over: %q", got)
+	}
+	tell("calls", errors.New("other calls"))
+	if got := described(l) + described(other); got != "name-conflict [calls] other callsname-conflict [calls] other calls" {
+		t.Errorf("described by both limiters that have it: %q", got)
+	}
+	update(t, other, stint.Rate(5, time.Second, stint.WithName("apart")), everybody, stint.WithoutWarnings(stint.WarnUpdateDrops))
+	update(t, l, named(6), everybody, stint.WithoutWarnings(stint.WarnUpdateDrops))
+	if got := described(l) + described(other); got != "" {
+		t.Errorf("described after an Update: %q", got)
+	}
+	runtime.KeepAlive(silent)
+}
+
+// comparing is a store that compares what its observers' limits are.
+type comparing struct{ forgetful }
+
+func (s *comparing) Observe(o *store.Observer) {
+	s.forgetful.Observe(o)
+	s.observers.Limits()
+}
+
+// said is what the store is told of limits.
+func (s *comparing) said() string {
+	var all []string
+	for l, numbers := range s.observers.Limits() {
+		all = append(all, l.Name()+": "+numbers)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
 // The warning about a proxy names the field in which it names clients.
 func TestUntrustedProxyNamesTheField(t *testing.T) {
 	for field, want := range map[string]string{

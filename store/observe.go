@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"weak"
@@ -21,16 +22,22 @@ type Degradable interface {
 	Degraded() error
 }
 
-// Observer receives notices. Tell is called concurrently, from the goroutines of
+// Observer receives notices. Its functions are called concurrently, from the goroutines of
 // callers and from the store's own.
-type Observer struct{ Tell func(Notice) }
+type Observer struct {
+	Tell func(Notice)
+	// Limits returns the limits whose numbers are the same for all calls, each with its numbers
+	// in words. They change from time to time. A store that several processes use may compare
+	// them: see Conflict. A nil Limits has none.
+	Limits func() map[*Limit]string
+}
 
 // Notice is one event of a store.
 type Notice struct {
 	Kind NoticeKind
-	// Err is the cause of Degraded, and of MayForget and Full what to do about it.
+	// Err is the cause of Degraded, and of MayForget, Full and Conflict what to do about it.
 	Err error
-	// Key and Limit identify the slot of LeaseLost.
+	// Key and Limit identify the slot of LeaseLost. Limit is the limit of Conflict.
 	Key   string
 	Limit *Limit
 }
@@ -52,6 +59,9 @@ const (
 	MayForget
 	// Full: the store has no room for new keys. Err says what happens to them, and what to write.
 	Full
+	// Conflict: another process gives a name other numbers than Limit, which is one of
+	// Observer.Limits. If Err is nil, that was so and is no longer.
+	Conflict
 )
 
 // Observers is a store's set of observers. It holds weak references: an Observer that
@@ -77,17 +87,34 @@ func (s *Observers) Any() bool {
 	return slices.ContainsFunc(s.all, func(w weak.Pointer[Observer]) bool { return w.Value() != nil })
 }
 
-// Tell passes n to every observer, holding no lock, and reports whether there are any.
-func (s *Observers) Tell(n Notice) bool {
-	s.mu.Lock()
-	all := slices.Clone(s.all)
-	s.mu.Unlock()
-	told := false
-	for _, w := range all {
-		if o := w.Value(); o != nil {
-			o.Tell(n)
-			told = true
+// Limits returns the Limits of all observers, holding no lock.
+func (s *Observers) Limits() map[*Limit]string {
+	all := map[*Limit]string{}
+	for _, o := range s.present() {
+		if o.Limits != nil {
+			maps.Copy(all, o.Limits())
 		}
 	}
-	return told
+	return all
+}
+
+// Tell passes n to every observer, holding no lock, and reports whether there are any.
+func (s *Observers) Tell(n Notice) bool {
+	all := s.present()
+	for _, o := range all {
+		o.Tell(n)
+	}
+	return len(all) > 0
+}
+
+// present returns the observers that aren't garbage.
+func (s *Observers) present() (all []*Observer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.all {
+		if o := w.Value(); o != nil {
+			all = append(all, o)
+		}
+	}
+	return all
 }

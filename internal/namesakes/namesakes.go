@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync"
 	"weak"
+
+	"github.com/stint-go/stint/store"
 )
 
 // Meaning is the rule of a name in a store: everything its limit counts by, in words.
@@ -21,6 +23,7 @@ type Meaning struct {
 	Store any
 	Name  string
 	Says  string
+	Limit *store.Limit // not compared: for those who compare the rest with other processes
 }
 
 // Conflict is one name with two meanings.

@@ -15,7 +15,7 @@ func (f *Family) mean(store any, all ...string) string {
 	var means []Meaning
 	for _, m := range all {
 		name, says, _ := strings.Cut(m, ":")
-		means = append(means, Meaning{store, name, says})
+		means = append(means, Meaning{Store: store, Name: name, Says: says})
 	}
 	var found []string
 	for _, c := range f.Mean(means) {

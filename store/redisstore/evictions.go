@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,70 +16,27 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-const (
-	// evictionsEvery is how often servers are asked whether they evict keys.
-	evictionsEvery = 5 * time.Minute
-	// evictionsWithin is how long all of them may take to answer.
-	evictionsWithin = 2 * time.Second
-)
-
 // evictions holds what is known of the servers' evictions.
 type evictions struct {
-	observers store.Observers
-
 	mu     sync.Mutex
-	looks  bool             // the servers are asked from time to time
-	denied bool             // one of them refuses to answer, so none is asked again
 	found  error            // what the last look has found, or nil
 	before map[string]int64 // how many keys each server had evicted at its first look, by run_id
 }
 
-// Observe implements store.Observable: it tells o of store.MayForget. It returns at once, and
-// asks the servers in the background.
-func (s *Store) Observe(o *store.Observer) {
-	if s.Misconfigured() != nil {
-		return
-	}
-	e := &s.evictions
-	e.observers.Observe(o)
+// repeat tells o, on another goroutine, what the last look has found.
+func (e *evictions) repeat(o *store.Observer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch {
-	case e.denied:
-	case !e.looks:
-		e.looks = true
-		go s.watchEvictions()
-	case e.found != nil:
+	if e.found != nil {
 		n := store.Notice{Kind: store.MayForget, Err: e.found}
 		go background.Do("telling of evictions", func() { o.Tell(n) })
-	}
-}
-
-// watchEvictions looks for evictions now, and from time to time while anybody observes them.
-func (s *Store) watchEvictions() {
-	again := false
-	background.Do("looking for evictions", func() { again = s.lookForEvictions() }) // hooks may panic
-	if again {
-		time.AfterFunc(evictionsEvery, s.watchEvictions)
 	}
 }
 
 // lookForEvictions asks the servers, and tells what is new. It reports whether to ask again.
 func (s *Store) lookForEvictions() (again bool) {
 	e := &s.evictions
-	select {
-	case <-s.closed:
-		return false
-	default:
-	}
-	e.mu.Lock()
-	e.looks = e.observers.Any() // Observe adds an observer before it looks at this
-	unobserved := !e.looks
-	e.mu.Unlock()
-	if unobserved {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), evictionsWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), watchWithin)
 	defer cancel()
 	all, err := s.serverInfos(ctx)
 	if errors.Is(err, redis.ErrClosed) {
@@ -92,14 +48,13 @@ func (s *Store) lookForEvictions() (again bool) {
 	if err == nil || found != nil { // a server that doesn't answer takes nothing back
 		e.found = found
 	}
-	reply := redis.Error(nil)
-	e.denied = errors.As(err, &reply) && classOfReply(reply.Error()) == ErrConfiguration
-	now, denied := e.found, e.denied
+	now := e.found
 	e.mu.Unlock()
 	if was != nil || now != nil {
-		e.observers.Tell(store.Notice{Kind: store.MayForget, Err: now})
+		s.watch.observers.Tell(store.Notice{Kind: store.MayForget, Err: now})
 	}
-	return !denied
+	reply := redis.Error(nil)
+	return !errors.As(err, &reply) || classOfReply(reply.Error()) != ErrConfiguration
 }
 
 // look returns what servers tell of their evictions, or nil if they make none.

@@ -23,10 +23,10 @@ func WithHelpClock(now func() time.Time) Option {
 func (s *Store) Sweep() { s.giveBackPrefetched(false) }
 
 // LookForEvictions asks the servers now, and reports whether they will be asked again.
-func (s *Store) LookForEvictions() bool { return s.lookForEvictions() }
+func (s *Store) LookForEvictions() bool { return s.observed() && s.lookForEvictions() }
 
 // ObserveEvictions has o told of what LookForEvictions finds, and asks no server.
-func (s *Store) ObserveEvictions(o *store.Observer) { s.evictions.observers.Observe(o) }
+func (s *Store) ObserveEvictions(o *store.Observer) { s.watch.observers.Observe(o) }
 
 // Renew renews all leases now, and reports whether the server has answered.
 func (s *Store) Renew() bool { return s.renew(0) }
