@@ -57,7 +57,8 @@ type Store interface {
 	//   - A lower cost refunds the difference, except what time has already given back.
 	//   - A higher cost adds debt, up to what the limit can count: a year's worth of a
 	//     rate, or MaxCost units of a window.
-	//   - Cost 0 cancels the charge. Of a Concurrency it releases the lease.
+	//   - Cost 0 cancels the charge. Of a Concurrency it releases the lease. The Result
+	//     of a release may leave out how many slots are held and remain.
 	//
 	// The Receipt in the Result replaces the one settled: settling the charge again
 	// needs the new one. Settling late, settling a charge that wasn't made, and

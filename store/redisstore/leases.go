@@ -33,6 +33,7 @@ type lease struct {
 	at       time.Time // when it was taken or renewed
 	limit    *store.Limit
 	observer *store.Observer // of the charge
+	several  bool            // it may hold several slots
 }
 
 // startRenewal starts renewing a lease that was asked for at since.
@@ -48,10 +49,24 @@ func (s *Store) startRenewal(key string, c *store.Charge, id store.LeaseID, sinc
 		h = &holding{key: key, identity: c.Key, renewed: make(map[store.LeaseID]lease)}
 		l.byKey[key] = h
 	}
-	h.renewed[id] = lease{since, c.Limit, c.Observer}
+	h.renewed[id] = lease{since, c.Limit, c.Observer, c.Cost > 1}
 	if l.stop == nil && !l.closed {
 		l.stop = make(chan struct{})
 		go s.renewLoop(l.stop)
+	}
+}
+
+// amend records that a lease may hold several slots from now on.
+func (l *leases) amend(key string, id store.LeaseID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.byKey[key]
+	if h == nil {
+		return
+	}
+	if of, ok := h.renewed[id]; ok {
+		of.several = true
+		h.renewed[id] = of
 	}
 }
 

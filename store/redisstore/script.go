@@ -22,10 +22,10 @@ type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// call is one call of a script.
+// call is one call of a script, or a command.
 type call struct {
-	script *scripts.Script
-	args   []any // of the command; its name and the script come at the beginning
+	script *scripts.Script // nil: args are all of a command
+	args   []any           // of the command; its name and the script come at the beginning
 	cmd    *redis.Cmd
 }
 
@@ -58,7 +58,9 @@ func (c *call) command(ctx context.Context, name, script any) {
 	if c.cmd != nil {
 		args = slices.Clone(args)
 	}
-	args[0], args[1] = name, script
+	if c.script != nil {
+		args[0], args[1] = name, script
+	}
 	c.cmd = redis.NewCmd(ctx, args...)
 }
 
@@ -110,10 +112,12 @@ func (s *Store) look(ctx context.Context, calls []call) {
 // apply, and the line continues.
 func (s *Store) try(ctx context.Context, calls []call, name string) {
 	for i := range calls {
-		c := &calls[i]
-		if name == "eval" {
+		switch c := &calls[i]; {
+		case c.script == nil:
+			c.command(ctx, nil, nil)
+		case name == "eval":
 			c.command(ctx, name, c.script.Source)
-		} else {
+		default:
 			c.command(ctx, evalsha, c.script.Arg)
 		}
 	}

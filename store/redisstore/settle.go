@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint/store"
 )
 
@@ -21,6 +23,8 @@ type settling struct {
 	settled bool         // part of it has been
 	// unlessReset: settle only if the keys haven't been reset since they were charged.
 	unlessReset bool
+	// releases: it does no more than release leases of one slot each, which this store held.
+	releases bool
 }
 
 func siteOfSettling(w *settling) site { return w.site }
@@ -51,7 +55,8 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 		t := s.settlingTicket()
 		for i := range charges {
 			key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
-			s.stopRenewal(key, &charges[i])
+			one := s.stopRenewal(key, &charges[i])
+			t.what.releases = one && (t.what.releases || i == 0)
 			t.what.add(charges[i], key, i)
 		}
 		t.what.site = s.siteOf(t.what.keys[0])
@@ -68,7 +73,7 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 	at := make(map[site]int) // of tickets
 	for i := range charges {
 		key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
-		s.stopRenewal(key, &charges[i])
+		one := s.stopRenewal(key, &charges[i])
 		p := s.siteOf(key)
 		n, known := at[p]
 		if !known {
@@ -77,6 +82,7 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 			tickets = append(tickets, newTicket[settling]())
 			tickets[n].what.site = p
 		}
+		tickets[n].what.releases = one && (tickets[n].what.releases || !known)
 		tickets[n].what.add(charges[i], key, i)
 	}
 	for _, t := range tickets {
@@ -110,10 +116,17 @@ func (s *Store) stopRenewals(charges []store.Charge) {
 	}
 }
 
-func (s *Store) stopRenewal(key string, c *store.Charge) {
+// stopRenewal stops the renewal of the lease that the charge releases. It reports whether this
+// store held it, and it has never held more than one slot.
+func (s *Store) stopRenewal(key string, c *store.Charge) (one bool) {
 	if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) {
-		s.leases.stopRenewal(key, c.Receipt.Lease)
+		of, held := s.leases.stopRenewal(key, c.Receipt.Lease)
+		return held && !of.several
 	}
+	if c.Receipt.Lease != (store.LeaseID{}) {
+		s.leases.amend(key, c.Receipt.Lease)
+	}
+	return false
 }
 
 // settlingTicket returns a ticket without charges.
@@ -125,7 +138,7 @@ func (s *Store) settlingTicket() *ticket[settling] {
 	t.state.Store(waiting)
 	t.failed, t.err = nil, nil
 	w := &t.what
-	w.charges, w.results, w.keys, w.indexes = w.charges[:0], w.results[:0], w.keys[:0], w.indexes[:0]
+	w.charges, w.results, w.keys, w.indexes, w.releases = w.charges[:0], w.results[:0], w.keys[:0], w.indexes[:0], false
 	return t
 }
 
@@ -168,10 +181,14 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 // with the instants asked for. If one settlement of a ticket fails, its later ones aren't
 // sent. progress reports whether at least a part of the round was answered or has failed.
 func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64, progress bool) {
-	groups := groupBySite(batch, siteOfSettling)
+	batch, releases := releasesIn(batch)
+	var groups [][]*ticket[settling]
+	if len(batch) > 0 {
+		groups = groupBySite(batch, siteOfSettling)
+	}
 	pieces := make([][]*settlement, len(groups))
 	made := make([][][]*settlement, len(groups))
-	calls := make([]call, len(groups))
+	calls := make([]call, len(groups), len(groups)+len(releases))
 	times := s.timeArgs(asked)
 	for i, group := range groups {
 		piece := make([]*settlement, 0, len(group))
@@ -185,7 +202,14 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 		script, keys, args := settleArgs(made[i], times, room)
 		pieces[i], calls[i] = piece, s.call(script, group[0].what.site, keys, args[room-s.head(keys):])
 	}
+	for i := range releases {
+		calls = append(calls, call{args: releases[i].args})
+	}
 	s.exec(ctx, calls)
+	for i := range releases {
+		s.recordRelease(&releases[i], calls[len(groups)+i].cmd.Err())
+		progress = true
+	}
 	for i, group := range groups {
 		piece := pieces[i]
 		reply, err := calls[i].cmd.Result()
@@ -232,4 +256,60 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 		}
 	}
 	return again, more, progress
+}
+
+// release is the release of leases of one key, by one ZREM. The script would also find out how
+// many slots are still held, which Settle may leave out, and take the server 15 times as long.
+type release struct {
+	args    []any // of the command
+	tickets []*ticket[settling]
+}
+
+// releasesIn takes the tickets that only release leases out of a batch, and returns their releases.
+func releasesIn(batch []*ticket[settling]) (others []*ticket[settling], releases []release) {
+	if !slices.ContainsFunc(batch, func(t *ticket[settling]) bool { return t.what.releases }) {
+		return batch, nil
+	}
+	of := make(map[string]int, len(batch)) // the release of a key
+	for _, t := range batch {
+		if !t.what.releases {
+			others = append(others, t)
+			continue
+		}
+		for i := range t.what.charges {
+			key := t.what.keys[i]
+			n, known := of[key]
+			if !known {
+				n = len(releases)
+				of[key] = n
+				releases = append(releases, release{args: append(make([]any, 0, 3), "zrem", key)})
+			}
+			r := &releases[n]
+			r.args = append(r.args, t.what.charges[i].Receipt.Lease[:])
+			r.tickets = append(r.tickets, t)
+		}
+	}
+	return others, releases
+}
+
+// recordRelease records the outcome of a release.
+func (s *Store) recordRelease(r *release, err error) {
+	if err != nil && redis.HasErrorPrefix(err, "WRONGTYPE") {
+		err = nil // the slots are gone
+	}
+	err = classify(err)
+	for _, t := range r.tickets {
+		w := &t.what
+		w.made = nil
+		for i := range w.charges {
+			c := &w.charges[i]
+			s.denies.forget(c.Key)
+			w.results[i] = store.Result{OK: true, Receipt: store.Receipt{Lease: c.Receipt.Lease, Path: c.Receipt.Path}}
+		}
+		if err != nil {
+			t.failed = graver(t.failed, err)
+		} else {
+			w.settled = true
+		}
+	}
 }

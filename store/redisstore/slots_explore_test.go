@@ -21,9 +21,11 @@ type slotted interface {
 	Left() string
 }
 
-// thereScripts is the server of a slotted store: it answers the arguments of a script.
+// thereScripts is the server of a slotted store: it answers the arguments of a script, and those
+// of a ZREM.
 type thereScripts interface {
 	Answer(args []any) (reply any)
+	Remove(leases []any) (reply any)
 }
 
 var slottedVariants = map[string]func(thereScripts, lines) slotted{}
@@ -39,8 +41,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+const removed = 7
+
 type Scripts interface {
 	Answer(args []any) (reply any)
+	Remove(leases []any) (reply any)
 }
 
 type Slotted struct{ *Store }
@@ -60,6 +65,10 @@ func (s *Store) execThere(ctx context.Context, calls []call) {
 	for i := range calls {
 		c := &calls[i]
 		c.cmd = redis.NewCmd(ctx)
+		if c.script == nil {
+			c.cmd.SetVal(there.Remove(c.args[2:]))
+			continue
+		}
 		c.cmd.SetVal(there.Answer(c.args[3+c.args[2].(int):]))
 	}
 }
@@ -85,7 +94,11 @@ var scriptsThere = []orders.Edit{
 	{File: "take.go", Was: "		s.exec(ctx, calls)\n		again", Is: "		s.execThere(ctx, calls)\n		again"},
 	{File: "settle.go", Was: "	s.exec(ctx, calls)\n", Is: "	s.execThere(ctx, calls)\n"},
 	{File: "take.go", Was: "		if t.what.granted {\n			s.startRenewals(t)\n", Is: "		if t.what.granted {\n			_ = t\n"},
+	{File: "settle.go", Was: "return held && !of.several", Is: "return (held || !of.several) && c.Receipt.Path == removed"},
 }
+
+// removed marks the receipts of leases that are released by a ZREM.
+const removed = 7
 
 // slotKeeper is the server: what the scripts do, as their heads say, for one key.
 type slotKeeper struct {
@@ -187,6 +200,15 @@ func (w *slotKeeper) settle(a *scriptArgs) any {
 	return answer
 }
 
+func (w *slotKeeper) Remove(leases []any) any {
+	orders.At(orders.Store, unsafe.Pointer(w))
+	for _, id := range leases {
+		delete(w.slots, store.LeaseID(id.([]byte)))
+	}
+	orders.Note("the server: removes %d leases", len(leases))
+	return int64(len(leases))
+}
+
 // sharing is a set of callers that take slots of one key.
 type sharing struct {
 	lines
@@ -271,19 +293,22 @@ func (u *slotUser) do(what string) {
 		default:
 			u.owned[id], u.lease = true, id
 		}
-	case "release":
+	case "release", "remove":
 		if u.lease == (store.LeaseID{}) {
 			return
 		}
 		delete(u.owned, u.lease)
 		charges[0].Cost, charges[0].Receipt = 0, store.Receipt{Cost: 1, Lease: u.lease}
+		if what == "remove" {
+			charges[0].Receipt.Path = removed
+		}
 		if err := u.store.Settle(u.ctx, charges, results); err != nil {
 			u.Broken("a release fails: %v", err)
 		}
 		if u.slots[u.lease] {
 			u.Broken("a caller has its answer, and its slot isn't free")
 		}
-		if results[0].Held != u.freed[u.lease] {
+		if what == "release" && results[0].Held != u.freed[u.lease] {
 			u.Broken("%d slots are held after a release, and the caller is told %d", u.freed[u.lease], results[0].Held)
 		}
 	default:
@@ -315,6 +340,9 @@ func TestEveryOrderOfSlots(t *testing.T) {
 			sharing{l, 3, []string{"hold; release", "hold; release", "hold; release"}},
 			sharing{l, 2, []string{"hold; release; release", "hold; release"}},
 			sharing{l, 1, []string{"hold; release; take", "take"}},
+			sharing{l, 3, []string{"hold; remove", "hold; remove", "hold; remove"}},
+			sharing{l, 3, []string{"hold; remove", "hold; release", "hold; remove"}},
+			sharing{l, 1, []string{"hold; remove; take", "take"}},
 			sharing{l, 1, []string{"take and leave", "take"}},
 		)
 	}
@@ -332,6 +360,10 @@ var slotsMutants = []orders.Variant{
 		Was: "				if d.answer(now, states); d.granted {\n", Is: "				as := slices.Clone(states)\n				if d.answer(now, as); d.granted {\n"}}},
 	{Name: "of releases only the first is made", Edits: []orders.Edit{{File: "encode.go",
 		Was: "			for _, s := range group[1:] {\n", Is: "			for _, s := range group[:0] {\n"}}},
+	{Name: "of leases that are removed only the first is", Edits: []orders.Edit{{File: "settle.go",
+		Was: "			r.args = append(r.args, t.what.charges[i].Receipt.Lease[:])\n", Is: "			if r.args = append(r.args, t.what.charges[i].Receipt.Lease[:]); known {\n				r.args = r.args[:3]\n			}\n"}}},
+	{Name: "beside a script, no leases are removed", Edits: []orders.Edit{{File: "settle.go",
+		Was: "		calls = append(calls, call{args: releases[i].args})\n", Is: "		if args := releases[i].args; len(groups) == 0 {\n			calls = append(calls, call{args: args})\n		} else {\n			calls = append(calls, call{args: args[:2]})\n		}\n"}}},
 	{Name: "releases are told what the last of them is", Edits: []orders.Edit{{File: "answer.go",
 		Was: "		after, left, _ = strings.Cut(left, \"|\")\n", Is: "		after = left[strings.LastIndex(left, \"|\")+1:]\n"}}},
 	{Name: "a release is answered before it is made", Edits: []orders.Edit{{File: "settle.go",
