@@ -1,11 +1,14 @@
 package stint_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -257,6 +260,80 @@ func TestAllow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A denial of Allow says and logs what one of Take does, though a store in memory is asked
+// by its Allow, and once.
+func TestAllowDeniesAsTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, limit := range []stint.Limit{
+			stint.Rate(3, time.Hour, stint.WithName("a")),
+			stint.Rate(7, time.Minute, stint.WithName("a"), stint.WithBurst(3)),
+			stint.Rate(3, time.Hour, stint.WithName("a"), stint.WithAlgorithm(stint.SlidingLog)),
+			stint.Quota(3, stint.Daily, stint.WithName("a")),
+		} {
+			for _, cost := range []int64{1, 2, 4} {
+				denial := func(call func(l *stint.Limiter) error) (stint.Decision, string, int64) {
+					var log bytes.Buffer
+					l := limiter(t, theKey, limit, stint.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+					if err := l.Allow(t.Context(), "k", 2); err != nil {
+						t.Fatal(err)
+					}
+					if cost == 1 {
+						if err := l.Allow(t.Context(), "k", 1); err != nil {
+							t.Fatal(err)
+						}
+					}
+					var denied *stint.DeniedError
+					if err := call(l); !errors.As(err, &denied) {
+						t.Fatalf("cost %d: %v, want a denial", cost, err)
+					}
+					return denied.Decision, log.String(), remaining(t, l)
+				}
+				got, logged, left := denial(func(l *stint.Limiter) error { return l.Allow(t.Context(), "k", cost) })
+				want, wantLogged, wantLeft := denial(func(l *stint.Limiter) error { _, err := l.Take(t.Context(), "k", cost); return err })
+				if !reflect.DeepEqual(got, want) || logged != wantLogged || left != wantLeft {
+					t.Errorf("cost %d: Allow: %+v, %d left\n%s\nTake: %+v, %d left\n%s", cost, got, left, logged, want, wantLeft, wantLogged)
+				}
+				if !strings.Contains(logged, "event=Denied") {
+					t.Errorf("the log has no denial: %s", logged)
+				}
+			}
+		}
+	})
+}
+
+// settlesLater is a store in memory whose settlements begin when on is closed.
+type settlesLater struct {
+	*memstore.Store
+	on chan struct{}
+}
+
+func (s *settlesLater) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	<-s.on
+	return s.Store.Settle(ctx, charges, results)
+}
+
+// Allow waits for a turn that is on its way back, as Take does, before it denies.
+func TestAllowBesideAVacantTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &settlesLater{memstore.New(), make(chan struct{})}
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(1, time.Second, stint.WithName("r"), stint.WithMaxWait(5*time.Second)))
+		if err := l.Allow(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, leave)
+		go l.Allow(ctx, "k", 1)
+		time.Sleep(time.Second)
+		if err := l.Update(theKey, stint.WithStore(s), stint.Rate(1, time.Second, stint.WithName("r"))); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(50*time.Millisecond, func() { close(s.on) })
+		if err := l.Allow(t.Context(), "k", 1); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Allow blocks where Take would. When its context ends, it leaves the line and has

@@ -104,9 +104,9 @@ func AnswersAtOnce(s Store) bool {
 // heap, since the compiler doesn't know what a Store does with them. Allow takes none
 // that do, so its caller allocates nothing.
 type Allower interface {
-	// Allow is Take for a single charge, and returns its Result.OK. It isn't for limits
-	// that queue, because it doesn't return how long the charge has to wait.
-	Allow(ctx context.Context, key string, l *Limit, cost int64) (ok bool, err error)
+	// Allow is Take for a single charge, and returns what its Result says of a limit that
+	// neither queues nor has slots. It isn't for others.
+	Allow(ctx context.Context, key string, l *Limit, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, err error)
 }
 
 // Checked is implemented by stores that can be built from arguments that can't work,

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
@@ -59,10 +60,11 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 
 // Allow implements store.Allower. Take retains none of its arguments, so the slices stay
 // on the stack.
-func (s *Store) Allow(ctx context.Context, key string, l *store.Limit, cost int64) (bool, error) {
+func (s *Store) Allow(ctx context.Context, key string, l *store.Limit, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, err error) {
 	var results [1]store.Result
-	err := s.Take(ctx, []store.Charge{{Key: key, Limit: l, Cost: cost}}, results[:])
-	return results[0].OK, err
+	err = s.Take(ctx, []store.Charge{{Key: key, Limit: l, Cost: cost}}, results[:])
+	r := &results[0]
+	return r.OK, r.Remaining, r.RetryAfter, r.ResetAfter, err
 }
 
 // backoff is how many empty iterations a call spins after another has changed the word:

@@ -207,9 +207,12 @@ func allowed(s *suite, k kind) {
 	}
 	for i, cost := range []int64{1, 0, 2, 1, store.MaxCost, 1, 1, 3, 1, 1, 1, 1} {
 		want := s.take("taken", l, cost)
-		got, err := a.Allow(context.Background(), "allowed", l, cost)
-		if err != nil || got != want.OK {
-			s.Fatalf("call %d, cost %d: %v, %v, want %v", i, cost, got, err, want.OK)
+		var got store.Result
+		var err error
+		got.OK, got.Remaining, got.RetryAfter, got.ResetAfter, err = a.Allow(context.Background(), "allowed", l, cost)
+		got.Receipt, got.Begun, got.Held = want.Receipt, want.Begun, want.Held
+		if err != nil || got != want {
+			s.Fatalf("call %d, cost %d: %s, %v, want %s", i, cost, show(got), err, show(want))
 		}
 		if got, want := s.peek("allowed", l), s.peek("taken", l); got != want {
 			s.Fatalf("call %d, cost %d: left %s, want %s", i, cost, show(got), show(want))
@@ -221,7 +224,7 @@ func allowed(s *suite, k kind) {
 		cost  int64
 		want  error
 	}{{l, -1, store.ErrCost}, {l, store.MaxCost + 1, store.ErrCost}, {nil, 1, store.ErrLimit}, {new(store.Limit), 1, store.ErrLimit}} {
-		if ok, err := a.Allow(context.Background(), "allowed", call.limit, call.cost); ok || !errors.Is(err, call.want) {
+		if ok, _, _, _, err := a.Allow(context.Background(), "allowed", call.limit, call.cost); ok || !errors.Is(err, call.want) {
 			s.Errorf("cost %d: %v, %v, want %v", call.cost, ok, err, call.want)
 		}
 	}
