@@ -35,6 +35,7 @@ type Record struct {
 	Since    time.Time // the limit was made
 	bound    atomic.Bool
 	reported atomic.Int64
+	Denials  Denials // by HTTP requests
 }
 
 // Bind records that the limit has denied something or made it wait. It is called for each denial,

@@ -99,6 +99,14 @@ type (
 	Uint64 struct{ integer[uint64] }
 )
 
+func (x *Uint64) Or(mask uint64) (was uint64) {
+	steps.At(steps.Store, unsafe.Pointer(&x.v))
+	was = x.v
+	x.v |= mask
+	note(&x.v, "sets %#x of %#x", mask, was)
+	return was
+}
+
 // Bool is atomic.Bool.
 type Bool struct{ v bool }
 
