@@ -487,6 +487,13 @@ const (
 	// is silent. Limits of a WithLimitFunc aren't compared, and none of a limiter that turns the
 	// warning off.
 	WarnNameConflict
+	// WarnLimitTooLow: of at least 100 keys whose requests came to a limit within an hour, it
+	// denied over 90 %, or would have in a dry run. The Text has its numbers, and how many keys
+	// that were. After about 80 keys were denied within an hour, the keys of the next hour are
+	// looked at; if they show nothing, there is another look a day later at the earliest. Jobs
+	// aren't looked at (Allow, Take, Wait). Denials by a Ban, by an AdaptiveConcurrency and after
+	// a wait for a slot don't count. At most 32 limits of a process look at a time, the last to begin.
+	WarnLimitTooLow
 )
 
 var warningKinds = [...]struct{ name, text string }{
@@ -502,6 +509,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnSilentProxy:      {"silent-proxy", "requests of many clients come through a proxy that names none of them, so they share limits: have the proxy write X-Forwarded-For, and use stint.ForwardedIP with its address"},
 	WarnQuotaUnreachable: {"quota-unreachable", "a rate beside a quota lets less through in the quota's period than the quota: lower the quota, or raise the rate"},
 	WarnProxyExempt:      {"proxy-exempt", "WithSkip(FromCIDR) exempts a proxy, and with it clients elsewhere, which nothing limits: leave the proxy's address out of stint.FromCIDR"},
+	WarnLimitTooLow:      {"limit-too-low", "a limit denied over 90 % of its keys within an hour: raise it"},
 	WarnRouteMissed:      {"route-missed", "a route has matched none of the first 10,000 requests, and others seem to be for it: write the pattern that they have"},
 	WarnChargedTwice:     {"charged-twice", "a request is charged twice to a limit, by two limiters on one store of which one is mounted inside the other: derive the inner one by Limiter.With, or write another stint.WithName in it"},
 	WarnStoreFull:        {"store-full", "the store in memory is full, so new keys share states: write memstore.WithMaxKeys, or use keys that clients can't make up"},

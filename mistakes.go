@@ -179,6 +179,41 @@ func (v *version) noteCost(ch *store.Charge) {
 	v.warn(finding{kind: WarnCostTooHigh, limits: []string{name}, text: text, still: still})
 }
 
+// lookAtKey looks at the key of a request that a limit has let pass or denied, and warns if the
+// limit has denied nearly all keys. The denials are those that count for a Ban, which say what the
+// caller asks for; not those of a cost that never passes. Jobs aren't looked at: a program may
+// ask Allow again and again, to do something once an hour.
+func (v *version) lookAtKey(l *limit.Limit, ch *store.Charge, r *store.Result) {
+	denied := !r.OK && r.RetryAfter != store.Never && l.Counted()
+	if !denied || v.silent.has(WarnLimitTooLow) {
+		l.Record.Denials.See(ch.Key, denied) // a limiter of the family may look
+	} else if s := l.Record.Denials.Deny(ch.Key); s != nil {
+		v.noteTooLow(l, ch, s)
+	}
+}
+
+// noteTooLow warns of a limit that has denied a share of its keys.
+func (v *version) noteTooLow(l *limit.Limit, ch *store.Charge, s *limit.Share) {
+	name, denied, write := ch.Limit.Name(), "denied", "raise it"
+	if ch.DryRun {
+		denied = "would have denied"
+	}
+	if isBucket(ch.Limit) {
+		write = "raise its rate, or its burst by stint.WithBurst"
+	}
+	text := fmt.Sprintf("limit %q (%s) %s about %d of %d keys within an hour: %s",
+		name, inWords.Replace(namesakes.Says(ch.Limit.Spec())), denied, s.Denied, s.Keys, write)
+	still := func(o *version) bool {
+		for e := range o.plans.Entries {
+			if e.Record == l.Record {
+				return true
+			}
+		}
+		return false
+	}
+	v.warn(finding{kind: WarnLimitTooLow, limits: []string{name}, text: text, still: still})
+}
+
 // isBucket reports whether WithBurst raises what a limit lets pass.
 func isBucket(l *store.Limit) bool {
 	a := l.Algorithm()

@@ -6,7 +6,8 @@ import (
 )
 
 // record records which limits have denied the call or made it wait, and which dry runs would have
-// denied it. A plain call that passes has nothing to record.
+// denied it. A plain call that passes has nothing to record, unless a limit looks at keys that
+// pass.
 func (a *admission) record() {
 	v, c := a.version, &a.call
 	for i, l := range c.Limits {
@@ -20,6 +21,9 @@ func (a *admission) record() {
 		}
 		if r.RetryAfter == store.Never && ch.Cost > 1 && !ch.DryRun {
 			v.noteCost(ch)
+		}
+		if a.reading.R != nil && (c.Allowed || !r.OK) { // what another limit denies isn't this one's
+			v.lookAtKey(l, ch, r)
 		}
 	}
 }

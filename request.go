@@ -211,7 +211,7 @@ func (a *admission) decide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !a.call.Allowed || a.version.reports || a.call.Needs&limit.Waits != 0 {
+	if !a.call.Allowed || a.version.reports || a.call.Needs&limit.Waits != 0 || limit.Looking() {
 		a.record()
 	}
 	return nil

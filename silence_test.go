@@ -115,6 +115,20 @@ var services = []service{
 			}
 		}
 	}, stint.WarnChargedTwice},
+
+	{"with pages of four files", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
+		l := limiter(t, append(opts, stint.Rate(1, time.Second, stint.WithBurst(oneOf[int64](right, 4, 3)), stint.WithName("files")), stint.WithKey(stint.RemoteIP()))...)
+		return func(i int) {
+			for j := range 25 {
+				for range oneOf(j == i%25, 1, 4) { // one caller has the others cached
+					through(l, client(i*25+j), nil)
+				}
+			}
+			for range 50 { // a client that never stops
+				through(l, from("192.0.2.66:4711"), nil)
+			}
+		}
+	}, stint.WarnLimitTooLow},
 }
 
 // Services that do everything right are warned of nothing for eight days, nor do they log

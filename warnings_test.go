@@ -957,3 +957,129 @@ func TestProxyExempt(t *testing.T) {
 		})
 	}
 }
+
+// callers are some of those who call a service in the same way.
+type callers struct {
+	n     int
+	asks  int  // in an hour
+	fresh bool // others each hour
+}
+
+// callFor has all callers ask for an hour, in turn.
+func callFor(l *stint.Limiter, hour int, all []callers, next http.HandlerFunc) {
+	most := 0
+	for _, c := range all {
+		most = max(most, c.asks)
+	}
+	begin := time.Now()
+	for ask := range most {
+		for i, c := range all {
+			for j := range c.n {
+				if ask*c.asks/most != (ask+1)*c.asks/most {
+					if c.fresh {
+						j += hour * c.n
+					}
+					through(l, from(fmt.Sprintf("%d.%d.%d.%d:4711", 10+i, j>>16&255, j>>8&255, j&255)), next)
+				}
+			}
+		}
+		time.Sleep(time.Until(begin.Add(time.Duration(ask+1) * time.Hour / time.Duration(most))))
+	}
+}
+
+// A limit that denies nearly all of many callers is warned about: not one that denies a few of
+// them however often, nor one that many callers come to over a day.
+func TestLimitTooLow(t *testing.T) {
+	oneGoroutine(t)
+	page := func(opts ...stint.RateOption) stint.Option {
+		return stint.Rate(10, time.Hour, append(opts, stint.WithName("page"))...)
+	}
+	ample := stint.Rate(1000, time.Minute)
+	tenants := func(*http.Request) ([]stint.Limit, error) { return pagePlan, nil }
+	most := []callers{{n: 420, asks: 20}, {n: 10, asks: 5}}
+	const denied = `limit "page" (TokenBucket: 10 per hour, burst 10) denied about `
+	for _, tt := range []struct {
+		name  string
+		opts  []stint.Option
+		all   []callers
+		hours int
+		want  string // what is logged
+	}{
+		{"nearly all are denied", []stint.Option{page()}, most, 3, denied},
+		{"in a dry run", []stint.Option{page(stint.WithDryRun())}, most, 3, `limit "page" (TokenBucket: 10 per hour, burst 10) would have denied about `},
+		{"in a route", []stint.Option{ample, stint.WithRoute("/{$}", stint.Rate(10, time.Hour, stint.WithName("page")))}, most, 3, denied},
+		{"slots", []stint.Option{stint.Concurrency(1, stint.WithName("page"))}, []callers{{n: 300, asks: 6}}, 3, `limit "page" (Concurrency: 1) denied about `},
+		{"beside a limit that isn't", []stint.Option{ample, stint.Quota(10, stint.Daily, stint.WithName("page"))}, most, 3, `limit "page" (FixedWindow: 10 daily) denied about `},
+		{"and then banned", []stint.Option{page(), stint.Ban(3, time.Hour, stint.WithBanFor(24*time.Hour))},
+			[]callers{{n: 70, asks: 60}, {n: 120, asks: 30}, {n: 1, asks: 60, fresh: true}}, 3, denied},
+		{"of a function", []stint.Option{stint.WithLimitFunc(tenants)}, most, 3, denied},
+		{"without the warning", []stint.Option{page(), stint.WithoutWarnings(stint.WarnLimitTooLow)}, most, 3, ""},
+		{"a single attacker", []stint.Option{page()}, []callers{{n: 1, asks: 1000}, {n: 500, asks: 5}}, 3, ""},
+		{"an attack of many", []stint.Option{page()}, []callers{{n: 400, asks: 60}, {n: 100, asks: 5}}, 3, ""},
+		{"made-up keys", []stint.Option{page()}, []callers{{n: 5000, asks: 1, fresh: true}}, 3, ""},
+		{"95 keys", []stint.Option{page()}, []callers{{n: 95, asks: 20}}, 3, ""},
+		{"85 % of 1,000 keys", []stint.Option{page()}, []callers{{n: 850, asks: 20}, {n: 150, asks: 5}}, 3, ""},
+		{"many in a day, few in an hour", []stint.Option{page()}, []callers{{n: 60, asks: 20, fresh: true}}, 30, ""},
+		{"a quota that runs out for some", []stint.Option{stint.Quota(20, stint.Daily, stint.WithName("page"))},
+			[]callers{{n: 120, asks: 4}, {n: 80, asks: 1, fresh: true}}, 24, ""},
+		{"costs that never pass", []stint.Option{page(stint.WithCost(func(*http.Request) int64 { return 11 })), stint.WithoutWarnings(stint.WarnCostTooHigh)}, most, 3, ""},
+		{"one key for all", []stint.Option{stint.Rate(10, time.Hour, stint.WithName("page"), everybody)}, most, 3, ""},
+		{"slots that are waited for", []stint.Option{stint.Concurrency(1, stint.WithName("page"), stint.WithMaxWait(time.Nanosecond))}, []callers{{n: 300, asks: 6}}, 3, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newLogged(slog.LevelWarn)
+			opts := append(tt.opts, stint.WithKey(stint.RemoteIP()), h.with())
+			l := limiter(t, opts...)
+			meanwhile := func(_ http.ResponseWriter, r *http.Request) { through(l, from(r.RemoteAddr), nil) }
+			if !strings.HasPrefix(tt.name, "slots") {
+				meanwhile = nil
+			}
+			for hour := range tt.hours {
+				callFor(l, hour, tt.all, meanwhile)
+			}
+			lines := h.lines(t)
+			found := len(lines) == 1 && strings.HasPrefix(fmt.Sprint(lines[0]["msg"]), "stint: "+tt.want) && lines[0]["limit"] == "page"
+			if found != (tt.want != "") || !found && len(lines) > 0 {
+				t.Errorf("%s: logged %v, want %q", tt.name, lines, tt.want)
+			}
+			listed := found && tt.name != "of a function"
+			update(t, l, opts...)
+			if all := l.Describe().Warnings; (len(all) == 1) != listed || listed && all[0].Kind != stint.WarnLimitTooLow {
+				t.Errorf("%s: described %+v after an Update to the same numbers", tt.name, all)
+			}
+			update(t, l, stint.Rate(100, time.Hour, stint.WithName("page")), stint.WithKey(stint.RemoteIP()))
+			if all := l.Describe().Warnings; slices.ContainsFunc(all, func(w stint.Warning) bool { return w.Kind == stint.WarnLimitTooLow }) {
+				t.Errorf("%s: described %+v once put right", tt.name, all)
+			}
+		})
+	}
+}
+
+var pagePlan = []stint.Limit{stint.Rate(10, time.Hour, stint.WithName("page"))}
+
+// Keys that pass a limiter of the family are seen, also where the limiter that denies others
+// doesn't see them. Jobs aren't looked at.
+func TestLimitTooLowElsewhere(t *testing.T) {
+	oneGoroutine(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := newLogged(slog.LevelWarn)
+		l := limiter(t, stint.Rate(10, time.Hour), stint.WithKey(stint.RemoteIP()), h.with())
+		silent := derive(t, l, stint.Rate(1000, time.Hour, stint.WithName("more")), stint.WithoutWarnings())
+		for i := range 3 {
+			begin := time.Now()
+			go callFor(silent, i, []callers{{n: 300, asks: 5, fresh: true}}, nil)
+			callFor(l, i, []callers{{n: 200, asks: 20}}, nil)
+			time.Sleep(time.Until(begin.Add(time.Hour + time.Second)))
+		}
+		jobs := limiter(t, stint.Rate(10, time.Hour), stint.WithKey(stint.GivenKey()), h.with())
+		for range 3 * 30 {
+			for i := range 200 {
+				_ = jobs.Allow(t.Context(), strconv.Itoa(i), 1)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		if lines := h.lines(t); len(lines) > 0 {
+			t.Errorf("logged %v", lines)
+		}
+	})
+}

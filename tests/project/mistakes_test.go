@@ -71,6 +71,7 @@ var mistakes = []mistake{
 	{"store-full", warned(1000, direct, stint.Rate(10, time.Hour), byAddress, stint.WithMemory(memstore.WithMaxKeys(8))),
 		warned(1000, direct, stint.Rate(10, time.Hour), byAddress, stint.WithMemory(memstore.WithMaxKeys(1000)))},
 	{"cost-too-high", costly(5), costly(8)},
+	{"limit-too-low", crowded(stint.Rate(10, time.Hour, stint.WithName("page"))), crowded(stint.Rate(10, time.Minute, stint.WithName("page")))},
 	{"quota-unreachable", beside(864_000), beside(80_000)},
 	{"nothing-waits", warned(0, nil, some, byAddress, classes), warned(0, nil, stint.Rate(1, time.Second, stint.WithMaxWait(time.Second)), byAddress, classes)},
 	{"permit-leaked", taking(func(*stint.Permit) {}), taking((*stint.Permit).Done)},
@@ -301,6 +302,23 @@ func costly(burst int64) func(*testing.T) string {
 			}
 		}
 		return described(l)
+	}
+}
+
+// crowded returns what a limiter with a limit says of clients of whom each asks for three pages in ten minutes.
+func crowded(by stint.Limit) func(*testing.T) string {
+	return func(t *testing.T) string {
+		logged := new(strings.Builder)
+		synctest.Test(t, func(t *testing.T) {
+			h := mount(limiter(t, by, byAddress, logger(logged)))
+			for range 18 {
+				for i := range 3 * 250 {
+					h.ServeHTTP(httptest.NewRecorder(), direct(i))
+				}
+				time.Sleep(10 * time.Minute)
+			}
+		})
+		return said(logged)
 	}
 }
 
