@@ -441,6 +441,46 @@ func (q *quick) Settle(ctx context.Context, charges []store.Charge, results []st
 	return q.Store.Settle(ctx, charges, results)
 }
 
+// ending is a store whose calls end by themselves.
+type ending struct {
+	*quick
+	timeout time.Duration
+}
+
+func (e *ending) Timeout() time.Duration { return e.timeout }
+
+// For a store whose calls end soon enough by themselves, no deadline is set when a permit ends,
+// whatever wraps the store.
+func TestSettleWithAStoreThatIsBounded(t *testing.T) {
+	tests := []struct {
+		name    string
+		timeout time.Duration
+		wrap    func(e *ending) store.Store
+		want    bool // a deadline
+	}{
+		{"soon", time.Second, func(e *ending) store.Store { return e }, false},
+		{"late", time.Minute, func(e *ending) store.Store { return e }, true},
+		{"never", 0, func(e *ending) store.Store { return e }, true},
+		{"failover to memory", time.Second, func(e *ending) store.Store { return failover.New(e, memstore.New()) }, false},
+		{"failover of one", time.Second, func(e *ending) store.Store { return failover.New(e, nil) }, false},
+		{"failover of two that are late together", 1500 * time.Millisecond,
+			func(e *ending) store.Store { return failover.New(e, &ending{&quick{Store: memstore.New()}, e.timeout}) }, true},
+		{"failover to one that isn't", time.Second, func(e *ending) store.Store { return failover.New(e, newSpy()) }, true},
+	}
+	for _, tt := range tests {
+		e := &ending{&quick{Store: memstore.New()}, tt.timeout}
+		l := limiter(t, theKey, stint.Concurrency(10, stint.WithName("slots")), stint.WithStore(tt.wrap(e)))
+		p, err := l.Take(t.Context(), "k", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Done()
+		if e.bounded != tt.want {
+			t.Errorf("%s: with a deadline: %t, want %t", tt.name, e.bounded, tt.want)
+		}
+	}
+}
+
 // For a store that answers at once, no deadline is set when a permit ends, and the
 // response isn't flushed before it, whatever wraps the store.
 func TestSettleWithAStoreThatAnswersAtOnce(t *testing.T) {

@@ -253,6 +253,7 @@ var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Resetter  = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
+	_ store.Bounded   = (*Store)(nil)
 	_ store.Leaser    = (*Store)(nil)
 
 	_ store.Checked    = (*Store)(nil)
@@ -368,6 +369,22 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 // once.
 func (s *Store) AnswersAtOnce() bool {
 	return s.wrong != nil || store.AnswersAtOnce(s.primary) && (s.secondary == nil || store.AnswersAtOnce(s.secondary))
+}
+
+// Timeout implements store.Bounded. It returns the time of both sides together, since a call
+// may ask one after the other, or 0 if one of them has none.
+func (s *Store) Timeout() (sum time.Duration) {
+	for _, side := range [...]store.Store{s.primary, s.secondary} {
+		if side == nil || store.AnswersAtOnce(side) {
+			continue
+		}
+		of, ok := side.(store.Bounded)
+		if !ok || of.Timeout() <= 0 {
+			return 0
+		}
+		sum += of.Timeout()
+	}
+	return sum
 }
 
 // LeaseTTL implements store.Leaser. It returns the longer time of the two sides.

@@ -335,3 +335,6 @@ func (l *line[T]) expire(r *trip[T]) {
 		t.answer(errUnsent, false)
 	}
 }
+
+// Timeout implements store.Bounded. It returns that of WithTimeout.
+func (s *Store) Timeout() time.Duration { return s.timeout }

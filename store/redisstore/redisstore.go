@@ -138,6 +138,7 @@ var (
 
 	_ store.Checked = (*Store)(nil)
 	_ store.Leaser  = (*Store)(nil)
+	_ store.Bounded = (*Store)(nil)
 
 	_ store.Observable = (*Store)(nil)
 )
