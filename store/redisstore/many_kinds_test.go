@@ -113,5 +113,10 @@ func (p *manyPair) settle(i int) []store.Result {
 	if err := p.stores[i].Settle(context.Background(), back, results); err != nil {
 		p.t.Fatal(err)
 	}
+	for j, c := range back {
+		if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) {
+			results[j].Held, results[j].Remaining = 0, 0 // which a release may leave out; the look that follows has them
+		}
+	}
 	return results
 }
