@@ -1,13 +1,10 @@
 package stint
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
-	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
@@ -29,34 +26,6 @@ type Description struct {
 	// Warnings are the likely mistakes found in the limiter's current options, oldest
 	// first.
 	Warnings []Warning
-
-	keys []keyOf
-}
-
-// keyOf is a key, and what has it.
-type keyOf struct {
-	what string
-	key  *keys.Key
-}
-
-// CheckAdapter returns an error if requests through an adapter can't have the key of some
-// limit: GivenKey, or the Key of another adapter. The name of an adapter is its package's,
-// such as "stintgin". Adapters call it when they mount a limiter, and panic with the error.
-// Each request that lacks its key is denied, so a mistake there would otherwise show
-// only when requests come.
-func (d Description) CheckAdapter(name string) error {
-	var errs []error
-	for _, k := range d.keys {
-		if k.key.Given {
-			errs = append(errs, fmt.Errorf("stint: %s: GivenKey, which requests don't have: write another WithKey, or use the limiter with Take", k.what))
-		}
-		for _, other := range k.key.Adapters {
-			if other != name {
-				errs = append(errs, fmt.Errorf("stint: %s: %s.Key, which requests through %s don't have: mount the limiter with %[2]s, or write a stint.KeyFunc of the request", k.what, other, name))
-			}
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Engine is for the packages of this module that read requests without deciding them. The type
@@ -103,15 +72,6 @@ func (l *Limiter) Describe() Description {
 		add(p)
 		if !p.Met() {
 			d.Unmatched = append(d.Unmatched, p.Pattern)
-		}
-	}
-	for e := range v.plans.Entries {
-		d.keys = append(d.keys, keyOf{fmt.Sprintf("limit %q", e.Name()), e.Key})
-	}
-	for _, f := range v.compiled.Funcs {
-		d.keys = append(d.keys, keyOf{"limits of a WithLimitFunc", f.Shared.Key})
-		if f.Source != nil {
-			d.keys = append(d.keys, keyOf{"WithLimitSource", f.Source})
 		}
 	}
 	return d

@@ -494,6 +494,10 @@ const (
 	// aren't looked at (Allow, Take, Wait). Denials by a Ban, by an AdaptiveConcurrency and after
 	// a wait for a slot don't count. At most 32 limits of a process look at a time, the last to begin.
 	WarnLimitTooLow
+	// WarnNotMounted: an hour after it was made, a limiter that still exists was given to no
+	// adapter, has decided nothing, and was extended by no With. Limiters whose keys are all
+	// GivenKey or Global aren't found, nor are any but the first 1,000 of a process.
+	WarnNotMounted
 )
 
 var warningKinds = [...]struct{ name, text string }{
@@ -515,6 +519,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnStoreFull:        {"store-full", "the store in memory is full, so new keys share states: write memstore.WithMaxKeys, or use keys that clients can't make up"},
 	WarnUpdateDrops:      {"update-drops", "an Update leaves out or renames limits, so callers begin anew: its options are complete, write the limits there, too"},
 	WarnPermitLeaked:     {"permit-leaked", "a permit of Take or Wait was dropped without Done, so its slots stayed taken: write defer permit.Done()"},
+	WarnNotMounted:       {"not-mounted", "a limiter was given to no adapter and has decided nothing within an hour, so it limits nothing: mount it, such as by stinthttp.Middleware"},
 	WarnNameConflict:     {"name-conflict", "two limiters on one store, in one process or two, give a limit's name other numbers: write another stint.WithName in one of them"},
 	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},
 }

@@ -15,6 +15,11 @@ func Introduced(n int64) { introductions.Store(n) }
 
 func init() { Introduced(mostIntroductions) }
 
+// Awaited sets how many limiters were made to be mounted. Tests begin with all that are missed.
+func Awaited(n int64) { awaited.Store(n) }
+
+func init() { Awaited(mostAwaited) }
+
 // Lines says what is in the limiter's lines, for tests that want them empty.
 func (l *Limiter) Lines() (waiting, slots, turns int) {
 	waiting, slots, _ = l.lines().Counts()

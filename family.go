@@ -69,6 +69,7 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	}
 	give(all)
 	give(l.family.warnings.noteBuilt(l.now.Load(), l.parent != nil))
+	l.awaitMount()
 	return l, nil
 }
 
@@ -158,6 +159,7 @@ func (f *family) lend() (all []namesakes.Meaning) {
 // It returns the version that decides.
 func (l *Limiter) introduce() *version {
 	v, f := l.inForce(), l.family
+	l.used.Store(true)
 	f.mu.Lock()
 	first := !f.introduced
 	f.introduced = true

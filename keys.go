@@ -47,7 +47,7 @@ func KeyFunc(f func(*http.Request) (string, error)) Key {
 // AdapterKey makes a Key of f for requests through one adapter, which has a framework with a
 // context of its own: f finds that through the request's context, and returns an error if
 // the request doesn't lead there. adapter is the name of the adapter's package. Others
-// reject the key when they mount a limiter; see Description.CheckAdapter. The rules of
+// reject the key when they mount a limiter; see Limiter.Mount. The rules of
 // KeyFunc apply to f.
 func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
 	if f == nil {

@@ -54,6 +54,7 @@ type Limiter struct {
 	reporter
 	opts []Option // of New, With or the last Update; guarded by family.mu
 
+	used          atomic.Bool     // mounted, extended by With, or has decided something
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys
 
@@ -124,6 +125,7 @@ func Must(l *Limiter, err error) *Limiter {
 // not for each request.
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	l.inForce()
+	l.used.Store(true)
 	d := &Limiter{family: l.family, parent: l}
 	return d.begin(opts)
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store"
@@ -877,6 +878,105 @@ func TestUpdateDrops(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A limiter that nothing uses within an hour is warned about once, until something does.
+func TestNotMounted(t *testing.T) {
+	byAddress := stint.WithKey(stint.RemoteIP())
+	rate := stint.Rate(10, time.Second, stint.WithName("api"))
+	for _, tt := range []struct {
+		name string
+		opts []stint.Option
+		use  func(t *testing.T, l *stint.Limiter)
+		want bool
+	}{
+		{"nothing", []stint.Option{rate, byAddress}, nil, true},
+		{"described, and changed", []stint.Option{rate, byAddress}, func(t *testing.T, l *stint.Limiter) {
+			l.Describe()
+			update(t, l, rate, stint.WithKey(stint.Header("X-User")))
+		}, true},
+		{"an adapter that can't have its key", []stint.Option{rate, stint.WithKey(stint.AdapterKey("stintgin", func(*http.Request) (string, error) { return "k", nil }))},
+			func(t *testing.T, l *stint.Limiter) {
+				if err := l.Mount("stinthttp"); err == nil || !strings.Contains(err.Error(), "stintgin.Key") {
+					t.Errorf("Mount: %v", err)
+				}
+			}, true},
+		{"a function of the request", []stint.Option{byAddress, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, nil, true},
+		{"a key of a route", []stint.Option{rate, everybody, stint.WithRoute("/a", stint.Rate(1, time.Second, stint.WithName("a"), byAddress))}, nil, true},
+		{"mounted", []stint.Option{rate, byAddress}, func(t *testing.T, l *stint.Limiter) {
+			if err := l.Mount("stinthttp"); err != nil {
+				t.Error(err)
+			}
+		}, false},
+		{"one request", []stint.Option{rate, byAddress}, func(_ *testing.T, l *stint.Limiter) { through(l, client(1), nil) }, false},
+		{"one request, then an Update", []stint.Option{rate, byAddress}, func(t *testing.T, l *stint.Limiter) {
+			through(l, client(1), nil)
+			update(t, l, rate, byAddress)
+		}, false},
+		{"one job", []stint.Option{rate, byAddress}, func(t *testing.T, l *stint.Limiter) {
+			if err := l.Allow(t.Context(), "k", 1); err != nil {
+				t.Error(err)
+			}
+		}, false},
+		{"extended", []stint.Option{rate, byAddress}, func(t *testing.T, l *stint.Limiter) {
+			if err := derive(t, l, stint.Rate(1, time.Second, stint.WithName("more"))).Mount("stinthttp"); err != nil {
+				t.Error(err)
+			}
+		}, false},
+		{"jobs alone", []stint.Option{rate, stint.WithKey(stint.GivenKey()), stint.Quota(10, stint.Daily, stint.WithName("all"), everybody)}, nil, false},
+		{"turned off", []stint.Option{rate, byAddress, stint.WithoutWarnings(stint.WarnNotMounted)}, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stint.Awaited(0)
+				defer stint.Awaited(1 << 20)
+				h := newLogged(slog.LevelWarn)
+				l := limiter(t, append(tt.opts, h.with())...)
+				if tt.use != nil {
+					tt.use(t, l)
+				}
+				time.Sleep(59 * time.Minute)
+				if all := l.Describe().Warnings; len(all) > 0 {
+					t.Errorf("within the hour: %+v", all)
+				}
+				time.Sleep(5 * time.Hour)
+				all, lines := l.Describe().Warnings, h.lines(t)
+				if found := len(all) == 1 && all[0].Kind == stint.WarnNotMounted && len(lines) == 1; found != tt.want || len(all)+len(lines) > 2 {
+					t.Errorf("described %+v, logged %v, want a warning: %v", all, lines, tt.want)
+				}
+				through(l, client(1), nil)
+				if all := l.Describe().Warnings; len(all) > 0 {
+					t.Errorf("once it is in use: %+v", all)
+				}
+			})
+		})
+	}
+}
+
+// A limiter that nothing refers to any more isn't missed, nor is one of very many.
+func TestNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newLogged(slog.LevelWarn)
+		many := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()), h.with())
+		defer runtime.KeepAlive(many)
+		stint.Awaited(0)
+		defer stint.Awaited(1 << 20)
+		dropped := func() weak.Pointer[stint.Limiter] {
+			return weak.Make(limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()), h.with()))
+		}()
+		for range 100 {
+			if runtime.GC(); dropped.Value() == nil {
+				break
+			}
+		}
+		if dropped.Value() != nil {
+			t.Error("the limiter isn't collected")
+		}
+		time.Sleep(2 * time.Hour)
+		if lines := h.lines(t); len(lines) > 0 {
+			t.Errorf("logged %v", lines)
+		}
+	})
 }
 
 // A request that two limiters charge to one limit of a store is warned about once. Limiters

@@ -219,7 +219,7 @@ func TestWrongKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Describe().CheckAdapter("stinthttp"); err == nil || !strings.Contains(err.Error(), "WithLimitSource") {
+	if err := l.Mount("stinthttp"); err == nil || !strings.Contains(err.Error(), "WithLimitSource") {
 		t.Errorf("%v: mounted: %v", key, err)
 	}
 }

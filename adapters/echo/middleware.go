@@ -63,7 +63,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
 	}
-	if err := l.Describe().CheckAdapter(adapter); err != nil {
+	if err := l.Mount(adapter); err != nil {
 		panic(err)
 	}
 	var known pattern.Cache

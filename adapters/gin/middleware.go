@@ -51,7 +51,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
 	}
-	if err := l.Describe().CheckAdapter(adapter); err != nil {
+	if err := l.Mount(adapter); err != nil {
 		panic(err)
 	}
 	var known pattern.Cache

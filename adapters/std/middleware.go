@@ -37,7 +37,7 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 //
 // Middleware panics if a limit of l uses stint.GivenKey or the Key of another adapter.
 func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
-	if err := l.Describe().CheckAdapter("stinthttp"); err != nil {
+	if err := l.Mount("stinthttp"); err != nil {
 		panic(err)
 	}
 	return func(next http.Handler) http.Handler {

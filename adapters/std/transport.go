@@ -132,7 +132,7 @@ func invalid(t *client.Transport) (wrong []error) {
 	}
 	// A limiter with the key finds out which requests have it.
 	l := stint.Must(stint.New(stint.Rate(1, time.Second), stint.WithKey(t.Destination), stint.WithoutWarnings()))
-	if l.Describe().CheckAdapter("stinthttp.Transport") != nil {
+	if l.Mount("stinthttp.Transport") != nil {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithDestination(%v)", t.Destination), Problem: "requests don't have it", Write: instead})
 	}
 	return wrong

@@ -51,6 +51,7 @@ var mistakes = []mistake{
 		warned(300, direct, byAddress)},
 	{"no-key", rejected(some), warned(300, direct, byAddress)},
 	{"empty-key", emptyKey(stint.Header("X-API-Key"), http.StatusForbidden), emptyKey(stint.FirstOf(stint.Header("X-API-Key"), stint.RemoteIP()), http.StatusOK)},
+	{"not-mounted", forgotten(func(*stint.Limiter) {}), forgotten(func(l *stint.Limiter) { stinthttp.Middleware(l) })},
 	{"no-pattern", warned(300, direct, stint.WithKey(stint.Pattern())), warned(300, direct, stint.WithKey(stint.MuxPattern(http.NewServeMux())))},
 	{"keys-never-repeat", warned(12_000, identified, stint.WithKey(stint.Header("X-Request-ID"))), warned(12_000, identified, stint.WithKey(stint.Header("X-User")))},
 	{"one-key", warned(12_000, alike, byAddress), warned(12_000, alike, stint.WithKey(stint.Global()))},
@@ -207,6 +208,20 @@ func stripped(route string) func(*testing.T) string {
 		r.RemoteAddr = "127.0.0.1:4711" // of one client, who tries it
 		return r
 	}, byAddress, stint.Rate(1_000_000, time.Second), stint.WithRoute(route, stint.Rate(1_000_000, time.Second, stint.WithName("login"))))
+}
+
+// forgotten returns what a limiter says an hour after a program has made it.
+func forgotten(mount func(*stint.Limiter)) func(*testing.T) string {
+	return func(t *testing.T) string {
+		logged := new(strings.Builder)
+		synctest.Test(t, func(t *testing.T) {
+			l := limiter(t, some, byAddress, logger(logged))
+			mount(l)
+			time.Sleep(61 * time.Minute)
+			runtime.KeepAlive(l)
+		})
+		return said(logged)
+	}
 }
 
 // evicting returns what a limiter says of a Redis with a policy.

@@ -12,7 +12,7 @@ import (
 
 // limited is an adapter of httprouter.
 func limited(lim *stint.Limiter, next httprouter.Handle) httprouter.Handle {
-	if err := lim.Describe().CheckAdapter("httprouter"); err != nil {
+	if err := lim.Mount("httprouter"); err != nil {
 		panic(err) // a key that requests through this router don't have
 	}
 	return func(w http.ResponseWriter, r *http.Request, params httprouter.Params) {
