@@ -69,7 +69,7 @@ func (d *decoder) rate(n *yaml.Node, what, example string) (units int64, per tim
 	if !ok {
 		return 0, 0, false
 	}
-	if strings.Trim(rest, "0123456789.") == rest { // 10/s is 10/1s
+	if !strings.ContainsAny(rest, "0123456789.") { // 10/s is 10/1s
 		rest = "1" + rest
 	}
 	per, err := parseDuration(rest)

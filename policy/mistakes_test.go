@@ -74,6 +74,7 @@ var mistakes = []mistake{
 	one("{rtae: 100/1m}", true, `4:4: unknown field "rtae" of a limit: write rate`),
 	one("{name: a}", true, `4:3: a limit without a kind: write one, such as {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
 	one("{rate: 1/s, quota: 1/daily}", true, `4:22: quota beside rate: make it a limit of its own`),
+	one("{rate: 1/d1s}", true, `4:10: duration "d1s": write one such as 30s, 5m, 1h30m or 1d`),
 	one("per-client", false, `4:3: a limit's name may stand only in a route: write the limit here, {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
 	one("12", true, `4:3: a limit is a mapping, or the name of one: write {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
 	one("[{rate: 1/s}]", true, `4:3: a limit is a mapping: write {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
