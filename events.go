@@ -18,7 +18,8 @@ import (
 )
 
 // Event is one observation of a limiter. It may be kept, except for its Request, which belongs
-// to the server once the request has ended.
+// to the server once the request has ended. All observers get the same Decision.Limits, which they
+// must not change.
 //
 // However an event is printed or logged, it shows no key. See Key.
 type Event struct {
@@ -71,8 +72,9 @@ type Event struct {
 	keys            []string // of Decision.Limits
 }
 
-// own returns the event with what it points to copied, for one observer among several: what one
-// of them writes there, no other reads.
+// own returns the event with what it points to copied, for one observer among several: what one of
+// them writes there, no other reads. Its Request and Err aren't stint's, and to copy the limits of
+// each decision would be an allocation for each observer of each request.
 func (e Event) own() Event {
 	if e.Change != nil {
 		c := *e.Change
@@ -93,9 +95,10 @@ func (e Event) own() Event {
 // subject is the request that an event is about. Its method event makes every event of a
 // request, and sets what all of them have. Where one knows more, it sets more: what has become
 // of the request (admission.outcome), the decision (admission.observeDecision,
-// admission.observeWaiting), the charges that it is about without a decision (Event.about, for
-// what a settlement or a pace is about), and the end (Permit.sendEnd). Events about the limiter
-// are made where they occur.
+// admission.observeWaiting), the charges that it is about without a decision (Event.about), why it
+// isn't charged (admission.observeWrong), a settlement (Permit.observeSettled,
+// version.observeSettleFailed), a pace (Permit.observePacing), and the end (Permit.sendEnd). Events
+// about the limiter are made where they occur.
 type subject struct {
 	route   string
 	request *http.Request // nil outside HTTP, and when it may belong to the server again

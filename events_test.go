@@ -175,6 +175,58 @@ func TestObserversHaveEventsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// What an observer may write to, it has to itself: all that an event points to, but the request, the
+// error and the limits of the decision.
+func TestOwnEvents(t *testing.T) {
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Pointer:
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(v.Elem())
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+			fill(v.Index(0))
+		case reflect.Struct:
+			for i := range v.NumField() {
+				if f := v.Type().Field(i); f.IsExported() && f.Name != "Request" {
+					fill(v.Field(i))
+				}
+			}
+		}
+	}
+	found, mayNot := 0, []string{".Decision.Limits"}
+	var apart func(at string, a, b reflect.Value)
+	apart = func(at string, a, b reflect.Value) {
+		switch a.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			if a.IsNil() || slices.Contains(mayNot, at) {
+				return
+			}
+			if found++; a.Pointer() == b.Pointer() {
+				t.Errorf("observers share Event%s", at)
+			}
+			if a.Kind() == reflect.Slice {
+				apart(at+"[0]", a.Index(0), b.Index(0))
+			} else {
+				apart(at, a.Elem(), b.Elem())
+			}
+		case reflect.Struct:
+			for i := range a.NumField() {
+				if f := a.Type().Field(i); f.IsExported() && f.Name != "Request" {
+					apart(at+"."+f.Name, a.Field(i), b.Field(i))
+				}
+			}
+		}
+	}
+	var e stint.Event
+	fill(reflect.ValueOf(&e).Elem())
+	apart("", reflect.ValueOf(e), reflect.ValueOf(e.Own()))
+	if found < 4 {
+		t.Errorf("an event has %d pointers and slices", found)
+	}
+}
+
 // However an event is printed, and whenever, it shows no key.
 func TestEventsShowNoKey(t *testing.T) {
 	var kept []stint.Event

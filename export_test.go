@@ -15,6 +15,9 @@ func Introduced(n int64) { introductions.Store(n) }
 
 func init() { Introduced(mostIntroductions) }
 
+// Own returns the event as one observer among several gets it.
+func (e Event) Own() Event { return e.own() }
+
 // Awaited sets how many limiters were made to be mounted. Tests begin with all that are missed.
 func Awaited(n int64) { awaited.Store(n) }
 

@@ -18,8 +18,8 @@ import (
 // error: each request without its key is denied, so the mistake would otherwise show only when
 // requests come.
 //
-// A limiter that has been neither mounted nor called in any other way an hour after it was made is
-// warned about (WarnNotMounted).
+// If a limiter isn't mounted, and nothing else uses it within an hour, it is warned about
+// (WarnNotMounted).
 func (l *Limiter) Mount(adapter string) error {
 	v := l.inForce()
 	var errs []error

@@ -59,8 +59,8 @@ type Asked struct {
 	// that is another limit than it was; see compile.Registry.Newest for what it takes over.
 	// A call that waits for slots asks before it asks the store again. So it stays in line, at
 	// its rank, with its key, its cost and its own patience, for the slots and shares that
-	// there are now. A call that waits for a turn doesn't ask: its turn was computed by the
-	// old numbers, and stays as it is.
+	// there are now, and all of its limits are renewed, its rates too. A call that waits for a
+	// turn doesn't ask: its turn was computed by the old numbers, and stays as it is.
 	Newest func(i int) (l *store.Limit, t Terms, other bool)
 	// Waits is called once, when the call begins to wait for charge i: for d, if that is
 	// known, and as one of queued.
