@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/storetest"
@@ -24,17 +25,20 @@ type mutant struct {
 	take   func(p *plain, charges []store.Charge, results []store.Result) error
 	settle func(p *plain, charges []store.Charge, results []store.Result) error
 	reset  func(p *plain, key string, limits []*store.Limit)
-	allow  func(m *mutant, c store.Charge) (bool, error)
+	allow  func(m *mutant, c store.Charge) (store.Result, error)
 }
 
-func (m *mutant) Allow(_ context.Context, key string, l *store.Limit, cost int64) (bool, error) {
-	return m.allow(m, store.Charge{Key: key, Limit: l, Cost: cost})
+var _ store.Allower = (*mutant)(nil)
+
+func (m *mutant) Allow(_ context.Context, key string, l *store.Limit, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, err error) {
+	r, err := m.allow(m, store.Charge{Key: key, Limit: l, Cost: cost})
+	return r.OK, r.Remaining, r.RetryAfter, r.ResetAfter, err
 }
 
-func allow(m *mutant, c store.Charge) (bool, error) {
+func allow(m *mutant, c store.Charge) (store.Result, error) {
 	var r [1]store.Result
 	err := m.Take(context.Background(), []store.Charge{c}, r[:])
-	return r[0].OK, err
+	return r[0], err
 }
 
 func (m *mutant) Take(_ context.Context, charges []store.Charge, results []store.Result) error {

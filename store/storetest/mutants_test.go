@@ -293,17 +293,25 @@ var mutants = map[string]func() mutant{
 		}}
 	},
 	"allows for nothing": func() mutant {
-		return mutant{allow: func(m *mutant, c store.Charge) (bool, error) {
+		return mutant{allow: func(m *mutant, c store.Charge) (store.Result, error) {
 			cost := c.Cost
 			c.Cost = 0
-			ok, err := allow(m, c)
-			return ok && cost <= c.Limit.Spec().Units, err
+			r, err := allow(m, c)
+			r.OK = r.OK && cost <= c.Limit.Spec().Units
+			return r, err
 		}}
 	},
 	"allows any cost": func() mutant {
-		return mutant{allow: func(m *mutant, c store.Charge) (bool, error) {
+		return mutant{allow: func(m *mutant, c store.Charge) (store.Result, error) {
 			c.Cost = min(max(c.Cost, 0), store.MaxCost)
 			return allow(m, c)
+		}}
+	},
+	"denies without a wait": func() mutant {
+		return mutant{allow: func(m *mutant, c store.Charge) (store.Result, error) {
+			r, err := allow(m, c)
+			r.RetryAfter = 0
+			return r, err
 		}}
 	},
 	"resets nothing": func() mutant { return mutant{reset: func(*plain, string, []*store.Limit) {}} },
