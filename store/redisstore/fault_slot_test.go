@@ -117,8 +117,11 @@ func TestFaultsLeasesInSlotHalfWay(t *testing.T) {
 		}
 	}
 	for i, c := range charges {
-		if r, err := settle(s, c.Key, c.Limit, results[i].Receipt, 0); err != nil || r.Remaining != 1 {
+		if r, err := settle(s, c.Key, c.Limit, results[i].Receipt, 0); err != nil {
 			t.Errorf("%s released: %+v, %v", c.Limit.Name(), r, err)
+		}
+		if r, err := take(s, c.Key, c.Limit, 0); err != nil || r.Remaining != 1 {
+			t.Errorf("%s after its release: %+v, %v", c.Limit.Name(), r, err)
 		}
 	}
 }
