@@ -36,7 +36,7 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 
 // ErrNoLimits is the error of a request for which a WithLimitFunc returns neither limits nor
 // an error, and which no other limit holds. It is answered with 500, and logged.
-var ErrNoLimits = errors.New("stint: no limits: return stint.Exempt() for a request without limits")
+var ErrNoLimits = read.ErrNoLimits
 
 // Exempt stands for no limits where a WithLimitFunc returns it, alone: for a tenant whose
 // plan has none. Other limits of the limiter still apply. New and WithRoute reject it: a
@@ -143,7 +143,9 @@ func (f *limitFunc) charge(q *read.Reading) error {
 	if len(limits) == 1 && limits[0].rule == exempt {
 		return nil
 	}
-	q.Planless = q.Planless || len(limits) == 0 && !f.of.Shared.DryRun
+	if len(limits) == 0 && !f.of.Shared.DryRun {
+		q.Planless()
+	}
 	for _, l := range limits {
 		e, err := f.entry(q, l)
 		if err != nil {

@@ -111,7 +111,11 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 	}
 	a := v.begin(r, outer)
 	defer a.end(ctx)
-	if err := a.read(); err != nil {
+	err = a.reading.Request(v.plan(r))
+	if len(a.reading.Wrong) > 0 {
+		a.observeWrong()
+	}
+	if err != nil {
 		outer.recordInnerDenial()
 		return nil, nil, err
 	}
@@ -144,24 +148,22 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 	return p, next, nil
 }
 
-// read makes the charges of a request. The error denies it.
-func (a *admission) read() error {
-	plan := a.version.plans.Base
-	if a.version.plans.Router != nil {
-		plan = a.version.plans.Find(a.reading.R)
-		plan.Meet()
-		if w := a.version.routes; w != nil && !w.Over() {
-			w.Look(a.reading.R, plan.Pattern)
-		}
+// plan returns the plan of a request.
+func (v *version) plan(r *http.Request) *read.Plan {
+	if v.plans.Router == nil {
+		return v.plans.Base
 	}
-	err := a.reading.Request(plan)
-	if err == nil && a.reading.Planless && !a.reading.Enforced {
-		err = a.reading.DenyLimits(ErrNoLimits, false)
+	return v.route(r)
+}
+
+// route returns the plan of a request's route.
+func (v *version) route(r *http.Request) *read.Plan {
+	plan := v.plans.Find(r)
+	plan.Meet()
+	if w := v.routes; w != nil && !w.Over() {
+		w.Look(r, plan.Pattern)
 	}
-	if len(a.reading.Wrong) > 0 {
-		a.observeWrong()
-	}
-	return err
+	return plan
 }
 
 // observeWrong notifies the observers of what kept the request from being charged.
@@ -179,7 +181,7 @@ func (a *admission) observeWrong() {
 // eventOf has the event of each thing that keeps a request from being charged.
 var eventOf = [...]EventKind{
 	read.KeyFailed: EventKeyFailed, read.EmptyKey: EventEmptyKey,
-	read.LimitsFailed: EventLimitsFailed, read.DryRunDenied: EventDryRunDenied,
+	read.LimitsFailed: EventLimitsFailed, read.NoLimits: EventLimitsFailed, read.DryRunDenied: EventDryRunDenied,
 }
 
 // charged reports whether a limiter of the family further out has charged the limit for

@@ -224,15 +224,9 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 	j.reading.Begin(r, false, &j.plans)
 	v.route = p.Pattern
 	if err := j.reading.Request(p); err != nil {
-		v.limited, v.denied, v.reason = true, true, "no limits"
-		if n := len(j.reading.Wrong); n > 0 {
-			v.reason = reasons[j.reading.Wrong[n-1].What]
-		}
+		v.limited, v.denied = true, true
+		v.reason = reasons[j.reading.Wrong[len(j.reading.Wrong)-1].What] // the last is why
 		j.call.Reset() // nothing was charged
-		return v, false
-	}
-	if j.reading.Planless && !j.reading.Enforced {
-		v.limited, v.denied, v.reason = true, true, "no limits"
 		return v, false
 	}
 	for _, l := range j.call.Limits { // those of a WithLimitFunc are known only now
@@ -250,7 +244,7 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 // reasons are the reasons of denials that are not by a limit.
 var reasons = [...]string{
 	read.KeyFailed: "key can't be determined", read.EmptyKey: "empty key",
-	read.LimitsFailed: "limits can't be determined", read.DryRunDenied: "dry run",
+	read.LimitsFailed: "limits can't be determined", read.NoLimits: "no limits", read.DryRunDenied: "dry run",
 }
 
 // sure reports whether a request has the plan whatever host it asks.

@@ -40,13 +40,12 @@ type state struct {
 	// Wrong is reported to observers, in this order. The error of the last is the
 	// request's, if there is one.
 	Wrong []Wrong
-	// Enforced: some limit is charged for the request, and isn't a dry run.
-	Enforced bool
-	// Planless: a WithLimitFunc has returned no limits.
-	Planless bool
 
 	plans  *Plans
 	nested bool
+	// enforced: some limit is charged for the request, and isn't a dry run. planless: a
+	// function has returned no limits.
+	enforced, planless bool
 }
 
 // Paced is a Bandwidth and the key of one request.
@@ -75,6 +74,7 @@ const (
 	KeyFailed What = iota
 	EmptyKey
 	LimitsFailed
+	NoLimits
 	DryRunDenied // a limit in dry run would have denied the request for that
 )
 
@@ -105,6 +105,19 @@ func (q *Reading) Request(p *Plan) error {
 			return err
 		}
 	}
+	if len(p.Again)+len(p.Funcs) > 0 {
+		if err := q.more(p); err != nil {
+			return err
+		}
+	}
+	if q.call.Needs&limit.Local != 0 {
+		q.arrange()
+	}
+	return nil
+}
+
+// more makes the charges that depend on those made already, or on what functions return.
+func (q *Reading) more(p *Plan) error {
 	for _, e := range p.Again {
 		if err := q.chargeAgain(e); err != nil {
 			return err
@@ -116,11 +129,18 @@ func (q *Reading) Request(p *Plan) error {
 			return err
 		}
 	}
-	if q.call.Needs&limit.Local != 0 {
-		q.arrange()
+	if q.planless && !q.enforced {
+		return q.deny(NoLimits, ErrNoLimits)
 	}
 	return nil
 }
+
+// ErrNoLimits: see stint.ErrNoLimits.
+var ErrNoLimits = errors.New("stint: no limits: return stint.Exempt() for a request without limits")
+
+// Planless records that a function has returned no limits. If no other limit holds, the request
+// is denied.
+func (q *Reading) Planless() { q.planless = true }
 
 // arrange puts the charges of limits of this process last.
 func (q *Reading) arrange() {
@@ -149,9 +169,13 @@ func (q *Reading) Charge(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	q.Enforced = q.Enforced || key != "" && !e.DryRun
-	if key == "" || q.nested && q.charged(e, key) {
+	if key == "" {
 		q.Policy = "" // the plan's names limits that aren't charged here
+		return nil
+	}
+	q.enforced = q.enforced || !e.DryRun
+	if q.nested && q.charged(e, key) {
+		q.Policy = ""
 		return nil
 	}
 	if e.Needs&limit.Paces != 0 {
@@ -181,7 +205,7 @@ func (q *Reading) chargeAgain(e *Entry) error {
 	if err != nil || key == "" {
 		return err
 	}
-	q.Enforced = q.Enforced || !e.DryRun
+	q.enforced = q.enforced || !e.DryRun
 	if q.nested && q.charged(e, key) {
 		return nil
 	}
@@ -296,11 +320,16 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 // DenyLimits records why a function returned no limits, and returns the denial of its request,
 // or nil if they would only report: then it goes on without them.
 func (q *Reading) DenyLimits(err error, dryRun bool) error {
-	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
-	q.Wrong = append(q.Wrong, Wrong{LimitsFailed, "", err})
-	if dryRun {
+	if err = q.deny(LimitsFailed, err); dryRun {
 		return nil
 	}
+	return err
+}
+
+// deny records why functions leave a request without limits, and returns the denial.
+func (q *Reading) deny(what What, err error) error {
+	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
+	q.Wrong = append(q.Wrong, Wrong{what, "", err})
 	return err
 }
 
