@@ -226,7 +226,7 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 	if err := j.reading.Request(p); err != nil {
 		v.limited, v.denied = true, true
 		v.reason = reasons[j.reading.Wrong[len(j.reading.Wrong)-1].What] // the last is why
-		j.call.Reset() // nothing was charged
+		j.call.Reset()                                                   // nothing was charged
 		return v, false
 	}
 	for _, l := range j.call.Limits { // those of a WithLimitFunc are known only now
