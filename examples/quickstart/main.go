@@ -39,7 +39,7 @@ func hello(w http.ResponseWriter, _ *http.Request) {
 const usage = `quickstart listens on http://%[1]v and allows each address 10 requests in 10 s.
 Try, in another terminal:
 
-  for i in $(seq 12); do curl -s -o /dev/null -w '%%{http_code} %%header{ratelimit}\n' http://%[1]v/; done
+  curl -s -o /dev/null -w '%%{http_code} %%header{ratelimit}\n' 'http://%[1]v/?[1-12]'
   curl -i http://%[1]v/
 
 `

@@ -111,8 +111,7 @@ func TestSessions(t *testing.T) {
 }
 
 // follow gives a program the commands of a session, which print what it shows. On a busy
-// machine they may take so long that the limit has more again, a unit a second: then they
-// are tried again.
+// machine a command may take so long that the limit has more again: then they are tried again.
 func follow(t *testing.T, session, addr string, start func(addr string) *exec.Cmd) {
 	t.Helper()
 	var got string
@@ -129,23 +128,18 @@ func follow(t *testing.T, session, addr string, start func(addr string) *exec.Cm
 			return err == nil
 		})
 		got = ""
-		began := time.Now()
 		for line := range strings.Lines(session) {
 			if command, is := strings.CutPrefix(line, "$ "); is {
 				got += line + shell(t, strings.ReplaceAll(command, "127.0.0.1:8080", addr))
 			}
 		}
-		took := time.Since(began)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if shows(session, got) {
 			return
 		}
-		if took < time.Second {
-			t.Fatalf("the session shows\n%s\nand its commands print\n%s", session, got)
-		}
 	}
-	t.Logf("the machine is too slow for what the session shows\n%s\nand its commands print\n%s", session, got)
+	t.Errorf("the session shows\n%s\nand its commands print\n%s", session, got)
 }
 
 // shows reports whether a session matches what was printed: a line of dots stands for any
