@@ -44,6 +44,11 @@ func (e *limitEngine) StepInstant(now, a int64, c *Charge, r *Result) (next int6
 	return e.limit().stepInstant(now, a, c, r)
 }
 
+// Step decides a charge alone, as Decide does, and changes the state even if it denies.
+func (e *limitEngine) Step(now *Now, c *Charge, s *State, r *Result) {
+	e.limit().step(now, c, &s.is, r)
+}
+
 // Terms returns the numbers that the limit's steps use.
 func (e *limitEngine) Terms() engine.Terms {
 	t := engine.Terms{

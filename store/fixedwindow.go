@@ -122,8 +122,11 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *state, r *Result) {
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	case count+c.Cost <= n:
-		count += c.Cost
-		*s = l.open(start, count, later)
+		if count += c.Cost; s.Live {
+			s.B = count // writing the whole State would take longer than all else
+		} else {
+			*s = l.open(start, count, 0)
+		}
 		r.Receipt = Receipt{Instant: start, Mark: c.Cost, Cost: c.Cost}
 	default:
 		if used := later % n; used+c.Cost > n {

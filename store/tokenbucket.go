@@ -118,9 +118,15 @@ func oneSecond(units int64, period time.Duration) int64 {
 	return None
 }
 
+// plainBucket reports whether the limit's own step in one word does for the state at the
+// instant at: it is of no other version, and nothing about it has to be written down anew.
+func (l *Limit) plainBucket(at int64, s *state) bool {
+	return !l.scale.Wide && (!s.Live || s.Numbers == l.numbers && s.A <= at+l.capacity+s.B && (s.B == 0 || s.C == l.burst) && s.Log == nil)
+}
+
 func (l *Limit) stepBucket(now *Now, c *Charge, s *state, r *Result) {
 	at := l.scale.At(now.Steady)
-	if l.scale.Wide || s.Live && (s.Numbers != l.numbers || s.A > at+l.capacity+s.B || s.B != 0 && s.C != l.burst || s.Log != nil) {
+	if !l.plainBucket(at, s) {
 		l.stepViews(now, c, s, r)
 		return
 	}

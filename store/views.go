@@ -516,7 +516,7 @@ func (l *Limit) ask(now int64, c *Charge, v *bucketView, r *Result) {
 
 // beginView is begin for a TokenBucket or LeakyBucket.
 func (l *Limit) beginView(now *Now, s *state) {
-	if !s.Live {
+	if !s.Live || l.plainBucket(l.scale.At(now.Steady), s) {
 		return
 	}
 	b := bucketOf(now.Steady, s)

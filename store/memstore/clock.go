@@ -33,10 +33,16 @@ func (s *Store) now() store.Now {
 // steady reads the monotonic clock only, in half the time.
 func (s *Store) steady() int64 { return int64(s.since(s.base)) / 1000 }
 
-// instant reads the monotonic clock, and the wall clock only if it is needed.
-func (s *Store) instant(wall bool) store.Now {
+// instant returns the present, with the wall clock and the id of a lease as far as a call needs
+// them. Ids must ascend in each state. They do, because the caller holds the locks.
+func (s *Store) instant(wall, lease bool) (now store.Now) {
 	if wall {
-		return s.now()
+		now = s.now()
+	} else {
+		now.Steady = s.steady()
 	}
-	return store.Now{Steady: s.steady()}
+	if lease {
+		now.Lease = store.Lease(s.leases.Add(1))
+	}
+	return now
 }

@@ -37,9 +37,9 @@ func TestEveryOrder(t *testing.T) {
 		exploreElsewhere(t)
 		return
 	}
-	scenes := slices.Concat(pairs("", "w."), threes(aKey), released(), twins())
+	scenes := slices.Concat(pairs("", "w."), threes(aKey), released(), twins(), denied())
 	if os.Getenv("STINT_LONG") != "" {
-		scenes = slices.Concat(pairs("", "q.", "w.", "c.", "s."), threes(situations...), released(), twins())
+		scenes = slices.Concat(pairs("", "q.", "w.", "c.", "s."), threes(situations...), released(), twins(), denied())
 		scenes = append(scenes, frozen(scenes)...)
 	}
 	steps.Explore(t, mutants, scenes, func(variant string, sc scene) func(*steps.Run) {

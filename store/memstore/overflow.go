@@ -83,6 +83,9 @@ func (sh *shard) expireShared(now int64) {
 // bytes are enough to tell leases apart.
 const overflowed = 1
 
+// madeInShared reports whether an earlier charge was made against a shared state.
+func madeInShared(c *store.Charge) bool { return c.Receipt.Lease[len(c.Receipt.Lease)-1] == overflowed }
+
 // count updates the statistics for a charge, and makes the result of one for which there
 // is no state.
 func (s *Store) count(v *visit, c *store.Charge, r *store.Result, now int64) {

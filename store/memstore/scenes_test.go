@@ -124,6 +124,16 @@ func twins() (all []scene) {
 	return all
 }
 
+// denied are two callers of one window. A bucket beside it denies one of them, so that it has to
+// leave the window as it was, whatever comes between.
+func denied() (all []scene) {
+	is := situation{"a window and an empty bucket", "take w.a; take s.a:3", 8}
+	for _, other := range []string{"take w.a:2", "take s.a w.a", "settle 0", "reset w.a", "take w.a s.b", "pass 2s"} {
+		all = append(all, is.scene("", "take w.a s.a", other))
+	}
+	return all
+}
+
 func (is situation) scene(letter string, callers ...string) scene {
 	for i := range callers {
 		callers[i] = strings.ReplaceAll(callers[i], "P", letter)
@@ -206,14 +216,16 @@ var mutants = []steps.Variant{
 		Was: "v.slot, v.word = sl, sl.hold()",
 		Is:  "v.slot, v.word = sl, atomic.LoadInt64(&sl.word)"}}},
 	{Name: "the clock is read before the lock", Edits: []steps.Edit{{File: "take.go",
-		Was: "	sh.lock()\n	defer sh.mu.Unlock()\n	visits[0].hold()\n	now := s.instant(charges[0].Limit.FollowsCalendar())\n",
-		Is:  "	now := s.instant(charges[0].Limit.FollowsCalendar())\n	sh.lock()\n	defer sh.mu.Unlock()\n	visits[0].hold()\n"}}},
+		Was: "	sh.lock()\n	defer sh.mu.Unlock()\n	there := visits[0].hold()\n	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)\n",
+		Is:  "	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)\n	sh.lock()\n	defer sh.mu.Unlock()\n	there := visits[0].hold()\n"}}},
 	{Name: "the clock is read before the words are taken out", Edits: []steps.Edit{
-		{File: "take.go", Was: "	for i := range visits {\n		v := &visits[i]\n		if v.shard =", Is: "	now := s.instant(wall)\n	for i := range visits {\n		v := &visits[i]\n		if v.shard ="},
-		{File: "take.go", Was: "	now := s.instant(wall)\n	s.decide(", Is: "	s.decide("}}},
+		{File: "take.go", Was: "	for i := range visits {\n		v := &visits[i]\n		if v.shard =", Is: "	now := s.instant(wall, lease)\n	for i := range visits {\n		v := &visits[i]\n		if v.shard ="},
+		{File: "take.go", Was: "	now := s.instant(wall, lease)\n	if !there || !s.charge(now, visits", Is: "	if !there || !s.charge(now, visits"}}},
+	{Name: "a denied call leaves a window charged", Edits: []steps.Edit{{File: "take.go",
+		Was: "			v.shard.slab.at(v.word).state = were[i]\n", Is: "			v.shard.slab.at(v.word).state = v.shard.slab.at(v.word).state\n"}}},
 	{Name: "a settle leaves the word", Edits: []steps.Edit{{File: "settle.go",
-		Was: "	v.hold()\n",
-		Is:  "	if sl, found := v.shard.table.Load().find(v.key); found {\n		v.slot, v.word = sl, atomic.LoadInt64(&sl.word)\n	}\n"}}},
+		Was: "	there := v.hold()\n",
+		Is:  "	there := false\n	if sl, found := v.shard.table.Load().find(v.key); found {\n		v.slot, v.word = sl, atomic.LoadInt64(&sl.word)\n	}\n"}}},
 	{Name: "a table is replaced with the words in it", Edits: []steps.Edit{{File: "table.go",
 		Was: "		w := old[i].hold() // for good: a call that found the slot here looks again\n",
 		Is:  "		w := atomic.LoadInt64(&old[i].word)\n"}}},
@@ -236,6 +248,6 @@ var mutants = []steps.Variant{
 		Was: "for ; j > 0 && visits[j].index < visits[j-1].index; j-- {",
 		Is:  "for ; j > 9 && visits[j].index < visits[j-1].index; j-- {"}}},
 	{Name: "the words are back after the lock", Edits: []steps.Edit{{File: "take.go",
-		Was: "	defer sh.mu.Unlock()\n	visits[0].hold()\n",
-		Is:  "	visits[0].hold()\n	sh.mu.Unlock()\n"}}},
+		Was: "	defer sh.mu.Unlock()\n	there := visits[0].hold()\n",
+		Is:  "	there := visits[0].hold()\n	sh.mu.Unlock()\n"}}},
 }

@@ -31,8 +31,13 @@ func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	v := &visits[0]
 	v.shard.lock()
 	defer v.shard.mu.Unlock()
-	v.hold()
-	now := s.instant(c.Limit.FollowsCalendar())
+	there := v.hold()
+	now := s.instant(c.Limit.FollowsCalendar(), false)
+	if there && !packed(v.word) && !madeInShared(c) {
+		store.Amend(now, c, &v.shard.slab.at(v.word).state, r)
+		s.keep(v, c.Limit, r, now)
+		return
+	}
 
 	var states [1]store.State
 	s.trace(visits[:], charges, &states[0], now.Steady)
@@ -49,7 +54,7 @@ func (s *Store) settle(charges []store.Charge, results []store.Result) {
 func (s *Store) trace(visits []visit, charges []store.Charge, st *store.State, now int64) {
 	v, c := &visits[0], &charges[0]
 	v.where = absent
-	if c.Receipt.Lease[len(c.Receipt.Lease)-1] == overflowed {
+	if madeInShared(c) {
 		if v.slot != nil { // the key has a state of its own by now: put that back as it was
 			atomic.StoreInt64(&v.slot.word, v.word)
 		}

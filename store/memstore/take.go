@@ -38,9 +38,8 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		// If another call has charged the key since the clock was read, it may have done so
 		// at a later instant.
 		if atomic.LoadInt64(&sl.word) == seen {
-			a, ok := c.Limit.Engine(engine.Access{}).StepInstant(now, seen>>rateBits, c, r)
-			next := a<<rateBits | seen&rateMask
-			if !ok || next>>rateBits != a {
+			next, ok := stepWord(now, seen, c, r)
+			if !ok {
 				break
 			}
 			if next == seen || atomic.CompareAndSwapInt64(&sl.word, seen, next) {
@@ -83,6 +82,7 @@ type visit struct {
 	spill int // index of the shared state
 	slot  *slot
 	word  int64 // taken out of the slot
+	next  int64 // that a packed word becomes
 }
 
 // place is where a charge's state is kept.
@@ -111,9 +111,11 @@ func (s *Store) takeOne(hash, key uint64, charges []store.Charge, results []stor
 	var states [1]store.State
 	sh.lock()
 	defer sh.mu.Unlock()
-	visits[0].hold()
-	now := s.instant(charges[0].Limit.FollowsCalendar())
-	s.decide(now, visits[:], charges, states[:], results)
+	there := visits[0].hold()
+	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)
+	if !there || !s.charge(now, visits[:], charges, states[:], results) {
+		s.decide(now, visits[:], charges, states[:], results)
+	}
 	return now.Steady
 }
 
@@ -142,10 +144,11 @@ func (s *Store) takeAll(charges []store.Charge, results []store.Result) error {
 }
 
 func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.State, results []store.Result) (steady int64, err error) {
-	wall, hash := false, uint64(0)
+	wall, lease, hash := false, false, uint64(0)
 	for i := range charges {
 		c := &charges[i]
 		wall = wall || c.Limit.FollowsCalendar()
+		lease = lease || c.Limit.Algorithm() == store.Concurrency
 		if i == 0 || c.Key != charges[i-1].Key { // the limits of a request mostly share a key
 			hash = s.hash(c.Key)
 		}
@@ -164,42 +167,114 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 		}
 	}
 
+	there := true
 	for i := range visits {
 		v := &visits[i]
 		if v.shard = &s.shards[v.index]; i == 0 || v.index != visits[i-1].index {
 			v.shard.lock()
 		}
-		v.hold()
+		there = v.hold() && there
 	}
 	defer unlock(visits)
-	now := s.instant(wall)
-	s.decide(now, visits, charges, states, results)
+	now := s.instant(wall, lease)
+	if !there || !s.charge(now, visits, charges, states, results) {
+		s.decide(now, visits, charges, states, results)
+	}
 	return now.Steady, nil
 }
 
-// hold finds the visit's slot and takes its word out. The caller reads the clock after
-// that, so its decision is not earlier than any made on the state before.
-func (v *visit) hold() {
+// hold finds the visit's slot, takes its word out, and reports whether there is one. The
+// caller reads the clock after that, so its decision is not earlier than any made on the
+// state before.
+func (v *visit) hold() (there bool) {
 	if sl, found := v.shard.table.Load().find(v.key); found {
 		v.slot, v.word = sl, sl.hold()
 	}
+	return v.word != vacant
+}
+
+// charge decides charges on states that are all there, where they stand: a packed word is
+// the instant that it encodes, and all other states stay in their slabs. To copy them
+// out and back takes as long as the steps. If a limit denies, or a state needs more than
+// that, charge leaves all as it was and returns false: then decide decides.
+func (s *Store) charge(now store.Now, visits []visit, charges []store.Charge, were []store.State, results []store.Result) bool {
+	for i := range visits {
+		v := &visits[i]
+		c, r := &charges[v.i], &results[v.i]
+		l := c.Limit.Engine(engine.Access{})
+		fits := true
+		if packed(v.word) {
+			if fits = l.Writes(rateOf(v.word)); fits {
+				v.next, fits = stepWord(now.Steady, v.word, c, r)
+			}
+		} else {
+			st := &v.shard.slab.at(v.word).state
+			were[i] = *st
+			l.Step(&now, c, st, r)
+		}
+		if fits && (r.OK || c.DryRun) {
+			continue
+		}
+		for ; i >= 0; i-- {
+			if v := &visits[i]; !packed(v.word) {
+				v.shard.slab.at(v.word).state = were[i]
+			}
+		}
+		return false
+	}
+	for i := range visits {
+		if v := &visits[i]; packed(v.word) {
+			atomic.StoreInt64(&v.slot.word, v.next)
+		} else {
+			s.keep(v, charges[v.i].Limit, &results[v.i], now)
+		}
+	}
+	return true
+}
+
+// stepWord is the step of a bucket that a word encodes, under the numbers of the limit. If
+// ok is false, the step needs or leaves more than a word.
+func stepWord(now, word int64, c *store.Charge, r *store.Result) (next int64, ok bool) {
+	a, ok := c.Limit.Engine(engine.Access{}).StepInstant(now, word>>rateBits, c, r)
+	next = a<<rateBits | word&rateMask
+	return next, ok && next>>rateBits == a
+}
+
+// keep keeps the state of a visit that has changed in its slab for as long as it is alive.
+func (s *Store) keep(v *visit, l *store.Limit, r *store.Result, now store.Now) {
+	w := v.shard.slab.at(v.word)
+	until, alive := outlook(l, &w.state, r, now)
+	switch {
+	case alive && isBucket(l): // it may fit a word now
+		v.shard.put(v.slot, v.word, l, &w.state, until)
+	case alive:
+		w.until = until
+	case s.lingers(l):
+		w.until = now.Steady
+	default:
+		v.shard.drop(v.slot, v.word)
+		s.dropped(1)
+	}
+}
+
+// lingers reports whether a state stays when it is over. A key whose last slot has been
+// released does: its next request finds the state, and the log's memory in it; the sweep
+// drops it if none comes. A full store drops it at once.
+func (s *Store) lingers(l *store.Limit) bool {
+	return l.Algorithm() == store.Concurrency && s.keys.Load() < s.max
 }
 
 // decide finds the states, decides the charges against them, and puts the states back.
 // The visits are sorted and their shards locked.
 func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
 	s.makeRoom(now.Steady, visits, charges)
-	denying, lease := false, false
+	denying := false
 	for i := range visits {
 		v := &visits[i]
 		c := &charges[v.i]
-		lease = lease || c.Limit.Algorithm() == store.Concurrency
+		states[v.i] = store.State{} // charge may have used it
 		s.find(v, c, &states[v.i], now.Steady)
 		denying = denying || v.where == nowhere && c.Cost > 0 && !c.DryRun
-	}
-	if lease {
-		// Ids must ascend in each state. They do, because the locks are held.
-		now.Lease = store.Lease(s.leases.Add(1))
 	}
 	if denying {
 		deny(now, visits, charges, states, results)
@@ -249,9 +324,7 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 			switch {
 			case alive:
 				v.shard.put(v.slot, v.word, l, st, until)
-			case l.Algorithm() == store.Concurrency && s.keys.Load() < s.max:
-				// The key's last slot has been released. Its next request finds the state, and the
-				// log's memory in it; the sweep drops it if none comes. A full store drops it now.
+			case s.lingers(l):
 				v.shard.put(v.slot, v.word, l, st, now.Steady)
 			default:
 				v.shard.drop(v.slot, v.word)
