@@ -48,6 +48,9 @@ func (b *Backend) settle(ctx context.Context, s store.Store, charges []store.Cha
 
 // wake wakes those who wait for slots among the charges.
 func (b *Backend) wake(charges []store.Charge) {
+	if !b.Lines.Slots.Waiting() {
+		return
+	}
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
 			b.Lines.Wake(waiting.KeyOf(&charges[i]))

@@ -14,3 +14,6 @@ func MakeSeed() Seed { return seed }
 
 // String is maphash.String.
 func String(seed Seed, s string) uint64 { return maphash.String(seed, s) }
+
+// Comparable is maphash.Comparable.
+func Comparable[T comparable](seed Seed, v T) uint64 { return maphash.Comparable(seed, v) }
