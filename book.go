@@ -54,7 +54,7 @@ type notice struct {
 // give logs the warning, and notifies the observers.
 func (n notice) give() {
 	w := n.warning()
-	n.to.observeSafely(Event{Kind: EventWarning, Warning: &w})
+	n.to.events.sendSafely(Event{Kind: EventWarning, Warning: &w})
 }
 
 // note adds a warning about v that isn't about a key, and returns a notice if it is new.

@@ -121,7 +121,7 @@ func denialIn(err error) *DeniedError {
 type (
 	deniedKey struct{}
 	// answeringKey leads to something while a handler of a limiter answers a denial.
-	answeringKey struct{ limiter *reporter }
+	answeringKey struct{ limiter *recipients }
 )
 
 // DeniedFromContext returns the denial that a handler given to WithDenyHandler
@@ -182,7 +182,7 @@ func (v *version) answerBy(h http.Handler, w http.ResponseWriter, r *http.Reques
 		}
 		return ok
 	}
-	told := r.WithContext(&answering{r.Context(), v.reporter, denied})
+	told := r.WithContext(&answering{r.Context(), v.events.to, denied})
 	defer func() { r.MultipartForm = told.MultipartForm }() // the server removes its files
 	if respond.Answers(w, told, status, func(w http.ResponseWriter) { h.ServeHTTP(w, told) }) {
 		return true
@@ -306,7 +306,7 @@ var errAnswered = errors.New("stint: denied and answered")
 // answering is the context of a request that a handler of a limiter answers.
 type answering struct {
 	context.Context
-	limiter *reporter    // which is the limiter's only
+	limiter *recipients  // which is the limiter's only
 	denied  *DeniedError // nil if the denial isn't a limit's
 }
 
@@ -322,7 +322,7 @@ func (c *answering) Value(key any) any {
 
 // answering reports whether a handler of the limiter is answering the request.
 func (v *version) answering(ctx context.Context) bool {
-	return (v.denyHandler != nil || v.errorHandler != nil) && ctx.Value(answeringKey{v.reporter}) != nil
+	return (v.denyHandler != nil || v.errorHandler != nil) && ctx.Value(answeringKey{v.events.to}) != nil
 }
 
 // ErrorWriter is a ResponseWriter of a router that has an error handler of its own. An

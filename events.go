@@ -97,7 +97,7 @@ func (e Event) own() Event {
 // of the request (admission.outcome), the decision (admission.observeDecision,
 // admission.observeWaiting), the charges that it is about without a decision (Event.about), why it
 // isn't charged (admission.observeWrong), a settlement (Permit.observeSettled,
-// version.observeSettleFailed), a pace (Permit.observePacing), and the end (Permit.sendEnd). Events
+// version.events.sendSettleFailed), a pace (Permit.observePacing), and the end (Permit.sendEnd). Events
 // about the limiter are made where they occur.
 type subject struct {
 	route   string

@@ -91,7 +91,7 @@ func (l *Limiter) first(opts []Option) ([]notice, error) {
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()
 	l.now.Store(v)
-	l.told.Store(v)
+	l.logged.Store(v)
 	all := f.announce(l, c)
 	l.observeStore(c) // which may ask or tell something at once
 	return all, nil
@@ -155,26 +155,6 @@ func (f *family) lend() (all []namesakes.Meaning) {
 	return all
 }
 
-// introduce writes the line about the family, before the first decision of any of its limiters.
-// It returns the version that decides.
-func (l *Limiter) introduce() *version {
-	v, f := l.inForce(), l.family
-	l.used.Store(true)
-	f.mu.Lock()
-	first := !f.introduced
-	f.introduced = true
-	v.introduced.Store(true)
-	members := make([]*version, len(f.members))
-	for i, m := range f.members {
-		members[i] = m.now.Load()
-	}
-	f.mu.Unlock()
-	if first {
-		introduce(members)
-	}
-	return v
-}
-
 // inherited returns what l's options begin with.
 func (l *Limiter) inherited() conduct {
 	if l.parent == nil {
@@ -187,7 +167,7 @@ func (l *Limiter) inherited() conduct {
 // one. The limits are named in naming, which will become that of names. The caller holds
 // family.mu.
 func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, mistake.List) {
-	v := &version{conduct: c.conduct, reporter: &l.reporter, registry: l.family.registry, warnings: &l.family.warnings}
+	v := &version{conduct: c.conduct, events: sender{c.name, &l.recipients}, registry: l.family.registry, warnings: &l.family.warnings}
 	var extended *compile.Result
 	if parent != nil {
 		extended = parent.compiled
@@ -210,9 +190,9 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 		}
 		v.routes = warn.NewRoutes(patterns, v.noteMissed)
 	}
-	v.reports = len(compiled.Funcs) > 0
+	v.dryRuns = len(compiled.Funcs) > 0
 	for e := range v.plans.Entries {
-		v.reports = v.reports || e.DryRun
+		v.dryRuns = v.dryRuns || e.DryRun
 	}
 	if !v.silent.has(WarnProxyExempt) && slices.ContainsFunc(v.plans.Skip, func(p read.Predicate) bool { return p.PassesOn != nil }) {
 		v.exempts = warn.NewExempts(v.noteExempt)

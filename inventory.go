@@ -1,21 +1,11 @@
 package stint
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // listed is a limit as lines say it.
@@ -78,7 +68,6 @@ func (l listed) String() string {
 	return l.what + ": " + strings.Join(slices.DeleteFunc(says, func(s string) bool { return s == "" }), ", ")
 }
 
-// changes says what an Update has made of limits, or "" if it has changed none.
 func changes(before, after []listed) string {
 	var all []string
 	in := func(list []listed, what string) int {
@@ -114,120 +103,8 @@ func withoutKind(numbers, others string) string {
 	return numbers
 }
 
-// mostListed bounds the length of a line.
-const mostListed = 50
-
-func enumerate(all []string) string {
-	if more := len(all) - mostListed; more > 0 {
-		all = append(all[:mostListed:mostListed], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(all, "; ")
-}
-
-// introductions counts the limiters of the process that have made their first decision.
-var introductions atomic.Int64
-
-// mostIntroductions bounds how many of them have a line about it: a program may make one for each
-// tenant or, by mistake, for each request.
-const mostIntroductions = 100
-
-// introduce writes what the members of a family have, without what they have from each other.
-func introduce(members []*version) {
-	if introductions.Add(1) > mostIntroductions {
-		return
-	}
-	var limits, stores []string
-	for _, v := range members {
-		for _, l := range v.inventory() {
-			if s := l.String(); !slices.Contains(limits, s) {
-				limits = append(limits, s)
-			}
-		}
-		if len(v.compiled.Funcs) > 0 && !slices.Contains(limits, "those of a WithLimitFunc") {
-			limits = append(limits, "those of a WithLimitFunc")
-		}
-		if s := storeName(v.backend.Store); !slices.Contains(stores, s) {
-			stores = append(stores, s)
-		}
-	}
-	v := members[0]
-	logAside(func() {
-		v.reporter.log.Load().Write(context.Background(), logs.Introduced, func(bool) []slog.Attr {
-			return v.attrs(slog.String("limits", enumerate(limits)), slog.String("store", strings.Join(stores, ", ")))
-		})
-	})
-}
-
-// logAside has a line written that isn't about anything wrong, on another goroutine: what calls a
-// limiter may be the logger's own code, which holds its lock then. Otherwise the line is there
-// when logAside returns, so that nobody has to wait for it.
-func logAside(write func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		background.Do("logging", write)
-	}()
-	timer := time.NewTimer(50 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
-}
-
-// storeName returns the name of a store's type, or what it is.
-func storeName(s store.Store) string {
-	if _, is := s.(*memstore.Store); is {
-		return "memory of this process"
-	}
-	return strings.TrimPrefix(fmt.Sprintf("%T", s), "*")
-}
-
-// attrs returns a line's attributes, after the limiter's name if it has one.
-func (v *version) attrs(all ...slog.Attr) []slog.Attr {
-	if v.name != "" {
-		all = append([]slog.Attr{slog.String("limiter", v.name)}, all...)
-	}
-	return all
-}
-
-// told has the version whose limits the log has.
-type told struct{ atomic.Pointer[version] }
-
-// changed returns what v has changed of the limits that the log has, or "" for nothing.
-func (t *told) changed(v *version) string { return changes(t.Load().inventory(), v.inventory()) }
-
-// dryRuns counts what dry runs would have denied, until it is logged.
-type dryRuns struct {
-	mu     sync.Mutex
-	denied map[string]int64 // by limit; nil if none is counted
-}
-
-// count counts a denial by a limit. At the first of a minute, it has the line written when that
-// is over.
-func (d *dryRuns) count(v *version, limit string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.denied == nil {
-		d.denied = map[string]int64{}
-		time.AfterFunc(logs.Interval, func() {
-			background.Do("logging", func() { d.write(v) })
-		})
-	}
-	d.denied[limit]++
-}
-
-func (d *dryRuns) write(v *version) {
-	d.mu.Lock()
-	denied := d.denied
-	d.denied = nil
-	d.mu.Unlock()
-	v.reporter.log.Load().Write(context.Background(), logs.DryRun, func(bool) []slog.Attr {
-		var all []string
-		for name, n := range denied {
-			all = append(all, fmt.Sprintf("limit %s: %d", name, n))
-		}
-		slices.Sort(all)
-		return v.attrs(slog.String("would_deny", enumerate(all)))
-	})
+// changesBetween says what one version has changed of the limits of another before it, or "" if
+// it has changed none.
+func changesBetween(before, after *version) string {
+	return changes(before.inventory(), after.inventory())
 }

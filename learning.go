@@ -82,5 +82,5 @@ func (p *Permit) observeLimitChange(c *adaptive.Change) {
 		Limit: c.Charge.Limit.Name(), From: c.From, To: c.To, Reason: AdaptiveReason(c.Reason),
 		InFlight: c.InFlight, Latency: c.Latency, Baseline: c.Baseline,
 	}
-	p.version.observeOf(&e, []store.Charge{c.Charge})
+	p.version.events.sendAbout(&e, []store.Charge{c.Charge})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint/internal/logs"
@@ -36,13 +37,13 @@ func WithLogKeys() Option {
 	return limiterOption(func(c *config) { c.logKeys = true })
 }
 
-// write logs an event.
-func (v *version) write(m logs.Message, e Event) {
+// write writes an event's line to the log.
+func (s *sender) write(m logs.Message, e Event) {
 	text := ""
 	if e.Warning != nil {
 		text = e.Warning.Text
 	}
-	v.reporter.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
+	s.to.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
 		attrs := e.LogValue().Group()
 		if e.Kind == EventStoreFailed {
 			became := "passed"
@@ -77,13 +78,32 @@ func contextOf(r *http.Request) context.Context {
 const recovered = 10 * time.Second
 
 // recordAnswer records that a store that had failed has decided a request.
-func (v *version) recordAnswer() {
-	log := v.reporter.log.Load()
+func (s *sender) recordAnswer() {
+	log := s.to.log.Load()
 	if log.Quiet(logs.StoreFailed) < recovered {
 		return
 	}
-	if !v.reporter.failing.CompareAndSwap(true, false) {
+	if !s.to.failing.CompareAndSwap(true, false) {
 		return
 	}
-	log.Write(context.Background(), logs.StoreAnswers, func(bool) []slog.Attr { return v.attrs() })
+	log.Write(context.Background(), logs.StoreAnswers, func(bool) []slog.Attr { return s.attrs() })
+}
+
+// attrs returns a line's attributes, after the limiter's name if it has one.
+func (s *sender) attrs(all ...slog.Attr) []slog.Attr {
+	if s.name != "" {
+		all = append([]slog.Attr{slog.String("limiter", s.name)}, all...)
+	}
+	return all
+}
+
+// mostListed bounds the length of a line.
+const mostListed = 50
+
+// enumerate lists things in a line.
+func enumerate(all []string) string {
+	if more := len(all) - mostListed; more > 0 {
+		all = append(all[:mostListed:mostListed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
 }

@@ -51,9 +51,12 @@ type Limiter struct {
 	now    atomic.Pointer[version]
 	family *family
 	parent *Limiter // the limiter that With extended, or nil
-	reporter
-	opts []Option // of New, With or the last Update; guarded by family.mu
+	opts   []Option // of New, With or the last Update; guarded by family.mu
 
+	recipients recipients
+	logged     atomic.Pointer[version] // whose limits the log has
+
+	introduced    atomic.Bool     // its family has the line about its first decision
 	used          atomic.Bool     // mounted, extended by With, or has decided something
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys
@@ -73,16 +76,6 @@ func (l *Limiter) inForce() *version {
 		}
 	}
 	panic("stint: this Limiter is nil or zero and has no limits: make one with stint.New")
-}
-
-// deciding returns the version that decides a request or a job.
-func (l *Limiter) deciding() *version {
-	if l != nil {
-		if v := l.now.Load(); v != nil && v.introduced.Load() {
-			return v
-		}
-	}
-	return l.introduce()
 }
 
 // New makes a limiter. The error reports everything that is wrong with the options at
@@ -201,7 +194,7 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	v := l.inForce()
 	// The version that denied answers, as far as the error tells: stintecho hands errors to the
 	// application, which may pass them to any limiter.
-	if denied := denialIn(err); denied != nil && denied.by != nil && denied.by.reporter == &l.reporter {
+	if denied := denialIn(err); denied != nil && denied.by != nil && denied.by.events.to == &l.recipients {
 		v = denied.by
 	}
 	v.answer(w, v.shown(w, r), err)

@@ -69,16 +69,16 @@ func (f *family) enlist() {
 		var log *logs.Log // the parent's
 		var others []observer
 		if m.parent != nil {
-			log = m.parent.log.Load()
-			if to := m.parent.audience.Load(); to != nil {
+			log = m.parent.recipients.log.Load()
+			if to := m.parent.recipients.audience.Load(); to != nil {
 				others = to.all
 			}
 		}
-		m.log.Store(logs.Derive(log, m.log.Load(), m.logger, m.logKeys))
+		m.recipients.log.Store(logs.Derive(log, m.recipients.log.Load(), m.logger, m.logKeys))
 		if all := m.observers.after(others); len(all) > 0 {
-			m.audience.Store(&audience{all})
+			m.recipients.audience.Store(&audience{all})
 		} else {
-			m.audience.Store(nil)
+			m.recipients.audience.Store(nil)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (f *family) enlist() {
 // for packages that read options from files and give them to Update, such as policy. A
 // panic of an observer is logged and goes no further.
 func (l *Limiter) ReportPolicy(file string, err error) {
-	l.observeSafely(Event{Kind: EventPolicy, Path: file, Err: err})
+	l.sendSafely(Event{Kind: EventPolicy, Path: file, Err: err})
 }
 
 // observeStore makes the limiter report the events of a store that it has itself. The
@@ -107,11 +107,11 @@ func (l *Limiter) observeStore(c *config) {
 func (l *Limiter) handleNotice(n store.Notice) {
 	switch n.Kind {
 	case store.Degraded, store.Restored:
-		l.observeSafely(Event{Kind: EventStoreDegraded, Err: n.Err})
+		l.sendSafely(Event{Kind: EventStoreDegraded, Err: n.Err})
 	case store.LeaseLost:
 		e := Event{Kind: EventLeaseLost}
 		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
-		l.observeSafely(e)
+		l.sendSafely(e)
 	case store.MayForget:
 		l.noteForgetting(n.Err)
 	case store.Conflict:
@@ -172,5 +172,5 @@ func (v *version) counts(l *store.Limit) bool {
 	return false
 }
 
-// observeSafely passes an event that isn't a request's to the limiter's observers and its log.
-func (l *Limiter) observeSafely(e Event) { l.inForce().observeSafely(e) }
+// sendSafely passes an event that isn't a request's to the limiter's observers and its log.
+func (l *Limiter) sendSafely(e Event) { l.inForce().events.sendSafely(e) }

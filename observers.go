@@ -128,11 +128,20 @@ func (a *audience) notifyEnded(before uint32) {
 	})
 }
 
-// reporter is where events and log lines of a limiter go. Its versions share it.
-type reporter struct {
+// recipients get a limiter's events and lines. Its versions share them.
+type recipients struct {
 	audience atomic.Pointer[audience] // its observers, or nil if there are none; set under family.mu
 	failing  atomic.Bool              // the store has failed, so its next answers are checked
 	log      atomic.Pointer[logs.Log] // of failures, denials and warnings
-	told     told                     // what the log has of its limits
-	dryRuns  dryRuns
+	dryRuns  dryRuns                  // to be logged
 }
+
+// notification is how observers were notified that a request is admitted. They are notified of
+// its end likewise.
+type notification uint8
+
+const (
+	notNotified notification = iota
+	byEvent
+	inBrief // brief ones by Passed, all others by an event
+)

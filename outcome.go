@@ -34,13 +34,13 @@ func (a *admission) observed() bool { return a.call.Timed }
 
 // observe notifies the observers of a decision, and logs it if the log shows such decisions.
 func (a *admission) observe(kind EventKind, err error) {
-	to := a.version.reporter.audience.Load()
+	to := a.version.events.to.audience.Load()
 	decided := kind == EventAdmitted || kind == EventDenied
-	if decided && a.version.reporter.failing.Load() && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
-		a.version.recordAnswer()
+	if decided && a.version.events.to.failing.Load() && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
+		a.version.events.recordAnswer()
 	}
 	if to == nil { // only the log may say something
-		if decided && a.bans() || kind == EventDenied && a.version.reporter.log.Load().Shows(contextOf(a.reading.R), logs.Denied) {
+		if decided && a.bans() || kind == EventDenied && a.version.events.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied) {
 			a.report(kind, err, false)
 		}
 		return
@@ -82,16 +82,6 @@ func (a *admission) plain() bool {
 	return true
 }
 
-// notification is how observers were notified that a request is admitted. They are notified of
-// its end likewise.
-type notification uint8
-
-const (
-	notNotified notification = iota
-	byEvent
-	inBrief // brief ones by Passed, all others by an event
-)
-
 // notification returns how observers are notified that the call is granted.
 func (a *admission) notification() notification {
 	switch {
@@ -103,28 +93,12 @@ func (a *admission) notification() notification {
 	return byEvent
 }
 
-// notifyEnd notifies the observers that an admitted request has ended. send sends the event,
-// which brief observers don't get if they are notified in brief.
-func (v *version) notifyEnd(by notification, before uint32, send func(briefed bool)) {
-	to := v.reporter.audience.Load()
-	switch {
-	case to == nil || by == notNotified:
-	case by == byEvent:
-		send(false)
-	default:
-		if to.whole(before) {
-			defer send(true) // also if a brief observer panics
-		}
-		to.notifyEnded(before)
-	}
-}
-
 // observeEnd notifies the observers that the call has ended, if they were notified that it is
 // admitted, and no permit notifies them.
 func (a *admission) observeEnd() {
 	by := a.endDue
 	a.endDue = notNotified
-	a.version.notifyEnd(by, a.observersBefore, func(briefed bool) {
+	a.version.events.sendEnd(by, a.observersBefore, func(briefed bool) {
 		e := a.event(EventEnded, nil)
 		e.Waited, e.briefed = a.call.Waited, briefed
 		a.observeDecision(&e)
@@ -142,7 +116,7 @@ func (a *admission) observeDecision(e *Event) {
 			e.Decision.Limits[i].RetryAfter = 0
 		}
 	}
-	v.observe(e)
+	v.events.send(e)
 	if e.Kind != EventAdmitted && e.Kind != EventDenied {
 		return
 	}
@@ -151,13 +125,13 @@ func (a *admission) observeDecision(e *Event) {
 	for i := range a.call.Results {
 		if a.call.Results[i].Begun {
 			also.Kind, also.Decision = EventBanned, e.Decision.deniedBy(i)
-			v.observe(&also)
+			v.events.send(&also)
 		}
 	}
 	for i := range a.call.Results {
 		if a.call.Charges[i].DryRun && !a.call.Results[i].OK {
 			also.Kind, also.Err, also.Decision = EventDryRunDenied, nil, e.Decision.deniedBy(i)
-			v.observe(&also)
+			v.events.send(&also)
 		}
 	}
 }

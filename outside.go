@@ -35,7 +35,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	v := l.deciding()
 	var denial store.Result
 	known := false
-	if l.audience.Load() == nil && !l.failing.Load() {
+	if l.recipients.audience.Load() == nil && !l.recipients.failing.Load() {
 		ok, remaining, retryAfter, resetAfter, asked := v.allow(ctx, key, cost)
 		if ok {
 			return nil

@@ -34,7 +34,7 @@ func (v *version) payer(of subject) respond.Payer {
 				err = &StoreError{err}
 			}
 			e := of.event(EventStoreFailed, err)
-			v.observeOf(&e, charges)
+			v.events.sendAbout(&e, charges)
 			return err
 		},
 	}
@@ -70,7 +70,7 @@ func (p *Permit) observePacing(of *read.Paced, got respond.Moved) {
 		Limit: of.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
 		Waited: got.Waited, DryRun: of.DryRun, Err: got.Err,
 	}
-	p.version.observe(&e)
+	p.version.events.send(&e)
 }
 
 // paced returns the Bandwidths that pace the response.
@@ -84,7 +84,7 @@ func (p *Permit) paced() []read.Paced {
 // observePaced notifies the observers how the response was paced.
 func (p *Permit) observePaced() {
 	s := p.response
-	if s == nil || s.pacing == nil || p.version.reporter.audience.Load() == nil {
+	if s == nil || s.pacing == nil || p.version.events.to.audience.Load() == nil {
 		return
 	}
 	if _, ok := s.Outcome(); ok {

@@ -351,7 +351,7 @@ func (p *Permit) release() {
 		if p.response != nil && p.response.pacing != nil {
 			unmoved = p.response.pacing.End()
 		}
-		e := decide.Ending{Leases: leases, Unmoved: unmoved, Amends: amends, ByHand: p.hand(), Timed: p.version.observed()}
+		e := decide.Ending{Leases: leases, Unmoved: unmoved, Amends: amends, ByHand: p.hand(), Timed: p.version.events.hasObservers()}
 		p.grants.End((*withoutCancel)(p), p.version.backend, e, func(end decide.Settlement) {
 			released := time.Duration(0)
 			defer func() { p.observeEnd(released) }() // if an observer panics, too
@@ -387,7 +387,7 @@ func (p *Permit) observeRelease(changes []adaptive.Change, end decide.Settlement
 	}
 	switch {
 	case end.Err != nil:
-		p.version.observeUnsettled(p.subject(), end)
+		p.version.events.sendUnsettled(p.subject(), end)
 	case end.Amended:
 		p.observeSettled(end.Took)
 	default:
@@ -398,7 +398,7 @@ func (p *Permit) observeRelease(changes []adaptive.Change, end decide.Settlement
 
 // observeEnd notifies the observers that the permit's request has ended.
 func (p *Permit) observeEnd(took time.Duration) {
-	p.version.notifyEnd(p.notified, p.observersBefore(), func(briefed bool) { p.sendEnd(took, briefed) })
+	p.version.events.sendEnd(p.notified, p.observersBefore(), func(briefed bool) { p.sendEnd(took, briefed) })
 }
 
 // sendEnd sends the event of the request's end.
@@ -462,7 +462,7 @@ func (p *Permit) releaseDetached() {
 	}()
 	if !p.response.returned.Load() {
 		changes := p.releaseHere()
-		e := decide.Ending{Leases: true, Timed: p.version.observed()}
+		e := decide.Ending{Leases: true, Timed: p.version.events.hasObservers()}
 		p.grants.End((*withoutCancel)(p), p.version.backend, e, func(end decide.Settlement) {
 			p.observeRelease(changes, end)
 		})

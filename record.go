@@ -15,7 +15,7 @@ func (a *admission) record() {
 		switch {
 		case !r.OK && ch.DryRun:
 			l.Record.Report()
-			v.reporter.dryRuns.count(v, ch.Limit.Name())
+			v.events.countDryRun(ch.Limit.Name())
 		case !r.OK, c.Allowed && (r.Delay > 0 || c.Waited > 0 && l.Needs&limit.Waits != 0):
 			l.Record.Bind()
 		}

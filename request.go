@@ -83,7 +83,7 @@ func (a *admission) abandon(ctx context.Context) {
 			a.call.Charges[i].Cost = 0
 		}
 	}
-	a.version.observeUnsettled(a.subject(), undone)
+	a.version.events.sendUnsettled(a.subject(), undone)
 }
 
 // errWaitPanicked is why a wait ended that a panic went through.
@@ -137,7 +137,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 	if v.styles != 0 {
 		a.setFields(w.Header())
 	}
-	if a.observed() || needs&limit.Counts != 0 || v.reporter.failing.Load() {
+	if a.observed() || needs&limit.Counts != 0 || v.events.to.failing.Load() {
 		a.observe(EventAdmitted, nil)
 	}
 	if p == nil {
@@ -170,11 +170,11 @@ func (v *version) route(r *http.Request) *read.Plan {
 func (a *admission) observeWrong() {
 	for _, w := range a.reading.Wrong {
 		if w.What == read.DryRunDenied {
-			a.version.reporter.dryRuns.count(a.version, w.Limit)
+			a.version.events.countDryRun(w.Limit)
 		}
 		e := a.event(eventOf[w.What], w.Err)
 		e.Decision.Limit = w.Limit
-		a.version.observe(&e)
+		a.version.events.send(&e)
 	}
 }
 
@@ -200,12 +200,12 @@ func (a *admission) charged(e *read.Entry, key string) bool {
 // decide has the charges decided. If it returns nil, either all of them are granted
 // (Allowed), or the results say which limit denied.
 func (a *admission) decide(ctx context.Context) error {
-	to := a.version.reporter.audience.Load()
+	to := a.version.events.to.audience.Load()
 	a.call.Timed, a.observersBefore = to != nil, to.next()
 	err := a.call.Decide(ctx)
 	if lost := a.call.Lost; lost != nil { // limits of this process have decided without the store
 		e := a.event(EventStoreFailed, lost.Err)
-		a.version.observeOf(&e, lost.Charges)
+		a.version.events.sendAbout(&e, lost.Charges)
 	}
 	if a.call.Renewed {
 		a.reading.Policy = ""
@@ -213,7 +213,7 @@ func (a *admission) decide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !a.call.Allowed || a.version.reports || a.call.Needs&limit.Waits != 0 || limit.Looking() {
+	if !a.call.Allowed || a.version.dryRuns || a.call.Needs&limit.Waits != 0 || limit.Looking() {
 		a.record()
 	}
 	return nil
@@ -224,7 +224,7 @@ func (a *admission) observeWaiting(i int, queued int64, d time.Duration) {
 	if a.observed() {
 		e := a.event(EventWaiting, nil)
 		e.Decision = Decision{Limit: a.call.Charges[i].Limit.Name(), Queued: queued, Delay: d}
-		a.version.observeOf(&e, a.call.Charges)
+		a.version.events.sendAbout(&e, a.call.Charges)
 	}
 }
 
@@ -239,18 +239,18 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 	}
 	err = &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
 	of := subject{request: r}
-	if v.observed() { // the route is only for observers
+	if v.events.hasObservers() { // the route is only for observers
 		of.route = v.plans.Find(r).Route()
 	}
 	e := of.event(EventBlocked, err)
-	v.observe(&e)
+	v.events.send(&e)
 	return false, err
 }
 
 // finishFailed gives back what the call has got, and turns the error of its decision into that
 // of Admit or Take: nil if the request passes despite a store's failure.
 func (a *admission) finishFailed(ctx context.Context, err error) error {
-	a.version.observeUnsettled(a.subject(), a.call.GiveBack(ctx))
+	a.version.events.sendUnsettled(a.subject(), a.call.GiveBack(ctx))
 	failed, ok := err.(*decide.Failed)
 	if !ok {
 		a.observe(EventCanceled, err)
@@ -262,7 +262,7 @@ func (a *admission) finishFailed(ctx context.Context, err error) error {
 		err = &StoreError{failed.Err}
 		e.Err = err
 	}
-	a.version.observeOf(&e, a.call.Charges)
+	a.version.events.sendAbout(&e, a.call.Charges)
 	return err
 }
 

@@ -173,12 +173,12 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 	if len(chosen) == 0 {
 		return nil
 	}
-	done := p.grants.Settle(ctx, p.version.backend, chosen, cost, p.version.observed(), p.hand())
+	done := p.grants.Settle(ctx, p.version.backend, chosen, cost, p.version.events.hasObservers(), p.hand())
 	switch {
 	case done.Err != nil && len(done.Charges) == 0:
 		return &StoreError{done.Err}
 	case done.Err != nil:
-		return p.version.observeUnsettled(p.subject(), done)
+		return p.version.events.sendUnsettled(p.subject(), done)
 	case done.Amended:
 		p.observeSettled(done.Took)
 	}
@@ -217,7 +217,7 @@ func (p *Permit) amends() (all []decide.Amend) {
 				g := p.grants.At(i)
 				err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", g.Limit.Limit.Name(), store.ErrCost, cost)
 				about := store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun}
-				p.version.observeSettleFailed(p.subject(), []store.Charge{about}, 0, err)
+				p.version.events.sendSettleFailed(p.subject(), []store.Charge{about}, 0, err)
 			}
 		}
 		if cost >= 0 && cost <= store.MaxCost {
@@ -241,7 +241,7 @@ func (o *withoutCancel) Value(key any) any { return o.ctx.Value(key) }
 
 // observeSettled notifies the observers that the request's cost has changed.
 func (p *Permit) observeSettled(took time.Duration) {
-	if p.version.reporter.audience.Load() == nil {
+	if p.version.events.to.audience.Load() == nil {
 		return
 	}
 	e := p.event(EventSettled)
@@ -260,7 +260,7 @@ func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []sto
 // giveBack settles charges of a request, even if ctx has ended, and returns the results. If it
 // fails, it notifies observers and returns nil.
 func (v *version) giveBack(ctx context.Context, of subject, charges []store.Charge) []store.Result {
-	done := v.backend.Settle(ctx, charges, v.observed())
-	v.observeUnsettled(of, done)
+	done := v.backend.Settle(ctx, charges, v.events.hasObservers())
+	v.events.sendUnsettled(of, done)
 	return done.Results
 }

@@ -1,14 +1,10 @@
 package stint
 
 import (
-	"cmp"
-	"context"
 	"errors"
-	"log/slog"
 	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store/memstore"
@@ -60,22 +56,8 @@ func (l *Limiter) Update(opts ...Option) error {
 	}
 	give(all)
 	l.logChanges()
-	l.observeSafely(Event{Kind: EventUpdated})
+	l.sendSafely(Event{Kind: EventUpdated})
 	return nil
-}
-
-// logChanges has the log say what of the limits has changed since it last said so.
-func (l *Limiter) logChanges() {
-	if l.told.changed(l.now.Load()) == "" {
-		return
-	}
-	logAside(func() {
-		l.log.Load().WriteLate(context.Background(), logs.LimitsChanged, func() []slog.Attr {
-			v := l.now.Load()
-			defer l.told.Store(v)
-			return v.attrs(slog.String("changes", cmp.Or(l.told.changed(v), "none")))
-		})
-	})
 }
 
 // update puts versions in place in which l has the options opts.

@@ -3,7 +3,6 @@ package stint
 import (
 	"net/http"
 	"reflect"
-	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
@@ -18,21 +17,19 @@ import (
 // from its plan to its fields, whatever is updated meanwhile.
 type version struct {
 	conduct
-	reporter *reporter         // of its limiter
+	events   sender
 	registry *compile.Registry // of the limiter's family
 	warnings *book             // of the limiter's family
 	compiled *compile.Result
-	plans    *read.Plans // compiled
-	// introduced: the log has the line about the family's first decision.
-	introduced atomic.Bool
-	backend    *decide.Backend // decides what is read by the plans
-	allower    store.Allower   // the backend's store, if it is one; or nil
-	streams    *respond.Queues // of the streams that wait for bytes from the store
-	most       int64           // how many keys the store holds, where it is the limiter's own
-	routes     *warn.Routes    // looks at its first requests, if it has routes
-	exempts    *warn.Exempts   // counts its first requests, if addresses are exempt
-	reports    bool            // some limit may be in a dry run
-	shows      bool            // some function of the application sees requests; observers aside
+	plans    *read.Plans     // compiled
+	backend  *decide.Backend // decides what is read by the plans
+	allower  store.Allower   // the backend's store, if it is one; or nil
+	streams  *respond.Queues // of the streams that wait for bytes from the store
+	most     int64           // how many keys the store holds, where it is the limiter's own
+	routes   *warn.Routes    // looks at its first requests, if it has routes
+	exempts  *warn.Exempts   // counts its first requests, if addresses are exempt
+	dryRuns  bool            // some limit may be in a dry run
+	shows    bool            // some function of the application sees requests; observers aside
 }
 
 // leader is a writer of a router that keeps a context of its own: see Admit.
@@ -42,7 +39,7 @@ type leader interface {
 
 // shown returns the request as the application's functions see it.
 func (v *version) shown(w http.ResponseWriter, r *http.Request) *http.Request {
-	if v.shows || v.reporter.audience.Load() != nil {
+	if v.shows || v.events.to.audience.Load() != nil {
 		if w, ok := w.(leader); ok {
 			return w.Lead(r)
 		}
