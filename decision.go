@@ -66,6 +66,13 @@ type LimitStatus struct {
 	Delay, RetryAfter, ResetAfter time.Duration
 }
 
+// set sets d to the decision of a call, from its results and its waits. statuses, which has an
+// element for each charge, becomes d.Limits.
+func (d *Decision) set(c *decide.Call, statuses []LimitStatus) {
+	d.addUp(c, statuses)
+	d.addWaits(c.Waited, c.Seen, statuses)
+}
+
 // addUp sets d to the decision that the results add up to. statuses, which has the same
 // length, becomes d.Limits.
 func (d *Decision) addUp(c *decide.Call, statuses []LimitStatus) {

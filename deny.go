@@ -84,7 +84,7 @@ func (a *admission) newDenied() *DeniedError {
 	default:
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
-	a.setDecision(&err.Decision, limits)
+	err.Decision.set(&a.call, limits)
 	err.by, err.why = a.version, a.why()
 	return err
 }
@@ -291,11 +291,11 @@ func (a *admission) deny(w http.ResponseWriter, mayAnswer bool) error {
 	if _, passesOn := w.(ErrorWriter); !mayAnswer || a.version.denyHandler != nil || a.version.errorHandler != nil || passesOn && !a.version.problem {
 		err := a.newDenied()
 		a.setFields(w.Header())
-		a.observe(EventDenied, nil)
+		a.sendOutcome(EventDenied, nil)
 		return err
 	}
 	a.setFields(w.Header())
-	a.observe(EventDenied, nil)
+	a.sendOutcome(EventDenied, nil)
 	a.fields.Problem(w, a.reading.R, problems[a.why()])
 	return errAnswered
 }

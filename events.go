@@ -93,12 +93,14 @@ func (e Event) own() Event {
 }
 
 // subject is the request that an event is about. Its method event makes every event of a
-// request, and sets what all of them have. Where one knows more, it sets more: what has become
-// of the request (admission.outcome), the decision (admission.observeDecision,
-// admission.observeWaiting), the charges that it is about without a decision (Event.about), why it
-// isn't charged (admission.observeWrong), a settlement (Permit.observeSettled,
-// version.events.sendSettleFailed), a pace (Permit.observePacing), and the end (Permit.sendEnd). Events
-// about the limiter are made where they occur.
+// request, and sets what all of them have. Functions that know more set the rest: sender.send
+// the limiter's name; admission.outcome the outcome; sender.sendDecision and admission.sendWaiting
+// the decision; admission.sendOutcomeEvent whether brief observers have it already; Event.about
+// charges without a decision; admission.sendWrong the limit that isn't charged;
+// admission.finishFailed what a store's failure led to; Permit.sendSettled and
+// sender.sendSettleFailed a settlement; Permit.sendPacing a pace; Permit.sendLimitChange a changed
+// limit; Permit.sendEnded and admission.sendEnd the end. A test holds this list. Events about the
+// limiter are made where they occur.
 type subject struct {
 	route   string
 	request *http.Request // nil outside HTTP, and when it may belong to the server again

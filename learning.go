@@ -74,8 +74,8 @@ func (p *Permit) endLearning() *adaptive.Sample {
 	return p.sample()
 }
 
-// observeLimitChange notifies the observers that a limit has changed.
-func (p *Permit) observeLimitChange(c *adaptive.Change) {
+// sendLimitChange notifies the observers that a limit has changed.
+func (p *Permit) sendLimitChange(c *adaptive.Change) {
 	e := p.event(EventLimitChanged)
 	e.observersBefore = 0 // it is about a key, not about the request
 	e.Change = &LimitChange{

@@ -110,8 +110,8 @@ func (a *audience) whole(before uint32) bool {
 	return slices.ContainsFunc(a.all, func(o observer) bool { return o.number < before && o.brief == nil })
 }
 
-// notifyPassed notifies the brief observers before a number of a plain request that passes.
-func (a *audience) notifyPassed(before uint32, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
+// sendPassed notifies the brief observers before a number of a plain request that passes.
+func (a *audience) sendPassed(before uint32, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
 	a.each(before, func(o *observer) {
 		if o.brief != nil {
 			o.brief.Passed(route, charges, results, storeTook)
@@ -119,8 +119,8 @@ func (a *audience) notifyPassed(before uint32, route string, charges []store.Cha
 	})
 }
 
-// notifyEnded notifies the brief observers before a number that a plain request has ended.
-func (a *audience) notifyEnded(before uint32) {
+// sendEnded notifies the brief observers before a number that a plain request has ended.
+func (a *audience) sendEnded(before uint32) {
 	a.each(before, func(o *observer) {
 		if o.brief != nil {
 			o.brief.Ended()

@@ -59,8 +59,8 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	if decided, err := a.outside(ctx, key, cost); err != nil || !decided {
 		return err
 	}
-	a.observe(EventAdmitted, nil)
-	a.observeEnd()
+	a.sendOutcome(EventAdmitted, nil)
+	a.sendEnd()
 	a.call.Spend()
 	return nil
 }
@@ -95,7 +95,7 @@ func (a *admission) denied(key string, cost int64, answer *store.Result) error {
 	a.observersBefore = (*audience)(nil).next() // there were none
 	a.record()
 	err := a.newDenied()
-	a.observe(EventDenied, nil)
+	a.sendOutcome(EventDenied, nil)
 	return err
 }
 
@@ -141,7 +141,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 		return &Permit{}, nil
 	}
 	p, _, room := a.permit(ctx, a.call.Needs)
-	a.observe(EventAdmitted, nil)
+	a.sendOutcome(EventAdmitted, nil)
 	a.handTo(p, room)
 	p.guard()
 	return p, nil
@@ -161,7 +161,7 @@ func (a *admission) outside(ctx context.Context, key string, cost int64) (decide
 	}
 	if !a.call.Allowed {
 		err := a.newDenied()
-		a.observe(EventDenied, nil)
+		a.sendOutcome(EventDenied, nil)
 		return false, err
 	}
 	return true, nil

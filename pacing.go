@@ -56,13 +56,8 @@ func byteLimitOf(p *read.Paced) respond.ByteLimit {
 	}
 }
 
-func (s *lanes) observe(p *Permit) {
-	for i := range s.all {
-		p.observePacing(&s.all[i], s.Moved(byteLimitOf(&s.all[i])))
-	}
-}
-
-func (p *Permit) observePacing(of *read.Paced, got respond.Moved) {
+// sendPacing sends what has moved under one of the Bandwidths.
+func (p *Permit) sendPacing(of *read.Paced, got respond.Moved) {
 	e := p.event(EventPaced)
 	e.Request = p.response.Request()
 	e.about([]store.Charge{{Key: of.Key, Limit: of.Limit.Limit, DryRun: of.DryRun}})
@@ -81,13 +76,17 @@ func (p *Permit) paced() []read.Paced {
 	return p.response.pacing.all
 }
 
-// observePaced notifies the observers how the response was paced.
-func (p *Permit) observePaced() {
+// sendPaced notifies the observers how the response was paced.
+func (p *Permit) sendPaced() {
 	s := p.response
-	if s == nil || s.pacing == nil || p.version.events.to.audience.Load() == nil {
+	if s == nil || s.pacing == nil || !p.version.events.hasObservers() {
 		return
 	}
-	if _, ok := s.Outcome(); ok {
-		s.pacing.observe(p)
+	if _, ok := s.Outcome(); !ok {
+		return
+	}
+	for i := range s.pacing.all {
+		of := &s.pacing.all[i]
+		p.sendPacing(of, s.pacing.Moved(byteLimitOf(of)))
 	}
 }

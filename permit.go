@@ -258,17 +258,17 @@ func (p *Permit) Decision() Decision {
 	if p == nil {
 		return Decision{Allowed: true}
 	}
-	a := admissions.Get().(*admission)
-	defer a.end(context.Background())
+	c := decide.Borrow()
+	defer c.Free()
 	var passed []*Permit // the outermost comes last
 	for q := p; q != nil; q = q.outer {
 		passed = append(passed, q)
 	}
 	for _, q := range slices.Backward(passed) {
-		q.grants.Recall(&a.call)
+		q.grants.Recall(c)
 	}
 	var d Decision
-	d.addUp(&a.call, make([]LimitStatus, len(a.call.Results)))
+	d.addUp(c, make([]LimitStatus, len(c.Results)))
 	d.Delay = 0
 	rest, waited := d.Limits, time.Duration(0)
 	for q := p; q != nil; q = q.outer {
@@ -316,7 +316,7 @@ func (p *Permit) Done() {
 		return // its release ends it
 	}
 	if !p.releases {
-		p.observeEnd(0)
+		p.sendEnd(0)
 		return
 	}
 	if p.learns() || p.response != nil {
@@ -354,9 +354,9 @@ func (p *Permit) release() {
 		e := decide.Ending{Leases: leases, Unmoved: unmoved, Amends: amends, ByHand: p.hand(), Timed: p.version.events.hasObservers()}
 		p.grants.End((*withoutCancel)(p), p.version.backend, e, func(end decide.Settlement) {
 			released := time.Duration(0)
-			defer func() { p.observeEnd(released) }() // if an observer panics, too
-			defer p.observePaced()
-			released = p.observeRelease(changes, end)
+			defer func() { p.sendEnd(released) }() // if an observer panics, too
+			defer p.sendPaced()
+			released = p.sendRelease(changes, end)
 		})
 	}()
 	amends = p.amends()
@@ -379,30 +379,36 @@ func (p *Permit) releaseHere() []adaptive.Change {
 	return p.grants.Release(p.version.backend, p.class, p.learns(), learned)
 }
 
-// observeRelease notifies the observers of the outcome of a release, and returns how long
+// sendRelease notifies the observers of the outcome of a release, and returns how long
 // the store took if it only released slots.
-func (p *Permit) observeRelease(changes []adaptive.Change, end decide.Settlement) (released time.Duration) {
+func (p *Permit) sendRelease(changes []adaptive.Change, end decide.Settlement) (released time.Duration) {
 	for i := range changes {
-		p.observeLimitChange(&changes[i])
+		p.sendLimitChange(&changes[i])
 	}
 	switch {
 	case end.Err != nil:
 		p.version.events.sendUnsettled(p.subject(), end)
 	case end.Amended:
-		p.observeSettled(end.Took)
+		p.sendSettled(end.Took)
 	default:
 		released = end.Took
 	}
 	return released
 }
 
-// observeEnd notifies the observers that the permit's request has ended.
-func (p *Permit) observeEnd(took time.Duration) {
-	p.version.events.sendEnd(p.notified, p.observersBefore(), func(briefed bool) { p.sendEnd(took, briefed) })
+// subject returns the subject of the permit's events. Its request belongs to the server by then.
+func (p *Permit) subject() subject { return subject{p.plan.Route(), nil, p.observersBefore()} }
+
+// event returns an event about the permit's request.
+func (p *Permit) event(kind EventKind) Event { return p.subject().event(kind, nil) }
+
+// sendEnd notifies the observers that the permit's request has ended.
+func (p *Permit) sendEnd(took time.Duration) {
+	p.version.events.sendEnd(p.notified, p.observersBefore(), func(briefed bool) { p.sendEnded(took, briefed) })
 }
 
-// sendEnd sends the event of the request's end.
-func (p *Permit) sendEnd(took time.Duration, briefed bool) {
+// sendEnded sends the event of the request's end.
+func (p *Permit) sendEnded(took time.Duration, briefed bool) {
 	e := p.event(EventEnded)
 	e.StoreTook, e.briefed = took, briefed
 	if p.story != nil {
@@ -413,19 +419,18 @@ func (p *Permit) sendEnd(took time.Duration, briefed bool) {
 			e.Status = got.Status
 		}
 	}
-	p.observeDecision(&e)
+	p.sendDecision(&e)
 }
 
-// observeDecision notifies the observers of an event about the permit's request, with its decision as it is now.
-func (p *Permit) observeDecision(e *Event) {
-	a := p.version.begin(nil, nil)
-	defer a.end(context.Background())
-	a.reading.Plan, a.observersBefore = p.plan, p.observersBefore()
-	p.grants.Recall(&a.call)
+// sendDecision sends an event about the permit's request, with its decision as it is now.
+func (p *Permit) sendDecision(e *Event) {
+	c := decide.Borrow()
+	defer c.Free()
+	p.grants.Recall(c)
 	if p.story != nil {
-		a.call.Waited, a.call.Seen = p.story.waited, p.story.seen
+		c.Waited, c.Seen = p.story.waited, p.story.seen
 	}
-	a.observeDecision(e)
+	p.version.events.sendDecision(e, c)
 }
 
 // Detach transfers the release of the permit's slots to the caller: Done doesn't release
@@ -464,7 +469,7 @@ func (p *Permit) releaseDetached() {
 		changes := p.releaseHere()
 		e := decide.Ending{Leases: true, Timed: p.version.events.hasObservers()}
 		p.grants.End((*withoutCancel)(p), p.version.backend, e, func(end decide.Settlement) {
-			p.observeRelease(changes, end)
+			p.sendRelease(changes, end)
 		})
 	}
 }

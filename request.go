@@ -28,15 +28,15 @@ type admission struct {
 	observersBefore uint32
 	// concluded: the observers were notified of its outcome, which ends a wait.
 	concluded bool
-	// endDue: so were the observers notified that it is admitted, and not yet that it has
-	// ended. A permit takes that over, with what was granted.
+	// endDue is how the observers were notified that it is admitted, as long as they aren't
+	// notified of its end. A permit takes that over, with what was granted.
 	endDue notification
 }
 
 var admissions = sync.Pool{New: func() any {
 	a := new(admission)
 	a.reading.Init(&a.call, a.charged)
-	a.call.Init(a.reading.Class, a.observeWaiting)
+	a.call.Init(a.reading.Class, a.sendWaiting)
 	return a
 }}
 
@@ -73,9 +73,9 @@ func (a *admission) waitIsOpen() bool { return a.call.Begun && !a.concluded }
 func (a *admission) abandon(ctx context.Context) {
 	defer func() { // also if the store panics
 		if a.waitIsOpen() {
-			a.observe(EventCanceled, errWaitPanicked)
+			a.sendOutcome(EventCanceled, errWaitPanicked)
 		}
-		a.observeEnd()
+		a.sendEnd()
 	}()
 	undone := a.call.GiveBack(ctx)
 	if undone.Err == nil && a.endDue != notNotified {
@@ -113,7 +113,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 	defer a.end(ctx)
 	err = a.reading.Request(v.plan(r))
 	if len(a.reading.Wrong) > 0 {
-		a.observeWrong()
+		a.sendWrong()
 	}
 	if err != nil {
 		outer.recordInnerDenial()
@@ -131,14 +131,14 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 	next = r
 	needs := a.reading.Needs()
 	var room []decide.Grant
-	if !v.withoutPermit || needs&limit.Releases != 0 || a.observed() { // observers are notified when it ends
+	if !v.withoutPermit || needs&limit.Releases != 0 || a.hadObservers() { // observers are notified when it ends
 		p, next, room = a.permit(ctx, needs)
 	}
 	if v.styles != 0 {
 		a.setFields(w.Header())
 	}
-	if a.observed() || needs&limit.Counts != 0 || v.events.to.failing.Load() {
-		a.observe(EventAdmitted, nil)
+	if a.hadObservers() || needs&limit.Counts != 0 || v.events.to.failing.Load() {
+		a.sendOutcome(EventAdmitted, nil)
 	}
 	if p == nil {
 		a.call.Spend()
@@ -166,8 +166,8 @@ func (v *version) route(r *http.Request) *read.Plan {
 	return plan
 }
 
-// observeWrong notifies the observers of what kept the request from being charged.
-func (a *admission) observeWrong() {
+// sendWrong notifies the observers of what kept the request from being charged.
+func (a *admission) sendWrong() {
 	for _, w := range a.reading.Wrong {
 		if w.What == read.DryRunDenied {
 			a.version.events.countDryRun(w.Limit)
@@ -219,9 +219,9 @@ func (a *admission) decide(ctx context.Context) error {
 	return nil
 }
 
-// observeWaiting notifies the observers that the call begins to wait.
-func (a *admission) observeWaiting(i int, queued int64, d time.Duration) {
-	if a.observed() {
+// sendWaiting notifies the observers that the call begins to wait.
+func (a *admission) sendWaiting(i int, queued int64, d time.Duration) {
+	if a.hadObservers() {
 		e := a.event(EventWaiting, nil)
 		e.Decision = Decision{Limit: a.call.Charges[i].Limit.Name(), Queued: queued, Delay: d}
 		a.version.events.sendAbout(&e, a.call.Charges)
@@ -253,7 +253,7 @@ func (a *admission) finishFailed(ctx context.Context, err error) error {
 	a.version.events.sendUnsettled(a.subject(), a.call.GiveBack(ctx))
 	failed, ok := err.(*decide.Failed)
 	if !ok {
-		a.observe(EventCanceled, err)
+		a.sendOutcome(EventCanceled, err)
 		return err
 	}
 	e := a.outcome(EventStoreFailed, failed.Err)

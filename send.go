@@ -54,6 +54,37 @@ func (s *sender) sendAbout(e *Event, charges []store.Charge) {
 	s.send(e)
 }
 
+// sendDecision sends an event with a call's decision and keys. If it says that the call is
+// admitted or denied, the events of what else the decision has led to follow.
+func (s *sender) sendDecision(e *Event, c *decide.Call) {
+	e.Decision.set(c, make([]LimitStatus, len(c.Results)))
+	e.keys = keysOf(c.Charges)
+	if e.Kind == EventCanceled { // no limit has denied it
+		e.Decision.Allowed, e.Decision.RetryAfter = false, 0
+		for i := range e.Decision.Limits {
+			e.Decision.Limits[i].RetryAfter = 0
+		}
+	}
+	s.send(e)
+	if e.Kind != EventAdmitted && e.Kind != EventDenied {
+		return
+	}
+	also := *e
+	also.EndsWait = false
+	for i := range c.Results {
+		if c.Results[i].Begun {
+			also.Kind, also.Decision = EventBanned, e.Decision.deniedBy(i)
+			s.send(&also)
+		}
+	}
+	for i := range c.Results {
+		if c.Charges[i].DryRun && !c.Results[i].OK {
+			also.Kind, also.Err, also.Decision = EventDryRunDenied, nil, e.Decision.deniedBy(i)
+			s.send(&also)
+		}
+	}
+}
+
 // sendUnsettled sends the event of a settlement that the store could not make, and returns its
 // error.
 func (s *sender) sendUnsettled(of subject, done decide.Settlement) error {
@@ -85,6 +116,6 @@ func (s *sender) sendEnd(by notification, before uint32, sendEvent func(briefed 
 		if to.whole(before) {
 			defer sendEvent(true) // also if a brief observer panics
 		}
-		to.notifyEnded(before)
+		to.sendEnded(before)
 	}
 }

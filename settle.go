@@ -180,7 +180,7 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 	case done.Err != nil:
 		return p.version.events.sendUnsettled(p.subject(), done)
 	case done.Amended:
-		p.observeSettled(done.Took)
+		p.sendSettled(done.Took)
 	}
 	return nil
 }
@@ -239,9 +239,9 @@ func (*withoutCancel) Err() error { return nil }
 
 func (o *withoutCancel) Value(key any) any { return o.ctx.Value(key) }
 
-// observeSettled notifies the observers that the request's cost has changed.
-func (p *Permit) observeSettled(took time.Duration) {
-	if p.version.events.to.audience.Load() == nil {
+// sendSettled notifies the observers that the request's cost has changed.
+func (p *Permit) sendSettled(took time.Duration) {
+	if !p.version.events.hasObservers() {
 		return
 	}
 	e := p.event(EventSettled)
@@ -249,7 +249,7 @@ func (p *Permit) observeSettled(took time.Duration) {
 	if p.response != nil {
 		e.Request = p.response.Request()
 	}
-	p.observeDecision(&e)
+	p.sendDecision(&e)
 }
 
 // settleTurns gives back reserved turns that no waiter uses.
