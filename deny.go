@@ -132,21 +132,21 @@ func DeniedFromContext(ctx context.Context) *DeniedError {
 }
 
 // answer answers a request that was not admitted.
-func (v *version) answer(w http.ResponseWriter, r *http.Request, err error) {
+func answer(v *version, w http.ResponseWriter, r *http.Request, err error) {
 	if denied := denialIn(err); denied != nil {
-		v.deny(w, r, denied, err)
+		answerDenied(v, w, r, denied, err)
 		return
 	}
-	v.fail(w, r, err)
+	answerFailed(v, w, r, err)
 }
 
-// deny answers a request that a limit denied with denied, which err is or wraps.
-func (v *version) deny(w http.ResponseWriter, r *http.Request, denied *DeniedError, err error) {
+// answerDenied answers a request that a limit denied with denied, which err is or wraps.
+func answerDenied(v *version, w http.ResponseWriter, r *http.Request, denied *DeniedError, err error) {
 	h := v.denyHandler
 	if e := v.errorHandler; h == nil && e != nil {
 		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
 	}
-	if v.answerBy(h, w, r, denied, denied.StatusCode(), err) {
+	if answerBy(v, h, w, r, denied, denied.StatusCode(), err) {
 		return
 	}
 	var few [4]string
@@ -159,13 +159,13 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, denied *DeniedErr
 	problems[denied.why].Write(w, r, violated...)
 }
 
-// fail answers a request that was denied for a reason other than a limit.
-func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
+// answerFailed answers a request that was denied for a reason other than a limit.
+func answerFailed(v *version, w http.ResponseWriter, r *http.Request, err error) {
 	var h http.Handler
 	if e := v.errorHandler; e != nil {
 		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
 	}
-	if status := failure.Status(err); !v.answerBy(h, w, r, nil, status, err) {
+	if status := failure.Status(err); !answerBy(v, h, w, r, nil, status, err) {
 		field.Blank(status).Write(w, r)
 	}
 }
@@ -174,7 +174,7 @@ func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 // reports whether it did. The handler may send the request through the limiter again, to
 // another route: the limiter lets it pass, or each denial would call the handler again.
 // Without a handler, and unless the limiter is WithProblem, an ErrorWriter takes the error.
-func (v *version) answerBy(h http.Handler, w http.ResponseWriter, r *http.Request, denied *DeniedError, status int, err error) bool {
+func answerBy(v *version, h http.Handler, w http.ResponseWriter, r *http.Request, denied *DeniedError, status int, err error) bool {
 	if h == nil {
 		to, ok := w.(ErrorWriter)
 		if ok = ok && !v.problem; ok {
@@ -320,8 +320,8 @@ func (c *answering) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// answering reports whether a handler of the limiter is answering the request.
-func (v *version) answering(ctx context.Context) bool {
+// isAnswering reports whether a handler of the limiter is answering the request.
+func isAnswering(ctx context.Context, v *version) bool {
 	return (v.denyHandler != nil || v.errorHandler != nil) && ctx.Value(answeringKey{v.events.to}) != nil
 }
 

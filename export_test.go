@@ -74,7 +74,7 @@ func (l *Limiter) Warnings() int { return len(l.family.warnings.all) }
 
 // Open is Admit for tests that hold a request open: p.Done ends it.
 func (l *Limiter) Open(w http.ResponseWriter, r *http.Request) (p *Permit, err error) {
-	p, _, err = l.now.Load().admit(w, r, false)
+	p, _, err = admit(l.now.Load(), &l.family.warnings, w, r, false)
 	if err != nil {
 		setFailed(w.Header(), err)
 	}

@@ -68,7 +68,8 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 		return nil, err
 	}
 	give(all)
-	give(l.family.warnings.noteBuilt(l.now.Load(), l.parent != nil))
+	v, b := l.now.Load(), &l.family.warnings
+	b.warn(v, b.clues.rebuilt(v, l.parent != nil)...)
 	l.awaitMount()
 	return l, nil
 }
@@ -118,19 +119,17 @@ func (f *family) announce(l *Limiter, c *config) (all []notice) {
 	lent := f.lend()
 	f.lent.Store(&lent)
 	for _, c := range f.meanings.Mean(lent) {
-		all = append(all, f.warnings.noteConflict(v, c)...)
+		all = append(all, f.warnings.add(v, conflicting(c))...)
 	}
-	if v.idle() {
-		all = append(all, f.warnings.note(v, finding{kind: WarnNothingWaits, still: (*version).idle})...)
-	}
-	all = append(all, f.warnings.noteUnreachable(v)...)
+	all = append(all, f.warnings.add(v, nothingWaits(v)...)...)
+	all = append(all, f.warnings.add(v, unreachable(v)...)...)
 	for _, k := range c.Keys() {
 		s := f.registry.Names().Now().Source(k)
 		if s == nil {
 			continue // no limit has it
 		}
 		all = append(all, f.warn(s, s.Shown())...)
-		if v.warnsOfKeys() && k.Constant == "" && !k.Given {
+		if warnsOfKeys(v) && k.Constant == "" && !k.Given {
 			s.Watch(func() { f.look(s) })
 		}
 	}
@@ -167,7 +166,8 @@ func (l *Limiter) inherited() conduct {
 // one. The limits are named in naming, which will become that of names. The caller holds
 // family.mu.
 func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, mistake.List) {
-	v := &version{conduct: c.conduct, events: sender{c.name, &l.recipients}, registry: l.family.registry, warnings: &l.family.warnings}
+	v := &version{conduct: c.conduct, events: sender{c.name, &l.recipients}, registry: l.family.registry}
+	warnings := &l.family.warnings
 	var extended *compile.Result
 	if parent != nil {
 		extended = parent.compiled
@@ -188,14 +188,14 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 		for i, p := range v.plans.Routes {
 			patterns[i] = p.Pattern
 		}
-		v.routes = warn.NewRoutes(patterns, v.noteMissed)
+		v.routes = warn.NewRoutes(patterns, func() { warnings.warn(v, missed(v)...) })
 	}
 	v.dryRuns = len(compiled.Funcs) > 0
 	for e := range v.plans.Entries {
 		v.dryRuns = v.dryRuns || e.DryRun
 	}
 	if !v.silent.has(WarnProxyExempt) && slices.ContainsFunc(v.plans.Skip, func(p read.Predicate) bool { return p.PassesOn != nil }) {
-		v.exempts = warn.NewExempts(v.noteExempt)
+		v.exempts = warn.NewExempts(func() { warnings.warn(v, proxyExempt(v)) })
 	}
 	v.shows = v.denyHandler != nil || v.errorHandler != nil || v.plans.Shows()
 	return v, wrong
@@ -226,7 +226,7 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 	all := f.registry.Adaptive
 	v.backend = &decide.Backend{
 		Store: in, Local: all.Over(in), Keys: all, Lines: lines, Aging: v.aging,
-		Newest: f.registry.Newest, Turns: v.settleTurns,
+		Newest: f.registry.Newest, Turns: turnsOf(v),
 	}
 	return lent
 }
@@ -240,10 +240,15 @@ func (f *family) look(s *warn.Source) {
 }
 
 // warn returns notices of what was found about a key and is new. The caller holds f.mu.
-func (f *family) warn(s *warn.Source, found warn.Found) []notice {
+func (f *family) warn(s *warn.Source, shown warn.Found) (news []notice) {
 	all := make([]*version, len(f.members))
 	for i, m := range f.members {
 		all[i] = m.now.Load()
 	}
-	return f.warnings.find(all, s, found)
+	for v, found := range wrongKeys(all, s, shown) {
+		if f.warnings.enter(all, found) {
+			news = append(news, notice{found, &v.events})
+		}
+	}
+	return news
 }

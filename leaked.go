@@ -23,6 +23,7 @@ import (
 // to the permit.
 type slots struct {
 	version         *version
+	warnings        *book // of the limiter's family
 	class           uint8
 	notified        notification
 	observersBefore uint32
@@ -65,18 +66,19 @@ func holdsSlots(c *decide.Call) bool {
 // oneIn is how many calls there are for one that records its caller, once a permit was dropped.
 const oneIn = 64
 
-// guard has the slots of a permit given back if the permit is dropped. It owns them already.
-func (p *Permit) guard() {
+// guard has the slots of a permit given back, and a warning given, if the permit is dropped. It
+// owns them already.
+func (p *Permit) guard(warnings *book) {
 	if p.story == nil || p.story.slots == nil {
 		return
 	}
 	s, of := p.story, p.story.slots
-	of.version, of.class, of.notified, of.observersBefore = p.version, p.class, p.notified, p.observersBefore()
+	of.version, of.warnings, of.class, of.notified, of.observersBefore = p.version, warnings, p.class, p.notified, p.observersBefore()
 	of.learns, of.waited, of.since = s.learns, s.waited, s.since
-	if p.version.warnings.leaks.Load() && rand.Uint32()%oneIn == 0 {
+	if warnings.clues.leaks.Load() && rand.Uint32()%oneIn == 0 {
 		of.caller = caller()
 	}
-	runtime.SetFinalizer(of, (*slots).drop)
+	runtime.SetFinalizer(of, drop)
 }
 
 // unguard ends guard.
@@ -104,13 +106,12 @@ func caller() string {
 // drop warns that the permit of the slots was dropped, and releases them when the lease of a
 // process that had died would have ended. Nothing can end them by then: who may call Done or the
 // release of Detach has the permit.
-func (s *slots) drop() {
-	s.version.warnings.leaks.Store(true)
+func drop(s *slots) {
 	ttl := leaseTTL(s.version.backend.Store)
-	for _, n := range s.version.warnings.noteLeak(s.version, s.limits(), s.caller, ttl) {
-		go n.give()
+	if news := s.warnings.add(s.version, s.warnings.clues.leaked(s.limits(), s.caller, ttl)); news != nil {
+		go give(news)
 	}
-	time.AfterFunc(ttl, func() { background.Do("releasing slots of a permit that was dropped", s.release) })
+	time.AfterFunc(ttl, func() { background.Do("releasing slots of a permit that was dropped", func() { releaseDropped(s) }) })
 }
 
 func (s *slots) grants() []decide.Grant {
@@ -130,8 +131,8 @@ func (s *slots) limits() (names []string) {
 	return names
 }
 
-// release ends the slots as the permit would have.
-func (s *slots) release() {
+// releaseDropped ends the slots as the permit would have.
+func releaseDropped(s *slots) {
 	p := &Permit{
 		ctx: context.Background(), version: s.version, releases: true, class: s.class, notified: s.notified,
 		state: over | s.observersBefore<<stateBits,
@@ -150,16 +151,4 @@ func leaseTTL(s store.Store) time.Duration {
 		return of.LeaseTTL()
 	}
 	return defaultLeaseTTL
-}
-
-// noteLeak adds the warning that a permit of the limits was dropped. There is a second one when
-// it is known where such permits are taken.
-func (b *book) noteLeak(v *version, limits []string, caller string, ttl time.Duration) []notice {
-	f := finding{kind: WarnPermitLeaked, limits: limits, still: func(v *version) bool { return v.has(limits) }}
-	text := "a permit of Take or Wait for limit %q was dropped without Done, so its slots stay taken for another %v: write defer permit.Done()"
-	f.text = fmt.Sprintf(text, strings.Join(limits, ", "), ttl)
-	if f.place = caller; caller != "" {
-		f.text += " in " + caller
-	}
-	return b.note(v, f)
 }

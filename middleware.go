@@ -156,8 +156,8 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 // [Limiter.Serve] is both.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
 	v := l.deciding()
-	r = v.shown(w, r)
-	p, req, err := v.admit(w, r, false)
+	r = shown(v, w, r)
+	p, req, err := admit(v, &l.family.warnings, w, r, false)
 	if err != nil {
 		setFailed(w.Header(), err)
 		return err
@@ -171,15 +171,15 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 // denial, it is answered without making a *DeniedError, which costs less than Admit and Deny.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	v := l.deciding()
-	r = v.shown(w, r)
-	p, req, err := v.admit(w, r, true)
+	r = shown(v, w, r)
+	p, req, err := admit(v, &l.family.warnings, w, r, true)
 	switch err {
 	case nil:
 		p.pass(w, r, req, next)
 	case errAnswered:
 	default:
 		setFailed(w.Header(), err)
-		v.answer(w, r, err)
+		answer(v, w, r, err)
 	}
 }
 
@@ -197,5 +197,5 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	if denied := denialIn(err); denied != nil && denied.by != nil && denied.by.events.to == &l.recipients {
 		v = denied.by
 	}
-	v.answer(w, v.shown(w, r), err)
+	answer(v, w, shown(v, w, r), err)
 }

@@ -3,13 +3,11 @@ package stint
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 	"weak"
 
 	"github.com/stint-go/stint/internal/keys"
-	"github.com/stint-go/stint/internal/read"
 )
 
 // Mount is for adapters, which call it when they mount the limiter. It returns an error if
@@ -80,18 +78,9 @@ func (l *Limiter) noteUnused() {
 	if !unused(v) {
 		return
 	}
-	f := finding{kind: WarnNotMounted, still: unused}
+	f := finding{kind: WarnNotMounted, applies: unused}
 	for e := range v.plans.Entries {
 		f.limits = append(f.limits, e.Name())
 	}
-	v.warn(f)
-}
-
-// limitsRequests reports whether some limit's key is read from requests. A limiter without such
-// a key may be for jobs, of which there may be one a month.
-func (v *version) limitsRequests() bool {
-	reads := func(p *read.Plan) bool {
-		return len(p.Funcs) > 0 || slices.ContainsFunc(p.Entries, func(e *read.Entry) bool { return !e.Key.Given && e.Key.Constant == "" })
-	}
-	return slices.ContainsFunc(v.plans.All(), reads)
+	l.family.warnings.warn(v, f)
 }

@@ -118,8 +118,7 @@ func (l *Limiter) handleNotice(n store.Notice) {
 		l.noteElsewhere(n.Limit, n.Err)
 	case store.Full:
 		v := l.inForce()
-		still := func(o *version) bool { return same(o.backend.Store, v.backend.Store) }
-		v.warn(finding{kind: WarnStoreFull, text: n.Err.Error(), still: still})
+		l.family.warnings.warn(v, finding{kind: WarnStoreFull, text: n.Err.Error(), applies: v.sharesStore})
 	}
 }
 
@@ -130,8 +129,8 @@ func (l *Limiter) noteForgetting(why error) {
 		return
 	}
 	v := l.inForce()
-	still := func(o *version) bool { return l.storeForgets.Load() && same(o.backend.Store, v.backend.Store) }
-	v.warn(finding{kind: WarnStoreForgets, text: why.Error(), still: still})
+	applies := func(o *version) bool { return l.storeForgets.Load() && v.sharesStore(o) }
+	l.family.warnings.warn(v, finding{kind: WarnStoreForgets, text: why.Error(), applies: applies})
 }
 
 // limitsInStore returns the family's limits in l's store that are to be compared with those of
@@ -153,23 +152,11 @@ func (l *Limiter) noteElsewhere(of *store.Limit, why error) {
 	if _, ours := l.limitsInStore()[of]; !ours {
 		return
 	}
-	f := finding{kind: WarnNameConflict, limits: []string{of.Name()}, still: func(o *version) bool { return o.counts(of) }}
 	if why == nil {
-		l.family.warnings.end(f)
+		l.family.warnings.end(conflictingElsewhere(of, ""))
 		return
 	}
-	f.text = why.Error()
-	l.inForce().warn(f)
-}
-
-// counts reports whether the version has a limit.
-func (v *version) counts(l *store.Limit) bool {
-	for e := range v.plans.Entries {
-		if e.Limit.Limit == l {
-			return true
-		}
-	}
-	return false
+	l.family.warnings.warn(l.inForce(), conflictingElsewhere(of, why.Error()))
 }
 
 // sendSafely passes an event that isn't a request's to the limiter's observers and its log.

@@ -36,7 +36,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	var denial store.Result
 	known := false
 	if l.recipients.audience.Load() == nil && !l.recipients.failing.Load() {
-		ok, remaining, retryAfter, resetAfter, asked := v.allow(ctx, key, cost)
+		ok, remaining, retryAfter, resetAfter, asked := allow(ctx, v, key, cost)
 		if ok {
 			return nil
 		}
@@ -44,7 +44,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 			denial.Remaining, denial.RetryAfter, denial.ResetAfter = remaining, retryAfter, resetAfter
 		}
 	}
-	a := v.begin(nil, nil)
+	a := beginAdmission(v, &l.family.warnings, nil, nil)
 	defer a.end(ctx)
 	if known {
 		if err := a.denied(key, cost, &denial); err != nil {
@@ -69,7 +69,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 // more than half as long as the decision. The answer is that of a store.Allower, in registers: a
 // Result takes a quarter longer. If known is false, nothing is charged, and Allow asks again to
 // find out why.
-func (v *version) allow(ctx context.Context, key string, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, known bool) {
+func allow(ctx context.Context, v *version, key string, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, known bool) {
 	e := v.plans.Base.Alone
 	if e == nil || v.allower == nil || cost < 1 || ctx.Err() != nil {
 		return false, 0, 0, 0, false
@@ -130,7 +130,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, er
 }
 
 func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
-	a := l.deciding().begin(nil, nil)
+	a := beginAdmission(l.deciding(), &l.family.warnings, nil, nil)
 	defer a.end(ctx)
 	a.call.Patient = patient
 	decided, err := a.outside(ctx, key, cost)
@@ -143,7 +143,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	p, _, room := a.permit(ctx, a.call.Needs)
 	a.sendOutcome(EventAdmitted, nil)
 	a.handTo(p, room)
-	p.guard()
+	p.guard(&l.family.warnings)
 	return p, nil
 }
 
@@ -183,7 +183,7 @@ func (a *admission) chargeGiven(key string, cost int64, entries []*read.Entry) e
 // the time until every limit has one.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	v := l.inForce()
-	return v.peek(ctx, key, v.plans.Base.Entries)
+	return l.peek(ctx, v, key, v.plans.Base.Entries)
 }
 
 // PeekAll returns how key stands with all of the limiter's limits, including those of
@@ -192,12 +192,12 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 // WithLimitFunc returns are left out, and so is a Bandwidth.
 func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 	v := l.inForce()
-	return v.peek(ctx, key, slices.Collect(v.plans.Entries))
+	return l.peek(ctx, v, key, slices.Collect(v.plans.Entries))
 }
 
-// peek returns how key stands with the limits of entries.
-func (v *version) peek(ctx context.Context, key string, entries []*read.Entry) (d Decision, err error) {
-	a := v.begin(nil, nil)
+// peek returns how key stands with the limits of a version's entries.
+func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*read.Entry) (d Decision, err error) {
+	a := beginAdmission(v, &l.family.warnings, nil, nil)
 	defer a.end(ctx)
 	if err := a.chargeGiven(key, 0, entries); err != nil {
 		return Decision{}, err

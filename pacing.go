@@ -12,7 +12,7 @@ import (
 // pace paces a response by the call's Bandwidths.
 func (a *admission) pace(w *respond.Watched) *lanes {
 	s := &lanes{all: slices.Clone(a.reading.Paced)}
-	s.Begin(w, a.version.payer(a.subject()), byteLimitsOf(s.all))
+	s.Begin(w, payer(a.version, a.subject()), byteLimitsOf(s.all))
 	return s
 }
 
@@ -23,11 +23,11 @@ type lanes struct {
 }
 
 // payer returns what a paced response charges its bytes with: the version's store.
-func (v *version) payer(of subject) respond.Payer {
+func payer(v *version, of subject) respond.Payer {
 	return respond.Payer{
 		Store: v.backend.Store, Queues: v.streams,
 		GiveBack: func(ctx context.Context, charges []store.Charge) []store.Result {
-			return v.giveBack(ctx, of, charges)
+			return giveBack(ctx, v, of, charges)
 		},
 		StoreFailed: func(charges []store.Charge, err error, cut bool) error {
 			if cut {

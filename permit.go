@@ -303,6 +303,18 @@ func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
 	return false
 }
 
+// chargedIn reports whether p or a permit further out has charged the limit of an entry for a key
+// in a store that limiters of several families use.
+func (p *Permit) chargedIn(s store.Store, e *read.Entry, key string) bool {
+	hash := e.Limit.Limit.Engine(engine.Access{}).Hash()
+	for ; p != nil; p = p.outer {
+		if p.version != nil && p.version.compiled.Lent && same(p.version.backend.Store, s) && p.grants.Charged(hash, key) {
+			return true
+		}
+	}
+	return false
+}
+
 // Done ends the permit: it releases the slots of concurrency limits, even if the
 // request's context has ended. What rates and quotas were charged stays charged, unless
 // a WithSettle says otherwise. Defer it, so that it runs when a handler panics. Calling

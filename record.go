@@ -20,32 +20,10 @@ func (a *admission) record() {
 			l.Record.Bind()
 		}
 		if r.RetryAfter == store.Never && ch.Cost > 1 && !ch.DryRun {
-			v.noteCost(ch)
+			a.warnings.warn(v, a.warnings.clues.costTooHigh(ch)...)
 		}
 		if a.reading.R != nil && (c.Allowed || !r.OK) { // what another limit denies isn't this one's
-			v.lookAtKey(l, ch, r)
-		}
-	}
-}
-
-// follow has the version go on with what limits of the same numbers have recorded.
-func (v *version) follow(before *version) {
-	for _, p := range v.plans.All() {
-		for _, q := range before.plans.All() {
-			if p.Pattern != q.Pattern {
-				continue
-			}
-			if q.Met() {
-				p.Meet()
-			}
-			for _, e := range p.Entries {
-				says := list(p, e)
-				for _, o := range q.Entries {
-					if e.Name() == o.Name() && says == list(q, o) {
-						e.Record = o.Record
-					}
-				}
-			}
+			a.warnings.warn(v, tooLow(v, l, ch, r)...)
 		}
 	}
 }

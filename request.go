@@ -18,11 +18,12 @@ import (
 // call with them is decided, and observers are notified of the outcome. Admissions are pooled:
 // what outlives one is copied into a Permit or a DeniedError.
 type admission struct {
-	reading read.Reading // of the request, or of the key that is given
-	call    decide.Call  // the charges that were read, and what was decided
-	version *version
-	outer   *Permit // of the next limiter further out that the request has passed
-	fields  field.Writer
+	reading  read.Reading // of the request, or of the key that is given
+	call     decide.Call  // the charges that were read, and what was decided
+	version  *version
+	warnings *book   // of the limiter's family
+	outer    *Permit // of the next limiter further out that the request has passed
+	fields   field.Writer
 
 	// observersBefore says which observers get its events: see Event.observersBefore.
 	observersBefore uint32
@@ -40,11 +41,11 @@ var admissions = sync.Pool{New: func() any {
 	return a
 }}
 
-// begin returns an admission by a version, of a request or, if r is nil, of a job. Its caller
+// beginAdmission returns an admission by a version, of a request or, if r is nil, of a job. Its caller
 // defers end.
-func (v *version) begin(r *http.Request, outer *Permit) *admission {
+func beginAdmission(v *version, warnings *book, r *http.Request, outer *Permit) *admission {
 	a := admissions.Get().(*admission)
-	a.version, a.outer = v, outer
+	a.version, a.warnings, a.outer = v, warnings, outer
 	a.reading.Begin(r, outer != nil, v.plans)
 	a.call.Begin(v.backend)
 	return a
@@ -59,7 +60,7 @@ func (a *admission) end(ctx context.Context) {
 	}
 	a.reading.End()
 	a.call.Reset()
-	a.version, a.outer, a.observersBefore, a.concluded = nil, nil, 0, false
+	a.version, a.warnings, a.outer, a.observersBefore, a.concluded = nil, nil, nil, 0, false
 	admissions.Put(a)
 }
 
@@ -89,27 +90,27 @@ func (a *admission) abandon(ctx context.Context) {
 // errWaitPanicked is why a wait ended that a panic went through.
 var errWaitPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")}
 
-// admit decides a request. Without an error, next is the request for the next handler, and p
+// admit has a version decide a request. Without an error, next is the request for the next handler, and p
 // its permit, or nil if there is nothing to end. If mayAnswer is set, it answers denials by
 // limits that no handler sees, and returns errAnswered.
-func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
+func admit(v *version, warnings *book, w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
 	if outer != nil && outer.opened(r) {
 		outer = nil
 	}
-	if v.answering(ctx) {
+	if isAnswering(ctx, v) {
 		return nil, r, nil
 	}
 	if len(v.plans.Skip)+len(v.plans.Block) > 0 {
-		if exempt, err := v.sift(r); exempt || err != nil {
+		if exempt, err := sift(v, r); exempt || err != nil {
 			if err != nil {
 				outer.recordInnerDenial()
 			}
 			return nil, r, err
 		}
 	}
-	a := v.begin(r, outer)
+	a := beginAdmission(v, warnings, r, outer)
 	defer a.end(ctx)
 	err = a.reading.Request(v.plan(r))
 	if len(a.reading.Wrong) > 0 {
@@ -148,24 +149,6 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 	return p, next, nil
 }
 
-// plan returns the plan of a request.
-func (v *version) plan(r *http.Request) *read.Plan {
-	if v.plans.Router == nil {
-		return v.plans.Base
-	}
-	return v.route(r)
-}
-
-// route returns the plan of a request's route.
-func (v *version) route(r *http.Request) *read.Plan {
-	plan := v.plans.Find(r)
-	plan.Meet()
-	if w := v.routes; w != nil && !w.Over() {
-		w.Look(r, plan.Pattern)
-	}
-	return plan
-}
-
 // sendWrong notifies the observers of what kept the request from being charged.
 func (a *admission) sendWrong() {
 	for _, w := range a.reading.Wrong {
@@ -193,7 +176,10 @@ func (a *admission) charged(e *read.Entry, key string) bool {
 	if a.outer.charged(a.version.registry, e, key) {
 		return true
 	}
-	a.version.warnings.lookTwice(a.version, a.outer, e, key)
+	if a.version.compiled.Lent && e.Needs&limit.Local == 0 && a.warnings.clues.looksAtNested() &&
+		a.outer.chargedIn(a.version.backend.Store, e, key) {
+		a.warnings.warn(a.version, a.warnings.clues.chargedTwice(e))
+	}
 	return false
 }
 
@@ -229,7 +215,7 @@ func (a *admission) sendWaiting(i int, queued int64, d time.Duration) {
 }
 
 // sift applies the predicates of WithSkip and WithBlock.
-func (v *version) sift(r *http.Request) (exempt bool, err error) {
+func sift(v *version, r *http.Request) (exempt bool, err error) {
 	exempt, blocked := v.plans.Sift(r)
 	if w := v.exempts; w != nil && !w.Over() {
 		w.Count(exempt && v.plans.PassedOn(r))
@@ -282,4 +268,19 @@ func (a *admission) finishUndecided(ctx context.Context, err error) (p *Permit, 
 	a.call.Waited = 0 // the permit has none of the limits that it waited for
 	p, next, _ = a.permit(ctx, a.reading.Needs())
 	return p, next, nil
+}
+
+// leader is a writer of a router that keeps a context of its own: see Admit.
+type leader interface {
+	Lead(r *http.Request) *http.Request
+}
+
+// shown returns the request as the application's functions see it.
+func shown(v *version, w http.ResponseWriter, r *http.Request) *http.Request {
+	if v.shows || v.events.hasObservers() {
+		if w, ok := w.(leader); ok {
+			return w.Lead(r)
+		}
+	}
+	return r
 }

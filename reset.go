@@ -29,14 +29,14 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error
 	}
 	v := l.inForce()
 	for _, name := range limits {
-		switch known, keyed, _ := v.keysOf(name); {
+		switch known, keyed, _ := keyKinds(v, name); {
 		case !known:
 			return fmt.Errorf("stint: Reset: the limiter has no limit %q", name)
 		case !keyed:
 			return fmt.Errorf("stint: Reset: the key of %q is constant: write ResetLimit", name)
 		}
 	}
-	return v.reset(ctx, func(e *read.Entry) string {
+	return reset(ctx, v, func(e *read.Entry) string {
 		if e.Key.Constant != "" || len(limits) > 0 && !slices.Contains(limits, e.Name()) {
 			return ""
 		}
@@ -44,9 +44,9 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error
 	})
 }
 
-// keysOf reports whether there is a limit of a name, whether some request has a key of
+// keyKinds reports whether there is a limit of a name, whether some request has a key of
 // its own there, and whether some have a constant one.
-func (v *version) keysOf(name string) (known, keyed, constant bool) {
+func keyKinds(v *version, name string) (known, keyed, constant bool) {
 	for e := range v.plans.Entries {
 		if e.Name() == name {
 			known, keyed, constant = true, keyed || e.Key.Constant == "", constant || e.Key.Constant != ""
@@ -59,13 +59,13 @@ func (v *version) keysOf(name string) (known, keyed, constant bool) {
 // together has used of it is forgotten. The name of any other limit is an error.
 func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	v := l.inForce()
-	switch known, _, constant := v.keysOf(name); {
+	switch known, _, constant := keyKinds(v, name); {
 	case !known:
 		return fmt.Errorf("stint: ResetLimit: the limiter has no limit %q", name)
 	case !constant:
 		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: write Reset with the key to forget", name)
 	}
-	return v.reset(ctx, func(e *read.Entry) string {
+	return reset(ctx, v, func(e *read.Entry) string {
 		if e.Name() != name {
 			return ""
 		}
@@ -75,7 +75,7 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 
 // reset makes each of the version's limits forget the key that keyOf returns, unless
 // that is "".
-func (v *version) reset(ctx context.Context, keyOf func(*read.Entry) string) error {
+func reset(ctx context.Context, v *version, keyOf func(*read.Entry) string) error {
 	limits, stored := map[string][]*store.Limit{}, false
 	for e := range v.plans.Entries {
 		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.Limit.Limit) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -252,14 +253,16 @@ func (p *Permit) sendSettled(took time.Duration) {
 	p.sendDecision(&e)
 }
 
-// settleTurns gives back reserved turns that no waiter uses.
-func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
-	return v.giveBack(ctx, subject{}, charges)
+// turnsOf returns what gives back turns that a version's requests have reserved and no waiter uses.
+func turnsOf(v *version) waiting.Settle {
+	return func(ctx context.Context, charges []store.Charge) []store.Result {
+		return giveBack(ctx, v, subject{}, charges)
+	}
 }
 
 // giveBack settles charges of a request, even if ctx has ended, and returns the results. If it
 // fails, it notifies observers and returns nil.
-func (v *version) giveBack(ctx context.Context, of subject, charges []store.Charge) []store.Result {
+func giveBack(ctx context.Context, v *version, of subject, charges []store.Charge) []store.Result {
 	done := v.backend.Settle(ctx, charges, v.events.hasObservers())
 	v.events.sendUnsettled(of, done)
 	return done.Results

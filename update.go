@@ -82,14 +82,37 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	f.registry.Put(n)
 	was, earlier := f.limits(), l.now.Load()
 	for _, m := range f.members {
-		versions[m].follow(m.now.Load())
+		follow(versions[m], m.now.Load())
 		m.now.Store(versions[m])
 	}
 	f.registry.Adaptive.Retire(before.Gone(n.Now()))
 	for ls := range f.lines.Range {
 		ls.(*waiting.Lines).Slots.WakeAll()
 	}
-	return append(f.announce(l, c), f.warnings.noteDropped(earlier, l.now.Load(), was, f.limits())...), nil
+	news, v := f.announce(l, c), l.now.Load()
+	return append(news, f.warnings.add(v, f.warnings.clues.dropped(earlier, v, was, f.limits())...)...), nil
+}
+
+// follow makes a version go on with what limits of the same numbers have recorded before.
+func follow(v, before *version) {
+	for _, p := range v.plans.All() {
+		for _, q := range before.plans.All() {
+			if p.Pattern != q.Pattern {
+				continue
+			}
+			if q.Met() {
+				p.Meet()
+			}
+			for _, e := range p.Entries {
+				says := list(p, e)
+				for _, o := range q.Entries {
+					if e.Name() == o.Name() && says == list(q, o) {
+						e.Record = o.Record
+					}
+				}
+			}
+		}
+	}
 }
 
 // limits returns what the limits of the family are, by their names. Those of a dry run, which
@@ -130,7 +153,7 @@ func (l *Limiter) next(c *config, before *compile.Naming) (map[*Limiter]*version
 		versions[m] = v
 		switch {
 		case m == l:
-			errs = optionErrors(slices.Concat(wrong, v.checkStore(c)), "stint: ")
+			errs = optionErrors(slices.Concat(wrong, checkStore(v, c)), "stint: ")
 		case len(errs) == 0: // otherwise these repeat l's errors
 			errs = optionErrors(wrong, "stint: in a limiter derived by With: ")
 		}
@@ -140,7 +163,7 @@ func (l *Limiter) next(c *config, before *compile.Naming) (map[*Limiter]*version
 }
 
 // checkStore returns errors for options that ask for another store than the limiter's.
-func (v *version) checkStore(c *config) (errs mistake.List) {
+func checkStore(v *version, c *config) (errs mistake.List) {
 	if c.Store != nil && !same(c.Store, v.backend.Store) {
 		errs.Bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
 	}

@@ -3,6 +3,7 @@ package stint
 import (
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
@@ -19,7 +20,6 @@ type version struct {
 	conduct
 	events   sender
 	registry *compile.Registry // of the limiter's family
-	warnings *book             // of the limiter's family
 	compiled *compile.Result
 	plans    *read.Plans     // compiled
 	backend  *decide.Backend // decides what is read by the plans
@@ -32,23 +32,72 @@ type version struct {
 	shows    bool            // some function of the application sees requests; observers aside
 }
 
-// leader is a writer of a router that keeps a context of its own: see Admit.
-type leader interface {
-	Lead(r *http.Request) *http.Request
-}
-
-// shown returns the request as the application's functions see it.
-func (v *version) shown(w http.ResponseWriter, r *http.Request) *http.Request {
-	if v.shows || v.events.to.audience.Load() != nil {
-		if w, ok := w.(leader); ok {
-			return w.Lead(r)
-		}
-	}
-	return r
-}
-
 // same reports whether two stores are the same. Stores that can't be compared, such as
 // structs with a slice, are taken to be different.
 func same(a, b any) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+// plan returns the plan of a request.
+func (v *version) plan(r *http.Request) *read.Plan {
+	if v.plans.Router == nil {
+		return v.plans.Base
+	}
+	return v.route(r)
+}
+
+// route returns the plan of a request's route.
+func (v *version) route(r *http.Request) *read.Plan {
+	plan := v.plans.Find(r)
+	plan.Meet()
+	if w := v.routes; w != nil && !w.Over() {
+		w.Look(r, plan.Pattern)
+	}
+	return plan
+}
+
+// hasEntry reports whether a condition holds for an entry of the version's plans.
+func (v *version) hasEntry(is func(*read.Entry) bool) bool {
+	for e := range v.plans.Entries {
+		if is(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// sharesStore reports whether another version counts in the same store.
+func (v *version) sharesStore(other *version) bool {
+	return same(v.backend.Store, other.backend.Store)
+}
+
+// has reports whether the version has all of these limits.
+func (v *version) has(limits []string) bool {
+	n := 0
+	for e := range v.plans.Entries {
+		if slices.Contains(limits, e.Name()) {
+			n++
+		}
+	}
+	return n >= len(limits)
+}
+
+// uses reports whether limits of the version have their key from a source, and returns their
+// names: those that a function makes have none yet.
+func (v *version) uses(s *warn.Source) (limits []string, uses bool) {
+	for e := range v.plans.Entries {
+		if e.Source == s {
+			limits, uses = append(limits, e.Name()), true
+		}
+	}
+	return limits, uses || slices.ContainsFunc(v.compiled.Funcs, func(f *compile.Func) bool { return f.Has(s) })
+}
+
+// limitsRequests reports whether some limit's key is read from requests. A limiter without such
+// a key may be for jobs, of which there may be one a month.
+func (v *version) limitsRequests() bool {
+	reads := func(p *read.Plan) bool {
+		return len(p.Funcs) > 0 || slices.ContainsFunc(p.Entries, func(e *read.Entry) bool { return !e.Key.Given && e.Key.Constant == "" })
+	}
+	return slices.ContainsFunc(v.plans.All(), reads)
 }
