@@ -125,8 +125,3 @@ var usual = conduct{styles: field.RateLimit, aging: defaultAging}
 
 // defaultAging is how much waiting time one class is worth.
 const defaultAging = time.Second
-
-// silence is a set of kinds of warning that a limiter doesn't give.
-type silence uint32
-
-func (s silence) has(k WarningKind) bool { return s>>k&1 != 0 }

@@ -1,22 +1,17 @@
 package stint
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
-	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // family is the state shared by a limiter and all limiters derived from it. They are updated
@@ -61,56 +56,6 @@ func (f *family) wake(limit, key string) {
 	}
 }
 
-// begin gives a new limiter its first version.
-func (l *Limiter) begin(opts []Option) (*Limiter, error) {
-	all, err := l.first(opts)
-	if err != nil {
-		return nil, err
-	}
-	give(all)
-	v, b := l.now.Load(), &l.family.warnings
-	b.warn(v, b.clues.rebuilt(v, l.parent != nil)...)
-	l.awaitMount()
-	return l, nil
-}
-
-// first puts the first version of a new limiter in place.
-func (l *Limiter) first(opts []Option) ([]notice, error) {
-	f := l.family
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c := collect(opts, l.inherited())
-	v, naming, err := l.try(c)
-	if err != nil {
-		return nil, err
-	}
-	l.opts = c.opts
-	f.registry.Names().Put(naming)
-	f.members = append(f.members, l)
-	f.lines.Store(v.backend.Lines, nil)
-	l.observers.give(c.observers)
-	l.logger, l.logKeys = c.logger, c.logKeys
-	f.enlist()
-	l.now.Store(v)
-	l.logged.Store(v)
-	all := f.announce(l, c)
-	l.observeStore(c) // which may ask or tell something at once
-	return all, nil
-}
-
-// try makes what would be the first version of a new limiter, and the naming that goes
-// with it. It changes nothing. The caller holds family.mu.
-func (l *Limiter) try(c *config) (*version, *compile.Naming, error) {
-	n := l.family.registry.Names()
-	next := n.Now().Clone()
-	var parent *version
-	if l.parent != nil {
-		parent = l.parent.now.Load()
-	}
-	v, errs := l.build(c, parent, n, next)
-	return v, next, joined(errs)
-}
-
 // announce registers the family's present limits, in place of the previous ones, for
 // stores that other families may share. It returns the notices about conflicts and about
 // l's options c, to be given without f.mu. The caller holds f.mu. Requests never run it.
@@ -152,83 +97,6 @@ func (f *family) lend() (all []namesakes.Meaning) {
 		}
 	}
 	return all
-}
-
-// inherited returns what l's options begin with.
-func (l *Limiter) inherited() conduct {
-	if l.parent == nil {
-		return usual
-	}
-	return l.parent.now.Load().conduct
-}
-
-// build makes the version of l from its options and the version of its parent, if it has
-// one. The limits are named in naming, which will become that of names. The caller holds
-// family.mu.
-func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, mistake.List) {
-	v := &version{conduct: c.conduct, events: sender{c.name, &l.recipients}, registry: l.family.registry}
-	warnings := &l.family.warnings
-	var extended *compile.Result
-	if parent != nil {
-		extended = parent.compiled
-	}
-	lent := l.family.house(v, c, l.now.Load(), parent)
-	if l.storeObserver == nil {
-		l.storeObserver = &store.Observer{Tell: l.handleNotice, Limits: l.limitsInStore}
-	}
-	if lent {
-		v.backend.Leases = l.storeObserver
-	}
-	compiled, wrong := l.family.registry.Compile(&c.Config, extended, names, naming, lent)
-	compiled.Plans.SkipEmpty = v.skipEmpty
-	compiled.Plans.Priority = v.priority
-	v.compiled, v.plans = compiled, &compiled.Plans
-	if len(v.plans.Routes) > 0 && !v.silent.has(WarnRouteMissed) {
-		patterns := make([]string, len(v.plans.Routes))
-		for i, p := range v.plans.Routes {
-			patterns[i] = p.Pattern
-		}
-		v.routes = warn.NewRoutes(patterns, func() { warnings.warn(v, missed(v)...) })
-	}
-	v.dryRuns = len(compiled.Funcs) > 0
-	for e := range v.plans.Entries {
-		v.dryRuns = v.dryRuns || e.DryRun
-	}
-	if !v.silent.has(WarnProxyExempt) && slices.ContainsFunc(v.plans.Skip, func(p read.Predicate) bool { return p.PassesOn != nil }) {
-		v.exempts = warn.NewExempts(func() { warnings.warn(v, proxyExempt(v)) })
-	}
-	v.shows = v.denyHandler != nil || v.errorHandler != nil || v.plans.Shows()
-	return v, wrong
-}
-
-// house gives a version the store that it counts in, and what goes with that: those of
-// the limiter's version before, those of its options, or its parent's. It reports whether the
-// store is one of WithStore.
-func (f *family) house(v *version, c *config, before, parent *version) (lent bool) {
-	var in store.Store
-	var lines *waiting.Lines
-	switch from := before; {
-	case from == nil && c.Store != nil:
-		in, lent = c.Store, true
-		lines, v.streams = f.linesOf(in)
-	case from == nil && (c.MemorySet || parent == nil):
-		own := memstore.New(c.Memory...)
-		in, v.most = own, own.Stats().MaxKeys
-		lines, v.streams = new(waiting.Lines), new(respond.Queues)
-	default:
-		if from == nil {
-			from = parent
-		}
-		in, lent, v.most = from.backend.Store, from.compiled.Lent, from.most
-		lines, v.streams = from.backend.Lines, from.streams
-	}
-	v.allower, _ = in.(store.Allower)
-	all := f.registry.Adaptive
-	v.backend = &decide.Backend{
-		Store: in, Local: all.Over(in), Keys: all, Lines: lines, Aging: v.aging,
-		Newest: f.registry.Newest, Turns: turnsOf(v),
-	}
-	return lent
 }
 
 // look sends warnings about what the requests with a key have shown so far.

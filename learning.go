@@ -5,20 +5,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
-
-// story is the observations of a request.
-type story struct {
-	waited  time.Duration
-	seen    []waiting.Seen
-	since   time.Time     // when it was admitted
-	held    time.Duration // how long it held slots, once they are released
-	learns  bool          // whether an AdaptiveConcurrency learns from it
-	outcome adaptive.Outcome
-	slots   *slots // of a permit that Take or Wait returned
-}
 
 // learns reports whether an AdaptiveConcurrency learns from the request.
 func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
@@ -27,19 +15,20 @@ func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
 // backend was overloaded or timed out. An AdaptiveConcurrency cuts its limit if at
 // least one in twenty requests does. It applies to all limiters that the request has
 // passed, and does nothing after Done or without such a limit.
-func (p *Permit) Drop() { p.record((*adaptive.Outcome).Report, adaptive.Dropped) }
+func (p *Permit) Drop() { p.recordEnding((*adaptive.Outcome).Report, adaptive.Dropped) }
 
 // Ignore reports that the request's duration says nothing about the service's load, for
 // instance because it waited for an event. An AdaptiveConcurrency doesn't learn from
 // it. It applies to all limiters that the request has passed, and does nothing after
 // Done or without such a limit.
-func (p *Permit) Ignore() { p.record((*adaptive.Outcome).Report, adaptive.Ignored) }
+func (p *Permit) Ignore() { p.recordEnding((*adaptive.Outcome).Report, adaptive.Ignored) }
 
 // recordInnerDenial records that an inner limiter has denied: the response then says nothing
 // about the work.
-func (p *Permit) recordInnerDenial() { p.record((*adaptive.Outcome).Show, adaptive.Ignored) }
+func (p *Permit) recordInnerDenial() { p.recordEnding((*adaptive.Outcome).Show, adaptive.Ignored) }
 
-func (p *Permit) record(by func(*adaptive.Outcome, adaptive.Ending), e adaptive.Ending) {
+// recordEnding records how the request ends, for all limiters that it has passed.
+func (p *Permit) recordEnding(by func(*adaptive.Outcome, adaptive.Ending), e adaptive.Ending) {
 	for ; p != nil; p = p.outer {
 		if p.learns() {
 			by(&p.story.outcome, e)

@@ -3,11 +3,8 @@ package stint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"time"
 
-	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -47,7 +44,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	a := beginAdmission(v, &l.family.warnings, nil, nil)
 	defer a.end(ctx)
 	if known {
-		if err := a.denied(key, cost, &denial); err != nil {
+		if err := a.adoptDenial(key, cost, &denial); err != nil {
 			return err
 		}
 	}
@@ -56,47 +53,13 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 			return ErrHolds
 		}
 	}
-	if decided, err := a.outside(ctx, key, cost); err != nil || !decided {
+	if decided, err := a.decideGiven(ctx, key, cost); err != nil || !decided {
 		return err
 	}
 	a.sendOutcome(EventAdmitted, nil)
 	a.sendEnd()
 	a.call.Spend()
 	return nil
-}
-
-// allow is Allow for one limit in memory. It uses no admission: getting and filling one takes
-// more than half as long as the decision. The answer is that of a store.Allower, in registers: a
-// Result takes a quarter longer. If known is false, nothing is charged, and Allow asks again to
-// find out why.
-func allow(ctx context.Context, v *version, key string, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, known bool) {
-	e := v.plans.Base.Alone
-	if e == nil || v.allower == nil || cost < 1 || ctx.Err() != nil {
-		return false, 0, 0, 0, false
-	}
-	under, err := e.Key.Under(keytext.Encode(key))
-	if err != nil {
-		return false, 0, 0, 0, false
-	}
-	ok, remaining, retryAfter, resetAfter, err = v.allower.Allow(ctx, under, e.Limit.Limit, cost)
-	return ok && err == nil, remaining, retryAfter, resetAfter, err == nil
-}
-
-// denied returns the error of a denial that allow has found, or nil if waiters that have left
-// may hold what was denied: then Allow asks again, as one of the line.
-func (a *admission) denied(key string, cost int64, answer *store.Result) error {
-	if a.version.backend.Lines.Vacant() {
-		return nil
-	}
-	if err := a.chargeGiven(key, cost, a.version.plans.Base.Entries); err != nil {
-		return err
-	}
-	a.call.Results[0] = *answer
-	a.observersBefore = (*audience)(nil).next() // there were none
-	a.record()
-	err := a.newDenied()
-	a.sendOutcome(EventDenied, nil)
-	return err
 }
 
 // Take charges cost, from 1 to 2^40, to all of the limiter's limits (not those of its
@@ -133,7 +96,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	a := beginAdmission(l.deciding(), &l.family.warnings, nil, nil)
 	defer a.end(ctx)
 	a.call.Patient = patient
-	decided, err := a.outside(ctx, key, cost)
+	decided, err := a.decideGiven(ctx, key, cost)
 	switch {
 	case err != nil:
 		return nil, err
@@ -145,37 +108,6 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	a.handTo(p, room)
 	p.guard(&l.family.warnings)
 	return p, nil
-}
-
-// outside decides an admission outside HTTP. If decided is false and err is nil, the store has
-// failed and no limit is FailClosed.
-func (a *admission) outside(ctx context.Context, key string, cost int64) (decided bool, err error) {
-	if cost < 1 || cost > store.MaxCost {
-		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
-	}
-	if err := a.chargeGiven(key, cost, a.version.plans.Base.Entries); err != nil {
-		return false, err
-	}
-	if err := a.decide(ctx); err != nil {
-		return false, a.finishFailed(ctx, err)
-	}
-	if !a.call.Allowed {
-		err := a.newDenied()
-		a.sendOutcome(EventDenied, nil)
-		return false, err
-	}
-	return true, nil
-}
-
-// chargeGiven makes the charges of a key, to entries.
-func (a *admission) chargeGiven(key string, cost int64, entries []*read.Entry) error {
-	if err := a.reading.ChargeGiven(key, cost, entries); err != nil {
-		return err
-	}
-	if len(a.call.Charges) == 0 {
-		return errUncharged
-	}
-	return nil
 }
 
 // Peek returns how key stands with the limiter's limits, and charges nothing.
@@ -208,7 +140,3 @@ func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*r
 	d.addUp(&a.call, make([]LimitStatus, len(a.call.Results)))
 	return d, nil
 }
-
-// errUncharged is the error of a limiter with no limit that a key can be charged for. A
-// call that charges nothing must not look as if it had been let through.
-var errUncharged = errors.New("stint: the limiter has nothing to charge a key for (a Bandwidth, the limits of a WithLimitFunc and, except for PeekAll, those of a WithRoute are left out): add a limit to New, such as a stint.Rate")

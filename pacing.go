@@ -2,19 +2,11 @@ package stint
 
 import (
 	"context"
-	"slices"
 
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 )
-
-// pace paces a response by the call's Bandwidths.
-func (a *admission) pace(w *respond.Watched) *lanes {
-	s := &lanes{all: slices.Clone(a.reading.Paced)}
-	s.Begin(w, payer(a.version, a.subject()), byteLimitsOf(s.all))
-	return s
-}
 
 // lanes are the Bandwidths that pace a response.
 type lanes struct {

@@ -217,6 +217,18 @@ func (c *permitContext) Value(key any) any {
 	return c.ctx.Value(key)
 }
 
+// withoutCancel is the context of what is done when a permit's request is over: the request's
+// own, as context.WithoutCancel would make it, without its allocation.
+type withoutCancel Permit
+
+func (*withoutCancel) Deadline() (none time.Time, ok bool) { return none, false }
+
+func (*withoutCancel) Done() <-chan struct{} { return nil }
+
+func (*withoutCancel) Err() error { return nil }
+
+func (o *withoutCancel) Value(key any) any { return o.ctx.Value(key) }
+
 // FromContext returns the permit of the request, or nil. If the request has passed
 // several limiters, it is the innermost one's, whose Decision and Settle also cover the
 // limits of the outer ones.

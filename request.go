@@ -127,7 +127,7 @@ func admit(v *version, warnings *book, w http.ResponseWriter, r *http.Request, m
 		return a.finishUndecided(ctx, err)
 	}
 	if !a.call.Allowed {
-		return nil, nil, a.deny(w, mayAnswer)
+		return nil, nil, a.finishDenied(w, mayAnswer)
 	}
 	next = r
 	needs := a.reading.Needs()
@@ -200,7 +200,7 @@ func (a *admission) decide(ctx context.Context) error {
 		return err
 	}
 	if !a.call.Allowed || a.version.dryRuns || a.call.Needs&limit.Waits != 0 || limit.Looking() {
-		a.record()
+		a.recordAnswers()
 	}
 	return nil
 }
@@ -284,3 +284,22 @@ func shown(v *version, w http.ResponseWriter, r *http.Request) *http.Request {
 	}
 	return r
 }
+
+// finishDenied sets the fields of a denial and returns its error. Building that error costs as
+// much as setting all fields, so it is skipped when no handler will see it.
+func (a *admission) finishDenied(w http.ResponseWriter, mayAnswer bool) error {
+	a.outer.recordInnerDenial()
+	if _, passesOn := w.(ErrorWriter); !mayAnswer || a.version.denyHandler != nil || a.version.errorHandler != nil || passesOn && !a.version.problem {
+		err := newDenied(a.version, &a.call)
+		a.setFields(w.Header())
+		a.sendOutcome(EventDenied, nil)
+		return err
+	}
+	a.setFields(w.Header())
+	a.sendOutcome(EventDenied, nil)
+	a.fields.Problem(w, a.reading.R, problems[whyDenied(&a.call)])
+	return errAnswered
+}
+
+// errAnswered is the error of a request that has been denied and answered.
+var errAnswered = errors.New("stint: denied and answered")

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 )
@@ -25,24 +24,6 @@ type response struct {
 	returned atomic.Bool
 	ends     atomic.Int32 // how many of the two have come
 	freed    bool         // its slots are released
-}
-
-// newResponse makes the permit's response, or returns nil if no limit needs it.
-func (a *admission) newResponse(needs limit.Needs) *response {
-	if a.reading.R == nil || needs&limit.Watches == 0 {
-		return nil
-	}
-	decides, paced := a.call.Needs&limit.Watches != 0, len(a.reading.Paced) > 0
-	if !decides && !paced {
-		return nil
-	}
-	s := &response{settlers: a.reading.Settlers()}
-	s.Begin(a.reading.R)
-	s.Decides = decides
-	if paced {
-		s.pacing = a.pace(&s.Watched)
-	}
-	return s
 }
 
 // around returns what the next handler gets for w and r: watched, and paced if a Bandwidth

@@ -228,18 +228,6 @@ func (p *Permit) amends() (all []decide.Amend) {
 	return all
 }
 
-// withoutCancel is the context of what is done when a permit's request is over: the request's
-// own, as context.WithoutCancel would make it, without its allocation.
-type withoutCancel Permit
-
-func (*withoutCancel) Deadline() (none time.Time, ok bool) { return none, false }
-
-func (*withoutCancel) Done() <-chan struct{} { return nil }
-
-func (*withoutCancel) Err() error { return nil }
-
-func (o *withoutCancel) Value(key any) any { return o.ctx.Value(key) }
-
 // sendSettled notifies the observers that the request's cost has changed.
 func (p *Permit) sendSettled(took time.Duration) {
 	if !p.version.events.hasObservers() {

@@ -1,0 +1,81 @@
+package stint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/store"
+)
+
+// allow is Allow for one limit in memory. It uses no admission: getting and filling one takes
+// more than half as long as the decision. The answer is that of a store.Allower, in registers: a
+// Result takes a quarter longer. If known is false, nothing is charged, and Allow asks again to
+// find out why.
+func allow(ctx context.Context, v *version, key string, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, known bool) {
+	e := v.plans.Base.Alone
+	if e == nil || v.allower == nil || cost < 1 || ctx.Err() != nil {
+		return false, 0, 0, 0, false
+	}
+	under, err := e.Key.Under(keytext.Encode(key))
+	if err != nil {
+		return false, 0, 0, 0, false
+	}
+	ok, remaining, retryAfter, resetAfter, err = v.allower.Allow(ctx, under, e.Limit.Limit, cost)
+	return ok && err == nil, remaining, retryAfter, resetAfter, err == nil
+}
+
+// adoptDenial returns the error of a denial that allow has found, or nil if waiters that have left
+// may hold what was denied: then Allow asks again, as one of the line.
+func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) error {
+	if a.version.backend.Lines.Vacant() {
+		return nil
+	}
+	if err := a.chargeGiven(key, cost, a.version.plans.Base.Entries); err != nil {
+		return err
+	}
+	a.call.Results[0] = *answer
+	a.observersBefore = (*audience)(nil).next() // there were none
+	a.recordAnswers()
+	err := newDenied(a.version, &a.call)
+	a.sendOutcome(EventDenied, nil)
+	return err
+}
+
+// decideGiven decides charges of a key that is given, outside HTTP. If decided is false and err is nil, the store has
+// failed and no limit is FailClosed.
+func (a *admission) decideGiven(ctx context.Context, key string, cost int64) (decided bool, err error) {
+	if cost < 1 || cost > store.MaxCost {
+		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
+	}
+	if err := a.chargeGiven(key, cost, a.version.plans.Base.Entries); err != nil {
+		return false, err
+	}
+	if err := a.decide(ctx); err != nil {
+		return false, a.finishFailed(ctx, err)
+	}
+	if !a.call.Allowed {
+		err := newDenied(a.version, &a.call)
+		a.sendOutcome(EventDenied, nil)
+		return false, err
+	}
+	return true, nil
+}
+
+// chargeGiven makes the charges of a key, to entries.
+func (a *admission) chargeGiven(key string, cost int64, entries []*read.Entry) error {
+	if err := a.reading.ChargeGiven(key, cost, entries); err != nil {
+		return err
+	}
+	if len(a.call.Charges) == 0 {
+		return errUncharged
+	}
+	return nil
+}
+
+// errUncharged is the error of a limiter with no limit that a key can be charged for. A
+// call that charges nothing must not look as if it had been let through.
+var errUncharged = errors.New("stint: the limiter has nothing to charge a key for (a Bandwidth, the limits of a WithLimitFunc and, except for PeekAll, those of a WithRoute are left out): add a limit to New, such as a stint.Rate")

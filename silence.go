@@ -1,0 +1,30 @@
+package stint
+
+import (
+	"fmt"
+)
+
+// WithoutWarnings turns off warnings of these kinds, for the limiter and those derived
+// from it. Without arguments it turns off all.
+//
+// By default each likely mistake is logged once, observers get an EventWarning, and
+// Limiter.Describe lists it. To find mistakes the limiter looks at half of about the
+// first 10,000 requests of each WithKey, and keeps no key. It looks at none if all
+// warnings that need it are turned off. It also looks at the paths of the first 10,000
+// requests if it has routes, and at the first 1,000 if a WithSkip exempts addresses. It counts
+// the keys that a limit denies and, where those are many, for an hour all keys of that limit.
+// Without WarnNameConflict it tells a redisstore nothing about its limits.
+func WithoutWarnings(kinds ...WarningKind) Option {
+	return limiterOption(func(c *config) {
+		if len(kinds) == 0 {
+			c.silent = ^silence(0)
+		}
+		for _, k := range kinds {
+			if !k.known() {
+				c.Errs.Bad(fmt.Sprintf("WithoutWarnings(%d)", k), "", "write constants such as stint.WarnOneKey")
+				continue
+			}
+			c.silent |= 1 << k
+		}
+	})
+}
