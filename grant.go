@@ -1,11 +1,68 @@
 package stint
 
 import (
+	"context"
+	"net/http"
 	"slices"
+	"time"
 
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/respond"
 )
+
+// permit makes the permit of an admission whose call has been granted its charges, with room
+// for them. It owns nothing until handTo. next is the request for the next handler: a copy
+// that carries the permit, or the request itself.
+func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request, room []decide.Grant) {
+	d := &a.call
+	tells := needs&(limit.Local|limit.Slots) != 0 && d.Timed
+	carries := a.reading.R != nil && !a.version.withoutPermit && a.reading.R.Method != preface
+	var s *story
+	if a.reading.R == nil && holdsSlots(d) {
+		p, room, s = permitOfSlots(len(d.Charges))
+	} else {
+		p, room, next, s = permitOf(len(d.Charges), carries, tells)
+	}
+	p.story = s
+	p.ctx, p.version, p.outer = ctx, a.version, a.outer
+	p.state = open | a.observersBefore<<stateBits
+	p.class, p.plan = d.Rank, a.reading.Plan
+	p.http1 = a.reading.R != nil && a.reading.R.ProtoMajor == 1
+	if needs != 0 {
+		p.releases, p.response = needs&limit.Releases != 0, a.newResponse(needs)
+	}
+	if tells || needs&limit.Local != 0 || d.Waited > 0 || len(d.Seen) > 0 {
+		if p.story == nil {
+			p.story = new(story)
+		}
+		s = p.story
+		s.waited, s.seen, s.since, s.learns = d.Waited, d.Seen, time.Now(), needs&limit.Local != 0
+	}
+	if d.Timed && d.Allowed {
+		p.notified = a.notification()
+	}
+	switch {
+	case !carries:
+		return p, a.reading.R, room
+	case next != nil:
+		*next = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
+		return p, next, room
+	}
+	return p, a.reading.R.WithContext((*permitContext)(p)), room
+}
+
+// preface is the method of the request that net/http takes the first line of an HTTP/2
+// connection for (RFC 9113 §3.4). x/net's h2c takes such a connection over, and the
+// contexts of all its requests descend from that of the preface: none of them has been
+// charged.
+const preface = "PRI"
+
+// handTo makes p the owner of what the call was granted, which tells the observers of the end.
+func (a *admission) handTo(p *Permit, room []decide.Grant) {
+	a.call.HandTo(&p.grants, room)
+	a.endDue = notNotified
+}
 
 // newResponse makes the permit's response, or returns nil if no limit needs it.
 func (a *admission) newResponse(needs limit.Needs) *response {
