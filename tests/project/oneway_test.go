@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -12,60 +13,134 @@ import (
 	"testing"
 )
 
-// The files of the root package refer to one another one way: to those of their own row in
-// the table of the architecture document, and of the rows above. The flow of a request is one
-// subject, whose files stand in three rows.
-func TestRootRunsOneWay(t *testing.T) {
-	row := map[string]int{}
+// rootTable is the table of the root's files in the architecture document: for each file, the
+// row that it stands in.
+func rootTable(t *testing.T) map[string]int {
+	t.Helper()
 	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "The root by file.")
-	text, _, _ = strings.Cut(text, "\n\nAn `admission`")
-	n := 0
+	text, _, found := strings.Cut(text, "\n\nAn `admission`")
+	if !found {
+		t.Fatal("docs/architecture.md has no table of the root's files")
+	}
+	row, n := map[string]int{}, 0
 	for line := range strings.Lines(text) {
 		for _, m := range regexp.MustCompile("`([a-z]+\\.go)`").FindAllStringSubmatch(strings.Split(line+"|", "|")[1], -1) {
 			row[m[1]] = n
 		}
 		n++
 	}
-	for _, file := range []string{"record.go", "mistakes.go", "outcome.go", "deny.go", "headers.go", "permit.go", "settle.go", "response.go", "pacing.go", "learning.go", "leaked.go"} {
-		row[file] = row["request.go"]
-	}
-	files := token.NewFileSet()
-	var parsed []*ast.File
+	return row
+}
+
+// root is the root package, without its tests and without what it imports.
+type root struct {
+	*types.Package
+	*types.Info
+	*token.FileSet
+	files []*ast.File
+}
+
+// parseRoot parses the root package and finds what its names refer to.
+func parseRoot(t *testing.T) root {
+	t.Helper()
+	r := root{FileSet: token.NewFileSet(), Info: &types.Info{
+		Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+	}}
 	for _, file := range tree(t, "*.go") {
 		if path.Dir(file) != "." || strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(files, file, read(t, file), 0)
+		f, err := parser.ParseFile(r.FileSet, file, read(t, file), parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
-		parsed = append(parsed, f)
+		r.files = append(r.files, f)
 	}
-	root := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	config := types.Config{Importer: empty{}, Error: func(error) {}}
-	pkg, _ := config.Check(module, files, parsed, root)
+	r.Package, _ = config.Check(module, r.FileSet, r.files, r.Info)
+	return r
+}
+
+// file returns the name of the file that a position is in.
+func (r root) file(at token.Pos) string { return r.Position(at).Filename }
+
+// of returns what an identifier refers to if that is the package's own, or nil.
+func (r root) of(name *ast.Ident) types.Object {
+	of := r.Uses[name]
+	if of == nil || of.Pkg() != r.Package || !of.Pos().IsValid() {
+		return nil
+	}
+	if v, is := of.(*types.Var); is && !v.IsField() && v.Parent() != r.Scope() {
+		return nil // a local variable
+	}
+	return of
+}
+
+// functions calls f for each function of the package, with the name of its receiver's type, if it
+// has one.
+func (r root) functions(f func(receiver string, d *ast.FuncDecl)) {
+	for _, file := range r.files {
+		for _, d := range file.Decls {
+			if d, is := d.(*ast.FuncDecl); is {
+				receiver := ""
+				if d.Recv != nil {
+					receiver = typeName(d.Recv.List[0].Type)
+				}
+				f(receiver, d)
+			}
+		}
+	}
+}
+
+// typeName returns the name of a type, or of what a pointer points to.
+func typeName(t ast.Expr) string {
+	if p, is := t.(*ast.StarExpr); is {
+		t = p.X
+	}
+	if id, is := t.(*ast.Ident); is {
+		return id.Name
+	}
+	return ""
+}
+
+// The files of the root package refer to one another one way: to those of their own row in
+// the table of the architecture document, and of the rows above.
+func TestRootRunsOneWay(t *testing.T) {
+	row, r := rootTable(t), parseRoot(t)
 	seen := map[string]bool{}
-	for name, of := range root.Uses {
-		if of.Pkg() != pkg || !of.Pos().IsValid() {
+	for name := range r.Uses {
+		of := r.of(name)
+		if of == nil {
 			continue
 		}
-		if v, is := of.(*types.Var); is && !v.IsField() && v.Parent() != pkg.Scope() {
-			continue // a local variable
-		}
-		from, to := files.Position(name.Pos()).Filename, files.Position(of.Pos()).Filename
+		from, to := r.file(name.Pos()), r.file(of.Pos())
 		seen[from] = true
 		if row[from] < row[to] {
-			t.Errorf("%v refers to %s of %s, which stands below it", files.Position(name.Pos()), of.Name(), to)
+			t.Errorf("%v refers to %s of %s, which stands below it", r.Position(name.Pos()), of.Name(), to)
 		}
 	}
-	if len(seen) < len(parsed)-1 {
-		t.Errorf("references of only %d of %d files were found: %v", len(seen), len(parsed), slices.Sorted(func(yield func(string) bool) {
-			for file := range seen {
-				if !yield(file) {
-					return
-				}
-			}
-		}))
+	if len(seen) < len(r.files)-1 {
+		t.Errorf("references of only %d of %d files were found: %v", len(seen), len(r.files), slices.Sorted(maps.Keys(seen)))
+	}
+}
+
+// A type's methods stand in its own row: what is declared below it isn't a part of it, and a
+// method would let the type's users reach down to it.
+func TestRootMethodsStandWithTheirType(t *testing.T) {
+	row, r := rootTable(t), parseRoot(t)
+	n := 0
+	r.functions(func(receiver string, d *ast.FuncDecl) {
+		of := r.Scope().Lookup(receiver)
+		if of == nil {
+			return
+		}
+		n++
+		if at, method := r.file(of.Pos()), r.file(d.Pos()); row[at] != row[method] {
+			t.Errorf("%s.%s stands in %s, and its type in %s, of another row", receiver, d.Name.Name, method, at)
+		}
+	})
+	if n < 200 {
+		t.Errorf("only %d methods were found", n)
 	}
 }
 
