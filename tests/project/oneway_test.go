@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -142,6 +143,86 @@ func TestRootMethodsStandWithTheirType(t *testing.T) {
 	if n < 200 {
 		t.Errorf("only %d methods were found", n)
 	}
+}
+
+// cycles are the types of the root that refer to each other, by what they are made of, by their
+// methods or by functions that these call. Each is one subject.
+var cycles = []string{
+	"Limiter family", // limiters that are updated together
+	"Option config",  // an option changes a config, which keeps its options for the next Update
+	"Permit drop releaseDropped withoutCancel", // a permit, its context, and the end of one that was dropped
+}
+
+// Types of the root refer to one another one way, but for the few of cycles: a reader of one can
+// do without the others.
+func TestRootTypesRunOneWay(t *testing.T) {
+	r := parseRoot(t)
+	to := map[string][]string{} // from each type and function
+	refer := func(from string, n ast.Node) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			if id, is := n.(*ast.Ident); is {
+				if of := subject(r.of(id)); of != "" && of != from && !slices.Contains(to[from], of) {
+					to[from] = append(to[from], of)
+				}
+			}
+			return true
+		})
+	}
+	for _, file := range r.files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, is := n.(*ast.TypeSpec); is {
+				refer(spec.Name.Name, spec.Type)
+			}
+			return true
+		})
+	}
+	r.functions(func(receiver string, d *ast.FuncDecl) { refer(cmp.Or(receiver, d.Name.Name), d) })
+	reaches := map[string]map[string]bool{}
+	for from := range to {
+		reached := map[string]bool{}
+		for next := slices.Clone(to[from]); len(next) > 0; next = next[1:] {
+			if !reached[next[0]] {
+				reached[next[0]] = true
+				next = append(next, to[next[0]]...)
+			}
+		}
+		reaches[from] = reached
+	}
+	var found []string
+	for from, reached := range reaches {
+		if !reached[from] {
+			continue
+		}
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(reached)), func(name string) bool { return !reaches[name][from] })
+		if cycle := strings.Join(names, " "); !slices.Contains(found, cycle) {
+			found = append(found, cycle)
+		}
+	}
+	slices.Sort(found)
+	if !slices.Equal(found, cycles) {
+		t.Errorf("these types refer to each other: %q, and these are known: %q", found, cycles)
+	}
+}
+
+// subject returns the type that an object is, or that it is a method of, or the function that it is.
+func subject(of types.Object) string {
+	switch of := of.(type) {
+	case *types.TypeName:
+		return of.Name()
+	case *types.Func:
+		receiver := of.Signature().Recv()
+		if receiver == nil {
+			return of.Name()
+		}
+		t := receiver.Type()
+		if p, is := t.(*types.Pointer); is {
+			t = p.Elem()
+		}
+		if n, is := t.(*types.Named); is {
+			return n.Obj().Name()
+		}
+	}
+	return ""
 }
 
 // empty imports packages without contents: to see which file defines what the root uses of
