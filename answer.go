@@ -60,9 +60,9 @@ func answerBy(v *version, h http.Handler, w http.ResponseWriter, r *http.Request
 		}
 		return ok
 	}
-	told := r.WithContext(&answering{r.Context(), v.events.to, denied})
-	defer func() { r.MultipartForm = told.MultipartForm }() // the server removes its files
-	if respond.Answers(w, told, status, func(w http.ResponseWriter) { h.ServeHTTP(w, told) }) {
+	asked := r.WithContext(&answering{r.Context(), v.events.to, denied})
+	defer func() { r.MultipartForm = asked.MultipartForm }() // the server removes its files
+	if respond.Answers(w, asked, status, func(w http.ResponseWriter) { h.ServeHTTP(w, asked) }) {
 		return true
 	}
 	field.NotStored(w.Header()) // the handler may have allowed caching

@@ -63,9 +63,9 @@ func (b *book) add(v *version, found ...finding) (news []notice) {
 // mostWarnings bounds the memory for warnings if limits get other names at each Update.
 const mostWarnings = 100
 
-// enter adds a warning, and reports whether it is new: there is none of its kind for the same
-// limits yet, or none that knows the place. A full book drops one that applies to none of the
-// versions.
+// enter adds a warning, or replaces the one of the same kind about the same limits. It reports
+// whether the warning is new, or has a place for the first time. A full book drops a warning that
+// applies to none of the versions, or the oldest.
 func (b *book) enter(all []*version, f finding) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

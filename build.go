@@ -47,7 +47,7 @@ func (l *Limiter) first(opts []Option) ([]notice, error) {
 	l.now.Store(v)
 	l.logged.Store(v)
 	all := f.announce(l, c)
-	l.observeStore(c) // which may ask or tell something at once
+	l.observeStore(c) // which may call back at once
 	return all, nil
 }
 

@@ -39,14 +39,14 @@ func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) er
 	}
 	a.call.Results[0] = *answer
 	a.observersBefore = (*audience)(nil).next() // there were none
-	a.recordAnswers()
+	a.recordResults()
 	err := newDenied(a.version, &a.call)
 	a.sendOutcome(EventDenied, nil)
 	return err
 }
 
-// decideGiven decides charges of a key that is given, outside HTTP. If decided is false and err is nil, the store has
-// failed and no limit is FailClosed.
+// decideGiven decides the charges of a key that is given, outside HTTP. If decided is false and
+// err is nil, the store has failed and no limit is FailClosed.
 func (a *admission) decideGiven(ctx context.Context, key string, cost int64) (decided bool, err error) {
 	if cost < 1 || cost > store.MaxCost {
 		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)

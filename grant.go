@@ -58,7 +58,8 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 // charged.
 const preface = "PRI"
 
-// handTo makes p the owner of what the call was granted, which tells the observers of the end.
+// handTo makes p the owner of what the call was granted. From then on p notifies the observers of
+// the end.
 func (a *admission) handTo(p *Permit, room []decide.Grant) {
 	a.call.HandTo(&p.grants, room)
 	a.endDue = notNotified

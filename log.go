@@ -77,8 +77,8 @@ func contextOf(r *http.Request) context.Context {
 // If only a part of a store fails, some calls succeed all the time.
 const recovered = 10 * time.Second
 
-// recordAnswer records that a store that had failed has decided a request.
-func (s *sender) recordAnswer() {
+// writeRecovery writes that a store that had failed answers again, once it has decided a request.
+func (s *sender) writeRecovery() {
 	log := s.to.log.Load()
 	if log.Quiet(logs.StoreFailed) < recovered {
 		return

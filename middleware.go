@@ -45,6 +45,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// This file has what a middleware calls: a Limiter, made by New or With, that decides requests
+// (Admit, Serve) and answers them (Serve, Deny).
+
 // Limiter decides requests by its limits. Make one with New: the methods of a nil or zero
 // Limiter panic, and say so. It is safe for concurrent use; only Update changes it.
 type Limiter struct {

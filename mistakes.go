@@ -24,7 +24,7 @@ import (
 // what it has decided. The book keeps what they find.
 
 // clues are what some mistakes are found from: what has happened to the limiters of a family. They
-// are safe for concurrent use, as far as no lock guards them.
+// are safe for concurrent use, except the fields that family.mu guards.
 type clues struct {
 	builds warn.Builds
 	leaks  atomic.Bool  // a permit was dropped without Done

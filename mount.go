@@ -66,13 +66,13 @@ func (l *Limiter) awaitMount() {
 	of := weak.Make(l)
 	time.AfterFunc(mountedWithin, func() {
 		if l := of.Value(); l != nil {
-			l.noteUnused()
+			l.warnIfUnused()
 		}
 	})
 }
 
-// noteUnused warns if the limiter is not in use.
-func (l *Limiter) noteUnused() {
+// warnIfUnused warns if the limiter is not in use.
+func (l *Limiter) warnIfUnused() {
 	unused := func(v *version) bool { return !l.used.Load() && v.limitsRequests() }
 	v := l.inForce()
 	if !unused(v) {

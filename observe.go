@@ -91,7 +91,7 @@ func (l *Limiter) ReportPolicy(file string, err error) {
 	l.sendSafely(Event{Kind: EventPolicy, Path: file, Err: err})
 }
 
-// observeStore makes the limiter report the events of a store that it has itself. The
+// observeStore makes the limiter send the events of a store that it has itself. The
 // limiter keeps the observer alive and the store doesn't, but for leases that are held, so
 // that a store that outlives the limiter doesn't retain it.
 func (l *Limiter) observeStore(c *config) {
@@ -113,17 +113,17 @@ func (l *Limiter) handleNotice(n store.Notice) {
 		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
 		l.sendSafely(e)
 	case store.MayForget:
-		l.noteForgetting(n.Err)
+		l.warnOfForgetting(n.Err)
 	case store.Conflict:
-		l.noteElsewhere(n.Limit, n.Err)
+		l.warnOfConflict(n.Limit, n.Err)
 	case store.Full:
 		v := l.inForce()
 		l.family.warnings.warn(v, finding{kind: WarnStoreFull, text: n.Err.Error(), applies: v.sharesStore})
 	}
 }
 
-// noteForgetting warns of a store whose server evicts keys, as why says.
-func (l *Limiter) noteForgetting(why error) {
+// warnOfForgetting warns of a store whose server evicts keys, as why says.
+func (l *Limiter) warnOfForgetting(why error) {
 	l.storeForgets.Store(why != nil)
 	if why == nil {
 		return
@@ -146,9 +146,9 @@ func (l *Limiter) limitsInStore() map[*store.Limit]string {
 	return all
 }
 
-// noteElsewhere warns of a limit to whose name another process gives other numbers, as why says.
-// The store tells that of all limiters' limits.
-func (l *Limiter) noteElsewhere(of *store.Limit, why error) {
+// warnOfConflict warns of a limit to whose name another process gives other numbers, as why says.
+// The store notifies each limiter of all conflicts, and only the family's own count.
+func (l *Limiter) warnOfConflict(of *store.Limit, why error) {
 	if _, ours := l.limitsInStore()[of]; !ours {
 		return
 	}

@@ -33,7 +33,7 @@ func (a *admission) sendOutcome(kind EventKind, err error) {
 	to := a.version.events.to.audience.Load()
 	decided := kind == EventAdmitted || kind == EventDenied
 	if decided && a.version.events.to.failing.Load() && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
-		a.version.events.recordAnswer()
+		a.version.events.writeRecovery()
 	}
 	if to == nil { // only the log may say something
 		if decided && a.bans() || kind == EventDenied && a.version.events.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied) {

@@ -5,10 +5,10 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// recordAnswers records which limits have denied the call or made it wait, and which dry runs would have
-// denied it. A plain call that passes has nothing to record, unless a limit looks at keys that
-// pass.
-func (a *admission) recordAnswers() {
+// recordResults records which limits have denied the call or made it wait, and which dry runs
+// would have denied it. It warns of likely mistakes that the results show. A plain call that passes
+// has nothing to record, unless a limit looks at keys that pass.
+func (a *admission) recordResults() {
 	v, c := a.version, &a.call
 	for i, l := range c.Limits {
 		ch, r := &c.Charges[i], &c.Results[i]

@@ -41,8 +41,8 @@ var admissions = sync.Pool{New: func() any {
 	return a
 }}
 
-// beginAdmission returns an admission by a version, of a request or, if r is nil, of a job. Its caller
-// defers end.
+// beginAdmission returns an admission by a version, of a request or, if r is nil, of a job. Its
+// caller defers end.
 func beginAdmission(v *version, warnings *book, r *http.Request, outer *Permit) *admission {
 	a := admissions.Get().(*admission)
 	a.version, a.warnings, a.outer = v, warnings, outer
@@ -68,9 +68,8 @@ func (a *admission) end(ctx context.Context) {
 // what became of it.
 func (a *admission) waitIsOpen() bool { return a.call.Begun && !a.concluded }
 
-// abandon gives back what was granted, and tells observers of the end that they wait for. That
-// is to do when a panic goes through the admission; of a wait without an observer there is
-// nothing to do.
+// abandon gives back what was granted, and notifies observers of the end that they wait for. It is
+// called when a panic goes through the admission.
 func (a *admission) abandon(ctx context.Context) {
 	defer func() { // also if the store panics
 		if a.waitIsOpen() {
@@ -90,9 +89,9 @@ func (a *admission) abandon(ctx context.Context) {
 // errWaitPanicked is why a wait ended that a panic went through.
 var errWaitPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")}
 
-// admit has a version decide a request. Without an error, next is the request for the next handler, and p
-// its permit, or nil if there is nothing to end. If mayAnswer is set, it answers denials by
-// limits that no handler sees, and returns errAnswered.
+// admit has a version decide a request. If it returns no error, next is the request for the next
+// handler, and p its permit, or nil if there is nothing to end. If mayAnswer is set, admit answers
+// denials by limits that no handler sees, and returns errAnswered.
 func admit(v *version, warnings *book, w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
@@ -200,7 +199,7 @@ func (a *admission) decide(ctx context.Context) error {
 		return err
 	}
 	if !a.call.Allowed || a.version.dryRuns || a.call.Needs&limit.Waits != 0 || limit.Looking() {
-		a.recordAnswers()
+		a.recordResults()
 	}
 	return nil
 }
@@ -270,21 +269,6 @@ func (a *admission) finishUndecided(ctx context.Context, err error) (p *Permit, 
 	return p, next, nil
 }
 
-// leader is a writer of a router that keeps a context of its own: see Admit.
-type leader interface {
-	Lead(r *http.Request) *http.Request
-}
-
-// shown returns the request as the application's functions see it.
-func shown(v *version, w http.ResponseWriter, r *http.Request) *http.Request {
-	if v.shows || v.events.hasObservers() {
-		if w, ok := w.(leader); ok {
-			return w.Lead(r)
-		}
-	}
-	return r
-}
-
 // finishDenied sets the fields of a denial and returns its error. Building that error costs as
 // much as setting all fields, so it is skipped when no handler will see it.
 func (a *admission) finishDenied(w http.ResponseWriter, mayAnswer bool) error {
@@ -303,3 +287,18 @@ func (a *admission) finishDenied(w http.ResponseWriter, mayAnswer bool) error {
 
 // errAnswered is the error of a request that has been denied and answered.
 var errAnswered = errors.New("stint: denied and answered")
+
+// leader is a writer of a router that keeps a context of its own: see Admit.
+type leader interface {
+	Lead(r *http.Request) *http.Request
+}
+
+// shown returns the request as the application's functions see it.
+func shown(v *version, w http.ResponseWriter, r *http.Request) *http.Request {
+	if v.shows || v.events.hasObservers() {
+		if w, ok := w.(leader); ok {
+			return w.Lead(r)
+		}
+	}
+	return r
+}

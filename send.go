@@ -28,7 +28,7 @@ func (s *sender) send(e *Event) {
 }
 
 func (s *sender) sendToObservers(e *Event) {
-	// After the line: if recordAnswer comes in between, the store's next answer is
+	// After the line: if writeRecovery comes in between, the store's next answer is
 	// reported, too.
 	if e.Kind == EventStoreFailed && !s.to.failing.Load() {
 		s.to.failing.Store(true)

@@ -7,7 +7,9 @@ import (
 	"github.com/stint-go/stint/internal/waiting"
 )
 
-// story is the observations of a request.
+// story is what happens to a permit's request: how it has waited, how long it holds slots, and what
+// adaptive limits learn from it. It changes until the permit ends. A permit of which nobody asks
+// these things has none.
 type story struct {
 	waited  time.Duration
 	seen    []waiting.Seen

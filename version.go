@@ -13,12 +13,13 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// version is a limiter's configuration from one Update to the next. It is immutable. A call
-// and its permit keep the version they began with, so a request sees one configuration
-// from its plan to its fields, whatever is updated meanwhile.
+// version is what a limiter does from one Update to the next: plans, a backend that decides what
+// is read by them, and a conduct. It is data, and is immutable. A call and its permit keep the
+// version they began with, so a request sees one configuration from its plan to its fields,
+// whatever is updated meanwhile.
 type version struct {
 	conduct
-	events   sender
+	events   sender            // sends what happens
 	registry *compile.Registry // of the limiter's family
 	compiled *compile.Result
 	plans    *read.Plans     // compiled
