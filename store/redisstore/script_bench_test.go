@@ -27,13 +27,17 @@ import (
 //
 // To see what a change costs, print the script before it (go run ./lua/print), and compare it
 // with the tree after it: make bench-script. To see the noise, compare a text with itself and
-// a space.
+// a space. Situations of two limits compare only texts that decide several charges together,
+// which go run ./lua/print tokenbucket tokenbucket prints.
 func BenchmarkScript(b *testing.B) {
-	type variant struct{ name, sha string }
+	type variant struct {
+		name, sha string
+		several   bool
+	}
 	server := redistest.Start(b)
 	rdb := server.Client(func(o *redis.Options) { o.PoolSize = 1 })
 	ctx := context.Background()
-	all := []variant{{"tree", ""}}
+	texts := []variant{{"tree", "", true}}
 	for _, file := range strings.Fields(os.Getenv("STINT_SCRIPTS")) {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -44,32 +48,46 @@ func BenchmarkScript(b *testing.B) {
 			b.Fatalf("%s: %v", file, err)
 		}
 		name := file[strings.LastIndexByte(file, '/')+1:]
-		all = append(all, variant{strings.TrimSuffix(name, ".lua"), sha})
+		several := strings.Contains(string(text), "local grants,")
+		texts = append(texts, variant{strings.TrimSuffix(name, ".lua"), sha, several})
 	}
 	spec := func(units int64, period time.Duration) store.Spec { return store.Spec{Units: units, Period: period} }
-	// A charge of plenty isn't over before the next round; one of exhausted never is.
-	plenty, exhausted := store.Spec{Units: 1, Period: time.Second, Burst: 1_000_000}, spec(1, 24*time.Hour)
+	// A charge of plenty isn't over before the next round, nor one of exhausted before the last.
+	// A token of untagged takes no whole number of microseconds.
+	plenty, exhausted := store.Spec{Units: 1, Period: time.Second, Burst: 1_000_000}, spec(1, time.Hour)
+	untagged := store.Spec{Units: 3, Period: time.Second, Burst: 1_000_000}
+	own := slices.Repeat([]store.Spec{plenty}, 128)
 	for _, situation := range []struct {
-		name   string
-		specs  []store.Spec
-		batch  int
-		keys   int
-		forget bool // the keys before each round
+		name    string
+		specs   []store.Spec
+		batch   int
+		keys    int
+		forget  bool // the keys before each round
+		maxWait time.Duration
 	}{
-		{"alone/used", []store.Spec{plenty}, 1, 500, false},
-		{"alone/full", []store.Spec{spec(1000, time.Millisecond)}, 1, 500, false},
-		{"alone/new", []store.Spec{plenty}, 1, 500, true},
-		{"alone/denied", []store.Spec{exhausted}, 1, 500, false},
-		{"alone/two", []store.Spec{plenty, plenty}, 1, 500, false},
-		{"batch/used", []store.Spec{plenty}, 128, 10_000, false},
-		{"batch/full", []store.Spec{spec(1000, time.Millisecond)}, 128, 10_000, false},
-		{"batch/new", []store.Spec{plenty}, 128, 10_000, true},
-		{"batch/denied", []store.Spec{exhausted}, 128, 10_000, false},
-		{"batch/hot", []store.Spec{plenty}, 128, 1, false},
-		{"batch/two", []store.Spec{plenty, plenty}, 128, 10_000, false},
+		{"alone/used", []store.Spec{plenty}, 1, 500, false, 0},
+		{"alone/full", []store.Spec{spec(1000, time.Millisecond)}, 1, 500, false, 0},
+		{"alone/new", []store.Spec{plenty}, 1, 500, true, 0},
+		{"alone/denied", []store.Spec{exhausted}, 1, 500, false, 0},
+		{"alone/waits", []store.Spec{plenty}, 1, 500, false, time.Second},
+		{"alone/untagged", []store.Spec{untagged}, 1, 500, false, 0},
+		{"alone/two", []store.Spec{plenty, plenty}, 1, 500, false, 0},
+		{"batch/used", []store.Spec{plenty}, 128, 10_000, false, 0},
+		{"batch/full", []store.Spec{spec(1000, time.Millisecond)}, 128, 10_000, false, 0},
+		{"batch/new", []store.Spec{plenty}, 128, 10_000, true, 0},
+		{"batch/denied", []store.Spec{exhausted}, 128, 10_000, false, 0},
+		{"batch/waits", []store.Spec{plenty}, 128, 10_000, false, time.Second},
+		{"batch/untagged", []store.Spec{untagged}, 128, 10_000, false, 0},
+		{"batch/own", own, 128, 10_000, false, 0}, // each decision on a limit of its own
+		{"batch/hot", []store.Spec{plenty}, 128, 1, false, 0},
+		{"batch/two", []store.Spec{plenty, plenty}, 128, 10_000, false, 0},
 	} {
 		b.Run(situation.name, func(b *testing.B) {
 			server.Do("FLUSHALL") // the limits of other situations have other numbers
+			all := texts
+			if len(situation.specs) == 2 {
+				all = slices.DeleteFunc(slices.Clone(texts), func(v variant) bool { return !v.several })
+			}
 			var limits []*store.Limit
 			for i, s := range situation.specs {
 				s.Name = fmt.Sprintf("limit%d", i)
@@ -85,8 +103,12 @@ func BenchmarkScript(b *testing.B) {
 					var ds []*decision
 					for i := from; i < from+situation.batch; i++ {
 						d := &decision{}
-						for _, l := range limits {
-							c := store.Charge{Key: fmt.Sprintf("%d.10.0.%d", v, i%situation.keys), Limit: l, Cost: 1}
+						of := limits
+						if situation.batch == len(of) {
+							of = of[i%len(of):][:1]
+						}
+						for _, l := range of {
+							c := store.Charge{Key: fmt.Sprintf("%d.10.0.%d", v, i%situation.keys), Limit: l, Cost: 1, MaxWait: situation.maxWait}
 							d.charges = append(d.charges, c)
 							d.keys = append(d.keys, storageKey("stint:", c.Key, l))
 							d.leases = append(d.leases, store.LeaseID{})
