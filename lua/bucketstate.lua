@@ -6,12 +6,12 @@
 --:functions
 local eternity, longestView = 4503599627370496, 3600000000
 
--- The numbers that a limit tells.
+-- The numbers in the argument limit (tokenbucket.lua).
 local function numbersOf(limit)
   local f = fields(limit)
   local p, tick, wide = scale(f[6])
-  return {token = f[5], unit = f[6], p = p, tick = tick, wide = wide, debt = f[3] == 1, largest = f[2],
-    burst = f[10], room = f[11], at = present(p, tick), zero = zero(p)}
+  return {largest = f[1], debt = f[2] == 1, queue = f[3], burst = f[4], token = f[5], unit = f[6],
+    p = p, tick = tick, wide = wide, at = present(p, tick), zero = zero(p)}
 end
 
 local function newView(token, unit, burst)
@@ -257,23 +257,20 @@ function rare.state(limit, v)
   return b
 end
 
--- How many of g equal charges fit.
-function rare.fit(b, wait, cost, g)
-  if cost == 0 then return g end
+-- How many of g equal charges fit: ask in store/views.go.
+function rare.fit(b, maxWait, cost, g)
   local l = b.limit
-  if cost > l.largest then return 0 end
   for i = b.from, b.to do
     local w = b[i]
-    local allowed = product(l.room, w.token, w.p)
-    if wait > 0 then
-      local within = inTicks(w, wait)
-      if allowed == w.zero or within < allowed then allowed = within end
+    local queue, own = product(l.queue, w.token, w.p), product(cost, w.token, w.p)
+    if l.debt then own = w.zero end
+    local short, allowed = usedOf(w) + own - fullOf(w), queue
+    if maxWait > 0 then
+      local within = inTicks(w, maxWait)
+      if queue == w.zero or within < allowed then allowed = within end
     end
-    local last, tat = w.at + fullOf(w) + allowed, greater(w.tat, w.at)
-    if not l.debt then last = last - product(cost, w.token, w.p) end
-    if last < tat then return 0 end
-    local n = tokensIn(last - tat, w.token)
-    g = min(g, floor(n / cost) + 1)
+    if allowed < short then return 0 end
+    g = min(g, floor(tokensIn(allowed - short, w.token) / cost) + 1)
   end
   return g
 end
@@ -368,7 +365,7 @@ local function giveBack(l, w, made, stands, due, charged, raised)
   local behind, waiting = tat - m, at + capacity < tat
   if l.debt and behind > none then behind = pair(9007199254740992, 0, w.p) end
   local back = refunded(worth(charged - due, w.token, stands), stands, behind, capacity, waiting)
-  if l.room > 0 and not l.debt and charged > l.burst and not raised then
+  if l.queue > 0 and not l.debt and charged > l.burst and not raised then
     local turn = made - capacity
     if behind > none and at < turn then
       back = none
@@ -429,7 +426,7 @@ local function refund(b, due, charged, instant, made, raised)
 end
 
 -- mark is that of the receipt, or a number before all instants if another version has made
--- the charge. raised is 1 if settling has raised its cost.
+-- the charge. raised: settling has raised its cost before.
 function rare.amend(limit, v, due, charged, instant, mark, raised)
   local b = bucketOf(v)
   b.limit = numbersOf(limit)
@@ -437,7 +434,7 @@ function rare.amend(limit, v, due, charged, instant, mark, raised)
   if due > charged then
     b.from, b.to = show(b, b.limit)
     if not owe(b, due - charged, charged, made) then return nil end
-  elseif due == charged or not refund(b, due, charged, instant, made, raised == '1') then
+  elseif due == charged or not refund(b, due, charged, instant, made, raised) then
     return nil
   end
   return b

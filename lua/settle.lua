@@ -2,11 +2,13 @@
 --
 -- KEYS: the keys charged, each once. ARGV, after the clock: the number of settlements,
 -- and per settlement: the letter of its algorithm, number of its key, cost, and of the
--- receipt cost, instant, mark and lease, or the leases of several that are all released; then empty, or the number of another key and
--- the instant of the charge, or up to a tick before it, with a comma between: nothing
--- is changed if the key says that the limit has been reset since (reset.lua), or if that
--- was so long ago that it may say so no more; then the arguments of its algorithm, for
--- a charge of one. Last, as in take, how many keys may be strings.
+-- receipt cost, instant, mark and lease, or the leases of several that are all released. In
+-- place of the lease, a bucket's has 1 if settling has raised the cost before, else 0. Then
+-- empty, or the number of another key and the instant of the charge, or up to a tick before
+-- it, with a comma between: nothing is changed if the key says that the limit has been reset
+-- since (reset.lua), or if that was so long ago that it may say so no more; then the
+-- arguments of its algorithm, for a charge of one. Last, as in take, how many keys may be
+-- strings.
 --
 -- Answers: now, then per settlement the state found (of what is no string that, '|',
 -- and the state left after each lease), or, as in take, what is asked.

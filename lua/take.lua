@@ -32,15 +32,19 @@
 local strings = nkeys
 --STRINGS--
 local vals = strings > 0 and call('MGET', unpack(KEYS, 1, strings)) or {}
+-- out is the answer, and o the last place in it that is filled; key is how many keys the
+-- shapes before have.
 local out, o, key = {now}, 1, 0
--- A key found without a lifetime is given one. Checking every key would take a third of a
--- batch's time, so each call checks one of its keys, chosen by the clock. A call with one
+-- A key found without a lifetime is given one. Checking every key would take a quarter more of
+-- a batch's time, so each call checks one of its keys, chosen by the clock. A call with one
 -- key checks that: a tenth of its script's time, but a fiftieth of the server's for the
 -- call, which is sent alone only while the server keeps up.
 local probe = now % max(nkeys, 1) + 1
 local rare, lacking, asked
 --TOGETHER--
 
+-- Places in ARGV: a of a shape, c of its first charge's arguments, p of what is read next. k
+-- is how many charges a decision has, and j which of them is looked at or made.
 local a = 3
 for _ = 1, ARGV[2] + 0 do
   local kind, count, c = ARGV[a], ARGV[a + 1] + 0, a + 2
@@ -71,6 +75,7 @@ for _ = 1, ARGV[2] + 0 do
     end
     each = #leases / n
   end
+  -- total decisions are granted, which is said in the place sum; done are made.
   local sum, total, done, run, p = o + 1, 0, 0, 1, c
   out[sum] = 0 -- tables grow by what comes next, or badly
   while done < count do

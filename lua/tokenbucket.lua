@@ -1,97 +1,113 @@
--- Twin of store/tokenbucket.go: TokenBucket and LeakyBucket. See there for what
--- the words mean.
+-- Twin of stepBucket and stepInstant in store/tokenbucket.go: TokenBucket and LeakyBucket. The
+-- names are those of the step. It differs from the step:
 --
--- A state that is nothing but an instant, of a rate whose token is m * 10^k
--- whole microseconds (m below 1000), is one integer of 19 digits: k + 1 and m in
--- four, which are the rate's tag, and the instant, not before 2026, in fifteen.
--- That is the shortest there is, one INCRBY charges it, and such texts are in the
--- order of their instants. It lives for as long as the limit takes to be full, and a
--- grid, which is the same for all limits of a rate, and whoever charges it past a
--- multiple of the grid renews that: so it outlives its instant whatever the capacity
--- of those that charged it. Any other is words in decimal, which begin with
--- A:token:unit (bucketstate.lua).
+--   - What is the same for all keys of a column is worked out once, in setup. So MaxWait sets
+--     allowed whether or not the charge is short: if it isn't, it passes with any.
+--   - A denial is only fits = 0. The store works out Never, RetryAfter and the other results by
+--     the step, from the state that the script answers with.
+--   - g equal charges of a key are made together.
+--   - The step also decides on a tat beyond top, by State.B and State.C. Here functions do that,
+--     as stepViews does (bucketstate.lua).
+--   - A tat that isn't in the future isn't written: the key is deleted, which means a full bucket.
+--   - In a batch, most states are compared as text: docs/benchmarks-redis.md says what that buys.
+--
+-- State: if possible it is plain, an integer of 19 digits: the tag of the rate in four, and the
+-- tat in fifteen. One INCRBY charges it. Any other is text that begins with tat:token:unit
+-- (bucketstate.lua). A rate has a tag if its token is m * 10^k microseconds, m below 1000; the
+-- tag is k + 1 and m. A tat is plain from 2026 to 2057, and up to top.
+--
+-- Lifetime: a plain state is kept for the time that the capacity takes, and for a grid. INCRBY
+-- doesn't renew that, except when the charge takes the tat past a multiple of the grid. So the
+-- tat is at most a grid later than when the lifetime was last renewed, and the key outlives it.
+-- All limits of a rate have the same grid, so this holds if they differ in their capacities.
 --
 -- Arguments:
---   limit: what only some charges need: queue, largest, debt (1 or 0), longest,
---     :token:unit, perTick, tick, capacity, and in tokens capacity and queue
---   how: empty for a charge that is affordable, denies at once and has no queue or
---     debt; else how long it may wait in us, and its cost
+--   limit: what few charges need, the numbers in tokens: "largest,debt,queue,burst:token:unit".
+--     debt is 1 or 0
+--   how: "MaxWait,cost", in microseconds and tokens. Empty if neither matters: MaxWait is 0, the
+--     cost is from 1 to largest, and the limit has no queue and no debt
 --   capacity
---   form: the rate's tag, or :token:unit of a rate that has none
---   by: the units that the charge costs
---   lifetime, grid: of a rate with a tag, in ms and us; without, perTick,tick and nothing
---:arguments limit how capacity form by lifetime grid
+--   by: inc, as INCRBY reads it. If the cost is larger than largest, anything but 0
+--   tag: of the rate, or empty
+--   lifetime, grid: of a plain state, in milliseconds and microseconds; empty without a tag. The
+--     grid is a power of ten
+--:arguments limit how capacity by tag lifetime grid
 --:setup
-local tagged, peek, inc = grid ~= '', by == '0', by + 0
-local at, perTick, tick = now, 1, 1
-if not tagged then
-  perTick, tick = string.match(lifetime, '(%d+),(%d+)')
+local inc, at, perTick, tick, rate = by + 0, now, 1, 1, nil
+local peek = inc == 0
+if tag == '' then
+  local unit
+  rate, unit = string.match(limit, '(:%d+:(%d+))$')
+  perTick, tick = floor(unit / 8), 10 ^ (unit % 8) -- ScaleOf in internal/engine
   at = floor(now / tick) * perTick
 end
-local top, longest = at + capacity, -1 -- longest: the latest tat that is kept in digits
-if tagged then longest = top < 1e15 and top or 1e15 - 1 end
--- The latest tat that a charge fits upon.
-local last = top - inc
+-- The tat of an exhausted bucket, and the latest that is plain: none without a tag.
+local top, lastPlain = at + capacity, -1
+if tag ~= '' then lastPlain = top < 1e15 and top or 1e15 - 1 end
+-- With debt, a charge waits only for those before it; without, its own cost has to be there
+-- as well.
+local own, allowed, maxWait, tooLarge = inc, 0, 0, false
 if how ~= '' then
-  local queue, largest, debt = string.match(limit, '(%d+),(%d+),(%d)')
+  local largest, debt, queue, token = string.match(limit, '(%d+),(%d),(%d+),%d+:(%d+)')
   local wait, cost = string.match(how, '(.+),(.+)')
-  local allowed = queue + 0
-  if wait ~= '0' then
-    local within = floor(wait / tick) * perTick
+  maxWait, tooLarge = wait + 0, cost + 0 > largest + 0
+  if debt == '1' then own = 0 end
+  allowed = queue * token
+  if maxWait > 0 then
+    local within = floor(maxWait / tick) * perTick
     if allowed == 0 or within < allowed then allowed = within end
   end
-  -- With debt, a charge waits only for those before it; without, its own cost has to be
-  -- there as well.
-  last = top + allowed - (debt == '1' and 0 or inc)
-  if peek then last = math.huge elseif cost + 0 > largest + 0 then last = -math.huge end
 end
--- The tat last written, and its text: keys that were full get the same. To write the text
--- for each of them would be a fifth of a batch's time.
+-- In a batch, plain states aren't decoded but compared as texts, which are in the order of their
+-- tats. One charge fits on a tat from low, the present, to high, which it takes to top. Up to
+-- full, it is denied; if how may allow it more, full is high, and what is above is decoded. A
+-- charge takes the tat past a multiple of the grid if the digits that follow those of the
+-- multiple, from the place below on, are at least late.
+local low, high, full, below, late
+if many and now >= 0 and top == lastPlain and not tooLarge then
+  low, high = tag .. format('%015.0f', at), tag .. format('%015.0f', top - inc)
+  full = how == '' and tag .. format('%015.0f', top) or high
+  below, late = 21 - #grid, format('%0' .. #grid - 1 .. '.0f', max(grid - inc, 0))
+end
+-- The tat last written, and its text: full buckets get the same one.
 local written, digits
--- In a batch, digits are compared as texts, which are in the order of their numbers: from
--- low, a tat of now, to high, the latest that a charge fits upon, one is charged, and up to
--- full it is denied. To make numbers of them would be a tenth of the time of a batch on keys
--- in use, and a sixth of the instructions; a third more instructions if all are denied. A
--- charge may pass a multiple of the grid, a power of ten, if the two digits below that are at
--- least late.
-local low, high, full, digit, late
-if many and now >= 0 and top == longest then
-  low, high = form .. format('%015.0f', at), form .. format('%015.0f', min(last, top - inc))
-  full = how == '' and form .. format('%015.0f', top) or high
-  digit, late = 21 - #grid, format('%02d', max(floor((grid - inc) * 100 / grid), 0))
-end
 --:load
--- tat: false if v's digits are enough. stands: v is the tat's digits. views: what v says if
--- that is more than a tat of this limit (bucketstate.lua).
-local tat, stands, views = at, false, false
+-- tat: false if v is compared as text. plain: v is the plain state of tat. views: what v says if
+-- that isn't a tat of this rate, or one beyond top.
+local tat, plain, views = at, false, false
 if low and v and g == 1 and v >= low and v <= full and #v == 19 then
   tat = false
 elseif v then
   local found
-  if tagged then
-    if #v == 19 and sub(v, 1, 4) == form then found = tonumber(sub(v, 5)) end
-  elseif sub(v, -#form) == form then
-    found = tonumber(sub(v, 1, -#form - 1))
+  if tag == '' then
+    if sub(v, -#rate) == rate then found = tonumber(sub(v, 1, -#rate - 1)) end
+  elseif #v == 19 and sub(v, 1, 4) == tag then
+    found = tonumber(sub(v, 5))
   end
   if not found or found > top then
     if not rare then lacking = row break end
     views = rare.state(limit, v)
     dirty = views.changed and not peek
   elseif found >= at then
-    tat, stands = found, tagged
+    tat, plain = found, tag ~= ''
   end
 end
 --:look
-if views then
-  local wait, cost = string.match(how, '(.+),(.+)')
-  fits = rare.fit(views, (wait or 0) + 0, cost and cost + 0 or inc / views.limit.token, g)
+if tooLarge then
+  fits = 0
+elseif peek then
+  fits = g
+elseif views then
+  fits = rare.fit(views, maxWait, inc / views.limit.token, g)
 elseif not tat then
   fits = v <= high and 1 or 0
-elseif tat <= last then
-  fits = g
-  if g > 1 and not peek then fits = min(g, floor((last - tat) / inc) + 1) end
+else
+  local short = tat + own - top
+  if short <= allowed then
+    fits = g > 1 and min(g, floor((allowed - short) / inc) + 1) or g
+  end
 end
---:keep tat stands views
+--:keep tat plain views
 --:more dirty
 --:charge
 if views then
@@ -101,30 +117,31 @@ elseif tat then
 end
 --:save
 if views then
-  local alone
+  local alone -- the tat, if that is all there is to keep
   new, fade, alone = rare.text(views)
   if g == 0 and not dirty and new then
     new = v
-  elseif alone and alone >= 0 and alone <= longest then
-    new, px = form .. format('%015.0f', alone), lifetime
+  elseif alone and alone >= 0 and alone <= lastPlain then
+    new, px = tag .. format('%015.0f', alone), lifetime
   end
 elseif g > 0 and not tat then
-  add, px, renew = by, lifetime, sub(v, digit, digit + 1) >= late
-elseif g > 0 and stands and tat <= longest then
+  add, px, renew = by, lifetime, sub(v, below) >= late
+elseif g > 0 and plain and tat <= lastPlain then
   add, px, renew = g == 1 and by or format('%.0f', g * inc), lifetime, tat % grid < g * inc
-elseif not tat then
+elseif not tat then -- nothing is charged: v has lost its lifetime
   new, px = v, lifetime
-elseif tat <= at then
+elseif tat <= at then -- the same, and the bucket is full
   new = false
-elseif tat >= 0 and tat <= longest then
-  if tat ~= written then written, digits = tat, form .. format('%015.0f', tat) end
+elseif tat >= 0 and tat <= lastPlain then
+  if tat ~= written then written, digits = tat, tag .. format('%015.0f', tat) end
   new, px = digits, lifetime
-else
-  new = format('%.0f', tat) .. string.match(limit, ':%d+:%d+')
-  if tat > top then new = new .. format(':%.0f:', tat - top) .. string.match(limit, '(%d+),%d+$') end
+else -- with State.B and State.C if the tat is ahead of the capacity
+  new = format('%.0f', tat) .. string.match(limit, ':%d+:%d+$')
+  if tat > top then new = new .. format(':%.0f:', tat - top) .. string.match(limit, '(%d+):') end
   fade = now + math.ceil((tat - at) / perTick) * tick
 end
 --:amend
+-- lease: 1 if settling has raised the cost before
 if not rare then lacking = row break end
-views = rare.amend(limit, v, due, charged, instant, mark, lease) or false
+views = rare.amend(limit, v, due, charged, instant, mark, lease == '1') or false
 dirty = views and true

@@ -11,46 +11,47 @@ import (
 
 // Token buckets and leaky buckets.
 
+// bucket returns the arguments that lua/tokenbucket.lua names: limit, how, capacity, by, tag,
+// lifetime, grid.
 func bucket(r *record) []any {
-	t, s := &r.terms, &r.spec
-	limit, words := bucketLimit(r)
+	t := &r.terms
 	how := ""
-	if t.Queue > 0 || s.Debt {
+	if t.Queue > 0 || r.spec.Debt {
 		how = "0,1"
 	}
-	args := []any{limit, how, text(t.Capacity), words, text(t.Token), fmt.Sprintf("%d,%d", t.Scale.PerTick, t.Scale.Tick()), ""}
+	args := []any{bucketLimit(r), how, text(t.Capacity), text(t.Token), "", "", ""}
 	if tag := tagOf(t); tag != "" {
 		grid := gridOf(t)
-		args[3], args[5], args[6] = tag, text((t.Capacity+grid)/1000+2), text(grid)
+		args[4], args[5], args[6] = tag, text((t.Capacity+grid)/1000+2), text(grid)
 	}
 	return args
 }
 
-// bucketLimit returns what only some charges need, and the end of a state.
-func bucketLimit(r *record) (limit, words string) {
+// bucketLimit returns the argument limit.
+func bucketLimit(r *record) string {
 	t := &r.terms
-	words = fmt.Sprintf(":%d:%d", t.Token, t.Numbers.Unit)
 	burst, queue := t.Capacity, t.Queue
 	if !t.Scale.Wide {
 		burst, queue = burst/t.Token, queue/t.Token
 	}
-	return fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d,%d,%d", t.Queue, t.Largest, boolean(r.spec.Debt), t.Longest, words, t.Scale.PerTick, t.Scale.Tick(), t.Capacity, burst, queue), words
+	return fmt.Sprintf("%d,%d,%d,%d:%d:%d", t.Largest, boolean(r.spec.Debt), queue, burst, t.Token, t.Numbers.Unit)
 }
 
 func varyBucket(r *record, args []any, c *store.Charge, _ *timeArgs) {
 	if c == nil {
 		return
 	}
-	if c.Cost > r.terms.Largest { // nothing is worked out of it
-		args[1] = "0," + strconv.FormatInt(c.Cost, 10)
-		return
+	if c.MaxWait > 0 || c.Cost == 0 || c.Cost > r.terms.Largest || c.Cost != 1 && args[1] != "" {
+		args[1] = maxWaitAndCost(r, c)
 	}
-	if c.Cost != 1 {
-		args[4] = text(c.Cost * r.terms.Token)
+	if c.Cost != 1 && c.Cost <= r.terms.Largest { // the product of a larger one may overflow
+		args[3] = text(c.Cost * r.terms.Token)
 	}
-	if c.MaxWait > 0 || c.Cost != 1 && args[1] != "" || c.Cost == 0 {
-		args[1] = maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
-	}
+}
+
+// maxWaitAndCost returns the argument how.
+func maxWaitAndCost(r *record, c *store.Charge) string {
+	return maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
 }
 
 func bucketState(found string, s *engine.State) bool {
@@ -100,14 +101,12 @@ func bucketWords(found string, s *engine.State) bool {
 	return true
 }
 
-func bucketInUnits(r *record) []any {
-	limit, _ := bucketLimit(r)
-	return []any{limit, "0,1"}
-}
+// bucketInUnits returns the arguments that lua/widebucket.lua names: limit, how.
+func bucketInUnits(r *record) []any { return []any{bucketLimit(r), "0,1"} }
 
 func varyBucketInUnits(r *record, args []any, c *store.Charge, _ *timeArgs) {
 	if c != nil && (c.Cost != 1 || c.MaxWait > 0) {
-		args[1] = maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
+		args[1] = maxWaitAndCost(r, c)
 	}
 }
 

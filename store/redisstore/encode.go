@@ -248,7 +248,7 @@ func settleArgs(groups [][]*settlement, t timeArgs, room int) (script *scripts.S
 		q.number(c.Receipt.Instant)
 		q.add(markOf(c))
 		if isBucket(c.Limit) {
-			q.number(int64(c.Receipt.Version & 1))
+			q.number(int64(c.Receipt.Version & 1)) // whether settling has raised the cost before
 		} else {
 			ids := c.Receipt.Lease[:]
 			for _, s := range group[1:] {
