@@ -38,8 +38,9 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		// If another call has charged the key since the clock was read, it may have done so
 		// at a later instant.
 		if atomic.LoadInt64(&sl.word) == seen {
-			next, ok := stepWord(now, seen, c, r)
-			if !ok {
+			a, ok := c.Limit.Engine(engine.Access{}).StepInstant(now, seen>>rateBits, c, r)
+			next := a<<rateBits | seen&rateMask
+			if !ok || next>>rateBits != a {
 				break
 			}
 			if next == seen || atomic.CompareAndSwapInt64(&sl.word, seen, next) {
@@ -205,7 +206,10 @@ func (s *Store) charge(now store.Now, visits []visit, charges []store.Charge, we
 		fits := true
 		if packed(v.word) {
 			if fits = l.Writes(rateOf(v.word)); fits {
-				v.next, fits = stepWord(now.Steady, v.word, c, r)
+				var a int64
+				a, fits = l.StepInstant(now.Steady, v.word>>rateBits, c, r)
+				v.next = a<<rateBits | v.word&rateMask
+				fits = fits && v.next>>rateBits == a
 			}
 		} else {
 			st := &v.shard.slab.at(v.word).state
@@ -230,14 +234,6 @@ func (s *Store) charge(now store.Now, visits []visit, charges []store.Charge, we
 		}
 	}
 	return true
-}
-
-// stepWord is the step of a bucket that a word encodes, under the numbers of the limit. If
-// ok is false, the step needs or leaves more than a word.
-func stepWord(now, word int64, c *store.Charge, r *store.Result) (next int64, ok bool) {
-	a, ok := c.Limit.Engine(engine.Access{}).StepInstant(now, word>>rateBits, c, r)
-	next = a<<rateBits | word&rateMask
-	return next, ok && next>>rateBits == a
 }
 
 // keep keeps the state of a visit that has changed in its slab for as long as it is alive.
