@@ -60,6 +60,40 @@ func TestTwins(t *testing.T) {
 	}
 }
 
+// TestTwinsInBatches charges keys in batches that a script compares as texts. It goes past
+// many multiples of the grid, at first on instants from which a charge ends at one, and pauses for
+// as long as keys that are full again are kept.
+func TestTwinsInBatches(t *testing.T) {
+	w := newTwins(redistest.Start(t).Client(), 1)
+	w.keys, w.now = []string{"a", "b", "c", "d", "e"}, 1e12
+	l, err := store.NewLimit(store.Spec{Name: "l", Units: 10, Period: time.Second, Burst: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.limits = [][]*store.Limit{{l}}
+	for n := range 600 {
+		w.now += pick[int64](w, 0, 100_000, 100_000, 200_000)
+		if n > 200 && n < 400 {
+			w.now += w.roll(2) * w.roll(100_000)
+		}
+		if w.roll(20) == 0 {
+			w.now += 100_000 * w.roll(30)
+		}
+		if err := w.expire(); err != nil {
+			t.Fatal(err)
+		}
+		d := &decision{results: make([]store.Result, 1), leases: make([]store.LeaseID, 1), keys: make([]string, 1)}
+		d.charges = []store.Charge{{Limit: l, Cost: pick[int64](w, 0, 1, 1, 1, 1, 2, 3, 20, 21), MaxWait: pick(w, 0, 0, 0, time.Second)}}
+		ds := w.onAll(d)
+		if n > 400 {
+			ds = ds[:3] // too few for texts
+		}
+		if err := w.ask(ds); err != nil {
+			t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
+		}
+	}
+}
+
 // TestRunThatLacksFunctions: where the last column of a run meets a state that needs
 // functions, the decisions before it are charged with what was kept of their looks.
 func TestRunThatLacksFunctions(t *testing.T) {
@@ -140,7 +174,7 @@ func newTwins(rdb *redis.Client, seed uint64) *twins {
 func drawTwins(rdb *redis.Client, seed uint64, a store.Algorithm) *twins {
 	w := newTwins(rdb, seed)
 	w.now = w.roll(8 * 365 * 24 * 3600 * 1_000_000)
-	w.keys = []string{"a", "b", "c"}[:1+w.roll(3)]
+	w.keys = []string{"a", "b", "c", "d", "e"}[:pick(w, 1, 2, 3, 5)]
 	n := 1
 	if a == mixed || a == banned {
 		n = 2 + int(w.roll(3))
@@ -379,21 +413,43 @@ func (w *twins) decision() *decision {
 
 func (w *twins) take() error {
 	var ds []*decision
+	if len(w.keys) > 3 && w.roll(2) == 0 { // enough for a script to compare texts
+		return w.ask(w.onAll(w.decision()))
+	}
 	times := pick(w, 1, 1, 1, 4)
 	for range pick(w, 1, 1, 2, 5) {
 		d := w.decision()
 		for range times {
-			again := *d
-			again.results = make([]store.Result, len(d.charges))
-			again.leases = slices.Clone(d.leases)
-			for i := range again.leases {
-				w.leases++
-				again.leases[i] = store.Lease(w.leases)
-			}
-			ds = append(ds, &again)
+			ds = append(ds, w.again(d))
 		}
 	}
 	return w.ask(ds)
+}
+
+// onAll is d on each of the keys.
+func (w *twins) onAll(d *decision) (ds []*decision) {
+	for _, key := range w.keys {
+		other := w.again(d)
+		other.charges, other.keys = slices.Clone(d.charges), slices.Clone(d.keys)
+		for i := range other.charges {
+			l := other.charges[i].Limit
+			other.charges[i].Key, other.keys[i] = key, key+":"+l.Name()+l.Algorithm().String()
+		}
+		ds = append(ds, other)
+	}
+	return ds
+}
+
+// again is d once more, with leases of its own.
+func (w *twins) again(d *decision) *decision {
+	again := *d
+	again.results = make([]store.Result, len(d.charges))
+	again.leases = slices.Clone(d.leases)
+	for i := range again.leases {
+		w.leases++
+		again.leases[i] = store.Lease(w.leases)
+	}
+	return &again
 }
 
 // ask has both decide ds, in one call.
