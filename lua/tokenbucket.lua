@@ -13,13 +13,14 @@
 --
 -- State: if possible it is plain, an integer of 19 digits: the tag of the rate in four, and the
 -- tat in fifteen. One INCRBY charges it. Any other is text that begins with tat:token:unit
--- (bucketstate.lua). A rate has a tag if its token is m * 10^k microseconds, m below 1000; the
--- tag is k + 1 and m. A tat is plain from 2026 to 2057, and up to top.
+-- (bucketstate.lua). A rate has a tag if its token is m * 10^k microseconds, m below 1000, and
+-- its capacity takes two years at most; the tag is k + 1 and m. A tat is plain from 2026 to
+-- 2057, and up to top.
 --
--- Lifetime: a plain state is kept for the time that the capacity takes, and for a grid. INCRBY
--- doesn't renew that, except when the charge takes the tat past a multiple of the grid. So the
--- tat is at most a grid later than when the lifetime was last renewed, and the key outlives it.
--- All limits of a rate have the same grid, so this holds if they differ in their capacities.
+-- Lifetime: a plain state lives for as long as the capacity takes to refill, and a grid longer.
+-- After INCRBY, that is renewed only if the charge has taken the tat past a multiple of the grid.
+-- So the tat is less than a grid later than when the lifetime was last renewed, and the key
+-- outlives it, also where limits of one rate, which have one grid, differ in capacity.
 --
 -- Arguments:
 --   limit: what few charges need, the numbers in tokens: "largest,debt,queue,burst:token:unit".
