@@ -108,8 +108,8 @@ func (c *answering) Value(key any) any {
 }
 
 // isAnswering reports whether a handler of the limiter is answering the request.
-func isAnswering(ctx context.Context, v *version) bool {
-	return (v.denyHandler != nil || v.errorHandler != nil) && ctx.Value(answeringKey{v.events.to}) != nil
+func isAnswering(ctx context.Context, limiter *recipients) bool {
+	return ctx.Value(answeringKey{limiter}) != nil
 }
 
 // ErrorWriter is a ResponseWriter of a router that has an error handler of its own. An

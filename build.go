@@ -107,7 +107,7 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 	if !v.silent.has(WarnProxyExempt) && slices.ContainsFunc(v.plans.Skip, func(p read.Predicate) bool { return p.PassesOn != nil }) {
 		v.exempts = warn.NewExempts(func() { warnings.warn(v, proxyExempt(v)) })
 	}
-	v.shows = v.denyHandler != nil || v.errorHandler != nil || v.plans.Shows()
+	v.shows = v.handles() || v.plans.Shows()
 	return v, wrong
 }
 

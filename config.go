@@ -120,6 +120,9 @@ type conduct struct {
 	silent        silence // by WithoutWarnings
 }
 
+// handles reports whether a handler of the limiter answers denials.
+func (c *conduct) handles() bool { return c.denyHandler != nil || c.errorHandler != nil }
+
 // usual is the conduct of a limiter without options.
 var usual = conduct{styles: field.RateLimit, aging: defaultAging}
 

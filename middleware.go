@@ -159,7 +159,9 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 // [Limiter.Serve] is both.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
 	v := l.deciding()
-	r = shown(v, w, r)
+	if v.showsRequests() {
+		r = lead(w, r)
+	}
 	p, req, err := admit(v, &l.family.warnings, w, r, false)
 	if err != nil {
 		setFailed(w.Header(), err)
@@ -174,7 +176,9 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 // denial, it is answered without making a *DeniedError, which costs less than Admit and Deny.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	v := l.deciding()
-	r = shown(v, w, r)
+	if v.showsRequests() {
+		r = lead(w, r)
+	}
 	p, req, err := admit(v, &l.family.warnings, w, r, true)
 	switch err {
 	case nil:
@@ -200,5 +204,8 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	if denied := denialIn(err); denied != nil && denied.by != nil && denied.by.events.to == &l.recipients {
 		v = denied.by
 	}
-	answer(v, w, shown(v, w, r), err)
+	if v.showsRequests() {
+		r = lead(w, r)
+	}
+	answer(v, w, r, err)
 }

@@ -23,7 +23,9 @@ func (a *admission) recordResults() {
 			a.warnings.warn(v, a.warnings.clues.costTooHigh(ch)...)
 		}
 		if a.reading.R != nil && (c.Allowed || !r.OK) { // what another limit denies isn't this one's
-			a.warnings.warn(v, tooLow(v, l, ch, r)...)
+			if found := tooLow(v, l, ch, r); found != nil {
+				a.warnings.warn(v, found...)
+			}
 		}
 	}
 }

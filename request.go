@@ -98,7 +98,7 @@ func admit(v *version, warnings *book, w http.ResponseWriter, r *http.Request, m
 	if outer != nil && outer.opened(r) {
 		outer = nil
 	}
-	if isAnswering(ctx, v) {
+	if v.handles() && isAnswering(ctx, v.events.to) {
 		return nil, r, nil
 	}
 	if len(v.plans.Skip)+len(v.plans.Block) > 0 {
@@ -273,7 +273,7 @@ func (a *admission) finishUndecided(ctx context.Context, err error) (p *Permit, 
 // much as setting all fields, so it is skipped when no handler will see it.
 func (a *admission) finishDenied(w http.ResponseWriter, mayAnswer bool) error {
 	a.outer.recordInnerDenial()
-	if _, passesOn := w.(ErrorWriter); !mayAnswer || a.version.denyHandler != nil || a.version.errorHandler != nil || passesOn && !a.version.problem {
+	if _, passesOn := w.(ErrorWriter); !mayAnswer || a.version.handles() || passesOn && !a.version.problem {
 		err := newDenied(a.version, &a.call)
 		a.setFields(w.Header())
 		a.sendOutcome(EventDenied, nil)
@@ -293,12 +293,12 @@ type leader interface {
 	Lead(r *http.Request) *http.Request
 }
 
-// shown returns the request as the application's functions see it.
-func shown(v *version, w http.ResponseWriter, r *http.Request) *http.Request {
-	if v.shows || v.events.hasObservers() {
-		if w, ok := w.(leader); ok {
-			return w.Lead(r)
-		}
+// lead returns a copy of a request that leads to the context of a router, if w is of one that has
+// its own. The copy is for the application's functions, so it is made only if a version shows them
+// requests.
+func lead(w http.ResponseWriter, r *http.Request) *http.Request {
+	if w, ok := w.(leader); ok {
+		return w.Lead(r)
 	}
 	return r
 }

@@ -30,8 +30,11 @@ type version struct {
 	routes   *warn.Routes    // looks at its first requests, if it has routes
 	exempts  *warn.Exempts   // counts its first requests, if addresses are exempt
 	dryRuns  bool            // some limit may be in a dry run
-	shows    bool            // some function of the application sees requests; observers aside
+	shows    bool            // some function of the application sees requests, observers aside: see showsRequests
 }
+
+// showsRequests reports whether some function of the application sees requests.
+func (v *version) showsRequests() bool { return v.shows || v.events.hasObservers() }
 
 // same reports whether two stores are the same. Stores that can't be compared, such as
 // structs with a slice, are taken to be different.
