@@ -281,9 +281,9 @@ func (p *Permit) Done() {
 	if p == nil || !p.releases && p.notified == notNotified {
 		return
 	}
-	elsewhere := !p.become(over) // ended already, or detached
-	if elsewhere && !p.returns() {
-		return // its release ends it
+	last := p.become(over)
+	if !last && !p.returns() {
+		return // it has ended already, or its release ends it
 	}
 	if !p.releases {
 		p.sendEnd(0)
@@ -296,13 +296,13 @@ func (p *Permit) Done() {
 			defer panic(v)
 		}
 	}
-	if elsewhere {
+	if !last { // detached: the handler has returned, and the release may have been called
 		p.response.Seal()
-		if p.response.ends.Add(1) < 2 {
-			return // its release ends it, and hasn't been called
-		}
+		last = p.response.endsNow()
 	}
-	p.release()
+	if last {
+		p.release()
+	}
 }
 
 // release gives the slots back and makes the final settlements. Code that may panic runs
@@ -346,7 +346,7 @@ func (p *Permit) releaseHere() []adaptive.Change {
 	if p.learns() {
 		learned = p.endLearning()
 	}
-	return p.grants.Release(p.version.backend, p.class, p.learns(), learned)
+	return p.grants.ReleaseHere(p.version.backend, p.class, p.learns(), learned)
 }
 
 // sendRelease notifies the observers of the outcome of a release, and returns how long
@@ -431,7 +431,7 @@ func (p *Permit) Detach() (release func()) {
 // only the handler's goroutine may look at that.
 func (p *Permit) releaseDetached() {
 	defer func() { // also if an observer panics
-		if p.response.ends.Add(1) == 2 {
+		if p.response.endsNow() {
 			p.release()
 		}
 	}()

@@ -22,9 +22,12 @@ type response struct {
 	// A permit that has been detached ends when its handler has returned and its release
 	// has been called, whichever comes last.
 	returned atomic.Bool
-	ends     atomic.Int32 // how many of the two have come
+	parts    atomic.Int32 // how many of the two have come
 	freed    bool         // its slots are released
 }
+
+// endsNow is called for each of the two, and reports whether it is the second.
+func (s *response) endsNow() bool { return s.parts.Add(1) == 2 }
 
 // around returns what the next handler gets for w and r: watched, and paced if a Bandwidth
 // says so. own says that r is already a copy.

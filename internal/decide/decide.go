@@ -191,18 +191,18 @@ func (c *Call) Decide(ctx context.Context) error {
 		c.Allowed = true
 		return nil
 	}
-	way := c.Needs & (limit.Waits | limit.Slots | limit.Local | limit.Counts) // plain requests have none
+	needs := c.Needs & (limit.Waits | limit.Slots | limit.Local | limit.Counts) // plain requests have none
 	turns := false
-	if way != 0 || c.Patient {
-		if c.lines(way) {
+	if needs != 0 || c.Patient {
+		if c.needsLine(needs) {
 			return c.wait(ctx, false)
 		}
-		if turns = c.Patient || way&limit.Waits != 0; turns {
+		if turns = c.Patient || needs&limit.Waits != 0; turns {
 			if err := c.bound(ctx); err != nil {
 				return &Canceled{err}
 			}
 		}
-		if way&limit.Slots != 0 {
+		if needs&limit.Slots != 0 {
 			c.rank(ctx) // slots are counted by class: it may panic, and there is nothing to lose yet
 		}
 	}
@@ -222,30 +222,30 @@ func (c *Call) Decide(ctx context.Context) error {
 		return c.goOn(ctx, err)
 	case store.Granted(c.Charges, c.Results):
 		c.own()
-		if way&limit.Slots != 0 {
+		if needs&limit.Slots != 0 {
 			for i, l := range c.Limits {
 				l.HoldHere(c.by.Lines, c.Charges[i].Key, c.Charges[i].Cost, c.Rank)
 			}
 		}
-	case way&limit.Counts == 0 && c.by.Lines.Vacant():
+	case needs&limit.Counts == 0 && c.by.Lines.Vacant():
 		return c.wait(ctx, false)
 	}
 	return nil
 }
 
-// lines reports whether the call has to go through the lines before it asks. Waiters that have
-// left may have reserved turns that are in the call's way: who may wait takes them over, and who
-// is counted if it is denied asks after them, since it may ask only once. So does who takes a
-// slot, which must not overtake those who wait for one.
+// needsLine reports whether the call has to go through the lines before it asks the store:
+//
+//   - If it may wait, it takes over turns that waiters who have left no longer use. If a denial
+//     counts for a ban, it has those turns given back first: it must not be denied for them.
+//   - If it takes a slot, it must not overtake those who wait for one.
 //
 // A call that may only have to wait for a turn, and whose store answers at once, doesn't go there
 // while no turn is vacant. It becomes a waiter with the store's answer, if it has to wait.
-func (c *Call) lines(way limit.Needs) bool {
-	slots := way&limit.Slots != 0
-	if c.Patient || way&limit.Waits != 0 {
-		return way&^limit.Waits != 0 || c.by.Lines.Vacant() || !store.AnswersAtOnce(c.asks())
+func (c *Call) needsLine(needs limit.Needs) bool {
+	if c.Patient || needs&limit.Waits != 0 {
+		return needs&^limit.Waits != 0 || c.by.Lines.Vacant() || !store.AnswersAtOnce(c.asks())
 	}
-	return way&(limit.Counts|limit.Slots) != 0 && c.by.Lines.Vacant() || slots && c.by.Lines.Slots.Waiting()
+	return needs&(limit.Counts|limit.Slots) != 0 && c.by.Lines.Vacant() || needs&limit.Slots != 0 && c.by.Lines.Slots.Waiting()
 }
 
 // bound sets how long each charge may wait for a turn.

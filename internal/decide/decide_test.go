@@ -132,7 +132,7 @@ func TestOneOwner(t *testing.T) {
 		{"handed over, and ended", func(t *testing.T, b *bench, c *decide.Call) {
 			gs := new(decide.Grants)
 			c.HandTo(gs, make([]decide.Grant, 2))
-			gs.Release(b.Backend, 0, false, nil)
+			gs.ReleaseHere(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true}, func(decide.Settlement) {})
 		}, "3 0 0"},
 		{"handed over, and settled", func(t *testing.T, b *bench, c *decide.Call) {
@@ -142,7 +142,7 @@ func TestOneOwner(t *testing.T) {
 				t.Errorf("settled: %+v", s)
 			}
 			// What the handler has settled itself stays.
-			gs.Release(b.Backend, 0, false, nil)
+			gs.ReleaseHere(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 9}}, ByHand: hand}, func(s decide.Settlement) {
 				if s.Amended {
 					t.Error("a charge that the handler has settled is settled again")
@@ -152,7 +152,7 @@ func TestOneOwner(t *testing.T) {
 		{"handed over, and amended", func(t *testing.T, b *bench, c *decide.Call) {
 			gs := new(decide.Grants)
 			c.HandTo(gs, make([]decide.Grant, 2))
-			gs.Release(b.Backend, 0, false, nil)
+			gs.ReleaseHere(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 7}}}, func(s decide.Settlement) {
 				if !s.Amended || len(s.Charges) != 2 {
 					t.Errorf("amended: %+v", s)
@@ -385,7 +385,7 @@ func TestUnknownSettlement(t *testing.T) {
 			if s := gs.Settle(t.Context(), b.Backend, []int{0}, 1, false, nil); s.Amended != test.again {
 				t.Errorf("settled again: %+v", s)
 			}
-			gs.Release(b.Backend, 0, false, nil)
+			gs.ReleaseHere(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 1}}}, func(decide.Settlement) {})
 			if b.store.settles != test.settles {
 				t.Errorf("the store was asked %d times, want %d", b.store.settles, test.settles)
@@ -500,7 +500,7 @@ func TestStorePanicsInSettle(t *testing.T) {
 					t.Errorf("recovered %v", got)
 				}
 			}()
-			gs.Release(b.Backend, 0, false, nil)
+			gs.ReleaseHere(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 1}}}, func(s decide.Settlement) {
 				end = s
 				end.Charges = slices.Clone(s.Charges)

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Grants are the owner of what a call was granted, from Call.HandTo until Release and End,
+// Grants are the owner of what a call was granted, from Call.HandTo until ReleaseHere and End,
 // which their permit's Done calls, deferred, so that they run when a handler panics. They are
 // safe for concurrent use, except that only one goroutine at a time may end them.
 type Grants struct {
@@ -213,11 +213,11 @@ type Amend struct {
 	Cost  int64
 }
 
-// Release releases what this process counts for the grants: from then on others may have
+// ReleaseHere releases what this process counts for the grants: from then on others may have
 // their slots here. It comes before End, which then finds no leases of this process left.
 // learns says that there is a limit that follows latency, which gets the sample.
-// Release returns the limits that have changed by it.
-func (gs *Grants) Release(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
+// ReleaseHere returns the limits that have changed by it.
+func (gs *Grants) ReleaseHere(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
 	for i := range gs.list {
 		g := &gs.list[i]
 		g.Limit.ReleaseHere(b.Lines, g.Key, g.Cost, class)
