@@ -16,10 +16,11 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// deciding returns the version that decides a request or a job.
+// deciding returns the version that decides a request or a job. It waits for an Update that is
+// putting versions in place, so that nested limiters of a family decide by versions of one Update.
 func (l *Limiter) deciding() *version {
 	if l != nil {
-		if v := l.now.Load(); v != nil && l.introduced.Load() {
+		if v := l.now.Load(); v != nil && l.ready.Load() {
 			return v
 		}
 	}
@@ -29,12 +30,13 @@ func (l *Limiter) deciding() *version {
 // introduce writes the line about the family, before the first decision of any of its limiters.
 // It returns the version that decides.
 func (l *Limiter) introduce() *version {
-	v, f := l.inForce(), l.family
+	l.inForce()
+	f := l.family
 	l.used.Store(true)
 	f.mu.Lock()
-	first := !f.introduced
+	v, first := l.now.Load(), !f.introduced
 	f.introduced = true
-	l.introduced.Store(true)
+	l.ready.Store(true)
 	members := make([]*version, len(f.members))
 	for i, m := range f.members {
 		members[i] = m.now.Load()

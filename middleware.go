@@ -59,7 +59,10 @@ type Limiter struct {
 	recipients recipients
 	logged     atomic.Pointer[version] // whose limits the log has
 
-	introduced    atomic.Bool     // its family has the line about its first decision
+	// ready: a call may decide by now without the family's lock. The log has the line about the
+	// first decision, and no Update is putting the family's versions in place.
+	ready atomic.Bool
+
 	used          atomic.Bool     // mounted, extended by With, or has decided something
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys

@@ -79,10 +79,15 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 		l.logger, l.logKeys = c.logger, c.logKeys
 	}
 	f.enlist()
-	f.registry.Put(n)
 	was, earlier := f.limits(), l.now.Load()
-	for _, m := range f.members {
+	for _, m := range f.members { // all of them first: members share limits, which no request has yet
 		follow(versions[m], m.now.Load())
+	}
+	f.registry.Put(n)
+	for _, m := range f.members {
+		m.ready.Store(false)
+	}
+	for _, m := range f.members {
 		m.now.Store(versions[m])
 	}
 	f.registry.Adaptive.Retire(before.Gone(n.Now()))
