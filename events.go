@@ -340,13 +340,16 @@ func inSeconds(key string, d time.Duration) slog.Attr { return slog.Float64(key,
 // anyway.
 func present(attrs []slog.Attr, anyway string) []slog.Attr {
 	return slices.DeleteFunc(attrs, func(a slog.Attr) bool {
-		switch a.Value.Kind() {
+		switch v := a.Value; v.Kind() {
 		case slog.KindString:
-			return a.Value.String() == ""
+			return v.String() == ""
 		case slog.KindFloat64:
-			return a.Value.Float64() == 0
+			return v.Float64() == 0
+		case slog.KindInt64:
+			return v.Int64() == 0 && a.Key != anyway
+		default:
+			return v.Equal(slog.Value{})
 		}
-		return a.Value.Int64() == 0 && a.Key != anyway
 	})
 }
 

@@ -16,19 +16,8 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// deciding returns the version that decides a request or a job. It waits for an Update that is
-// putting versions in place, so that nested limiters of a family decide by versions of one Update.
-func (l *Limiter) deciding() *version {
-	if l != nil {
-		if v := l.now.Load(); v != nil && l.ready.Load() {
-			return v
-		}
-	}
-	return l.introduce()
-}
-
 // introduce writes the line about the family, before the first decision of any of its limiters.
-// It returns the version that decides.
+// It returns the version that decides. If an Update is under way, it waits for that.
 func (l *Limiter) introduce() *version {
 	l.inForce()
 	f := l.family

@@ -59,8 +59,8 @@ type Limiter struct {
 	recipients recipients
 	logged     atomic.Pointer[version] // whose limits the log has
 
-	// ready: a call may decide by now without the family's lock. The log has the line about the
-	// first decision, and no Update is putting the family's versions in place.
+	// ready: a call may decide by the version without the family's lock. That is so once the log has
+	// the line about the first decision, except while an Update puts the family's versions in place.
 	ready atomic.Bool
 
 	used          atomic.Bool     // mounted, extended by With, or has decided something
@@ -73,8 +73,8 @@ type Limiter struct {
 	logKeys   bool         // by WithLogKeys
 }
 
-// inForce returns the version that decides now. Every entry goes through it, so that a nil
-// or zero Limiter says what it is.
+// inForce returns the version in force. Every method asks for it, or for deciding, so that a nil or
+// zero Limiter says what it is.
 func (l *Limiter) inForce() *version {
 	if l != nil {
 		if v := l.now.Load(); v != nil {
@@ -82,6 +82,17 @@ func (l *Limiter) inForce() *version {
 		}
 	}
 	panic("stint: this Limiter is nil or zero and has no limits: make one with stint.New")
+}
+
+// deciding returns the version that decides a request or a job. It waits for an Update that is
+// putting versions in place, so that nested limiters of a family decide by versions of one Update.
+func (l *Limiter) deciding() *version {
+	if l != nil {
+		if v := l.now.Load(); v != nil && l.ready.Load() {
+			return v
+		}
+	}
+	return l.introduce()
 }
 
 // New makes a limiter. The error reports everything that is wrong with the options at

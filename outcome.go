@@ -95,7 +95,7 @@ func (a *admission) sendEnd() {
 	by := a.endDue
 	a.endDue = notNotified
 	a.version.events.sendEnd(by, a.observersBefore, func(briefed bool) {
-		e := a.event(EventEnded, nil)
+		e := a.subject().later().event(EventEnded, nil)
 		e.Waited, e.briefed = a.call.Waited, briefed
 		a.version.events.sendDecision(&e, &a.call)
 	})

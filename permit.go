@@ -183,7 +183,7 @@ func FromContext(ctx context.Context) *Permit {
 	return p
 }
 
-// pass runs the next handler with req, which permit has returned for r. A nil Permit
+// pass runs the next handler with req, which admission.permit has returned for r. A nil Permit
 // passes r on.
 func (p *Permit) pass(w http.ResponseWriter, r, req *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	if p == nil {

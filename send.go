@@ -69,7 +69,7 @@ func (s *sender) sendDecision(e *Event, c *decide.Call) {
 	if e.Kind != EventAdmitted && e.Kind != EventDenied {
 		return
 	}
-	also := *e
+	also := *e // with all that the decision's event says, but for what only one event may say
 	also.EndsWait = false
 	for i := range c.Results {
 		if c.Results[i].Begun {

@@ -33,7 +33,8 @@ import (
 // A request that waits for a turn keeps its turn; later ones wait by the
 // new numbers. A request that waits for a slot stays in line, for the limit of that
 // name as it now is: a larger one lets the line in at once, a smaller one lets none
-// in until enough slots are free. If that limit is gone, or has become one of another
+// in until enough slots are free, and denies a request that asks for more slots than it
+// has. If that limit is gone, or has become one of another
 // kind, the one that the request waits for decides.
 //
 // On a limiter made by With, Update replaces what With was given. All limiters derived

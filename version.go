@@ -14,9 +14,10 @@ import (
 )
 
 // version is what a limiter does from one Update to the next: plans, a backend that decides what
-// is read by them, and a conduct. It is data, and is immutable. A call and its permit keep the
-// version they began with, so a request sees one configuration from its plan to its fields,
-// whatever is updated meanwhile.
+// is read by them, and a conduct. It is data, and none of its fields changes. A call and its permit
+// keep the version they began with, so a request sees one configuration from its plan to its fields,
+// whatever is updated meanwhile. Only the limits of one that waits for slots are replaced by what an
+// Update has made of them.
 type version struct {
 	conduct
 	events   sender            // sends what happens

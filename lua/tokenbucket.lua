@@ -2,13 +2,14 @@
 -- names are those of the step. It differs from the step:
 --
 --   - What is the same for all keys of a column is worked out once, in setup. So MaxWait sets
---     allowed whether or not the charge is short: if it isn't, it passes with any.
+--     allowed whether or not the charge is short: a charge that isn't passes whatever is allowed.
 --   - A denial is only fits = 0. The store works out Never, RetryAfter and the other results by
 --     the step, from the state that the script answers with.
 --   - g equal charges of a key are made together.
 --   - The step also decides on a tat beyond top, by State.B and State.C. Here functions do that,
 --     as stepViews does (bucketstate.lua).
---   - A tat that isn't in the future isn't written: the key is deleted, which means a full bucket.
+--   - A tat that isn't in the future, as after a refund, isn't written: the key is deleted, which
+--     means a full bucket.
 --   - In a batch, most states are compared as text: docs/benchmarks-redis.md says what that buys.
 --
 -- State: if possible it is plain, an integer of 19 digits: the tag of the rate in four, and the
@@ -131,7 +132,7 @@ elseif g > 0 and plain and tat <= lastPlain then
   add, px, renew = g == 1 and by or format('%.0f', g * inc), lifetime, tat % grid < g * inc
 elseif not tat then -- nothing is charged: v has lost its lifetime
   new, px = v, lifetime
-elseif tat <= at then -- the same, and the bucket is full
+elseif tat <= at then -- nothing is charged, and the bucket is full
   new = false
 elseif tat >= 0 and tat <= lastPlain then
   if tat ~= written then written, digits = tat, tag .. format('%015.0f', tat) end

@@ -82,8 +82,8 @@ type state struct {
 	local bool      // by.Local decides it
 	ranks bool      // Rank is known
 	came  time.Time // when it first took a place in a line
-	// owned are the charges that have been made for the call, as long as it is their owner.
-	// They stand where Limits and Results say more of them.
+	// owned are the charges that have been made for the call, as long as it is their owner: none,
+	// or all of Charges.
 	owned []store.Charge
 }
 
@@ -148,8 +148,8 @@ func (c *Call) Replace(i int, l *limit.Limit, cost int64) {
 // last.
 func (c *Call) Locally() { c.local = true }
 
-// asks returns the store that decides the call.
-func (c *Call) asks() store.Store {
+// store returns the store that decides the call.
+func (c *Call) store() store.Store {
 	if c.local {
 		return c.by.Local
 	}
@@ -209,10 +209,10 @@ func (c *Call) Decide(ctx context.Context) error {
 	var err error
 	if c.Timed {
 		var took time.Duration
-		took, err = waiting.TakeTimed(ctx, c.asks(), c.Charges, c.Results)
+		took, err = waiting.TakeTimed(ctx, c.store(), c.Charges, c.Results)
 		c.Took += took
 	} else {
-		err = c.asks().Take(ctx, c.Charges, c.Results)
+		err = c.store().Take(ctx, c.Charges, c.Results)
 	}
 	if turns && err == nil && (ctx.Err() != nil || !c.passes()) {
 		return c.wait(ctx, true)
@@ -243,7 +243,7 @@ func (c *Call) Decide(ctx context.Context) error {
 // while no turn is vacant. It becomes a waiter with the store's answer, if it has to wait.
 func (c *Call) needsLine(needs limit.Needs) bool {
 	if c.Patient || needs&limit.Waits != 0 {
-		return needs&^limit.Waits != 0 || c.by.Lines.Vacant() || !store.AnswersAtOnce(c.asks())
+		return needs&^limit.Waits != 0 || c.by.Lines.Vacant() || !store.AnswersAtOnce(c.store())
 	}
 	return needs&(limit.Counts|limit.Slots) != 0 && c.by.Lines.Vacant() || needs&limit.Slots != 0 && c.by.Lines.Slots.Waiting()
 }
@@ -297,7 +297,7 @@ func (c *Call) GiveBack(ctx context.Context) Settlement {
 			made = append(made, ch)
 		}
 	}
-	return c.by.settle(context.WithoutCancel(ctx), c.asks(), made, make([]store.Result, len(made)), c.Timed)
+	return c.by.settle(context.WithoutCancel(ctx), c.store(), made, make([]store.Result, len(made)), c.Timed)
 }
 
 // wait is Decide for calls that may have to wait, or that others may wait for. answered says that
@@ -316,7 +316,7 @@ func (c *Call) wait(ctx context.Context, answered bool) error {
 // take takes the call through the lines. Whatever panics there, the call knows afterwards
 // what it has been granted.
 func (c *Call) take(ctx context.Context, answered bool) error {
-	w := c.ask()
+	w := c.waiter()
 	for _, l := range c.Limits {
 		w.Terms = append(w.Terms, l.Terms)
 	}
@@ -336,16 +336,16 @@ func (c *Call) take(ctx context.Context, answered bool) error {
 	return w.Take(ctx, c.Patient || c.Needs&limit.Waits != 0, c.Needs&limit.Slots != 0)
 }
 
-// ask returns a waiter for the call's charges.
-func (c *Call) ask() *waiting.Waiter {
+// waiter returns a waiter for the call's charges.
+func (c *Call) waiter() *waiting.Waiter {
 	w := c.by.Lines.Begin()
-	w.Charges, w.Results, w.Store, w.Settle = c.Charges, c.Results, c.asks(), c.by.Turns
+	w.Charges, w.Results, w.Store, w.Settle = c.Charges, c.Results, c.store(), c.by.Turns
 	return w
 }
 
 // Peek answers charges of cost 0 as they stand, after what others have left has gone back.
 func (c *Call) Peek(ctx context.Context) error {
-	w := c.ask()
+	w := c.waiter()
 	defer w.Free()
 	if err := w.Peek(ctx); err != nil {
 		return err

@@ -22,6 +22,15 @@ const Longest = time.Hour
 // Waiter is a set of charges on its way through the lines, for a call that may have to
 // wait, or that others may wait for. It is for one goroutine at a time. Begin returns one,
 // and Free takes it back.
+//
+// Its ways, each over the next:
+//
+//	Take, Continue          the whole way: until the call is granted, denied or has left
+//	takeSlots               of a call that takes slots, in its turn: it stands in line with waitSlot
+//	take                    one decision, and what has to follow it (slots are counted)
+//	ask, askVacant          one decision that takes over turns which others have left
+//	askStore, askOnce       one call of the store's Take, with the turns that may be reserved
+//	sleep                   until the turn that was reserved, which may come earlier meanwhile
 type Waiter struct {
 	Asked
 	Outcome

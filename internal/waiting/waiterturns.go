@@ -29,16 +29,16 @@ func (w *Waiter) parts() []Part {
 			most = store.Never
 		}
 		parts = append(parts, Part{Charge: w.Charges[i], Most: most, Index: i})
-		for k := len(parts) - 1; k > 0 && stands(parts[k].Charge, parts[k-1].Charge); k-- {
+		for k := len(parts) - 1; k > 0 && comesBefore(parts[k].Charge, parts[k-1].Charge); k-- {
 			parts[k], parts[k-1] = parts[k-1], parts[k]
 		}
 	}
 	return parts
 }
 
-// stands reports whether a comes before b in the order of parts. There are few: the
+// comesBefore reports whether a comes before b in the order of parts. There are few: the
 // limits of a call.
-func stands(a, b store.Charge) bool {
+func comesBefore(a, b store.Charge) bool {
 	return cmp.Or(strings.Compare(a.Limit.Name(), b.Limit.Name()), strings.Compare(a.Key, b.Key)) < 0
 }
 

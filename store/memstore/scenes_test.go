@@ -220,9 +220,9 @@ var mutants = []steps.Variant{
 		Is:  "	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)\n	sh.lock()\n	defer sh.mu.Unlock()\n	there := visits[0].hold()\n"}}},
 	{Name: "the clock is read before the words are taken out", Edits: []steps.Edit{
 		{File: "take.go", Was: "	for i := range visits {\n		v := &visits[i]\n		if v.shard =", Is: "	now := s.instant(wall, lease)\n	for i := range visits {\n		v := &visits[i]\n		if v.shard ="},
-		{File: "take.go", Was: "	now := s.instant(wall, lease)\n	if !there || !s.charge(now, visits", Is: "	if !there || !s.charge(now, visits"}}},
+		{File: "take.go", Was: "	now := s.instant(wall, lease)\n	if !there || !s.takeInPlace(now, visits", Is: "	if !there || !s.takeInPlace(now, visits"}}},
 	{Name: "a denied call leaves a window charged", Edits: []steps.Edit{{File: "take.go",
-		Was: "			v.shard.slab.at(v.word).state = were[i]\n", Is: "			v.shard.slab.at(v.word).state = v.shard.slab.at(v.word).state\n"}}},
+		Was: "			v.shard.slab.at(v.word).state = were[v.i]\n", Is: "			v.shard.slab.at(v.word).state = v.shard.slab.at(v.word).state\n"}}},
 	{Name: "a settle leaves the word", Edits: []steps.Edit{{File: "settle.go",
 		Was: "	there := v.hold()\n",
 		Is:  "	there := false\n	if sl, found := v.shard.table.Load().find(v.key); found {\n		v.slot, v.word = sl, atomic.LoadInt64(&sl.word)\n	}\n"}}},

@@ -114,7 +114,7 @@ func (s *Store) takeOne(hash, key uint64, charges []store.Charge, results []stor
 	defer sh.mu.Unlock()
 	there := visits[0].hold()
 	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)
-	if !there || !s.charge(now, visits[:], charges, states[:], results) {
+	if !there || !s.takeInPlace(now, visits[:], charges, states[:], results) {
 		s.decide(now, visits[:], charges, states[:], results)
 	}
 	return now.Steady
@@ -178,7 +178,7 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 	}
 	defer unlock(visits)
 	now := s.instant(wall, lease)
-	if !there || !s.charge(now, visits, charges, states, results) {
+	if !there || !s.takeInPlace(now, visits, charges, states, results) {
 		s.decide(now, visits, charges, states, results)
 	}
 	return now.Steady, nil
@@ -194,11 +194,15 @@ func (v *visit) hold() (there bool) {
 	return v.word != vacant
 }
 
-// charge decides charges on states that are all there, where they stand: a packed word is
-// the instant that it encodes, and all other states stay in their slabs. To copy them
-// out and back takes as long as the steps. If a limit denies, or a state needs more than
-// that, charge leaves all as it was and returns false: then decide decides.
-func (s *Store) charge(now store.Now, visits []visit, charges []store.Charge, were []store.State, results []store.Result) bool {
+// takeInPlace decides charges whose states are all there, and leaves each state where it is: a
+// packed word is the instant that it encodes, and all others are stepped in their slabs. To make
+// States of words, and to write States back, takes as long as the steps.
+//
+// It only grants: if a limit denies, or a word doesn't do for a state, it leaves all as it was and
+// returns false. Then decide decides, which answers every denial. Both come to the same. If none
+// denies, store.Decide is a step for each charge, in any order. And a step only reslices a Log
+// and appends to it, so the copy of a State that is made before it undoes it.
+func (s *Store) takeInPlace(now store.Now, visits []visit, charges []store.Charge, were []store.State, results []store.Result) bool {
 	for i := range visits {
 		v := &visits[i]
 		c, r := &charges[v.i], &results[v.i]
@@ -213,7 +217,7 @@ func (s *Store) charge(now store.Now, visits []visit, charges []store.Charge, we
 			}
 		} else {
 			st := &v.shard.slab.at(v.word).state
-			were[i] = *st
+			were[v.i] = *st
 			l.Step(&now, c, st, r)
 		}
 		if fits && (r.OK || c.DryRun) {
@@ -221,7 +225,7 @@ func (s *Store) charge(now store.Now, visits []visit, charges []store.Charge, we
 		}
 		for ; i >= 0; i-- {
 			if v := &visits[i]; !packed(v.word) {
-				v.shard.slab.at(v.word).state = were[i]
+				v.shard.slab.at(v.word).state = were[v.i]
 			}
 		}
 		return false
@@ -268,7 +272,7 @@ func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, st
 	for i := range visits {
 		v := &visits[i]
 		c := &charges[v.i]
-		states[v.i] = store.State{} // charge may have used it
+		states[v.i] = store.State{} // takeInPlace may have used it
 		s.find(v, c, &states[v.i], now.Steady)
 		denying = denying || v.where == nowhere && c.Cost > 0 && !c.DryRun
 	}

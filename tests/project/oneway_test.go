@@ -3,10 +3,14 @@ package project
 import (
 	"cmp"
 	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
+	"io"
 	"maps"
+	"os"
+	"os/exec"
 	"path"
 	"regexp"
 	"slices"
@@ -33,7 +37,7 @@ func rootTable(t *testing.T) map[string]int {
 	return row
 }
 
-// root is the root package, without its tests and without what it imports.
+// root is the root package, without its tests.
 type root struct {
 	*types.Package
 	*types.Info
@@ -57,9 +61,27 @@ func parseRoot(t *testing.T) root {
 		}
 		r.files = append(r.files, f)
 	}
-	config := types.Config{Importer: empty{}, Error: func(error) {}}
-	r.Package, _ = config.Check(module, r.FileSet, r.files, r.Info)
+	config := types.Config{Importer: importer.ForCompiler(r.FileSet, "gc", exported(t))}
+	var err error
+	if r.Package, err = config.Check(module, r.FileSet, r.files, r.Info); err != nil {
+		t.Fatal(err)
+	}
 	return r
+}
+
+// exported opens what the compiler has exported of a package that the root imports.
+func exported(t *testing.T) func(path string) (io.ReadCloser, error) {
+	t.Helper()
+	list, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", ".").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(list)) {
+		name, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		files[name] = file
+	}
+	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
 }
 
 // file returns the name of the file that a position is in.
@@ -145,16 +167,18 @@ func TestRootMethodsStandWithTheirType(t *testing.T) {
 	}
 }
 
-// cycles are the types of the root that refer to each other, by what they are made of, by their
+// cycles are the types, functions and variables of the root that refer to each other, by what they are made of, by their
 // methods or by functions that these call. Each is one subject.
 var cycles = []string{
 	"Limiter family", // limiters that are updated together
 	"Option config",  // an option changes a config, which keeps its options for the next Update
 	"Permit drop releaseDropped withoutCancel", // a permit, its context, and the end of one that was dropped
+	"admission admissions",                     // a type and its pool
+	"listed usually",                           // a type and what most of its values have in common
 }
 
-// Types of the root refer to one another one way, but for the few of cycles: a reader of one can
-// do without the others.
+// Types of the root, its functions and its variables refer to one another one way, but for the few
+// of cycles: a reader of one can do without the others.
 func TestRootTypesRunOneWay(t *testing.T) {
 	r := parseRoot(t)
 	to := map[string][]string{} // from each type and function
@@ -169,12 +193,22 @@ func TestRootTypesRunOneWay(t *testing.T) {
 		})
 	}
 	for _, file := range r.files {
-		ast.Inspect(file, func(n ast.Node) bool {
-			if spec, is := n.(*ast.TypeSpec); is {
-				refer(spec.Name.Name, spec.Type)
+		for _, d := range file.Decls {
+			d, is := d.(*ast.GenDecl)
+			if !is {
+				continue
 			}
-			return true
-		})
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					refer(spec.Name.Name, spec.Type)
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						refer(name.Name, spec)
+					}
+				}
+			}
+		}
 	}
 	r.functions(func(receiver string, d *ast.FuncDecl) { refer(cmp.Or(receiver, d.Name.Name), d) })
 	reaches := map[string]map[string]bool{}
@@ -204,11 +238,16 @@ func TestRootTypesRunOneWay(t *testing.T) {
 	}
 }
 
-// subject returns the type that an object is, or that it is a method of, or the function that it is.
+// subject returns the type that an object is, or that it is a method of, or the function or variable
+// that it is.
 func subject(of types.Object) string {
 	switch of := of.(type) {
 	case *types.TypeName:
 		return of.Name()
+	case *types.Var:
+		if !of.IsField() {
+			return of.Name()
+		}
 	case *types.Func:
 		receiver := of.Signature().Recv()
 		if receiver == nil {
@@ -223,14 +262,4 @@ func subject(of types.Object) string {
 		}
 	}
 	return ""
-}
-
-// empty imports packages without contents: to see which file defines what the root uses of
-// itself needs no others, and reading those takes a while.
-type empty struct{}
-
-func (empty) Import(name string) (*types.Package, error) {
-	p := types.NewPackage(name, path.Base(name))
-	p.MarkComplete()
-	return p, nil
 }
