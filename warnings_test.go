@@ -1065,7 +1065,9 @@ type callers struct {
 	fresh bool // others each hour
 }
 
-// callFor has all callers ask for an hour, in turn.
+// callFor has all callers ask for an hour, in turn. A second later it is over: a look at keys lasts
+// an hour from some request, and of that instant an hour later it isn't known which comes first, the
+// look's end or a request.
 func callFor(l *stint.Limiter, hour int, all []callers, next http.HandlerFunc) {
 	most := 0
 	for _, c := range all {
@@ -1085,6 +1087,7 @@ func callFor(l *stint.Limiter, hour int, all []callers, next http.HandlerFunc) {
 		}
 		time.Sleep(time.Until(begin.Add(time.Duration(ask+1) * time.Hour / time.Duration(most))))
 	}
+	time.Sleep(time.Second)
 }
 
 // A limit that denies nearly all of many callers is warned about: not one that denies a few of
