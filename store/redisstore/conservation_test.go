@@ -86,7 +86,7 @@ func read(cmd redis.Cmder) (takes bool, settles, backs int64) {
 	if len(args) < 4 {
 		return false, 0, 0
 	}
-	take, settle := scripts.Take(scripts.TokenBucket), scripts.Settle(scripts.TokenBucket)
+	take, settle := scripts.Take(scripts.FixedWindow), scripts.Settle(scripts.FixedWindow)
 	switch args[1] {
 	case take.SHA, take.Source:
 		return true, 0, 0
@@ -109,7 +109,9 @@ func read(cmd redis.Cmder) (takes bool, settles, backs int64) {
 // Every unit is somewhere: what the server has charged is what callers were
 // granted, less what they settled back, and what was lost on the way: answers, and
 // requests to give back what an answer that came too late had brought. A give-back
-// that is known not to have been made is not lost: it is made again.
+// that is known not to have been made is not lost: it is made again. They are units of a
+// window, which a refund returns to in full. A bucket keeps eight lows that bound its refunds,
+// and gives back a little less where dozens of charges are refunded at once.
 func TestEveryUnitIsAccountedFor(t *testing.T) {
 	var all misfortune
 	// How much of it there is depends on what else the machine does.
@@ -139,7 +141,7 @@ func account(t *testing.T, heeds bool, seed uint64, all *misfortune) {
 	rdb.AddHook(g)
 	s := New(rdb, WithPrefix(redistest.Prefix(t)), WithTimeout(ledgerTimeout))
 	defer s.Close()
-	l := denyLimit(t, store.Spec{Name: "l", Units: 1, Period: 24 * time.Hour, Burst: burst})
+	l := denyLimit(t, store.Spec{Name: "l", Algorithm: store.FixedWindow, Units: burst, Period: 24 * time.Hour})
 	g.open.Store(true)
 
 	var granted, settled, told, left atomic.Int64
