@@ -12,7 +12,6 @@ package decide
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
@@ -421,6 +420,3 @@ func (c *Call) Keep(which func(*limit.Limit) bool) {
 	c.Limits, c.Charges, c.Results = c.Limits[:n], c.Charges[:n], c.Results[:n]
 	c.Seen = c.Seen[:min(n, len(c.Seen))]
 }
-
-// calls are for what Grants ask of a store.
-var calls = sync.Pool{New: func() any { return new(Call) }}

@@ -226,8 +226,8 @@ func (gs *Grants) ReleaseHere(b *Backend, class uint8, learns bool, sample *adap
 	if !learns {
 		return nil
 	}
-	c := calls.Get().(*Call)
-	defer c.free()
+	c := Borrow()
+	defer c.Free()
 	gs.mu.Lock() // a Decision may be reading the results
 	defer gs.mu.Unlock()
 	for i := range gs.list {
@@ -239,11 +239,6 @@ func (gs *Grants) ReleaseHere(b *Backend, class uint8, learns bool, sample *adap
 		gs.list[i].keepReceipt(&c.Results[i].Receipt)
 	}
 	return changes
-}
-
-func (c *Call) free() {
-	c.Reset()
-	calls.Put(c)
 }
 
 // Ending says what to settle when grants end, in one call of the store.
@@ -263,8 +258,8 @@ type Ending struct {
 // End settles an Ending. done gets the outcome, whose slices are valid until
 // it returns, even if the store panics. ctx must not end with the request.
 func (gs *Grants) End(ctx context.Context, b *Backend, e Ending, done func(Settlement)) {
-	c := calls.Get().(*Call)
-	defer c.free()
+	c := Borrow()
+	defer c.Free()
 	answered, outcome := false, Settlement{}
 	defer func() {
 		if !answered {

@@ -23,8 +23,8 @@ type holdings struct {
 // would take twice as long as to count.
 type held [heldParts]struct {
 	mu sync.Mutex
-	// keys are by a hash, which takes half the time of a map that has the strings. Of two keys
-	// with one hash, which a program meets once in ages, each would count for the other's share.
+	// keys are by a hash of 64 bits, which takes half the time of a map by their texts. Two keys
+	// with the same hash would count for each other's shares.
 	keys  map[uint64]*holdings
 	empty int      // how many of the keys hold nothing
 	_     [40]byte // each lock on a cache line of its own
