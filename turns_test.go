@@ -340,7 +340,7 @@ func impatient(t *testing.T, l *stint.Limiter, d time.Duration, rnd *rand.Rand) 
 				}
 			}
 		})
-		time.Sleep(time.Duration(rnd.IntN(2_000)) * time.Microsecond)
+		time.Sleep(time.Duration(rnd.IntN(2_000)) * time.Microsecond) // in a bubble, or before a real server
 	}
 	wg.Wait()
 	return early.Load(), all.Load()
