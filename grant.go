@@ -24,8 +24,13 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 	} else {
 		p, room, next, s = permitOf(len(d.Charges), carries, tells)
 	}
-	p.story = s
-	p.ctx, p.version, p.outer = ctx, a.version, a.outer
+	p.ctx, p.version = ctx, a.version
+	if s != nil { // zero fields aren't written: see Call.Add of package decide
+		p.story = s
+	}
+	if a.outer != nil {
+		p.outer = a.outer
+	}
 	p.state = open | a.observersBefore<<stateBits
 	p.class, p.plan = d.Rank, a.reading.Plan
 	p.http1 = a.reading.R != nil && a.reading.R.ProtoMajor == 1

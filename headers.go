@@ -73,25 +73,24 @@ func WithHeaders(styles ...HeaderStyle) Option {
 
 // setFields sets the header fields of the call's decision in h. Dry runs have none.
 func (a *admission) setFields(h http.Header) {
-	items := a.fields.Items[:0]
+	a.fields.Begin()
 	for i, l := range a.call.Limits {
 		ch, r := &a.call.Charges[i], &a.call.Results[i]
 		if ch.DryRun {
 			continue
 		}
-		items = append(items, field.Item{})
-		it, said := &items[len(items)-1], l.Policy.Load()
+		said := l.Policy.Load()
 		if l.Needs&limit.Local != 0 {
 			said = policyNow(l, ch, r)
 		}
+		it := a.fields.Add()
 		it.Name, it.Policy, it.Units = ch.Limit.Name(), said.Text, said.Units
 		it.Remaining, it.Reset, it.Denied, it.Retry, it.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
 		if after, known := ch.Limit.Engine(engine.Access{}).MoreAfter(r); known {
 			it.More = after
 		}
 	}
-	a.fields.Items = items
-	a.fields.Write(h, a.version.styles, a.reading.Policy)
+	a.fields.Write(h, a.version.styles, a.reading.Policy())
 }
 
 // policyNow returns what fields say of an adaptive limit. Decisions follow one another

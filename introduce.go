@@ -25,7 +25,7 @@ func (l *Limiter) introduce() *version {
 	f.mu.Lock()
 	v, first := l.now.Load(), !f.introduced
 	f.introduced = true
-	l.ready.Store(true)
+	l.ready.Store(v)
 	members := make([]*version, len(f.members))
 	for i, m := range f.members {
 		members[i] = m.now.Load()

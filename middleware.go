@@ -59,9 +59,10 @@ type Limiter struct {
 	recipients recipients
 	logged     atomic.Pointer[version] // whose limits the log has
 
-	// ready: a call may decide by the version without the family's lock. That is so once the log has
-	// the line about the first decision, except while an Update puts the family's versions in place.
-	ready atomic.Bool
+	// ready is the version in force, if a call may decide by it without the family's lock. That is so
+	// once the log has the line about the first decision, except while an Update puts the family's
+	// versions in place.
+	ready atomic.Pointer[version]
 
 	used          atomic.Bool     // mounted, extended by With, or has decided something
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
@@ -88,7 +89,7 @@ func (l *Limiter) inForce() *version {
 // putting versions in place, so that nested limiters of a family decide by versions of one Update.
 func (l *Limiter) deciding() *version {
 	if l != nil {
-		if v := l.now.Load(); v != nil && l.ready.Load() {
+		if v := l.ready.Load(); v != nil {
 			return v
 		}
 	}
@@ -194,10 +195,12 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 		r = lead(w, r)
 	}
 	p, req, err := admit(v, &l.family.warnings, w, r, true)
-	switch err {
-	case nil:
+	switch {
+	case err == nil && p == nil:
+		next(w, req)
+	case err == nil:
 		p.pass(w, r, req, next)
-	case errAnswered:
+	case err == errAnswered:
 	default:
 		setFailed(w.Header(), err)
 		answer(v, w, r, err)

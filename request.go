@@ -45,13 +45,17 @@ var admissions = sync.Pool{New: func() any {
 // caller defers end.
 func beginAdmission(v *version, warnings *book, r *http.Request, outer *Permit) *admission {
 	a := admissions.Get().(*admission)
-	a.version, a.warnings, a.outer = v, warnings, outer
-	a.reading.Begin(r, outer != nil, v.plans)
-	a.call.Begin(v.backend)
+	if a.version != v {
+		a.version, a.warnings = v, warnings
+		a.reading.By(v.plans)
+		a.call.By(v.backend)
+	}
+	a.outer = outer
+	a.reading.Begin(r, outer != nil)
 	return a
 }
 
-// end returns the admission to the pool. The application's functions, which may panic, are
+// end returns the admission to the pool. It stays one by its version, which the next is likely to be, too. The application's functions, which may panic, are
 // called at many points: with this defer none of those points has to know what the call owns,
 // or what observers wait for.
 func (a *admission) end(ctx context.Context) {
@@ -60,7 +64,7 @@ func (a *admission) end(ctx context.Context) {
 	}
 	a.reading.End()
 	a.call.Reset()
-	a.version, a.warnings, a.outer, a.observersBefore, a.concluded = nil, nil, nil, 0, false
+	a.outer, a.observersBefore, a.concluded = nil, 0, false
 	admissions.Put(a)
 }
 
@@ -193,7 +197,7 @@ func (a *admission) decide(ctx context.Context) error {
 		a.version.events.sendAbout(&e, lost.Charges)
 	}
 	if a.call.Renewed {
-		a.reading.Policy = ""
+		a.reading.Differs = true
 	}
 	if err != nil {
 		return err

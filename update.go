@@ -86,7 +86,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	}
 	f.registry.Put(n)
 	for _, m := range f.members {
-		m.ready.Store(false)
+		m.ready.Store(nil)
 	}
 	for _, m := range f.members {
 		m.now.Store(versions[m])

@@ -47,6 +47,8 @@ func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	j.store.Engine(engine.Access{}).SetClock(func() time.Time { return j.now })
 	j.backend = decide.Backend{Store: j.store}
 	j.reading.Init(&j.call, func(*read.Entry, string) bool { return false })
+	j.reading.By(&j.plans)
+	j.call.By(&j.backend)
 	of := l.Engine(engine.Access{})
 	j.plans = *of
 	j.plans.Base = j.judged(of.Base)
@@ -220,8 +222,7 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 	}
 	j.reading.End()
 	j.call.Reset()
-	j.call.Begin(&j.backend)
-	j.reading.Begin(r, false, &j.plans)
+	j.reading.Begin(r, false)
 	v.route = p.Pattern
 	if err := j.reading.Request(p); err != nil {
 		v.limited, v.denied = true, true

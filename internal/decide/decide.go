@@ -45,14 +45,16 @@ type Call struct {
 	Results []store.Result
 
 	state
+	rare
 
+	by     *Backend
 	class  func(context.Context) int
 	waits  func(i int, queued int64, d time.Duration)
 	ranked func(context.Context) uint8 // Class, bound once
 	renews func(int) (*store.Limit, waiting.Terms, bool)
 }
 
-// state is the part of a call that Reset zeroes.
+// state is the part of a call that Reset zeroes. It has no pointers: see Add.
 type state struct {
 	// Needs are those of all limits.
 	Needs limit.Needs
@@ -71,19 +73,21 @@ type state struct {
 	Rank uint8
 	// Waited is the total time waited, Took that which the store has taken.
 	Waited, Took time.Duration
+
+	local bool // by.Local decides it
+	ranks bool // Rank is known
+	owns  bool // all of Charges have been made for the call, and it is still their owner
+}
+
+// rare is what only calls have that were in a line, or whose store has failed.
+type rare struct {
 	// Seen has what the call has seen of the line of each charge, or is empty.
 	Seen []waiting.Seen
 	// Lost has the charges that the store failed to decide, while limits of this process,
 	// which need no store, go on; or nil.
 	Lost *Lost
 
-	by    *Backend
-	local bool      // by.Local decides it
-	ranks bool      // Rank is known
-	came  time.Time // when it first took a place in a line
-	// owned are the charges that have been made for the call, as long as it is their owner: none,
-	// or all of Charges.
-	owned []store.Charge
+	came time.Time // when it first took a place in a line
 }
 
 // Lost are charges that a store failed to decide.
@@ -100,8 +104,8 @@ func (c *Call) Init(class func(context.Context) int, waits func(i int, queued in
 	c.ranked, c.renews = c.rank, c.renew // a method value for each use would allocate
 }
 
-// Begin sets what decides the charges of a call that is new, or has been reset.
-func (c *Call) Begin(by *Backend) { c.by = by }
+// By sets what decides the call from now on, while it has no charges.
+func (c *Call) By(b *Backend) { c.by = b }
 
 // kept is the largest number of charges for which a call's memory is kept.
 const kept = 64
@@ -115,19 +119,28 @@ func (c *Call) Reset() {
 	// next charges overwrite them, and a pool doesn't retain calls for long.
 	c.Limits, c.Charges, c.Results = c.Limits[:0], c.Charges[:0], c.Results[:0]
 	c.state = state{}
+	if c.Seen != nil || c.Lost != nil || !c.came.IsZero() {
+		c.rare = rare{}
+	}
 }
 
-// Add adds a charge.
+// Add adds a charge. The call before was usually by the same limits, and has left them in the
+// slices. A pointer that stands there already isn't written again: while the collector marks,
+// writing one costs as much as looking at several.
 func (c *Call) Add(l *limit.Limit, key string, cost int64) {
 	c.Needs |= l.Needs
-	c.Limits = append(c.Limits, l)
+	if n := len(c.Limits); n < cap(c.Limits) && c.Limits[:n+1][n] == l {
+		c.Limits = c.Limits[:n+1]
+	} else {
+		c.Limits = append(c.Limits, l)
+	}
 	c.Results = append(c.Results, store.Result{})
 	n := len(c.Charges)
 	if n == cap(c.Charges) {
 		c.Charges = append(c.Charges, store.Charge{})
 	}
 	c.Charges = c.Charges[:n+1]
-	ch := &c.Charges[n] // a leftover of the previous call, usually of the same limit
+	ch := &c.Charges[n]
 	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun = key, cost, 0, l.DryRun
 	if ch.Limit != l.Limit {
 		ch.Limit = l.Limit
@@ -272,24 +285,23 @@ func (c *Call) passes() bool {
 
 // own makes the call the owner of what it has been granted.
 func (c *Call) own() {
-	c.Allowed, c.owned = true, c.Charges
+	c.Allowed, c.owns = true, true
 }
 
 // Spend leaves charged what the call has been granted: nothing of it will be given back.
-func (c *Call) Spend() { c.owned = nil }
+func (c *Call) Spend() { c.owns = false }
 
 // Owns reports whether the call has been granted something that is still its own.
-func (c *Call) Owns() bool { return len(c.owned) > 0 }
+func (c *Call) Owns() bool { return c.owns }
 
 // GiveBack gives back what the call still owns, as if it had never been granted.
 func (c *Call) GiveBack(ctx context.Context) Settlement {
-	owned := c.owned
-	if len(owned) == 0 {
+	if !c.owns {
 		return Settlement{}
 	}
-	c.owned = nil
-	made := make([]store.Charge, 0, len(owned))
-	for i, ch := range owned {
+	c.owns = false
+	made := make([]store.Charge, 0, len(c.Charges))
+	for i, ch := range c.Charges {
 		c.Limits[i].ReleaseHere(c.by.Lines, ch.Key, ch.Cost, c.Rank)
 		if r := c.Results[i].Receipt; r.Cost > 0 {
 			ch.Cost, ch.Receipt = 0, r

@@ -97,7 +97,7 @@ func newLimit(t *testing.T, s store.Spec) *store.Limit {
 func (b *bench) call() *decide.Call {
 	c := new(decide.Call)
 	c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
-	c.Begin(b.Backend)
+	c.By(b.Backend)
 	c.Add(b.rate, "key", 3)
 	c.Add(b.slots, "key", 1)
 	return c
@@ -213,7 +213,7 @@ func TestMayWait(t *testing.T) {
 				call := func(ctx context.Context, cost int64) (*decide.Call, error) {
 					c := new(decide.Call)
 					c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
-					c.Begin(b.Backend)
+					c.By(b.Backend)
 					c.Add(b.rate, "key", cost)
 					return c, c.Decide(ctx)
 				}
@@ -332,7 +332,7 @@ func TestStoreDownBesideAdaptive(t *testing.T) {
 	b := newBench(t)
 	c := new(decide.Call)
 	c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
-	c.Begin(b.Backend)
+	c.By(b.Backend)
 	here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 10}),
 		adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 10, Start: 5, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout})
 	c.Add(b.rate, "key", 3)
@@ -422,7 +422,7 @@ func TestRankOutlivesTheStore(t *testing.T) {
 		begin := func(name string, stored int64) *decide.Call {
 			c := new(decide.Call)
 			c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) { note(name + " waits") })
-			c.Begin(b.Backend)
+			c.By(b.Backend)
 			if stored > 0 {
 				c.Add(b.slots, "key", stored)
 			}

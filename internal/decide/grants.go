@@ -85,7 +85,7 @@ func (c *Call) HandTo(gs *Grants, room []Grant) {
 		g.Limit, g.Key, g.Cost = c.Limits[i], ch.Key, ch.Cost
 		g.keepResult(&c.Results[i])
 	}
-	gs.list, c.owned = room, nil
+	gs.list, c.owns = room, false
 }
 
 // Own makes grants the owner of what others, whose memory is gone, were handed.

@@ -82,6 +82,20 @@ type Writer struct {
 	// few short values, and each would otherwise be an allocation.
 	texts strings.Builder
 	block []string
+	used  int // of block
+}
+
+// Begin drops the items of the response before.
+func (w *Writer) Begin() { w.Items = w.Items[:0] }
+
+// Add adds an item, and returns it for all of its fields to be set.
+func (w *Writer) Add() *Item {
+	n := len(w.Items)
+	if n == cap(w.Items) {
+		w.Items = append(w.Items, Item{})
+	}
+	w.Items = w.Items[:n+1]
+	return &w.Items[n]
 }
 
 // The fields that a Writer sets.
@@ -115,7 +129,7 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string) {
 	w.denied = false
 	for i := range w.Items {
 		it := &w.Items[i]
-		it.Remaining = min(max(it.Remaining, 0), maxInteger)
+		it.Remaining, it.outdone = min(max(it.Remaining, 0), maxInteger), false
 		w.denied = w.denied || it.Denied
 	}
 	if styles&RateLimit != 0 {
@@ -178,16 +192,7 @@ func (w *Writer) rateLimit(h http.Header, policy string) {
 // added to what outer limiters have set, anything else replaces it.
 func (w *Writer) set(h http.Header, field uint8, value string, line bool) {
 	if value == "" {
-		// What is left is another text after each request that passes.
-		if value = w.last[field]; field == limitLine && !w.denied || value != string(w.text) {
-			if w.texts.Cap()-w.texts.Len() < len(w.text) {
-				w.texts = strings.Builder{}
-				w.texts.Grow(max(pieceOfText, len(w.text)))
-			}
-			w.texts.Write(w.text)
-			value = w.texts.String()[w.texts.Len()-len(w.text):]
-			w.last[field] = value
-		}
+		value = w.copied(field)
 	}
 	key := composed[field]
 	if line && !w.outermost {
@@ -201,17 +206,35 @@ func (w *Writer) set(h http.Header, field uint8, value string, line bool) {
 	h[key] = slot
 }
 
+// copied returns a copy of the text, for a field.
+func (w *Writer) copied(field uint8) string {
+	// What is left is another text after each request that passes.
+	keeps := field != limitLine || w.denied
+	if keeps && w.last[field] == string(w.text) {
+		return w.last[field]
+	}
+	if w.texts.Cap()-w.texts.Len() < len(w.text) {
+		w.texts = strings.Builder{}
+		w.texts.Grow(max(pieceOfText, len(w.text)))
+	}
+	w.texts.Write(w.text)
+	value := w.texts.String()[w.texts.Len()-len(w.text):]
+	if keeps {
+		w.last[field] = value
+	}
+	return value
+}
+
 // pieceOfText is how much memory a value that is kept holds on to.
 const pieceOfText = 1 << 10
 
 // slot returns room for one value.
 func (w *Writer) slot() []string {
-	if len(w.block) == 0 {
-		w.block = make([]string, 64)
+	if w.used == len(w.block) {
+		w.block, w.used = make([]string, 64), 0
 	}
-	one := w.block[:1:1]
-	w.block = w.block[1:]
-	return one
+	w.used++
+	return w.block[w.used-1 : w.used : w.used]
 }
 
 // maxInteger is the largest Integer of a structured field (RFC 9651).

@@ -22,27 +22,29 @@ import (
 type Reading struct {
 	// Paced are the Bandwidths: they charge for bytes later, and nothing in the call.
 	Paced []Paced
-	state
-
-	call    *decide.Call // gets the charges
-	entries []*Entry     // of the charges
-	keys    []known
-	charged func(e *Entry, key string) bool
-}
-
-// state is the part of a reading that End zeroes.
-type state struct {
-	R *http.Request // nil outside HTTP
+	R     *http.Request // nil outside HTTP
 	// Plan is the request's, nil outside HTTP.
 	Plan *Plan
-	// Policy is RateLimit-Policy if the plan's applies as it is, or "".
-	Policy string
 	// Wrong is reported to observers, in this order. The error of the last is the
 	// request's, if there is one.
 	Wrong []Wrong
+	state
 
-	plans  *Plans
+	plans   *Plans
+	call    *decide.Call // gets the charges
+	entries []*Entry     // of the charges
+	keys    []known      // that are no charge's
+	charged func(e *Entry, key string) bool
+}
+
+// state is the part of a reading that End zeroes. It has no pointers: see Call.Add of package decide.
+type state struct {
+	// Differs: the limits charged aren't those, or have other numbers than those, of which the
+	// plan's Policy is.
+	Differs bool
+
 	nested bool
+	paces  limit.Needs // of Paced
 	// enforced: some limit is charged for the request, and isn't a dry run. planless: a
 	// function has returned no limits.
 	enforced, planless bool
@@ -54,7 +56,7 @@ type Paced struct {
 	Key string
 }
 
-// known is the key of a request.
+// known is a key of a request, with which nothing is charged or somebody else has.
 type known struct {
 	of  *keys.Key
 	key string // "": limits with this key are left out
@@ -85,21 +87,41 @@ func (q *Reading) Init(call *decide.Call, charged func(e *Entry, key string) boo
 	q.call, q.charged = call, charged
 }
 
-// Begin begins to read a request by plans or, if r is nil, what a job is given. nested says
-// that the request has passed a limiter further out.
-func (q *Reading) Begin(r *http.Request, nested bool, plans *Plans) {
-	q.R, q.nested, q.plans = r, nested, plans
+// By sets the plans of the readings that begin from now on.
+func (q *Reading) By(plans *Plans) { q.plans = plans }
+
+// Begin begins to read a request or, if r is nil, what a job is given. nested says that the
+// request has passed a limiter further out.
+func (q *Reading) Begin(r *http.Request, nested bool) {
+	q.R, q.nested = r, nested
+	if r == nil {
+		q.Plan = nil
+	}
 }
 
-// End drops what the reading refers to.
+// End drops what the reading refers to, except what the next is likely to refer to, too.
 func (q *Reading) End() {
 	q.entries, q.keys, q.Paced = q.entries[:0], q.keys[:0], q.Paced[:0]
+	q.R = nil
+	if q.Wrong != nil {
+		q.Wrong = nil
+	}
 	q.state = state{}
+}
+
+// Policy returns RateLimit-Policy if the plan's applies as it is, or "".
+func (q *Reading) Policy() string {
+	if q.Differs {
+		return ""
+	}
+	return q.Plan.Policy
 }
 
 // Request makes the charges of a request.
 func (q *Reading) Request(p *Plan) error {
-	q.Plan, q.Policy = p, p.Policy
+	if q.Plan != p {
+		q.Plan = p
+	}
 	for _, e := range p.Entries {
 		if err := q.Charge(e); err != nil {
 			return err
@@ -124,7 +146,7 @@ func (q *Reading) more(p *Plan) error {
 		}
 	}
 	for _, f := range p.Funcs {
-		q.Policy = ""
+		q.Differs = true
 		if err := f.Charge(q); err != nil {
 			return err
 		}
@@ -146,7 +168,7 @@ func (q *Reading) Planless() { q.planless = true }
 func (q *Reading) arrange() {
 	c := q.call
 	c.Locally()
-	q.Policy = "" // the limits' numbers change
+	q.Differs = true // the limits' numbers change
 	n := 0
 	for i, e := range q.entries {
 		if e.Needs&limit.Local != 0 {
@@ -170,15 +192,21 @@ func (q *Reading) Charge(e *Entry) error {
 		return err
 	}
 	if key == "" {
-		q.Policy = "" // the plan's names limits that aren't charged here
+		q.Differs = true
+		q.know(e.Key, "")
 		return nil
 	}
-	q.enforced = q.enforced || !e.DryRun
+	if !e.DryRun {
+		q.enforced = true
+	}
 	if q.nested && q.charged(e, key) {
-		q.Policy = ""
+		q.Differs = true
+		q.know(e.Key, key)
 		return nil
 	}
 	if e.Needs&limit.Paces != 0 {
+		q.know(e.Key, key)
+		q.paces |= e.Needs
 		q.Paced = append(q.Paced, Paced{e, key})
 		return nil
 	}
@@ -193,7 +221,11 @@ func (q *Reading) Charge(e *Entry) error {
 }
 
 func (q *Reading) add(e *Entry, key string, cost int64) {
-	q.entries = append(q.entries, e)
+	if n := len(q.entries); n < cap(q.entries) && q.entries[:n+1][n] == e { // as in Call.Add
+		q.entries = q.entries[:n+1]
+	} else {
+		q.entries = append(q.entries, e)
+	}
 	q.call.Add(&e.Limit, key, cost)
 }
 
@@ -202,10 +234,16 @@ func (q *Reading) add(e *Entry, key string, cost int64) {
 func (q *Reading) chargeAgain(e *Entry) error {
 	key, err := q.key(e)
 	same := func(o *Entry, under string) bool { return o.Limit.Limit == e.Limit.Limit && under == key }
-	if err != nil || key == "" {
+	if err != nil {
 		return err
 	}
-	q.enforced = q.enforced || !e.DryRun
+	q.know(e.Key, key)
+	if key == "" {
+		return nil
+	}
+	if !e.DryRun {
+		q.enforced = true
+	}
 	if q.nested && q.charged(e, key) {
 		return nil
 	}
@@ -213,11 +251,12 @@ func (q *Reading) chargeAgain(e *Entry) error {
 		if p := &q.Paced[i]; same(p.Entry, p.Key) {
 			if p.DryRun {
 				p.Entry = e
+				q.paces |= e.Needs
 			}
 			return nil
 		}
 	}
-	q.Policy = ""
+	q.Differs = true
 	for i, o := range q.entries {
 		if same(o, q.call.Charges[i].Key) {
 			return q.merge(i, e)
@@ -233,6 +272,7 @@ func (q *Reading) merge(i int, e *Entry) error {
 	if e.DryRun && !o.DryRun {
 		return nil
 	}
+	q.know(o.Key, q.call.Charges[i].Key)
 	cost, err := q.cost(e)
 	if err != nil {
 		return err
@@ -255,8 +295,14 @@ func (q *Reading) Has(name string) bool {
 		slices.ContainsFunc(q.Paced, func(p Paced) bool { return p.Name() == name })
 }
 
-// key returns the request's key for a limit, or "" if the limit is left out.
+// key returns the request's key for a limit, or "" if the limit is left out. A function that makes
+// keys is called once: keys that aren't those of charges are made known.
 func (q *Reading) key(e *Entry) (string, error) {
+	for i, o := range q.entries {
+		if o.Key == e.Key {
+			return q.call.Charges[i].Key, nil
+		}
+	}
 	for i := range q.keys {
 		if q.keys[i].of == e.Key {
 			return q.keys[i].key, nil
@@ -275,9 +321,11 @@ func (q *Reading) key(e *Entry) (string, error) {
 		}
 		key = ""
 	}
-	q.keys = append(q.keys, known{e.Key, key})
 	return key, nil
 }
+
+// know keeps a key that is no charge's.
+func (q *Reading) know(of *keys.Key, key string) { q.keys = append(q.keys, known{of, key}) }
 
 // keyless returns the denial of a request whose key can't be determined, or nil if the
 // limit is left out instead.
@@ -373,13 +421,7 @@ func (q *Reading) Settlers() (all []*Settler) {
 }
 
 // Needs returns those of the charges and of the Bandwidths.
-func (q *Reading) Needs() limit.Needs {
-	all := q.call.Needs
-	for i := range q.Paced {
-		all |= q.Paced[i].Needs
-	}
-	return all
-}
+func (q *Reading) Needs() limit.Needs { return q.call.Needs | q.paces }
 
 type priorityKey struct{}
 
