@@ -5,6 +5,7 @@ import (
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
@@ -137,6 +138,9 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 	v.backend = &decide.Backend{
 		Store: in, Local: all.Over(in), Keys: all, Lines: lines, Aging: v.aging,
 		Newest: f.registry.Newest, Turns: turnsOf(v),
+	}
+	if own, is := in.(*memstore.Store); is { // no store around one, which may want to see what is settled
+		v.backend.Release = own.Engine(engine.Access{}).Release
 	}
 	return lent
 }

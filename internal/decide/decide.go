@@ -24,10 +24,12 @@ import (
 // Backend decides a limiter's charges, from one Update to the next.
 type Backend struct {
 	Store store.Store
-	Local *adaptive.Store // decides the limits of this process, and has Store decide the rest
-	Keys  *adaptive.Keys  // of the limits of this process
-	Lines *waiting.Lines
-	Aging time.Duration // how much waiting time a class is worth in a line
+	// Release releases slots for less than Store.Settle takes, if Store is one in memory; or it is nil.
+	Release func(key string, l *store.Limit, lease store.LeaseID)
+	Local   *adaptive.Store // decides the limits of this process, and has Store decide the rest
+	Keys    *adaptive.Keys  // of the limits of this process
+	Lines   *waiting.Lines
+	Aging   time.Duration // how much waiting time a class is worth in a line
 	// Newest returns what a limit has become by an Update, or the limit itself.
 	Newest func(*limit.Limit) *limit.Limit
 	// Turns gives back turns that no waiter uses, perhaps long after their calls have gone.

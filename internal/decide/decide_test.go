@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -466,6 +467,65 @@ func TestRankOutlivesTheStore(t *testing.T) {
 			t.Errorf("%q, want %q", order, want)
 		}
 	})
+}
+
+// Slots of a store in memory come free without a Settle, unless somebody asks how that went or
+// something else is settled as well. Who waits for them is woken, and they come free once.
+func TestReleaseOfSlots(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		ending  decide.Ending
+		settles int
+	}{
+		{"slots", decide.Ending{Leases: true}, 0},
+		{"slots, for an observer", decide.Ending{Leases: true, Timed: true}, 1},
+		{"slots, and a cost", decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 3}}}, 1},
+		{"slots have been released", decide.Ending{}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.Release = b.store.Store.Engine(engine.Access{}).Release
+				b.slots.Limit = newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1})
+				holder, gs := b.call(), new(decide.Grants)
+				if err := holder.Decide(t.Context()); err != nil || !holder.Allowed {
+					t.Fatalf("%v, allowed %v", err, holder.Allowed)
+				}
+				holder.HandTo(gs, make([]decide.Grant, 2))
+				next := b.call()
+				next.Patient = true
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					if err := next.Decide(t.Context()); err != nil || !next.Allowed {
+						t.Errorf("%v, allowed %v", err, next.Allowed)
+					}
+				})
+				synctest.Wait()
+				began, ends := time.Now(), 0
+				gs.ReleaseHere(b.Backend, 0, false, nil)
+				gs.End(t.Context(), b.Backend, test.ending, func(end decide.Settlement) {
+					if ends++; end.Err != nil {
+						t.Error(end.Err)
+					}
+				})
+				synctest.Wait()
+				if test.ending.Leases && (!next.Allowed || time.Since(began) > 0) {
+					t.Error("who waits hasn't been woken")
+				}
+				if !test.ending.Leases {
+					gs.End(t.Context(), b.Backend, decide.Ending{Leases: true}, func(decide.Settlement) {})
+				}
+				wg.Wait()
+				gs.End(t.Context(), b.Backend, decide.Ending{Leases: true}, func(decide.Settlement) {}) // again: it isn't the next one's
+				if got := b.used(t); got != "6 1 1" {
+					t.Errorf("%s used, want 6 1 1", got)
+				}
+				if ends != 1 || b.store.settles != test.settles {
+					t.Errorf("%d ends, %d settlements, want 1 and %d", ends, b.store.settles, test.settles)
+				}
+			})
+		})
+	}
 }
 
 // If a store panics as it settles, the grants still end, and those that wait for the slots are

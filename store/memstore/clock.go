@@ -7,7 +7,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Engine is for packages of this module that set the store's time.
+// Engine is for packages of this module, which set the store's time, and release slots for less than
+// a Settle takes.
 func (s *Store) Engine(engine.Access) storeEngine { return storeEngine{s} }
 
 type storeEngine struct{ store *Store }

@@ -23,6 +23,13 @@ func (s *Store) Settle(_ context.Context, charges []store.Charge, results []stor
 	return nil
 }
 
+// Release is Settle at cost 0 of one charge that took slots, for which it returned the lease. It
+// never waits, and releases nothing that has been released.
+func (e storeEngine) Release(key string, l *store.Limit, lease store.LeaseID) {
+	var results [1]store.Result
+	e.store.settle([]store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])
+}
+
 // settle settles one charge.
 func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	c, r := &charges[0], &results[0]
