@@ -20,7 +20,7 @@ func (a *admission) event(kind EventKind, err error) Event { return a.subject().
 func (a *admission) outcome(kind EventKind, err error) Event {
 	a.concluded = true
 	e := a.event(kind, err)
-	e.Waited, e.StoreTook, e.EndsWait = a.call.Waited, a.call.Took, a.call.Begun
+	e.Waited, e.StoreTook, e.EndsWait = a.call.Waited, a.call.Took, a.call.BeganWaiting
 	return e
 }
 
@@ -67,7 +67,7 @@ func (a *admission) sendOutcomeEvent(kind EventKind, err error, briefed bool) {
 // brief reports whether the charges and results of a granted request say all that there is to
 // say of it, now and when it ends: it is plain, as BriefObserver means it.
 func (a *admission) brief() bool {
-	if a.reading.Needs()&^limit.Counts != 0 || a.call.Begun {
+	if a.reading.Needs()&^limit.Counts != 0 || a.call.BeganWaiting {
 		return false
 	}
 	for i := range a.call.Results {

@@ -70,7 +70,7 @@ func (a *admission) end(ctx context.Context) {
 
 // waitIsOpen reports whether the observers were notified that the call waits, and not yet of
 // what became of it.
-func (a *admission) waitIsOpen() bool { return a.call.Begun && !a.concluded }
+func (a *admission) waitIsOpen() bool { return a.call.BeganWaiting && !a.concluded }
 
 // abandon gives back what was granted, and notifies observers of the end that they wait for. It is
 // called when a panic goes through the admission.

@@ -67,8 +67,8 @@ type state struct {
 	// Allowed: every enforced limit has granted its charge. If it is false without an
 	// error, the results say which has not.
 	Allowed bool
-	// Begun: the call has begun to wait.
-	Begun bool
+	// BeganWaiting: the call has begun to wait.
+	BeganWaiting bool
 	// Renewed: a limit has been replaced by what an Update has made of it.
 	Renewed bool
 	// Rank is the call's class among those that wait, if it matters.
@@ -335,9 +335,9 @@ func (c *Call) take(ctx context.Context, answered bool) error {
 	}
 	w.Patient, w.Counting, w.Timed, w.Aging = c.Patient, c.Needs&limit.Counts != 0, c.Timed, c.by.Aging
 	w.Class, w.Newest, w.Waits = c.ranked, c.renews, c.waits
-	w.Begun, w.Arrived, w.Waited, w.Took, w.Seen = c.Begun, c.came, c.Waited, c.Took, c.Seen // as far as it has come
+	w.BeganWaiting, w.Arrived, w.Waited, w.Took, w.Seen = c.BeganWaiting, c.came, c.Waited, c.Took, c.Seen // as far as it has come
 	defer func() {
-		c.Begun, c.came, c.Waited, c.Took, c.Seen = w.Begun, w.Arrived, w.Waited, w.Took, w.Seen
+		c.BeganWaiting, c.came, c.Waited, c.Took, c.Seen = w.BeganWaiting, w.Arrived, w.Waited, w.Took, w.Seen
 		if w.Granted {
 			c.own()
 		}

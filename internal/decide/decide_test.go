@@ -236,8 +236,8 @@ func TestMayWait(t *testing.T) {
 				if canceled := (*decide.Canceled)(nil); errors.As(err, &canceled) != test.leaves || !test.leaves && err != nil {
 					t.Errorf("the error is %v", err)
 				}
-				if asked != 1 || c.Allowed != test.allowed || c.Owns() != test.allowed || c.Waited != test.waited || c.Begun != test.begun {
-					t.Errorf("asked %d times, allowed %v, owned %v, waited %v, begun %v", asked, c.Allowed, c.Owns(), c.Waited, c.Begun)
+				if asked != 1 || c.Allowed != test.allowed || c.Owns() != test.allowed || c.Waited != test.waited || c.BeganWaiting != test.begun {
+					t.Errorf("asked %d times, allowed %v, owned %v, waited %v, begun %v", asked, c.Allowed, c.Owns(), c.Waited, c.BeganWaiting)
 				}
 				if test.leaves {
 					c.GiveBack(t.Context())

@@ -80,8 +80,8 @@ type Asked struct {
 type Outcome struct {
 	// Granted: the charges have been made, and must be given back unless they are used.
 	Granted bool
-	// Begun: the call has begun to wait.
-	Begun bool
+	// BeganWaiting: the call has begun to wait.
+	BeganWaiting bool
 	// Arrived is when the call first took a place in a line, for whatever it was.
 	Arrived time.Time
 	// Waited is the total time waited.
@@ -325,8 +325,8 @@ func (w *Waiter) rank(ctx context.Context, now time.Time) Rank {
 // begin tells the caller that the call has begun to wait. A call that waits for several
 // things in turn begins once.
 func (w *Waiter) begin(i int, d time.Duration) {
-	if !w.Begun {
-		w.Begun = true
+	if !w.BeganWaiting {
+		w.BeganWaiting = true
 		w.Waits(i, w.Seen[i].Queued, d)
 	}
 }
