@@ -78,6 +78,8 @@ type Writer struct {
 
 	text []byte
 	last [fields]string // the texts made last; many of the next are the same
+	// numbers are those of last, where a field is a number. Its text isn't made for the same again.
+	numbers [fields]int64
 	// Strings and slots are cut off larger pieces, as net/textproto does: a response has
 	// few short values, and each would otherwise be an allocation.
 	texts strings.Builder

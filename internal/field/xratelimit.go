@@ -35,8 +35,11 @@ func (w *Writer) xRateLimit(h http.Header, unix bool) {
 
 // number sets a field of one number, replacing what outer limiters have set.
 func (w *Writer) number(h http.Header, field uint8, n int64) {
-	w.text = appendInt(w.text[:0], n)
-	w.set(h, field, "", false)
+	if w.last[field] == "" || w.numbers[field] != n {
+		w.text = appendInt(w.text[:0], n)
+		w.last[field], w.numbers[field] = w.copied(field), n
+	}
+	w.set(h, field, w.last[field], false)
 }
 
 // outerNumber returns what an outer limiter has written in a field of one number.
