@@ -15,32 +15,31 @@ import (
 // another key, ExpiryOf, at which whoever lets keys expire has to look. It changes
 // nothing else of a script.
 const Expiring = `
-local call_, pcall_ = redis.call, redis.pcall
+local call_, pcall_, unpack_ = redis.call, redis.pcall, unpack or table.unpack
 local told_ = (call_('GET', KEYS[#KEYS] .. '!server') or string.match(ARGV[1], '(-?%d+),')) + 0
 local function note(key) return key .. '!expiry' end
+local function set(key, ms) call_('SET', note(key), string.format('%.0f', told_ + ms * 1000)) end
+local noted = {PEXPIRE = true, PTTL = true, SET = true, DEL = true}
 local function noting(run) return function(...)
-  local a = {...}
-  local function set(ms) call_('SET', note(a[2]), string.format('%.0f', told_ + ms * 1000)) end
-  if a[1] == 'PEXPIRE' then
-    if call_('EXISTS', a[2]) == 0 then return 0 end
-    set(a[3])
+  local command, key, a, b, c = ...
+  if not noted[command] then
+    return run(...)
+  elseif command == 'PEXPIRE' then
+    if call_('EXISTS', key) == 0 then return 0 end
+    set(key, a)
     return 1
-  elseif a[1] == 'PTTL' then
-    if call_('EXISTS', a[2]) == 0 then return -2 end
-    local at = call_('GET', note(a[2]))
+  elseif command == 'PTTL' then
+    if call_('EXISTS', key) == 0 then return -2 end
+    local at = call_('GET', note(key))
     return at and math.floor((at - told_) / 1000) or -1
-  elseif a[1] == 'SET' and a[4] == 'KEEPTTL' then
-    a[4] = nil
-  elseif a[1] == 'SET' then
-    call_('DEL', note(a[2]))
-    if a[4] == 'PX' then
-      set(a[5])
-      a[4], a[5] = nil, nil
-    end
-  elseif a[1] == 'DEL' then
-    call_('DEL', note(a[2]))
+  elseif command == 'SET' and b == 'KEEPTTL' then
+    return run(command, key, a)
+  elseif command == 'SET' and b == 'PX' then
+    set(key, c)
+    return run(command, key, a)
   end
-  return run((unpack or table.unpack)(a))
+  call_('DEL', note(key))
+  return run(...)
 end end
 local redis = {call = noting(call_), pcall = noting(pcall_)}
 `
@@ -64,9 +63,19 @@ type expiring struct {
 }
 
 const shim = Expiring + `
-for i = 1, #KEYS do
-  local at = call_('GET', note(KEYS[i]))
-  if at and (told_ >= at + 0 or call_('EXISTS', KEYS[i]) == 0) then call_('DEL', KEYS[i], note(KEYS[i])) end
+local notes, kept = {}, {}
+for i = 1, #KEYS do notes[i] = note(KEYS[i]) end
+for i, at in ipairs(call_('MGET', unpack_(notes))) do
+  if at and told_ >= at + 0 then
+    call_('DEL', KEYS[i], notes[i])
+  elseif at then
+    kept[#kept + 1] = KEYS[i]
+  end
+end
+if #kept > 0 and call_('EXISTS', unpack_(kept)) < #kept then
+  for _, key in ipairs(kept) do
+    if call_('EXISTS', key) == 0 then call_('DEL', note(key)) end
+  end
 end
 `
 
