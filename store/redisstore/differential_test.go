@@ -361,7 +361,7 @@ func (w *twins) timeArgs(asked []int64) timeArgs {
 // run runs a script, whose lifetimes are counted by the trace's clock.
 func (w *twins) run(s *scripts.Script, keys []string, args []any) (any, error) {
 	if w.bare {
-		return redis.NewScript(s.Source).Run(context.Background(), w.rdb, keys, args...).Result()
+		return asIs(s).Run(context.Background(), w.rdb, keys, args...).Result()
 	}
 	expiring, ok := expirings.Load(s.SHA)
 	if !ok {
@@ -371,6 +371,17 @@ func (w *twins) run(s *scripts.Script, keys []string, args []any) (any, error) {
 }
 
 var expirings sync.Map // of the SHA of a script, to the *redis.Script run instead
+
+// asIs is a script as go-redis runs it, which hashes its text anew for each that it makes.
+func asIs(s *scripts.Script) *redis.Script {
+	known, ok := plains.Load(s.SHA)
+	if !ok {
+		known, _ = plains.LoadOrStore(s.SHA, redis.NewScript(s.Source))
+	}
+	return known.(*redis.Script)
+}
+
+var plains sync.Map // of the SHA of a script, to its *redis.Script
 
 // cost is about what the limit can take.
 func (w *twins) cost(l *store.Limit) int64 {
@@ -664,9 +675,21 @@ func (w *twins) kept() iter.Seq2[string, []*store.Limit] {
 
 // stored is the server's value of a key.
 func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, err error) {
-	ctx := context.Background()
+	return decoded(l, key, w.value(w.rdb, key, l))
+}
+
+// value asks for the server's value of a key.
+func (w *twins) value(on redis.Cmdable, key string, l *store.Limit) redis.Cmder {
 	if l.Algorithm() == store.SlidingLog {
-		entries, err := w.rdb.LRange(ctx, key, 0, -1).Result()
+		return on.LRange(context.Background(), key, 0, -1)
+	}
+	return on.Get(context.Background(), key)
+}
+
+// decoded is the state that the answer to value says.
+func decoded(l *store.Limit, key string, value redis.Cmder) (s store.State, raw string, err error) {
+	if log, is := value.(*redis.StringSliceCmd); is {
+		entries, err := log.Result()
 		if err != nil || len(entries) == 0 {
 			return s, "", err
 		}
@@ -694,7 +717,7 @@ func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, e
 		}
 		return s, strings.Join(entries, " "), err
 	}
-	raw, err = w.rdb.Get(ctx, key).Result()
+	raw, err = value.(*redis.StringCmd).Result()
 	if err != nil && err != redis.Nil {
 		return s, raw, err
 	}
@@ -712,18 +735,25 @@ func whole(text string) int64 {
 	return n
 }
 
-// until is when the server lets a key expire, by the trace's clock.
-func (w *twins) until(key string) (int64, error) {
-	return w.rdb.Get(context.Background(), ExpiryOf(key)).Int64()
+// until asks when the server lets a key expire, by the trace's clock.
+func (w *twins) until(on redis.Cmdable, key string) *redis.StringCmd {
+	return on.Get(context.Background(), ExpiryOf(key))
 }
 
 // expire lets keys expire. What has expired is as if never seen: to whoever
 // touched it last, and to all other versions of its limit. Windows of zones are not
 // known to others.
 func (w *twins) expire() error {
+	var untils []*redis.StringCmd
+	w.atOnce(func(p redis.Pipeliner) {
+		for key := range w.kept() {
+			untils = append(untils, w.until(p, key))
+		}
+	})
+	n := 0
 	for key, limits := range w.kept() {
-		until, err := w.until(key)
-		if err != nil {
+		until, err := untils[n].Int64()
+		if n++; err != nil {
 			continue
 		}
 		if until > w.now {
@@ -760,10 +790,26 @@ func (w *twins) forget(key string) {
 	*w.state(key) = store.State{}
 }
 
+// atOnce has ask send its commands together. Each of them has its own error.
+func (w *twins) atOnce(ask func(redis.Pipeliner)) {
+	p := w.rdb.Pipeline()
+	ask(p)
+	_, _ = p.Exec(context.Background())
+}
+
 // compare holds what the server keeps to the states of the steps.
 func (w *twins) compare() error {
+	var values []redis.Cmder
+	var untils []*redis.StringCmd
+	w.atOnce(func(p redis.Pipeliner) {
+		for key, limits := range w.kept() {
+			values, untils = append(values, w.value(p, key, limits[0])), append(untils, w.until(p, key))
+		}
+	})
+	n := -1
 	for key, limits := range w.kept() {
-		got, raw, err := w.stored(key, limits[0])
+		n++
+		got, raw, err := decoded(limits[0], key, values[n])
 		if err != nil {
 			return err
 		}
@@ -776,7 +822,7 @@ func (w *twins) compare() error {
 			w.forget(key) // as a store may, or may not
 			continue
 		}
-		if err := w.lives(key, raw, limits); err != nil {
+		if err := w.lives(key, raw, untils[n], limits); err != nil {
 			return err
 		}
 	}
@@ -800,9 +846,9 @@ func (w *twins) mixed(key string, limits []*store.Limit) bool {
 
 // lives holds a key's lifetime, where it has just been set, to what is left of its
 // state: no shorter, and no longer than twice the time to full and ten seconds.
-func (w *twins) lives(key, raw string, limits []*store.Limit) error {
+func (w *twins) lives(key, raw string, at *redis.StringCmd, limits []*store.Limit) error {
 	l := w.touched[key]
-	until, err := w.until(key)
+	until, err := at.Int64()
 	if err != nil {
 		return fmt.Errorf("%s: %q has no lifetime: %w", key, raw, err)
 	}

@@ -27,7 +27,7 @@ const slotsLease = 1_000_000
 
 func (w *slotsServer) run(s *scripts.Script, keys []string, args []any) any {
 	w.t.Helper()
-	reply, err := redis.NewScript(s.Source).Run(context.Background(), w.rdb, keys, args...).Result()
+	reply, err := asIs(s).Run(context.Background(), w.rdb, keys, args...).Result()
 	if err != nil {
 		w.t.Fatal(err)
 	}
