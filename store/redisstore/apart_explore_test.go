@@ -349,20 +349,21 @@ func (c *splitter) check() {
 	}
 }
 
+var ofApart = &orders.Elsewhere{
+	Path:    "github.com/stint-go/stint/store/redisstore",
+	Added:   map[string]string{"lined.go": linedFile, "away.go": awayFile},
+	Edits:   []orders.Edit{eachAway},
+	Mutants: apartMutants,
+	Into:    "apartVariants",
+	Entry:   linedEntry,
+}
+
 // Whatever calls do at once that are split over several slots, and whatever becomes of
 // their parts on the way: a call is charged in all slots or in none, its caller is told
 // in time, and what he is told is true; what was granted to no caller is given back, once.
 func TestEveryOrderApart(t *testing.T) {
-	t.Parallel() // with the other explorations: none goes by time
 	if len(apartVariants) == 0 {
-		(&orders.Elsewhere{
-			Path:    "github.com/stint-go/stint/store/redisstore",
-			Added:   map[string]string{"lined.go": linedFile, "away.go": awayFile},
-			Edits:   []orders.Edit{eachAway},
-			Mutants: apartMutants,
-			Into:    "apartVariants",
-			Entry:   linedEntry,
-		}).Run(t)
+		explorations.Run(t)
 		return
 	}
 	var splittings []splitting

@@ -317,18 +317,22 @@ var slowLimit = func() *store.Limit {
 	return l
 }()
 
+// explorations are all that this package has: none goes by time.
+var explorations = orders.NewTogether(ofStore, ofApart, ofLeases, ofLines, ofSlots)
+
+var ofStore = &orders.Elsewhere{
+	Path:    "github.com/stint-go/stint/store/redisstore",
+	Added:   map[string]string{"explored.go": exploredFile},
+	Edits:   unwired,
+	Mutants: mutants,
+	Entry:   "func(there thereServer, leased int64, denied int) explored { return V.Explore(there, leased, denied) }",
+}
+
 // Whatever callers of a store do at once, what it keeps of the server's answers lets
 // nothing more through, loses nothing, and denies no call that has come after there was room.
 func TestEveryOrder(t *testing.T) {
-	t.Parallel() // with the other explorations: none goes by time
 	if len(variants) == 0 {
-		(&orders.Elsewhere{
-			Path:    "github.com/stint-go/stint/store/redisstore",
-			Added:   map[string]string{"explored.go": exploredFile},
-			Edits:   unwired,
-			Mutants: mutants,
-			Entry:   "func(there thereServer, leased int64, denied int) explored { return V.Explore(there, leased, denied) }",
-		}).Run(t)
+		explorations.Run(t)
 		return
 	}
 	var scenes []scene

@@ -314,20 +314,21 @@ func (h *holder) look() {
 	}
 }
 
+var ofLeases = &orders.Elsewhere{
+	Path:    "github.com/stint-go/stint/store/redisstore",
+	Added:   map[string]string{"leased.go": leasedFile},
+	Edits:   renewedThere,
+	Mutants: leasesMutants,
+	Into:    "leasedVariants",
+	Entry:   "func(there thereSlots) leased { return V.ExploreLeases(there) }",
+}
+
 // Whatever callers do with leases, and whatever becomes of renewals: a lease that is held
 // is kept while the server answers, its loss is told once, and to no holder that has released
 // it, and nothing is renewed in the end.
 func TestEveryOrderOfLeases(t *testing.T) {
-	t.Parallel() // with the other explorations: none goes by time
 	if len(leasedVariants) == 0 {
-		(&orders.Elsewhere{
-			Path:    "github.com/stint-go/stint/store/redisstore",
-			Added:   map[string]string{"leased.go": leasedFile},
-			Edits:   renewedThere,
-			Mutants: leasesMutants,
-			Into:    "leasedVariants",
-			Entry:   "func(there thereSlots) leased { return V.ExploreLeases(there) }",
-		}).Run(t)
+		explorations.Run(t)
 		return
 	}
 	var handlings []handling

@@ -360,19 +360,20 @@ func (c *caller) mayFail(err error, ofServer bool) bool {
 	return ofServer && (c.passes || slices.ContainsFunc(c.trips, func(does string) bool { return does != "answered" }))
 }
 
+var ofLines = &orders.Elsewhere{
+	Path:    "github.com/stint-go/stint/store/redisstore",
+	Added:   map[string]string{"lined.go": linedFile},
+	Mutants: linesMutants,
+	Into:    "linedVariants",
+	Entry:   linedEntry,
+}
+
 // Whatever callers that share a way to the server do at once, and whatever becomes of
 // their call on the way: each is told what was decided for it, or an error, once, and
 // leaves nothing behind; what was granted to no caller is given back.
 func TestEveryOrderOfLines(t *testing.T) {
-	t.Parallel() // with the other explorations: none goes by time
 	if len(linedVariants) == 0 {
-		(&orders.Elsewhere{
-			Path:    "github.com/stint-go/stint/store/redisstore",
-			Added:   map[string]string{"lined.go": linedFile},
-			Mutants: linesMutants,
-			Into:    "linedVariants",
-			Entry:   linedEntry,
-		}).Run(t)
+		explorations.Run(t)
 		return
 	}
 	var crossings []crossing

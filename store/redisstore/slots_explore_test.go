@@ -316,19 +316,20 @@ func (u *slotUser) do(what string) {
 	}
 }
 
+var ofSlots = &orders.Elsewhere{
+	Path:    "github.com/stint-go/stint/store/redisstore",
+	Added:   map[string]string{"slotted.go": slottedFile},
+	Edits:   scriptsThere,
+	Mutants: slotsMutants,
+	Into:    "slottedVariants",
+	Entry:   slottedEntry,
+}
+
 // Whatever decisions on slots of one key, and releases, come together: each caller is told what
 // was decided for it, its lease is its own, and its slot is free when its release is answered.
 func TestEveryOrderOfSlots(t *testing.T) {
-	t.Parallel() // with the other explorations: none goes by time
 	if len(slottedVariants) == 0 {
-		(&orders.Elsewhere{
-			Path:    "github.com/stint-go/stint/store/redisstore",
-			Added:   map[string]string{"slotted.go": slottedFile},
-			Edits:   scriptsThere,
-			Mutants: slotsMutants,
-			Into:    "slottedVariants",
-			Entry:   slottedEntry,
-		}).Run(t)
+		explorations.Run(t)
 		return
 	}
 	var sharings []sharing

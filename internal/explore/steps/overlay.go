@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -53,25 +54,91 @@ var withMutants = os.Getenv("STINT_MUTANTS") != ""
 // Run runs the test, and fails t as that fails.
 func (e *Elsewhere) Run(t *testing.T) {
 	t.Helper()
-	o := newOverlay(t)
-	imports, entries := "", ""
-	for i, v := range append([]Variant{{Name: Shipped}}, e.Mutants...) {
-		v.Edits = append(e.Edits[:len(e.Edits):len(e.Edits)], v.Edits...)
-		text := o.edited(v, e.Added)
-		if v.Name != Shipped && !withMutants {
-			continue
+	bin := filepath.Join(t.TempDir(), "test")
+	build(t, bin, e)
+	again(t, bin)
+}
+
+// Together is what several tests of a package run Elsewhere, beside each other, in a test binary
+// that they share: the first of them builds it. Building it takes little longer than one of each
+// test's own would.
+type Together struct {
+	all   []*Elsewhere
+	mu    sync.Mutex
+	tests int    // that use the binary, or are about to
+	dir   string // with the binary, or nothing if that couldn't be built; "" if there is none
+}
+
+// NewTogether returns what the tests of all those call Run of.
+func NewTogether(all ...*Elsewhere) *Together { return &Together{all: all} }
+
+// Run runs the test in parallel with the others, and fails t as that fails.
+func (g *Together) Run(t *testing.T) {
+	t.Helper()
+	g.mu.Lock()
+	g.tests++ // before any of them goes on
+	g.mu.Unlock()
+	t.Cleanup(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.tests--; g.tests == 0 {
+			os.RemoveAll(g.dir)
+			g.dir = ""
 		}
-		o.addTwins(fmt.Sprint("variant", i), text)
-		imports += fmt.Sprintf("import v%d %q\n", i, fmt.Sprint(e.Path, "/variant", i))
-		entries += fmt.Sprintf("%s[%q] = %s\n", cmp.Or(e.Into, "variants"), v.Name, strings.ReplaceAll(e.Entry, "V.", fmt.Sprintf("v%d.", i)))
+	})
+	t.Parallel()
+	again(t, g.built(t))
+}
+
+// built is the binary.
+func (g *Together) built(t *testing.T) string {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dir == "" {
+		dir, err := os.MkdirTemp("", "stint-explored-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.dir = dir
+		build(t, filepath.Join(dir, "test"), g.all...)
 	}
-	pkg := path.Base(e.Path) + "_test"
+	return filepath.Join(g.dir, "test")
+}
+
+// build builds the package's test with what is explored.
+func build(t *testing.T, bin string, all ...*Elsewhere) {
+	t.Helper()
+	o, n := newOverlay(t), 0
+	imports, entries := "", ""
+	for _, e := range all {
+		for _, v := range append([]Variant{{Name: Shipped}}, e.Mutants...) {
+			v.Edits = append(e.Edits[:len(e.Edits):len(e.Edits)], v.Edits...)
+			text := o.edited(v, e.Added)
+			if v.Name != Shipped && !withMutants {
+				continue
+			}
+			o.addTwins(fmt.Sprint("variant", n), text)
+			imports += fmt.Sprintf("import v%d %q\n", n, fmt.Sprint(e.Path, "/variant", n))
+			entries += fmt.Sprintf("%s[%q] = %s\n", cmp.Or(e.Into, "variants"), v.Name, strings.ReplaceAll(e.Entry, "V.", fmt.Sprintf("v%d.", n)))
+			n++
+		}
+	}
+	pkg := path.Base(all[0].Path) + "_test"
 	o.add("variants_test.go", "package "+pkg+"\n"+imports+"func init() {\n"+entries+"}\n")
+	if out, err := exec.Command("go", "test", "-c", "-o", bin, o.flag(), "-vet=off", ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// again runs the test in another binary.
+func again(t *testing.T, bin string) {
+	t.Helper()
 	left := time.Duration(0) // as long as it takes
 	if end, ends := t.Deadline(); ends {
 		left = time.Until(end)
 	}
-	cmd := exec.Command("go", "test", o.flag(), "-vet=off", "-count=1", "-timeout="+left.String(), "-v", "-run", "^"+t.Name()+"$", ".")
+	cmd := exec.Command(bin, "-test.timeout="+left.String(), "-test.v", "-test.run", "^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), "GOGC=400")
 	out, err := cmd.CombinedOutput()
 	if t.Logf("%s", out); err != nil {

@@ -53,7 +53,9 @@ func next(path []node) []node {
 
 // run goes down the path, and on from its end.
 func (r *Run) run(scenario func(*Run)) {
-	r.objects = map[unsafe.Pointer]int{}
+	if clear(r.objects); r.objects == nil {
+		r.objects = map[unsafe.Pointer]int{}
+	}
 	running = r
 	defer func() { running = nil }()
 	scenario(r)

@@ -55,9 +55,11 @@ func Find(scenario func(*Run)) (runs int, trace string) { return find(scenario, 
 // find takes every order one by one if it is told to.
 func find(scenario func(*Run), every bool) (runs int, trace string) {
 	var path []node
+	last := &Run{}
 	for {
 		runs++
-		r := &Run{path: path, every: every}
+		r := &Run{path: path, every: every, events: last.events[:0], on: last.on[:0], objects: last.objects}
+		last = r
 		if r.run(scenario); len(r.broken) > 0 {
 			again := &Run{path: r.path, tracing: true}
 			again.run(scenario)
@@ -274,9 +276,9 @@ func Note(format string, args ...any) {
 // Tracing says whether what is noted is kept.
 func Tracing() bool { return running != nil && running.tracing && !running.pruned }
 
-// Name is how the trace calls an object.
+// Name is how the trace calls an object. Where nothing is kept of what is noted, it is empty.
 func Name(object unsafe.Pointer) string {
-	if running == nil {
+	if !Tracing() {
 		return ""
 	}
 	return fmt.Sprintf("%d", running.number(object))
@@ -292,7 +294,12 @@ func (r *Run) number(object unsafe.Pointer) int {
 	if !known {
 		n = len(r.objects)
 		r.objects[object] = n
-		r.on = append(r.on, nil)
+		if n < cap(r.on) { // in place of those of a run before
+			r.on = r.on[:n+1]
+			r.on[n] = r.on[n][:0]
+		} else {
+			r.on = append(r.on, nil)
+		}
 	}
 	return n
 }
