@@ -21,6 +21,7 @@ import (
 // also while two versions of each limit take turns, and where the keys of a call are
 // in several slots, of which some are settled back when another denies.
 func TestEveryClient(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	another := redistest.Start(t)
 	for name, rdb := range map[string]redis.UniversalClient{

@@ -56,6 +56,7 @@ func conformBut(t *testing.T, rdb redis.UniversalClient, why func(name string) s
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
 }
 

@@ -26,6 +26,7 @@ import (
 // are kept. Limits have several versions, which take turns; clocks are set; keys are
 // left alone for years, and expire when the scripts have said.
 func TestTwins(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
 	perAlgorithm := uint64(50)

@@ -21,6 +21,7 @@ import (
 // the burst and what the rate has given since, at any instant; and when what is
 // held has gone back, nothing is missing either.
 func TestHelpAdmitsNoMore(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	rdb.AddHook(redisstore.ByToldClock())
 	first, seeds := versionstest.Seeds(1)

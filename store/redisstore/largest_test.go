@@ -18,6 +18,7 @@ import (
 // charge, a debt and a refund may have: what is a product of two of them in the
 // steps is more than a double can tell.
 func TestTwinsAtTheLargest(t *testing.T) {
+	t.Parallel()
 	const year = 365 * 24 * time.Hour
 	rdb := redistest.Start(t).Client()
 	for _, spec := range []store.Spec{

@@ -29,6 +29,7 @@ func manyStore(t *testing.T, rdb redis.UniversalClient, opts ...Option) *Store {
 }
 
 func TestManyCharges(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	ctx := context.Background()
 	for name, l := range map[string]*store.Limit{
@@ -92,6 +93,7 @@ func TestManyCharges(t *testing.T) {
 
 // Decisions none of which is large are many charges together.
 func TestManyChargesOfABatch(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	s := manyStore(t, server.Client())
 	l := denyLimit(t, store.Spec{Name: "n", Units: 9, Period: 24 * time.Hour})

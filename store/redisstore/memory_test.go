@@ -20,6 +20,7 @@ import (
 // anything changes. Traces are those of TestTwins; what is asked while the server is out of
 // memory is asked in vain.
 func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	traces := uint64(8)
 	if underRace {

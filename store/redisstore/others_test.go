@@ -15,6 +15,7 @@ import (
 // A key that holds what no store has written counts as never seen, and is overwritten
 // by what is charged. No other charge of the call notices.
 func TestKeysOfOthers(t *testing.T) {
+	t.Parallel()
 	ctx, rdb := context.Background(), redistest.Start(t).Client()
 	contents := map[string]func(key string) error{
 		"list":   func(key string) error { return rdb.RPush(ctx, key, "hello", "you").Err() },

@@ -130,6 +130,7 @@ func exercise(t *testing.T, s *redisstore.Store, name string, specs [2]store.Spe
 // The rights that docs/redis.md lists are those that scripts use, and are enough. Where
 // one is missing, calls fail: none is granted instead.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/redis.md")
 	if err != nil {
 		t.Fatal(err)
@@ -221,6 +222,7 @@ func anys(texts []string) (all []any) {
 // nothing was, and no key is left without a lifetime. Each kind of limit is taken beside a
 // quota, settled both ways, renewed and reset, unused and used up.
 func TestRightsMissingInTheMiddle(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rights := used(t)
 	set := func(rules ...any) { server.Do(append([]any{"ACL", "SETUSER", "limits"}, rules...)...) }

@@ -93,6 +93,7 @@ func slotsOf(t *testing.T, name string, units int64) *store.Limit {
 // leave the same leases: whatever is held before, leases that have run out among it, and
 // whatever else a decision charges.
 func TestSlotsTogether(t *testing.T) {
+	t.Parallel()
 	w := &slotsServer{t: t, rdb: redistest.Shared(t).Client()}
 	hour := denyLimit(t, store.Spec{Name: "hour", Units: 3, Period: time.Hour})
 	others, ample := slotsOf(t, "others", 2), slotsOf(t, "slots", 100)
