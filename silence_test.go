@@ -134,6 +134,9 @@ var services = []service{
 // Services that do everything right are warned of nothing for eight days, nor do they log
 // anything wrong. The same services with a mistake are, so that the silence says something.
 func TestSilence(t *testing.T) {
+	if raceEnabled {
+		t.Skip("eight days of requests, one after the other, among which the race detector finds nothing")
+	}
 	for _, s := range services {
 		for _, right := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/right %v", s.name, right), func(t *testing.T) {

@@ -30,3 +30,6 @@ func (s *Store) ObserveEvictions(o *store.Observer) { s.watch.observers.Observe(
 
 // Renew renews all leases now, and reports whether the server has answered.
 func (s *Store) Renew() bool { return s.renew(0) }
+
+// UnderRace tells whether the race detector looks on.
+const UnderRace = underRace
