@@ -118,15 +118,23 @@ func build(t *testing.T, bin string, all ...*Elsewhere) {
 			if v.Name != Shipped && !withMutants {
 				continue
 			}
-			o.addTwins(fmt.Sprint("variant", n), text)
-			imports += fmt.Sprintf("import v%d %q\n", n, fmt.Sprint(e.Path, "/variant", n))
+			dir := fmt.Sprint("variant", n)
+			if v.Name != Shipped {
+				dir = fmt.Sprint("mutant", n)
+			}
+			o.addTwins(dir, text)
+			imports += fmt.Sprintf("import v%d %q\n", n, e.Path+"/"+dir)
 			entries += fmt.Sprintf("%s[%q] = %s\n", cmp.Or(e.Into, "variants"), v.Name, strings.ReplaceAll(e.Entry, "V.", fmt.Sprintf("v%d.", n)))
 			n++
 		}
 	}
 	pkg := path.Base(all[0].Path) + "_test"
 	o.add("variants_test.go", "package "+pkg+"\n"+imports+"func init() {\n"+entries+"}\n")
-	if out, err := exec.Command("go", "test", "-c", "-o", bin, o.flag(), "-vet=off", ".").CombinedOutput(); err != nil {
+	args := []string{"test", "-c", "-o", bin, o.flag(), "-vet=off"}
+	if withMutants { // which run until they are found: compiling them well takes longer
+		args = append(args, "-gcflags="+all[0].Path+"/mutant...=-N -l")
+	}
+	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
