@@ -35,13 +35,15 @@ type fleet struct {
 	t      *testing.T
 	client func() redis.UniversalClient
 	prefix redisstore.Option
+	key    string // of what limits mean, in the server
 
 	mu     sync.Mutex
 	warned []string
 }
 
 func newFleet(t *testing.T, server *redistest.Server) *fleet {
-	return &fleet{t: t, prefix: redisstore.WithPrefix(redistest.Prefix(t)), client: func() redis.UniversalClient {
+	prefix := redistest.Prefix(t)
+	return &fleet{t: t, prefix: redisstore.WithPrefix(prefix), key: prefix + "{%limits}", client: func() redis.UniversalClient {
 		return redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 	}}
 }
@@ -150,11 +152,7 @@ func TestNamesInOtherProcesses(t *testing.T) {
 
 // meanings returns what the server has been told, and for how long it keeps that.
 func (f *fleet) meanings(c *redis.Client) ([]string, time.Duration) {
-	keys := c.Keys(context.Background(), "*{%limits}").Val()
-	if len(keys) != 1 {
-		f.t.Fatalf("the keys are %q", keys)
-	}
-	return c.ZRange(context.Background(), keys[0], 0, -1).Val(), c.PTTL(context.Background(), keys[0]).Val()
+	return c.ZRange(context.Background(), f.key, 0, -1).Val(), c.PTTL(context.Background(), f.key).Val()
 }
 
 // Processes that are right are silent for hours.
