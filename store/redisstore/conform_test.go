@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -33,9 +34,25 @@ func conform(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Option)
 	conformBut(t, rdb, func(string) string { return "" }, opts...)
 }
 
-// inTurn are groups of the suite's rules that make many calls one after the other. The race detector
-// sees in them what it sees in one call of the other groups.
-var inTurn = []string{"/Exact/", "/Retry/", "/Expiry/", "/Change/", "/Versions/", "/Settle/in_parts/", "/Settle/mints_nothing/"}
+// inTurn reports whether a rule is of those that make many calls one after the other. They are about
+// what a script computes; the race detector, and who goes another way to the server, sees in them what
+// it sees in one call of the other rules.
+func inTurn(name string) bool {
+	groups := []string{"/Exact/", "/Retry/", "/Expiry/", "/Change/", "/Versions/", "/Settle/in_parts/", "/Settle/mints_nothing/"}
+	return slices.ContainsFunc(groups, func(group string) bool { return strings.Contains(name, group) })
+}
+
+// conformByWay is conform where only the way to the server is another. With STINT_LONG=1 it leaves
+// nothing out.
+func conformByWay(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Option) {
+	t.Helper()
+	conformBut(t, rdb, func(name string) string {
+		if inTurn(name) && os.Getenv("STINT_LONG") == "" {
+			return "about what a script computes, whatever the way to it: TestConformance has it, and STINT_LONG=1"
+		}
+		return ""
+	}, opts...)
+}
 
 // conformBut leaves out the rules for whose names it has a reason.
 func conformBut(t *testing.T, rdb redis.UniversalClient, why func(name string) string, opts ...redisstore.Option) {
@@ -47,7 +64,7 @@ func conformBut(t *testing.T, rdb redis.UniversalClient, why func(name string) s
 		if reason := why(t.Name()); reason != "" {
 			t.Skip(reason)
 		}
-		if redisstore.UnderRace && slices.ContainsFunc(inTurn, func(group string) bool { return strings.Contains(t.Name(), group) }) {
+		if redisstore.UnderRace && inTurn(t.Name()) {
 			t.Skip("one call after the other: make test and make test-servers run it without the race detector")
 		}
 		s = redisstore.New(rdb, append(append([]redisstore.Option{
@@ -71,12 +88,12 @@ func TestConformance(t *testing.T) {
 // A client that ignores deadlines, and calls that go alone.
 func TestServersConformanceAlone(t *testing.T) {
 	redistest.Suite(t, "servers")
-	conform(t, redistest.Shared(t).Client(), redisstore.WithoutBatching())
+	conformByWay(t, redistest.Shared(t).Client(), redisstore.WithoutBatching())
 }
 
 func TestServersConformanceRESP2(t *testing.T) {
 	redistest.Suite(t, "servers")
-	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.Protocol, o.ContextTimeoutEnabled = 2, true }))
+	conformByWay(t, redistest.Shared(t).Client(func(o *redis.Options) { o.Protocol, o.ContextTimeoutEnabled = 2, true }))
 }
 
 func TestServersConformanceCluster(t *testing.T) {
@@ -86,7 +103,7 @@ func TestServersConformanceCluster(t *testing.T) {
 
 func TestServersConformanceSentinel(t *testing.T) {
 	redistest.Suite(t, "servers")
-	conform(t, redistest.StartSentinel(t, 1).Client())
+	conformByWay(t, redistest.StartSentinel(t, 1).Client())
 }
 
 func TestServersConformanceRing(t *testing.T) {
@@ -94,7 +111,7 @@ func TestServersConformanceRing(t *testing.T) {
 	a, b := redistest.Start(t), redistest.Start(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr(), "b": b.Addr()}})
 	t.Cleanup(func() { ring.Close() })
-	conform(t, ring)
+	conformByWay(t, ring)
 }
 
 // Denials from memory are those that the server would give, to the microsecond.
