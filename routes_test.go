@@ -3,6 +3,7 @@ package stint_test
 import (
 	"bufio"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -334,5 +335,56 @@ func TestInherit(t *testing.T) {
 	}
 	if d, err := parent.Peek(t.Context(), "t"); err != nil || d.Remaining != 0 {
 		t.Errorf("the parent's limit: %+v, %v", d, err)
+	}
+}
+
+// A function that makes keys runs once for each request, whatever becomes of its key: charged by
+// several limits, left out, paid for in bytes, charged further out, or one of two for a limit.
+func TestKeyFunctionsRunOnce(t *testing.T) {
+	runs := map[string]int{}
+	key := func(name, k string) stint.SharedOption {
+		return stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { runs[name]++; return k, nil }))
+	}
+	rate := func(name string) stint.Limit { return stint.Rate(9, time.Minute, stint.WithName(name)) }
+	shared, made := rate("shared"), rate("made")
+	for _, tt := range []struct {
+		name, request string
+		opts          []stint.Option
+		inner         []stint.Option
+		want          map[string]int
+	}{
+		{"two limits", "GET / x", []stint.Option{key("a", "k"), rate("one"), rate("two")}, nil, map[string]int{"a": 1}},
+		{"an empty key", "GET / x", []stint.Option{key("a", ""), stint.WithEmptyKey(stint.SkipEmptyKey), rate("one"), rate("two")}, nil, map[string]int{"a": 1}},
+		{"bytes", "GET / x", []stint.Option{key("a", "k"), stint.Bandwidth(1 << 20), rate("two"), rate("three")}, nil, map[string]int{"a": 1}},
+		{"a limiter further out", "GET / x", []stint.Option{key("a", "k"), rate("one")}, []stint.Option{rate("two")}, map[string]int{"a": 2}},
+		{"two routes, one key", "GET //a x", []stint.Option{shared, rate("one"), key("a", "k"), stint.WithRoute("/a", shared, rate("two"), key("b", "k"))}, nil, map[string]int{"a": 1, "b": 1}},
+		{"two routes, two keys", "GET //a x", []stint.Option{shared, rate("one"), key("a", "k"), stint.WithRoute("/a", shared, rate("two"), key("b", "l"))}, nil, map[string]int{"a": 1, "b": 1}},
+		{"two routes, and nothing else", "GET //a x", []stint.Option{shared, key("a", "k"), stint.WithRoute("/a", shared, key("b", "l"))}, nil, map[string]int{"a": 1, "b": 1}},
+		{"two routes, and a function's limits", "GET //a x", []stint.Option{
+			shared, key("a", "k"), stint.WithRoute("/a", shared, key("b", "k"), stint.WithFailurePolicy(stint.FailClosed)), // the route is the stricter
+			stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{made}, nil }),
+		}, nil, map[string]int{"a": 1, "b": 1}},
+		{"two routes, no key", "GET //a x", []stint.Option{
+			stint.WithEmptyKey(stint.SkipEmptyKey), shared, rate("one"), key("a", ""), stint.WithRoute("/a", shared, rate("two"), key("b", "")),
+		}, nil, map[string]int{"a": 1, "b": 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := limiter(t, tt.opts...)
+			var next func(http.ResponseWriter, *http.Request)
+			if tt.inner != nil {
+				inner, err := l.With(tt.inner...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				next = func(w http.ResponseWriter, r *http.Request) {
+					inner.Serve(w, r, func(http.ResponseWriter, *http.Request) {})
+				}
+			}
+			clear(runs)
+			through(l, requested(t, tt.request), next)
+			if !maps.Equal(runs, tt.want) {
+				t.Errorf("%v, want %v", runs, tt.want)
+			}
+		})
 	}
 }
