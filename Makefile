@@ -37,8 +37,8 @@ PACKAGES = $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN || echo 2) * 3 / 2 )))
 # Tests have small heaps, which the collector would otherwise look through for a tenth of
 # their time.
 test: export GOGC ?= 400
-test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores, under 4 with all to download and compile
-	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores, under 4 with all to download and compile"
+test: redis ## the tests, as a reader of the README runs them: 2 to 4 minutes on 2 cores, by the machine
+	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): 2 to 4 minutes on 2 cores, by the machine"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -p $(PACKAGES) -count=1 $(LONGEST) $(PKG)
 	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./policy/... ./cmd/stint/...)

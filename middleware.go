@@ -195,12 +195,10 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 		r = lead(w, r)
 	}
 	p, req, err := admit(v, &l.family.warnings, w, r, true)
-	switch {
-	case err == nil && p == nil:
-		next(w, req)
-	case err == nil:
+	switch err {
+	case nil:
 		p.pass(w, r, req, next)
-	case err == errAnswered:
+	case errAnswered:
 	default:
 		setFailed(w.Header(), err)
 		answer(v, w, r, err)

@@ -81,7 +81,7 @@ func (w *watched) inForce() int {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(2 * time.Millisecond) { // a real file is watched
 		if time.Now().After(end) {
 			t.Fatalf("still not: %s", what)
 		}

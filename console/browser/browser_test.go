@@ -153,7 +153,7 @@ func says(t *testing.T, ctx context.Context, selector, text string) {
 	t.Helper()
 	ask := fmt.Sprintf(`document.readyState === "complete" && document.querySelector(%q)?.innerText || ""`, selector)
 	var got string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // a real browser
 		said, err := chromedp.Run(ctx, chromedp.Evaluate[string](ask))
 		if err != nil {
 			if got = err.Error(); ctx.Err() != nil {

@@ -28,7 +28,7 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 	}
 	until := func(want failover.State) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // a real server, which goes and comes
 			if code := ask("GET", "/"); code != http.StatusOK && code != http.StatusTooManyRequests {
 				t.Fatalf("status %d", code)
 			}

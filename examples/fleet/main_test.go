@@ -85,7 +85,7 @@ func start(t *testing.T, program, redis string) string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // another process begins
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			_, _ = io.WriteString(conn, "")

@@ -131,7 +131,7 @@ func TestChangeUnderLoad(t *testing.T) {
 	exhausted := func(n int64) {
 		t.Helper()
 		before := denied.Load()
-		for end := time.Now().Add(20 * time.Second); served.Load() < n || denied.Load() < before+100; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); served.Load() < n || denied.Load() < before+100; time.Sleep(time.Millisecond) { // a real file is watched
 			if time.Now().After(end) || t.Failed() {
 				t.Fatalf("%d served, %d denied, want %d served", served.Load(), denied.Load(), n)
 			}

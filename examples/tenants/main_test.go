@@ -58,7 +58,7 @@ func TestPlansAcrossProcesses(t *testing.T) {
 	// has been used of it.
 	server.Do("HSET", "plans", "acme", "scale")
 	for _, url := range urls {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // another process asks a real server
 			code, body := get(t, url, "acme")
 			if code == http.StatusOK {
 				passed++
@@ -132,7 +132,7 @@ func start(t *testing.T, program, redis string) string {
 			t.Logf("the program at %s wrote:\n%s", addr, &said)
 		}
 	})
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // another process begins
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			conn.Close()

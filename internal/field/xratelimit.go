@@ -37,7 +37,8 @@ func (w *Writer) xRateLimit(h http.Header, unix bool) {
 func (w *Writer) number(h http.Header, field uint8, n int64) {
 	if w.last[field] == "" || w.numbers[field] != n {
 		w.text = appendInt(w.text[:0], n)
-		w.last[field], w.numbers[field] = w.copied(field), n
+		w.copied(field) // which keeps it as the last
+		w.numbers[field] = n
 	}
 	w.set(h, field, w.last[field], false)
 }

@@ -248,7 +248,7 @@ func TestLineUnderLoad(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // in real time: callers cross in parallel
 		l.mu.Lock()
 		idle := l.busy == 0 && len(l.pending) == 0
 		l.mu.Unlock()

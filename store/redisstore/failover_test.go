@@ -169,7 +169,7 @@ func receiptsOfBoth(t *testing.T, s *failover.Store, sides [2]store.Store, g *ga
 
 func awaitClosed(t *testing.T, s *failover.Store) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); s.Stats().State != failover.Closed; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.Stats().State != failover.Closed; time.Sleep(time.Millisecond) { // a real server is probed
 		if time.Now().After(end) {
 			t.Fatal("the breaker stays open")
 		}

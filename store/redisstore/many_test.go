@@ -121,7 +121,7 @@ func TestManyChargesOfABatch(t *testing.T) {
 			}
 		})
 	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) { // a real server, which is paused
 		s.takes.mu.Lock()
 		gathered := len(s.takes.pending)
 		s.takes.mu.Unlock()

@@ -40,7 +40,7 @@ func settle(s *redisstore.Store, key string, l *store.Limit, receipt store.Recei
 	return r[0], err
 }
 
-// eventually asks until it is so.
+// eventually asks until it is so, of a real server.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {

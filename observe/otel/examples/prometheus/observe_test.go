@@ -184,7 +184,7 @@ func scrape(t *testing.T, target string) server {
 	cmd.Stderr = os.Stderr
 	start(t, cmd)
 	p := server("http://" + addr)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // a real Prometheus begins
 		if resp, err := http.Get(string(p) + "/-/ready"); err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
