@@ -34,6 +34,7 @@ local sort = sub(head, 1, 1)
 if fin and head ~= '' and (first ~= start or #head == 1) then
   head = first + 0 < 0 and sort or sort .. format('%08.0f', first / 60000000)
 end
+--:looks
 -- Digits of one length are in order as texts as they are as numbers: the least state of
 -- the present window, the greatest that the charge fits upon, and the greatest of those
 -- that it doesn't: a state of more digits may have room for it.
@@ -82,7 +83,8 @@ elseif how ~= '' and cost + 0 <= n and not other then
   if rare.window(limit).by(A + 0, floor(waits / n) + 1, now + how) then fits, waits = 1, waits + cost else waits = false end
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
---:keep A B C ends live waits dirty other
+--:keep ends B
+--:more A C live waits dirty other
 --:charge
 if waits then C = waits elseif B then B = B + g * cost end
 --:save

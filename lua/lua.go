@@ -43,7 +43,8 @@
 //	           how many of the first keys may hold some
 //	setup      what is the same for all charges of a column. Sets peek: the charge
 //	           costs nothing
-//	looks      the same, where take.lua and several.lua look
+//	looks      the same, for load and look. Several charges are looked at first and
+//	           then made, with setup before each
 //	load       reads the state v of key i (text, or false if there is none or it isn't a
 //	           string) and brings it to the present, in locals. Sets dirty if the
 //	           state has to be written even if the decision is denied
@@ -52,7 +53,7 @@
 //	keep       not code: names of the locals of load and look that charge and save need.
 //	           None may be nil: a table that nils are put into grows badly
 //	more       others that they need only if the last of keep isn't false; else nil
-//	charges    what is the same for all charges of a column that are made
+//	charges    the same, for charge and save of what take.lua and several.lua charge
 //	charge     makes g charges, in the locals, or in the server if there is no save
 //	denied     changes the locals because the decision was denied by another charge; sets
 //	           dirty

@@ -48,6 +48,7 @@ return out
 if letter == LETTER then
   --ARGUMENTS--
   --SETUP--
+  --LOOKS--
   --LOAD--
   if fits >= 0 then
     --AMEND--

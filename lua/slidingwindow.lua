@@ -46,6 +46,7 @@ end
 -- Nothing leaves within a bucket, so what is older need not be looked at.
 local here = numbers .. ':0:' .. format('%.0f', entry) .. ':'
 local place, behind = #here, format('%.0f', #here)
+--:looks
 local same = '^' .. numbers .. ':0:(%d+):(%d+):(%d+):(%d+);(.*)$'
 --:load
 -- B: false if C is all that is known, and has to be. rec: what others have charged too

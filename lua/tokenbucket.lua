@@ -46,6 +46,9 @@ end
 -- The tat of an exhausted bucket, and the latest that is plain: none without a tag.
 local top, lastPlain = at + capacity, -1
 if tag ~= '' then lastPlain = top < 1e15 and top or 1e15 - 1 end
+-- What charges sets, and the tat last written, and its text: full buckets get the same one.
+local below, late, written, digits
+--:looks
 -- With debt, a charge waits only for those before it; without, its own cost has to be there
 -- as well.
 local own, allowed, maxWait, tooLarge = inc, 0, 0, false
@@ -62,17 +65,18 @@ if how ~= '' then
 end
 -- In a batch, plain states aren't decoded but compared as texts, which are in the order of their
 -- tats. One charge fits on a tat from low, the present, to high, which it takes to top. Up to
--- full, it is denied; if how may allow it more, full is high, and what is above is decoded. A
--- charge takes the tat past a multiple of the grid if the digits that follow those of the
--- multiple, from the place below on, are at least late.
-local low, high, full, below, late
+-- full, it is denied; if how may allow it more, full is high, and what is above is decoded.
+local low, high, full
 if many and now >= 0 and top == lastPlain and not tooLarge then
   low, high = tag .. format('%015.0f', at), tag .. format('%015.0f', top - inc)
   full = how == '' and tag .. format('%015.0f', top) or high
+end
+--:charges
+-- A charge takes such a tat past a multiple of the grid if the digits that follow those of the
+-- multiple, from the place below on, are at least late.
+if many and tag ~= '' then
   below, late = 21 - #grid, format('%0' .. #grid - 1 .. '.0f', max(grid - inc, 0))
 end
--- The tat last written, and its text: full buckets get the same one.
-local written, digits
 --:load
 -- tat: false if v is compared as text. plain: v is the plain state of tat. views: what v says if
 -- that isn't a tat of this rate, or one beyond top.
@@ -109,8 +113,8 @@ else
     fits = g > 1 and min(g, floor((allowed - short) / inc) + 1) or g
   end
 end
---:keep tat plain views
---:more dirty
+--:keep tat
+--:more plain views dirty
 --:charge
 if views then
   rare.pour(views, inc / views.limit.token, g)

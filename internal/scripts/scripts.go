@@ -204,9 +204,15 @@ func places(names []string) []string {
 	return all
 }
 
-// assign assigns to or from places of the table kept, and goes on behind them.
+// assign assigns to or from places of the table kept, and goes on behind them. The places come
+// one after the other: in one assignment Lua would fill the last first, and move the table.
 func assign(to, from []string) string {
-	return fmt.Sprintf("%s = %s\nx = x + %d\n", strings.Join(to, ", "), strings.Join(from, ", "), len(to))
+	var b strings.Builder
+	for i := range to {
+		fmt.Fprintf(&b, "%s = %s\n", to[i], from[i])
+	}
+	fmt.Fprintf(&b, "x = x + %d\n", len(to))
+	return b.String()
 }
 
 // indent indents lines.

@@ -27,17 +27,17 @@ import (
 //
 // To see what a change costs, print the script before it (go run ./lua/print), and compare it
 // with the tree after it: make bench-script. To see the noise, compare a text with itself and
-// a space. Situations of two limits compare only texts that decide several charges together,
-// which go run ./lua/print tokenbucket tokenbucket prints.
+// a space. A situation compares only texts for the algorithms that it has: those of several limits
+// need what go run ./lua/print tokenbucket tokenbucket prints, that with a quota
+// what go run ./lua/print tokenbucket fixedwindow prints.
 func BenchmarkScript(b *testing.B) {
 	type variant struct {
-		name, sha string
-		several   bool
+		name, sha, text string
 	}
 	server := redistest.Start(b)
 	rdb := server.Client(func(o *redis.Options) { o.PoolSize = 1 })
 	ctx := context.Background()
-	texts := []variant{{"tree", "", true}}
+	texts := []variant{{name: "tree"}}
 	for _, file := range strings.Fields(os.Getenv("STINT_SCRIPTS")) {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -48,8 +48,13 @@ func BenchmarkScript(b *testing.B) {
 			b.Fatalf("%s: %v", file, err)
 		}
 		name := file[strings.LastIndexByte(file, '/')+1:]
-		several := strings.Contains(string(text), "local grants,")
-		texts = append(texts, variant{strings.TrimSuffix(name, ".lua"), sha, several})
+		texts = append(texts, variant{strings.TrimSuffix(name, ".lua"), sha, string(text)})
+	}
+	// decides reports whether the text is for decisions like this one. That for several charges
+	// also decides single ones, but isn't the script for them.
+	decides := func(v variant, charges int, quota bool) bool {
+		several := strings.Contains(v.text, "local grants,")
+		return v.sha == "" || several == (charges > 1) && strings.Contains(v.text, "letter == 102") == quota
 	}
 	spec := func(units int64, period time.Duration) store.Spec { return store.Spec{Units: units, Period: period} }
 	// A charge of plenty isn't over before the next round, nor one of exhausted before the last.
@@ -57,6 +62,8 @@ func BenchmarkScript(b *testing.B) {
 	plenty, exhausted := store.Spec{Units: 1, Period: time.Second, Burst: 1_000_000}, spec(1, time.Hour)
 	untagged := store.Spec{Units: 3, Period: time.Second, Burst: 1_000_000}
 	own := slices.Repeat([]store.Spec{plenty}, 128)
+	five := slices.Repeat([]store.Spec{plenty}, 5)
+	quota := store.Spec{Algorithm: store.FixedWindow, Units: 1_000_000_000, Window: store.Daily}
 	for _, situation := range []struct {
 		name    string
 		specs   []store.Spec
@@ -71,7 +78,9 @@ func BenchmarkScript(b *testing.B) {
 		{"alone/denied", []store.Spec{exhausted}, 1, 500, false, 0},
 		{"alone/waits", []store.Spec{plenty}, 1, 500, false, time.Second},
 		{"alone/untagged", []store.Spec{untagged}, 1, 500, false, 0},
-		{"alone/two", []store.Spec{plenty, plenty}, 1, 500, false, 0},
+		{"alone/two", five[:2], 1, 500, false, 0},
+		{"alone/five", five, 1, 500, false, 0},
+		{"alone/quota", []store.Spec{plenty, quota}, 1, 500, false, 0},
 		{"batch/used", []store.Spec{plenty}, 128, 10_000, false, 0},
 		{"batch/full", []store.Spec{spec(1000, time.Millisecond)}, 128, 10_000, false, 0},
 		{"batch/new", []store.Spec{plenty}, 128, 10_000, true, 0},
@@ -80,14 +89,23 @@ func BenchmarkScript(b *testing.B) {
 		{"batch/untagged", []store.Spec{untagged}, 128, 10_000, false, 0},
 		{"batch/own", own, 128, 10_000, false, 0}, // each decision on a limit of its own
 		{"batch/hot", []store.Spec{plenty}, 128, 1, false, 0},
-		{"batch/two", []store.Spec{plenty, plenty}, 128, 10_000, false, 0},
+		{"batch/two", five[:2], 128, 10_000, false, 0},
+		{"batch/five", five, 128, 10_000, false, 0},
+		{"batch/quota", []store.Spec{plenty, quota}, 128, 10_000, false, 0},
+		{"few/used", []store.Spec{plenty}, 14, 1_000, false, 0},
+		{"few/two", five[:2], 14, 1_000, false, 0},
+		{"few/five", five, 14, 1_000, false, 0},
+		{"few/quota", []store.Spec{plenty, quota}, 14, 1_000, false, 0},
 	} {
 		b.Run(situation.name, func(b *testing.B) {
 			server.Do("FLUSHALL") // the limits of other situations have other numbers
-			all := texts
-			if len(situation.specs) == 2 {
-				all = slices.DeleteFunc(slices.Clone(texts), func(v variant) bool { return !v.several })
+			together := len(situation.specs)
+			if together == situation.batch {
+				together = 1
 			}
+			all := slices.DeleteFunc(slices.Clone(texts), func(v variant) bool {
+				return !decides(v, together, slices.Contains(situation.specs, quota))
+			})
 			var limits []*store.Limit
 			for i, s := range situation.specs {
 				s.Name = fmt.Sprintf("limit%d", i)
@@ -104,7 +122,7 @@ func BenchmarkScript(b *testing.B) {
 					for i := from; i < from+situation.batch; i++ {
 						d := &decision{}
 						of := limits
-						if situation.batch == len(of) {
+						if together == 1 {
 							of = of[i%len(of):][:1]
 						}
 						for _, l := range of {
@@ -116,7 +134,7 @@ func BenchmarkScript(b *testing.B) {
 						ds = append(ds, d)
 					}
 					p := newPlan(ds)
-					script, args := takeArgs(&p, timeArgs{}, 3+len(p.keys))
+					script, args := takeArgs(&p, timeArgs{wall: time.Now().UnixMicro() - store.Epoch*1_000_000}, 3+len(p.keys))
 					args[0], args[1], args[2] = "evalsha", cmp.Or(all[v].sha, rdb.ScriptLoad(ctx, script.Source).Val()), len(p.keys)
 					for i, key := range p.keys {
 						args[3+i] = key
@@ -153,6 +171,11 @@ func BenchmarkScript(b *testing.B) {
 			}
 			measured := make([][4][]float64, len(all))
 			for v := range all {
+				// A text that doesn't read its arguments as they are sent is compared with nothing.
+				answer, err := rdb.Do(ctx, calls[v][0]...).Slice()
+				if err != nil || strings.Contains(fmt.Sprint(answer...), "?") {
+					b.Fatalf("%s decided nothing: %q, %v", all[v].name, answer, err)
+				}
 				round(v)
 			}
 			turn := 0
