@@ -55,9 +55,10 @@ func beginAdmission(v *version, warnings *book, r *http.Request, outer *Permit) 
 	return a
 }
 
-// end returns the admission to the pool. It stays one by its version, which the next is likely to be, too. The application's functions, which may panic, are
-// called at many points: with this defer none of those points has to know what the call owns,
-// or what observers wait for.
+// end returns the admission to the pool. It keeps its version, by which the next request of the
+// pool is likely to be decided, too. The application's functions, which may panic, are called at
+// many points: with this defer none of those points has to know what the call owns, or what
+// observers wait for.
 func (a *admission) end(ctx context.Context) {
 	if a.call.Owns() || a.waitIsOpen() || a.endDue != notNotified {
 		a.abandon(ctx)
