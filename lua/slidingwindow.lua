@@ -20,8 +20,9 @@
 --:arguments units numbers cost how token perTick tick buckets
 --:setup
 local peek, most, n = cost == '0', units + 0, cost + 0
+local token, perTick, tick, buckets = token + 0, perTick + 0, tick + 0, buckets + 0
 local nth, entry, counts, ends = floor(now / tick) * perTick, nil, nil, nil
-if tick ~= '1' or max(nth, -nth) + 2 * buckets * token < 9007199254740992 then
+if tick ~= 1 or max(nth, -nth) + 2 * buckets * token < 9007199254740992 then
   nth = floor(nth / token)
   entry = (0 - floor(-nth * token / perTick)) * tick
   counts = (0 - floor(-(nth + 1 - buckets) * token / perTick)) * tick
