@@ -25,7 +25,7 @@ if v then
 end
 --:look
 if cost == '0' or A <= now then fits = g end
---:keep A B log vs dirty
+--:keep fits A B log vs dirty
 --:denied
 -- As strike in store/ban.go.
 if granted == 0 and fits > 0 and cost ~= '0' then

@@ -50,8 +50,9 @@
 //	           state has to be written even if the decision is denied
 //	look       sets fits: how many of g equal charges fit; -1 if that isn't known
 //	           without more of the calendar. Sets raw: the state found, if it isn't v
-//	keep       not code: names of the locals of load and look that charge and save need.
-//	           None may be nil: a table that nils are put into grows badly
+//	keep       not code: names of the locals of load and look that denied, charge and save
+//	           need. None may be nil: a table that nils are put into grows badly. In columns
+//	           of dry runs, fits is kept in any case
 //	more       others that they need only if the last of keep isn't false; else nil
 //	charges    the same, for charge and save of what take.lua and several.lua charge
 //	charge     makes g charges, in the locals, or in the server if there is no save

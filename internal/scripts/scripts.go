@@ -179,20 +179,40 @@ func (b blocks) complete(common blocks) {
 	}
 	b["arguments"] = fmt.Sprintf("local %s = %s\np = p + %d\n", strings.Join(names, ", "), strings.Join(from, ", "), len(names))
 
-	keeps, more := append([]string{"fits"}, strings.Fields(b["keep"])...), strings.Fields(b["more"])
-	b["keep"] = assign(places(keeps), keeps)
-	b["kept"] = "local " + strings.Join(slices.Concat(keeps, more), ", ") + "\n" + assign(keeps, places(keeps))
-	if len(more) > 0 {
-		only := "if " + keeps[len(keeps)-1] + " then\n"
-		b["keep"] += only + indent(assign(places(more), more)) + "end\n"
-		b["kept"] += only + indent(assign(more, places(more))) + "end\n"
+	keeps, more := strings.Fields(b["keep"]), strings.Fields(b["more"])
+	// Of what is enforced, all that is granted fits.
+	fits := group{"dry", []string{"fits"}}
+	if slices.Contains(keeps, "fits") {
+		fits = group{}
 	}
+	var all []string
+	keep, kept := "", ""
+	for _, g := range []group{fits, {names: keeps}, {keeps[len(keeps)-1], more}} {
+		all = append(all, g.names...)
+		keep += g.under(assign(places(g.names), g.names))
+		kept += g.under(assign(g.names, places(g.names)))
+	}
+	b["keep"], b["kept"] = keep, "local "+strings.Join(all, ", ")+"\n"+kept
 
 	for name, text := range common {
 		if b["save"] != "" || name != "rest" {
 			b[name] = text
 		}
 	}
+}
+
+// group is names of what is kept of a look if a condition holds, or always.
+type group struct {
+	condition string
+	names     []string
+}
+
+// under puts lines under the condition.
+func (g group) under(lines string) string {
+	if g.condition == "" || lines == "" {
+		return lines
+	}
+	return "if " + g.condition + " then\n  " + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", "\n  ") + "\nend\n"
 }
 
 // places returns the next places of the table kept, one for each name.
@@ -207,17 +227,15 @@ func places(names []string) []string {
 // assign assigns to or from places of the table kept, and goes on behind them. The places come
 // one after the other: in one assignment Lua would fill the last first, and move the table.
 func assign(to, from []string) string {
+	if len(to) == 0 {
+		return ""
+	}
 	var b strings.Builder
 	for i := range to {
 		fmt.Fprintf(&b, "%s = %s\n", to[i], from[i])
 	}
 	fmt.Fprintf(&b, "x = x + %d\n", len(to))
 	return b.String()
-}
-
-// indent indents lines.
-func indent(lines string) string {
-	return "  " + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", "\n  ") + "\n"
 }
 
 // fill inserts blocks into the places of a template, each a line of its own: --NAME--,
