@@ -78,9 +78,9 @@ if many and tag ~= '' then
   below, late = 21 - #grid, format('%0' .. #grid - 1 .. '.0f', max(grid - inc, 0))
 end
 --:load
--- tat: false if v is compared as text. plain: v is the plain state of tat. views: what v says if
--- that isn't a tat of this rate, or one beyond top.
-local tat, plain, views = at, false, false
+-- tat: false if v is compared as text. views: what v says if that isn't a tat of this rate, or one
+-- beyond top.
+local tat, views = at, false
 if low and v and g == 1 and v >= low and v <= full and #v == 19 then
   tat = false
 elseif v then
@@ -94,8 +94,8 @@ elseif v then
     if not rare then lacking = row break end
     views = rare.state(limit, v)
     dirty = views.changed and not peek
-  elseif found >= at then
-    tat, plain = found, tag ~= ''
+  elseif found > at then
+    tat = found
   end
 end
 --:look
@@ -114,7 +114,7 @@ else
   end
 end
 --:keep tat
---:more plain views dirty
+--:more views dirty
 --:charge
 if views then
   rare.pour(views, inc / views.limit.token, g)
@@ -132,7 +132,7 @@ if views then
   end
 elseif g > 0 and not tat then
   add, px, renew = by, lifetime, sub(v, below) >= late
-elseif g > 0 and plain and tat <= lastPlain then
+elseif g > 0 and tat - g * inc > at and tat <= lastPlain then -- from the plain state in v
   add, px, renew = g == 1 and by or format('%.0f', g * inc), lifetime, tat % grid < g * inc
 elseif not tat then -- nothing is charged: v has lost its lifetime
   new, px = v, lifetime
