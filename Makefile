@@ -37,8 +37,8 @@ PACKAGES = $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN || echo 2) * 3 / 2 )))
 # Tests have small heaps, which the collector would otherwise look through for a tenth of
 # their time.
 test: export GOGC ?= 400
-test: redis ## the tests, as a reader of the README runs them: 2 to 4 minutes on 2 cores, by the machine
-	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): 2 to 4 minutes on 2 cores, by the machine"
+test: redis ## the tests, as a reader of the README runs them: 2 to 5 minutes on 2 cores, by the machine
+	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): 2 to 5 minutes on 2 cores, by the machine"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -p $(PACKAGES) -count=1 $(LONGEST) $(PKG)
 	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./policy/... ./cmd/stint/...)
@@ -123,7 +123,8 @@ race: redis ## every test of what runs concurrently, under the race detector (ne
 
 # What computes with int: adapters, examples and tools have no numbers of their own, and an
 # exploration is about the order in which things happen. On Redis, scripts compute. Some hosts run
-# 64-bit programs only. There it is compiled, with the tests that don't need the frameworks, and the last line says so.
+# 64-bit programs only. There it is compiled, with the tests that don't need the frameworks, and the
+# last line says so.
 test-32: redis ## the tests of what counts, where int has 32 bits
 	GOARCH=386 CGO_ENABLED=0 $(GO) list -export . ./internal/... ./store/... >/dev/null
 	GOARCH=386 CGO_ENABLED=0 $(GO) list -test -export ./store ./store/memstore ./internal/decide ./internal/waiting ./internal/adaptive ./internal/field >/dev/null

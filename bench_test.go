@@ -104,7 +104,7 @@ func BenchmarkHTTP(b *testing.B) {
 			}()
 		}
 		for waiting := 0; waiting < 4; waiting, _, _ = l.Lines() {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // in real time, which a benchmark measures
 		}
 		w, r := &discard{h: http.Header{}}, get("/")
 		b.ReportAllocs()
@@ -113,7 +113,7 @@ func BenchmarkHTTP(b *testing.B) {
 		}
 		cancel()
 		for waiting := 1; waiting > 0; waiting, _, _ = l.Lines() {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // in real time, which a benchmark measures
 		}
 	})
 	b.Run("Routed", func(b *testing.B) {

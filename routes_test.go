@@ -338,8 +338,9 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// A function that makes keys runs once for each request, whatever becomes of its key: charged by
-// several limits, left out, paid for in bytes, charged further out, or one of two for a limit.
+// A function that makes keys runs once for each limiter that a request passes, whatever becomes of
+// its key: charged by several limits, left out, paid for in bytes, charged further out, or one of
+// two for a limit.
 func TestKeyFunctionsRunOnce(t *testing.T) {
 	runs := map[string]int{}
 	key := func(name, k string) stint.SharedOption {
