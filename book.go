@@ -94,16 +94,6 @@ func (b *book) find(f finding) *finding {
 	return nil
 }
 
-// end makes the warning of that kind about the same limits apply to nothing, until it is found
-// again.
-func (b *book) end(f finding) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if old := b.find(f); old != nil {
-		old.applies = func(*version) bool { return false }
-	}
-}
-
 // about returns the warnings that apply to v.
 func (b *book) about(v *version) (all []Warning) {
 	b.mu.Lock()

@@ -85,7 +85,7 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 	}
 	lent := l.family.house(v, c, l.now.Load(), parent)
 	if l.storeObserver == nil {
-		l.storeObserver = &store.Observer{Tell: l.handleNotice, Limits: l.limitsInStore}
+		l.storeObserver = &store.Observer{Tell: l.handleNotice}
 	}
 	if lent {
 		v.backend.Leases = l.storeObserver

@@ -2,7 +2,6 @@ package stint
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/compile"
@@ -24,8 +23,7 @@ type family struct {
 
 	lines sync.Map // of *waiting.Lines: those of each store are the same across Updates
 
-	meanings namesakes.Family                    // for other families on the same store; guarded by mu
-	lent     atomic.Pointer[[]namesakes.Meaning] // the same, for other processes
+	meanings namesakes.Family // for other families on the same store; guarded by mu
 
 	warnings book
 
@@ -61,9 +59,7 @@ func (f *family) wake(limit, key string) {
 // l's options c, to be given without f.mu. The caller holds f.mu. Requests never run it.
 func (f *family) announce(l *Limiter, c *config) (all []notice) {
 	v := l.now.Load()
-	lent := f.lend()
-	f.lent.Store(&lent)
-	for _, c := range f.meanings.Mean(lent) {
+	for _, c := range f.meanings.Mean(f.lend()) {
 		all = append(all, f.warnings.add(v, conflicting(c))...)
 	}
 	all = append(all, f.warnings.add(v, nothingWaits(v)...)...)
@@ -92,7 +88,7 @@ func (f *family) lend() (all []namesakes.Meaning) {
 		}
 		for e := range v.plans.Entries {
 			if e.Needs&limit.Local == 0 { // a local limit is in no store
-				all = append(all, namesakes.Meaning{Store: v.backend.Store, Name: e.Name(), Says: compile.Text(e), Limit: e.Limit.Limit})
+				all = append(all, namesakes.Meaning{Store: v.backend.Store, Name: e.Name(), Says: compile.Text(e)})
 			}
 		}
 	}

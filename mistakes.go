@@ -98,14 +98,6 @@ func conflicting(c namesakes.Conflict) finding {
 	}}
 }
 
-// conflictingElsewhere finds that another process gives the name of a limit other numbers, as why
-// says.
-func conflictingElsewhere(of *store.Limit, why string) finding {
-	return finding{kind: WarnNameConflict, limits: []string{of.Name()}, text: why, applies: func(v *version) bool {
-		return v.hasEntry(func(e *read.Entry) bool { return e.Limit.Limit == of })
-	}}
-}
-
 // dropped finds limits that an Update has left out or renamed, and the limiter's name. was and is
 // are the limits of the family before and after it. A limit that an Update has brought was meant
 // to come and go, so only those that New and With were given count. The warnings are about that

@@ -114,8 +114,6 @@ func (l *Limiter) handleNotice(n store.Notice) {
 		l.sendSafely(e)
 	case store.MayForget:
 		l.warnOfForgetting(n.Err)
-	case store.Conflict:
-		l.warnOfConflict(n.Limit, n.Err)
 	case store.Full:
 		v := l.inForce()
 		l.family.warnings.warn(v, finding{kind: WarnStoreFull, text: n.Err.Error(), applies: v.sharesStore})
@@ -131,32 +129,6 @@ func (l *Limiter) warnOfForgetting(why error) {
 	v := l.inForce()
 	applies := func(o *version) bool { return l.storeForgets.Load() && v.sharesStore(o) }
 	l.family.warnings.warn(v, finding{kind: WarnStoreForgets, text: why.Error(), applies: applies})
-}
-
-// limitsInStore returns the family's limits in l's store that are to be compared with those of
-// other processes. It takes no lock of the family's: a store may call it while it is observed.
-func (l *Limiter) limitsInStore() map[*store.Limit]string {
-	all := map[*store.Limit]string{}
-	in := l.now.Load().backend.Store
-	for _, m := range *l.family.lent.Load() {
-		if same(m.Store, in) {
-			all[m.Limit] = m.Says
-		}
-	}
-	return all
-}
-
-// warnOfConflict warns of a limit to whose name another process gives other numbers, as why says.
-// The store notifies each limiter of all conflicts, and only the family's own count.
-func (l *Limiter) warnOfConflict(of *store.Limit, why error) {
-	if _, ours := l.limitsInStore()[of]; !ours {
-		return
-	}
-	if why == nil {
-		l.family.warnings.end(conflictingElsewhere(of, ""))
-		return
-	}
-	l.family.warnings.warn(l.inForce(), conflictingElsewhere(of, why.Error()))
 }
 
 // sendSafely passes an event that isn't a request's to the limiter's observers and its log.

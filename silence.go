@@ -13,7 +13,6 @@ import (
 // warnings that need it are turned off. It also looks at the paths of the first 10,000
 // requests if it has routes, and at the first 1,000 if a WithSkip exempts addresses. It counts
 // the keys that a limit denies and, where those are many, for an hour all keys of that limit.
-// Without WarnNameConflict it tells a redisstore nothing about its limits.
 func WithoutWarnings(kinds ...WarningKind) Option {
 	return limiterOption(func(c *config) {
 		if len(kinds) == 0 {

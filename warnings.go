@@ -84,12 +84,10 @@ const (
 	// WarnProxyExempt: 950 of the first 1,000 requests are exempt by a FromCIDR that has their
 	// peer's address, and X-Forwarded-For or X-Real-IP names a client in none of its networks.
 	WarnProxyExempt
-	// WarnNameConflict: two limiters that With hasn't derived give a limit's name other numbers on
-	// one store of WithStore. The Text has both. In one process the one that is made or updated
-	// later is warned, once for the name. On a redisstore, the limiters of two processes are warned
-	// once both have had their numbers for 15 minutes: a deploy or an Update of all that takes less
-	// is silent. Limits of a WithLimitFunc aren't compared, and none of a limiter that turns the
-	// warning off.
+	// WarnNameConflict: two limiters of a process that With hasn't derived from each other give a
+	// limit's name different numbers on one store of WithStore. The Text has both. The limiter that
+	// is made or updated later is warned, once for each name. Limits of a WithLimitFunc aren't
+	// compared, nor are those of a limiter that turns the warning off, or of another process.
 	WarnNameConflict
 	// WarnLimitTooLow: of at least 100 keys whose requests came to a limit within an hour, it
 	// denied over 90 %, or would have in a dry run. The Text has its numbers, and how many keys
@@ -124,7 +122,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnUpdateDrops:      {"update-drops", "an Update leaves out or renames limits, so callers begin anew: its options are complete, write the limits there, too"},
 	WarnPermitLeaked:     {"permit-leaked", "a permit of Take or Wait was dropped without Done, so its slots stayed taken: write defer permit.Done()"},
 	WarnNotMounted:       {"not-mounted", "a limiter was given to no adapter and has decided nothing within an hour, so it limits nothing: mount it, such as by stinthttp.Middleware"},
-	WarnNameConflict:     {"name-conflict", "two limiters on one store, in one process or two, give a limit's name other numbers: write another stint.WithName in one of them"},
+	WarnNameConflict:     {"name-conflict", "two limiters on one store give a limit's name different numbers: write another stint.WithName in one of them"},
 	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},
 }
 

@@ -51,7 +51,6 @@ func compile(t *testing.T, chosen func(scripts.Set) bool) {
 		}
 	}
 	load(scripts.Renew())
-	load(scripts.Compare())
 }
 
 // TestFunctionNames: a script makes the functions of several files in one scope, where

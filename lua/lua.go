@@ -5,9 +5,8 @@
 // # Files
 //
 //	the loops                        take.lua, several.lua, settle.lua: decide charges, several
-//	                                 together, settle earlier ones; renew.lua, reset.lua,
-//	                                 compare.lua: prolong leases, forget keys, compare what
-//	                                 processes mean by names
+//	                                 together, settle earlier ones; renew.lua, reset.lua:
+//	                                 prolong leases, forget keys
 //	an algorithm's blocks            tokenbucket.lua, fixedwindow.lua, …; widebucket.lua and
 //	                                 widewarmup.lua are for instants that need two numbers
 //	what several algorithms share    bucketstate.lua, levels.lua, warmupstate.lua, wide.lua,

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"weak"
@@ -26,18 +25,14 @@ type Degradable interface {
 // callers and from the store's own.
 type Observer struct {
 	Tell func(Notice)
-	// Limits returns the limits whose numbers are the same for all calls, each with its numbers
-	// in words. They change from time to time. A store that several processes use may compare
-	// them: see Conflict. A nil Limits has none.
-	Limits func() map[*Limit]string
 }
 
 // Notice is one event of a store.
 type Notice struct {
 	Kind NoticeKind
-	// Err is the cause of Degraded, and of MayForget, Full and Conflict what to do about it.
+	// Err is the cause of Degraded, and of MayForget and Full what to do about it.
 	Err error
-	// Key and Limit identify the slot of LeaseLost. Limit is the limit of Conflict.
+	// Key and Limit identify the slot of LeaseLost.
 	Key   string
 	Limit *Limit
 }
@@ -59,9 +54,6 @@ const (
 	MayForget
 	// Full: the store has no room for new keys. Err says what happens to them, and what to write.
 	Full
-	// Conflict: another process gives a name other numbers than Limit, which is one of
-	// Observer.Limits. If Err is nil, that was so and is no longer.
-	Conflict
 )
 
 // Observers is a store's set of observers. It holds weak references: an Observer that
@@ -85,17 +77,6 @@ func (s *Observers) Any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.all, func(w weak.Pointer[Observer]) bool { return w.Value() != nil })
-}
-
-// Limits returns the Limits of all observers, holding no lock.
-func (s *Observers) Limits() map[*Limit]string {
-	all := map[*Limit]string{}
-	for _, o := range s.present() {
-		if o.Limits != nil {
-			maps.Copy(all, o.Limits())
-		}
-	}
-	return all
 }
 
 // Tell passes n to every observer, holding no lock, and reports whether there are any.

@@ -2,9 +2,9 @@
 //
 // In a store that limiters share, limits of the same name share what a key has
 // consumed. That is intended, unless two limiters mean different limits by a name: then
-// each clamps what the other has counted to its own numbers, and nothing fails, but the
-// answers are wrong. It can't be denied, because the numbers of a fleet change one
-// process after another. So it is detected, to be warned of.
+// nothing fails, but what a caller gets depends on which limiter decides. It is no error,
+// because an application updates its limiters one after another. So it is detected, to be
+// warned of.
 package namesakes
 
 import (
@@ -14,8 +14,6 @@ import (
 	"slices"
 	"sync"
 	"weak"
-
-	"github.com/stint-go/stint/store"
 )
 
 // Meaning is the rule of a name in a store: everything its limit counts by, in words.
@@ -23,7 +21,6 @@ type Meaning struct {
 	Store any
 	Name  string
 	Says  string
-	Limit *store.Limit // not compared: for those who compare the rest with other processes
 }
 
 // Conflict is one name with two meanings.

@@ -93,9 +93,6 @@ func Renew() *Script { return cached("renew", 0) }
 // Reset returns the script that forgets keys.
 func Reset() *Script { return cached("reset", 0) }
 
-// Compare returns the script that compares what limits mean by their names.
-func Compare() *Script { return cached("compare", 0) }
-
 var cache sync.Map // of name and set, to *Script
 
 type id struct {

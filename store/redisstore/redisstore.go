@@ -69,14 +69,6 @@
 // maxmemory-policy other than noeviction and volatile-ttl, and of keys that were evicted. A
 // server that refuses INFO isn't asked again.
 //
-// # Names
-//
-// Limits of one name share what a key has used, so all processes must give it the same numbers.
-// Every five minutes a process repeats, in one key of the server ("{%limits}" behind the
-// prefix), what the limits are that it has had for 15 minutes. The limiter warns if another
-// process repeats other numbers under a name. No call waits for that. A server that refuses it
-// isn't asked again.
-//
 // # Leases
 //
 // Concurrency slots are leased, by default for 15 seconds, and renewed in the
@@ -125,7 +117,6 @@ type Store struct {
 	retries       releaseRetries
 	watch         watch
 	evictions     evictions
-	comparison    comparison
 
 	first   sync.Once // call
 	closing sync.Once
@@ -244,7 +235,6 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 			opt(s)
 		}
 	}
-	s.watch.looks = []func() bool{s.lookForEvictions, s.compareLimits}
 	s.leaseArgs = leaseArgsOf(s.lease.Microseconds())
 	if s.stocks != nil {
 		s.stocks.sweep = func() { s.giveBackPrefetched(false) }

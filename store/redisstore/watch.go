@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -21,13 +20,11 @@ type watch struct {
 	observers store.Observers
 
 	mu sync.Mutex
-	on bool // a look is under way or due, or there is nothing left to look for
-
-	looks []func() (again bool) // one after the other
+	on bool // a look is under way or due, or the servers refuse it
 }
 
-// Observe implements store.Observable: it tells o of store.MayForget and store.Conflict. It
-// returns at once, and asks the servers in the background.
+// Observe implements store.Observable: it tells o of store.MayForget. It returns at once,
+// and asks the servers in the background.
 func (s *Store) Observe(o *store.Observer) {
 	if s.Misconfigured() != nil {
 		return
@@ -49,13 +46,9 @@ func (s *Store) watchServers() {
 	if !s.observed() {
 		return
 	}
-	w := &s.watch
-	w.looks = slices.DeleteFunc(w.looks, func(look func() bool) bool {
-		again := false
-		background.Do("asking a Redis for observers", func() { again = look() }) // hooks may panic
-		return !again
-	})
-	if len(w.looks) > 0 {
+	again := false
+	background.Do("asking a Redis for observers", func() { again = s.lookForEvictions() }) // hooks may panic
+	if again {
 		time.AfterFunc(watchEvery, s.watchServers)
 	}
 }
