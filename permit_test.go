@@ -17,6 +17,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
 )
 
@@ -677,20 +678,89 @@ func TestLateSettlementOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A settlement that was cut short before the store was asked can be made again.
+// A settlement is made even if the context has ended, with its values and within a time of its own.
 func TestSettleAfterTheContext(t *testing.T) {
-	s := newSpy()
-	l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate")))
-	p := take(t, l, 5)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := p.Settle(ctx, 0); !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotMade) {
-		t.Errorf("error %v", err)
+	type key struct{}
+	ends := []struct {
+		name string
+		end  func(context.Context) (context.Context, context.CancelFunc)
+	}{
+		{"canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx, cancel
+		}},
+		{"deadline over", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithDeadline(ctx, time.Now().Add(-time.Second))
+		}},
 	}
-	if err := p.Settle(t.Context(), 0); err != nil {
-		t.Error(err)
+	outside := func(t *testing.T, l *stint.Limiter, ctx context.Context) {
+		if err := take(t, l, 5).Settle(ctx, 2); err != nil {
+			t.Error(err)
+		}
 	}
-	if got := remaining(t, l); got != 10 {
-		t.Errorf("%d left, want 10", got)
+	inHandler := func(t *testing.T, l *stint.Limiter, ctx context.Context) {
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		through(l, get("/").WithContext(ctx), func(_ http.ResponseWriter, r *http.Request) {
+			cancel(errors.New("the client has left"))
+			if err := stint.FromContext(r.Context()).Settle(r.Context(), 2); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	afterHandler := func(_ *testing.T, l *stint.Limiter, ctx context.Context) {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		through(l, get("/").WithContext(ctx), func(http.ResponseWriter, *http.Request) { cancel() })
+	}
+	hows := []struct {
+		name   string
+		with   stint.SettleOption
+		settle func(*testing.T, *stint.Limiter, context.Context)
+	}{
+		{"Take", settleTo(stint.AsCharged), outside},
+		{"request", settleTo(stint.AsCharged), inHandler},
+		{"WithSettle", settleTo(2), afterHandler},
+	}
+	for _, ended := range ends {
+		for _, how := range hows {
+			var seen []context.Context
+			for name, s := range map[string]store.Store{
+				"memory":   memstore.New(),
+				"network":  &contexts{newSpy(), &seen},
+				"failover": failover.New(&contexts{newSpy(), &seen}, nil),
+			} {
+				t.Run(ended.name+"/"+how.name+"/"+name, func(t *testing.T) {
+					seen = nil
+					l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate"), cost(5), how.with))
+					ctx, cancel := ended.end(context.WithValue(t.Context(), key{}, "v"))
+					defer cancel()
+					how.settle(t, l, ctx)
+					if got := remaining(t, l); got != 8 {
+						t.Errorf("%d left, want 8", got)
+					}
+					if name == "memory" {
+						return
+					}
+					if len(seen) != 1 {
+						t.Fatalf("the store was called %d times to settle", len(seen))
+					}
+					until, bounded := seen[0].Deadline()
+					if wait := time.Until(until); seen[0].Value(key{}) != "v" || !bounded || wait > 2*time.Second {
+						t.Errorf("the store got %v, to end in %v", seen[0], wait)
+					}
+				})
+			}
+		}
+	}
+}
+
+// contexts is a store that remembers the contexts of settlements.
+type contexts struct {
+	store.Store
+	seen *[]context.Context
+}
+
+func (s *contexts) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	*s.seen = append(*s.seen, ctx)
+	return s.Store.Settle(ctx, charges, results)
 }

@@ -95,6 +95,10 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 // by the next request. cost is from 0 to 2^40. Settling again replaces what was settled
 // before. Settle may be called after the handler has returned.
 //
+// Settle works even if ctx has ended, as that of a request does when the client leaves.
+// The store gets the values of ctx, not its deadline, and has up to 2 seconds: a
+// redisstore takes no longer than its WithTimeout.
+//
 // It applies to the limits named. With none named, it applies to those with a WithCost
 // or, if there are none, to all rates and quotas; never to concurrency. If the request
 // has passed several limiters, a name means the innermost limit of that name; without

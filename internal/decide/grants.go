@@ -162,8 +162,8 @@ type Hand struct{ settled []bool }
 
 func (h *Hand) has(i int) bool { return h != nil && h.settled != nil && h.settled[i] }
 
-// Settle makes the chosen charges cost cost. by, if it isn't nil, remembers them. The
-// settlement is empty if there was nothing to settle; it has an error and no charges if
+// Settle makes the chosen charges cost cost, even if ctx has ended. by, if it isn't nil,
+// remembers them. The settlement is empty if there was nothing to settle; it has an error and no charges if
 // the store wasn't asked.
 func (gs *Grants) Settle(ctx context.Context, b *Backend, chosen []int, cost int64, timed bool, by *Hand) Settlement {
 	gs.mu.Lock()
@@ -179,20 +179,17 @@ func (gs *Grants) Settle(ctx context.Context, b *Backend, chosen []int, cost int
 	for k, i := range chosen {
 		charges[k] = gs.list[i].charge(cost)
 	}
-	if ctx.Err() != nil {
-		return Settlement{Charges: charges, Err: store.NotMade(ctx.Err())}
-	}
 	for _, i := range chosen {
 		gs.list[i].setUnknown(true)
 	}
-	took, err := settleTimed(ctx, b.Store, charges, results, timed)
-	if err != nil {
-		if errors.Is(err, store.ErrNotMade) {
+	done := b.settle(context.WithoutCancel(ctx), b.Store, charges, results, timed)
+	if done.Err != nil {
+		if errors.Is(done.Err, store.ErrNotMade) {
 			for _, i := range chosen {
 				gs.list[i].setUnknown(false)
 			}
 		}
-		return Settlement{Charges: charges, Took: took, Err: err}
+		return done
 	}
 	for k, i := range chosen {
 		gs.list[i].recordSettled(results[k])
@@ -205,7 +202,8 @@ func (gs *Grants) Settle(ctx context.Context, b *Backend, chosen []int, cost int
 			by.settled[i] = true
 		}
 	}
-	return Settlement{Charges: charges, Results: results, Amended: true, Took: took}
+	done.Amended = true
+	return done
 }
 
 // Amend is the new cost of one charge.
