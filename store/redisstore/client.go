@@ -3,6 +3,9 @@ package redisstore
 import (
 	"context"
 	"log/slog"
+	"runtime"
+	"sync"
+	"weak"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,6 +19,9 @@ import (
 // its hooks, the last of which hands them to the clone. It is added at the first call: hooks
 // that are added later aren't asked. Nothing else of the user's client changes. From v9.22 on
 // a hook may be added while others use the client: so go.mod requires that.
+//
+// A hook can't be removed, and each makes all commands of the client slower. So all stores on a
+// client share one.
 
 // keepToDeadlines has the client's commands of this store made by a clone that keeps to deadlines.
 func (s *Store) keepToDeadlines() {
@@ -23,6 +29,14 @@ func (s *Store) keepToDeadlines() {
 	if !single || c.Options().ContextTimeoutEnabled {
 		return
 	}
+	detours.mu.Lock()
+	defer detours.mu.Unlock() // when the hook is there: others then make calls that need it
+	of := weak.Make(c)
+	if detours.of[of] {
+		return
+	}
+	detours.of[of] = true
+	runtime.AddCleanup(c, forgetDetour, of)
 	o := c.Options()
 	clone := c.WithTimeout(o.ReadTimeout) // it has options of its own, and sets both timeouts
 	own := clone.Options()
@@ -30,8 +44,19 @@ func (s *Store) keepToDeadlines() {
 	c.AddHook(detour{clone})
 }
 
-// detour hands the commands of this package to another client. If several stores use one
-// client, the first one's detour serves them all.
+// detours has the clients with a detour, and keeps none of them alive.
+var detours = struct {
+	mu sync.Mutex
+	of map[weak.Pointer[redis.Client]]bool
+}{of: map[weak.Pointer[redis.Client]]bool{}}
+
+func forgetDetour(of weak.Pointer[redis.Client]) {
+	detours.mu.Lock()
+	defer detours.mu.Unlock()
+	delete(detours.of, of)
+}
+
+// detour hands the commands of this package to another client.
 type detour struct{ by *redis.Client }
 
 func (d detour) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/redis/go-redis/v9"
 
@@ -64,6 +67,66 @@ func TestDefaultClientKeepsToDeadlines(t *testing.T) {
 	}
 	if o := rdb.Options(); o.ContextTimeoutEnabled || o.ReadTimeout != time.Hour || o.WriteTimeout != 2*time.Hour {
 		t.Errorf("the user's options have changed: %+v", o)
+	}
+}
+
+// chained is a hook that fails all commands, and counts how often a client chains its hooks:
+// whenever one is added.
+type chained struct {
+	failing
+	times atomic.Int64
+}
+
+func (h *chained) DialHook(next redis.DialHook) redis.DialHook {
+	h.times.Add(1)
+	return next
+}
+
+// All stores on a client have one hook, even if their first calls are concurrent, and a client
+// that nobody uses any more is freed.
+func TestOneHookPerClient(t *testing.T) {
+	l := denyLimit(t, store.Spec{Name: "n", Units: 9, Period: time.Hour})
+	hooks := func(rdb *redis.Client, stores int) (added int64) {
+		h := &chained{failing: func(redis.Cmder) error { return errors.New("failed by the test") }}
+		rdb.AddHook(h)
+		own := h.times.Load()
+		var calls sync.WaitGroup
+		for range stores {
+			calls.Go(func() {
+				s := New(rdb)
+				defer s.Close()
+				if err := s.Take(context.Background(), []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)); err == nil {
+					t.Error("a call didn't fail")
+				}
+			})
+		}
+		calls.Wait()
+		return h.times.Load() - own
+	}
+	gone := func() weak.Pointer[redis.Client] {
+		one, other := redis.NewClient(&redis.Options{}), redis.NewClient(&redis.Options{})
+		defer one.Close()
+		defer other.Close()
+		for _, tt := range []struct {
+			rdb    *redis.Client
+			stores int
+			want   int64
+		}{{one, 100, 1}, {one, 1, 0}, {other, 2, 1}, {redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}), 2, 0}} {
+			if added := hooks(tt.rdb, tt.stores); added != tt.want {
+				t.Errorf("%d stores have added %d hooks, want %d", tt.stores, added, tt.want)
+			}
+		}
+		return weak.Make(one)
+	}()
+	known := func() bool {
+		detours.mu.Lock()
+		defer detours.mu.Unlock()
+		return detours.of[gone]
+	}
+	for end := time.Now().Add(time.Minute); gone.Value() != nil || known(); runtime.Gosched() {
+		if runtime.GC(); time.Now().After(end) {
+			t.Fatalf("a client that nobody uses is kept: %t, its entry: %t", gone.Value() != nil, known())
+		}
 	}
 }
 

@@ -40,8 +40,8 @@
 // No call takes longer than [WithTimeout], whatever timeouts the client has. A
 // *redis.Client, Sentinel's included, ends its part of the call then too: a clone with
 // ContextTimeoutEnabled makes the store's calls, on the same connections and behind your
-// hooks. The store adds a hook for that at its first call; hooks that you add later don't
-// see the store's calls. Your own calls stay as they are.
+// hooks. The first call of a store adds a hook for that, one for all stores on the client; hooks
+// that you add later don't see the stores' calls. Your own calls stay as they are.
 //
 // A cluster's or a ring's client can't be cloned. Set its ContextTimeoutEnabled: without it
 // the client goes on waiting for the server by itself, and while all 8 connections used here
