@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stint-go/stint/internal/background"
 )
 
 // line is where calls wait to be sent to the server. It never waits for more calls to
@@ -20,6 +22,9 @@ import (
 // batch ends at the timeout of its oldest call. By then all ways that were taken when a
 // call came are free or overdue, so the call is in a batch, or it fails when the last
 // way is overdue.
+//
+// A panic of send, sent or gone is logged and goes no further: the batch is over, its calls have
+// an answer, and its way is free.
 type line[T any] struct {
 	ways    int // batches under way at a time, at the most
 	few     int // while the way is short; 0: as many
@@ -28,8 +33,11 @@ type line[T any] struct {
 	// direct: the client keeps to a context's deadline. A caller that finds a free way
 	// then makes the call itself.
 	direct bool
-	// send calls the server, and sets failed for each call without an answer.
+	// send calls the server, and sets failed for each call without an answer. If it panics, the
+	// outcome of none is known.
 	send func(ctx context.Context, batch []*ticket[T])
+	// sent, if there is one, is called after send, before the callers are answered.
+	sent func(batch []*ticket[T])
 	// gone is called for an answered call whose caller has left.
 	gone func(*ticket[T])
 
@@ -287,7 +295,7 @@ func (l *line[T]) run(r *trip[T]) {
 		return
 	}
 	l.depart(r)
-	l.send(r, r.batch)
+	l.call(r)
 	// Lost updates don't matter.
 	usual := l.usual.Load()
 	l.usual.Store(usual + (int64(time.Since(now))-usual)/8)
@@ -297,7 +305,7 @@ func (l *line[T]) run(r *trip[T]) {
 		// going through the batch then.
 		failed := t.failed
 		if !t.answer(failed, !inTime) && failed == nil {
-			l.gone(t)
+			background.Do("a charge is given back", func() { l.gone(t) })
 		}
 		if t.ended != nil {
 			t.ended <- failed
@@ -307,6 +315,23 @@ func (l *line[T]) run(r *trip[T]) {
 		clear(r.batch)
 		r.batch = r.batch[:0]
 		l.trips.Put(r)
+	}
+}
+
+// call calls the server for a batch.
+func (l *line[T]) call(r *trip[T]) {
+	panicked := true
+	background.Do("a Redis is called", func() {
+		l.send(r, r.batch)
+		panicked = false
+	})
+	if panicked {
+		for _, t := range r.batch {
+			t.failed = errPanicked
+		}
+	}
+	if l.sent != nil {
+		background.Do("a Redis is called", func() { l.sent(r.batch) })
 	}
 }
 

@@ -25,7 +25,7 @@ var (
 	// has no quorum.
 	ErrUnavailable = store.NotMade(errors.New("the server is not available"))
 	// ErrIndeterminate: the charges may stand. The call was sent but no answer came in
-	// time, the connection was lost, the client panicked, a script failed after it had
+	// time, the connection was lost, the call panicked, a script failed after it had
 	// written something, or a call with several keys succeeded in one part of a cluster
 	// and failed in another.
 	ErrIndeterminate = errors.New("the outcome isn't known: the charges may stand")
@@ -115,9 +115,9 @@ var errLate = fmt.Errorf("redisstore: timeout: %w", ErrIndeterminate)
 // calls, still unanswered, took every way to the server.
 var errUnsent = fmt.Errorf("redisstore: %w: earlier calls have not been answered in time", ErrUnavailable)
 
-// errPanicked is the error of calls during which the client panicked. They may have
-// been sent.
-var errPanicked = fmt.Errorf("redisstore: %w: the client panicked", ErrIndeterminate)
+// errPanicked is the error of calls during which the client, or the decoding of the answer,
+// panicked. They may have been sent.
+var errPanicked = fmt.Errorf("redisstore: %w: the call panicked", ErrIndeterminate)
 
 // left returns the error of a call whose caller doesn't wait for the answer any more.
 func left(ctx context.Context) error {

@@ -147,8 +147,9 @@ func (s *Store) renewLoop(stop chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		next := s.lease / 3
-		if !s.renew(s.lease / 6) {
+		next, well := s.lease/3, false
+		background.Do("renewing leases", func() { well = s.renew(s.lease / 6) }) // WithClock's function may panic
+		if !well {
 			next = s.lease / 12
 		}
 		l := &s.leases

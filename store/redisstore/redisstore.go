@@ -48,6 +48,9 @@
 // do so, calls fail at once. Also, each call then takes another goroutine, and a caller by
 // itself waits half as long again. New logs a warning to slog.Default.
 //
+// A panic during a call, for instance of a hook of the client, is logged to slog.Default at level
+// Error, and the call fails with ErrIndeterminate.
+//
 // Errors have a class:
 // [ErrUnavailable], [ErrIndeterminate], [ErrServer] or [ErrConfiguration].
 //
@@ -264,7 +267,7 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	if s.alone {
 		ways, few, most = 1<<30, 0, 1
 	}
-	s.takes = line[taking]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendTakes, gone: s.giveBackAbandoned}
+	s.takes = line[taking]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendTakes, sent: s.releaseUnanswered, gone: s.giveBackAbandoned}
 	s.settles = line[settling]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendSettles, gone: func(*ticket[settling]) {}}
 	if s.layout == bySlot {
 		s.takes.send = separating(s.sendTakes, partsOfTaking)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
@@ -57,11 +58,15 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 }
 
 // execAll makes the calls and returns the first error of them.
-func (s *Store) execAll(ctx context.Context, calls []call) (err error) {
-	s.exec(ctx, calls)
-	for i := range calls {
-		err = cmp.Or(err, calls[i].cmd.Err())
-	}
+func (s *Store) execAll(ctx context.Context, calls []call) error {
+	err := errPanicked
+	background.Do("a Redis is called", func() {
+		s.exec(ctx, calls)
+		err = nil
+		for i := range calls {
+			err = cmp.Or(err, calls[i].cmd.Err())
+		}
+	})
 	return err
 }
 

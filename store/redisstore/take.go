@@ -191,7 +191,6 @@ func (s *Store) startRenewals(t *ticket[taking]) {
 
 // sendTakes calls the server for a batch.
 func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
-	defer s.releaseUnanswered(batch)
 	var asked []int64
 	for range tries {
 		var more []int64

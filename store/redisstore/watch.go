@@ -46,7 +46,7 @@ func (s *Store) watchServers() {
 	if !s.observed() {
 		return
 	}
-	again := false
+	again := true
 	background.Do("asking a Redis for observers", func() { again = s.lookForEvictions() }) // hooks may panic
 	if again {
 		time.AfterFunc(watchEvery, s.watchServers)

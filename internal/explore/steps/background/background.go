@@ -1,5 +1,5 @@
 // Package background is internal/background for code that is explored: see package steps.
-// A panic breaks a promise.
+// A panic breaks a promise, unless it is a Planned.
 package background
 
 import "time"
@@ -7,5 +7,16 @@ import "time"
 // GiveBack is as in internal/background.
 const GiveBack = 2 * time.Second
 
-// Do calls f.
-func Do(_ string, f func()) { f() }
+// Planned is a panic that belongs to a scenario.
+type Planned string
+
+// Do calls f, and recovers a Planned.
+func Do(_ string, f func()) {
+	defer func() {
+		v := recover()
+		if _, planned := v.(Planned); v != nil && !planned {
+			panic(v)
+		}
+	}()
+	f()
+}
