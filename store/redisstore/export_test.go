@@ -33,3 +33,6 @@ func (s *Store) Renew() bool { return s.renew(0) }
 
 // UnderRace tells whether the race detector looks on.
 const UnderRace = underRace
+
+// Die ends the renewal of leases and releases none, as the death of the process does.
+func (s *Store) Die() { s.leases.close() }

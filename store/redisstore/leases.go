@@ -18,6 +18,7 @@ type leases struct {
 	byKey  map[string]*holding // by key in the server
 	stop   chan struct{}       // ends the renewal; nil while none runs
 	closed bool
+	calls  sync.WaitGroup // a renewal's calls, while they are under way
 }
 
 // holding is the leases on one key. One without leases stays until the renewal next runs: the
@@ -124,15 +125,71 @@ func (l *leases) beginReset(keys []string) (end func(made bool)) {
 	}
 }
 
-func (l *leases) close() {
+// heldLease is a lease that was held when its store was closed.
+type heldLease struct {
+	key     string       // in the server
+	release store.Charge // which releases it
+	several bool         // it may hold several slots
+}
+
+// close ends the renewal, and returns the leases that are held. They aren't held any more.
+func (l *leases) close() (held []heldLease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
 	l.closed = true
 	if l.stop != nil {
 		close(l.stop)
 		l.stop = nil
 	}
-	l.sweep()
+	for key, h := range l.byKey {
+		for id, of := range h.renewed {
+			c := store.Charge{Key: h.identity, Limit: of.limit, Receipt: store.Receipt{Cost: 1, Lease: id}}
+			held = append(held, heldLease{key, c, of.several})
+		}
+	}
+	l.byKey = nil
+	return held
+}
+
+// releaseAll releases leases that are no longer held, and those whose release is being retried.
+// It returns once the server has answered, after the timeout of a call at the latest.
+func (s *Store) releaseAll(held []heldLease) {
+	ctx, end := context.WithTimeout(context.Background(), s.timeout)
+	defer end()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.leases.calls.Wait() // a renewal must not come after the release
+		others := s.retries.removeAll()
+		plain := make(map[string][]any) // the ids of leases of one slot, by key
+		for i := range held {
+			h := &held[i]
+			if h.several {
+				others = append(others, h.release)
+			} else {
+				plain[h.key] = append(plain[h.key], h.release.Receipt.Lease[:])
+			}
+		}
+		var calls []call
+		for key, ids := range plain {
+			for some := range slices.Chunk(ids, mostRenewed) {
+				calls = append(calls, call{args: append([]any{"zrem", key}, some...)})
+			}
+		}
+		if len(calls) > 0 {
+			s.exec(ctx, calls)
+		}
+		if len(others) > 0 {
+			_ = s.settle(ctx, others, make([]store.Result, len(others))) // what isn't released runs out
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done(): // the client may not notice
+	}
 }
 
 // renewLoop renews leases until none is held. It runs every third of a lease's time and
@@ -190,6 +247,7 @@ func (s *Store) renew(age time.Duration) bool {
 	if len(rs) == 0 {
 		return true
 	}
+	defer s.leases.calls.Done()
 	times := s.timeArgs(nil)
 	calls := make([]call, len(rs))
 	for i, r := range rs {
@@ -220,10 +278,14 @@ func (s *Store) renew(age time.Duration) bool {
 	return well
 }
 
-// due returns the leases to renew, as calls.
+// due returns the leases to renew, as calls. If there are any, the caller calls calls.Done
+// when they are answered.
 func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site) (rs []*renewing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed { // close may wait for calls
+		return nil
+	}
 	l.sweep()
 	last := make(map[site]*renewing) // call of a place
 	for key, h := range l.byKey {
@@ -245,6 +307,9 @@ func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site)
 			r.add(key, ids[:n:n])
 			ids = ids[n:]
 		}
+	}
+	if len(rs) > 0 {
+		l.calls.Add(1)
 	}
 	return rs
 }

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +83,14 @@ func (s *Store) released(t *ticket[settling]) error {
 	return nil
 }
 
+func (s *Store) releaseThere(calls []call) {
+	for i := range calls {
+		for _, id := range calls[i].args[2:] {
+			there.Release(store.LeaseID(id.([]byte)))
+		}
+	}
+}
+
 func (s *Store) renewThere(ctx context.Context, rs []*renewing, calls []call) {
 	for i, r := range rs {
 		calls[i].cmd = redis.NewCmd(ctx)
@@ -120,6 +129,7 @@ func (x Leased) Held() (leases int, renewing bool) {
 // renewedThere has what asks the server ask the one of the test.
 var renewedThere = []orders.Edit{
 	{File: "leases.go", Was: "	s.exec(ctx, calls)\n	rs, calls = s.separate(ctx, times, rs, calls)\n", Is: "	s.renewThere(ctx, rs, calls)\n"},
+	{File: "leases.go", Was: "			s.exec(ctx, calls)\n", Is: "			s.releaseThere(calls)\n"},
 	{File: "settle.go", Was: "reusable, err := s.settles.do(ctx, t)", Is: "reusable, err := true, s.released(t)"},
 	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
@@ -135,6 +145,7 @@ type slotServer struct {
 	renewals []string        // the outcome of each; the last is that of all others
 	came     int             // renewals
 	taken    []store.LeaseID // in their order
+	given    map[store.LeaseID]bool // to callers
 	released map[store.LeaseID]bool
 	said     map[store.LeaseID]bool // to be gone, and not because it has been released
 	told     int
@@ -228,7 +239,7 @@ func (x handling) scenario(newStore func(thereSlots) leased) func(*orders.Run) {
 		all := strings.ReplaceAll(strings.Join(x.actors, "; "), "reset in vain", "")
 		w := &slotServer{
 			Run: r, ends: map[store.LeaseID]int64{}, renewals: x.renewals,
-			said: map[store.LeaseID]bool{}, released: map[store.LeaseID]bool{},
+			said: map[store.LeaseID]bool{}, given: map[store.LeaseID]bool{}, released: map[store.LeaseID]bool{},
 			lasting: !strings.Contains(all, "flush") && !strings.Contains(all, "reset") && !strings.Contains(all, "close"),
 			quiet:   strings.Contains(all, "reset"), // who resets a key knows
 			telling: !strings.Contains(all, "reset") && !strings.Contains(all, "close"),
@@ -272,6 +283,7 @@ func (h *holder) do(what string) {
 	case "take":
 		if h.store.Take(h.ctx, charges, results) == nil {
 			h.lease = results[0].Receipt
+			h.given[h.lease.Lease] = true
 		}
 	case "hold":
 		lang.Receive(twin.After(17 * time.Second))
@@ -293,8 +305,14 @@ func (h *holder) do(what string) {
 	case "reset":
 		err = h.store.Reset(h.ctx, "k", slotLimit)
 	case "close":
+		before := maps.Clone(h.given)
 		err = h.store.Close()
 		h.closed = h.now() + 1 // what was on its way may arrive
+		for id := range before {
+			if _, has := h.ends[id]; has {
+				h.Broken("a closed store holds a lease")
+			}
+		}
 	default:
 		panic(what)
 	}
@@ -375,6 +393,10 @@ var leasesMutants = []orders.Variant{
 		Was: "			next = s.lease / 12\n", Is: "			next = s.lease\n"}}},
 	{Name: "the renewal doesn't end with the store", Edits: []orders.Edit{{File: "leases.go",
 		Was: "		close(l.stop)\n", Is: ""}}},
+	{Name: "Close releases no slots", Edits: []orders.Edit{{File: "leases.go",
+		Was: "			held = append(held, heldLease{key, c, of.several})\n", Is: "			_ = heldLease{key, c, of.several}\n"}}},
+	{Name: "Close doesn't wait for its releases", Edits: []orders.Edit{{File: "redisstore.go",
+		Was: "	<-released\n", Is: "	_ = released\n"}}},
 	{Name: "leases of a closed store are renewed", Edits: []orders.Edit{{File: "leases.go",
 		Was: "l.stop == nil && !l.closed", Is: "l.stop == nil"}}},
 }

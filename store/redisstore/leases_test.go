@@ -53,7 +53,7 @@ func TestLeases(t *testing.T) {
 	if r, err := take(dead, "k", l, 2); err != nil || !r.OK {
 		t.Fatal(r, err)
 	}
-	dead.Close()
+	dead.Die()
 	for _, free := range []int64{0, 2, 2, 2, 2} { // each a little over half a lease's time later
 		eventually(t, "the renewal", func() bool {
 			all := runsOut(t, rdb, prefix+"{k}:n/c3")

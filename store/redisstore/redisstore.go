@@ -76,7 +76,8 @@
 //
 // Concurrency slots are leased, by default for 15 seconds, and renewed in the
 // background while they are held: every third of that time, up to 500 in a call. If a
-// process dies, its slots come free within the lease's time. Settling a lease to 0 ends
+// process dies, its slots come free within the lease's time; [Store.Close] releases them
+// at once. Settling a lease to 0 ends
 // its renewal even if the server can't be reached.
 package redisstore
 
@@ -311,17 +312,25 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 	return all
 }
 
-// Close ends the renewal of leases and gives back the tokens of WithPrefetch. It returns when
-// that has been tried, after the time of WithTimeout at the latest, so the client may be
-// closed then: Close doesn't close it. If the server doesn't answer, it is tried once more
-// in the background.
+// Close releases the slots that this store still holds, ends the renewal of leases, and gives
+// back the tokens of WithPrefetch. It returns when that has been tried, after the time of
+// WithTimeout at the latest, so the client may be closed then: Close doesn't close it. If the
+// server doesn't answer, slots come free within the lease's time, and tokens are given back
+// once more in the background.
 //
-// Slots still held come free when they are released, which the store still does, or within
-// the lease's time. Leases taken later aren't renewed.
+// A program calls Close when it ends. Requests that still run then, such as streams, run
+// without their slots, so more than the limit's number may be in flight until they end.
+// Releasing their slots again is harmless. Slots taken after Close aren't renewed: they come
+// free when they are released, or within the lease's time.
 func (s *Store) Close() error {
 	s.closing.Do(func() { close(s.closed) })
-	s.leases.close()
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		s.releaseAll(s.leases.close())
+	}()
 	s.giveBackPrefetched(true)
+	<-released
 	return nil
 }
 

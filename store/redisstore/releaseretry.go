@@ -103,3 +103,14 @@ func (s *Store) retryLoop() {
 		r.mu.Unlock()
 	}
 }
+
+// removeAll returns the charges that release the pending slots, and retries them no more.
+func (r *releaseRetries) removeAll() (charges []store.Charge) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.pending {
+		charges = append(charges, p.charge)
+	}
+	r.pending = nil
+	return charges
+}
