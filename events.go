@@ -263,7 +263,8 @@ const (
 	// EventPolicy: a policy file has been put in place, or rejected: then Err says why,
 	// and the previous policy stays.
 	EventPolicy
-	// EventLeaseLost: the lease of a slot that this limiter still holds is gone, and another
+	// EventLeaseLost: the store had lost the lease of a slot that this limiter still holds. The
+	// slot counts again, unless another process has reset the limit. Meanwhile another
 	// request may get the slot. Decision has the limit, and Key(0) is whose slot it is.
 	EventLeaseLost
 	// EventWarning: the limiter has found a likely mistake in how it is used. Warning

@@ -224,3 +224,22 @@ function rare.hold(name, id, slots, held, lasts)
   end
   return (rare.counted(name, lasts))
 end
+
+-- Enters a lease again that the set has lost, or whose set is lost (renew.lua). The mark is older
+-- than any, so the next charge gives the set its lifetime.
+function rare.enter(name, id, slots, till, px, foreign)
+  local fade
+  if foreign then
+    --REPLACE--
+  end
+  local fresh = call('ZCARD', name) == 0
+  if fresh or not call('ZSCORE', name, '##') then call('ZADD', name, 'NX', '-1e16', '#') end
+  if fresh then
+    --BEGIN--
+    wrote = true
+  end
+  local more = min(slots - 1, max(0, maxCost - standing(name)))
+  call('ZADD', name, till, id)
+  wrote = true
+  if more > 0 then rare.weigh(name, id, more) end
+end

@@ -20,13 +20,124 @@ func limitOf(t *testing.T, s store.Spec) *store.Limit {
 	return l
 }
 
-// renew renews a lease.
-func (p *pair) renew(id byte) {
+// renew renews a lease of so many slots, which the server had at an instant, and returns what has
+// been done about it if it was lost. It may be entered up to an instant.
+func (p *pair) renew(id byte, slots, seen, until int64) string {
 	p.t.Helper()
 	lease := store.LeaseID{0: id, 15: 'w'}
-	lost, err := p.rdb.Eval(context.Background(), scripts.Renew().Source, []string{p.key}, fmt.Sprintf("%d,0", p.now), leaseTime, 1, string(lease[:])).Slice()
-	if err != nil || len(lost) > 0 {
-		p.t.Fatal(lost, err)
+	reply, err := p.rdb.Eval(context.Background(), shim+scripts.Renew().Source, []string{p.key, p.key + "%reset"},
+		fmt.Sprintf("%d,0", p.now), leaseTime, until, 1, string(lease[:]), fmt.Sprintf("%d:%d ", slots, seen)).Slice()
+	switch {
+	case err != nil:
+		p.t.Fatal(err)
+	case len(reply) == 4 && reply[1] == int64(1) && reply[2] == string(lease[:]):
+		return reply[3].(string)
+	case len(reply) != 1 || reply[0] != p.now:
+		p.t.Fatal(reply)
+	}
+	return ""
+}
+
+// keep renews a lease that isn't lost.
+func (p *pair) keep(id byte) {
+	p.t.Helper()
+	if what := p.renew(id, 1, p.now, p.now); what != "" {
+		p.t.Fatal("the lease is lost, and", what)
+	}
+}
+
+// A lease that is lost is entered again with its slots, unless it was reset since the server
+// had it, or may have been, or the renewal is late. Others find it in the set as if it had been
+// taken there, whatever else the set has, and the set has a lifetime.
+func TestLostLeasesAreEntered(t *testing.T) {
+	p := newPair(t, store.Concurrency)
+	const hour = 3_600_000_000
+	seed := uint64(0)
+	for _, weight := range []int64{1, 3} {
+		for _, c := range []struct {
+			name         string
+			others       []int64 // slots of leases taken since it was lost
+			reset        int64   // how long ago the limit was reset; 0: never
+			seen         int64   // how long ago the server had it
+			late, broken bool
+			want         string
+		}{
+			{name: "alone", seen: leaseTime, want: "entered"},
+			{name: "after an outage", seen: 11 * hour, want: "entered"},
+			{name: "after half a day", seen: 12 * hour, want: "reset"},
+			{name: "beside another", others: []int64{1}, seen: 1, want: "entered"},
+			{name: "beside several", others: []int64{1, 1, 1, 1}, seen: 1, want: "entered"},
+			{name: "beside one of several slots", others: []int64{2, 1}, seen: 1, want: "entered"},
+			{name: "in place of a string", broken: true, seen: 1, want: "entered"},
+			{name: "late", late: true, seen: 1, want: "late"},
+			{name: "late and reset", late: true, reset: 1, seen: 2, want: "reset"},
+			{name: "reset since", reset: 10, seen: 11, want: "reset"},
+			{name: "reset at that instant", reset: 10, seen: 10, want: "reset"},
+			{name: "reset before", reset: 10, seen: 9, want: "entered"},
+			{name: "reset, and taken again by another", reset: 10, others: []int64{1}, seen: 20, want: "reset"},
+		} {
+			seed++
+			p.begin(seed)
+			l := limitOf(t, store.Spec{Name: "x", Algorithm: store.Concurrency, Units: 4})
+			fail := func(format string, args ...any) {
+				t.Helper()
+				t.Errorf("%d slots, %s: %s", weight, c.name, fmt.Sprintf(format, args...))
+			}
+			ctx, held := context.Background(), int64(0)
+			for i, slots := range c.others {
+				if ok, _ := p.held(l, slots, byte(100+i)); !ok {
+					t.Fatal(c.name)
+				}
+				held += slots
+			}
+			if c.broken {
+				p.rdb.Set(ctx, p.key, "1", 0)
+			}
+			if c.reset > 0 {
+				p.rdb.Set(ctx, p.key+"%reset", p.now-c.reset, 0)
+			}
+			until := p.now
+			if c.late {
+				until--
+			}
+			if got := p.renew(1, weight, p.now-c.seen, until); got != c.want {
+				fail("%q, want %q", got, c.want)
+				continue
+			}
+			if c.want == "entered" {
+				held += weight
+				p.keep(1)
+				if n, err := p.rdb.Exists(ctx, p.key+"!until").Result(); err != nil || n != 1 {
+					fail("the set has no lifetime: %v", err)
+				}
+			}
+			if _, n := p.held(l, 0, 0); int64(n) != held {
+				fail("%d held, want %d", n, held)
+			}
+			if ok, n := p.held(l, 4, 50); ok != (held == 0) || int64(n) != held {
+				fail("of %d held, %v for four more", n, ok)
+			}
+			if held == 0 {
+				continue
+			}
+			release := call{op: "settle", receipt: store.Receipt{Cost: weight, Lease: store.LeaseID{0: 1, 15: 'w'}}}
+			release.lease = release.receipt.Lease
+			if c.want == "entered" {
+				held -= weight
+			}
+			if got := p.send(l, release, nil); got.raw != strconv.FormatInt(held, 10) {
+				fail("%s held after its release, want %d", got.raw, held)
+			}
+			p.now += leaseTime / 2
+			if ok, _ := p.held(l, 1, 60); ok != (held < 4) {
+				fail("of %d held, %v for one more", held, ok)
+			} else if ok {
+				p.now += leaseTime - 1 // after the lifetime that the renewal has given the set
+				if _, n := p.held(l, 0, 0); n != 1 {
+					fail("%d held of a lease that has been given since", n)
+				}
+			}
+		}
 	}
 }
 
@@ -112,7 +223,7 @@ func TestLiveSlotsWhenTheClockIsSetBack(t *testing.T) {
 			if _, held := p.held(l, 0, 0); held < 1 {
 				t.Fatalf("%d us back: the slot is lost", step)
 			}
-			p.renew(1)
+			p.keep(1)
 		}
 	}
 }
@@ -136,7 +247,7 @@ func TestEmptySetsWhenTheClockIsSetBack(t *testing.T) {
 			if _, held := p.held(l, 0, 0); held != 1 {
 				t.Fatalf("%d us back: %d held, want 1", step, held)
 			}
-			p.renew(2)
+			p.keep(2)
 		}
 		p.now += leaseTime
 		if ok, held := p.held(l, 2, 3); !ok || held != 0 {

@@ -1,17 +1,30 @@
--- Renews leases of concurrency limits. Follows the prelude.
+-- Renews leases of concurrency limits, and enters those again that the server has lost.
+-- Follows the prelude.
 --
--- KEYS: the sorted sets. ARGV, after the clock: the length of a lease in us,
--- then per key the number of ids and the ids.
+-- KEYS: per limit and caller the sorted set, and what says when it was last reset (reset.lua).
+-- ARGV, after the clock: the length of a lease in us; the instant after which no lease is
+-- entered; then per set the number of ids, the ids, and for each "slots:seen" and a space: how
+-- many slots it holds, and the latest instant at which the server is known to have had it.
 --
--- Answers for each lease that is lost the number of its key, from 1, and its id.
--- A lease that has run out and still stands is renewed: its slot has not been
--- given to anybody.
-local till = format('%.0f', now + ARGV[2] + 1767225600000000)
-local ms = floor((ARGV[2] + 999) / 1000) + 1
-local lost, a = {}, 3
-for k = 1, nkeys do
-  local key, last = KEYS[k], a + ARGV[a]
+-- Answers now, and for each lease that is lost the number of its set, from 1, its id, and
+--   entered: it counts again, even if more slots are held than the limit has
+--   reset: it was reset, or may have been, and doesn't count
+--   late: nothing was done about it
+-- A lease that has run out and still stands is renewed: its slot has not been given to
+-- anybody.
+--
+-- A lease is never entered after its holder has released it: what it sends after the last
+-- instant comes later, and what it sends before that it sends again (leases.go). Nor is one that a
+-- Reset has removed: what says so lives for twice as long as half a day, and a lease not seen
+-- for that long isn't entered.
+local lasts, late = tonumber(ARGV[2]), now > tonumber(ARGV[3])
+local till = format('%.0f', now + lasts + 1767225600000000)
+local ms = floor((lasts + 999) / 1000) + 1
+local answer, a, rare, asked = {now}, 4, nil, nil
+for k = 1, nkeys / 2 do
+  local key, last, missing, foreign = KEYS[2 * k - 1], a + tonumber(ARGV[a]), {}, false
   a = a + 1
+  local ids = a
   while a <= last do
     local members, n = {}, 0
     local first = a
@@ -21,20 +34,47 @@ for k = 1, nkeys do
       a = a + 1
     end
     local changed = redis.pcall('ZADD', key, 'XX', 'CH', unpack(members))
-    if type(changed) == 'table' and not string.find(changed.err, 'WRONGTYPE', 1, true) then
-      call('ZADD', key, 'XX', 'CH', unpack(members)) -- fails again
+    if type(changed) == 'table' then
+      foreign = true
+      if not string.find(changed.err, 'WRONGTYPE', 1, true) then
+        call('ZADD', key, 'XX', 'CH', unpack(members)) -- fails again
+      end
+    elseif changed > 0 then
+      wrote = true
     end
     if changed ~= n / 2 then
       for i = first, a - 1 do
-        local score = redis.pcall('ZSCORE', key, ARGV[i])
-        if type(score) ~= 'string' then
-          lost[#lost + 1] = k
-          lost[#lost + 1] = ARGV[i]
-        end
+        if foreign or not call('ZSCORE', key, ARGV[i]) then missing[#missing + 1] = i end
       end
     end
   end
+  if #missing > 0 then
+    local reset = tonumber(call('MGET', KEYS[2 * k])[1] or nil) or -1e16
+    reset = max(reset, now - 43200000000)
+    local slots, seen, n = {}, {}, 0
+    for s, at in string.gmatch(ARGV[a], '(%d+):(-?%d+)') do
+      n = n + 1
+      slots[n], seen[n] = tonumber(s), tonumber(at)
+    end
+    for _, i in ipairs(missing) do
+      local of, what = i - ids + 1, 'entered'
+      if seen[of] <= reset then
+        what = 'reset'
+      elseif late then
+        what = 'late'
+      else
+        if not rare then
+          --FUNCTIONS--
+        end
+        rare.enter(key, ARGV[i], slots[of], till, format('%.0f', ms), foreign)
+        foreign = false
+      end
+      local o = #answer
+      answer[o + 1], answer[o + 2], answer[o + 3] = k, ARGV[i], what
+    end
+  end
+  a = a + 1
   -- Never sooner than it was: others may have longer leases.
-  if call('PTTL', key) < ms then call('PEXPIRE', key, format('%.0f', ms)) end
+  if not foreign and call('PTTL', key) < ms then call('PEXPIRE', key, format('%.0f', ms)) end
 end
-return lost
+return answer

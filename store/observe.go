@@ -46,8 +46,9 @@ const (
 	Degraded NoticeKind = iota
 	// Restored: that part decides again.
 	Restored
-	// LeaseLost: the lease of a slot that is still held is gone, so another request may
-	// get the slot. Only the Observer of the Charge that took the lease is told, once.
+	// LeaseLost: the store had lost the lease of a slot that is still held, so another request
+	// may have got the slot. The slot counts again, unless another process has reset the limit.
+	// Only the Observer of the Charge that took the lease is told, once for each loss.
 	LeaseLost
 	// MayForget: the store's server may drop counts before they have run out, so that who
 	// has used up a limit has all of it again. If Err is nil, that was so and is no longer.

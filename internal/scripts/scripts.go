@@ -88,7 +88,7 @@ func Take(set Set) *Script { return cached("take", set) }
 func Settle(set Set) *Script { return cached("settle", set) }
 
 // Renew returns the script that prolongs leases.
-func Renew() *Script { return cached("renew", 0) }
+func Renew() *Script { return cached("renew", Concurrency) }
 
 // Reset returns the script that forgets keys.
 func Reset() *Script { return cached("reset", 0) }

@@ -88,7 +88,7 @@ func tagIn(key string) string {
 	return tag
 }
 
-// resetKey returns the key that remembers for a while when the rate at key was last
+// resetKey returns the key that remembers for a while when the limit at key was last
 // reset. No limit's name contains a %.
 func resetKey(key string) string { return key + "%reset" }
 

@@ -2,10 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/scripts"
@@ -32,13 +36,16 @@ type holding struct {
 
 type lease struct {
 	at       time.Time // when it was taken or renewed
+	seen     int64     // the latest instant of the server at which it is known to have had it
 	limit    *store.Limit
 	observer *store.Observer // of the charge
-	several  bool            // it may hold several slots
+	slots    int64           // that it holds
+	several  bool            // it may hold several
 }
 
-// startRenewal starts renewing a lease that was asked for at since.
-func (s *Store) startRenewal(key string, c *store.Charge, id store.LeaseID, since time.Time) {
+// startRenewal starts renewing a lease that was asked for at since, and that the server gave at
+// its instant seen.
+func (s *Store) startRenewal(key string, c *store.Charge, id store.LeaseID, since time.Time, seen int64) {
 	l := &s.leases
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,15 +57,15 @@ func (s *Store) startRenewal(key string, c *store.Charge, id store.LeaseID, sinc
 		h = &holding{key: key, identity: c.Key, renewed: make(map[store.LeaseID]lease)}
 		l.byKey[key] = h
 	}
-	h.renewed[id] = lease{since, c.Limit, c.Observer, c.Cost > 1}
+	h.renewed[id] = lease{since, seen, c.Limit, c.Observer, c.Cost, c.Cost > 1}
 	if l.stop == nil && !l.closed {
 		l.stop = make(chan struct{})
 		go s.renewLoop(l.stop)
 	}
 }
 
-// amend records that a lease may hold several slots from now on.
-func (l *leases) amend(key string, id store.LeaseID) {
+// amend records that a lease may hold so many slots from now on.
+func (l *leases) amend(key string, id store.LeaseID, slots int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.byKey[key]
@@ -66,7 +73,7 @@ func (l *leases) amend(key string, id store.LeaseID) {
 		return
 	}
 	if of, ok := h.renewed[id]; ok {
-		of.several = true
+		of.slots, of.several = slots, true
 		h.renewed[id] = of
 	}
 }
@@ -146,8 +153,7 @@ func (l *leases) close() (held []heldLease) {
 	}
 	for key, h := range l.byKey {
 		for id, of := range h.renewed {
-			c := store.Charge{Key: h.identity, Limit: of.limit, Receipt: store.Receipt{Cost: 1, Lease: id}}
-			held = append(held, heldLease{key, c, of.several})
+			held = append(held, heldLease{key, h.release(id, of.limit), of.several})
 		}
 	}
 	l.byKey = nil
@@ -221,13 +227,28 @@ func (s *Store) renewLoop(stop chan struct{}) {
 	}
 }
 
+// A renewal enters a lease again that the server has lost: by an outage longer than the lease,
+// a FLUSHALL, or a failover. More slots may be in use then than the limit has. It must not enter one
+// that its holder has released meanwhile, although the server may execute the renewal after
+// the release, and although the renewal's answer may be lost. So the server enters leases only
+// up to an instant, and leases that were released while a renewal might enter them are
+// released once more when it has answered, or else after that instant.
+
 // renewing is a renewal call for leases of one place.
 type renewing struct {
-	site site
-	keys []string
-	args []any
-	ids  [][]store.LeaseID // by key
-	many int               // ids in all
+	site  site
+	keys  []string
+	args  []any
+	asked [][]asked // by key
+	many  int       // in all
+}
+
+// asked is a lease that the server is asked to renew.
+type asked struct {
+	id      store.LeaseID
+	release store.Charge // which releases it
+	slots   int64
+	seen    int64
 }
 
 // mostRenewed is the most leases in one call. That many take the server half a
@@ -235,47 +256,125 @@ type renewing struct {
 const mostRenewed = 500
 
 func (s *Store) renewCall(times timeArgs, r *renewing) call {
-	args := append(make([]any, s.head(r.keys)), times.clock, times.lease)
-	return s.call(scripts.Renew(), r.site, r.keys, append(args, r.args...))
+	keys := make([]string, 0, 2*len(r.keys))
+	for _, key := range r.keys {
+		keys = append(keys, key, resetKey(key))
+	}
+	until := strconv.FormatInt(times.wall+s.renewalTime().Microseconds(), 10)
+	args := append(make([]any, s.head(keys)), times.clock, times.lease, until)
+	return s.call(scripts.Renew(), r.site, keys, append(args, r.args...))
 }
+
+// renewalTime is how long a renewal may take. It is longer than a call's timeout: no caller
+// waits, and there may be thousands of leases.
+func (s *Store) renewalTime() time.Duration { return max(s.timeout, s.lease/6) }
 
 // renew renews at once every lease last renewed longer than age ago, and reports
 // whether the server answered all calls.
 func (s *Store) renew(age time.Duration) bool {
-	asked := time.Now()
-	rs := s.leases.due(asked, age, s.siteOf)
+	sent := time.Now()
+	times := s.timeArgs(nil)
+	rs := s.leases.due(sent, age, s.siteOf)
 	if len(rs) == 0 {
 		return true
 	}
 	defer s.leases.calls.Done()
-	times := s.timeArgs(nil)
 	calls := make([]call, len(rs))
 	for i, r := range rs {
 		calls[i] = s.renewCall(times, r)
 	}
-	// Longer than a call's timeout: no caller waits, and there may be thousands of leases.
-	ctx, end := context.WithTimeout(context.Background(), max(s.timeout, s.lease/6))
+	ctx, end := context.WithTimeout(context.Background(), s.renewalTime())
 	defer end()
 	s.exec(ctx, calls)
 	rs, calls = s.separate(ctx, times, rs, calls)
 	well := true
+	var entered, unsure []asked // those that the server has entered, or may enter yet
 	for i, r := range rs {
-		gone, err := calls[i].cmd.Slice()
+		now, missing, err := renewAnswer(r, calls[i].cmd)
 		if err != nil {
 			well = false
+			if errors.Is(classify(err), ErrIndeterminate) {
+				unsure = append(unsure, slices.Concat(r.asked...)...)
+			}
 			continue
 		}
-		s.leases.extend(r, asked)
-		for j := 0; j+1 < len(gone); j += 2 {
-			n, _ := gone[j].(int64)
-			id, _ := gone[j+1].(string)
-			if n < 1 || int(n) > len(r.keys) || len(id) != len(store.LeaseID{}) {
-				continue
+		s.learn(now)
+		s.leases.extend(r, sent, now, missing)
+		for _, m := range missing {
+			switch m.what {
+			case "entered":
+				entered = append(entered, *m.asked)
+				s.reportLost(m.key, m.asked.id, true)
+			case "reset":
+				s.reportLost(m.key, m.asked.id, false)
+			default:
+				well = false
 			}
-			s.reportLost(r.keys[n-1], store.LeaseID([]byte(id)))
 		}
 	}
+	s.releaseAgain(entered)
+	if len(unsure) > 0 {
+		select {
+		case <-ctx.Done():
+		case <-s.closed:
+		}
+		s.releaseAgain(unsure)
+	}
 	return well
+}
+
+// missing is a lease that the server hadn't any more, and what it has done about it
+// (renew.lua).
+type missing struct {
+	key   string
+	asked *asked
+	what  string
+}
+
+// renewAnswer reads the answer to a renewal.
+func renewAnswer(r *renewing, cmd *redis.Cmd) (now int64, all []missing, err error) {
+	reply, err := cmd.Result()
+	if err != nil {
+		return 0, nil, err
+	}
+	words, now, err := open(reply)
+	if err != nil {
+		return 0, nil, unread(err)
+	}
+	for ; len(words) >= 3; words = words[3:] {
+		n, _ := words[0].(int64)
+		id, _ := words[1].(string)
+		what, _ := words[2].(string)
+		if n < 1 || int(n) > len(r.keys) {
+			continue
+		}
+		of := r.asked[n-1]
+		if i := slices.IndexFunc(of, func(a asked) bool { return string(a.id[:]) == id }); i >= 0 {
+			all = append(all, missing{r.keys[n-1], &of[i], what})
+		}
+	}
+	return now, all, nil
+}
+
+// releaseAgain releases those of the leases that aren't held any more.
+func (s *Store) releaseAgain(all []asked) {
+	var releases []store.Charge
+	s.leases.mu.Lock()
+	for i := range all {
+		c := &all[i].release
+		h := s.leases.byKey[storageKey(s.prefix, c.Key, c.Limit)]
+		held := false
+		if h != nil {
+			_, held = h.renewed[all[i].id]
+		}
+		if !held {
+			releases = append(releases, *c)
+		}
+	}
+	s.leases.mu.Unlock()
+	if len(releases) > 0 {
+		s.retryReleases(releases)
+	}
 }
 
 // due returns the leases to renew, as calls. If there are any, the caller calls calls.Done
@@ -289,23 +388,23 @@ func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site)
 	l.sweep()
 	last := make(map[site]*renewing) // call of a place
 	for key, h := range l.byKey {
-		var ids []store.LeaseID
+		var all []asked
 		for id, of := range h.renewed {
 			if now.Sub(of.at) >= age {
-				ids = append(ids, id)
+				all = append(all, asked{id, h.release(id, of.limit), of.slots, of.seen})
 			}
 		}
 		p := siteOf(key)
-		for len(ids) > 0 {
+		for len(all) > 0 {
 			r := last[p]
 			if r == nil || r.many == mostRenewed {
 				r = &renewing{site: p}
 				last[p] = r
 				rs = append(rs, r)
 			}
-			n := min(len(ids), mostRenewed-r.many)
-			r.add(key, ids[:n:n])
-			ids = ids[n:]
+			n := min(len(all), mostRenewed-r.many)
+			r.add(key, all[:n:n])
+			all = all[n:]
 		}
 	}
 	if len(rs) > 0 {
@@ -314,44 +413,66 @@ func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site)
 	return rs
 }
 
-func (r *renewing) add(key string, ids []store.LeaseID) {
-	r.keys = append(r.keys, key)
-	r.ids = append(r.ids, ids)
-	r.many += len(ids)
-	r.args = append(r.args, len(ids))
-	for i := range ids {
-		r.args = append(r.args, ids[i][:])
-	}
+// release returns the charge that releases a lease.
+func (h *holding) release(id store.LeaseID, l *store.Limit) store.Charge {
+	return store.Charge{Key: h.identity, Limit: l, Receipt: store.Receipt{Cost: 1, Lease: id}}
 }
 
-// extend records the renewal of r's leases, except those released meanwhile.
-func (l *leases) extend(r *renewing, at time.Time) {
+func (r *renewing) add(key string, all []asked) {
+	r.keys = append(r.keys, key)
+	r.asked = append(r.asked, all)
+	r.many += len(all)
+	r.args = append(r.args, len(all))
+	var more []byte
+	for i := range all {
+		a := &all[i]
+		r.args = append(r.args, a.id[:])
+		more = append(strconv.AppendInt(more, a.slots, 10), ':')
+		more = append(strconv.AppendInt(more, a.seen, 10), ' ')
+	}
+	r.args = append(r.args, more)
+}
+
+// extend records the renewal of r's leases, which the server had at its instant now, except
+// those released meanwhile and those that it hasn't renewed.
+func (l *leases) extend(r *renewing, at time.Time, now int64, but []missing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	lacks := make(map[store.LeaseID]bool, len(but))
+	for _, m := range but {
+		if m.what != "entered" {
+			lacks[m.asked.id] = true
+		}
+	}
 	for i, key := range r.keys {
 		h := l.byKey[key]
 		if h == nil {
 			continue
 		}
-		for _, id := range r.ids[i] {
-			if of, held := h.renewed[id]; held {
-				of.at = at
+		for j := range r.asked[i] {
+			id := r.asked[i][j].id
+			if of, held := h.renewed[id]; held && !lacks[id] {
+				of.at, of.seen = at, now
 				h.renewed[id] = of
 			}
 		}
 	}
 }
 
-// reportLost reports a lost lease, unless it has been released meanwhile, or is being reset.
-func (s *Store) reportLost(key string, id store.LeaseID) {
+// reportLost reports a lost lease, which has been entered again or isn't renewed any more,
+// unless it has been released meanwhile, or is being reset.
+func (s *Store) reportLost(key string, id store.LeaseID, entered bool) {
 	s.leases.mu.Lock()
 	h := s.leases.byKey[key]
-	report := h != nil && h.resets == 0
-	s.leases.mu.Unlock()
-	if !report {
+	if h == nil || h.resets > 0 {
+		s.leases.mu.Unlock()
 		return
 	}
-	of, held := s.leases.stopRenewal(key, id)
+	of, held := h.renewed[id]
+	if !entered {
+		s.leases.remove(h, id)
+	}
+	s.leases.mu.Unlock()
 	if !held {
 		return
 	}

@@ -27,10 +27,11 @@ type leased interface {
 
 // thereSlots is the server of a leased store.
 type thereSlots interface {
-	Take(id store.LeaseID)
+	Take(id store.LeaseID) (now int64)
 	Release(id store.LeaseID)
-	// Renew returns the leases that are gone.
-	Renew(ids []store.LeaseID) (gone []store.LeaseID, answered bool)
+	// Renew returns the leases that were lost, what has been done about each, and whether the
+	// call is answered, denied or lost.
+	Renew(ids []store.LeaseID, seen []int64, until int64) (now int64, lost []store.LeaseID, done []string, outcome string)
 	Reset() (answered bool)
 	Lost(key string)
 }
@@ -41,6 +42,7 @@ const leasedFile = `package redisstore
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,9 +51,9 @@ import (
 )
 
 type Slots interface {
-	Take(id store.LeaseID)
+	Take(id store.LeaseID) (now int64)
 	Release(id store.LeaseID)
-	Renew(ids []store.LeaseID) (gone []store.LeaseID, answered bool)
+	Renew(ids []store.LeaseID, seen []int64, until int64) (now int64, lost []store.LeaseID, done []string, outcome string)
 	Reset() (answered bool)
 	Lost(key string)
 }
@@ -70,7 +72,8 @@ func ExploreLeases(w Slots) Leased {
 func (s *Store) decided(t *ticket[taking]) (reusable bool, err error) {
 	d := &t.what.decision
 	t.since = time.Now()
-	there.Take(d.leases[0])
+	t.what.decided = there.Take(d.leases[0])
+	s.learn(t.what.decided)
 	d.results[0], d.granted = store.Result{OK: true, Receipt: store.Receipt{Cost: 1, Lease: d.leases[0]}}, true
 	return true, nil
 }
@@ -95,22 +98,32 @@ func (s *Store) renewThere(ctx context.Context, rs []*renewing, calls []call) {
 	for i, r := range rs {
 		calls[i].cmd = redis.NewCmd(ctx)
 		var ids []store.LeaseID
+		var seen []int64
 		var at []int
 		for k := range r.keys {
-			for _, id := range r.ids[k] {
-				ids, at = append(ids, id), append(at, k)
+			for _, a := range r.asked[k] {
+				ids, seen, at = append(ids, a.id), append(seen, a.seen), append(at, k)
 			}
 		}
-		gone, answered := there.Renew(ids)
-		if !answered {
+		args := calls[i].args
+		until, err := strconv.ParseInt(args[3+args[2].(int)+2].(string), 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		now, lost, done, outcome := there.Renew(ids, seen, until)
+		switch outcome {
+		case "denied":
 			calls[i].cmd.SetErr(ErrUnavailable)
 			continue
+		case "lost":
+			calls[i].cmd.SetErr(ErrIndeterminate)
+			continue
 		}
-		reply := []any{}
-		for _, id := range gone {
+		reply := []any{now}
+		for j, id := range lost {
 			for k := range ids {
 				if ids[k] == id {
-					reply = append(reply, int64(at[k]+1), string(id[:]))
+					reply = append(reply, int64(at[k]+1), string(id[:]), done[j])
 				}
 			}
 		}
@@ -142,27 +155,32 @@ const leaseTime = 15 * time.Second
 type slotServer struct {
 	*orders.Run
 	ends     map[store.LeaseID]int64
-	renewals []string        // the outcome of each; the last is that of all others
-	came     int             // renewals
-	taken    []store.LeaseID // in their order
+	renewals []string               // the outcome of each; the last is that of all others
+	came     int                    // renewals
+	taken    []store.LeaseID        // in their order
 	given    map[store.LeaseID]bool // to callers
 	released map[store.LeaseID]bool
-	said     map[store.LeaseID]bool // to be gone, and not because it has been released
+	reset    map[store.LeaseID]bool // were taken before it
+	mark     int64                  // when the last reset was
+	said     int                    // how often a lease was said to be lost that hasn't been released
 	told     int
 	closed   int64 // from when on nothing may be renewed; 0: it may
+	over     bool  // Close has returned
 
 	lasting bool // what is held lasts
-	telling bool // what is gone is told
+	telling bool // what is lost is told
 	quiet   bool // nothing is
 	vain    bool // resets are
 }
 
 func (w *slotServer) now() int64 { return orders.AtTime(unsafe.Pointer(w)) }
 
-func (w *slotServer) Take(id store.LeaseID) {
-	w.ends[id] = w.now() + leaseTime.Microseconds()
+func (w *slotServer) Take(id store.LeaseID) int64 {
+	now := w.now()
+	w.ends[id] = now + leaseTime.Microseconds()
 	w.taken = append(w.taken, id)
 	orders.Note("the server: a lease, %d in all", len(w.ends))
+	return now
 }
 
 func (w *slotServer) Release(id store.LeaseID) {
@@ -173,41 +191,84 @@ func (w *slotServer) Release(id store.LeaseID) {
 }
 
 func (w *slotServer) Reset() (answered bool) {
-	w.now()
+	now := w.now()
 	orders.Note("the server: reset, in vain: %t", w.vain)
 	if !w.vain {
 		clear(w.ends)
+		w.mark = now
+		for _, id := range w.taken {
+			w.reset[id] = true
+		}
 	}
 	return !w.vain
 }
 
-func (w *slotServer) Renew(ids []store.LeaseID) (gone []store.LeaseID, answered bool) {
-	now := w.now()
-	if w.closed != 0 && now >= w.closed {
-		w.Broken("a closed store renews")
-	}
+// flush is a FLUSHALL.
+func (w *slotServer) flush() {
+	w.now()
+	orders.Note("the server: flushed")
+	clear(w.ends)
+}
+
+func (w *slotServer) Renew(ids []store.LeaseID, seen []int64, until int64) (now int64, lost []store.LeaseID, done []string, outcome string) {
 	does := w.renewals[min(w.came, len(w.renewals)-1)]
 	w.came++
-	orders.Note("renewal %d of %d: %s", w.came, len(ids), does)
-	if does == "denied" {
-		return nil, false
-	}
-	for _, id := range w.taken {
-		if !slices.Contains(ids, id) {
-			continue
-		}
-		if end, has := w.ends[id]; !has || end < now {
-			delete(w.ends, id)
-			gone = append(gone, id)
-			if !w.released[id] && does != "lost" {
-				w.said[id] = true
+	switch does {
+	case "denied":
+		w.now()
+		return 0, nil, nil, "denied"
+	case "late", "later": // the connection is lost, and the call executed
+		lang.Go(func() {
+			if does == "later" {
+				lang.Receive(twin.After(3 * time.Second))
 			}
+			w.renew(ids, seen, until, does)
+		})
+		return 0, nil, nil, "lost"
+	}
+	now, lost, done = w.renew(ids, seen, until, does)
+	return now, lost, done, does
+}
+
+// renew does what renew.lua does.
+func (w *slotServer) renew(ids []store.LeaseID, seen []int64, until int64, does string) (now int64, lost []store.LeaseID, done []string) {
+	now = w.now()
+	if w.closed != 0 && now >= w.closed && does == "answered" {
+		w.Broken("a closed store renews")
+	}
+	orders.Note("renewal %d of %d: %s", w.came, len(ids), does)
+	for _, id := range w.taken {
+		i := slices.Index(ids, id)
+		if i < 0 {
 			continue
 		}
-		w.ends[id] = now + leaseTime.Microseconds()
+		if end, has := w.ends[id]; has && end >= now {
+			w.ends[id] = now + leaseTime.Microseconds()
+			continue
+		}
+		delete(w.ends, id)
+		what := "entered"
+		switch {
+		case w.mark > 0 && seen[i] <= w.mark:
+			what = "reset"
+		case now > until:
+			what = "late"
+		default:
+			if w.reset[id] {
+				w.Broken("a lease is entered that was reset")
+			}
+			if w.over {
+				w.Broken("a closed store enters a lease")
+			}
+			w.ends[id] = now + leaseTime.Microseconds()
+		}
+		if !w.released[id] && does == "answered" && what != "late" {
+			w.said++
+		}
+		lost, done = append(lost, id), append(done, what)
 	}
-	orders.Note("the server: %d are gone", len(gone))
-	return gone, does != "lost"
+	orders.Note("the server: lost are %d, %v", len(lost), done)
+	return now, lost, done
 }
 
 func (w *slotServer) Lost(string) {
@@ -225,6 +286,9 @@ func (x handling) String() string {
 	return fmt.Sprintf("renewals %s: %s", strings.Join(x.renewals, ", "), strings.Join(x.actors, " | "))
 }
 
+// things is how many things are done.
+func (x handling) things() int { return strings.Count(strings.Join(x.actors, ";"), ";") }
+
 var slotLimit = func() *store.Limit {
 	l, err := store.NewLimit(store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 9})
 	if err != nil {
@@ -239,10 +303,10 @@ func (x handling) scenario(newStore func(thereSlots) leased) func(*orders.Run) {
 		all := strings.ReplaceAll(strings.Join(x.actors, "; "), "reset in vain", "")
 		w := &slotServer{
 			Run: r, ends: map[store.LeaseID]int64{}, renewals: x.renewals,
-			said: map[store.LeaseID]bool{}, given: map[store.LeaseID]bool{}, released: map[store.LeaseID]bool{},
-			lasting: !strings.Contains(all, "flush") && !strings.Contains(all, "reset") && !strings.Contains(all, "close"),
-			quiet:   strings.Contains(all, "reset"), // who resets a key knows
-			telling: !strings.Contains(all, "reset") && !strings.Contains(all, "close"),
+			given: map[store.LeaseID]bool{}, released: map[store.LeaseID]bool{}, reset: map[store.LeaseID]bool{},
+			lasting: !strings.Contains(all, "reset") && !strings.Contains(all, "close"),
+			quiet:   strings.Contains(all, "reset") && !strings.Contains(all, "reset elsewhere") && !strings.Contains(all, "flush"), // who resets a key knows
+			telling: strings.Contains(all, "reset elsewhere") || !strings.Contains(all, "reset") && !strings.Contains(all, "close"),
 		}
 		s := newStore(w)
 		for i, does := range x.actors {
@@ -260,8 +324,8 @@ func (x handling) scenario(newStore func(thereSlots) leased) func(*orders.Run) {
 			if len(w.ends) > 0 {
 				w.Broken("the server has %d leases in the end", len(w.ends))
 			}
-			if w.told > len(w.said) || w.quiet && w.told > 0 {
-				w.Broken("%d leases are gone, and it is told %d times", len(w.said), w.told)
+			if w.told > w.said || w.quiet && w.told > 0 {
+				w.Broken("leases are lost %d times, and it is told %d times", w.said, w.told)
 			}
 		})
 	}
@@ -296,6 +360,8 @@ func (h *holder) do(what string) {
 		err = h.store.Settle(h.ctx, charges, results)
 		h.held = false
 	case "flush":
+		h.flush()
+	case "reset elsewhere": // by another process
 		h.Reset()
 	case "reset in vain":
 		h.vain = true
@@ -308,6 +374,7 @@ func (h *holder) do(what string) {
 		before := maps.Clone(h.given)
 		err = h.store.Close()
 		h.closed = h.now() + 1 // what was on its way may arrive
+		h.over = true
 		for id := range before {
 			if _, has := h.ends[id]; has {
 				h.Broken("a closed store holds a lease")
@@ -321,14 +388,14 @@ func (h *holder) do(what string) {
 	}
 }
 
-// look says whether a lease that is held has been kept, or its loss been told.
+// look says whether a lease that is held has been kept, or entered again, and its loss been told.
 func (h *holder) look() {
 	end, has := h.ends[h.lease.Lease]
-	if h.lasting && (!has || end < h.now()) {
+	if h.lasting && h.held && (!has || end < h.now()) {
 		h.Broken("a lease that is held has run out")
 	}
-	if h.telling && h.held && h.told != len(h.said) {
-		h.Broken("%d leases that are held are gone, and it has been told %d times", len(h.said), h.told)
+	if h.telling && h.held && h.told != h.said {
+		h.Broken("leases that are held are lost %d times, and it has been told %d times", h.said, h.told)
 	}
 }
 
@@ -342,8 +409,9 @@ var ofLeases = &orders.Elsewhere{
 }
 
 // Whatever callers do with leases, and whatever becomes of renewals: a lease that is held
-// is kept while the server answers, its loss is told once, and to no holder that has released
-// it, and nothing is renewed in the end.
+// is kept while the server answers, and entered again if it is lost; its loss is told once, and to
+// no holder that has released it; what is released or was reset never comes back, also by a
+// renewal that is executed late; and nothing is renewed in the end.
 func TestEveryOrderOfLeases(t *testing.T) {
 	if len(leasedVariants) == 0 {
 		explorations.Run(t)
@@ -364,8 +432,19 @@ func TestEveryOrderOfLeases(t *testing.T) {
 		handle(renewals, "take; hold; settle", "wait; reset in vain")
 		handle(renewals, "take; hold; settle", "wait; close")
 	}
+	for _, renewals := range []string{"answered", "lost; answered", "late; answered", "later; answered", "later; late; answered"} {
+		handle(renewals, "take; wait; settle", "flush")
+		handle(renewals, "take; wait; settle", "wait; flush")
+		handle(renewals, "take; wait; wait; settle", "wait; flush; wait; flush")
+		handle(renewals, "take; hold; settle", "wait; flush; wait; reset elsewhere")
+		handle(renewals, "take; hold; settle", "wait; reset elsewhere")
+		handle(renewals, "take; wait; settle", "wait; reset")
+	}
+	handle("later; later; answered", "take; hold; settle", "flush; wait; wait; reset elsewhere")
+	handle("answered", "take; hold; settle", "wait; close", "flush")
 	handle("answered", "take; settle", "close")
 	handle("answered", "close; take; hold; settle")
+	slices.SortStableFunc(handlings, func(a, b handling) int { return a.things() - b.things() }) // mutants are found sooner
 	orders.Explore(t, leasesMutants, handlings, func(variant string, x handling) func(*orders.Run) {
 		return x.scenario(leasedVariants[variant])
 	})
@@ -375,12 +454,28 @@ var leasesMutants = []orders.Variant{
 	{Name: "the renewal ends in two steps", Edits: []orders.Edit{{File: "leases.go",
 		Was: "			l.stop = nil\n			l.mu.Unlock()\n			return\n",
 		Is:  "			l.mu.Unlock()\n			l.mu.Lock()\n			l.stop = nil\n			l.mu.Unlock()\n			return\n"}}},
-	{Name: "what is gone is told though it has been released", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	if !held {\n		return\n	}\n", Is: "	_ = held\n"}}},
-	{Name: "what is gone is renewed again", Edits: []orders.Edit{{File: "leases.go",
-		Was: "of, held := s.leases.stopRenewal(key, id)\n", Is: "of, held := h.renewed[id]\n"}}},
+	{Name: "what is lost is told though it has been released", Edits: []orders.Edit{{File: "leases.go",
+		Was: "	if !held {\n		return\n	}\n	// The other", Is: "	_ = held\n	// The other"}}},
+	{Name: "what was reset is renewed again", Edits: []orders.Edit{{File: "leases.go",
+		Was: "	if !entered {\n		s.leases.remove(h, id)\n	}\n", Is: ""}}},
+	{Name: "what is entered again isn't renewed", Edits: []orders.Edit{{File: "leases.go",
+		Was: "	if !entered {\n		s.leases.remove(h, id)\n	}\n", Is: "	s.leases.remove(h, id)\n"}}},
+	{Name: "what is entered after its release stays", Edits: []orders.Edit{{File: "leases.go",
+		Was: "	s.releaseAgain(entered)\n", Is: ""}}},
+	{Name: "what a renewal without an answer enters stays", Edits: []orders.Edit{{File: "leases.go",
+		Was: "		s.releaseAgain(unsure)\n", Is: ""}}},
+	{Name: "a renewal without an answer isn't waited for", Edits: []orders.Edit{{File: "leases.go",
+		Was: "		case <-ctx.Done():\n		case <-s.closed:\n		}\n		s.r", Is: "		default:\n		}\n		s.r"}}},
+	{Name: "leases are entered however late", Edits: []orders.Edit{{File: "leases.go",
+		Was: "times.wall+s.renewalTime().Microseconds()", Is: "times.wall+1<<40"}}},
+	{Name: "the server is taken to have what it hasn't entered", Edits: []orders.Edit{{File: "leases.go",
+		Was: "held && !lacks[id] {", Is: "held {"}}},
+	{Name: "the server is taken to have had leases later", Edits: []orders.Edit{{File: "leases.go",
+		Was: "of.at, of.seen = at, now\n", Is: "of.at, of.seen = at, now+6_000_000\n"}}},
+	{Name: "Close doesn't wait for a renewal", Edits: []orders.Edit{{File: "leases.go",
+		Was: "		s.leases.calls.Wait() // a renewal must not come after the release\n", Is: ""}}},
 	{Name: "what has been released meanwhile is held again", Edits: []orders.Edit{{File: "leases.go",
-		Was: "if of, held := h.renewed[id]; held {", Is: "if of, held := h.renewed[id]; held || true {"}}},
+		Was: "held && !lacks[id] {", Is: "(held || true) && !lacks[id] {"}}},
 	{Name: "a release goes on being renewed", Edits: []orders.Edit{{File: "settle.go",
 		Was: "	if c.Cost == 0 && c.Receipt.Lease", Is: "	if c.Cost < 0 && c.Receipt.Lease"}}},
 	{Name: "a reset goes on being renewed", Edits: []orders.Edit{{File: "reset.go",
@@ -388,13 +483,13 @@ var leasesMutants = []orders.Variant{
 	{Name: "a reset that fails ends the renewal", Edits: []orders.Edit{{File: "reset.go",
 		Was: "	endReset(err == nil)\n", Is: "	endReset(true)\n"}}},
 	{Name: "who resets is told that leases are gone", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	report := h != nil && h.resets == 0\n", Is: "	report := h != nil\n"}}},
+		Was: "	if h == nil || h.resets > 0 {\n", Is: "	if h == nil {\n"}}},
 	{Name: "a renewal that failed isn't made sooner again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "			next = s.lease / 12\n", Is: "			next = s.lease\n"}}},
 	{Name: "the renewal doesn't end with the store", Edits: []orders.Edit{{File: "leases.go",
 		Was: "		close(l.stop)\n", Is: ""}}},
 	{Name: "Close releases no slots", Edits: []orders.Edit{{File: "leases.go",
-		Was: "			held = append(held, heldLease{key, c, of.several})\n", Is: "			_ = heldLease{key, c, of.several}\n"}}},
+		Was: "			held = append(held, heldLease{key, h.release(id, of.limit), of.several})\n", Is: "			_, _, _ = key, id, of\n"}}},
 	{Name: "Close doesn't wait for its releases", Edits: []orders.Edit{{File: "redisstore.go",
 		Was: "	<-released\n", Is: "	_ = released\n"}}},
 	{Name: "leases of a closed store are renewed", Edits: []orders.Edit{{File: "leases.go",

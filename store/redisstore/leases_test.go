@@ -101,3 +101,116 @@ func TestRenewalOutOfMemory(t *testing.T) {
 		t.Error("not renewed by a server that has memory again")
 	}
 }
+
+// Slots that the server has lost count again once their holder has renewed them, each with its
+// weight, beside those that others have taken meanwhile. What was released or reset doesn't.
+func TestLostSlotsCountAgain(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client()
+	cluster := redistest.StartCluster(t, 3, 0)
+	for name, c := range map[string]struct {
+		client redis.UniversalClient
+		flush  func() error
+	}{
+		"one server": {rdb, func() error { return rdb.FlushAll(context.Background()).Err() }},
+		"a cluster": {cluster.Client(), func() error {
+			return cluster.Client().ForEachMaster(context.Background(), func(ctx context.Context, m *redis.Client) error { return m.FlushAll(ctx).Err() })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lost atomic.Int64
+			s := redisstore.New(c.client, patient, redisstore.WithLeaseTTL(time.Hour), redisstore.WithLost(func(string, *store.Limit) { lost.Add(1) }))
+			other := redisstore.New(c.client, patient, redisstore.WithLeaseTTL(time.Hour))
+			defer other.Close()
+			defer s.Close()
+			l := limit(t, store.Spec{Units: 3, Algorithm: store.Concurrency})
+			held := func(want int64) {
+				t.Helper()
+				if r, err := take(other, "k", l, 0); err != nil || r.Held != want || r.Remaining != max(0, 3-want) {
+					t.Errorf("%d held and %d left, %v; want %d held", r.Held, r.Remaining, err, want)
+				}
+			}
+			get := func(s *redisstore.Store, cost int64) store.Receipt {
+				t.Helper()
+				r, err := take(s, "k", l, cost)
+				if err != nil || !r.OK {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				return r.Receipt
+			}
+			release := func(s *redisstore.Store, r store.Receipt) {
+				t.Helper()
+				if _, err := settle(s, "k", l, r, 0); err != nil {
+					t.Error(err)
+				}
+			}
+			renew := func(want int64) {
+				t.Helper()
+				if lost.Store(0); !s.Renew() || lost.Load() != want {
+					t.Errorf("%d leases are reported lost, want %d", lost.Load(), want)
+				}
+			}
+			flush := func() {
+				t.Helper()
+				if err := c.flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			one, two := get(s, 1), get(s, 2)
+			flush()
+			held(0)
+			renew(2)
+			held(3)
+			if r, err := take(other, "k", l, 1); err != nil || r.OK {
+				t.Errorf("a fourth slot of three: %+v, %v", r, err)
+			}
+			renew(0)
+
+			// Another has taken one meanwhile.
+			flush()
+			third := get(other, 1)
+			renew(2)
+			held(4)
+			if r, err := take(other, "k", l, 1); err != nil || r.OK {
+				t.Errorf("a fifth slot of three: %+v, %v", r, err)
+			}
+			release(s, two)
+			held(2)
+			release(other, third)
+			held(1)
+
+			// A slot settled for two is two when it comes back.
+			if _, err := settle(s, "k", l, one, 2); err != nil {
+				t.Fatal(err)
+			}
+			flush()
+			renew(1)
+			held(2)
+
+			// What is released while it is lost stays free.
+			flush()
+			release(s, one)
+			renew(0)
+			held(0)
+
+			// What another process has reset stays free, whatever is lost since.
+			get(s, 1)
+			if err := other.Reset(context.Background(), "k", l); err != nil {
+				t.Fatal(err)
+			}
+			held(0)
+			renew(1)
+			held(0)
+			renew(0)
+			again := get(s, 1)
+			held(1)
+			release(s, again)
+			get(s, 1)
+			if err := s.Reset(context.Background(), "k", l); err != nil {
+				t.Fatal(err)
+			}
+			renew(0)
+			held(0)
+		})
+	}
+}

@@ -226,6 +226,9 @@ func TestManyLeases(t *testing.T) {
 	if lost != 1 {
 		t.Errorf("%d reported lost, want 1", lost)
 	}
+	if n, err := rdb.ZCard(context.Background(), gone).Result(); n != 2 || err != nil {
+		t.Errorf("the lost one isn't entered again: %d members, %v", n, err)
+	}
 }
 
 // Turns given up latest first give back everything, also if they are more than go into

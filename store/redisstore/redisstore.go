@@ -77,8 +77,13 @@
 // Concurrency slots are leased, by default for 15 seconds, and renewed in the
 // background while they are held: every third of that time, up to 500 in a call. If a
 // process dies, its slots come free within the lease's time; [Store.Close] releases them
-// at once. Settling a lease to 0 ends
-// its renewal even if the server can't be reached.
+// at once. Settling a lease to 0 ends its renewal even if the server can't be reached.
+//
+// A lease that the server has lost, by an outage longer than the lease or a FLUSHALL, counts
+// again when it is renewed next, and [WithLost] reports it. More slots may be held then than the
+// limit has. A lease that was released never comes back, and none that Reset has removed does,
+// unless a FLUSHALL or a step back of the server's clock comes between. A lease that hasn't been
+// renewed for half a day doesn't come back.
 package redisstore
 
 import (
@@ -212,9 +217,11 @@ func WithLeaseTTL(d time.Duration) Option {
 	}
 }
 
-// WithLost calls lost when a lease that is still held is gone: the server couldn't be
-// reached for longer than the lease's time, has lost the key, or was told to Reset it.
-// Its slot may have been given to another request. Calls are made one at a time and delay
+// WithLost calls lost when the server has lost a lease that is still held: it couldn't be
+// reached for longer than the lease's time, or has lost the key. Its slot may have been given to
+// another request. When lost is called, the lease counts again, so more slots may be held than
+// the limit has. lost is also called if another process has reset the limit; that lease counts
+// no more. A lease may be lost several times. Calls are made one at a time and delay
 // the renewal of other leases, so lost should return quickly. A panic in it is logged
 // to slog.Default at level Error. The limiter that took the slot is notified, and logs
 // it, without this option.

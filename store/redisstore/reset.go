@@ -74,11 +74,15 @@ func (s *Store) execAll(ctx context.Context, calls []call) error {
 func (s *Store) resetCall(keys []string, limits []*store.Limit) call {
 	n := len(keys)
 	keys = slices.Clone(keys)
+	var lives []any
 	for i, key := range keys {
-		if algorithms[limits[i].Algorithm()].stocked { // any store may have taken some
-			keys = append(keys, resetKey(key))
+		switch a := &algorithms[limits[i].Algorithm()]; {
+		case a.stocked: // any store may have taken some
+			keys, lives = append(keys, resetKey(key)), append(lives, "60000")
+		case a.leases: // any store may hold some
+			keys, lives = append(keys, resetKey(key)), append(lives, "86400000")
 		}
 	}
 	args := append(make([]any, s.head(keys)), s.timeArgs(nil).clock, n)
-	return s.call(scripts.Reset(), s.siteOf(keys[0]), keys, args)
+	return s.call(scripts.Reset(), s.siteOf(keys[0]), keys, append(args, lives...))
 }

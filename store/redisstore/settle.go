@@ -124,7 +124,7 @@ func (s *Store) stopRenewal(key string, c *store.Charge) (one bool) {
 		return held && !of.several
 	}
 	if c.Receipt.Lease != (store.LeaseID{}) {
-		s.leases.amend(key, c.Receipt.Lease)
+		s.leases.amend(key, c.Receipt.Lease, c.Cost)
 	}
 	return false
 }

@@ -14,8 +14,9 @@ import (
 // its own slices along.
 type taking struct {
 	decision
-	site site
-	one  lone
+	site    site
+	one     lone
+	decided int64 // the server's instant
 }
 
 // lone holds the allocations of a call that is sent alone, to be reused.
@@ -184,7 +185,7 @@ func (s *Store) startRenewals(t *ticket[taking]) {
 	}
 	for i := range d.charges {
 		if r := &d.results[i]; r.Receipt.Lease != (store.LeaseID{}) {
-			s.startRenewal(d.keys[i], &d.charges[i], r.Receipt.Lease, t.since)
+			s.startRenewal(d.keys[i], &d.charges[i], r.Receipt.Lease, t.since, t.what.decided)
 		}
 	}
 }
@@ -248,8 +249,8 @@ func (s *Store) readTake(p *plan, c *call, group []*ticket[taking]) (again []*ti
 	reply, err := c.cmd.Result()
 	err = classify(err)
 	var left unanswered[*decision]
+	var now int64
 	if err == nil {
-		var now int64
 		if now, left, err = takeAnswer(p, reply); err != nil {
 			err = unread(err)
 		} else {
@@ -257,7 +258,7 @@ func (s *Store) readTake(p *plan, c *call, group []*ticket[taking]) (again []*ti
 		}
 	}
 	for _, t := range group {
-		t.failed = err
+		t.failed, t.what.decided = err, now
 		if slices.Contains(left.what, &t.what.decision) {
 			again = append(again, t)
 		}

@@ -58,7 +58,7 @@ func (s *Store) separate(ctx context.Context, times timeArgs, rs []*renewing, ca
 		}
 		for j, key := range r.keys {
 			one := &renewing{site: r.site}
-			one.add(key, r.ids[j])
+			one.add(key, r.asked[j])
 			apart, again = append(apart, one), append(again, s.renewCall(times, one))
 		}
 	}
