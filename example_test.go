@@ -13,7 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 // limit does what an adapter does; stinthttp.Middleware is the one for net/http.
@@ -245,6 +248,24 @@ func ExampleLimiter_Reset() {
 	// Output:
 	// <nil>
 	// <nil>
+}
+
+// Nothing listens at this address.
+func ExampleLimiter_CheckStore() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	lim := stint.Must(stint.New(
+		stint.Rate(100, time.Minute, stint.WithName("calls")),
+		stint.WithKey(stint.RemoteIP()),
+		stint.WithStore(redisstore.New(rdb))))
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := lim.CheckStore(ctx); err != nil { // a program would log it and exit
+		fmt.Println("can't be reached:", errors.Is(err, redisstore.ErrUnavailable))
+		fmt.Println("the rights or the password are wrong:", errors.Is(err, redisstore.ErrConfiguration))
+	}
+	// Output:
+	// can't be reached: true
+	// the rights or the password are wrong: false
 }
 
 func ExamplePermit_Settle() {

@@ -4,7 +4,7 @@
 -- KEYS: per limit and caller the sorted set, and what says when it was last reset (reset.lua).
 -- ARGV, after the clock: the length of a lease in us; the instant after which no lease is
 -- entered; then per set the number of ids, the ids, and for each "slots:seen" and a space: how
--- many slots it holds, and the latest instant at which the server is known to have had it.
+-- many slots it holds, and the script's instant when it was taken or last renewed.
 --
 -- Answers now, and for each lease that is lost the number of its set, from 1, its id, and
 --   entered: it counts again, even if more slots are held than the limit has

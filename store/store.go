@@ -86,6 +86,14 @@ type Resetter interface {
 	Reset(ctx context.Context, key string, limits ...*Limit) error
 }
 
+// Verifier is implemented by stores on servers that may lack what limits need of them. A
+// store made of other stores implements it by asking the one that should decide.
+type Verifier interface {
+	// Verify tries what the limits need of the server, and charges nothing. The error says
+	// what is missing.
+	Verify(ctx context.Context, limits ...*Limit) error
+}
+
 // Immediate is implemented by stores whose calls may never wait for anything outside
 // the process. A store made of other stores implements it by asking them.
 type Immediate interface {

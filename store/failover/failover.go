@@ -252,6 +252,7 @@ func (s *Store) unusable() error {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Resetter  = (*Store)(nil)
+	_ store.Verifier  = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
 	_ store.Bounded   = (*Store)(nil)
 	_ store.Leaser    = (*Store)(nil)
@@ -444,4 +445,20 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 		second = fmt.Errorf("failover: the secondary (%T) is no store.Resetter: %w", s.secondary, errors.ErrUnsupported)
 	}
 	return errors.Join(first, second)
+}
+
+// Verify implements store.Verifier: it asks the primary, whatever the state of the breaker, and
+// changes that as little. A primary that answers at once has nothing to verify; of another that
+// doesn't implement store.Verifier the error is errors.ErrUnsupported.
+func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
+	if s.wrong != nil || s.life == nil {
+		return s.unusable()
+	}
+	if v, ok := s.primary.(store.Verifier); ok {
+		return v.Verify(ctx, limits...)
+	}
+	if store.AnswersAtOnce(s.primary) {
+		return nil
+	}
+	return fmt.Errorf("failover: the primary (%T) is no store.Verifier: %w", s.primary, errors.ErrUnsupported)
 }

@@ -36,7 +36,7 @@ type holding struct {
 
 type lease struct {
 	at       time.Time // when it was taken or renewed
-	seen     int64     // the latest instant of the server at which it is known to have had it
+	seen     int64     // the server's instant when it was taken or renewed
 	limit    *store.Limit
 	observer *store.Observer // of the charge
 	slots    int64           // that it holds
@@ -299,7 +299,7 @@ func (s *Store) renew(age time.Duration) bool {
 			continue
 		}
 		s.learn(now)
-		s.leases.extend(r, sent, now, missing)
+		s.leases.extend(r, sent, now)
 		for _, m := range missing {
 			switch m.what {
 			case "entered":
@@ -307,9 +307,7 @@ func (s *Store) renew(age time.Duration) bool {
 				s.reportLost(m.key, m.asked.id, true)
 			case "reset":
 				s.reportLost(m.key, m.asked.id, false)
-			default:
-				well = false
-			}
+			} // what is late is entered next time
 		}
 	}
 	s.releaseAgain(entered)
@@ -433,17 +431,11 @@ func (r *renewing) add(key string, all []asked) {
 	r.args = append(r.args, more)
 }
 
-// extend records the renewal of r's leases, which the server had at its instant now, except
-// those released meanwhile and those that it hasn't renewed.
-func (l *leases) extend(r *renewing, at time.Time, now int64, but []missing) {
+// extend records the renewal of r's leases at the server's instant now, except those released
+// meanwhile. It had those, or knew of no Reset since it had them.
+func (l *leases) extend(r *renewing, at time.Time, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lacks := make(map[store.LeaseID]bool, len(but))
-	for _, m := range but {
-		if m.what != "entered" {
-			lacks[m.asked.id] = true
-		}
-	}
 	for i, key := range r.keys {
 		h := l.byKey[key]
 		if h == nil {
@@ -451,7 +443,7 @@ func (l *leases) extend(r *renewing, at time.Time, now int64, but []missing) {
 		}
 		for j := range r.asked[i] {
 			id := r.asked[i][j].id
-			if of, held := h.renewed[id]; held && !lacks[id] {
+			if of, held := h.renewed[id]; held {
 				of.at, of.seen = at, now
 				h.renewed[id] = of
 			}

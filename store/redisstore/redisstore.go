@@ -135,6 +135,7 @@ type Store struct {
 var (
 	_ store.Store    = (*Store)(nil)
 	_ store.Resetter = (*Store)(nil)
+	_ store.Verifier = (*Store)(nil)
 
 	_ store.Checked = (*Store)(nil)
 	_ store.Leaser  = (*Store)(nil)

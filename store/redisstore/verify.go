@@ -1,0 +1,281 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/scripts"
+	"github.com/stint-go/stint/store"
+)
+
+// verifyTime is how long a call of Verify may take, if that is longer than the timeout of the
+// others: the first calls of a process also connect.
+const verifyTime = 5 * time.Second
+
+// Verify implements store.Verifier, which stint's Limiter.CheckStore calls: it tries what the
+// limits need of the server. On each master of a cluster, and each shard of a ring that is up,
+// it tries each command that their scripts may use, and runs the scripts, on keys of its own
+// behind the prefix ("%check:"), which it removes. It charges nothing. What the store can do
+// without isn't tried, such as INFO.
+//
+// The error is an ErrConfiguration if a right is missing, which it names, or if the
+// password is wrong; and otherwise that of any call. A call may take 5 seconds, or the time of
+// WithTimeout if that is longer.
+func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
+	if s.wrong != nil || s.closed == nil {
+		return s.unusable()
+	}
+	for _, l := range limits {
+		if l == nil || l.Engine(engine.Access{}).Hash() == 0 {
+			return fmt.Errorf("redisstore: %w", store.ErrLimit)
+		}
+	}
+	if len(limits) == 0 {
+		return nil
+	}
+	s.first.Do(s.keepToDeadlines)
+	all, err := s.probes(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	for _, p := range all {
+		if err := p.verify(ctx, limits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probe is a store on one master whose keys are no other store's.
+type probe struct {
+	*Store
+	identity string // whose keys are on the master
+}
+
+func (s *Store) newProbe(client redis.UniversalClient, layout layout, identity string) probe {
+	p := New(nil, WithPrefix(s.prefix+"%check:"), WithLeaseTTL(s.lease), WithTimeout(max(s.timeout, verifyTime)))
+	p.client, p.layout, p.clock, p.wrong = client, layout, s.clock, nil
+	p.first.Do(func() {}) // the client isn't changed again
+	return probe{p, identity}
+}
+
+// probes returns one for each master.
+func (s *Store) probes(ctx context.Context) (all []probe, err error) {
+	switch c := s.client.(type) {
+	case *redis.ClusterClient:
+		slots, err := c.ClusterSlots(ctx).Result()
+		if err != nil {
+			return nil, err
+		}
+		seen := map[string]bool{}
+		for _, r := range slots {
+			if len(r.Nodes) > 0 && !seen[r.Nodes[0].Addr] {
+				seen[r.Nodes[0].Addr] = true
+				all = append(all, s.newProbe(c, bySlot, slotTag(uint16(r.Start))))
+			}
+		}
+		return all, nil
+	case *redis.Ring:
+		var mu sync.Mutex
+		err = c.ForEachShard(ctx, func(_ context.Context, shard *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, s.newProbe(shard, oneServer, "0"))
+			return nil
+		})
+		return all, err
+	}
+	return []probe{s.newProbe(s.client, s.layout, "0")}, nil
+}
+
+func (p probe) verify(ctx context.Context, limits []*store.Limit) error {
+	defer func() {
+		p.closing.Do(func() { close(p.closed) })
+		p.leases.close()
+	}()
+	if err := p.tryCommands(ctx, limits); err != nil {
+		return err
+	}
+	// Rights alone don't say whether the server runs the scripts.
+	var some []*store.Limit // one of each algorithm
+	for _, l := range limits {
+		if !slices.ContainsFunc(some, func(o *store.Limit) bool { return o.Algorithm() == l.Algorithm() }) {
+			some = append(some, l)
+		}
+	}
+	defer p.remove(some)
+	for _, l := range some {
+		if err := p.tryScripts(ctx, l); err != nil {
+			return err
+		}
+	}
+	return p.tryScripts(ctx, some...)
+}
+
+// called finds the commands in a script's text.
+var called = regexp.MustCompile(`call\('([A-Z]+)'`)
+
+// commandsOf returns the commands that scripts for the limits may use.
+func commandsOf(limits []*store.Limit) (all []any) {
+	var texts []*scripts.Script
+	seen := map[scripts.Set]bool{}
+	for _, l := range limits {
+		r := recordOf(l)
+		if seen[r.set] {
+			continue
+		}
+		seen[r.set] = true
+		texts = append(texts, scripts.Take(r.set), scripts.Take(r.set|scripts.Several), scripts.Settle(r.set), scripts.Reset())
+		if r.leases {
+			texts = append(texts, scripts.Renew())
+		}
+	}
+	for _, s := range texts {
+		for _, m := range called.FindAllStringSubmatch(s.Source, -1) {
+			if !slices.Contains(all, any(m[1])) {
+				all = append(all, m[1])
+			}
+		}
+	}
+	return all
+}
+
+// trial tries commands, and returns those that it may not use, each with the server's error. A
+// server looks at a user's rights once the number of arguments is right, and before what they
+// say. So each command gets the key as one argument after the other, until the server has no more to say
+// about their number. What a command has written is removed in the same script.
+const trial = `
+local unpack, key, lacks = unpack or table.unpack, KEYS[1], {}
+local function remove()
+  for _, command in ipairs({'DEL', 'UNLINK'}) do
+    local gone = redis.pcall(command, key)
+    if type(gone) ~= 'table' then return end
+  end
+  redis.pcall('PEXPIRE', key, '1')
+end
+for _, command in ipairs(ARGV) do
+  local args, said = {command}, nil
+  repeat
+    local answer = redis.pcall(unpack(args))
+    said = type(answer) == 'table' and answer.err and string.lower(answer.err)
+    args[#args + 1] = key
+  until not said or not string.find(said, 'wrong number of arg', 1, true) or #args > 9
+  if said then
+    for _, about in ipairs({'noperm', 'permission', "can't run this command", 'unknown'}) do
+      if string.find(said, about, 1, true) then
+        lacks[#lacks + 1] = command
+        lacks[#lacks + 1] = said
+        break
+      end
+    end
+  end
+  remove()
+end
+return lacks
+`
+
+// tryCommands tries each command that the limits' scripts may use.
+func (p probe) tryCommands(ctx context.Context, limits []*store.Limit) error {
+	due, end := context.WithTimeout(ctx, p.timeout)
+	defer end()
+	calls := []call{{args: append([]any{"eval", trial, 1, p.prefix + "{" + p.identity + "}"}, commandsOf(limits)...)}}
+	p.exec(due, calls)
+	lacks, err := calls[0].cmd.StringSlice()
+	if err != nil {
+		if ctx.Err() != nil {
+			return left(ctx)
+		}
+		return classify(err)
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	var rights []string
+	for i := 0; i < len(lacks); i += 2 {
+		rights = append(rights, "+"+strings.ToLower(lacks[i]))
+	}
+	return fmt.Errorf("redisstore: %w: the server doesn't let this user run commands that the limits need: grant it %s: %s",
+		ErrConfiguration, strings.Join(rights, " "), lacks[1])
+}
+
+// tryScripts runs the scripts of limits: it looks, charges, settles up and down, renews and
+// resets.
+func (p probe) tryScripts(ctx context.Context, limits ...*store.Limit) error {
+	charges := make([]store.Charge, len(limits))
+	results := make([]store.Result, len(limits))
+	step := func(what string, err error) error {
+		if err != nil {
+			return fmt.Errorf("redisstore: %s %s: %w", what, limits[0].Algorithm(), err)
+		}
+		return nil
+	}
+	for _, cost := range []int64{0, 1} {
+		for i, l := range limits {
+			charges[i] = store.Charge{Key: p.identity, Limit: l, Cost: cost}
+		}
+		if err := step("a charge of", p.Take(ctx, charges, results)); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(results, func(r store.Result) bool { return !r.OK }) {
+		if err := step("renewing", p.renewOnce(ctx)); err != nil {
+			return err
+		}
+		for i := range charges {
+			charges[i].Receipt = results[i].Receipt
+		}
+		for _, cost := range []int64{2, 0} {
+			for i := range charges {
+				charges[i].Cost = cost
+			}
+			if err := step("settling", p.Settle(ctx, charges, results)); err != nil {
+				return err
+			}
+		}
+	}
+	return step("resetting", p.Reset(ctx, p.identity, limits...))
+}
+
+// renewOnce renews what the probe holds.
+func (p probe) renewOnce(ctx context.Context) error {
+	rs := p.leases.due(time.Now(), 0, p.siteOf)
+	if len(rs) == 0 {
+		return nil
+	}
+	defer p.leases.calls.Done()
+	due, end := context.WithTimeout(ctx, p.timeout)
+	defer end()
+	times := p.timeArgs(nil)
+	for _, r := range rs {
+		calls := []call{p.renewCall(times, r)}
+		p.exec(due, calls)
+		if _, _, err := renewAnswer(r, calls[0].cmd); err != nil {
+			return classify(err)
+		}
+	}
+	return nil
+}
+
+// remove removes the probe's keys. Whether that works doesn't matter: they expire.
+func (p probe) remove(limits []*store.Limit) {
+	keys := []any{"unlink"}
+	for _, l := range limits {
+		key := storageKey(p.prefix, p.identity, l)
+		keys = append(keys, key, resetKey(key))
+	}
+	due, end := context.WithTimeout(context.Background(), p.timeout)
+	defer end()
+	calls := []call{{args: keys}}
+	if p.clock != nil {
+		calls = append(calls, call{args: []any{"unlink", p.guardKey(p.siteOf(keys[1].(string)))}})
+	}
+	p.exec(due, calls)
+}
