@@ -288,12 +288,15 @@ func (s *Store) renew(age time.Duration) bool {
 	s.exec(ctx, calls)
 	rs, calls = s.separate(ctx, times, rs, calls)
 	well := true
-	var entered, unsure []asked // those that the server has entered, or may enter yet
+	var entered, unsure []asked // those that the server has entered, or may have
+	pending := false            // it may enter some yet
 	for i, r := range rs {
 		now, missing, err := renewAnswer(r, calls[i].cmd)
 		if err != nil {
 			well = false
 			if errors.Is(classify(err), ErrIndeterminate) {
+				reply := redis.Error(nil)
+				pending = pending || !errors.As(err, &reply)
 				unsure = append(unsure, slices.Concat(r.asked...)...)
 			}
 			continue
@@ -311,13 +314,13 @@ func (s *Store) renew(age time.Duration) bool {
 		}
 	}
 	s.releaseAgain(entered)
-	if len(unsure) > 0 {
+	if pending {
 		select {
 		case <-ctx.Done():
 		case <-s.closed:
 		}
-		s.releaseAgain(unsure)
 	}
+	s.releaseAgain(unsure)
 	return well
 }
 
