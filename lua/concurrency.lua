@@ -227,7 +227,7 @@ end
 
 -- Enters a lease again that the set has lost, or whose set is lost (renew.lua). The mark is older
 -- than any, so the next charge gives the set its lifetime.
-function rare.enter(name, id, slots, till, px, foreign)
+function rare.holdAgain(name, id, slots, till, px, foreign)
   local fade
   if foreign then
     --REPLACE--

@@ -162,15 +162,21 @@ func (p *pair) agrees(held leases) bool {
 	return true
 }
 
-// TestRenew prolongs what stands, more than one chunk of it, and tells what is
-// lost.
+// TestRenew prolongs what stands, more than one chunk of it, and enters what is lost, and says
+// so. A set of which nothing stands any more is left alone, as is what is no set.
 func TestRenew(t *testing.T) {
 	ctx, rdb := context.Background(), client(t)
 	prefix := redistest.Prefix(t)
 	keys := []string{prefix + "a", prefix + "b", prefix + "none", prefix + "string"}
+	var all []string // with those that say when they were last reset
+	for i, key := range keys {
+		if all = append(all, key, key+"%reset"); i > 1 {
+			rdb.Set(ctx, key+"%reset", 5_000_000, 0)
+		}
+	}
 	const epoch = store.Epoch * 1_000_000
 	rdb.Set(ctx, keys[3], "something else", 0)
-	args := []any{"5000000,0", leaseTime}
+	args := []any{"5000000,0", leaseTime, 5_000_000}
 	var want []any
 	for k, key := range keys {
 		n := 1200
@@ -178,12 +184,18 @@ func TestRenew(t *testing.T) {
 			n = 2
 		}
 		args = append(args, n)
+		more := ""
 		for i := range n {
+			more += "1:4000000 "
 			id := fmt.Sprintf("%08d%08d", k, i)
 			args = append(args, id)
 			lost := k > 1 || k == 1 && i%500 == 7
 			if lost {
-				want = append(want, int64(k+1), id)
+				what := "entered"
+				if k > 1 {
+					what = "reset"
+				}
+				want = append(want, int64(k+1), id, what)
 				continue
 			}
 			until := float64(epoch+1000) + float64(i)
@@ -192,15 +204,16 @@ func TestRenew(t *testing.T) {
 			}
 			rdb.ZAdd(ctx, key, redis.Z{Score: until, Member: id})
 		}
+		args = append(args, more)
 	}
 	rdb.ZAdd(ctx, keys[0], redis.Z{Score: epoch + 9, Member: "not among them"})
 	rdb.PExpire(ctx, keys[1], 1e12)
 
-	reply, err := rdb.Eval(ctx, scripts.Renew().Source, keys, args...).Slice()
+	reply, err := rdb.Eval(ctx, scripts.Renew().Source, all, args...).Slice()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(reply, want) {
+	if want = append([]any{int64(5_000_000)}, want...); !slices.Equal(reply, want) {
 		t.Errorf("lost %v, want %v", reply, want)
 	}
 	for _, z := range rdb.ZRangeWithScores(ctx, keys[0], 0, -1).Val() {
@@ -211,6 +224,9 @@ func TestRenew(t *testing.T) {
 		if z.Score != until {
 			t.Errorf("%v until %.0f, want %.0f", z.Member, z.Score, until)
 		}
+	}
+	if n := rdb.ZCount(ctx, keys[1], "1", "+inf").Val(); n != 1200 {
+		t.Errorf("%d leases, want 1200", n)
 	}
 	if ttl := rdb.PTTL(ctx, keys[0]).Val().Microseconds(); ttl <= 0 || ttl > leaseTime+2000 {
 		t.Errorf("the key expires after %d us", ttl)

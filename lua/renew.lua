@@ -66,7 +66,7 @@ for k = 1, nkeys / 2 do
         if not rare then
           --FUNCTIONS--
         end
-        rare.enter(key, ARGV[i], slots[of], till, format('%.0f', ms), foreign)
+        rare.holdAgain(key, ARGV[i], slots[of], till, format('%.0f', ms), foreign)
         foreign = false
       end
       local o = #answer
