@@ -25,7 +25,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-mutants test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-mutants test-faults test-servers test-compat lua5.4 test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers fuzz fuzz-list soak plots plots-check
 
 # What takes longest begins first, so that a core isn't left without a package at the end.
 LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./lua ./store/memstore)
@@ -51,6 +51,21 @@ test-faults: redis ## servers killed, paused and split under load, in 2 minutes:
 test-servers: redis ## the store's suite on each kind of server and client, in 3 minutes
 	@echo "the store's suite on a cluster, a sentinel, a ring, and with every option: about 3 minutes"
 	STINT_SUITE=servers $(GO) test -count=1 $(RACE) -run '^TestServers' ./store/redisstore ./lua
+
+test-compat: export GOGC ?= 400
+test-compat: redis lua5.4 ## the store's suite where scripts run on another Lua, Dragonfly's 5.4 or miniredis's, in 2 minutes
+	@echo "the store's suite under Lua 5.4 and on miniredis: about 2 minutes"
+	STINT_SUITE=compat $(GO) test -count=1 $(RACE) -run '^TestCompat' ./store/redisstore ./internal/redistest
+	cd tests && STINT_SUITE=compat $(WORKSPACE) $(GO) test -count=1 -run '^TestCompat' ./miniredis
+
+lua5.4:
+	@command -v lua5.4 >/dev/null && exit; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing lua5.4, which the tests start"; \
+		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends lua5.4; } >/dev/null 2>&1; \
+	fi; \
+	command -v lua5.4 >/dev/null && exit; \
+	echo "no lua5.4, which these tests start: apt-get install lua5.4 changes that" >&2; exit 1
 
 test-examples: redis ## each example, and the commands that it prints, in a minute
 	@echo "running each example and what it tells its user to try: about a minute"
@@ -159,7 +174,7 @@ bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; ONLY=stacks or limits: several limits, beside what users write or beside one; ONLY=sizing: what servers carry
 	cd benchmarks && $(WORKSPACE) $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS) -only "$(ONLY)"
 
-# What each trick of a script buys: SCRIPTS are texts that go run ./lua/print has printed before.
+# What each trick of a script buys: SCRIPTS are texts that go run ./lua/print -bare has printed before.
 bench-script: redis ## the token bucket's script beside others: make bench-script SCRIPTS=/tmp/before.lua ROUNDS=60
 	STINT_SCRIPTS='$(SCRIPTS)' $(GO) test -run '^$$' -bench '^BenchmarkScript$$' -benchtime $(ROUNDS)x ./store/redisstore
 

@@ -113,7 +113,7 @@ func TestWhoObserves(t *testing.T) {
 func TestKeptEventsStayAsTheyAre(t *testing.T) {
 	const requests = 2000
 	kept := make(chan stint.Event, requests)
-	l := limiter(t, stint.Rate(1<<30, time.Second), stint.WithKey(stint.Header("X-Api-Key")),
+	l := limiter(t, stint.Rate(10_000_000, time.Second), stint.WithKey(stint.Header("X-Api-Key")),
 		stint.WithCost(func(r *http.Request) int64 { return int64(len(r.Header.Get("X-Api-Key"))) }))
 	l.Observe(func(e stint.Event) {
 		if e.Kind == stint.EventAdmitted {
@@ -308,7 +308,7 @@ func TestEventsAllocateWhatTheyHold(t *testing.T) {
 			return []stint.Option{stint.AdaptiveConcurrency(1, 30), stint.Concurrency(9, name), ample()}
 		}, none},
 		{stint.EventSettled, func() []stint.Option {
-			return []stint.Option{stint.Rate(1<<30, time.Second, name, stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 }))}
+			return []stint.Option{stint.Rate(10_000_000, time.Second, name, stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 }))}
 		}, none},
 		{stint.EventSettled, func() []stint.Option { return []stint.Option{ample()} }, func(_ http.ResponseWriter, r *http.Request) {
 			_ = stint.FromContext(r.Context()).Settle(r.Context(), 2)

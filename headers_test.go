@@ -74,7 +74,7 @@ func TestFields(t *testing.T) {
 		{stint.Rate(2, 10*second, stint.WithAlgorithm(stint.FixedWindow)), `"rate";q=2;w=10`, 3 * second,
 			[]string{`r=1;t=10`, `r=0;t=7`, `r=0;t=4 !4`, `r=0;t=1 !1`, `r=1;t=10`}},
 		{stint.Rate(2, 10*second, stint.WithAlgorithm(stint.SlidingLog)), `"rate";q=2;w=10`, 4 * second,
-			[]string{`r=1;t=10`, `r=0;t=10`, `r=0;t=2 !2`, `r=0;t=10`}},
+			[]string{`r=1;t=10`, `r=0;t=6`, `r=0;t=2 !2`, `r=0;t=2`}},
 		{stint.Rate(5, second, stint.WithWarmUp(4*second)), `"rate";q=5;w=1`, 0,
 			[]string{`r=0;t=1`, `r=0;t=1 !1`}},
 		// A second's worth at the cold end of the curve takes 2.5.

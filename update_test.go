@@ -755,8 +755,9 @@ func TestUpdateOfALineOutside(t *testing.T) {
 	})
 }
 
-// What Guava promises when a rate is changed: those who were told to wait wait that
-// long, debts are paid at the old price, and everybody after that pays the new price.
+// A debt is counted in tokens: it is paid at the rate of the last charge, and the next charge that
+// is granted converts it. A caller that was told to wait waits that long. The next free instant of a
+// warm-up stays.
 func TestUpdateOfRatesThatOwe(t *testing.T) {
 	type do struct {
 		after time.Duration
@@ -775,26 +776,26 @@ func TestUpdateOfRatesThatOwe(t *testing.T) {
 		first stint.Limit
 		steps []do
 	}{
-		{"a debt is paid at the rate it was made", bursty(1, time.Second, 0), []do{
+		{"a debt is paid at the rate of the last charge", bursty(1, time.Second, 0), []do{
 			{cost: 1}, {cost: 1, wait: time.Second},
-			{rate: bursty(2, time.Second, 0), cost: 1, wait: time.Second}, // owed at one a second
+			{rate: bursty(2, time.Second, 0), cost: 1, wait: 500 * ms}, // one token is owed
 			{cost: 2, wait: 500 * ms}, {cost: 4, wait: time.Second}, {cost: 1, wait: 2 * time.Second},
 		}},
 		{"slower", bursty(10, time.Second, 0), []do{
-			{cost: 5}, {rate: bursty(1, time.Second, 0), cost: 3, wait: 500 * ms},
+			{cost: 5}, {rate: bursty(1, time.Second, 0), cost: 3, wait: 5 * time.Second}, // five tokens are owed
 			{cost: 1, wait: 3 * time.Second}, {cost: 1, wait: time.Second},
 		}},
 		{"a debt half paid", bursty(1, time.Second, 0), []do{
-			{cost: 4}, {after: time.Second, rate: bursty(100, time.Second, 0), cost: 100, wait: 3 * time.Second},
+			{cost: 4}, {after: time.Second, rate: bursty(100, time.Second, 0), cost: 100, wait: 30 * ms},
 			{cost: 1, wait: time.Second},
 		}},
 		{"updated twice in between", bursty(1, time.Second, 0), []do{
-			{cost: 4}, {rate: bursty(100, time.Second, 0)}, {rate: bursty(2, time.Second, 0), cost: 1, wait: 4 * time.Second},
+			{cost: 4}, {rate: bursty(100, time.Second, 0)}, {rate: bursty(2, time.Second, 0), cost: 1, wait: 2 * time.Second},
 			{cost: 1, wait: 500 * ms},
 		}},
 		{"back to the rate before", bursty(1, time.Second, 0), []do{
-			{cost: 2}, {rate: bursty(2, time.Second, 0), cost: 2, wait: 2 * time.Second},
-			{rate: bursty(1, time.Second, 0), cost: 1, wait: time.Second}, {cost: 1, wait: time.Second},
+			{cost: 2}, {rate: bursty(2, time.Second, 0), cost: 2, wait: time.Second},
+			{rate: bursty(1, time.Second, 0), cost: 1, wait: 2 * time.Second}, {cost: 1, wait: time.Second},
 		}},
 		{"what has been saved up counts as consumed or not, not as a share", bursty(1, time.Second, 10), []do{
 			{cost: 4}, {rate: bursty(1, time.Second, 20), cost: 17}, // 16 saved, and one on credit
@@ -860,13 +861,14 @@ func TestUpdateWhileTheyWait(t *testing.T) {
 		leave int // who leaves after 500 ms; 0 for none
 		want  string
 	}{
-		{"faster", rate(2), 0, "0:0s 1:1s 2:2s 3:3s 4:3.5s 5:4s"},
+		// Four tokens are in use: those that come now wait for them at the new rate.
+		{"faster", rate(2), 0, "0:0s 1:1s 2:2s 3:3s 4:2s 5:2.5s"},
 		{"the same", rate(1), 0, "0:0s 1:1s 2:2s 3:3s 4:4s 5:5s"},
 		{"slower", []stint.Option{theKey, stint.Rate(1, 2*time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Minute))}, 0,
-			"0:0s 1:1s 2:2s 3:3s 4:5s 5:7s"},
+			"0:0s 1:1s 2:2s 3:3s 4:8s 5:10s"},
 		// One line, as the limit is the same: all behind move up.
 		{"the same, and one leaves", rate(1), 2, "0:0s 1:1s 3:2s 4:3s 5:4s"},
-		{"gone", []stint.Option{theKey, stint.Quota(100, stint.Daily)}, 0, "0:0s 4:0s 5:0s 1:1s 2:2s 3:3s"},
+		{"gone", []stint.Option{theKey, stint.Quota(100, stint.Daily)}, 0, "0:0s 1:1s 2:2s 3:3s 4:0s 5:0s"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -898,6 +900,7 @@ func TestUpdateWhileTheyWait(t *testing.T) {
 				enter(4)
 				enter(5)
 				wg.Wait()
+				slices.Sort(log)
 				if got := strings.Join(log, " "); got != tt.want {
 					t.Errorf("got %s, want %s", got, tt.want)
 				}

@@ -186,7 +186,7 @@ func TestLimitsWithoutEnd(t *testing.T) {
 
 // An event costs the server's memory nothing.
 func TestEventsAllocateNothing(t *testing.T) {
-	l := stint.Must(stint.New(stint.Rate(1<<40, time.Second), stint.WithKey(stint.GivenKey())))
+	l := stint.Must(stint.New(stint.Rate(10_000_000, time.Second), stint.WithKey(stint.GivenKey())))
 	b := newPage(t, l).boards[0]
 	e := stint.Event{Kind: stint.EventAdmitted, Decision: stint.Decision{Allowed: true, Limits: []stint.LimitStatus{{Name: "rate", Allowed: true}}}}
 	for range 2 * batched {

@@ -18,7 +18,7 @@ import (
 // of nearly all, where what two have in common does. make test-servers loads all that can be
 // composed.
 func TestScriptsCompile(t *testing.T) {
-	n := bits.OnesCount(uint(scripts.WideWarmUp<<1 - 1))
+	n := bits.OnesCount(uint(scripts.Ban<<1 - 1))
 	compile(t, func(set scripts.Set) bool {
 		has := bits.OnesCount(uint(set))
 		return has <= 2 || has >= n-3
@@ -39,12 +39,8 @@ func compile(t *testing.T, chosen func(scripts.Set) bool) {
 			t.Fatalf("%s %v, want %s:\n%s", sha, err, s.SHA, s.Source)
 		}
 	}
-	wide := scripts.WideBucket | scripts.WideWarmUp
-	for set := range scripts.WideWarmUp << 1 {
-		// What is wide goes with all others, or with none.
-		if others := set &^ wide; !chosen(set) {
-			continue
-		} else if set == others || others == 0 || others == scripts.Ban<<1-1 {
+	for set := range scripts.Ban << 1 {
+		if chosen(set) {
 			load(scripts.Take(set))
 			load(scripts.Take(set | scripts.Several))
 			load(scripts.Settle(set))

@@ -139,11 +139,11 @@ for first = 1, #lease, 16 do
   left = left and left .. '|' .. held or held
 end
 --:functions
-local function standing(name)
+local function held(name)
   local n, more = call('ZCARD', name), call('ZSCORE', name, '##')
   return n - call('ZCOUNT', name, '-inf', '(0') - (more or 0)
 end
-rare.held = standing
+rare.held = held
 
 -- Has a lease hold so many slots more than one.
 function rare.weigh(name, id, more)
@@ -203,7 +203,7 @@ end
 -- run out for as long as it lasted.
 function rare.counted(name, lasts)
   local weighed = rare.purge(name, lasts)
-  local stands, till = standing(name), text(now + 1767225600000000)
+  local stands, till = held(name), text(now + 1767225600000000)
   local held = stands - call('ZCOUNT', name, 0, till)
   if weighed and held < stands then
     for _, id in ipairs(call('ZRANGEBYSCORE', name, 0, till)) do held = held + (call('ZSCORE', name, id .. 'w') or 0) end
@@ -238,7 +238,7 @@ function rare.holdAgain(name, id, slots, till, px, foreign)
     --BEGIN--
     wrote = true
   end
-  local more = min(slots - 1, max(0, maxCost - standing(name)))
+  local more = min(slots - 1, max(0, maxCost - held(name)))
   call('ZADD', name, till, id)
   wrote = true
   if more > 0 then rare.weigh(name, id, more) end

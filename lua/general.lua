@@ -18,28 +18,29 @@ local function outOfMemory(name)
   return crammed
 end
 
--- The words of a state, or none if not all are numbers.
+-- The first number that a double can't tell from its neighbour: nothing that counts is as
+-- large.
+local maxExact = 9007199254740992
+
+-- The words of a state, or none if not all are numbers that a limit may have written.
 local function words(v)
   local w, n = {}, 0
-  for x in string.gmatch(v, '[^:]+') do
+  for x in string.gmatch(v .. ':', '([^:]*):') do
     n = n + 1
-    w[n] = tonumber(x)
-    if not w[n] then return {} end
+    w[n] = #x <= 17 and match(x, '^-?%d+$') and tonumber(x)
+    if not w[n] or w[n] >= maxExact or w[n] <= -maxExact then return {} end
   end
   return w
 end
 
--- Tick lengths in microseconds, by exponent; 7 stands for a wide scale.
-local ticks = {[0] = 1, 10, 100, 1000, 10000, 100000, 1, 1}
-
-local function scale(q)
-  local e = q % 8
-  return (q - e) / 8, ticks[e], e == 7
-end
-
-local function at(us, perTick, tick) return floor(us / tick) * perTick end
-
 local function ceilDiv(a, b) return floor((a + b - 1) / b) end
+
+-- converted in store/scale.go
+local function converted(n, from, to)
+  local tokens = floor(n / from)
+  if tokens >= floor(maxExact / to) then return maxExact end
+  return tokens * to + math.ceil(math.ceil((n - tokens * from) * 1000 / from) * to / 1000)
+end
 
 -- How often from goes into n * to, and what is left, for a from below 2^47. The product
 -- has up to 99 bits, so it is made four bits at a time, which no double loses.
@@ -58,18 +59,11 @@ local function divided(n, to, from)
   return times + q, r
 end
 
--- ceil(n * to / from), or most
-local function share(n, to, from, most)
-  if n == 0 or to == from or from <= 0 then return min(n, most) end
-  if floor(n / from) > floor(most / to) then return most end
-  local q, r = divided(n, to, from)
-  if r > 0 then q = q + 1 end
-  return min(q, most)
+-- weighed in store/scale.go
+local function weighed(n, part, whole)
+  local q, r = divided(n, part, whole)
+  return r > 0 and q + 1 or q
 end
-
--- The lesser and the greater of two numbers, or of two lengths of time (wide.lua).
-local function lesser(a, b) if b < a then return b end return a end
-local function greater(a, b) if a < b then return b end return a end
 
 -- The words of an argument that has several, as numbers where they are.
 local taken = {}

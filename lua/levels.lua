@@ -1,8 +1,7 @@
--- Twin of store/levels.go: what bounds a refund. Levels are a list in pairs: an instant,
--- and the lowest use since then, as a number or a length of time (wide.lua). The functions
--- change the list.
+-- Twin of store/levels.go: what bounds a refund. Levels are a list in pairs: an instant, and
+-- the lowest use since then. The functions change the list.
 --:functions
-local maxLevels = 8
+local maxLevels, eternity = 8, 4503599627370496
 
 local function sinkLevels(v, used)
   while #v > 0 and used < v[#v] do
@@ -19,27 +18,23 @@ local function chargeLevels(v, at, before, after)
     v[n] = after
     return
   end
-  if n == 2 * maxLevels then
-    local drop, least = n + 2, after - v[n]
-    for i = n, 4, -2 do
-      local gap = v[i] - v[i - 2]
-      if gap < least then drop, least = i, gap end
+  n = n + 2
+  v[n - 1], v[n] = at, after
+  if n > 2 * maxLevels then
+    local drop = n
+    for i = n - 2, 4, -2 do
+      if v[i] - v[i - 2] < v[drop] - v[drop - 2] then drop = i end
     end
-    if drop > n then return end
     for i = drop - 1, n do v[i] = v[i + 2] end -- the last two become nil
-    n = n - 2
   end
-  v[n + 1], v[n + 2] = at, after
 end
 
-local function refundLevels(v, at, back, none)
+local function refundLevels(v, at, back)
   local first, n = 2, #v
   while first < n and v[first + 1] <= at do first = first + 2 end
-  for i = first, n, 2 do v[i] = greater(v[i] - back, none) end
-  local kept = 0
+  local most, kept = max(v[first] - back, 0), 0
   for i = 2, n, 2 do
-    local used = v[i]
-    if i < first then used = lesser(used, v[first]) end
+    local used = i < first and min(v[i], most) or max(v[i] - back, 0)
     if kept == 0 or v[kept] < used then
       v[kept + 1], v[kept + 2] = v[i - 1], used
       kept = kept + 2
@@ -48,13 +43,38 @@ local function refundLevels(v, at, back, none)
   for i = n, kept + 1, -1 do v[i] = nil end
 end
 
--- The lowest use since a charge at at, and the instant since which it is known, if that is
--- later.
+-- The lowest use since a charge at at, as far as it is known: since the instant from, which is one
+-- after the first level's.
 local function levelsSince(v, at)
-  if at < v[1] then return v[2], v[1] end
   local used = v[2]
   for i = 3, #v, 2 do
-    if v[i] <= at then used = v[i + 1] end
+    if v[i] > at then break end
+    used = v[i + 1]
   end
-  return used, nil
+  return used, max(v[1] + 1, at)
+end
+
+-- Keeps since and the levels of a state until an instant, at least.
+local function remember(s, till)
+  if not s.till then s.till, s.since = till, -eternity end
+  s.till = max(s.till, till)
+end
+
+-- What a state's text says of those.
+local function levelsText(s)
+  local out = {format(':%.0f:%.0f', s.till, s.since)}
+  for i = 1, #s.lows do out[i + 1] = format(':%.0f', s.lows[i]) end
+  return table.concat(out)
+end
+
+-- Whether the words of a state from the i-th on are nothing, or till, since and levels that
+-- ascend.
+local function levelsIn(w, i)
+  local n = #w
+  if n < i then return true end
+  if (n - i) % 2 == 0 or n > i + 1 + 2 * maxLevels or w[i] == 0 then return false end
+  for j = i + 2, n, 2 do
+    if w[j + 1] < 0 or w[j + 3] and (w[j + 2] <= w[j] or w[j + 3] <= w[j + 1]) then return false end
+  end
+  return true
 end

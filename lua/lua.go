@@ -5,21 +5,17 @@
 // # Files
 //
 //	the loops                        take.lua, several.lua, settle.lua: decide charges, several
-//	                                 together, settle earlier ones; renew.lua, reset.lua:
-//	                                 prolong leases, forget keys
-//	an algorithm's blocks            tokenbucket.lua, fixedwindow.lua, …; widebucket.lua and
-//	                                 widewarmup.lua are for instants that need two numbers
-//	what several algorithms share    bucketstate.lua, levels.lua, warmupstate.lua, wide.lua,
-//	                                 versions.lua, window.lua, intervalviews.lua
+//	                                 together, settle earlier ones; renew.lua, reset.lua: prolong
+//	                                 leases, forget keys
+//	an algorithm's blocks            tokenbucket.lua, fixedwindow.lua, …
+//	what several algorithms share    levels.lua, window.lua
 //	what all scripts share           prelude.lua, store.lua, outcome.lua, general.lua
-//
-// docs/scripts.md goes through the script of one token bucket, which
 //
 //	go run github.com/stint-go/stint/lua/print@latest
 //
-// prints. Then read the heads of take.lua and tokenbucket.lua. The head of a loop describes its
-// arguments (ARGV) and its answer; the head of an algorithm's file what it adds to those, and
-// what it keeps at a key.
+// prints the script of one token bucket with these comments, and docs/scripts.md says how to read
+// it. The head of a loop describes its arguments (ARGV) and its answer; the head of an algorithm's
+// file what it adds to those, and what it keeps at a key.
 //
 // Scripts are composed: package internal/scripts puts them together. The loops of take.lua
 // and settle.lua know no algorithm. Each algorithm's file has blocks that are inlined into
@@ -79,6 +75,12 @@
 // settled something sets wrote, and an error after that says so (outcome.lua). No key is
 // left without a lifetime by a script that may not give one, and nothing is charged by a
 // server that was out of memory before: store.lua says how.
+//
+// # Other interpreters
+//
+// Scripts also run on Lua 5.4 and on gopher-lua. So text becomes a number by tonumber before
+// math.min, and digits with leading zeros always; and no assignment to several names reads one that
+// stands further left in it, which gopher-lua has assigned by then.
 //
 // An algorithm is a file, and a line in the table of internal/scripts.
 package lua

@@ -2,7 +2,7 @@
 -- that store counts in.
 local call, floor, min, max = redis.call, math.floor, math.min, math.max
 local KEYS, ARGV = KEYS, ARGV
-local byte, sub, format, type, tonumber = string.byte, string.sub, string.format, type, tonumber
+local byte, sub, format, match, type, tonumber = string.byte, string.sub, string.format, string.match, type, tonumber
 local unpack = unpack or table.unpack
 
 -- The script's one instant, in microseconds since 2026. ARGV[1] is empty; or,
@@ -14,10 +14,10 @@ local unpack = unpack or table.unpack
 local nkeys, now = #KEYS, ARGV[1]
 if now == '' then
   local t = call('TIME')
-  now = (t[1] - 1767225600) * 1000000 + t[2]
+  now = (tonumber(t[1]) - 1767225600) * 1000000 + tonumber(t[2])
 else
-  local told, guarded = string.match(now, '(-?%d+),(%d+)')
-  now = told + 0
+  local told, guarded = match(now, '(-?%d+),(%d+)')
+  now = tonumber(told)
   if guarded == '1' then
     local guard, day = KEYS[nkeys], 86400000
     nkeys = nkeys - 1

@@ -1,86 +1,69 @@
--- Twin of store/slidingwindow.go: charges are entered at the start of their bucket.
+-- Twin of store/slidingwindow.go and of the step in store/sliding.go, which explains the rules:
+-- charges are entered at the start of their bucket. g equal charges of a key are made together.
 --
--- State: token:unit:E:A:C:P:back;older, with C in 16 digits. C is the sum of all entries,
--- P that of all but the newest, which is at A, and back is how long before it the oldest
--- is. older are the others, oldest first: of each, units:gap; with how long after it the
--- next one is.
+-- State: E:A:C:P:back;older. C, in 16 digits, is the sum of all entries, P that of all but the
+-- newest, which is at A, and back is how long before it the oldest is. older are the others,
+-- oldest first: of each, units:gap; with how long after it the next one is. E is how far ahead
+-- the newest was when it was made, 0 unless its turn was reserved. The period and the number of
+-- buckets are in the key's name.
 --
--- If several versions have charged it (versions.lua), +token:unit:at; of each stands before
--- that and a +: at is the entry of its latest charge.
+-- A charge in the bucket of the newest entry changes nothing but C, and puts its digits in place.
+-- It reads no more than that, and a charge in a later bucket reads only what has left. All
+-- entries are checked only where all are needed: a state that begins as it should is taken to be
+-- the store's own.
 --
--- A charge in the bucket of the newest entry changes nothing but C, and puts its digits in
--- place.
+-- Lifetime: until the newest entry counts no more.
 --
 -- Arguments:
 --   units
---   numbers: token:unit, in short
 --   cost
 --   how: how long a charge may wait, in us
 --   token, perTick, tick in us, and the number of buckets
---:arguments units numbers cost how token perTick tick buckets
+--:arguments units cost how token perTick tick buckets
 --:setup
 local peek, most, n = cost == '0', units + 0, cost + 0
 local token, perTick, tick, buckets = token + 0, perTick + 0, tick + 0, buckets + 0
-local nth, entry, counts, ends = floor(now / tick) * perTick, nil, nil, nil
-if tick ~= 1 or max(nth, -nth) + 2 * buckets * token < 9007199254740992 then
-  nth = floor(nth / token)
-  entry = (0 - floor(-nth * token / perTick)) * tick
-  counts = (0 - floor(-(nth + 1 - buckets) * token / perTick)) * tick
-  ends = (0 - floor(-(nth + buckets) * token / perTick)) * tick
-else -- of a wide scale, and too large for a product: five bits of a factor by themselves
-  local periods = floor(now / token)
-  local rest = now - periods * token
-  local high = floor(rest / 32)
-  local q = floor(high * perTick / token)
-  nth = periods * perTick + q * 32 + floor(((high * perTick - q * token) * 32 + (rest - high * 32) * perTick) / token)
-  local starts = {nth, nth + 1 - buckets, nth + buckets}
-  high = floor(token / 32)
-  for x = 1, 3 do
-    periods = floor(starts[x] / perTick)
-    rest = starts[x] - periods * perTick
-    q = floor(rest * high / perTick)
-    starts[x] = periods * token + q * 32 + math.ceil(((rest * high - q * perTick) * 32 + rest * (token - high * 32)) / perTick)
-  end
-  entry, counts, ends = starts[1], starts[2], starts[3]
-end
+-- The number of the present bucket and where it begins; what is entered before counts doesn't
+-- count; and when what is entered now stops counting. bucketStart in store/slidingwindow.go
+local nth = floor(floor(now / tick) * perTick / token)
+local entry = (0 - floor(-nth * token / perTick)) * tick
+local counts = (0 - floor(-(nth + 1 - buckets) * token / perTick)) * tick
+local ends = (0 - floor(-(nth + buckets) * token / perTick)) * tick
 -- What states begin with whose newest entry is of this bucket, and where C is behind it.
 -- Nothing leaves within a bucket, so what is older need not be looked at.
-local here = numbers .. ':0:' .. format('%.0f', entry) .. ':'
+local here = '0:' .. format('%.0f', entry) .. ':'
 local place, behind = #here, format('%.0f', #here)
---:looks
-local same = '^' .. numbers .. ':0:(%d+):(%d+):(%d+):(%d+);(.*)$'
 --:load
--- B: false if C is all that is known, and has to be. rec: what others have charged too
--- (versions.lua); C is how much of it counts.
-local A, B, C, P, back, older, E, live, at, rec = entry, 0, 0, 0, 0, '', 0, false, entry, false
+-- B: false if C is all that is known, and has to be. s: all entries, where few charges need
+-- them (slid). at: the instant at which the charge runs. usual: what begins as it should and
+-- wasn't reserved.
+local A, B, C, P, back, older, s, at, usual = entry, 0, 0, 0, 0, '', false, now, false
 if v and g > 0 and sub(v, 1, place) == here then
-  B, C, live = false, tonumber(sub(v, place + 1, place + 16)) or 0, true
-elseif v then
-  local a, c, p, b, o = string.match(v, same)
-  if a and a + 0 <= entry then
-    A, C, P, back, older, live = a + 0, c + 0, p + 0, b + 0, o, true
-    while A - back < counts do -- the oldest has left
-      dirty = true
-      local units, gap, next = string.match(older, '^(%d+):(%d+);()')
-      if not units then
-        A, C, live = entry, 0, false
-        break
-      end
-      C, P, back, older = C - units, P - units, back - gap, sub(older, next)
-    end
-  else
-    if not rare then lacking = row break end
-    rec, live, dirty = rare.slid(v)
-    if not live then
-      A, rec = entry, false
-    elseif rare.alone(rec, numbers) then
-      A, C, P, back, older, E, rec = rare.slidAlone(rec)
+  B, C = false, tonumber(sub(v, place + 1, place + 16))
+  usual = C and C < 9007199254740992
+elseif v and g > 0 then
+  local a, c, p, b, o = match(v, '^0:(-?%d+):(%d+):(%d+):(%d+);(.*)$')
+  if a and #a < 16 and #c == 16 and #p < 14 and #b < 16 and a + 0 <= entry then
+    if a + 0 < counts then
+      usual = true -- all of it has left
     else
-      dirty = rare.see(rec.vs, numbers, rec.es[#rec.es][1]) or dirty
-      C = rare.counts(rec, numbers)
+      A, C, P, back, older = a + 0, tonumber(c), p + 0, b + 0, o
+      local from = 1
+      while A - back < counts do -- the oldest has left
+        local units, gap, next = match(older, '^(%d+):(%d+);()', from)
+        if not units then break end
+        C, P, back, from = C - units, P - units, back - gap, next
+      end
+      if from > 1 then older = sub(older, from) end
+      B = C - P
+      usual = B > 0 and P >= 0 and back >= 0 and A - back >= counts and C < 9007199254740992
     end
   end
-  B = C - P
+end
+if v and not usual then
+  if not rare then lacking = row break end
+  s, dirty = rare.slid(v, token, perTick, tick, buckets)
+  B, C = 0, s.C
 end
 --:look
 if peek then
@@ -89,29 +72,25 @@ elseif C + n <= most then
   fits = min(g, floor((most - C) / n))
 elseif how ~= '0' and n <= most then
   if not rare then lacking = row break end
-  local r = rec
-  if not r then
-    if not B then r = rare.slid(v) else r = rare.slidOne(numbers, A, C, P, back, older) end
-    A, C, P, back, older = rare.slidAlone(r)
-    B = C - P
+  if not s then
+    s = rare.slid(v, token, perTick, tick, buckets)
+    C = s.C
   end
-  local free = rare.room(r, numbers, C + n - most)
-  if rare.waits(numbers, free, how + 0) then fits, at = 1, free end
+  local free = rare.room(s, C + n - most)
+  -- B is a number, so that what the charge has to know is kept.
+  if free - now + now % tick <= floor(how / tick) * tick then B, fits, at = 0, 1, max(free, now) end
 end
 --:keep C B
---:more A P back older E live at dirty rec
+--:more A P back older s at dirty
 --:charge
 C = C + g * n
-if rec then
-  rare.enter(rec, numbers, at == entry and now or at, g * n)
+if s then
+  rare.slide(s, at, g * n)
 elseif B then
-  if at > entry then at = rare.slide(numbers).entered(at) end
-  if not live then
-    A = at
-  elseif at > A then
-    older, P, back, A = older .. format('%.0f:%.0f;', B, at - A), P + B, back + at - A, at
+  if A < entry then
+    older, P, back = older .. format('%.0f:%.0f;', B, entry - A), P + B, back + entry - A
   end
-  E, live = max(A - now, 0), true
+  A = entry
 end
 --:save
 if not B then
@@ -121,81 +100,123 @@ if not B then
   else
     new = v
   end
-elseif not live then
+elseif s then
+  new, fade = rare.slidText(s)
+elseif C == 0 then
   new = false
-elseif rec then
-  new, fade = rare.slidText(rec), rare.till(rec)
 else
-  new = format('%s:%.0f:%.0f:%016.0f:%.0f:%.0f;%s', numbers, E, A, C, P, back, older)
-  if A == entry or not rare then -- or all that has changed is what has left
-    fade, keep = ends, A ~= entry
-  else
-    fade = rare.slide(numbers).leaves(A)
-  end
+  new = format('0:%.0f:%016.0f:%.0f:%.0f;%s', A, C, P, back, older)
+  fade = ends
 end
 --:amend
-if diff > 0 then
-  local n, g = min(diff, max(0, 1099511627776 - C)), 1 -- store.MaxCost
-  if n > 0 then
-    --CHARGE--
-    dirty = true
-  end
-elseif live and min(-diff, mark) > 0 then
-  if not rare then lacking = row break end
-  local r = rec
-  if not r then
-    r = rare.slidOne(numbers, A, C, P, back, older)
-    r.E = E
-  end
-  live = rare.withdraw(r, numbers, instant, min(-diff, mark))
-  if not live then
-    C, rec = 0, false
-  elseif not rec then
-    A, C, P, back, older, E = rare.slidAlone(r)
-  end
-  dirty = true
-end
+if not rare then lacking = row break end
+s = s or rare.slid('', token, perTick, tick, buckets)
+dirty = rare.amendSlid(s, diff, instant, mark) or dirty
 --:functions
--- The entries of a version alone, as versions.lua has them.
-function rare.slidOne(numbers, A, C, P, back, older)
-  local es, from = {}, A - back
-  for units, gap in string.gmatch(older, '(%d+):(%d+);') do
-    es[#es + 1] = {from, units + 0}
-    from = from + gap
+-- The number of the bucket that at is in, and where the n-th begins; entered and leaves in
+-- store/sliding.go. s says how long buckets are.
+local function bucketOf(s, at) return floor(floor(at / s.tick) * s.perTick / s.token) end
+local function bucketStart(s, n) return (0 - floor(-n * s.token / s.perTick)) * s.tick end
+local function bucketEntry(s, at) return bucketStart(s, bucketOf(s, at)) end
+local function bucketLeaves(s, at) return bucketStart(s, bucketOf(s, at) + s.buckets) end
+
+-- Reads the entries in v into s: es, each an instant and units, oldest first, with E and C. None
+-- if v isn't what a limit has written.
+local function readSlid(s, v)
+  local head, older = match(v, '^([^;]*);(.*)$')
+  if not head or not match(head, '^[^:]*:[^:]*:%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d:') then return end
+  local w = words(head)
+  local E, A, C, P, back = w[1], w[2], w[3], w[4], w[5]
+  if #w ~= 5 or E < 0 or C <= P or back < 0 or A - back <= -maxExact then return end
+  local es, at, sum, from = {}, A - back, C - P, 1
+  while from <= #older do
+    local entry, next = match(older, '^([^;]*);()', from)
+    local e = entry and words(entry) or {}
+    if #e ~= 2 or e[1] <= 0 or e[2] <= 0 then return end
+    es[#es + 1] = {at, e[1]}
+    at, sum, from = at + e[2], sum + e[1], next
   end
+  if at ~= A or sum ~= C then return end
   es[#es + 1] = {A, C - P}
-  return {es = es, C = C, E = 0, vs = {rare.keeper(numbers, A)}, trim = 0}
+  s.es, s.E, s.C = es, E, C
 end
 
--- What a state says of those.
-function rare.slidAlone(r)
-  local es, older = r.es, ''
+-- The state in v, brought to the present, and whether the clock was set back since.
+function rare.slid(v, token, perTick, tick, buckets)
+  local s = {token = token, perTick = perTick, tick = tick, buckets = buckets, es = {}, E = 0, C = 0}
+  readSlid(s, v)
+  local es, moved = s.es, false
   local last = es[#es]
-  for i = 1, #es - 1 do older = older .. format('%.0f:%.0f;', es[i][2], es[i + 1][1] - es[i][1]) end
-  return last[1], r.C, r.C - last[2], last[1] - es[1][1], older, r.E, false
-end
-
-function rare.slidText(r)
-  local A, C, P, back, older, E = rare.slidAlone(r)
-  local text = format('%s:%.0f:%.0f:%016.0f:%.0f:%.0f;%s', r.vs[1].numbers, E, A, C, P, back, older)
-  if #r.vs == 1 then return text end
-  local vs = {}
-  for i = 1, #r.vs do vs[i] = format('%s:%.0f', r.vs[i].numbers, r.vs[i].at) end
-  return '+' .. table.concat(vs, ';') .. '+' .. text
-end
-
--- The state in v, brought to the present, whether anything is left of it, and whether
--- that has changed it.
-function rare.slid(v)
-  local vs, plain = string.match(v, '^%+(.*)%+(.*)$')
-  local was, E, A, C, P, back, older = string.match(plain or v, '^([%de]+:%d+):(%d+):(-?%d+):(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):(%d+):(%d+);(.*)$')
-  if not was then return false, false, false end
-  local r = rare.slidOne(was, A + 0, C + 0, P + 0, back + 0, older)
-  r.E = E + 0
-  if vs then
-    r.vs = {}
-    for numbers, at in string.gmatch(vs, '([%de]+:%d+):(-?%d+)') do r.vs[#r.vs + 1] = rare.keeper(numbers, at + 0) end
+  if last and last[1] > now + s.E then
+    moved, last[1] = true, bucketEntry(s, now + s.E)
+    while #es > 1 and es[#es - 1][1] >= last[1] do
+      last[2] = last[2] + es[#es - 1][2]
+      table.remove(es, #es - 1)
+    end
   end
-  local live, dirty = rare.present(r)
-  return r, live, dirty
+  s.es, s.C = {}, 0
+  for i = 1, #es do
+    if bucketLeaves(s, es[i][1]) > now then
+      s.es[#s.es + 1] = es[i]
+      s.C = s.C + es[i][2]
+    end
+  end
+  return s, moved
+end
+
+-- frees in store/sliding.go. If v wasn't what it began as, there is room at once.
+function rare.room(s, units)
+  local free = -maxExact
+  for i = 1, #s.es do
+    if units <= 0 then break end
+    units, free = units - s.es[i][2], bucketLeaves(s, s.es[i][1])
+  end
+  return free
+end
+
+-- enter in store/sliding.go
+function rare.slide(s, at, units)
+  local es, entered = s.es, bucketEntry(s, at)
+  if #es == 0 or entered > es[#es][1] then es[#es + 1] = {entered, 0} end
+  local last = es[#es]
+  last[2], s.C, s.E = last[2] + units, s.C + units, max(last[1] - now, 0)
+end
+
+-- What a state says, false if nothing, and the instant at which it says nothing more.
+function rare.slidText(s)
+  local es, n, older = s.es, #s.es, {}
+  if n == 0 then return false end
+  for i = 1, n - 1 do older[i] = format('%.0f:%.0f;', es[i][2], es[i + 1][1] - es[i][1]) end
+  local A, B = es[n][1], es[n][2]
+  local head = format('%.0f:%.0f:%016.0f:%.0f:%.0f;', s.E, A, s.C, s.C - B, A - es[1][1])
+  return head .. table.concat(older), bucketLeaves(s, A)
+end
+
+-- amendSliding in store/sliding.go; reports whether that has changed anything.
+function rare.amendSlid(s, diff, instant, mark)
+  local es, place = s.es, nil
+  if mark > 0 and bucketLeaves(s, instant) > now then
+    for i = 1, #es do
+      if es[i][1] == instant then place = i end
+    end
+  end
+  if diff > 0 then
+    local debt = min(diff, max(0, maxCost - s.C))
+    if debt == 0 then return false end
+    if place then
+      es[place][2], s.C = es[place][2] + debt, s.C + debt
+    else
+      rare.slide(s, now, debt)
+    end
+    return true
+  end
+  local refund = place and min(-diff, mark, es[place][2]) or 0
+  if refund == 0 then return false end
+  es[place][2], s.C = es[place][2] - refund, s.C - refund
+  if es[place][2] == 0 then
+    local newest = place == #es
+    table.remove(es, place)
+    if newest and #es > 0 then s.E = max(es[#es][1] - now, 0) end
+  end
+  return true
 end

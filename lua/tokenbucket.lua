@@ -1,66 +1,71 @@
--- Twin of stepBucket and stepInstant in store/tokenbucket.go: TokenBucket and LeakyBucket. The
--- names are those of the step. It differs from the step:
+-- Twin of store/tokenbucket.go: TokenBucket and LeakyBucket. The names are those of the step,
+-- which explains the rules; g, v, i, row, many, fits, dirty, rare and lacking are take.lua's, and
+-- due, charged, instant and mark are settle.lua's. It differs from the step:
 --
---   - What is the same for all keys of a column is worked out once, in setup. So MaxWait sets
---     allowed whether or not the charge is short: a charge that isn't passes whatever is allowed.
+--   - What is the same for all keys of a column is worked out once, in setup and looks. So
+--     allowed is set before it is known whether a charge is short: one that isn't passes anyway.
 --   - A denial is only fits = 0. The store works out Never, RetryAfter and the other results by
 --     the step, from the state that the script answers with.
 --   - g equal charges of a key are made together.
---   - The step also decides on a tat beyond top, by State.B and State.C. Here functions do that,
---     as stepViews does (bucketstate.lua).
 --   - A tat that isn't in the future, as after a refund, isn't written: the key is deleted, which
 --     means a full bucket.
 --   - In a batch, most states are compared as text: docs/benchmarks-redis.md says what that buys.
 --
--- State: if possible it is plain, an integer of 19 digits: the tag of the rate in four, and the
--- tat in fifteen. One INCRBY charges it. Any other is text that begins with tat:token:unit
--- (bucketstate.lua). A rate has a tag if its token is m * 10^k microseconds, m below 1000, and
--- its capacity takes two years at most; the tag is k + 1 and m. A tat is plain from 2026 to
--- 2057, and up to top.
+-- State: tat:token:unit:burst, and behind that, if they are needed, :ahead (State.B), :until
+-- (State.D), :changed (State.E) and the levels, as :instant:use each. If the numbers are usual
+-- and only the tat is needed, the state is plain: an integer of 19 digits, the tag of the numbers
+-- in four, and the tat in fifteen. One INCRBY charges it. The tag is 1000 and the place of the
+-- numbers in a list (usual). A tat is plain from 2026 to 2057, and up to top.
 --
 -- Lifetime: a plain state lives for as long as the capacity takes to refill, and a grid longer.
 -- After INCRBY, that is renewed only if the charge has taken the tat past a multiple of the grid.
 -- So the tat is less than a grid later than when the lifetime was last renewed, and the key
--- outlives it, also where limits of one rate, which have one grid, differ in capacity.
+-- outlives it.
 --
 -- Arguments:
---   limit: what few charges need, the numbers in tokens: "largest,debt,queue,burst:token:unit".
+--   limit: what few charges need, the numbers in tokens: "largest,debt,queue:token:unit:burst".
 --     debt is 1 or 0
 --   how: "MaxWait,cost", in microseconds and tokens. Empty if neither matters: MaxWait is 0, the
 --     cost is from 1 to largest, and the limit has no queue and no debt
 --   capacity
 --   by: inc, as INCRBY reads it. If the cost is larger than largest, anything but 0
---   tag: of the rate, or empty
+--   tag: of the numbers, or empty
 --   lifetime, grid: of a plain state, in milliseconds and microseconds; empty without a tag. The
 --     grid is a power of ten
 --:arguments limit how capacity by tag lifetime grid
 --:setup
-local inc, at, perTick, tick, rate = by + 0, now, 1, 1, nil
+local inc, at, perTick, tick, pattern = by + 0, now, 1, 1, nil
 local peek = inc == 0
-if tag == '' then
-  local unit
-  rate, unit = string.match(limit, '(:%d+:(%d+))$')
+if tag ~= '' then
+  pattern = '^' .. tag .. '(%d+)$'
+else
+  local numbers, unit = match(limit, '(:%d+:(%d+):%d+)$')
+  pattern = '^(-?%d+)' .. numbers .. '$'
   perTick, tick = floor(unit / 8), 10 ^ (unit % 8) -- ScaleOf in internal/engine
   at = floor(now / tick) * perTick
 end
 -- The tat of an exhausted bucket, and the latest that is plain: none without a tag.
 local top, lastPlain = at + capacity, -1
 if tag ~= '' then lastPlain = top < 1e15 and top or 1e15 - 1 end
+-- With debt, a charge waits only for those before it; without, its own cost has to be there
+-- as well.
+local own = inc
+if how ~= '' and match(limit, ',(%d),') == '1' then own = 0 end
 -- What charges sets, and the tat last written, and its text: full buckets get the same one.
 local below, late, written, digits
 --:looks
--- With debt, a charge waits only for those before it; without, its own cost has to be there
--- as well.
-local own, allowed, maxWait, tooLarge = inc, 0, 0, false
+-- queued: the limit's queue in units. On a state of another rate, a charge that may wait for a year
+-- or more is allowed only that (stepKnown).
+local allowed, queued, maxWait, tooLarge = 0, 0, 0, false
 if how ~= '' then
-  local largest, debt, queue, token = string.match(limit, '(%d+),(%d),(%d+),%d+:(%d+)')
-  local wait, cost = string.match(how, '(.+),(.+)')
+  local largest, queue, token = match(limit, '(%d+),%d,(%d+):(%d+)')
+  local wait, cost = match(how, '(.+),(.+)')
   maxWait, tooLarge = wait + 0, cost + 0 > largest + 0
-  if debt == '1' then own = 0 end
-  allowed = queue * token
+  queued = queue * token
+  allowed = queued
   if maxWait > 0 then
     local within = floor(maxWait / tick) * perTick
-    if allowed == 0 or within < allowed then allowed = within end
+    if queued == 0 or within < queued then allowed = within end
   end
 end
 -- In a batch, plain states aren't decoded but compared as texts, which are in the order of their
@@ -78,33 +83,30 @@ if many and tag ~= '' then
   below, late = 21 - #grid, format('%0' .. #grid - 1 .. '.0f', max(grid - inc, 0))
 end
 --:load
--- tat: false if v is compared as text. views: what v says if that isn't a tat of this rate, or one
--- beyond top.
-local tat, views = at, false
+-- tat: false if v is compared as text. known: what v says if it is of other numbers, or says
+-- more than its tat.
+local tat, known = at, false
 if low and v and g == 1 and v >= low and v <= full and #v == 19 then
   tat = false
 elseif v then
-  local found
-  if tag == '' then
-    if sub(v, -#rate) == rate then found = tonumber(sub(v, 1, -#rate - 1)) end
-  elseif #v == 19 and sub(v, 1, 4) == tag then
-    found = tonumber(sub(v, 5))
-  end
+  local found = (tag == '' or #v == 19) and match(v, pattern)
+  found = found and tonumber(found)
   if not found or found > top then
     if not rare then lacking = row break end
-    views = rare.state(limit, v)
-    dirty = views.changed and not peek
-  elseif found > at then
-    tat = found
+    known, found, dirty = rare.bucket(limit, v)
   end
+  if found and found > at then tat = found end
 end
 --:look
 if tooLarge then
   fits = 0
 elseif peek then
   fits = g
-elseif views then
-  fits = rare.fit(views, maxWait, inc / views.limit.token, g)
+elseif known then
+  local most = capacity + allowed - own
+  if known.other and maxWait >= 31536000000000 then most = capacity + min(allowed, queued) - own end
+  -- The first charge converts the state, so those behind it are allowed as usual.
+  if known.inUse <= most then fits = min(g, floor((capacity + allowed - own - known.inUse) / inc) + 1) end
 elseif not tat then
   fits = v <= high and 1 or 0
 else
@@ -114,40 +116,168 @@ else
   end
 end
 --:keep tat
---:more views dirty
+--:more known dirty
 --:charge
-if views then
-  rare.pour(views, inc / views.limit.token, g)
+if known then
+  rare.pour(known, limit, at, capacity - own, inc, g)
 elseif tat then
   tat = tat + g * inc
 end
 --:save
-if views then
-  local alone -- the tat, if that is all there is to keep
-  new, fade, alone = rare.text(views)
-  if g == 0 and not dirty and new then
-    new = v
-  elseif alone and alone >= 0 and alone <= lastPlain then
-    new, px = tag .. format('%015.0f', alone), lifetime
-  end
+if known then
+  new, fade = rare.bucketText(known)
+  if g == 0 and not dirty then new = v end -- the key has lost its lifetime: nothing else changes
 elseif g > 0 and not tat then
   add, px, renew = by, lifetime, sub(v, below) >= late
-elseif g > 0 and tat - g * inc > at and tat <= lastPlain then -- from the plain state in v
+elseif g > 0 and not dirty and tat - g * inc > at and tat <= lastPlain and not string.find(v, ':', 1, true) then
   add, px, renew = g == 1 and by or format('%.0f', g * inc), lifetime, tat % grid < g * inc
-elseif not tat then -- nothing is charged: v has lost its lifetime
+elseif not tat then -- the key has lost its lifetime: nothing else changes
   new, px = v, lifetime
 elseif tat <= at then -- nothing is charged, and the bucket is full
   new = false
 elseif tat >= 0 and tat <= lastPlain then
   if tat ~= written then written, digits = tat, tag .. format('%015.0f', tat) end
   new, px = digits, lifetime
-else -- with State.B and State.C if the tat is ahead of the capacity
-  new = format('%.0f', tat) .. string.match(limit, ':%d+:%d+$')
-  if tat > top then new = new .. format(':%.0f:', tat - top) .. string.match(limit, '(%d+):') end
+else
+  new = format('%.0f', tat) .. match(limit, ':.+')
+  if g == 0 and not dirty then
+    new = v
+  elseif tat > top then -- the last charge waits, or has left a debt
+    new = new .. (tat - inc + own > top and ':' or ':-') .. format('%.0f', tat - top)
+  end
   fade = now + math.ceil((tat - at) / perTick) * tick
 end
 --:amend
--- lease: 1 if settling has raised the cost before
 if not rare then lacking = row break end
-views = rare.amend(limit, v, due, charged, instant, mark, lease == '1') or false
-dirty = views and true
+known, tat = rare.amendBucket(limit, v, due, charged, instant, mark)
+dirty = known or tat
+--:functions
+-- The numbers that have a tag: so many a second, minute, hour or day, with such a burst.
+local usual = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 80, 100, 120, 150, 200, 250, 300, 400,
+  500, 600, 750, 800, 1000, 1200, 1500, 2000, 2500, 3000, 5000, 6000, 10000, 20000, 50000, 100000, 1000000, 10000000}
+local usualPeriods = {1000000, 60000000, 3600000000, 86400000000}
+
+-- The words of a plain state.
+local function tagged(v)
+  local n = tonumber(sub(v, 1, 4)) - 1000
+  local burst, rest = usual[n % 45 + 1], floor(n / 45)
+  local period, units = usualPeriods[floor(rest / 45) + 1], usual[rest % 45 + 1]
+  if n < 0 or not period or period % units ~= 0 then return {} end
+  return {tonumber(sub(v, 5)), period / units, 8, burst}
+end
+
+local function instantOf(s, units) return math.ceil(units / s.perTick) * s.tick end
+
+-- The numbers of s, and the present in its units.
+local function measure(s, token, unit, burst)
+  s.token, s.unit, s.burst = token, unit, burst
+  s.perTick, s.tick = floor(unit / 8), 10 ^ (unit % 8)
+  s.at = floor(now / s.tick) * s.perTick
+  return s
+end
+
+-- The state in v as of now, nil if it says nothing, and whether the clock was set back since.
+local function bucketIn(v)
+  local w = #v == 19 and match(v, '^%d+$') and tagged(v) or words(v)
+  local tat, token, unit, burst, ahead, till = w[1], w[2], w[3], w[4], w[5] or 0, w[6]
+  if not burst or token < 1 or token >= 9007199254740 or unit < 8 or unit % 8 > 4 or burst < 0
+    or burst * token >= maxExact or not levelsIn(w, 6) then
+    return nil -- somebody else's
+  end
+  local s = measure({tat = tat, ahead = ahead, till = till, since = w[7], lows = {unpack(w, 8)}}, token, unit, burst)
+  local most, moved = s.at + burst * token + max(ahead, -ahead), false
+  if tat > most then s.tat, moved = most, true end
+  if till and till <= now then
+    s.till, s.lows = nil, {}
+  elseif till and max(s.since, s.lows[#s.lows - 1] or s.since) > now then
+    s.till, s.since, s.lows, moved = max(instantOf(s, s.tat), now + 1), now, {}, true
+  end
+  s.used = max(s.tat - s.at, 0)
+  if s.used == 0 and not s.till then return nil, moved end
+  return s, moved
+end
+
+-- What the state in v says beyond a tat of the limit's own numbers, false if nothing; the tat
+-- then; and whether the clock was set back since.
+function rare.bucket(limit, v)
+  local s, moved = bucketIn(v)
+  if not s then return false, nil, moved end
+  local f = fields(limit)
+  s.other = s.token ~= f[4] or s.unit ~= f[5]
+  s.mine = not s.other and s.burst == f[6]
+  if s.mine and not s.till and not moved then return false, s.tat end
+  s.inUse = s.other and converted(s.used, s.token, f[4]) or s.used
+  return s, nil, moved
+end
+
+-- State.B: by how much more than there is room for is in use; negative if no charge waits for it.
+local function aheadBy(excess, waits)
+  if excess <= 0 then return 0 end
+  return waits and excess or -excess
+end
+
+-- Makes g charges. room is the capacity beside one of them.
+function rare.pour(s, limit, at, room, inc, g)
+  local f = fields(limit)
+  for _ = 1, g do
+    if not s.mine then
+      remember(s, instantOf(s, s.tat))
+      s.mine, s.since, s.lows = true, now, {}
+      measure(s, f[4], f[5], f[6])
+    elseif #s.lows > 0 then
+      chargeLevels(s.lows, now, min(s.inUse, max(room, 0)), s.inUse + inc)
+    end
+    s.inUse = s.inUse + inc
+  end
+  s.tat, s.ahead = at + s.inUse, aheadBy(s.inUse - s.burst * s.token, s.inUse - inc > room)
+end
+
+-- The text of a state, and the instant at which it says nothing more.
+function rare.bucketText(s)
+  local out = format('%.0f:%.0f:%.0f:%.0f', s.tat, s.token, s.unit, s.burst)
+  local fade = now + math.ceil(max(s.tat - s.at, 0) / s.perTick) * s.tick
+  if s.till then return out .. format(':%.0f', s.ahead) .. levelsText(s), max(fade, s.till) end
+  if s.ahead ~= 0 then out = out .. format(':%.0f', s.ahead) end
+  return out, fade
+end
+
+-- standing in store/tokenbucket.go
+local function standingOf(s, instant, mark)
+  if #s.lows == 0 then return max(min(mark - s.at, s.used), 0) end
+  local low, from = levelsSince(s.lows, instant)
+  return max(min(low, s.used, mark - floor(from / s.tick) * s.perTick), 0)
+end
+
+-- Returns the state after a settlement, or, if that is all it says, its tat; nothing if it
+-- hasn't changed.
+function rare.amendBucket(limit, v, due, charged, instant, mark)
+  local f, s, moved = fields(limit), nil, false
+  if v then s, moved = bucketIn(v) end
+  local diff, changed = due - charged, moved and s
+  if diff > 0 then
+    s = s or measure({used = 0, ahead = 0, lows = {}}, f[4], f[5], f[6])
+    local full = s.burst * s.token
+    local debt = min(diff, math.ceil(max(full + floor(31536000000000 / s.tick) * s.perTick - s.used, 0) / s.token))
+    if debt > 0 then
+      local inUse = s.used + debt * s.token
+      if #s.lows > 0 then chargeLevels(s.lows, now, s.used, inUse) end
+      s.tat, s.ahead, changed = s.at + inUse, aheadBy(inUse - full, s.ahead > 0 and s.used > full), true
+    end
+  elseif diff < 0 and s and s.token == f[4] and s.unit == f[5] and s.burst == f[6] and not (s.till and instant < s.since) then
+    local capacity, last = s.burst * s.token, mark == s.tat
+    local waits = s.ahead > 0 and s.used > capacity
+    local back = min(-diff * s.token, standingOf(s, instant, mark))
+    if back > 0 and (not waits or last and due == 0) then
+      if not last or #s.lows > 0 then
+        if #s.lows == 0 then s.lows = {now - 1, s.used} end
+        sinkLevels(s.lows, s.used)
+        refundLevels(s.lows, instant, back)
+        remember(s, max(instantOf(s, s.tat), now + 1))
+      end
+      s.tat, s.ahead, changed = s.at + s.used - back, aheadBy(s.used - back - capacity, waits), true
+    end
+  end
+  if not changed then return nil, nil end
+  if s.till or s.ahead ~= 0 or s.token ~= f[4] or s.unit ~= f[5] or s.burst ~= f[6] then return s, nil end
+  return nil, s.tat
+end

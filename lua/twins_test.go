@@ -53,7 +53,7 @@ local redis = {call = noting(redis.call), pcall = noting(redis.pcall)}
 // sets are the algorithms as the scripts know them.
 var sets = map[store.Algorithm]scripts.Set{
 	store.IntervalBucket: scripts.IntervalBucket, store.FixedWindow: scripts.FixedWindow, store.SlidingWindow: scripts.SlidingWindow,
-	store.SlidingCounter: scripts.SlidingCounter, store.SlidingLog: scripts.SlidingLog, store.WarmUp: scripts.WarmUp | scripts.WideWarmUp, store.Concurrency: scripts.Concurrency,
+	store.SlidingCounter: scripts.SlidingCounter, store.SlidingLog: scripts.SlidingLog, store.WarmUp: scripts.WarmUp, store.Concurrency: scripts.Concurrency,
 }
 
 var letters = map[store.Algorithm]string{
@@ -61,20 +61,12 @@ var letters = map[store.Algorithm]string{
 	store.SlidingCounter: "k", store.SlidingLog: "g", store.WarmUp: "w", store.Concurrency: "c",
 }
 
-// letter is that of the limit's algorithm.
-func letter(l *store.Limit) string {
-	if l.Algorithm() == store.WarmUp && l.Engine(engine.Access{}).Terms().Scale.Wide {
-		return "v"
-	}
-	return letters[l.Algorithm()]
-}
-
 // arguments are those of a charge, as the algorithm's file says.
 func arguments(l *store.Limit, c call, spans []engine.Span) []any {
 	t, s := l.Engine(engine.Access{}).Terms(), l.Spec()
 	wait := any("")
 	if c.maxWait > 0 {
-		wait = c.maxWait
+		wait = min(c.maxWait, t.Patience)
 	}
 	windows := func(r ...any) []any {
 		if length, ok := s.Window.Engine(engine.Access{}).Fixed(); ok {
@@ -105,26 +97,20 @@ func arguments(l *store.Limit, c call, spans []engine.Span) []any {
 		return windows(c.cost, wait, s.Units, t.Numbers.Unit, s.Burst)
 	case store.FixedWindow:
 		head, room := "", ""
-		if sort := slices.Index(sorts, t.Numbers.Unit); sort > 0 {
-			head = fmt.Sprint(sort)
-			if start := s.Window.Engine(engine.Access{}).Around(spans[0].Start, 0, 0)[0].Start; start >= 0 {
-				head += fmt.Sprintf("%08d", start/60_000_000)
-			}
+		if s.Period == 0 && spans[0].Start >= 0 && spans[0].Start%60_000_000 == 0 {
+			head = fmt.Sprintf("1%08d", spans[0].Start/60_000_000)
 		}
 		if most := min(s.Units, 9_999_999_999) - c.cost; c.cost > 0 && most >= 0 {
 			room = fmt.Sprintf("%010d", most)
 		}
-		return windows(c.cost, wait, s.Units, t.Numbers.Unit, head, room)
+		return windows(c.cost, wait, s.Units, head, room)
 	case store.SlidingWindow:
-		return []any{s.Units, fmt.Sprintf("%d:%d", t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait, t.Token, t.Scale.PerTick, tick, s.Buckets}
+		return []any{s.Units, c.cost, min(c.maxWait, t.Patience), t.Token, t.Scale.PerTick, tick, s.Buckets}
 	case store.SlidingCounter:
 		return []any{c.cost, wait, s.Units, t.Period}
 	case store.SlidingLog:
-		return []any{s.Units, fmt.Sprintf("%d:%d", t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait, t.Numbers.Token}
+		return []any{s.Units, c.cost, min(c.maxWait, t.Patience), t.Period}
 	case store.WarmUp:
-		if t.Scale.Wide {
-			return []any{fmt.Sprintf("%d,%d,%d,%d,%d,%d", t.Largest, t.Longest, t.Token, t.Scale.PerTick, t.Numbers.Unit, t.Warm), c.cost, c.maxWait}
-		}
 		return []any{fmt.Sprintf("%d,%d", t.Largest, t.Longest), c.cost, c.maxWait, t.Token, t.Scale.PerTick, tick, t.Scale.Code(), t.Warm}
 	default:
 		return []any{c.cost, s.Units, leaseTime, 2 * (leaseTime/1000 + 1)}
@@ -132,10 +118,6 @@ func arguments(l *store.Limit, c call, spans []engine.Span) []any {
 }
 
 const leaseTime = 15_000_000
-
-// sorts are the windows whose states may be one integer, by its first digit: hours, days,
-// weeks and months of UTC, and minutes, hours and days.
-var sorts = []int64{0, -2, -3, -4, -5, -8*60_000_000 - 1, -8*3600_000_000 - 1, -8*24*3600_000_000 - 1}
 
 // pair is a key in the server, and the step that its scripts must equal.
 type pair struct {
@@ -166,16 +148,11 @@ func (p *pair) send(l *store.Limit, c call, spans []engine.Span) answer {
 	p.t.Helper()
 	script, args := p.take, []any{fmt.Sprintf("%d,0", p.now), 1}
 	if c.op == "take" {
-		args = append(args, "+"+letter(l), 1, "", "", "", string(c.lease[:]))
+		args = append(args, "+"+letters[l.Algorithm()], 1, "", "", "", string(c.lease[:]))
 		args = append(args, arguments(l, c, spans)...)
 	} else {
 		script = p.settle
-		mark := fmt.Sprint(c.receipt.Mark)
-		if scale := l.Engine(engine.Access{}).Terms().Scale; scale.Wide && l.Algorithm() == store.WarmUp {
-			ticks, beyond := scale.Split(c.receipt.Mark, c.receipt.Low)
-			mark = fmt.Sprintf("%d:%d", ticks, beyond)
-		}
-		args = append(args, letter(l), 1, c.cost, c.receipt.Cost, c.receipt.Instant, mark, string(c.lease[:]), "")
+		args = append(args, letters[l.Algorithm()], 1, c.cost, c.receipt.Cost, c.receipt.Instant, c.receipt.Mark, string(c.lease[:]), "")
 		args = append(args, arguments(l, call{cost: 1}, spans)...)
 	}
 	if l.Algorithm() == store.Concurrency || l.Algorithm() == store.SlidingLog {
@@ -346,12 +323,14 @@ func drawLimit(r *rand.Rand, a store.Algorithm) *store.Limit {
 	}
 }
 
-// drawLimits draws a limit and what it was or becomes.
+// drawLimits draws a limit and what it was or becomes, as far as they share a state.
 func drawLimits(r *rand.Rand, a store.Algorithm) []*store.Limit {
 	ls := []*store.Limit{drawLimit(r, a)}
 	for r.IntN(3) == 0 {
 		if r.IntN(2) == 0 {
-			ls = append(ls, drawLimit(r, a))
+			if l := drawLimit(r, a); l.StateName() == ls[0].StateName() {
+				ls = append(ls, l)
+			}
 			continue
 		}
 		s := ls[0].Spec()
@@ -370,7 +349,7 @@ func drawLimits(r *rand.Rand, a store.Algorithm) []*store.Limit {
 		if s.Burst/s.Units > 100 {
 			continue
 		}
-		if l, err := store.NewLimit(s); err == nil {
+		if l, err := store.NewLimit(s); err == nil && l.StateName() == ls[0].StateName() {
 			ls = append(ls, l)
 		}
 	}

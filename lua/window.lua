@@ -1,29 +1,22 @@
--- The span that IntervalBucket and FixedWindow count in: twin of store/window.go
--- and of the limit's boundary, passed, opened and begun. A script knows no time
--- zones, so that it is told of windows of the calendar.
+-- The windows that FixedWindow and IntervalBucket count in: twin of store/window.go and of the
+-- limit's boundary, passed, opened and begun. A script knows no time zones, so the caller sends
+-- the windows of the calendar.
 --
--- Their argument limit is the length in us; what kind it is: 0 begins with
--- the first charge, 1 is aligned to the Unix epoch, 2 is of the calendar (and about
--- as long); and of the last the number of pairs and the pairs, ascending: a window's
--- number, and where it begins. Between where one begins and the next all is known,
--- unless the number is -.
+-- The argument limit is a list of numbers, separated by commas: the length in us; the kind, which
+-- is 0 for windows that begin with the first charge, 1 for those aligned to the Unix epoch, and 2
+-- for those of the calendar, whose length is nominal. For kind 2 the number of pairs follows, and
+-- the pairs, ascending: the number of a window, and where it begins. A window ends where the next
+-- pair begins. If the windows after it weren't sent, that pair has - for a number.
 --
--- What isn't known is not guessed but asked: nothing is decided then, and the caller
--- sends the windows around those instants too.
+-- If a window of the calendar is needed that wasn't sent, the script asks for it: nothing is
+-- decided then, and the caller calls again with the windows around the instants asked for.
 --:functions
--- The length in us of the intervals with this store.Numbers.Unit, 0 if that depends
--- on where they are.
-local function intervalLength(unit)
-  if unit > 0 then return unit end
-  return -unit % 8 == 1 and floor(-unit / 8) or 0
-end
-
 local windows = {}
 function rare.window(limit)
   if windows[limit] then return windows[limit] end
   local f = fields(limit)
-  local length, kind, w = f[1], f[2], {calendar = f[2] ~= 0}
-  local epoch = 1767225600000000
+  local length, kind, w = f[1], f[2], {}
+  local epoch, slack = 1767225600000000, 0
   windows[limit] = w
 
   if kind ~= 2 then
@@ -35,12 +28,6 @@ function rare.window(limit)
       return at
     end
 
-    -- where the window begins and ends that at is in, if it ends after till
-    function w.longer(at, till)
-      local start = w.opened(at)
-      if start + length > till then return start, start + length end
-    end
-
     -- how many windows begin after start and not after at
     function w.passed(start, at)
       if at <= start then return 0 end
@@ -48,31 +35,34 @@ function rare.window(limit)
       return floor((at - start) / length)
     end
 
-    -- where the k-th window after the one with start begins, or a little later
-    function w.latest(start, k) return start + min(k, furthest) * length end
+    -- where the window that the present is in ends, given that it begins at start
+    function w.fin(start) return start + length end
 
-    -- whether that is by at
-    function w.by(start, k, at) return w.latest(start, k) <= at end
+    -- whether the k-th window after the one that begins at start has begun by at
+    function w.by(start, k, at) return start + min(k, furthest) * length <= at end
   else
     local n, numbers, starts = f[3], {}, {}
     for i = 1, n do
       numbers[i], starts[i] = tonumber(f[2 * i + 2]) or false, f[2 * i + 3]
     end
+    -- clocks are never set by more than 25 hours in all, nor those of hours by one
+    slack = min(length, 90000000000)
 
+    -- the pair of the window that at is in, nil if that wasn't sent
     local function known(at)
       local low, high = 0, n
       while low < high do
         local mid = floor((low + high + 1) / 2)
         if starts[mid] <= at then low = mid else high = mid - 1 end
       end
-      return low > 0 and numbers[low] and low
+      return low > 0 and numbers[low] and low or nil
     end
 
-    -- whether not even the present is known
-    w.lost = not known(now)
-
-    -- the pair that at is in, nil if that is asked
+    -- the same, and asks for it
     local function find(at) return known(at) or ask(at) end
+
+    -- whether not even the present window was sent
+    w.lost = not known(now)
 
     function w.opened(at) return starts[find(at)] end
 
@@ -82,24 +72,7 @@ function rare.window(limit)
       return i and j and numbers[j] - numbers[i]
     end
 
-    -- clocks are never set by more than 25 hours in all, nor those of hours by one
-    local slack = min(length, 90000000000)
-
-    function w.longer(at, till)
-      if at + length + slack <= till then return end -- it can't be
-      local i = find(at)
-      if i and starts[i + 1] > till then return starts[i], starts[i + 1] end
-    end
-
-    -- start is in the present window, if that is known
-    function w.latest(start, k)
-      if w.lost then return start + (k + 1) * length + slack end
-      local i, number = n, numbers[find(now)] + k
-      while (numbers[i] or numbers[i - 1] + 1) > number do i = i - 1 end
-      local more = number - (numbers[i] or numbers[i - 1] + 1)
-      if more == 0 then return starts[i] end
-      return starts[i] + min(more * length + slack, 6307200000000000)
-    end
+    function w.fin() return starts[known(now) + 1] end
 
     function w.by(start, k, at)
       local i, present = find(at), find(now)
@@ -113,10 +86,16 @@ function rare.window(limit)
     return start
   end
 
-  -- where the present window begins, k after the one with start
+  -- where the present window begins, the k-th after the one that begins at start
   function w.moved(start, k)
     if kind == 0 then return start + k * length end
     return w.opened(now)
+  end
+
+  -- where the k-th window after the one that ends at fin ends, or a little later
+  function w.latest(fin, k)
+    if k == 0 then return fin end
+    return fin + min(k * length + slack, 6307200000000000)
   end
 
   return w

@@ -13,7 +13,7 @@ import (
 
 // probe is a valid limit: beside it, what stint.Check says about one other option is
 // about that option alone.
-var probe = stint.Rate(1<<40, time.Second, stint.WithName("probe"), stint.WithKey(stint.Global()))
+var probe = stint.Rate(1<<40, time.Second, stint.WithAlgorithm(stint.FixedWindow), stint.WithName("probe"), stint.WithKey(stint.Global()))
 
 // wrong returns the problems stint.Check finds with options.
 func wrong(opts ...stint.Option) (all []stint.OptionError) {

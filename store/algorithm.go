@@ -60,26 +60,28 @@ const (
 // traits are the properties of an algorithm that NewLimit checks a Spec by.
 type traits struct {
 	name     string
-	burst    bool // Spec.Burst
-	queue    bool // Spec.Queue
-	debt     bool // Spec.Debt
-	calendar bool // Spec.Window
-	wall     bool // it reads Now.Wall, whatever its window
-	endless  bool // no Period and no Window
-	counted  bool // turns are counted in units, not in time
+	letter   string // in StateName
+	periodic bool   // StateName has the period
+	burst    bool   // Spec.Burst
+	queue    bool   // Spec.Queue
+	debt     bool   // Spec.Debt
+	calendar bool   // Spec.Window
+	wall     bool   // it reads Now.Wall, whatever its window
+	endless  bool   // no Period and no Window
+	counted  bool   // turns are counted in units, not in time
 }
 
 var algorithms = [...]traits{
-	TokenBucket:    {name: "TokenBucket", burst: true, queue: true, debt: true},
-	IntervalBucket: {name: "IntervalBucket", burst: true, calendar: true, wall: true, counted: true},
-	LeakyBucket:    {name: "LeakyBucket", burst: true, queue: true},
-	FixedWindow:    {name: "FixedWindow", calendar: true, counted: true},
-	SlidingWindow:  {name: "SlidingWindow", counted: true},
-	SlidingCounter: {name: "SlidingCounter", wall: true},
-	SlidingLog:     {name: "SlidingLog", counted: true},
-	WarmUp:         {name: "WarmUp"},
-	Concurrency:    {name: "Concurrency", endless: true},
-	Ban:            {name: "Ban"},
+	TokenBucket:    {name: "TokenBucket", letter: "t", burst: true, queue: true, debt: true},
+	IntervalBucket: {name: "IntervalBucket", letter: "i", burst: true, calendar: true, wall: true, counted: true},
+	LeakyBucket:    {name: "LeakyBucket", letter: "l", burst: true, queue: true},
+	FixedWindow:    {name: "FixedWindow", letter: "f", periodic: true, calendar: true, counted: true},
+	SlidingWindow:  {name: "SlidingWindow", letter: "s", periodic: true, counted: true},
+	SlidingCounter: {name: "SlidingCounter", letter: "k", periodic: true, wall: true},
+	SlidingLog:     {name: "SlidingLog", letter: "g", periodic: true, counted: true},
+	WarmUp:         {name: "WarmUp", letter: "w"},
+	Concurrency:    {name: "Concurrency", letter: "c", endless: true},
+	Ban:            {name: "Ban", letter: "n"},
 }
 
 // String returns the name of the constant.
@@ -130,9 +132,8 @@ func (l *Limit) workOut(bad wrong) {
 }
 
 // step answers a charge that is decided alone; otherwise it is like Decide. It may bring
-// the state to the present, and a version's first charge begins its view. Only a charge
-// that passes changes the state beyond that. It only reslices and appends to the Log, so a
-// copy of the State made before remains valid.
+// the state to the present. Only a charge that passes changes the state beyond that. It only
+// reslices and appends to the Log, so a copy of the State made before remains valid.
 func (l *Limit) step(now *Now, c *Charge, s *state, r *Result) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
@@ -154,34 +155,27 @@ func (l *Limit) step(now *Now, c *Charge, s *state, r *Result) {
 	}
 }
 
-// rebase brings a state to the present without deciding anything: it carries the state
-// over to the limit's numbers if they have changed, and drops what no longer counts. It
-// is idempotent at one instant and never gives back what time hasn't.
+// rebase brings a state to the present: it drops what no longer counts, and clamps a state
+// that was written before the clock was set back. It converts nothing to the limit's numbers.
 func (l *Limit) rebase(now *Now, s *state) {
 	if !s.Live {
 		return
 	}
 	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.rebaseBucket(now, s)
+	case IntervalBucket:
+		l.rebaseInterval(now, s)
 	case FixedWindow:
 		l.rebaseFixed(now, s)
 	case SlidingWindow, SlidingLog:
 		l.rebaseSliding(now, s)
+	case SlidingCounter:
+		l.rebaseCounter(now, s)
 	case WarmUp:
 		l.rebaseWarmUp(now, s)
 	case Ban:
 		l.rebaseBan(now, s)
-	}
-}
-
-// begin writes what a charge of a denied call leaves: its version's first view of the state.
-func (l *Limit) begin(now *Now, s *state) {
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		l.beginView(now, s)
-	case IntervalBucket:
-		l.beginInterval(now, s)
-	case SlidingCounter:
-		l.beginCounter(now, s)
 	}
 }
 
@@ -209,29 +203,19 @@ func (l *Limit) amend(now *Now, c *Charge, s *state) Receipt {
 	}
 }
 
-// hidden is how much longer than ResetAfter a state lasts that holds, out of sight, what
-// has not fitted into a lowered limit.
-func (l *Limit) hidden(s *state) time.Duration {
+// lifetime is how long the state says anything after the step that answered r.
+func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
 	switch l.spec.Algorithm {
-	case SlidingWindow, SlidingLog, Ban:
-		return micros(s.D)
-	default:
-		return 0
-	}
-}
-
-// more is the time after which more units are left than r says, of a limit that is no
-// bucket. known is false where that is undecidable.
-func (l *Limit) more(r *Result) (after time.Duration, known bool) {
-	switch l.spec.Algorithm {
-	case IntervalBucket:
-		return l.moreInterval(r), true
+	case TokenBucket, LeakyBucket, IntervalBucket:
+		return s.kept(now, r)
 	case WarmUp:
-		return min(r.ResetAfter, l.moreWarmUp(r)), true
-	case Concurrency: // when a slot is released
-		return 0, false
+		return s.cools(now)
+	case Ban:
+		return s.forgiven(now, r)
+	case Concurrency:
+		return Never
 	default:
-		return r.ResetAfter, true
+		return r.ResetAfter
 	}
 }
 
@@ -239,7 +223,7 @@ func (l *Limit) more(r *Result) (after time.Duration, known bool) {
 func (l *Limit) behind(a, b Receipt) bool {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket, WarmUp:
-		return a.Mark > b.Mark || a.Mark == b.Mark && a.Low > b.Low
+		return a.Mark > b.Mark
 	case IntervalBucket:
 		return l.behindInInterval(a, b)
 	case FixedWindow, SlidingWindow, SlidingCounter, SlidingLog:
@@ -256,7 +240,7 @@ func (l *Limit) back(was, is Receipt) int64 {
 	case TokenBucket, LeakyBucket:
 		return l.backInBucket(was, is)
 	case IntervalBucket:
-		return was.Mark - l.passed(was.Instant, is.Instant)*l.spec.Units - is.Mark
+		return was.Mark - is.Mark
 	case FixedWindow, SlidingCounter:
 		return was.Mark - is.Mark
 	case WarmUp:

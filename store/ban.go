@@ -2,20 +2,18 @@ package store
 
 import (
 	"slices"
-	"sort"
+	"time"
 
 	"github.com/stint-go/stint/internal/engine"
 )
 
 // Ban. State.B is the whole length of the ban under which the key is, or 0, and State.A the
 // instant until which it is banned. State.Log holds, in order, an entry for each denial that hasn't
-// started a ban. A running ban ends when it was announced to, whatever its version.
+// started a ban, and Numbers.Token is the period in which they count.
 //
-// Denials are kept as the entries of a SlidingLog are: for as long as they count for one
-// of the versions that have counted one (see sliding.go), and each version counts those
-// of its own period. A ban makes all of them be forgotten, whichever version starts it.
-// State.D is how much longer the state is kept than the ResetAfter of the version that
-// has looked last.
+// A limit with other Units goes on with the count. One with another period starts a new one:
+// the denials of the other don't count for it, and are forgotten when it counts one itself. A
+// running ban ends when it was announced to, whatever the numbers.
 
 // mostStrikes bounds the number of instants kept for a key.
 const mostStrikes = 1000
@@ -23,7 +21,6 @@ const mostStrikes = 1000
 func (l *Limit) workOutBan() {
 	l.largest = MaxCost
 	l.numbers = engine.Numbers{Token: l.period}
-	l.slide = slide{token: l.period}
 }
 
 func (l *Limit) rebaseBan(now *Now, s *state) {
@@ -38,50 +35,13 @@ func (l *Limit) rebaseBan(now *Now, s *state) {
 	if s.A = min(s.A, at+s.B); s.banned(at) == 0 {
 		s.A, s.B = 0, 0
 	}
-	if n := len(s.Log); n > 0 && l.alone(s) {
-		gone := 0
-		for gone < n && s.Log[gone].At+l.period <= at {
-			gone++
-		}
-		s.Log = s.Log[gone:]
-	} else if n > 0 {
-		k := s.strikers()
-		k.forget(at)
-		gone := 0
-		for k.n > 0 && k.gone(s.Log[gone].At) <= at {
-			gone++
-		}
-		if s.Log = s.Log[gone:]; k.n > 0 {
-			k.see(l, s.Log[len(s.Log)-1].At, at)
-			s.put(&k)
-		} else {
-			s.Log = nil
-		}
+	gone := 0
+	for gone < len(s.Log) && s.Log[gone].At+s.Numbers.Token <= at {
+		gone++
 	}
-	if s.B == 0 && len(s.Log) == 0 {
+	if s.Log = s.Log[gone:]; s.B == 0 && len(s.Log) == 0 {
 		*s = state{}
-		return
 	}
-	if s.D = 0; len(s.Log) == 0 { // no version keeps a denial
-		s.Numbers, s.Rest = l.numbers, nil
-	} else if !l.alone(s) {
-		_, reset := l.struck(now, s)
-		k := s.strikers()
-		s.D = max(k.forgotten()-at-reset, 0)
-	}
-}
-
-// strikers are the versions that keep the denials.
-func (s *state) strikers() (k keepers) {
-	last := s.Log[len(s.Log)-1].At
-	if s.Rest == nil {
-		k.add(s.Numbers, last)
-		return k
-	}
-	for _, v := range s.Rest.Versions {
-		k.add(v.Numbers, min(v.At, last)) // the clock may have been set back
-	}
-	return k
 }
 
 // banned returns for how many microseconds the key is still banned.
@@ -92,35 +52,40 @@ func (s *state) banned(at int64) int64 {
 	return max(s.A-at, 0)
 }
 
-// struck returns how many denials count, and ResetAfter in microseconds.
-func (l *Limit) struck(now *Now, s *state) (n, reset int64) {
-	at := now.Steady
-	if len(s.Log) > 0 && l.alone(s) {
-		n = int64(len(s.Log))
-		return n, max(s.Log[n-1].At+l.period-at, s.banned(at))
+// strikes returns the denials that count for the limit.
+func (l *Limit) strikes(s *state) []engine.Entry {
+	if s.Numbers != l.numbers {
+		return nil
 	}
-	if len(s.Log) > 0 {
-		k := s.strikers()
-		i := sort.Search(len(s.Log), func(i int) bool { return l.ends(&k, s.Log[i].At) > at })
-		if n = int64(len(s.Log) - i); n > 0 {
-			reset = l.ends(&k, s.Log[len(s.Log)-1].At) - at
-		}
-	}
-	return n, max(reset, s.banned(at))
+	return s.Log
 }
 
 func (l *Limit) stepBan(now *Now, c *Charge, s *state, r *Result) {
 	l.rebase(now, s)
-	at := now.Steady
-	n, reset := l.struck(now, s)
+	at, strikes := now.Steady, l.strikes(s)
+	n := int64(len(strikes))
 	// Where the limit has been lowered since, one more denial is still left.
-	*r = Result{OK: true, Remaining: max(1, l.spec.Units-n), ResetAfter: micros(reset)}
-	if left := s.banned(at); left > 0 {
-		r.Remaining = 0
+	*r = Result{OK: true, Remaining: max(1, l.spec.Units-n)}
+	if n > 0 {
+		r.ResetAfter = micros(strikes[n-1].At + l.period - at)
+	}
+	if r.Remaining < l.spec.Units {
+		r.MoreAfter = micros(strikes[n-(l.spec.Units-r.Remaining)].At + l.period - at)
+	}
+	if left := micros(s.banned(at)); left > 0 {
+		r.Remaining, r.ResetAfter, r.MoreAfter = 0, max(r.ResetAfter, left), left
 		if c.Cost > 0 {
-			r.OK, r.RetryAfter = false, micros(left)
+			r.OK, r.RetryAfter = false, left
 		}
 	}
+}
+
+// forgiven is how long a state lasts that another period's denials are kept in.
+func (s *state) forgiven(now *Now, r *Result) time.Duration {
+	if n := len(s.Log); n > 0 {
+		return max(r.ResetAfter, micros(s.Log[n-1].At+s.Numbers.Token-now.Steady))
+	}
+	return r.ResetAfter
 }
 
 // strike makes the bans of a denied decision count it. A ban doesn't count its own
@@ -161,29 +126,11 @@ func (c *Charge) bans() bool { return c.Limit.spec.Algorithm == Ban }
 
 // strike counts one denial and reports whether it has started a ban.
 func (l *Limit) strike(now *Now, s *state) (begun bool) {
-	at := now.Steady
-	if n, _ := l.struck(now, s); n+1 >= l.spec.Units {
+	at, strikes := now.Steady, l.strikes(s)
+	if int64(len(strikes))+1 >= l.spec.Units {
 		*s = state{Live: true, Numbers: l.numbers, A: at + l.spec.Ban.Microseconds(), B: l.spec.Ban.Microseconds()}
 		return true
 	}
-	if len(s.Log) == 0 {
-		s.Live, s.Numbers, s.Rest = true, l.numbers, nil
-	} else if !l.alone(s) {
-		k := s.strikers()
-		own := k.index(l.numbers)
-		if own < 0 {
-			own = k.n
-			k.add(l.numbers, at)
-		}
-		k.list[own].At = at
-		if k.n > mostVersions {
-			k.unite(at)
-		}
-		s.put(&k)
-	}
-	s.Log = append(s.Log, engine.Entry{At: at, Units: 1})
-	if len(s.Log) > mostStrikes { // no version counts more
-		s.Log = s.Log[1:]
-	}
+	s.Live, s.Numbers, s.Log = true, l.numbers, append(strikes, engine.Entry{At: at, Units: 1})
 	return false
 }

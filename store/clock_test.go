@@ -27,17 +27,38 @@ func TestClockSetBack(t *testing.T) {
 	} {
 		for _, back := range []time.Duration{time.Microsecond, 20 * time.Second, time.Hour, 50 * time.Hour} {
 			for _, reserved := range []int64{0, 3} {
-				setBack(t, s, back, reserved)
+				for _, before := range []string{"", "refunds", "other numbers"} {
+					setBack(t, s, back, reserved, before)
+				}
 			}
 		}
 	}
 }
 
-// setBack uses a limit up and sets the clock back, with reserved turns waiting.
-func setBack(t *testing.T, s store.Spec, back time.Duration, reserved int64) {
+// setBack uses a limit up and sets the clock back, with reserved turns waiting. Before that,
+// charges are refunded, or made by a version with other numbers.
+func setBack(t *testing.T, s store.Spec, back time.Duration, reserved int64, earlier string) {
 	t.Helper()
 	m := newMeter(t, s)
 	m.sleep(72*time.Hour + 30*time.Minute)
+	var receipts []store.Receipt
+	switch earlier {
+	case "refunds":
+		for range 3 {
+			receipts = append(receipts, m.take(1, 0).Receipt)
+			m.sleep(time.Microsecond)
+		}
+		m.settle(receipts[0], 0)
+	case "other numbers":
+		limit := m.limit
+		other := s
+		if other.Units = 20; other.Burst > 0 {
+			other.Burst = 19
+		}
+		m.limit = newMeter(t, other).limit
+		receipts = append(receipts, m.take(3, 0).Receipt)
+		m.limit = limit
+	}
 	for range 10 {
 		m.take(1, 0)
 	}
@@ -49,14 +70,17 @@ func setBack(t *testing.T, s store.Spec, back time.Duration, reserved int64) {
 	r := m.take(1, 0)
 	// By what is left of a window, the clock may be anywhere in one.
 	if most := before + s.Period + s.Window.Length(time.Now()); r.OK || r.RetryAfter > most {
-		t.Errorf("%v %v, %d waiting, set back by %v: %s, before %v", s.Algorithm, s.Window, reserved, back, show(r), before)
+		t.Errorf("%v %v, %q, %d waiting, set back by %v: %s, before %v", s.Algorithm, s.Window, earlier, reserved, back, show(r), before)
 		return
 	}
 	m.sleep(r.RetryAfter - time.Microsecond)
 	if r := m.take(1, 0); r.OK {
-		t.Errorf("%v %v, %d waiting, set back by %v: passes early: %s", s.Algorithm, s.Window, reserved, back, show(r))
+		t.Errorf("%v %v, %q, %d waiting, set back by %v: passes early: %s", s.Algorithm, s.Window, earlier, reserved, back, show(r))
 	}
 	m.sleep(time.Microsecond)
+	for _, receipt := range receipts[min(1, len(receipts)):] {
+		m.settle(receipt, 0)
+	}
 	passed := 0
 	for range 30 {
 		if m.take(1, 0).OK {
@@ -64,6 +88,6 @@ func setBack(t *testing.T, s store.Spec, back time.Duration, reserved int64) {
 		}
 	}
 	if passed == 0 || passed > 10 {
-		t.Errorf("%v %v, %d waiting, set back by %v: %d pass", s.Algorithm, s.Window, reserved, back, passed)
+		t.Errorf("%v %v, %q, %d waiting, set back by %v: %d pass", s.Algorithm, s.Window, earlier, reserved, back, passed)
 	}
 }

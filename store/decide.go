@@ -38,11 +38,15 @@ func Check(charges []Charge, results []Result) error {
 // both cases and reports whether the decision is granted.
 //
 // The caller must hold the states exclusively, must have called Check, and must write
-// the states back in both cases. A denial charges nothing, but it changes states:
-// those whose limit has new numbers are carried over to them, expired entries are
-// dropped, and bans count the denial. [Limit.Lifetime] says how long each must be kept, if
-// at all.
+// the states back in both cases. A denial charges nothing, but it may change states: bans count
+// it, expired entries are dropped, and a state from before the clock was set back is clamped.
+// [Limit.Lifetime] says how long each must be kept, if at all.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
+	for i := range charges {
+		if states[i].is.Read {
+			charges[i].Limit.accept(&states[i].is)
+		}
+	}
 	if len(charges) == 1 {
 		charges[0].Limit.step(&now, &charges[0], &states[0].is, &results[0])
 		return results[0].OK || charges[0].DryRun
@@ -74,11 +78,7 @@ func decide(now Now, charges []Charge, states, were []State, results []Result) b
 	}
 	copy(states, were)
 	for i := range charges {
-		l := charges[i].Limit
-		l.rebase(&now, &states[i].is)
-		if charges[i].Cost > 0 {
-			l.begin(&now, &states[i].is)
-		}
+		charges[i].Limit.rebase(&now, &states[i].is)
 	}
 	strike(&now, charges, states, results)
 	for i := range charges {
@@ -95,6 +95,7 @@ func decide(now Now, charges []Charge, states, were []State, results []Result) b
 // back. The receipt in r replaces the one in c and is needed to settle again.
 func Amend(now Now, c *Charge, s *State, r *Result) {
 	l := c.Limit
+	l.accept(&s.is)
 	l.rebase(&now, &s.is)
 	receipt := l.amend(&now, c, &s.is)
 	peek := Charge{Limit: l}
@@ -105,45 +106,19 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 
 // Lifetime returns how long s must be kept after the Decide or Amend at now that answered r:
 // 0 if it need not be kept at all, and Never while it holds leases, which end when they are
-// released. Otherwise it is r.ResetAfter, or longer if another version of the limit is in
-// use, or if a receipt may say more than the state's refunds allow.
+// released. Otherwise it is r.ResetAfter, or longer if receipts may say more than the state's
+// refunds allow, if a WarmUp's state is of other numbers, or if a Ban keeps another period's
+// denials.
 //
 // The lifetime of a limit that follows the calendar is by the wall clock. A store that
 // counts it by another clock keeps the state for a little longer, in case the wall clock is
 // set back.
 func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
-	switch {
-	case !s.is.Live:
+	if !s.is.Live {
 		return 0
-	case l.spec.Algorithm == Concurrency:
-		return Never
 	}
 	return l.lifetime(&now, &s.is, r)
 }
-
-func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
-	if isRate(l.spec.Algorithm) {
-		if l.scale.Wide || s.Log != nil || s.Numbers != l.numbers || s.A > l.scale.At(now.Steady)+l.capacity {
-			return lifetimeOfBucket(now.Steady, s)
-		}
-		return r.ResetAfter
-	}
-	if l.spec.Algorithm == IntervalBucket && !l.plainInterval(s) {
-		return l.lifetimeOfIntervals(now, s)
-	}
-	if l.spec.Algorithm == SlidingCounter {
-		if !l.plainCounter(s) {
-			return l.lifetimeOfCounters(now, s)
-		}
-		return r.ResetAfter
-	}
-	if s.D == 0 {
-		return r.ResetAfter
-	}
-	return r.ResetAfter + l.hidden(s)
-}
-
-func isRate(a Algorithm) bool { return a == TokenBucket || a == LeakyBucket }
 
 // longest is the furthest into the future that a turn is reserved or a debt reaches.
 const longest = 365 * 24 * time.Hour
@@ -168,24 +143,3 @@ func (l *Limit) maxWait(c *Charge) int64 {
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-
-// refunded returns how much of a refund may be given back. Two things bound it.
-//
-// What time has given back isn't given again: standing is where the charge would stand
-// now if it had been the last, counted from the present.
-//
-// And while others hold turns in the future (waiting), their turns were computed behind
-// this charge. What was reserved behind it stays behind it, or two turns would fall on
-// one place. If there is a debt beyond the capacity, a larger refund would let
-// newcomers overtake them.
-//
-// The first bound looks at the charge as it stood when it was made. If an earlier
-// charge has been refunded since, time gives this one back sooner than the bound says,
-// and a refund in between gives back too much: never more than was charged.
-func refunded(refund, standing, behind, capacity units, waiting bool) units {
-	refund = lesser(refund, standing)
-	if waiting && behind.positive() {
-		refund = lesser(refund, capacity).minus(behind)
-	}
-	return greater(refund, units{})
-}

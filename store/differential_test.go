@@ -65,6 +65,9 @@ func traces(t *testing.T, n uint64) func(func(uint64) bool) {
 	}
 }
 
+// anyNumber is a number up to most, of any length.
+func anyNumber(d dice, most int64) int64 { return 1 + d.roll(most)>>d.roll(44) }
+
 const years = 365 * 24 * int64(time.Hour/time.Microsecond)
 
 // runTrace draws limits and a trace and runs it.

@@ -22,9 +22,8 @@ type limitEngine Limit
 
 func (e *limitEngine) limit() *Limit { return (*Limit)(e) }
 
-// Hash distinguishes limits of different name or algorithm within this process. It is a
-// hash of the two, seeded anew in every process, and never 0 for a Limit made by
-// NewLimit.
+// Hash distinguishes limits of different StateName within this process. It is seeded anew in
+// every process, and never 0 for a Limit made by NewLimit.
 func (e *limitEngine) Hash() uint64 { return e.hash }
 
 // Identity returns the identity of a key under a limit, for a store that keeps no keys,
@@ -56,27 +55,21 @@ func (e *limitEngine) Terms() engine.Terms {
 		Capacity: e.capacity, Queue: e.queue, Largest: e.largest,
 		Period: e.period, Warm: e.warm, Patience: e.patience,
 	}
-	if t.Longest = e.most.int(); e.scale.Wide {
-		t.Longest = longest.Microseconds()
-	}
+	t.Longest = e.most
 	return t
 }
 
 // MoreAfter returns the time after which more units are left than r says, or after
-// which the charge that r denies passes, whichever comes first. Unlike the times in r
-// it isn't rounded up to a tick. known is false for Concurrency: the time until a slot is
-// released is unknown.
+// which the charge that r denies passes, whichever comes first. known is false for
+// Concurrency: the time until a slot is released is unknown.
 func (e *limitEngine) MoreAfter(r *Result) (after time.Duration, known bool) {
-	l := e.limit()
-	if isRate(l.spec.Algorithm) { // as most are
-		after = l.moreInBucket(r)
-	} else if after, known = l.more(r); !known {
+	if e.spec.Algorithm == Concurrency {
 		return 0, false
 	}
-	if !r.OK && r.RetryAfter > 0 {
+	if after = r.MoreAfter; !r.OK && r.RetryAfter > 0 {
 		after = min(after, r.RetryAfter) // Never is the largest Duration
 	}
-	return max(after, 0), true
+	return after, true
 }
 
 // Behind reports whether charge a was made behind charge b, where both are charges of
@@ -109,14 +102,10 @@ func (e *limitEngine) Standing(was, is Receipt) Receipt {
 // Without returns the receipt that a charge on a TokenBucket would have if its last
 // tokens had been a separate charge made after it.
 func (e *limitEngine) Without(r Receipt, tokens int64) Receipt {
-	r.Mark, r.Low = e.scale.write(e.scale.read(r.Mark, r.Low).minus(product(tokens, e.token)))
+	r.Mark -= tokens * e.token
 	r.Cost -= tokens
 	return r
 }
-
-// Made reports whether this version of a TokenBucket or LeakyBucket has made the charge,
-// so that its Mark says what stood then.
-func (e *limitEngine) Made(r Receipt) bool { return e.limit().madeBy(r) }
 
 // DecidedBy returns a copy of the limit that a composite store decides in its own way.
 // That store recognizes it by Decider. All other stores ignore the mark.
@@ -145,7 +134,7 @@ var veto = func() *Limit {
 		panic(err)
 	}
 	l.spec.Name = "-veto"
-	l.workOutHash()
+	l.workOutName()
 	return l
 }()
 

@@ -48,7 +48,7 @@ func TestTerms(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := engine.Terms{
-		Numbers: engine.Numbers{Token: 1_000_000, Unit: 24}, Scale: engine.Scale{PerTick: 3}, Token: 1_000_000,
+		Numbers: engine.Numbers{Token: 1_000_000, Unit: 24, Burst: 3}, Scale: engine.Scale{PerTick: 3}, Token: 1_000_000,
 		Capacity: 3_000_000, Queue: 4_000_000, Largest: 7, Period: 1_000_000, Longest: 3 * 365 * 24 * 3600 * 1_000_000,
 		Patience: 365 * 24 * 3600 * 1_000_000,
 	}

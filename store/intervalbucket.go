@@ -2,29 +2,35 @@ package store
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/stint-go/stint/internal/engine"
 )
 
 // IntervalBucket. State.A is the start of the current interval in microseconds. State.B
 // is the number of tokens used and not yet given back; reserved turns and debts may
-// take it beyond the capacity. State.C is the capacity the state was written under. No
-// refund takes State.B below State.E, which intervals reduce as well (see giveBackInterval).
-// Few states have a State.Log beside that, which lasts State.D longer (see
-// intervalviews.go).
+// take it beyond the capacity. State.Numbers are those of the last charge. State.D, State.E and
+// the Log bound refunds as those of a TokenBucket do; instants in E and the Log are of the
+// limit's own clock.
 //
 // Counting what is used rather than what is left makes a full bucket the zero state:
 // the next interval then starts at the next charge, as it would for a key never seen.
+//
+// # Other numbers
+//
+// A state is refilled by the numbers of its last charge. A charge of a limit with other
+// numbers fits if what is used by then leaves room for it. Then the limit's own intervals
+// begin: the next refill comes one Period later, or at the next boundary of its Window.
+// The intervals of a Window in another time zone, or of another kind, aren't known: they count
+// as the longest there are.
 
 func (l *Limit) fillInterval() { l.spec.Burst = cmp.Or(l.spec.Burst, l.spec.Units) }
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
-	l.numbers = engine.Numbers{Token: l.spec.Units, Unit: l.interval()}
+	l.numbers = engine.Numbers{Token: l.spec.Units, Unit: l.interval(), Burst: l.spec.Burst}
 }
 
-// interval returns the Numbers.Unit of a limit that counts in windows.
+// interval returns the Numbers.Unit of an IntervalBucket.
 func (l *Limit) interval() int64 {
 	if l.calendar() {
 		return l.spec.Window.code()
@@ -98,89 +104,264 @@ type bounds struct{ start, end int64 }
 // steps returns the number of intervals that bring n tokens.
 func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Units }
 
-// intervalLength returns the length of intervals with this Numbers.Unit, or 0 if their
-// lengths vary.
-func intervalLength(unit int64) int64 {
-	if unit < 0 {
-		return everyOf(unit)
+// tokensOf returns what k intervals bring, at most used.
+func tokensOf(k, units, used int64) int64 {
+	if k >= ceilDiv(used, units) {
+		return used
 	}
-	return unit
+	return k * units
+}
+
+// intervalLength returns the length of intervals with this Numbers.Unit, or of the longest
+// if their lengths vary: a day where clocks skip one lasts for nearly two.
+func intervalLength(unit int64) int64 {
+	const hour = 3600 * 1_000_000
+	if unit > 0 {
+		return unit
+	}
+	switch windowKind(-unit & 7) {
+	case everyWindow:
+		return -unit / 8
+	case hourlyWindow:
+		return 2 * hour
+	case dailyWindow:
+		return 50 * hour
+	case weeklyWindow:
+		return 9 * 24 * hour
+	default:
+		return 33 * 24 * hour
+	}
+}
+
+// refills are the intervals by which a state is refilled, and what is in use as of now.
+type refills struct {
+	own   *Limit // whose intervals they are; nil if only their length is known
+	start int64  // of the current one
+	at    int64  // the present
+	units int64  // what each brings
+	unit  int64  // Numbers.Unit
+	used  int64
+}
+
+// refillsOf returns those of a state, or the limit's own if nothing is in use.
+func (l *Limit) refillsOf(now *Now, s *state) refills {
+	if s.Live && s.B > 0 {
+		f := refills{start: s.A, at: now.Steady, units: s.Numbers.Token, unit: s.Numbers.Unit}
+		if f.unit < 0 {
+			f.at = now.Wall
+		}
+		if f.unit == l.numbers.Unit {
+			f.own = l
+		}
+		if k := f.pass(); k < ceilDiv(s.B, f.units) {
+			f.used = s.B - k*f.units
+			return f
+		}
+	}
+	at := l.instant(now)
+	return refills{own: l, start: l.opened(at), at: at, units: l.spec.Units, unit: l.numbers.Unit}
+}
+
+// pass brings the intervals to the present, and returns how many have ended. If the current
+// one says that it begins later, it was written before the clock was set back: it then
+// begins now, or a key would be denied for as long as the difference.
+func (f *refills) pass() (k int64) {
+	switch {
+	case f.own != nil:
+		f.start = f.own.begun(f.start, f.at)
+		if k = f.own.passed(f.start, f.at); k > 0 {
+			f.start = f.own.moved(f.start, k, f.at)
+		}
+	case f.start > f.at:
+		f.start = f.at
+	default:
+		length := intervalLength(f.unit)
+		k = (f.at - f.start) / length
+		f.start += k * length
+	}
+	return k
+}
+
+// until returns how long it is until n tokens have arrived, in microseconds.
+func (f *refills) until(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	if f.own != nil {
+		return f.own.boundary(f.start, ceilDiv(n, f.units)) - f.at
+	}
+	return f.latest(n)
+}
+
+// latest is until, or more if lengths vary.
+func (f *refills) latest(n int64) int64 {
+	length := intervalLength(f.unit)
+	return f.start + min(ceilDiv(n, f.units), exact/2/length)*length - f.at
+}
+
+// rebaseInterval clamps a state from before the clock was set back, and drops what is over. It
+// returns the refills.
+func (l *Limit) rebaseInterval(now *Now, s *state) refills {
+	f := l.refillsOf(now, s)
+	if !s.Live {
+		return f
+	}
+	if f.used > 0 {
+		s.A = min(s.A, f.start)
+	}
+	last := s.E
+	if n := len(s.Log); n > 0 {
+		last = max(last, s.Log[n-1].At)
+	}
+	switch {
+	case s.D == 0:
+	case s.D <= now.Steady:
+		s.D, s.E, s.Log = 0, 0, nil
+	case s.Numbers.Unit == l.numbers.Unit && last > l.instant(now): // the clock was set back
+		s.A, s.B = f.start, f.used
+		s.D, s.E, s.Log = now.Steady+max(f.latest(f.used), 1), l.instant(now), nil
+	}
+	if f.used == 0 && s.D == 0 {
+		*s = state{}
+	}
+	return f
 }
 
 func (l *Limit) stepInterval(now *Now, c *Charge, s *state, r *Result) {
-	if !l.plainInterval(s) {
-		l.stepIntervals(now, c, s, r)
-		return
-	}
-	at := l.instant(now)
-	start, used, floor := l.begun(s.A, at), s.B, s.E
-	if k := l.passed(start, at); s.Live && k > 0 {
-		tokens := tokensOf(k, l.spec.Units, used)
-		used, floor = used-tokens, max(floor-tokens, 0)
-		start = l.moved(start, k, at)
-	}
-	if used == 0 {
-		start, floor = l.opened(at), 0
-	}
-	moved := s.Live && s.A > at
-	if used = l.answerInterval(at, start, used, c, r); c.Cost > 0 && (r.OK || moved) {
-		s.Live, s.Numbers, s.A, s.B, s.C, s.E = true, l.numbers, start, used, l.capacity, floor
-	}
-}
-
-// answerInterval answers a charge by an interval that began at start, with used in use,
-// and returns what is in use then.
-func (l *Limit) answerInterval(at, start, used int64, c *Charge, r *Result) int64 {
+	f := l.rebaseInterval(now, s)
+	used, at := f.used, l.instant(now)
+	other := f.unit != l.numbers.Unit || f.units != l.spec.Units
 	*r = Result{OK: true}
-	switch {
+	switch short := used + c.Cost - l.capacity; {
 	case c.Cost == 0:
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	default:
-		if short := used + c.Cost - l.capacity; short > 0 {
-			k := l.steps(short)
-			wait := l.boundary(start, k) - at
-			if wait > l.maxWait(c) {
-				r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
-				break
+		own := f
+		if other {
+			own = refills{own: l, start: l.opened(at), at: at, units: l.spec.Units, unit: l.numbers.Unit}
+		}
+		wait, within := own.until(short), l.maxWait(c)
+		if other && (l.calendar() || within >= longest.Microseconds()) {
+			within = 0 // a turn depends on the window in which it is reserved; see stepKnown
+		}
+		if wait > within {
+			if r.OK = false; other {
+				// What the intervals within the wait would bring need not have arrived.
+				r.RetryAfter = micros(f.until(short - within/max(l.period, 1)*l.spec.Units))
+			} else {
+				r.RetryAfter = micros(wait - within)
 			}
-			r.Delay = micros(wait)
+			break
+		}
+		r.Delay = micros(wait)
+		is := used
+		if short > 0 {
 			// The turn comes with the tokens of k intervals, but the bucket can hold no
 			// more than its capacity: the excess must not be there for the next charge.
-			used = max(used, k*l.spec.Units)
+			is = max(used, ceilDiv(short, l.spec.Units)*l.spec.Units)
 		}
-		used += c.Cost
-		r.Receipt = Receipt{Instant: start, Mark: used, Cost: c.Cost}
+		is += c.Cost
+		switch {
+		case s.Live && s.Numbers != l.numbers:
+			s.remember(now.Steady + f.latest(used))
+			s.E, s.Log = at, nil
+		case len(s.Log) > 0:
+			s.Log = levels(s.Log).charged(at, min(used, l.capacity-c.Cost), is)
+		}
+		s.Live, s.Numbers, s.A, s.B = true, l.numbers, own.start, is
+		f, used = own, is
+		r.Receipt = Receipt{Instant: at, Mark: used, Cost: c.Cost}
 	}
 	r.Remaining = max(0, l.capacity-used)
-	if used > 0 {
-		r.ResetAfter = micros(l.boundary(start, l.steps(used)) - at)
+	r.ResetAfter = micros(f.until(used))
+	if r.Remaining < l.capacity {
+		r.MoreAfter = micros(f.until(used + r.Remaining + 1 - l.capacity))
 	}
-	return used
-}
-
-// moreInterval returns when the next interval that brings a spare token ends. Calendar
-// windows differ in length, so for them it is the end of the last one.
-func (l *Limit) moreInterval(r *Result) time.Duration {
-	later := (l.spec.Burst - r.Remaining - 1) / l.spec.Units
-	return r.ResetAfter - time.Duration(max(later, 0))*l.spec.Period
 }
 
 func (l *Limit) amendInterval(now *Now, c *Charge, s *state) Receipt {
-	b := l.intervalsOf(now, s)
-	receipt := c.Receipt
-	receipt.Cost = c.Cost
-	diff := c.Cost - c.Receipt.Cost
+	r := c.Receipt
+	r.Cost = c.Cost
+	f, diff := l.refillsOf(now, s), c.Cost-c.Receipt.Cost
 	switch {
 	case diff > 0:
-		receipt = l.oweInterval(now, &b, c, diff)
-	case b.n > 0:
-		receipt = l.giveBackInterval(&b, c, -diff)
+		if !s.Live || f.used == 0 && s.Numbers != l.numbers {
+			if *s = (state{Live: true, Numbers: l.numbers, D: s.D}); s.D != 0 {
+				s.E = l.instant(now)
+			}
+		}
+		l.oweInterval(now, diff, &f, s, &r)
+	case diff < 0 && f.used > 0 && s.Numbers == l.numbers && !s.barred(&r):
+		l.refundInterval(now, -diff, c, &f, s, &r)
 	}
-	if diff != 0 {
-		b.write(now, s)
+	return r
+}
+
+// oweInterval raises the cost of a charge.
+func (l *Limit) oweInterval(now *Now, tokens int64, f *refills, s *state, r *Receipt) {
+	at := l.instant(now)
+	debt := max(0, min(tokens, s.Numbers.Burst+MaxCost-f.used))
+	r.Cost -= tokens - debt
+	if debt == 0 {
+		return
 	}
-	return receipt
+	if s.Numbers == l.numbers { // it is as a charge made now
+		r.Mark = l.standingInInterval(f, s, r) + debt
+		r.Instant = at
+	}
+	is := f.used + debt
+	if len(s.Log) > 0 {
+		s.Log = levels(s.Log).charged(at, f.used, is)
+	}
+	s.A, s.B = f.start, is
+}
+
+// stands returns what is in use at an instant for a charge and for those before it, if
+// nothing was refunded, given that an interval begins at start.
+func (l *Limit) stands(r *Receipt, at, start int64) int64 {
+	var ended int64
+	if l.calendar() {
+		ended = l.passed(r.Instant, at)
+	} else if at > r.Instant {
+		ended = floorDiv(at-start, l.period) - floorDiv(r.Instant-start, l.period)
+	}
+	return r.Mark - tokensOf(ended, l.spec.Units, r.Mark)
+}
+
+// standingInInterval is standing for an IntervalBucket.
+func (l *Limit) standingInInterval(f *refills, s *state, r *Receipt) int64 {
+	switch {
+	case s.barred(r):
+		return 0
+	case len(s.Log) == 0:
+		return min(l.stands(r, f.start, f.start), f.used)
+	}
+	low, from := levels(s.Log).since(r.Instant)
+	return min(low, f.used, l.stands(r, from, f.start))
+}
+
+// refundInterval gives back tokens of a charge.
+func (l *Limit) refundInterval(now *Now, tokens int64, c *Charge, f *refills, s *state, r *Receipt) {
+	last := l.stands(r, f.start, f.start) == f.used
+	if f.used > l.capacity && !(last && c.Cost == 0) { // see State.D of a TokenBucket
+		return
+	}
+	back := min(tokens, l.standingInInterval(f, s, r))
+	if back <= 0 {
+		return
+	}
+	r.Mark -= back
+	if !last || len(s.Log) > 0 {
+		if len(s.Log) == 0 {
+			s.Log = begin(f.at, f.used)
+		}
+		s.Log = levels(s.Log).sunk(f.used).refunded(c.Receipt.Instant, back)
+		s.remember(now.Steady + max(f.latest(f.used), 1))
+	}
+	if s.A, s.B = f.start, f.used-back; s.B == 0 && s.D == 0 {
+		*s = state{}
+	}
 }
 
 func (l *Limit) behindInInterval(a, b Receipt) bool {

@@ -49,8 +49,8 @@ func levelsTrace(t *testing.T, seed uint64, capacity int64, open, ops int, pace 
 			h = append(h, engine.Entry{At: now, Units: cost})
 			marks = append(marks, used+cost)
 			streams = append(streams, len(h)-1)
-			if v.n > 0 {
-				v.charged(now, whole(used), whole(used+cost))
+			if len(v) > 0 {
+				v = v.charged(now, used, used+cost)
 			}
 			continue
 		}
@@ -58,16 +58,14 @@ func levelsTrace(t *testing.T, seed uint64, capacity int64, open, ops int, pace 
 		i := streams[at]
 		streams = append(streams[:at], streams[at+1:]...)
 		refund := r.Int64N(h[i].Units + 1)
-		if v.n == 0 {
-			v.begin(now, whole(used))
+		low, from := used, now
+		if len(v) == 0 {
+			v = begin(now, used)
+		} else {
+			v = v.sunk(used)
+			low, from = v.since(h[i].At)
 		}
-		v.sink(whole(used))
-		low, from, known := v.since(h[i].At)
-		back := low.int()
-		if !known {
-			back = min(back, max(marks[i]-(from-h[i].At), 0))
-		}
-		back = min(back, refund)
+		back := min(refund, low, max(marks[i]-(from-h[i].At), 0))
 		if most := h.returnable(i, now, refund); back > most {
 			t.Fatalf("seed %d: %d of %d given back at %d for a charge of %d, where %d may be\n%v\n%v", seed, back, refund, now, h[i].At, most, h, v)
 		}
@@ -75,12 +73,15 @@ func levelsTrace(t *testing.T, seed uint64, capacity int64, open, ops int, pace 
 		given += back
 		h[i].Units -= back
 		marks[i] -= back
-		v.refund(h[i].At, whole(back))
+		v = v.refunded(h[i].At, back)
 		if got := h.used(now); got != used-back {
 			t.Fatalf("seed %d: %d in use, want %d", seed, got, used-back)
 		}
-		for j := range v.n {
-			if j > 0 && (v.pair[j].at <= v.pair[j-1].at || !v.pair[j-1].used.less(v.pair[j].used)) {
+		if len(v) > maxLevels {
+			t.Fatalf("seed %d: %d levels", seed, len(v))
+		}
+		for j := 1; j < len(v); j++ {
+			if v[j].At <= v[j-1].At || v[j].Units <= v[j-1].Units {
 				t.Fatalf("seed %d: levels don't ascend: %v", seed, v)
 			}
 		}

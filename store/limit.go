@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -57,22 +58,19 @@ type Spec struct {
 // use and may be shared by any number of stores.
 type Limit struct {
 	spec Spec
-	hash uint64 // of name and algorithm
+	name string // StateName
+	hash uint64 // of StateName
 
-	numbers  engine.Numbers
-	version  uint16                  // bucket rates: see Receipt.Version
+	numbers  engine.Numbers          // of states, where they depend on numbers
 	scale    scale                   // rates and SlidingWindow: the unit of instants
 	token    int64                   // rates: units of one token; SlidingWindow: of one bucket
 	tokens   divisor                 // buckets: units in tokens
-	capacity int64                   // buckets: units that pass at once; IntervalBucket and wide scales: tokens
-	queue    int64                   // buckets: how much may be reserved beyond capacity
-	room     int64                   // buckets: whole tokens left when nothing is used
-	burst    int64                   // bucket rates: whole tokens that pass at once
-	full     units                   // bucket rates: the capacity; WarmUp: the whole warm-up
-	most     units                   // rates: the furthest that a turn is reserved or a debt reaches
+	capacity int64                   // buckets: units that pass at once; IntervalBucket: tokens
+	queue    int64                   // buckets: units that may be reserved beyond capacity
+	most     int64                   // rates: the units of a year, the furthest that a turn or a debt reaches
 	largest  int64                   // the largest cost that can ever pass
 	period   int64                   // microseconds
-	warm     int64                   // WarmUp: units, or ticks of a wide scale, of the whole warm-up
+	warm     int64                   // WarmUp: units of the whole warm-up
 	patience int64                   // the longest MaxWait that counts, in microseconds
 	slide    slide                   // SlidingWindow, SlidingLog
 	last     *atomic.Pointer[bounds] // of a calendar Window
@@ -89,17 +87,35 @@ func (l *Limit) Name() string { return l.spec.Name }
 // Algorithm returns how the limit counts.
 func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
 
-// Tick returns the resolution in which the limit counts time: a microsecond, or up to a
-// millisecond if that lets one integer hold its state. An instant counts as the tick it
+// StateName names the limit's state of a key: its name, its algorithm and, for windows, the
+// period, since a limit with another period counts by itself. A store finds a State by this
+// and Charge.Key.
+func (l *Limit) StateName() string { return l.name }
+
+// Tick returns the resolution in which the limit counts time: a microsecond, or up to ten
+// milliseconds if that lets one integer hold its state. An instant counts as the tick it
 // falls in. So a charge may pass up to a tick later than the rule says, and over any
 // span of time the units of one tick may pass on top of the rule.
 func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.Tick()) * time.Microsecond }
 
 var hashSeed = maphash.MakeSeed()
 
-func (l *Limit) workOutHash() {
-	l.hash = maphash.String(hashSeed, l.spec.Algorithm.String()+" "+l.spec.Name)
-	if l.hash == 0 {
+// workOutName sets name and hash.
+func (l *Limit) workOutName() {
+	s := &l.spec
+	has := &algorithms[s.Algorithm]
+	l.name = s.Name + "/" + has.letter
+	if has.periodic {
+		if l.calendar() {
+			l.name += ":" + s.Window.id()
+		} else {
+			l.name += ":" + s.Period.String()
+		}
+		if s.Algorithm == SlidingWindow {
+			l.name += ":" + strconv.FormatInt(s.Buckets, 10)
+		}
+	}
+	if l.hash = maphash.String(hashSeed, l.name); l.hash == 0 {
 		l.hash = 1
 	}
 }
@@ -135,7 +151,7 @@ func NewLimit(s Spec) (*Limit, error) {
 	}
 	if len(errs) == named { // all but the name is valid
 		l.fillDefaults()
-		l.workOutHash()
+		l.workOutName()
 		l.workOut(bad)
 	}
 	if len(errs) > 0 {

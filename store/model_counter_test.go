@@ -66,44 +66,45 @@ func (m *counterModel) look(now store.Now, cost int64, maxWait time.Duration) ve
 func (m *counterModel) charge(now store.Now, cost int64, delay time.Duration) ticket {
 	w := m.window(now.Wall + delay.Microseconds())
 	m.counts[w] += cost
-	return ticket{cost: cost, at: w, mark: rat(cost)}
+	return ticket{cost: cost, at: w, holds: cost}
 }
 
 func (m *counterModel) settle(now store.Now, t ticket, cost int64) ticket {
 	w := m.window(now.Wall)
-	diff := cost - t.cost
-	if t.mark == nil {
-		t.mark = rat(0)
-	}
 	counts := t.at >= w-1
-	switch {
-	case diff > 0: // as if it had from the start, while that counts
+	if cost > t.cost { // as if it had from the start, while that counts
 		if !counts || t.cost == 0 {
-			t.at, t.mark = w, rat(0)
+			t.at, t.holds = w, 0
 		}
-		m.counts[t.at] += diff
-		t.mark = plus(t.mark, rat(diff))
-	case diff < 0 && counts:
-		back := min(-diff, floor(t.mark))
-		m.counts[t.at] -= back
-		t.mark = minus(t.mark, rat(back))
+		debt := min(cost-t.cost, store.MaxCost-m.counts[t.at])
+		m.counts[t.at] += debt
+		return ticket{cost: t.cost + debt, at: t.at, holds: t.holds + debt}
 	}
-	return ticket{cost: cost, at: t.at, mark: t.mark}
+	if counts {
+		back := min(t.cost-cost, t.holds)
+		m.counts[t.at] -= back
+		t.holds -= back
+	}
+	return ticket{cost: cost, at: t.at, holds: t.holds}
 }
 
-func (m *counterModel) left(now store.Now) (int64, time.Duration) {
+func (m *counterModel) left(now store.Now) (int64, time.Duration, time.Duration) {
 	at := now.Wall
 	w := m.window(at)
 	remaining := int64(0)
 	if m.counts[w+1] == 0 && m.fits(at, 0) {
 		remaining = firstThat(m.n, func(c int64) bool { return !m.fits(at, c+1) })
 	}
+	var more time.Duration
+	if remaining < m.n {
+		more = micros(m.turn(at, remaining+1) - at)
+	}
 	for last := w + 1; last >= w-1; last-- {
 		if m.counts[last] > 0 {
-			return remaining, micros(m.start(last+2) - at)
+			return remaining, more, micros(m.start(last+2) - at)
 		}
 	}
-	return remaining, 0
+	return remaining, more, 0
 }
 
 // firstThat is the first number below n for which is holds, as for all after it; n if there

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -55,11 +56,11 @@ type verdict struct {
 
 // ticket is a model's record of a charge, for settling it.
 type ticket struct {
-	cost   int64
-	at     int64    // where it landed: an instant, a window, a bucket
-	mark   *big.Rat // buckets: when the charge alone would be worked off
-	raised bool     // its cost has been raised from what passes at once
-	lease  store.LeaseID
+	cost  int64
+	at    int64    // where it landed: an instant, a window, a bucket
+	mark  *big.Rat // buckets: when the charge alone would be worked off
+	holds int64    // windows: how much of it is counted at at
+	lease store.LeaseID
 }
 
 // model is one limit applied to one key.
@@ -70,15 +71,16 @@ type model interface {
 	charge(now store.Now, cost int64, delay time.Duration) ticket
 	// settle makes an earlier charge cost something else after all.
 	settle(now store.Now, t ticket, cost int64) ticket
-	// left returns what remains, and the time until the limit is as never used.
-	left(now store.Now) (remaining int64, reset time.Duration)
+	// left returns what remains, the time until more does, and the time until the limit
+	// is as never used.
+	left(now store.Now) (remaining int64, more, reset time.Duration)
 }
 
 func newModel(r rule) model {
 	s := r.limit.Spec()
 	switch s.Algorithm {
 	case store.TokenBucket, store.LeakyBucket:
-		return newBucketModel(s)
+		return newBucketModel(r.limit)
 	case store.IntervalBucket:
 		return &intervalModel{n: s.Units, capacity: s.Burst, windows: windowsOf(r), tokens: s.Burst}
 	case store.FixedWindow:
@@ -91,7 +93,7 @@ func newModel(r rule) model {
 		p := s.Period.Microseconds()
 		return &slidingModel{n: s.Units, tick: 1, leaves: func(at int64) int64 { return at + p }}
 	case store.WarmUp:
-		return newWarmUpModel(s)
+		return newWarmUpModel(r.limit)
 	case store.Concurrency:
 		return &leaseModel{n: s.Units, held: map[store.LeaseID]int64{}}
 	}
@@ -101,9 +103,9 @@ func newModel(r rule) model {
 // tickOf is the length in microseconds of the finest tick, up to a millisecond, in
 // which n per period comes out exact in one integer: all instants of 20 years, and
 // room tokens on top, counted in the largest unit that divides both a tick and a
-// token, stay below 2^53. Where there is none it is wide: a microsecond, in two.
-func tickOf(period time.Duration, n, room int64, also func(tick, perTick int64) bool) (tick int64, wide bool) {
-	instants := big.NewRat(20*365.25*24*3600*1e6, 1)
+// token, stay below 2^53, and a thousand tokens do. exact is false if there is none.
+func tickOf(period time.Duration, n, room int64, also func(tick, perTick int64) bool) (tick int64, exact bool) {
+	instants, most := big.NewRat(20*365.25*24*3600*1e6, 1), big.NewRat(1<<53, 1)
 	for _, r := range []int64{1, 10, 100, 1000} {
 		p := period.Microseconds()
 		if p%r != 0 {
@@ -115,14 +117,31 @@ func tickOf(period time.Duration, n, room int64, also func(tick, perTick int64) 
 		sum := new(big.Rat).Mul(instants, big.NewRat(1, r))
 		sum.Mul(sum, new(big.Rat).SetInt(b))
 		sum.Add(sum, new(big.Rat).SetInt(new(big.Int).Mul(a, big.NewInt(room))))
-		if sum.Cmp(big.NewRat(1<<53, 1)) >= 0 {
+		thousand := new(big.Rat).SetInt(new(big.Int).Mul(a, big.NewInt(1000)))
+		if sum.Cmp(most) >= 0 || thousand.Cmp(most) >= 0 {
 			continue
 		}
 		if also == nil || also(r, b.Int64()) {
-			return r, false
+			return r, true
 		}
 	}
-	return 1, true
+	return 0, false
+}
+
+// rateOf is the rate that a limit goes by, in units a microsecond, and its tick: the one
+// that is given if one integer holds it, else one that is lower by less than 1/10,000.
+func rateOf(l *store.Limit, room int64, also func(tick, perTick int64) bool) (rate *big.Rat, tick int64) {
+	s, terms := l.Spec(), l.Engine(engine.Access{}).Terms()
+	given := big.NewRat(s.Units, s.Period.Microseconds())
+	rate = over(rat(terms.Scale.PerTick), times(rat(terms.Token), rat(terms.Scale.Tick())))
+	if tick, exact := tickOf(s.Period, s.Units, room, also); exact {
+		if rate.Cmp(given) != 0 || terms.Scale.Tick() != tick {
+			panic(fmt.Sprintf("%+v: %v a microsecond in ticks of %d, want %v in ticks of %d", s, rate, terms.Scale.Tick(), given, tick))
+		}
+	} else if lost := over(minus(given, rate), given); lost.Sign() < 0 || lost.Cmp(big.NewRat(1, 10_000)) >= 0 {
+		panic(fmt.Sprintf("%+v: %v a microsecond, want %v", s, rate, given))
+	}
+	return rate, terms.Scale.Tick()
 }
 
 func rat(n int64) *big.Rat         { return new(big.Rat).SetInt64(n) }

@@ -17,8 +17,7 @@ type warmUpModel struct {
 	capacity  *big.Rat
 	slope     *big.Rat // microseconds more for each permit above threshold
 	tick      int64
-	perTick   int64 // the units in which a step may round
-	round     int64 // and by how many
+	perTick   int64 // the units of a tick, by one of which a step may round
 	largest   int64
 
 	permits *big.Rat
@@ -27,22 +26,18 @@ type warmUpModel struct {
 	off     int64 // units by which a step may be off by now
 }
 
-func newWarmUpModel(s store.Spec) *warmUpModel {
+func newWarmUpModel(l *store.Limit) *warmUpModel {
+	s := l.Spec()
 	warm := s.WarmUp.Microseconds()
-	m := &warmUpModel{interval: big.NewRat(s.Period.Microseconds(), s.Units)}
+	rate, tick := rateOf(l, 1, func(tick, perTick int64) bool {
+		return warm%tick == 0 && big.NewRat(warm/tick, 1).Cmp(big.NewRat(1<<46, perTick)) < 0
+	})
+	m := &warmUpModel{interval: new(big.Rat).Inv(rate), tick: tick, perTick: l.Engine(engine.Access{}).Terms().Scale.PerTick}
 	m.threshold = over(rat(warm), times(rat(2), m.interval))
 	m.capacity = plus(m.threshold, over(rat(2*warm), times(rat(4), m.interval)))
 	m.slope = over(times(rat(2), m.interval), minus(m.capacity, m.threshold))
-	var wide bool
-	m.tick, wide = tickOf(s.Period, s.Units, 1, func(tick, perTick int64) bool {
-		m.perTick = perTick
-		return warm%tick == 0 && warm/tick <= (1<<26)/perTick
-	})
-	if m.round = 1; wide { // a tick, and a little
-		m.perTick, m.round = 1, 2
-	}
-	m.largest = yearsWorth(new(big.Rat).Inv(m.interval))
-	m.permits, m.free, m.off = m.capacity, new(big.Rat), m.round
+	m.largest = yearsWorth(rate, tick)
+	m.permits, m.free, m.off = m.capacity, new(big.Rat), 1
 	return m
 }
 
@@ -59,9 +54,9 @@ func (m *warmUpModel) cool(now store.Now) *big.Rat {
 		// A step rounds the end of a series of charges, and with it the length
 		// of the pause behind it, by a unit; the price of what is stored in the
 		// pause is off by up to three times that, and a unit of its own.
-		m.off = 4 * m.round
+		m.off = 4
 		if m.permits.Cmp(m.capacity) == 0 {
-			m.off = m.round
+			m.off = 1
 		}
 		m.free = at
 	}
@@ -86,14 +81,9 @@ func (m *warmUpModel) takes(cost int64) (us, stored *big.Rat) {
 // difference, so that without this the two would drift apart however close
 // they are in a series of charges.
 func (m *warmUpModel) follow(s store.State) {
-	if m.off > m.round && s.Engine(engine.Access{}).Live {
-		scale := engine.ScaleOf(s.Engine(engine.Access{}).Numbers.Unit)
-		us := func(ticks, beyond int64) *big.Rat {
-			return times(rat(m.tick), plus(rat(ticks), big.NewRat(beyond, scale.PerTick)))
-		}
-		m.free = us(scale.Split(s.Engine(engine.Access{}).A, s.Engine(engine.Access{}).Low))
-		m.permits = over(pick(scale.Wide, us(s.Engine(engine.Access{}).B, s.Engine(engine.Access{}).D), us(0, s.Engine(engine.Access{}).B)), m.interval)
-		m.off = m.round
+	if is := s.Engine(engine.Access{}); m.off > 1 && is.Live {
+		us := func(units int64) *big.Rat { return times(rat(m.tick), big.NewRat(units, m.perTick)) }
+		m.free, m.permits, m.off = us(is.A), over(us(is.B), m.interval), 1
 	}
 }
 
@@ -139,14 +129,15 @@ func (m *warmUpModel) charge(now store.Now, cost int64, _ time.Duration) ticket 
 
 func (m *warmUpModel) settle(store.Now, ticket, int64) ticket { panic("see the properties") }
 
-func (m *warmUpModel) left(now store.Now) (int64, time.Duration) {
+func (m *warmUpModel) left(now store.Now) (int64, time.Duration, time.Duration) {
 	at := m.cool(now)
 	cold := times(minus(m.capacity, m.permits), m.interval)
 	reset := m.span(plus(minus(m.free, at), cold))
 	if m.free.Cmp(at) > 0 {
-		return 0, reset
+		return 0, m.span(minus(m.free, at)), reset
 	}
-	return 1, reset
+	one, _ := m.takes(1)
+	return 1, m.span(one), reset
 }
 
 // leaseModel is a set of leases.
@@ -181,7 +172,9 @@ func (m *leaseModel) settle(_ store.Now, t ticket, cost int64) ticket {
 	if _, ok := m.held[t.lease]; ok && cost == 0 {
 		delete(m.held, t.lease)
 	}
-	return ticket{cost: cost}
+	return ticket{cost: cost, lease: t.lease}
 }
 
-func (m *leaseModel) left(store.Now) (int64, time.Duration) { return max(0, m.n-m.sum()), 0 }
+func (m *leaseModel) left(store.Now) (int64, time.Duration, time.Duration) {
+	return max(0, m.n-m.sum()), 0, 0
+}

@@ -140,7 +140,7 @@ func (m *fixedModel) charge(now store.Now, cost int64, delay time.Duration) tick
 	for i := range m.spans {
 		if w := &m.spans[i]; w.start <= at && at < w.end {
 			w.count += cost
-			return ticket{cost: cost, at: w.start}
+			return ticket{cost: cost, at: w.start, holds: cost}
 		}
 	}
 	start := m.start(at)
@@ -148,40 +148,51 @@ func (m *fixedModel) charge(now store.Now, cost int64, delay time.Duration) tick
 		m.spans[i].count = m.n // passed over
 	}
 	m.spans = append(m.spans, span{start, m.end(start), cost})
-	return ticket{cost: cost, at: start}
+	return ticket{cost: cost, at: start, holds: cost}
 }
 
 func (m *fixedModel) settle(now store.Now, t ticket, cost int64) ticket {
 	m.flow(now)
-	switch diff := cost - t.cost; {
-	case diff > 0: // counts where it becomes known
+	if cost > t.cost { // counts where it becomes known
 		if len(m.spans) == 0 {
 			start := m.start(m.at(now))
 			m.spans = []span{{start, m.end(start), 0}}
 		}
-		m.spans[0].count += diff
-	case diff < 0:
-		for i := range m.spans {
-			// Out of the middle of the reserved windows nothing is taken: it
-			// would be filled from behind.
-			if w := &m.spans[i]; w.start == t.at && (i == 0 || i == len(m.spans)-1) {
-				w.count += diff
-			}
+		w := &m.spans[0]
+		debt := min(cost-t.cost, store.MaxCost-w.count)
+		w.count += debt
+		if t.at != w.start { // what was charged elsewhere stays charged
+			t.at, t.holds = w.start, 0
+		}
+		return ticket{cost: t.cost + debt, at: t.at, holds: t.holds + debt}
+	}
+	back := min(t.cost-cost, t.holds)
+	for i := range m.spans {
+		// Out of the middle of the reserved windows nothing is taken: it
+		// would be filled from behind.
+		if w := &m.spans[i]; w.start == t.at && (i == 0 || i == len(m.spans)-1) {
+			w.count -= back
+			t.holds -= back
 		}
 	}
 	for i := len(m.spans) - 1; i >= 0 && m.spans[i].count == 0; i-- {
 		m.spans = m.spans[:i]
 	}
-	return ticket{cost: cost, at: t.at}
+	return ticket{cost: cost, at: t.at, holds: t.holds}
 }
 
-func (m *fixedModel) left(now store.Now) (int64, time.Duration) {
+func (m *fixedModel) left(now store.Now) (int64, time.Duration, time.Duration) {
 	m.flow(now)
 	if len(m.spans) == 0 {
-		return m.n, 0
+		return m.n, 0, 0
 	}
 	last := m.spans[len(m.spans)-1]
-	return max(0, m.n-m.spans[0].count), micros(last.end - m.at(now))
+	left := max(0, m.n-m.spans[0].count)
+	var more time.Duration
+	if left < m.n {
+		more = micros(m.turn(left+1) - m.at(now))
+	}
+	return left, more, micros(last.end - m.at(now))
 }
 
 // slidingModel remembers every charge until it leaves the window: after a
@@ -192,15 +203,19 @@ type slidingModel struct {
 	leaves func(at int64) int64 // the first tick at which a charge at at is out
 
 	charges []charged
+	ids     int64
 }
 
-type charged struct{ at, out, cost int64 }
+type charged struct{ at, out, cost, id int64 }
 
 // bucketTick is the tick in which the buckets of a sliding window begin.
 func bucketTick(s store.Spec) int64 {
-	tick, _ := tickOf(s.Period, s.Buckets, 2*s.Buckets, func(tick, _ int64) bool {
+	tick, exact := tickOf(s.Period, s.Buckets, 2*s.Buckets, func(tick, _ int64) bool {
 		return s.Period.Microseconds()/tick >= s.Buckets
 	})
+	if !exact {
+		panic("buckets that aren't exact")
+	}
 	return tick
 }
 
@@ -257,34 +272,49 @@ func (m *slidingModel) enter(at, cost int64) ticket {
 	if n := len(m.charges); n > 0 {
 		at = max(at, m.charges[n-1].at)
 	}
-	m.charges = append(m.charges, charged{at, m.leaves(at), cost})
-	return ticket{cost: cost, at: at}
+	m.ids++
+	m.charges = append(m.charges, charged{at, m.leaves(at), cost, m.ids})
+	return ticket{cost: cost, at: m.ids}
 }
 
 func (m *slidingModel) settle(now store.Now, t ticket, cost int64) ticket {
-	if cost > t.cost { // counts from when it becomes known, up to what is counted at all
+	own := slices.IndexFunc(m.charges, func(c charged) bool { return c.id == t.at && c.out > now.Steady })
+	if cost > t.cost { // counts as if it had from the start, up to what is counted at all
 		debt := min(cost-t.cost, max(0, store.MaxCost-m.counted(now.Steady)))
-		if debt > 0 {
-			m.enter(now.Steady, debt)
+		switch {
+		case debt == 0:
+		case own >= 0:
+			m.charges[own].cost += debt
+		default: // from when it becomes known
+			t.at = m.enter(now.Steady, debt).at
 		}
-		return ticket{cost: t.cost + debt}
+		return ticket{cost: t.cost + debt, at: t.at}
 	}
-	for i := range m.charges {
-		if c := &m.charges[i]; c.at == t.at && c.cost == t.cost {
-			if c.cost = cost; cost == 0 {
-				m.charges = slices.Delete(m.charges, i, i+1)
-			}
-			break
+	if own >= 0 {
+		c := &m.charges[own]
+		if c.cost -= min(c.cost, t.cost-cost); c.cost == 0 {
+			m.charges = slices.Delete(m.charges, own, own+1)
 		}
 	}
 	return ticket{cost: cost, at: t.at}
 }
 
-func (m *slidingModel) left(now store.Now) (int64, time.Duration) {
+// more is when more is left than now.
+func (m *slidingModel) more(at int64) int64 {
+	left, first := max(0, m.n-m.counted(at)), int64(1<<62)
+	for _, c := range m.charges {
+		if c.out > at && m.n-m.counted(c.out) > left {
+			first = min(first, c.out)
+		}
+	}
+	return pick(first == 1<<62, at, first)
+}
+
+func (m *slidingModel) left(now store.Now) (int64, time.Duration, time.Duration) {
 	at := floorTo(now.Steady, m.tick)
 	out := at
 	for _, c := range m.charges {
 		out = max(out, c.out)
 	}
-	return max(0, m.n-m.counted(at)), micros(out - at)
+	return max(0, m.n-m.counted(at)), micros(m.more(at) - at), micros(out - at)
 }

@@ -2,8 +2,6 @@ package store_test
 
 import (
 	"fmt"
-	"math"
-	"math/big"
 	"os"
 	"testing"
 	"time"
@@ -89,9 +87,23 @@ func TestRetryAfterIsExact(t *testing.T) {
 	enough(t, seen)
 }
 
-// Until MoreAfter there is no more than r says, for algorithms that can tell to the
-// tick (an empty IntervalBucket with a debt can't). From then on there is more, unless
-// no more fits.
+// moreAfter checks the MoreAfter of an answer by what is left then, and a tick earlier.
+// fresh is how much is left of a key never seen.
+func moreAfter(r store.Result, fresh int64, tick time.Duration, left func(after time.Duration) int64) error {
+	switch {
+	case r.Remaining >= fresh: // more can't be
+		if r.MoreAfter < 0 {
+			return fmt.Errorf("%s", show(r))
+		}
+	case r.MoreAfter <= 0 || left(r.MoreAfter) <= r.Remaining:
+		return fmt.Errorf("%s; then %d", show(r), left(r.MoreAfter))
+	case left(max(0, r.MoreAfter-tick)) > r.Remaining:
+		return fmt.Errorf("%s; %d a tick earlier", show(r), left(max(0, r.MoreAfter-tick)))
+	}
+	return nil
+}
+
+// Until MoreAfter there is no more than r says, and from then on there is.
 func TestMoreAfter(t *testing.T) {
 	t.Parallel()
 	seen := map[store.Algorithm]int{}
@@ -101,33 +113,27 @@ func TestMoreAfter(t *testing.T) {
 		m := b.attempts(0)
 		r := m.take(c.cost, c.maxWait)
 		after, known := l.Engine(engine.Access{}).MoreAfter(&r)
-		switch a := l.Algorithm(); {
-		case a == store.Concurrency || !known:
-			if known || a != store.Concurrency {
+		if l.Algorithm() == store.Concurrency {
+			if known || r.MoreAfter != 0 {
 				return fmt.Errorf("%s: %v, %v", show(r), after, known)
 			}
 			return nil
-		case !r.OK:
-			if after < 0 || after > r.RetryAfter {
-				return fmt.Errorf("%s: more after %v", show(r), after)
-			}
-			return nil
-		case a == store.WarmUp && c.cost == 0:
-			return nil // a guess
-		case r.Remaining >= (&meter{limit: l, now: m.now}).take(0, 0).Remaining:
-			return nil // full
-		case a == store.TokenBucket, a == store.LeakyBucket, a == store.WarmUp, a == store.IntervalBucket && r.Remaining > 0 && l.Spec().Period > 0:
-			early := *m
-			early.state = clone([]store.State{m.state})[0]
-			ticks := pick[int64](a == store.WarmUp, 3, 2) // how cold it was is told to the tick
-			if early.sleep(after - micros(ticks*b.resolution())); early.now.Steady > m.now.Steady && early.take(0, 0).Remaining > r.Remaining {
-				return fmt.Errorf("cost %d: %s, more after %v, and ticks before", c.cost, show(r), after)
-			}
 		}
-		seen[l.Algorithm()]++
-		tick := micros(b.resolution())
-		if m.sleep((after + tick - 1).Truncate(tick)); m.take(0, 0).Remaining <= r.Remaining {
-			return fmt.Errorf("cost %d: %s, no more after %v", c.cost, show(r), after)
+		if want := r.MoreAfter; !known || r.OK && after != want || !r.OK && after != min(want, r.RetryAfter) {
+			return fmt.Errorf("%s: more or passes after %v", show(r), after)
+		}
+		fresh := (&meter{limit: l, now: m.now}).take(0, 0).Remaining
+		if r.Remaining < fresh {
+			seen[l.Algorithm()]++
+		}
+		err := moreAfter(r, fresh, micros(b.resolution()), func(after time.Duration) int64 {
+			then := *m
+			then.state = clone([]store.State{m.state})[0]
+			then.sleep(after)
+			return then.take(0, 0).Remaining
+		})
+		if err != nil {
+			return fmt.Errorf("cost %d, wait %v: %w", c.cost, c.maxWait, err)
 		}
 		return nil
 	})
@@ -338,190 +344,6 @@ func TestDryRunIsAlone(t *testing.T) {
 	}
 }
 
-// Changing a limit's numbers keeps what has been consumed: a bucket stays
-// taken until the instant until which it was, or as a whole; a window keeps its
-// count. Nothing is given back, and no call is denied for longer than it takes
-// to fill what there now is.
-func TestChangedNumbersKeepWhatWasConsumed(t *testing.T) {
-	t.Parallel()
-	seen := 0
-	walk(t, 4000, func(d dice, b *bench) error {
-		old := b.rules[0]
-		a := old.limit.Algorithm()
-		next := drawRule(d, a)
-		if (old.bounds == nil) != (next.bounds == nil) || old.window != next.window {
-			return nil
-		}
-		before := b.try(0, 0, 0)
-		changed := &meter{limit: next.limit, state: clone(b.states[:1])[0], now: b.now}
-		fresh := (&meter{limit: next.limit, now: b.now}).take(0, 0)
-		after := changed.take(0, 0)
-		if after.Remaining > fresh.Remaining {
-			return fmt.Errorf("now %v: %s; a new key %s", next, show(after), show(fresh))
-		}
-		seen++
-		spec, was := next.limit.Spec(), old.limit.Spec()
-		switch a {
-		case store.TokenBucket, store.LeakyBucket:
-			// What was consumed is so many tokens; what was promised is so much time.
-			atLeast := carried(was, spec, before.ResetAfter-2*micros(b.resolution()))
-			atMost := carried(was, spec, before.ResetAfter)
-			if after.ResetAfter < atLeast-micros(1) || after.ResetAfter > atMost+200*ms {
-				return fmt.Errorf("%s; now %v: %s, want reset from %v to %v", show(before), next, show(after), atLeast, atMost)
-			}
-		case store.FixedWindow:
-			if was.Period == spec.Period && after.Remaining != max(0, spec.Units-(was.Units-before.Remaining)) && before.Remaining > 0 {
-				return fmt.Errorf("%s; now %v: %s", show(before), next, show(after))
-			}
-		case store.Concurrency:
-			if after.Remaining != max(0, spec.Units-(was.Units-before.Remaining)) {
-				return fmt.Errorf("%s; now %v: %s", show(before), next, show(after))
-			}
-		case store.WarmUp:
-			if b.try(0, 1, 0).RetryAfter > 2*micros(b.resolution()) && after.Remaining > 0 {
-				return fmt.Errorf("%s; now %v: %s", show(before), next, show(after))
-			}
-		}
-		// And it goes on: the changed state obeys the rules of the new limit.
-		again := changed.take(0, 0)
-		if again != after {
-			return fmt.Errorf("now %v: %s, then %s", next, show(after), show(again))
-		}
-		if views := a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket || a == store.SlidingCounter; views {
-			// A look writes nothing, so it is the other version that goes on; a charge does.
-			if after = changed.take(1, 0); !after.OK {
-				return nil
-			}
-		}
-		if after.ResetAfter < 10*365*24*time.Hour {
-			changed.sleep(after.ResetAfter)
-			fresh := (&meter{limit: next.limit, now: changed.now}).take(0, 0)
-			if r := changed.take(0, 0); a != store.Concurrency && r != fresh {
-				return fmt.Errorf("now %v: %s; then %s", next, show(after), show(r))
-			}
-		}
-		return nil
-	})
-	enough(t, seen)
-}
-
-// carried is the ResetAfter of a bucket whose numbers have changed.
-func carried(was, is store.Spec, reset time.Duration) time.Duration {
-	left := rat(max(reset.Microseconds(), 0))
-	used := least(left, filling(was))
-	ahead := minus(left, used)
-	if token(was).Cmp(token(is)) != 0 { // carried over, for no more than a year
-		ahead = least(ahead, rat(365*24*3600*1_000_000))
-	}
-	used = least(times(over(used, token(was)), token(is)), filling(is))
-	return micros(ceil(plus(used, ahead)))
-}
-
-// token is the time, in microseconds, in which one comes.
-func token(s store.Spec) *big.Rat { return big.NewRat(s.Period.Microseconds(), s.Units) }
-
-// filling is the time in which an empty bucket gets full.
-func filling(s store.Spec) *big.Rat {
-	full := max(s.Burst, 0)
-	if s.Algorithm == store.LeakyBucket {
-		full++
-	}
-	return times(token(s), rat(full))
-}
-
-// However versions of a limit that are in use at once alternate, they let no more pass
-// than the most generous of each of their numbers would, and one more burst whenever a
-// version returns; and what one of them may drop, none of them misses.
-func TestVersionsTakeTurns(t *testing.T) {
-	t.Parallel()
-	for seedOf := range traces(t, 2000) {
-		d := seed(seedOf)
-		a := oneOf(d, store.TokenBucket, store.IntervalBucket)
-		var (
-			limits    []*store.Limit
-			burst     int64
-			rate      = new(big.Rat) // units a microsecond
-			slowest   = new(big.Rat) // microseconds a unit
-			tick      int64
-			any       = a == store.TokenBucket && d.roll(2) == 0
-			now       = d.roll(years)
-			start     = now
-			state     store.State
-			passed    int64
-			forgotten = int64(math.MaxInt64)
-			charged   = map[*store.Limit]int64{} // when it last did
-			returns   int64
-		)
-		for range 2 + d.roll(2) {
-			spec := store.Spec{Name: "x", Algorithm: a, Units: 1 + d.roll(20), Burst: 1 + d.roll(30),
-				Period: oneOf(d, time.Millisecond, 7*time.Millisecond, time.Second, time.Minute)}
-			if any {
-				spec.Units, spec.Period = anyNumber(d, store.MaxCost/4), micros(anyNumber(d, 2*years))
-				spec.Burst = oneOf(d, spec.Burst, anyNumber(d, store.MaxCost))
-			}
-			l, err := store.NewLimit(spec)
-			if err != nil {
-				if any { // too long to fill
-					continue
-				}
-				t.Fatal(err)
-			}
-			limits = append(limits, l)
-			burst, tick = max(burst, spec.Burst), max(tick, l.Tick().Microseconds())
-			rate, slowest = most(rate, over(rat(1), token(spec))), most(slowest, token(spec))
-		}
-		if len(limits) < 2 || times(slowest, rat(burst)).Cmp(rat(years/2)) > 0 {
-			continue
-		}
-		span := ceil(times(slowest, rat(5)))
-		units := int64(0)
-		for _, l := range limits {
-			units = max(units, l.Spec().Units)
-		}
-		for range 300 {
-			if now += oneOf(d, 0, d.roll(2000), d.roll(200_000), d.roll(30_000_000)); any {
-				now += oneOf(d, 0, d.roll(span), d.roll(1000))
-			}
-			if now > 15*years {
-				break
-			}
-			if now >= forgotten {
-				state = store.State{}
-			}
-			l := oneOf(d, limits...)
-			charges := []store.Charge{{Limit: l, Cost: d.roll(4)}}
-			results := make([]store.Result, 1)
-			states := []store.State{state}
-			if any {
-				left := (&meter{limit: l, state: state, now: store.Now{Steady: now}}).take(0, 0).Remaining
-				charges[0].Cost = oneOf(d, 0, 1, left, left+1, d.roll(left+1))
-			}
-			store.Decide(store.Now{Steady: now}, charges, states, results)
-			state = states[0]
-			passed += results[0].Receipt.Cost
-			if results[0].Receipt.Cost > 0 {
-				idle := min(ceil(filling(l.Spec())), time.Hour.Microseconds())
-				if last, has := charged[l]; has && a == store.TokenBucket && now >= last+idle {
-					returns++
-				}
-				charged[l] = now
-			}
-			forgotten = now + l.Lifetime(store.Now{Steady: now}, &state, &results[0]).Microseconds()
-			allowed := burst*(1+returns) + ceil(times(rate, rat(now-start)))
-			if any {
-				allowed += ceil(times(rate, rat(tick)))
-			}
-			if a == store.IntervalBucket { // an interval's tokens come at once
-				allowed += units
-			}
-			if passed > allowed {
-				t.Fatalf("seed %d: %v of %v and %v: %d passed in %v, want %d at the most",
-					seedOf, a, limits[0].Spec(), limits[1].Spec(), passed, micros(now-start), allowed)
-			}
-		}
-	}
-}
-
 // Reserving without end is denied at last: turns are in order, none is later than a
 // year, and no sum overflows on the way.
 func TestReservingWithoutEnd(t *testing.T) {
@@ -544,116 +366,6 @@ func TestReservingWithoutEnd(t *testing.T) {
 			}
 			if last = res.Delay; !res.OK {
 				break
-			}
-		}
-	}
-}
-
-// Versions whose ticks differ take turns within a tick, thousands of times: what lies
-// between two ticks isn't given back each time.
-func TestVersionsTakeTurnsWithinATick(t *testing.T) {
-	var limits []*store.Limit
-	for _, s := range []store.Spec{{Units: 1000, Period: time.Second, Burst: 10}, {Units: 999, Period: time.Second, Burst: 1}} {
-		limits = append(limits, newMeter(t, s).limit)
-	}
-	m := &meter{now: store.Now{Steady: 1_000_000}}
-	passed := int64(0)
-	for i := 0; m.now.Steady < 2_000_000; i++ {
-		m.limit = limits[i%2]
-		passed += m.take(1, 0).Receipt.Cost
-		m.sleep(23 * time.Microsecond)
-	}
-	if passed < 10+980 || passed > 10+1000 {
-		t.Errorf("%d pass in a second, want 990 to 1010", passed)
-	}
-}
-
-// What doesn't fit into a lowered limit is kept: the larger one finds it again each time
-// that the smaller one has looked.
-func TestALoweredLimitKeepsWhatDoesNotFit(t *testing.T) {
-	spec := func(a store.Algorithm, n int64, d time.Duration) store.Spec {
-		return store.Spec{Algorithm: a, Units: n, Period: d, Burst: n}
-	}
-	for _, tt := range []struct {
-		algorithm store.Algorithm
-		small     int64 // units a day
-		found     int64
-	}{
-		{store.TokenBucket, 3, 0},
-		{store.TokenBucket, 1, 0},
-		{store.IntervalBucket, 1, 0}, // it counts units, not time
-	} {
-		m := newMeter(t, spec(tt.algorithm, 1000, time.Second))
-		large, small := m.limit, newMeter(t, spec(tt.algorithm, tt.small, 24*time.Hour)).limit
-		for range 3 {
-			m.take(1000-tt.found, 0)
-			m.limit = small
-			m.take(0, 0)
-			m.limit = large
-			m.left(tt.found)
-		}
-	}
-}
-
-// Versions of a window that take turns a thousand times a second: they let through no
-// more than both would by themselves, and never starve.
-func TestVersionsOfWindowsTakeTurns(t *testing.T) {
-	const span = 24 * time.Second
-	every := func(d time.Duration, n int64) store.Spec {
-		return store.Spec{Algorithm: store.FixedWindow, Units: n, Window: store.Every(d)}
-	}
-	per := func(a store.Algorithm, d time.Duration, n int64) store.Spec {
-		return store.Spec{Algorithm: a, Units: n, Period: d}
-	}
-	for _, pair := range [][2]store.Spec{
-		{per(store.FixedWindow, sec, 100), per(store.FixedWindow, 6*sec, 600)},
-		{per(store.FixedWindow, sec, 100), every(6*sec, 600)},
-		{every(sec, 100), every(6*sec, 600)},
-		{every(sec, 100), every(1100*ms, 110)},
-		{per(store.SlidingCounter, sec, 100), per(store.SlidingCounter, 6*sec, 600)},
-		{per(store.SlidingCounter, sec, 100), per(store.SlidingCounter, 1100*ms, 110)},
-		{per(store.SlidingWindow, sec, 100), per(store.SlidingWindow, 1100*ms, 110)},
-		{per(store.SlidingLog, sec, 100), per(store.SlidingLog, 1100*ms, 110)},
-		{per(store.IntervalBucket, sec, 100), per(store.IntervalBucket, 6*sec, 600)},
-		{per(store.IntervalBucket, sec, 100), {Algorithm: store.IntervalBucket, Units: 600, Window: store.Every(6 * sec)}},
-	} {
-		limits := []*store.Limit{newMeter(t, pair[0]).limit, newMeter(t, pair[1]).limit}
-		pass := func(turn ...*store.Limit) (passed int64) {
-			m := &meter{now: store.Now{Steady: 1_000_000, Wall: 1_000_000}}
-			for i := 0; m.now.Steady < 1_000_000+span.Microseconds(); i++ {
-				m.limit = turn[i%len(turn)]
-				passed += m.take(1, 0).Receipt.Cost
-				m.sleep(970 * time.Microsecond)
-			}
-			return passed
-		}
-		a, b, both := pass(limits[0]), pass(limits[1]), pass(limits...)
-		if both > a+b || both < min(a, b)/3 {
-			t.Errorf("%v and %v: %d pass in %v, by themselves %d and %d", pair[0], pair[1], both, span, a, b)
-		}
-	}
-}
-
-// A limit may change between windows from the first charge, which are by the steady
-// clock, and those of the calendar: what is consumed stays consumed.
-func TestWindowsByOtherClocks(t *testing.T) {
-	for _, a := range []store.Algorithm{store.FixedWindow, store.IntervalBucket} {
-		period := newMeter(t, store.Spec{Algorithm: a, Units: 5, Period: time.Hour}).limit
-		daily := newMeter(t, store.Spec{Algorithm: a, Units: 5, Window: store.Daily}).limit
-		for _, wall := range []int64{20 * years, -26 * years} {
-			for _, limits := range [][2]*store.Limit{{period, daily}, {daily, period}} {
-				now := func(l *store.Limit, at int64) store.Now { // as memory tells it
-					if l.FollowsCalendar() {
-						return store.Now{Steady: at, Wall: wall + at}
-					}
-					return store.Now{Steady: at}
-				}
-				m := &meter{limit: limits[0], now: now(limits[0], 1_000_000)}
-				m.take(5, 0)
-				m.limit, m.now = limits[1], now(limits[1], 60_000_000)
-				if r := m.take(1, 0); r.OK {
-					t.Errorf("%v, %v, wall %d: %s", limits[0].Spec(), limits[1].Spec(), wall, show(r))
-				}
 			}
 		}
 	}

@@ -95,6 +95,7 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 	var all []*told
 	trail := ""
 	for id := range int(4 + d.roll(16)) {
+		m.sleep(time.Microsecond) // charges of one instant are as one
 		m.sleep(time.Duration(oneOf(d, 0, 0, 0, 1, 1, 2, d.roll(8))) * time.Second)
 		now := m.now.Steady
 		if len(all) > 0 && d.roll(5) < 2 {
@@ -102,9 +103,13 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 			cost := oneOf(d, 0, 0, d.roll(c.cost+1))
 			if debts && d.roll(3) == 0 {
 				cost = c.cost + 1 + d.roll(4)
+			} else if c.late && spec.Queue > 0 && c.cost > spec.Burst {
+				// More than passes at once has waited for all of it: what is left of it ran
+				// later than if it had cost that from the start.
+				cost = 0
 			}
 			trail += fmt.Sprintf("\n  at %ds settle #%d to %d", now/1e6, c.op, cost)
-			if back := c.settle(m, cost, id, d.roll(2) == 0); back > 0 && isBucket(r) {
+			if back := c.settle(r, m, cost, id, d.roll(2) == 0); back > 0 && isBucket(r) {
 				*refunds++
 			}
 			trail += fmt.Sprintf(": tat %d, stands for %d", m.state.Engine(engine.Access{}).A/1e6, c.cost)
@@ -127,14 +132,18 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 
 // settle makes c cost something else. Of one that gives up its turn, and of which
 // a part stays reserved, that part may be used by another call at the same instant.
-func (c *told) settle(m *meter, cost int64, op int, used bool) (back int64) {
+func (c *told) settle(r rule, m *meter, cost int64, op int, used bool) (back int64) {
 	now, was := m.now.Steady, c.receipt
 	c.receipt = m.settle(was, cost)
 	if left := m.limit.Engine(engine.Access{}).Standing(was, c.receipt); used && cost == 0 && c.run > now && left.Cost > 0 {
 		c.receipt, cost = left, left.Cost
 	}
 	if cost > c.cost {
-		c.debts = append(c.debts, spent{op: op, run: now, cost: cost - c.cost, extra: true})
+		run := now
+		if c.cost > 0 {
+			run = lands(r, was.Instant, now) // behind the newest entry, it may be later than its run
+		}
+		c.debts = append(c.debts, spent{op: op, run: run, cost: cost - c.cost, extra: true})
 		c.cost = cost
 	}
 	back, c.cost = c.cost-cost, cost

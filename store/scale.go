@@ -7,64 +7,27 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 )
 
-// scale is an engine.Scale with the arithmetic of units.
+// scale is an engine.Scale with the arithmetic of the steps. Lengths of time and instants in
+// its units are below 2^53, since the Lua twins count in doubles.
 type scale struct{ engine.Scale }
 
 const (
 	// exact is the first integer that a double can't distinguish from its neighbour.
-	// The Lua twins count in doubles.
 	exact = 1 << 53
 	// horizon is how far from a store's origin instants stay exact, in microseconds: 20
 	// years. Beyond it only limits that use the whole range lose exactness, and the
 	// stores here are restarted more often.
 	horizon = 20 * 365.25 * 24 * 3600 * 1e6
-	// coarsest is the exponent of the coarsest tick: a millisecond.
+	// coarsest is the exponent of the coarsest tick in which a rate is exact: a
+	// millisecond. A rate that is rounded may have a tick ten times as long.
 	coarsest = 3
 )
 
-// instant returns the instant us in units, rounded down to a tick.
-func (s scale) instant(us int64) units { return product(floorDiv(us, s.Tick()), s.PerTick) }
-
-// exactly returns the instant us in units, without rounding to a tick.
-func (s scale) exactly(us int64) units {
-	part, _ := product(floorMod(us, s.Tick()), s.PerTick).over(s.Tick())
-	return s.instant(us).plus(part)
-}
-
 func scaleOf(code int64) scale { return scale{engine.ScaleOf(code)} }
 
-// read returns the instant that a State or a Receipt keeps.
-func (s scale) read(word int64, low uint32) units {
-	if !s.Wide {
-		return whole(word)
-	}
-	ticks, beyond := s.Split(word, low)
-	return s.length(ticks).plus(whole(beyond))
-}
-
-// write is the inverse of read.
-func (s scale) write(u units) (word int64, low uint32) {
-	if !s.Wide {
-		return u.int(), 0
-	}
-	ticks, beyond := u.over(s.PerTick)
-	return s.Join(ticks.int(), beyond)
-}
-
-// length returns the units of so many ticks.
-func (s scale) length(ticks int64) units { return product(ticks, s.PerTick) }
-
-// wait returns the time until u units have gone by, rounded up to a tick: at that
+// wait returns the time until n units have gone by, rounded up to a tick: at that
 // instant, and not a tick earlier, they are there.
-func (s scale) wait(u units) time.Duration {
-	if !u.positive() {
-		return 0
-	}
-	return micros(u.upOver(s.PerTick) * s.Tick())
-}
-
-// waitOne is wait for units in one word.
-func (s scale) waitOne(n int64) time.Duration {
+func (s scale) wait(n int64) time.Duration {
 	if n <= 0 {
 		return 0
 	}
@@ -74,66 +37,92 @@ func (s scale) waitOne(n int64) time.Duration {
 	return time.Duration(n*s.Tick()) * time.Microsecond
 }
 
-// within returns the number of units that go by in d, rounded down to a tick.
-func (s scale) within(d time.Duration) units {
-	return s.length(int64(d/time.Microsecond) / s.Tick())
-}
+// within returns the number of units that go by in so many microseconds, rounded down to a
+// tick.
+func (s scale) within(us int64) int64 { return us / s.Tick() * s.PerTick }
 
-// micros returns a length of time in microseconds, rounded up.
-func (s scale) micros(u units) int64 {
-	n, rest := u.over(s.PerTick)
-	return n.int()*s.Tick() + product(rest, s.Tick()).upOver(s.PerTick)
-}
+// micros returns an instant or a length of time in microseconds, rounded up to a tick.
+func (s scale) micros(n int64) int64 { return -floorDiv(-n, s.PerTick) * s.Tick() }
 
-// ofMicros returns a length of time given in microseconds, rounded up.
-func (s scale) ofMicros(us int64) units {
-	return s.length(us / s.Tick()).plus(whole(product(us%s.Tick(), s.PerTick).upOver(s.Tick())))
-}
+// ofMicros returns so many microseconds in units, rounded up to a tick.
+func (s scale) ofMicros(us int64) int64 { return -floorDiv(-us, s.Tick()) * s.PerTick }
 
-// convert converts a length of time from one scale to another. It rounds up: a limit
-// must not gain by changing its numbers.
-func (s scale) convert(u units, to scale) units {
-	if s.PerTick == to.PerTick && s.Tick() == to.Tick() || !u.positive() || s.PerTick <= 0 {
-		return greater(u, units{})
-	}
-	return to.ofMicros(s.micros(u))
-}
-
-// share returns ceil(n * to / from), for n >= 0, but at most most.
-func share(n units, to, from int64, most units) units {
-	if to == from || from <= 0 {
-		return lesser(n, most)
-	}
-	times, rest := n.over(from)
-	if limit, _ := most.over(to); limit.less(times) {
-		return most
-	}
-	hi, lo := bits.Mul64(times.lo, uint64(to))
-	part := product(rest, to).upOver(from)
-	return lesser(units{times.hi*to + int64(hi), lo}.plus(whole(part)), most)
-}
-
-// fit finds the finest scale in which n per period is exact, and the units of one token
-// in it. In a scale of one word all instants up to the horizon, with room tokens on
-// top, stay below 2^53, and ok accepts it. If there is none, the scale is wide.
-func fit(period, n, room int64, ok func(scale) bool) (s scale, token int64) {
-	for e := uint8(0); e <= coarsest; e++ {
-		r := engine.Ticks[e]
-		if period%r != 0 {
-			break
-		}
-		g := gcd(period/r, n)
+// fit finds the finest scale in which n per period is exact and below 2^53, and the units
+// of one token in it: up to the horizon, with room tokens on top, and a thousand times a
+// token. also is one more condition, if it isn't nil.
+func fit(period, n, room int64, also func(scale) bool) (s scale, token int64, ok bool) {
+	for e := uint8(0); e <= coarsest && period%engine.Ticks[e] == 0; e++ {
+		ticks := period / engine.Ticks[e]
+		g := gcd(ticks, n)
 		s = scale{engine.Scale{Exponent: e, PerTick: n / g}}
-		token = period / r / g
-		if float64(horizon)/float64(r)*float64(s.PerTick)+float64(token)*float64(room) >= exact {
-			continue
-		}
-		if ok == nil || ok(s) {
-			return s, token
+		if token = ticks / g; holds(s, token, room) && (also == nil || also(s)) {
+			return s, token, true
 		}
 	}
-	g := gcd(period, n)
-	return scale{engine.Scale{PerTick: n / g, Wide: true}}, period / g
+	return scale{}, 0, false
+}
+
+func holds(s scale, token, room int64) bool {
+	return float64(horizon)/float64(s.Tick())*float64(s.PerTick)+float64(token)*float64(room) < exact && token < exact/1000
+}
+
+// fitBelow is fit for a rate that no scale holds exactly. It returns the nearest lower rate
+// of the finest scale in which that is lower by less than one part in 10,000.
+func fitBelow(period, n, room int64, also func(scale) bool) (s scale, token int64, ok bool) {
+	const part = 1e-4
+	for e := uint8(0); e <= coarsest+1; e++ {
+		each := n * engine.Ticks[e] // a token is period/each ticks
+		least := 1.0
+		most := int64(exact / horizon * float64(engine.Ticks[e]))
+		for perTick := int64(1); perTick <= most; perTick++ {
+			units := ceilDiv(perTick*period, each)
+			lost := float64(units*each-perTick*period) / (float64(units) * float64(each))
+			c := scale{engine.Scale{Exponent: e, PerTick: perTick}}
+			if lost < least && holds(c, units, room) && (also == nil || also(c)) {
+				s, token, least = c, units, lost
+			}
+		}
+		if least < part {
+			g := gcd(s.PerTick, token)
+			if c := (scale{engine.Scale{Exponent: e, PerTick: s.PerTick / g}}); also == nil || also(c) {
+				s, token = c, token/g
+			}
+			return s, token, true
+		}
+	}
+	return scale{}, 0, false
+}
+
+// converted returns n units of one rate's tokens in units of another's, by way of whole
+// thousandths of a token, rounded up, or exact (more than any limit has room for).
+func converted(n, from, to int64) int64 {
+	tokens := n / from
+	part := ceilDiv(n%from*1000, from)
+	if tokens >= exact/to {
+		return exact
+	}
+	return tokens*to + ceilDiv(part*to, 1000)
+}
+
+// unconverted returns the most units of one rate whose converted value is at most n, or
+// exact.
+func unconverted(n, from, to int64) int64 {
+	tokens := n / to
+	part := n % to * 1000 / to
+	if tokens >= exact/from {
+		return exact
+	}
+	return tokens*from + part*from/1000
+}
+
+// weighed returns n * part / whole, rounded up. The part isn't larger than the whole.
+func weighed(n, part, whole int64) int64 {
+	hi, lo := bits.Mul64(uint64(n), uint64(part))
+	q, rest := bits.Div64(hi, lo, uint64(whole))
+	if rest > 0 {
+		q++
+	}
+	return int64(q)
 }
 
 func gcd(a, b int64) int64 {

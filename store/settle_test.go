@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -178,5 +180,97 @@ func TestCancelAnotherVersionsCharge(t *testing.T) {
 	m.settle(mine, 0)
 	if r := m.take(0, 0); r.ResetAfter != 0 || m.state.Engine(engine.Access{}).Live {
 		t.Errorf("after a cancelled charge: %s, %+v", show(r), m.state)
+	}
+}
+
+// However often a charge is settled, it costs in the end what it was settled to last.
+func TestSettledOftenIsSettledOnce(t *testing.T) {
+	for _, s := range []store.Spec{
+		{Units: 1, Period: time.Hour, Burst: 20},
+		{Units: 1, Period: time.Hour, Burst: 20, Debt: true},
+		{Algorithm: store.LeakyBucket, Units: 1, Period: time.Hour, Burst: 19, Queue: store.None},
+		{Algorithm: store.IntervalBucket, Units: 1, Period: time.Hour, Burst: 20},
+		{Algorithm: store.IntervalBucket, Units: 1, Window: store.Daily, Burst: 20},
+		{Algorithm: store.FixedWindow, Units: 20, Period: time.Hour},
+		{Algorithm: store.FixedWindow, Units: 20, Window: store.Daily},
+		{Algorithm: store.SlidingWindow, Units: 20, Period: time.Hour},
+		{Algorithm: store.SlidingLog, Units: 20, Period: time.Hour},
+		{Algorithm: store.SlidingCounter, Units: 20, Period: time.Hour},
+		{Algorithm: store.WarmUp, Units: 1, Period: time.Second, WarmUp: time.Minute},
+		{Algorithm: store.Concurrency, Units: 20},
+	} {
+		rate := s.Burst > 0 || s.Algorithm == store.WarmUp // what has drained isn't given back
+		for seed := range uint64(200) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			costs := []int64{4, 6, 3}
+			if seed > 0 {
+				costs = costs[:0]
+				for range 1 + rnd.IntN(6) {
+					costs = append(costs, 1+rnd.Int64N(8))
+				}
+				if s.Algorithm != store.WarmUp && s.Algorithm != store.Concurrency && rnd.IntN(3) == 0 {
+					costs = append(costs, 0)
+				}
+			}
+			others := rnd.Int64N(3)
+			play := func(costs ...int64) store.Result {
+				m := newMeter(t, s)
+				m.sleep(72 * time.Hour)
+				mine := m.must(2)
+				if !rate {
+					m.sleep(10 * time.Minute)
+				}
+				m.take(others, 0)
+				for _, cost := range costs {
+					mine = m.settle(mine, cost)
+				}
+				return m.take(0, 0)
+			}
+			often, once := play(costs...), play(costs[len(costs)-1])
+			if often != once {
+				t.Fatalf("%v %v, settled to %v: %s; at once: %s", s.Algorithm, s.Window, costs, show(often), show(once))
+			}
+			if want := 17 - others; seed == 0 && s.Algorithm != store.WarmUp && often.Remaining != want {
+				t.Errorf("%v %v, settled to %v: %d left, want %d", s.Algorithm, s.Window, costs, often.Remaining, want)
+			}
+		}
+	}
+}
+
+// Under pressure, at least nine tenths of what is settled down come back: of the most that
+// could, in a bucket from which each of 40 streams takes more than it needs. That holds while
+// a bucket is in debt, too.
+func TestRefundsUnderPressure(t *testing.T) {
+	for _, debt := range []bool{false, true} {
+		for _, up := range []bool{false, true} {
+			m := newMeter(t, store.Spec{Units: 1000, Period: time.Second, Burst: 2000, Debt: debt})
+			rnd := rand.New(rand.NewPCG(3, 4))
+			var open []store.Receipt
+			var consumed int64
+			for range 20_000 {
+				m.sleep(time.Duration(rnd.Int64N(20)) * time.Millisecond)
+				if len(open) < 40 && rnd.IntN(2) == 0 {
+					if r := m.take(50+rnd.Int64N(250), 0); r.OK {
+						open = append(open, r.Receipt)
+					}
+					continue
+				}
+				if len(open) == 0 {
+					continue
+				}
+				i := rnd.IntN(len(open))
+				cost := rnd.Int64N(open[i].Cost + 1)
+				if up && rnd.IntN(5) == 0 {
+					cost = open[i].Cost * (1 + rnd.Int64N(4))
+				}
+				m.settle(open[i], cost)
+				consumed += cost
+				open = slices.Delete(open, i, i+1)
+			}
+			// The rate is used up: refunds that are lost would be missing.
+			if rate := float64(consumed) / (float64(m.now.Steady) / 1e6); rate < 980 || rate > 1020 {
+				t.Errorf("debt %v, settled up %v: %.0f a second are consumed, want 1000", debt, up, rate)
+			}
+		}
 	}
 }

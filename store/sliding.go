@@ -20,33 +20,14 @@ import (
 // unless its turn was reserved. An entry further ahead than that was made before the
 // clock was set back.
 //
-// # Versions
-//
-// An entry is kept for as long as it counts for one of the versions that have charged
-// the key: the one in State.Numbers or, if there are several, those in State.Rest. Each
-// version counts what lies in its own span. A version keeps entries until its own
-// charges have stopped counting for it, and is known until no version keeps them any more.
-// Then the others go on as if it had never been. A look or a denial makes a version known
-// only if it keeps the entries for longer than all others (a period has been raised).
-//
-// A charge is entered at the latest beginning of the buckets that the known versions
-// have it in, so in the same bucket of each. State.D is how much longer the state is
-// kept than the ResetAfter of the version that has looked last.
+// The period, and of a SlidingWindow the number of buckets, are part of StateName: a limit
+// with others counts by itself, and one with other Units goes on with the count.
 
 // slide is the span that a SlidingWindow or SlidingLog looks back on. For a log it is
 // Token microseconds; for a window it is a number of buckets of Token units each.
 type slide struct {
 	scale          scale // windows only
 	token, buckets int64
-}
-
-// slideOf returns the slide for the Numbers of a state.
-func slideOf(n engine.Numbers) slide {
-	return slide{scale: scaleOf(n.Unit >> 10), token: n.Token, buckets: n.Unit & 1023}
-}
-
-func (d slide) numbers() engine.Numbers {
-	return engine.Numbers{Token: d.token, Unit: d.scale.Code()<<10 | d.buckets}
 }
 
 // leaves returns the instant at which an entry made at at stops counting: exactly one
@@ -75,36 +56,12 @@ func (d slide) tick() int64 {
 }
 
 func (l *Limit) rebaseSliding(now *Now, s *state) {
-	at := now.Steady
-	if s.Rest == nil {
-		of := l.slide
-		if s.Numbers != l.numbers {
-			of = slideOf(s.Numbers)
-		}
-		of.clamp(at, s)
-		of.drop(at, s)
-	} else {
-		s.rebaseVersions(at)
-	}
-	if !s.Live || l.alone(s) {
-		s.D = 0
-		return
-	}
-	if k := s.keepers(); k.see(l, s.A, at) {
-		s.put(&k)
-	}
-	s.D = l.viewOf(at, s).more
+	l.slide.clamp(now.Steady, s)
+	l.slide.drop(now.Steady, s)
 }
-
-// alone reports whether only this version has charged a state that is Live.
-func (l *Limit) alone(s *state) bool { return s.Rest == nil && s.Numbers == l.numbers }
 
 func (l *Limit) stepSliding(now *Now, c *Charge, s *state, r *Result) {
 	l.rebase(now, s)
-	if s.Live && !l.alone(s) {
-		l.stepBeside(now, c, s, r)
-		return
-	}
 	n := l.spec.Units
 	*r = Result{OK: true}
 	switch {
@@ -120,7 +77,9 @@ func (l *Limit) stepSliding(now *Now, c *Charge, s *state, r *Result) {
 	}
 	r.Remaining = max(0, n-s.C)
 	if s.Live {
-		r.ResetAfter = micros(l.slide.leaves(s.A) - l.slide.present(now.Steady))
+		present := l.slide.present(now.Steady)
+		r.ResetAfter = micros(l.slide.leaves(s.A) - present)
+		r.MoreAfter = micros(l.frees(s, s.C+r.Remaining+1-n) - present)
 	}
 }
 
@@ -143,14 +102,10 @@ func (d slide) waits(now *Now, within, free int64, r *Result) bool {
 // the turn that was reserved. Otherwise a key would be denied for as long as the
 // difference.
 func (d slide) clamp(at int64, s *state) {
-	if s.A > at+s.E {
-		s.gather(d.entered(at + s.E))
+	if s.A <= at+s.E {
+		return
 	}
-}
-
-// gather makes one entry at at of those from there on.
-func (s *state) gather(at int64) {
-	s.A = at
+	s.A = d.entered(at + s.E)
 	n := len(s.Log)
 	for n > 0 && s.Log[n-1].At >= s.A {
 		n--
@@ -178,22 +133,15 @@ func (d slide) drop(at int64, s *state) {
 func (l *Limit) enter(now *Now, s *state, at, units int64) Receipt {
 	switch entered := l.slide.entered(at); {
 	case !s.Live:
-		s.Live, s.Numbers, s.A = true, l.numbers, entered
-	case !l.alone(s):
-		l.join(now, s, at)
+		s.Live, s.A = true, entered
 	case entered > s.A:
-		s.open(entered)
+		s.Log = append(s.Log, engine.Entry{At: s.A, Units: s.B})
+		s.A, s.B = entered, 0
 	}
 	s.B += units
 	s.C += units
 	s.E = max(s.A-now.Steady, 0)
 	return Receipt{Instant: s.A, Mark: units, Cost: units}
-}
-
-// open begins a new entry.
-func (s *state) open(at int64) {
-	s.Log = append(s.Log, engine.Entry{At: s.A, Units: s.B})
-	s.A, s.B = at, 0
 }
 
 // frees returns the instant at which the oldest entries, with units in total, have
@@ -207,64 +155,74 @@ func (l *Limit) frees(s *state, units int64) int64 {
 	return l.slide.leaves(s.A)
 }
 
-// The receipt says where a charge is entered. Its Mark is how much may be taken out of
-// that entry.
+// The receipt says where a charge is entered. Its Mark is how much of the charge that entry
+// holds. What a settlement adds is entered there too, as if the charge had cost it from the
+// start; if the entry counts no more, now. No entry is empty.
+//
+// The new receipt depends on the old one alone, since a store may keep the entries elsewhere. An
+// entry may be missing only after a Reset: then what is added is entered now.
 func (l *Limit) amendSliding(now *Now, c *Charge, s *state) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
 	receipt.Cost = c.Cost
-	if diff > 0 {
-		used := s.C
-		if s.Live && !l.alone(s) {
-			used = l.viewOf(now.Steady, s).used
-		}
-		debt := Receipt{Cost: min(diff, max(0, MaxCost-used))}
-		receipt.Cost -= diff - debt.Cost
-		if debt.Cost == 0 {
-			return receipt
-		}
-		debt = l.enter(now, s, now.Steady, debt.Cost)
-		if c.Receipt.Cost == 0 || l.slide.leaves(receipt.Instant) <= now.Steady {
-			receipt.Instant, receipt.Mark = debt.Instant, 0
-		}
-		// While the charge itself counts, a refund takes the debt out of the charge's
-		// entry too, even at the expense of others in it: what they lose there stands
-		// in the debt's entry, which leaves later.
-		receipt.Mark += debt.Cost
-		return receipt
+	counts := receipt.Mark > 0 && l.slide.leaves(receipt.Instant) > now.Steady
+	var entry *int64
+	if counts && s.Live {
+		entry = s.entry(receipt.Instant)
 	}
-	// Once the charge counts no more for its own version, others may have entered theirs at
-	// its instant: the state had gone meanwhile, and their buckets are longer.
-	if refund := min(-diff, receipt.Mark); refund > 0 && s.Live && l.slide.leaves(receipt.Instant) > now.Steady {
-		s.withdraw(now, receipt.Instant, refund)
+	switch {
+	case diff > 0:
+		debt := min(diff, max(0, MaxCost-s.C))
+		receipt.Cost -= diff - debt
+		if debt == 0 {
+			break
+		}
+		if entry != nil {
+			*entry += debt
+			s.C += debt
+		} else if entered := l.enter(now, s, now.Steady, debt); !counts {
+			receipt.Instant, receipt.Mark = entered.Instant, 0
+		}
+		receipt.Mark += debt
+	case counts:
+		refund := min(-diff, receipt.Mark)
 		receipt.Mark -= refund
+		if entry == nil || refund == 0 {
+			break
+		}
+		refund = min(refund, *entry)
+		*entry -= refund
+		s.C -= refund
+		if *entry == 0 {
+			s.remove(now, receipt.Instant)
+		}
 	}
 	return receipt
 }
 
-// withdraw takes units out of the entry at at, if it still counts.
-func (s *state) withdraw(now *Now, at, units int64) {
+// entry returns the units entered at at, or nil.
+func (s *state) entry(at int64) *int64 {
 	if at == s.A {
-		units = min(units, s.B)
-		s.B -= units
-	} else {
-		i, found := slices.BinarySearchFunc(s.Log, at, compareEntry)
-		if !found {
-			return
-		}
-		units = min(units, s.Log[i].Units)
-		s.Log[i].Units -= units
+		return &s.B
 	}
-	s.C -= units
-	for s.B == 0 { // the newest entry must hold something, since it dates the state
-		last := len(s.Log) - 1
-		if last < 0 {
-			*s = state{}
-			return
-		}
+	if i, found := slices.BinarySearchFunc(s.Log, at, compareEntry); found {
+		return &s.Log[i].Units
+	}
+	return nil
+}
+
+// remove removes the entry at at, which is empty.
+func (s *state) remove(now *Now, at int64) {
+	last := len(s.Log) - 1
+	switch {
+	case at != s.A:
+		i, _ := slices.BinarySearchFunc(s.Log, at, compareEntry)
+		s.Log = slices.Delete(s.Log, i, i+1)
+	case last < 0:
+		*s = state{}
+	default: // the one before it is the newest now
 		s.A, s.B = s.Log[last].At, s.Log[last].Units
 		s.E = max(s.A-now.Steady, 0)
 		s.Log = s.Log[:last]
 	}
-	s.shorten()
 }

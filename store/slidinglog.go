@@ -9,5 +9,4 @@ package store
 func (l *Limit) workOutSlidingLog() {
 	l.largest = l.spec.Units
 	l.slide = slide{token: l.period}
-	l.numbers = l.slide.numbers()
 }

@@ -7,9 +7,7 @@ import (
 
 // SlidingWindow cuts the period into buckets on a grid that is exact for any division:
 // a bucket is token units long, and a tick has PerTick of them (Scale). The current
-// bucket and the Buckets-1 before it count; a bucket exactly one window old doesn't. A
-// wide scale has at most 1000 units in a tick here, so that an instant in it still fits
-// an int64.
+// bucket and the Buckets-1 before it count; a bucket exactly one window old doesn't.
 
 func (l *Limit) fillSlidingWindow() { l.spec.Buckets = cmp.Or(l.spec.Buckets, 10) }
 
@@ -20,11 +18,15 @@ func (l *Limit) workOutSlidingWindow(bad wrong) {
 		return
 	}
 	l.largest = s.Units
-	l.scale, l.token = fit(l.period, s.Buckets, 2*s.Buckets, func(c scale) bool {
+	var ok bool
+	if l.scale, l.token, ok = fit(l.period, s.Buckets, 2*s.Buckets, func(c scale) bool {
 		return l.period/c.Tick() >= s.Buckets // a bucket is at least a tick
-	})
+	}); !ok {
+		bad("Buckets", fmt.Sprintf("%v can't be cut into %d buckets exactly", s.Period, s.Buckets),
+			"write a number of buckets by which the microseconds of the period can be divided, or at most 10")
+		return
+	}
 	l.slide = slide{l.scale, l.token, s.Buckets}
-	l.numbers = l.slide.numbers()
 }
 
 // bucket returns the number of the bucket that contains at.

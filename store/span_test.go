@@ -64,14 +64,27 @@ func allowed(r rule, tick, from, to int64) int64 {
 			return s.Units
 		}
 	case store.SlidingWindow:
-		bucket := func(at int64) int64 {
-			return floor(times(rat(floorTo(at, bucketTick(s))), big.NewRat(s.Buckets, s.Period.Microseconds())))
-		}
-		if bucket(to)-bucket(from) < s.Buckets {
+		if bucketOf(s, to)-bucketOf(s, from) < s.Buckets {
 			return s.Units
 		}
 	}
 	return 1 << 62
+}
+
+// bucketOf is the number of a SlidingWindow's bucket.
+func bucketOf(s store.Spec, at int64) int64 {
+	return floor(times(rat(floorTo(at, bucketTick(s))), big.NewRat(s.Buckets, s.Period.Microseconds())))
+}
+
+// lands is where a debt counts that becomes known at now, of a charge that ran at run: now,
+// or with the charge if a sliding window or log still holds that.
+func lands(r rule, run, now int64) int64 {
+	s := r.limit.Spec()
+	if s.Algorithm == store.SlidingLog && run+s.Period.Microseconds() > now ||
+		s.Algorithm == store.SlidingWindow && bucketOf(s, now)-bucketOf(s, run) < s.Buckets {
+		return run
+	}
+	return now
 }
 
 // over reports a span that contains at and has more in it than is allowed.
@@ -180,7 +193,7 @@ func spendAll(d dice, r rule, debts bool, checked *int, draw func(dice, *bench, 
 				}
 			}
 			trail += fmt.Sprintf("\n  at %d settle #%d (%+v) to %d", m.now.Steady, op, receipts[op], cost)
-			all = settleSpent(all, op, cost, m.instant(r))
+			all = settleSpent(r, all, op, cost, m.instant(r))
 			if a := r.limit.Algorithm(); cost < receipts[op].Cost && (a == store.IntervalBucket || a == store.WarmUp) {
 				// The receipts of those behind it don't know that they are now
 				// given back by time sooner, and would give back too much.
@@ -235,15 +248,17 @@ func (m *meter) instant(r rule) int64 {
 
 // settleSpent makes a charge cost something else: what is less is taken off
 // the debt first.
-func settleSpent(all []spent, op int, cost, now int64) []spent {
-	sum := int64(0)
+func settleSpent(r rule, all []spent, op int, cost, now int64) []spent {
+	sum, run := int64(0), now
 	for _, s := range all {
 		if s.op == op {
-			sum += s.cost
+			if sum += s.cost; s.cost > 0 {
+				run = lands(r, s.run, now)
+			}
 		}
 	}
 	if cost > sum {
-		return append(all, spent{op: op, run: now, cost: cost - sum, extra: true})
+		return append(all, spent{op: op, run: run, cost: cost - sum, extra: true})
 	}
 	for i := len(all) - 1; i >= 0 && sum > cost; i-- {
 		if all[i].op == op {

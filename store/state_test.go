@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +48,8 @@ func TestStateAsBytes(t *testing.T) {
 					spec.Period = 0
 				case store.WarmUp:
 					spec.WarmUp = time.Second
+				case store.LeakyBucket:
+					spec.Burst = 40 // refunds while none waits
 				case store.Ban:
 					spec.Ban = time.Second
 				}
@@ -65,13 +68,14 @@ func TestStateAsBytes(t *testing.T) {
 			for n := range uint64(60) {
 				now.Steady += rnd.Int64N(2e5)
 				now.Wall, now.Lease = now.Steady, store.Lease(n+1)
-				if i := len(made) - 1; i >= 0 && rnd.IntN(3) == 0 {
+				if len(made) > 0 && rnd.IntN(3) == 0 {
 					var r store.Result
+					i := rnd.IntN(len(made))
 					made[i].Cost = rnd.Int64N(made[i].Receipt.Cost + 2)
 					store.Amend(now, &made[i], &state, &r)
-					made = made[:i]
+					made = slices.Delete(made, i, i+1)
 				} else {
-					c := store.Charge{Key: "k", Limit: limits[rnd.IntN(3)], Cost: 1 + rnd.Int64N(3), MaxWait: time.Duration(rnd.IntN(2)) * time.Second}
+					c := store.Charge{Key: "k", Limit: limits[rnd.IntN(int(1+seed%3))], Cost: 1 + rnd.Int64N(3), MaxWait: time.Duration(rnd.IntN(2)) * time.Second}
 					charges, states, results := []store.Charge{c}, []store.State{state}, make([]store.Result, 1)
 					if a == store.Ban { // counts what another limit denies
 						charges, states, results = append(charges, store.Charge{Key: "k", Limit: denies, Cost: 2}), append(states, store.State{}), make([]store.Result, 2)
@@ -93,6 +97,7 @@ func TestStateAsBytes(t *testing.T) {
 				if err := reread(&got, &state); err != nil {
 					t.Fatal(err)
 				}
+				got.Engine(engine.Access{}).Read = false
 				if is := *got.Engine(engine.Access{}); !reflect.DeepEqual(is, want) {
 					t.Fatalf("%v, seed %d: %+v came back as %+v", a, seed, want, is)
 				}
@@ -102,14 +107,161 @@ func TestStateAsBytes(t *testing.T) {
 					t.Fatalf("%v, seed %d: %x without its last byte is %+v", a, seed, data, cut)
 				}
 				words["log"] = words["log"] || want.Log != nil
-				words["versions"] = words["versions"] || want.Rest != nil
 				words["live"] = words["live"] || want.Live
 				state = got
 			}
 		}
-		recorded := a == store.SlidingWindow || a == store.SlidingLog || a == store.Ban
-		if !words["live"] || recorded != words["versions"] || !words["log"] && a != store.FixedWindow && a != store.WarmUp {
+		counts := a == store.FixedWindow || a == store.SlidingCounter || a == store.WarmUp // and keeps no log
+		if !words["live"] || words["log"] == counts {
 			t.Errorf("%v: only met states with %v", a, words)
+		}
+	}
+}
+
+// readers are limits of every algorithm, whose numbers differ.
+var readers = func() (limits []*store.Limit) {
+	for a := range store.Ban + 1 {
+		for i, s := range []store.Spec{
+			{Units: 3, Period: time.Second, Burst: 5},
+			{Units: 1, Period: 2 * year, Burst: 7, Queue: 9},
+			{Units: 14, Period: time.Microsecond, Burst: 1 << 30, Debt: true},
+			{Units: 4, Window: store.Daily, Burst: 1000},
+			{Units: 4, Window: store.Every(time.Microsecond)},
+		} {
+			s.Name, s.Algorithm = "x", a
+			switch a {
+			case store.WarmUp:
+				s.WarmUp = time.Duration(i+1) * time.Second
+			case store.Concurrency:
+				s.Period = 0
+			case store.Ban:
+				s.Ban = time.Hour
+			}
+			if a != store.TokenBucket && a != store.LeakyBucket {
+				s.Queue = 0
+				if a != store.IntervalBucket {
+					s.Burst = 0
+				}
+			}
+			s.Debt = s.Debt && a == store.TokenBucket
+			if l, err := store.NewLimit(s); err == nil {
+				limits = append(limits, l)
+			}
+		}
+	}
+	return limits
+}()
+
+// playState hands a state that was read to limits of every algorithm, at several instants, and
+// reports an answer that can't be, or more granted at once than to a key never seen.
+func playState(read store.State) error {
+	for _, l := range readers {
+		for _, at := range []int64{-26 * years, 0, 1, years, 19 * years} {
+			states := clone([]store.State{read})
+			m := &meter{limit: l, state: states[0], now: store.Now{Steady: at, Wall: at}}
+			fresh := (&meter{limit: l, now: m.now}).take(0, 0).Remaining
+			var passed int64
+			for i, cost := range []int64{0, 1, fresh, 1, store.MaxCost, 1} {
+				cost = min(cost, store.MaxCost)
+				if i > 2 {
+					m.sleep(time.Microsecond)
+					passed = -1 << 62
+				}
+				r := m.take(cost, time.Duration(i%2)*2*year)
+				if r.OK && r.Delay == 0 {
+					passed += cost
+				}
+				// One that is on credit passes beside.
+				credit := l.Spec().Debt || l.Algorithm() == store.WarmUp || l.Algorithm() == store.Ban
+				if r.Remaining < 0 || r.Remaining > fresh || r.Held < 0 || min(r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter, l.Lifetime(m.now, &m.state, &r)) < 0 ||
+					passed > fresh && !credit || !r.OK && cost == 0 {
+					return fmt.Errorf("%+v at %d, cost %d, %d passed of %d: %+v, %+v", l.Spec(), at, cost, passed, fresh, r, *m.state.Engine(engine.Access{}))
+				}
+				is := m.state.Engine(engine.Access{})
+				for _, receipt := range []store.Receipt{r.Receipt, {Instant: is.A, Mark: is.A, Cost: 3}, {Instant: at, Mark: is.B, Cost: store.MaxCost}} {
+					for _, to := range []int64{0, 5, store.MaxCost} {
+						then := &meter{limit: l, state: clone([]store.State{m.state})[0], now: m.now}
+						receipt.Lease = m.now.Lease
+						then.settle(then.settle(receipt, to), 1)
+						if r := then.take(1, 0); r.Remaining < 0 || r.Remaining > fresh || min(r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter) < 0 {
+							return fmt.Errorf("%+v at %d, settled %+v to %d: %+v, %+v", l.Spec(), at, receipt, to, r, *then.state.Engine(engine.Access{}))
+						}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Words of a state are changed one or two at a time to numbers that no limit writes. Either
+// they are rejected, or every limit can handle them.
+func TestStatesThatNoLimitWrites(t *testing.T) {
+	t.Parallel()
+	accepted, rejected := 0, 0
+	for n := range traces(t, 400) {
+		d := seed(n)
+		v := drawVersions(d, oneOf(d, algorithms[:len(algorithms)-1]...))
+		for range 1 + d.roll(20) {
+			if err := v.step(d); err != nil {
+				t.Fatalf("seed %d: %v", n, err)
+			}
+		}
+		s := clone([]store.State{v.state})[0]
+		is := s.Engine(engine.Access{})
+		words := []*int64{&is.Numbers.Token, &is.Numbers.Unit, &is.Numbers.Burst, &is.A, &is.B, &is.C, &is.D, &is.E}
+		for i := range is.Log {
+			words = append(words, &is.Log[i].At, &is.Log[i].Units)
+		}
+		is.Live = true
+		for range d.roll(3) {
+			*oneOf(d, words...) = oneOf(d, 0, 1, -1, 7, 8, -8, 13, 1000, 1<<40, 1<<46, 1<<52, 1<<53, -1<<52, -1<<53, 1<<63-1, -1<<63, d.roll(1<<53))
+		}
+		data, _ := s.MarshalBinary()
+		var read store.State
+		if read.UnmarshalBinary(data) != nil {
+			rejected++
+			continue
+		}
+		accepted++
+		if err := playState(read); err != nil {
+			t.Fatalf("seed %d: %+v: %v", n, *is, err)
+		}
+	}
+	if enough(t, rejected*4); accepted == 0 {
+		t.Error("no state is accepted")
+	}
+}
+
+func TestStatesThatAreRejected(t *testing.T) {
+	var nineLevels []engine.Entry
+	for i := range int64(9) {
+		nineLevels = append(nineLevels, engine.Entry{At: i, Units: i})
+	}
+	rate := engine.Numbers{Token: 1_000_000, Unit: 8, Burst: 5}
+	for name, is := range map[string]engine.State{
+		"no token":           {Numbers: engine.Numbers{Unit: 8, Burst: 5}, A: 1},
+		"a token below zero": {Numbers: engine.Numbers{Token: -1, Unit: 8, Burst: 5}, A: 1},
+		"no unit a tick":     {Numbers: engine.Numbers{Token: 5, Burst: 5}, A: 1},
+		"no length":          {Numbers: engine.Numbers{Token: 5, Unit: -1, Burst: 5}, A: 1, B: 1}, // of intervals
+		"half of an instant": {Numbers: rate, A: 1 << 53},
+		"an endless burst":   {Numbers: engine.Numbers{Token: 1 << 42, Unit: 8, Burst: 1 << 41}, A: 1},
+		"levels that sink":   {Numbers: rate, A: 10, D: 20, Log: []engine.Entry{{At: 1, Units: 5}, {At: 2, Units: 4}}},
+		"levels of no order": {Numbers: rate, A: 10, D: 20, Log: []engine.Entry{{At: 2, Units: 5}, {At: 1, Units: 6}}},
+		"levels for ever":    {Numbers: rate, A: 10, Log: []engine.Entry{{At: 1, Units: 5}}},
+		"nine levels":        {Numbers: rate, A: 10, D: 20, Log: nineLevels},
+		"a count below zero": {A: 10, B: -1},
+		"a sum that isn't":   {A: 10, B: 1, C: 3, Log: []engine.Entry{{At: 1, Units: 1}}},
+		"an empty entry":     {A: 10, B: 1, C: 1, Log: []engine.Entry{{At: 1, Units: 0}}},
+		"a negative entry":   {A: 10, B: 3, C: 2, Log: []engine.Entry{{At: 1, Units: -1}}},
+		"a log of no order":  {A: 10, B: 1, C: 3, Log: []engine.Entry{{At: 2, Units: 1}, {At: 1, Units: 1}}},
+	} {
+		var s store.State
+		is.Live = true
+		*s.Engine(engine.Access{}) = is
+		data, _ := s.MarshalBinary()
+		if err := s.UnmarshalBinary(data); err == nil || !reflect.DeepEqual(s, store.State{}) {
+			t.Errorf("%s: %v, %+v", name, err, s)
 		}
 	}
 }
@@ -121,8 +273,7 @@ func FuzzStateOfBytes(f *testing.F) {
 		{},
 		{Live: true},
 		{Live: true, A: 1 << 50, Numbers: engine.Numbers{Token: 1_000_000, Unit: 8}},
-		{Live: true, Low: math.MaxUint32, A: math.MinInt64, E: math.MaxInt64, Log: []engine.Entry{{At: -1, Units: 3}},
-			Rest: &engine.Rest{Versions: []engine.Version{{At: 1}, {At: 2}}}},
+		{Live: true, A: math.MinInt64, E: math.MaxInt64, Log: []engine.Entry{{At: -1, Units: 3}}},
 	} {
 		var s store.State
 		*s.Engine(engine.Access{}) = is
@@ -143,6 +294,9 @@ func FuzzStateOfBytes(f *testing.F) {
 		var again store.State
 		if err := reread(&again, &s); err != nil || !reflect.DeepEqual(s, again) {
 			t.Fatalf("%x: %+v, and then %+v: %v", data, s, again, err)
+		}
+		if err := playState(s); err != nil {
+			t.Fatalf("%+v: %v", s, err)
 		}
 	})
 }

@@ -65,8 +65,9 @@ type Store interface {
 	// releasing a lease twice free nothing.
 	//
 	// Unlike in Take, a call may settle several charges of one key and limit. They are
-	// settled one after the other. A turn with others reserved behind it gets little or
-	// nothing back, and the rest stays reserved; so callers give up the latest turn first.
+	// settled one after the other. While charges of a key wait for their turns in a bucket,
+	// only the last one gets anything back, and only if it is canceled; so callers give up
+	// the latest turn first.
 	//
 	// After an error that wraps ErrNotMade nothing has been settled, and the call may be
 	// made again. After any other it may have been settled: made again, with the same
@@ -166,8 +167,10 @@ type Charge struct {
 	// it also bounds the wait in that queue. The default, 0, reserves nothing.
 	//
 	// The most that counts is a year, or less for a limit with so many units that a
-	// year of its windows couldn't be counted. Concurrency ignores MaxWait when it decides,
-	// since the time until a slot comes free is unknown; a Ban reads it.
+	// year of its windows couldn't be counted. A charge that may wait for a year or longer
+	// isn't reserved in a bucket whose last charge was of a limit with other numbers: it is
+	// denied, and RetryAfter says when to ask again. Concurrency ignores MaxWait when it
+	// decides, since the time until a slot comes free is unknown; a Ban reads it.
 	MaxWait time.Duration
 	// DryRun makes the limit report only. The charge is decided, and is made if it fits
 	// and the decision is granted, but it never causes a denial.
@@ -199,6 +202,10 @@ type Result struct {
 	// ResetAfter is the time until the limit is as if never used. For windows it is the
 	// time until the window ends.
 	ResetAfter time.Duration
+	// MoreAfter is the time after which more than Remaining units are left if no other caller
+	// comes. If that can't be, it is the time in which a rate gives one unit, and 0 for a
+	// window. It is 0 for a Concurrency: when a slot is released is unknown.
+	MoreAfter time.Duration
 	// Receipt identifies the charge for Settle. It is zero if no charge was made.
 	Receipt Receipt
 }
@@ -219,12 +226,6 @@ type Receipt struct {
 	Lease LeaseID
 	// Path says which store issued the receipt. Stores made of other stores use it.
 	Path uint8
-	// Version tells apart the versions of a TokenBucket or LeakyBucket: what is given back
-	// for a charge depends on the numbers that it was made under. Its lowest bit says
-	// that settling has raised the cost.
-	Version uint16
-	// Low is the rest of a Mark that needs more than one word.
-	Low uint32
 }
 
 // ErrNotMade is the error of calls that are known to have changed nothing. A store that

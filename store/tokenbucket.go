@@ -14,82 +14,83 @@ import (
 // (tat): the instant at which the bucket is full again or, seen as a queue, at which it
 // has run dry. A charge moves it by its cost. It may run ahead of the present by the
 // capacity at once, and further by the queue or the maximum wait if the charge waits
-// for the difference. For most states that is all, and the other words are 0.
+// for the difference. State.Numbers are those of the last charge. For most states that is
+// all, and the other words are 0.
 //
-// If the tat is ahead of the capacity, by turns reserved and debts, State.B is by how
-// much it was when it was last written, and State.C the capacity in tokens. A tat further
-// ahead was written before the clock was set back, and is clamped, or a key would be
-// denied for as long as the difference.
+// State.B is by how much the tat was ahead of the capacity when it was last written. It is
+// positive if the last charge waited for its turn, and negative if all of it is a debt, for
+// which no charge waits. A tat further ahead than that can only come from a clock that has since
+// been set back. It is clamped, or the key would be denied for as long as the clock was set back.
 //
-// What only some states need is in the Log, and State.C is then the capacity too: the
-// views of two versions of a limit (views.go), and what bounds refunds (levels.go).
+// # Other numbers
 //
-// The rules are written in units of 128 bits, which hold any rate. For scales that
-// aren't wide the step of a state without a Log is written a second time in one word
-// (stepBucket), since it is most of what most programs decide. With a wide scale, A is as
-// Scale.Join makes it, with State.Low, and B is in ticks, rounded up.
+// The tokens in use drain at the rate of the last charge, whichever version of the limit made
+// it. A charge of a limit with other numbers fits if those tokens, converted into its own
+// units and rounded up to thousandths, leave room for it. Then the state is converted. A
+// denial and a look convert nothing.
+//
+// # Refunds
+//
+// A refund gives back no more than the lowest number of tokens in use since the charge. As long
+// as nothing was refunded, the receipt's Mark bounds that: it is the tat after the charge, and what
+// it is ahead of the present has been in use all the time. Refunding a charge that isn't the last
+// makes the Marks of others too high, because the tat moves back. From then on levels in State.Log
+// bound refunds (levels.go). While charges wait for their turns, only the last one can be canceled
+// and nothing else is given back, or a newcomer would go beside those that wait.
+//
+// State.E is the instant at which the numbers last changed: earlier charges are not refunded. E and
+// the Log are kept until the instant State.D (by Now.Steady). By then the Marks that they correct
+// are in the past, so those receipts give nothing back anyway. A receipt must be settled with the
+// limit that made the charge: Marks are in its units.
 
 // workOutBucket computes the numbers of both. A LeakyBucket is a TokenBucket that
 // passes at once its Burst and the charge whose turn it is, and queues by default.
 func (l *Limit) workOutBucket(bad wrong) {
 	s := &l.spec
 	queue := max(s.Queue, 0)
-	if l.burst = max(s.Burst, 0); s.Algorithm == LeakyBucket {
-		l.burst++
+	burst := max(s.Burst, 0)
+	if s.Algorithm == LeakyBucket {
+		burst++
 	}
-	l.room = l.burst + queue
-	room, years := l.room, 100
+	room, years := burst+queue, 100
 	if s.Debt {
 		room, years = 2*room, 50 // a full bucket owed, and a charge as large on top of it
 	}
 	if float64(room)*float64(l.period)/float64(s.Units) > far/2 {
-		bad("Units", fmt.Sprintf("burst %d and queue %d take more than %d years at %d per %v", l.burst, queue, years, s.Units, s.Period),
+		bad("Units", fmt.Sprintf("burst %d and queue %d take more than %d years at %d per %v", burst, queue, years, s.Units, s.Period),
 			"write a smaller burst, a smaller queue or more units")
 		return
 	}
-	l.scale, l.token = fit(l.period, s.Units, room, nil)
-	l.numbers, l.tokens = engine.Numbers{Token: l.token, Unit: l.scale.Code()}, divisorOf(l.token)
-	l.version = versionOf(l.numbers, l.burst)
-	l.most = l.scale.within(longest)
-	l.full = product(l.burst, l.token)
-	if l.capacity, l.queue = l.burst, queue; !l.scale.Wide {
-		l.capacity, l.queue = l.burst*l.token, queue*l.token
+	if !l.fitRate(room, nil) {
+		l.tooFast(bad)
+		return
 	}
-	l.largest = l.room
-	if s.Debt {
+	l.numbers = engine.Numbers{Token: l.token, Unit: l.scale.Code(), Burst: burst}
+	l.tokens = divisorOf(l.token)
+	l.most = l.scale.within(longest.Microseconds())
+	l.capacity, l.queue = burst*l.token, queue*l.token
+	if l.largest = burst + queue; s.Debt {
 		l.largest = max(l.affordable(), l.largest)
 	}
 }
 
+// fitRate sets the limit's scale and token, to those of the nearest rate below if no scale
+// holds its rate.
+func (l *Limit) fitRate(room int64, also func(scale) bool) (ok bool) {
+	if l.scale, l.token, ok = fit(l.period, l.spec.Units, room, also); !ok {
+		l.scale, l.token, ok = fitBelow(l.period, l.spec.Units, room, also)
+	}
+	return ok
+}
+
+// tooFast: one integer holds no rate near the limit's.
+func (l *Limit) tooFast(bad wrong) {
+	bad("Units", fmt.Sprintf("%d per %v can't be counted in integers below 2^53", l.spec.Units, l.spec.Period),
+		"write a rounder number, at most ten million a second, a period in whole milliseconds, or a smaller burst")
+}
+
 // affordable returns the largest cost that can be prepaid: a year's worth, at least 1.
-func (l *Limit) affordable() int64 {
-	n, _ := l.most.over(l.token)
-	return min(MaxCost, max(1, n.int()))
-}
-
-// owed returns how many tokens of a debt are added to a limit that is taken until the
-// instant until. The token that reaches top is the last. Tokens are whole, so refunding
-// them leaves no trace. A queue may be longer than a debt can get.
-func owed(debt int64, until, top units, token int64) int64 {
-	if !until.less(top) {
-		return 0
-	}
-	return min(debt, top.minus(until).upOver(token))
-}
-
-// worth returns the units of so many tokens, at most most: a refund never looks at more
-// than there is.
-func (l *Limit) worth(tokens int64, most units) units {
-	return lesser(product(tokens, l.token), most)
-}
-
-// endless returns more than any limit can hold.
-func (l *Limit) endless() units {
-	if l.scale.Wide {
-		return l.scale.length(exact)
-	}
-	return whole(exact)
-}
+func (l *Limit) affordable() int64 { return min(MaxCost, max(1, l.most/l.token)) }
 
 // fillBucket: without a Burst a bucket has room for its Units, with debt for a second's.
 // A LeakyBucket has no burst, and a queue for its Units.
@@ -118,20 +119,14 @@ func oneSecond(units int64, period time.Duration) int64 {
 	return None
 }
 
-// plainBucket reports whether the limit's own step in one word does for the state at the
-// instant at: it is of no other version, and nothing about it has to be written down anew.
-func (l *Limit) plainBucket(at int64, s *state) bool {
-	return !l.scale.Wide && (!s.Live || s.Numbers == l.numbers && s.A <= at+l.capacity+s.B && (s.B == 0 || s.C == l.burst) && s.Log == nil)
-}
-
 func (l *Limit) stepBucket(now *Now, c *Charge, s *state, r *Result) {
 	at := l.scale.At(now.Steady)
-	if !l.plainBucket(at, s) {
-		l.stepViews(now, c, s, r)
-		return
-	}
 	tat := at
 	if s.Live {
+		if s.Numbers != l.numbers || s.D != 0 || s.A > at+l.capacity+max(s.B, -s.B) {
+			l.stepKnown(now, c, s, r)
+			return
+		}
 		tat = max(tat, s.A)
 	}
 	after, _ := l.stepInstant(now.Steady, tat, c, r)
@@ -140,12 +135,18 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *state, r *Result) {
 	}
 	// Written field by field: writing the whole State, with the Log that a bucket rarely
 	// has, would be most of the cost of a decision.
-	s.Live, s.Numbers, s.A = true, l.numbers, after
-	if ahead := after - at - l.capacity; ahead > 0 {
-		s.B, s.C = ahead, l.burst
-	} else if s.B != 0 {
-		s.B, s.C = 0, 0
+	s.Live, s.Numbers, s.A, s.B = true, l.numbers, after, ahead(after-at-l.capacity, r.Delay > 0)
+}
+
+// ahead returns the State.B of a tat that is n units ahead of the capacity.
+func ahead(n int64, waits bool) int64 {
+	switch {
+	case n <= 0:
+		return 0
+	case waits:
+		return n
 	}
+	return -n
 }
 
 // stepInstant is stepBucket for a state that consists of A alone: see
@@ -166,30 +167,236 @@ func (l *Limit) stepInstant(now, a int64, c *Charge, r *Result) (next int64, ok 
 	}
 	short, allowed := tat+own-at-l.capacity, l.queue
 	if short > 0 && c.MaxWait > 0 {
-		within := l.maxWait(c) / l.scale.Tick() * l.scale.PerTick
-		if l.queue == 0 || within < allowed {
-			allowed = within
-		}
+		allowed = l.allowed(c)
 	}
 	switch {
 	case c.Cost == 0:
 	case c.Cost > l.largest, short > allowed && own-l.capacity > allowed: // it could not pass even if it were the first
 		r.OK, r.RetryAfter = false, Never
 	case short > allowed:
-		r.OK, r.RetryAfter = false, l.scale.waitOne(short-allowed)
+		r.OK, r.RetryAfter = false, l.scale.wait(short-allowed)
 	default:
-		if short > 0 {
-			r.Delay = l.scale.waitOne(short)
-		}
+		r.Delay = l.scale.wait(short)
 		tat += inc
 		next = tat
-		r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost, r.Receipt.Version = now, tat, c.Cost, l.version
+		r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = now, tat, c.Cost
 	}
-	if room := at + l.capacity + l.queue - tat; room > 0 {
+	room := at + l.capacity + l.queue - tat
+	if room > 0 {
 		r.Remaining = l.tokens.of(room)
 	}
-	r.ResetAfter = l.scale.waitOne(tat - at)
-	return next, max(a, next) <= at+l.capacity && !l.scale.Wide
+	r.ResetAfter = l.scale.wait(tat - at)
+	r.MoreAfter = l.scale.wait((r.Remaining+1)*l.token - room)
+	return next, max(a, next) <= at+l.capacity
+}
+
+// allowed returns by how much the charge may wait, in units.
+func (l *Limit) allowed(c *Charge) int64 {
+	within := l.scale.within(l.maxWait(c))
+	if c.MaxWait > 0 && (l.queue == 0 || within < l.queue) {
+		return within
+	}
+	return l.queue
+}
+
+// stepKnown is stepBucket for a state of other numbers, one of which more is known than
+// its tat, and one from before the clock was set back.
+func (l *Limit) stepKnown(now *Now, c *Charge, s *state, r *Result) {
+	if l.rebaseBucket(now, s); !s.Live {
+		l.stepBucket(now, c, s, r)
+		return
+	}
+	of, token := scaleOf(s.Numbers.Unit), s.Numbers.Token
+	other := token != l.token || s.Numbers.Unit != l.numbers.Unit
+	used := max(s.A-of.At(now.Steady), 0)
+	inUse := used // in the limit's own units
+	if other {
+		inUse = converted(used, token, l.token)
+	}
+	// until returns how long it is, at the state's rate, until at most n of the limit's own
+	// units are in use.
+	until := func(n int64) time.Duration {
+		if other {
+			n = unconverted(n, token, l.token)
+		}
+		return of.wait(used - n)
+	}
+
+	*r = Result{OK: true}
+	inc := c.Cost * l.token
+	own := inc
+	if l.spec.Debt {
+		own = 0
+	}
+	allowed := l.allowed(c)
+	if other && c.MaxWait >= longest {
+		// It would convert the state, and the other version's excess would drain at this rate,
+		// perhaps for days.
+		allowed = min(allowed, l.queue)
+	}
+	switch most := l.capacity + allowed - own; {
+	case c.Cost == 0:
+	case c.Cost > l.largest, most < 0:
+		r.OK, r.RetryAfter = false, Never
+	case inUse > most:
+		r.OK, r.RetryAfter = false, until(most)
+	default:
+		r.Delay = l.scale.wait(inUse + own - l.capacity)
+		at := l.scale.At(now.Steady)
+		// A charge that waits runs later, when no more is in use than there is room for beside it.
+		before := min(inUse, max(l.capacity-own, 0))
+		switch {
+		case s.Numbers != l.numbers:
+			s.remember(of.micros(s.A))
+			s.E, s.Log = now.Steady, nil
+		case len(s.Log) > 0:
+			s.Log = levels(s.Log).charged(now.Steady, before, inUse+inc)
+		}
+		inUse += inc
+		s.Numbers, s.A, s.B = l.numbers, at+inUse, ahead(inUse-l.capacity, r.Delay > 0)
+		r.Receipt = Receipt{Instant: now.Steady, Mark: s.A, Cost: c.Cost}
+		of, token, other, used = l.scale, l.token, false, inUse
+	}
+	room := l.capacity + l.queue - inUse
+	r.Remaining = max(room, 0) / l.token
+	r.ResetAfter = of.wait(used)
+	switch most, next := l.capacity+l.queue, (r.Remaining+1)*l.token; {
+	case next <= most:
+		r.MoreAfter = until(most - next)
+	case other:
+		r.MoreAfter = until(most) + l.scale.wait(next-most)
+	default:
+		r.MoreAfter = l.scale.wait(next - room)
+	}
+}
+
+// rebaseBucket clamps a state from before the clock was set back, and drops what is over.
+func (l *Limit) rebaseBucket(now *Now, s *state) {
+	of := scaleOf(s.Numbers.Unit)
+	at, last := of.At(now.Steady), s.E
+	if n := len(s.Log); n > 0 {
+		last = max(last, s.Log[n-1].At)
+	}
+	s.A = min(s.A, at+s.Numbers.Burst*s.Numbers.Token+max(s.B, -s.B))
+	switch {
+	case s.D == 0:
+	case s.D <= now.Steady:
+		s.D, s.E, s.Log = 0, 0, nil
+	case last > now.Steady: // refunds go by instants
+		s.D, s.E, s.Log = max(of.micros(s.A), now.Steady+1), now.Steady, nil
+	}
+	if s.A <= at && s.D == 0 {
+		*s = state{}
+	}
+}
+
+// remember keeps E and the Log until an instant, at least.
+func (s *state) remember(until int64) {
+	if s.D == 0 {
+		s.D, s.E = until, anEternity
+	}
+	s.D = max(s.D, until)
+}
+
+// anEternity is an instant before all others.
+const anEternity = -exact / 2
+
+// barred reports whether a charge was made before the numbers last changed.
+func (s *state) barred(r *Receipt) bool { return s.D != 0 && r.Instant < s.E }
+
+// kept is how long the state of a bucket says more than that it is full.
+func (s *state) kept(now *Now, r *Result) time.Duration {
+	if s.D == 0 {
+		return r.ResetAfter
+	}
+	return max(r.ResetAfter, micros(s.D-now.Steady))
+}
+
+func (l *Limit) amendBucket(now *Now, c *Charge, s *state) Receipt {
+	r := c.Receipt
+	r.Cost = c.Cost
+	diff := c.Cost - c.Receipt.Cost
+	switch {
+	case diff > 0:
+		if !s.Live {
+			*s = state{Live: true, Numbers: l.numbers, A: l.scale.At(now.Steady)}
+		}
+		l.owe(now, diff, s, &r)
+	case diff < 0 && s.Live && s.Numbers == l.numbers && !s.barred(&r):
+		l.refund(now, -diff, c, s, &r)
+	}
+	return r
+}
+
+// owe makes a charge cost more: tokens at the rate of the state, up to a year's worth.
+func (l *Limit) owe(now *Now, tokens int64, s *state, r *Receipt) {
+	of, token, full := scaleOf(s.Numbers.Unit), s.Numbers.Token, s.Numbers.Burst*s.Numbers.Token
+	at := of.At(now.Steady)
+	used := max(s.A-at, 0)
+	// A debt is whole tokens, so it may pass the limit of a year by less than one. A long queue may
+	// be beyond that limit already.
+	debt := min(tokens, ceilDiv(max(full+of.within(longest.Microseconds())-used, 0), token))
+	r.Cost -= tokens - debt
+	if debt == 0 {
+		return
+	}
+	if s.Numbers == l.numbers {
+		// It is as a charge made now, of the debt and what stands of its cost until now.
+		standing := l.standing(at, used, s, r)
+		r.Instant, r.Mark = now.Steady, at+standing+debt*token
+	}
+	inUse := used + debt*token
+	if len(s.Log) > 0 {
+		s.Log = levels(s.Log).charged(now.Steady, used, inUse)
+	}
+	s.A, s.B = at+inUse, ahead(inUse-full, s.B > 0 && used > full)
+}
+
+// standing returns how much of a charge, and of those before it, has been in use at its
+// lowest since it was made.
+func (l *Limit) standing(at, used int64, s *state, r *Receipt) int64 {
+	switch {
+	case s.barred(r):
+		return 0
+	case len(s.Log) == 0:
+		return max(min(r.Mark-at, used), 0)
+	}
+	low, from := levels(s.Log).since(r.Instant)
+	return max(min(low, used, r.Mark-l.scale.At(from)), 0)
+}
+
+// refund gives back tokens of a charge.
+func (l *Limit) refund(now *Now, tokens int64, c *Charge, s *state, r *Receipt) {
+	at := l.scale.At(now.Steady)
+	used := max(s.A-at, 0)
+	last, waits := r.Mark == s.A, s.B > 0 && used > l.capacity
+	if waits && !(last && c.Cost == 0) {
+		return
+	}
+	stands := l.standing(at, used, s, r)
+	back := stands
+	if tokens < ceilDiv(stands, l.token) {
+		back = tokens * l.token
+	}
+	if back == 0 {
+		return
+	}
+	if r.Mark -= back; back == stands {
+		r.Mark = min(r.Mark, r.Mark+back-tokens*l.token) // all that stood has come back: Standing is to see that
+	}
+	// If it was the last charge, and none was refunded before, no other receipt says too much.
+	if !last || len(s.Log) > 0 {
+		if len(s.Log) == 0 {
+			s.Log = begin(now.Steady, used)
+		}
+		s.Log = levels(s.Log).sunk(used).refunded(c.Receipt.Instant, back)
+		s.remember(max(l.scale.micros(s.A), now.Steady+1))
+	}
+	s.A = at + used - back
+	s.B = ahead(used-back-l.capacity, waits)
+	if s.A <= at && s.D == 0 {
+		*s = state{}
+	}
 }
 
 // divisor divides by the same number many times. A multiplication and a correction take
@@ -209,21 +416,6 @@ func (d divisor) of(n int64) int64 {
 	return int64(quotient)
 }
 
-// moreInBucket: the bucket is full at ResetAfter. The tokens that come after the next
-// one, rounded down, come before that. A period longer than a Duration holds belongs to
-// tokens that no limit has room for.
-func (l *Limit) moreInBucket(r *Result) time.Duration {
-	after, later := r.ResetAfter, l.room-r.Remaining-1
-	if later < 0 { // full: when the token would come that doesn't fit
-		return after + l.spec.Period/time.Duration(l.spec.Units)
-	}
-	if hi, lo := bits.Mul64(uint64(later), uint64(l.spec.Period)); hi < uint64(l.spec.Units) {
-		d, _ := bits.Div64(hi, lo, uint64(l.spec.Units))
-		after -= time.Duration(d)
-	}
-	return after
-}
-
 func (l *Limit) backInBucket(was, is Receipt) int64 {
-	return l.scale.read(was.Mark, was.Low).minus(l.scale.read(is.Mark, is.Low)).upOver(l.token)
+	return ceilDiv(max(was.Mark-is.Mark, 0), l.token)
 }

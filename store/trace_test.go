@@ -136,12 +136,21 @@ func same(a, b store.State) bool {
 	return reflect.DeepEqual(a, b) && slices.Equal(la, lb)
 }
 
-// present is a state as a step sees it: what has expired is gone.
+// present is a state as a denied decision leaves it: what has expired is gone.
 func present(now store.Now, l *store.Limit, s store.State) store.State {
-	states := clone([]store.State{s})
-	store.Decide(now, []store.Charge{{Limit: l}}, states, make([]store.Result, 1))
+	states := []store.State{clone([]store.State{s})[0], {}}
+	store.Decide(now, []store.Charge{{Limit: l}, {Limit: slot, Cost: 2}}, states, make([]store.Result, 2))
 	return states[0]
 }
+
+// slot is a limit that denies a cost of 2.
+var slot = func() *store.Limit {
+	l, err := store.NewLimit(store.Spec{Name: "slot", Algorithm: store.Concurrency, Units: 1})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}()
 
 // do runs one op on both sides and reports the first difference.
 func (b *bench) do(o op) error {
@@ -168,7 +177,7 @@ func (b *bench) do(o op) error {
 	for i, c := range o.charges {
 		charges[i] = store.Charge{Key: "k", Limit: b.rules[c.limit].limit, Cost: c.cost, MaxWait: c.maxWait, DryRun: c.dry}
 		states[i] = b.states[c.limit]
-		results[i] = store.Result{OK: true, Remaining: 99, Delay: 98, RetryAfter: 97, ResetAfter: 96} // of an earlier use
+		results[i] = store.Result{OK: true, Remaining: 99, Delay: 98, RetryAfter: 97, ResetAfter: 96, MoreAfter: 95} // of an earlier use
 		want[i] = b.models[c.limit].look(b.now, c.cost, c.maxWait)
 	}
 	before := clone(states)
@@ -185,7 +194,7 @@ func (b *bench) do(o op) error {
 	for i, c := range o.charges {
 		m, r := b.models[c.limit], results[i]
 		charge := granted && want[i].ok && c.cost > 0
-		if !charge && !same(present(b.now, charges[i].Limit, before[i]), states[i]) {
+		if !charge && !same(present(b.now, charges[i].Limit, before[i]), present(b.now, charges[i].Limit, states[i])) {
 			return fmt.Errorf("limit %d: state changed without a charge: %+v, was %+v", c.limit, states[i], before[i])
 		}
 		if charge {
@@ -201,7 +210,7 @@ func (b *bench) do(o op) error {
 		if charge {
 			w.Delay = want[i].delay // otherwise it has no turn to wait for
 		}
-		w.Remaining, w.ResetAfter = m.left(b.now)
+		w.Remaining, w.MoreAfter, w.ResetAfter = m.left(b.now)
 		if err := b.compare(c.limit, w, r); err != nil {
 			return err
 		}
@@ -225,14 +234,15 @@ func (b *bench) compare(limit int, want, got store.Result) error {
 	if m, ok := b.models[limit].(*warmUpModel); ok {
 		off := micros(ceilTo(m.unit(m.off), m.tick))
 		for _, d := range []struct{ got, want *time.Duration }{
-			{&near.Delay, &want.Delay}, {&near.RetryAfter, &want.RetryAfter}, {&near.ResetAfter, &want.ResetAfter},
+			{&near.Delay, &want.Delay}, {&near.RetryAfter, &want.RetryAfter},
+			{&near.ResetAfter, &want.ResetAfter}, {&near.MoreAfter, &want.MoreAfter},
 		} {
 			if diff := *d.got - *d.want; -off <= diff && diff <= off {
 				*d.got = *d.want
 			}
 		}
 		if minus(m.free, rat(b.now.Steady)).Cmp(m.unit(m.off)) <= 0 {
-			near.Remaining = want.Remaining
+			near.Remaining, near.MoreAfter = want.Remaining, want.MoreAfter
 		}
 	}
 	if near != want {
@@ -246,7 +256,7 @@ func show(r store.Result) string {
 	if r.RetryAfter == store.Never {
 		retry = "never"
 	}
-	return fmt.Sprintf("ok %v, %d remaining, %d held, delay %v, retry %s, reset %v", r.OK, r.Remaining, r.Held, r.Delay, retry, r.ResetAfter)
+	return fmt.Sprintf("ok %v, %d remaining, %d held, delay %v, retry %s, more %v, reset %v", r.OK, r.Remaining, r.Held, r.Delay, retry, r.MoreAfter, r.ResetAfter)
 }
 
 func (b *bench) doSettle(o op) error {
@@ -255,23 +265,20 @@ func (b *bench) doSettle(o op) error {
 	if !found {
 		return nil // a charge that was cut from the trace
 	}
-	r := store.Result{OK: false, Remaining: 99, Delay: 98, RetryAfter: 97, ResetAfter: 96}
+	r := store.Result{OK: false, Remaining: 99, Delay: 98, RetryAfter: 97, ResetAfter: 96, MoreAfter: 95}
 	c := store.Charge{Key: "k", Limit: b.rules[s.limit].limit, Cost: s.cost, Receipt: m.receipt}
 	store.Amend(b.now, &c, &b.states[s.limit], &r)
 	t := b.models[s.limit].settle(b.now, m.ticket, s.cost)
 	if want := (store.Receipt{Cost: t.cost, Lease: m.receipt.Lease}); r.Receipt.Cost != want.Cost || r.Receipt.Lease != want.Lease {
 		return fmt.Errorf("receipt %+v after settling at %d", r.Receipt, s.cost)
 	}
-	if s.cost > 0 && s.cost < m.cost {
-		// The rest can be settled again. What a debt did is known, but not
-		// which part of the charge a later refund takes first.
-		m.cost, m.receipt, m.ticket = s.cost, r.Receipt, t
-		b.made[[2]int{s.op, s.limit}] = m
+	if m.cost, m.receipt, m.ticket = t.cost, r.Receipt, t; t.lease != (store.LeaseID{}) {
+		delete(b.made, [2]int{s.op, s.limit}) // a lease is released once
 	} else {
-		delete(b.made, [2]int{s.op, s.limit})
+		b.made[[2]int{s.op, s.limit}] = m
 	}
 	w := store.Result{OK: true, Receipt: r.Receipt}
-	w.Remaining, w.ResetAfter = b.models[s.limit].left(b.now)
+	w.Remaining, w.MoreAfter, w.ResetAfter = b.models[s.limit].left(b.now)
 	if err := b.compare(s.limit, w, r); err != nil {
 		return err
 	}

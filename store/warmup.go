@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
@@ -20,13 +21,13 @@ import (
 // it was last written: if A is further ahead, the clock has been set back since, and
 // the wait is no longer than it was then.
 //
+// A limit with other numbers goes by the same A, and by the same part of its own W, rounded
+// towards cold. State.E is A when the numbers last changed, while that is ahead: charges whose
+// Mark isn't beyond it are not refunded.
+//
 // Receipt.Mark is State.A after the charge, and Receipt.Instant is S before it: S stops
 // at 0, so the old value can't be computed from the new one. Instant is -1 once the
 // charge has been settled and its price is no longer that of its cost.
-//
-// With a wide scale, A is as Scale.Join makes it, with State.Low; B and C are in ticks,
-// and D holds the units of B beyond them. F is rounded to a tick, because the square of
-// W in units would be twice as long as any other number.
 
 func (l *Limit) workOutWarmUp(bad wrong) {
 	s := &l.spec
@@ -35,264 +36,198 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write at most two years")
 		return
 	}
-	l.scale, l.token = fit(l.period, s.Units, 1, func(c scale) bool {
-		// The curve squares W; the square has to be exact too.
-		return w%c.Tick() == 0 && w/c.Tick() <= (1<<26)/c.PerTick
-	})
-	l.full = l.scale.within(s.WarmUp)
-	if l.warm = w; !l.scale.Wide {
-		l.warm = l.full.int()
+	if !l.fitRate(1, func(c scale) bool {
+		return w%c.Tick() == 0 && w/c.Tick() < mostWarm/c.PerTick
+	}) {
+		l.tooFast(bad)
+		return
 	}
+	l.warm = l.scale.within(w)
 	l.numbers = engine.Numbers{Token: l.warm, Unit: l.scale.Code()}
-	l.most = l.scale.within(longest)
+	l.most = l.scale.within(longest.Microseconds())
 	l.largest = l.affordable()
 }
 
-// slow is F.
-func (l *Limit) slow(cold units) units {
-	if !l.scale.Wide {
-		return whole(l.slowOne(cold.int()))
-	}
-	ticks, beyond := cold.plus(cold).over(l.scale.PerTick)
-	x := ticks.int() - l.warm
-	if x < 0 {
-		return units{}
-	}
-	// (x + b)² is x² + 2xb, since b is less than a tick.
-	square, rest := product(x, x).over(2 * l.warm)
-	part, _ := product(x, beyond).over(l.scale.PerTick)
-	return l.scale.length(square.int() + (rest+2*part.int())/(2*l.warm))
-}
+// mostWarm bounds W, since the twin squares it four bits at a time.
+const mostWarm = 1 << 46
 
-// slowOne is slow, of units in one word.
-func (l *Limit) slowOne(cold int64) int64 {
+// slow is F.
+func (l *Limit) slow(cold int64) int64 {
 	x := max(2*cold-l.warm, 0)
-	return x * x / (2 * l.warm)
+	if x < 1<<31 {
+		return x * x / (2 * l.warm)
+	}
+	hi, lo := bits.Mul64(uint64(x), uint64(x))
+	q, _ := bits.Div64(hi, lo, uint64(2*l.warm))
+	return int64(q)
 }
 
 // price returns what a charge of so many units costs a limit that is as cold as cold,
 // and how cold the limit is afterwards.
-func (l *Limit) price(cost int64, cold units) (price, warmer units) {
-	t := product(cost, l.token)
-	warmer = greater(cold.minus(t), units{})
-	return t.plus(l.slow(cold)).minus(l.slow(warmer)), warmer
+func (l *Limit) price(cost, cold int64) (price, warmer int64) {
+	t := cost * l.token
+	warmer = max(cold-t, 0)
+	return t + l.slow(cold) - l.slow(warmer), warmer
 }
 
-// warmth returns when the next charge may go, and how cold the limit is then.
-func warmth(s *state) (next, cold units) {
-	from := scaleOf(s.Numbers.Unit)
-	if next = from.read(s.A, s.Low); from.Wide {
-		return next, from.length(s.B).plus(whole(s.D))
+// warmth returns when the next charge may go, and how cold the limit is then, of a state
+// that rebaseWarmUp has brought to the present.
+func (l *Limit) warmth(now *Now, s *state) (next, cold int64) {
+	at := l.scale.At(now.Steady)
+	if !s.Live {
+		return at, l.warm
 	}
-	return next, whole(s.B)
-}
-
-// warms writes what warmth reads.
-func (l *Limit) warms(now *Now, s *state, next, cold units) {
-	ahead := greater(next.minus(l.scale.instant(now.Steady)), units{})
-	*s = state{Live: true, Numbers: l.numbers, B: cold.int(), C: ahead.int()}
-	s.A, s.Low = l.scale.write(next)
-	if l.scale.Wide {
-		ticks, beyond := cold.over(l.scale.PerTick)
-		s.B, s.D, s.C = ticks.int(), beyond, ahead.upOver(l.scale.PerTick)
-	}
-}
-
-func (l *Limit) rebaseWarmUp(now *Now, s *state) {
-	from, at := scaleOf(s.Numbers.Unit), l.scale.instant(now.Steady)
-	was, cold := warmth(s)
-	ahead := whole(s.C)
-	if from.Wide {
-		ahead = from.length(s.C)
-	}
-	next := lesser(was, from.instant(now.Steady).plus(ahead))
+	of := scaleOf(s.Numbers.Unit)
+	next, cold = s.A, s.B
 	if s.Numbers != l.numbers {
-		next, cold = l.changeWarmUp(now, s, next, cold)
+		if cold = weighed(l.warm, cold, s.Numbers.Token); next <= of.At(now.Steady) {
+			return at, cold
+		}
+		next = max(l.scale.ofMicros(of.micros(next)), at)
 	}
-	if next.less(at) {
-		next, cold = at, cold.plus(at).minus(next)
-	}
-	switch {
-	case !at.less(next) && !cold.less(l.full):
-		*s = state{}
-	case next != was || s.Numbers != l.numbers:
-		l.warms(now, s, next, cold)
-	}
+	return next, cold
 }
 
-// changeWarmUp carries over a state that was written under other numbers. The wait
-// stays as long as it was announced, and the limit as cold.
-func (l *Limit) changeWarmUp(now *Now, s *state, next, cold units) (units, units) {
-	from, warm := scaleOf(s.Numbers.Unit), s.Numbers.Token
-	if !from.Wide {
-		warm = warm / from.PerTick * from.Tick()
+// rebaseWarmUp brings a state to the present, by its own numbers: it cools down, and one
+// from before the clock was set back is clamped.
+func (l *Limit) rebaseWarmUp(now *Now, s *state) {
+	at := scaleOf(s.Numbers.Unit).At(now.Steady)
+	s.A = min(s.A, at+s.C)
+	if s.E != 0 { // instants may be before the origin
+		s.E = min(s.E, s.A)
 	}
-	wait := next.minus(from.exactly(now.Steady))
-	if next = l.scale.exactly(now.Steady).plus(from.convert(wait, l.scale)); !wait.positive() {
-		next, cold = l.scale.instant(now.Steady), cold.minus(wait)
+	if s.A < at {
+		s.A, s.B, s.C, s.E = at, min(s.B+at-s.A, s.Numbers.Token), 0, 0
 	}
-	w := l.spec.WarmUp.Microseconds()
-	part := share(whole(min(from.micros(cold), warm)), w, warm, whole(w))
-	return next, l.scale.ofMicros(part.int())
+	if s.A == at && s.B == s.Numbers.Token {
+		*s = state{}
+	}
 }
 
 func (l *Limit) stepWarmUp(now *Now, c *Charge, s *state, r *Result) {
-	if l.scale.Wide || s.Live && s.Numbers != l.numbers {
-		l.stepWarmUpUnits(now, c, s, r)
-		return
+	if s.Live {
+		l.rebaseWarmUp(now, s)
 	}
 	at := l.scale.At(now.Steady)
-	next, cold := at, l.warm
-	if s.Live {
-		if s.A = min(s.A, at+s.C); s.A < at {
-			s.A, s.B, s.C = at, s.B+at-s.A, 0
-		}
-		if next, cold = s.A, s.B; next <= at && cold >= l.warm {
-			*s, cold = state{}, l.warm
-		}
+	next, cold := l.warmth(now, s)
+	free := l.scale.wait(next - at)
+	if s.Live && s.Numbers != l.numbers { // which may have a finer tick
+		of := scaleOf(s.Numbers.Unit)
+		free = min(free, of.wait(s.A-of.At(now.Steady)))
 	}
 	*r = Result{OK: true}
-	switch wait, within := next-at, l.maxWait(c)/l.scale.Tick()*l.scale.PerTick; {
+	switch wait, within := next-at, l.scale.within(l.maxWait(c)); {
 	case c.Cost == 0:
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	case wait > within:
-		r.OK, r.RetryAfter = false, l.scale.waitOne(wait-within)
+		r.OK, r.RetryAfter = false, min(l.scale.wait(wait-within), free)
 	default:
-		r.Delay = l.scale.waitOne(wait)
+		r.Delay = l.scale.wait(wait)
 		r.Receipt.Instant, r.Receipt.Cost = cold, c.Cost
-		t := c.Cost * l.token
-		warmer := max(0, cold-t)
-		next, cold = next+t+l.slowOne(cold)-l.slowOne(warmer), warmer
-		r.Receipt.Mark = next
-		s.Live, s.Numbers, s.A, s.B, s.C = true, l.numbers, next, cold, next-at
-	}
-	if next <= at {
-		r.Remaining = 1
-	}
-	r.ResetAfter = l.scale.waitOne(next - at + l.warm - cold)
-}
-
-// stepWarmUpUnits is stepWarmUp in units of 128 bits. Wide scales need it; for all
-// others a test holds the two to the same answers.
-func (l *Limit) stepWarmUpUnits(now *Now, c *Charge, s *state, r *Result) {
-	l.rebase(now, s)
-	at := l.scale.instant(now.Steady)
-	next, cold := at, l.full
-	if s.Live {
-		next, cold = warmth(s)
-	}
-	*r = Result{OK: true}
-	switch {
-	case c.Cost == 0:
-	case c.Cost > l.largest:
-		r.OK, r.RetryAfter = false, Never
-	default:
-		if wait, within := next.minus(at), l.scale.within(micros(l.maxWait(c))); within.less(wait) {
-			r.OK, r.RetryAfter = false, l.scale.wait(wait.minus(within))
-			break
+		floor := s.E
+		if s.Live && s.Numbers != l.numbers {
+			floor = next
 		}
-		r.Delay = l.scale.wait(next.minus(at))
-		r.Receipt = Receipt{Instant: l.told(cold), Cost: c.Cost}
-		price, warmer := l.price(c.Cost, cold)
-		next, cold = next.plus(price), warmer
-		l.warms(now, s, next, cold)
-		r.Receipt.Mark, r.Receipt.Low = s.A, s.Low
+		var price int64
+		price, cold = l.price(c.Cost, cold)
+		next += price
+		r.Receipt.Mark = next
+		l.warms(at, s, next, cold, floor)
+		free = l.scale.wait(next - at)
 	}
-	if !at.less(next) {
+	if r.MoreAfter = free; next <= at {
 		r.Remaining = 1
+		price, _ := l.price(1, cold)
+		r.MoreAfter = l.scale.wait(price)
 	}
-	r.ResetAfter = l.scale.wait(next.minus(at).plus(l.full).minus(cold))
+	r.ResetAfter = l.scale.wait(next - at + l.warm - cold)
 }
 
-// was returns how cold a limit was before a charge that has left it at cold.
-func (l *Limit) was(r Receipt, cold units) units {
-	if cold.positive() {
-		return lesser(cold.plus(product(r.Cost, l.token)), l.full)
-	}
-	return lesser(l.turnOf(r), l.full) // S has stopped at 0
+// cools is how long it takes until a state is cold by its own numbers: another version may
+// warm up in less time.
+func (s *state) cools(now *Now) time.Duration {
+	of := scaleOf(s.Numbers.Unit)
+	return of.wait(s.A + s.Numbers.Token - s.B - of.At(now.Steady))
 }
 
-// moreWarmUp returns when the next charge may go. After a denial that is RetryAfter.
-// After a charge it is ResetAfter less the time in which the limit then cools down.
-// After a peek that time isn't known; a unit takes at most three times the interval of
-// the full rate, and the limit cools down for at most the warm-up.
-func (l *Limit) moreWarmUp(r *Result) time.Duration {
-	switch {
-	case r.RetryAfter > 0 && r.RetryAfter < Never:
-		return r.RetryAfter
-	case r.Receipt.Cost > 0 && r.Receipt.Instant >= 0:
-		cold := greater(l.turnOf(r.Receipt).minus(product(r.Receipt.Cost, l.token)), units{})
-		ticks, _ := l.full.minus(cold).over(l.scale.PerTick)
-		return r.ResetAfter - micros(ticks.int()*l.scale.Tick())
-	default:
-		return max(r.ResetAfter-l.spec.WarmUp, 3*(l.spec.Period/time.Duration(l.spec.Units)))
+// warms writes a state of the limit's numbers.
+func (l *Limit) warms(at int64, s *state, next, cold, floor int64) {
+	if next <= at && cold >= l.warm {
+		*s = state{}
+		return
 	}
-}
-
-// told returns a length of time as a receipt holds it: for a wide scale in ticks, rounded
-// up.
-func (l *Limit) told(u units) int64 {
-	if l.scale.Wide {
-		return u.upOver(l.scale.PerTick)
+	if floor <= at {
+		floor = 0
 	}
-	return u.int()
-}
-
-// turnOf returns what told has put into a receipt.
-func (l *Limit) turnOf(r Receipt) units {
-	if l.scale.Wide {
-		return l.scale.length(r.Instant)
-	}
-	return whole(r.Instant)
+	*s = state{Live: true, Numbers: l.numbers, A: next, B: cold, C: max(next-at, 0), E: floor}
 }
 
 func (l *Limit) amendWarmUp(now *Now, c *Charge, s *state) Receipt {
-	at := l.scale.instant(now.Steady)
-	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Low: c.Receipt.Low, Cost: c.Cost}
+	at := l.scale.At(now.Steady)
+	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Cost: c.Cost}
 	diff := c.Cost - c.Receipt.Cost
-	if diff == 0 {
+	switch {
+	case diff == 0:
 		receipt.Instant = c.Receipt.Instant
-	}
-	next, cold := at, l.full
-	if s.Live {
-		next, cold = warmth(s)
-	} else if diff <= 0 {
+		return receipt
+	case diff > 0 && s.Live && s.Numbers != l.numbers:
+		// The price of a permit in the state's numbers isn't known, so the debt is a length
+		// of time.
+		of := scaleOf(s.Numbers.Unit)
+		at := of.At(now.Steady)
+		debt := l.owed(diff, of.micros(s.A-at))
+		s.A += of.ofMicros(l.scale.micros(debt * l.token))
+		s.C = s.A - at
+		receipt.Cost -= diff - debt
 		return receipt
 	}
-	made := l.scale.read(c.Receipt.Mark, c.Receipt.Low)
-	mark := made
+	next, cold := l.warmth(now, s)
+	made := c.Receipt.Mark
 	switch {
 	case diff > 0:
-		debt := owed(diff, next, at.plus(l.most), l.token)
-		mark = greater(lesser(mark, next), at).plus(product(debt, l.token))
+		debt := l.owed(diff, l.scale.micros(next-at))
+		receipt.Mark = max(min(made, next), at) + debt*l.token
 		receipt.Cost -= diff - debt
-		next = next.plus(product(debt, l.token))
-	case diff < 0 && c.Cost == 0 && c.Receipt.Instant >= 0 && next == made && at.less(next):
-		// Cancelled, and no charge came after it: the state returns to what it was before.
-		// Of another version, it may have cost more than this one ever lets pass.
-		was := c.Receipt
-		was.Cost = min(was.Cost, l.largest)
-		cold = l.was(was, cold)
-		price, _ := l.price(was.Cost, cold)
-		next = next.minus(price)
-		mark = greater(at, next)
-	case diff < 0 && !made.less(next):
+		next += debt * l.token
+	case !s.Live || s.Numbers != l.numbers || s.E != 0 && made <= s.E:
+		return receipt
+	case c.Cost == 0 && c.Receipt.Instant >= 0 && next == made && at < next:
+		// Canceled, and no charge came after it: the state returns to what it was before.
+		cost := min(c.Receipt.Cost, l.largest) // it may have been charged at a higher rate
+		was := cold + cost*l.token
+		if cold == 0 {
+			was = c.Receipt.Instant // S has stopped at 0
+		}
+		cold = min(was, l.warm)
+		price, _ := l.price(cost, cold)
+		next -= price
+		receipt.Mark = max(at, next)
+		if next < at {
+			next, cold = at, min(cold+at-next, l.warm)
+		}
+	case made >= next:
 		// Each charge that came after waits for exactly what is before it and goes at
 		// the turn it was told, whatever is refunded here. If any came, nothing is
 		// given back, or a newcomer could go beside them.
-		next = next.minus(l.worth(-diff, next.minus(at)))
-		mark = next
+		next -= min(min(-diff, l.largest)*l.token, next-at)
+		receipt.Mark = next
+	default:
+		return receipt
 	}
-	l.warms(now, s, next, cold)
-	l.rebaseWarmUp(now, s)
-	receipt.Mark, receipt.Low = l.scale.write(mark)
+	l.warms(at, s, next, cold, s.E)
 	return receipt
+}
+
+// owed returns how many tokens of a debt are added to a limit that is taken for so many
+// microseconds. The token that reaches a year is the last.
+func (l *Limit) owed(tokens, taken int64) int64 {
+	return min(tokens, ceilDiv(max(l.most-l.scale.ofMicros(taken), 0), l.token))
 }
 
 // backInWarmUp is all or nothing: what a charge was worth depends on those before it.
 func (l *Limit) backInWarmUp(was, is Receipt) int64 {
-	if was.Mark == is.Mark && was.Low == is.Low {
+	if was.Mark == is.Mark {
 		return 0
 	}
 	return was.Cost

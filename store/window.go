@@ -135,13 +135,15 @@ func (w Window) code() int64 {
 	return -8*more - int64(w.kind)
 }
 
-// everyOf returns the length of the window made by Every that has this code, or 0 for
-// the code of another.
-func everyOf(code int64) int64 {
-	if windowKind(-code&7) != everyWindow {
-		return 0
+// id returns a text that distinguishes windows of different length or location.
+func (w Window) id() string {
+	names := [...]string{"none", "every:" + w.every.String(), "hourly", "daily", "weekly", "monthly"}
+	id := names[w.kind]
+	if w.loc != nil && w.loc != time.UTC {
+		_, offset := time.Unix(Epoch, 0).In(w.loc).Zone() // two fixed zones may share a name
+		id = fmt.Sprintf("%s:%v%+d", id, w.loc, offset)
 	}
-	return -code / 8
+	return id
 }
 
 // Length returns the length of the longest window among the one that contains from and

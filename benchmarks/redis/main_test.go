@@ -109,7 +109,7 @@ func TestPlainCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := exec.Command("go", "run", "github.com/stint-go/stint/lua/print").Output()
+	text, err := exec.Command("go", "run", "github.com/stint-go/stint/lua/print", "-bare").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

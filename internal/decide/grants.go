@@ -37,8 +37,6 @@ type Grant struct {
 
 	// The receipt. Its fields stand here so that the small ones share a word with ok.
 	path                uint8
-	version             uint16
-	low                 uint32
 	lease               store.LeaseID
 	instant, mark, owed int64 // owed is its Cost: see setUnknown
 }
@@ -47,14 +45,14 @@ type Grant struct {
 func (g *Grant) receipt() store.Receipt {
 	return store.Receipt{
 		Instant: g.instant, Mark: g.mark, Cost: g.owed, Lease: g.lease,
-		Path: g.path, Version: g.version, Low: g.low,
+		Path: g.path,
 	}
 }
 
 // keepReceipt keeps the receipt of the charge.
 func (g *Grant) keepReceipt(r *store.Receipt) {
 	g.instant, g.mark, g.owed, g.lease = r.Instant, r.Mark, r.Cost, r.Lease
-	g.path, g.version, g.low = r.Path, r.Version, r.Low
+	g.path = r.Path
 }
 
 // result returns the result of the charge.

@@ -10,74 +10,47 @@ type Access struct{ _ struct{} } // with a field, or a struct{}{} of any package
 // State is a store's record of one limit and one key. The algorithm defines what the words
 // mean; a store only copies and, if necessary, serializes them.
 //
-// Instants count from the store's own origin: those of rates in the units of the Scale
+// Instants count from the store's own origin: those of buckets in the units of the Scale
 // that Numbers holds, all others in microseconds. Limits that follow the calendar count
 // microseconds since store.Epoch.
 type State struct {
 	// Live distinguishes a state whose words are all 0 from one never seen.
 	Live bool
-	// Low is the rest of an instant that needs more than one word: see Scale.Join.
-	Low uint32
-	// Numbers are those of the limit that the words were written under, if the words
+	// Read is true of a state read from bytes that no limit has checked yet: see
+	// store.State.UnmarshalBinary.
+	Read bool
+	// Numbers are those of the charge that wrote the words, for algorithms whose words
 	// can't be read without them.
 	Numbers       Numbers
 	A, B, C, D, E int64
 	// Log holds entries in ascending order of At. A step only reslices it and appends
 	// to it.
 	Log []Entry
-	// Rest holds the parts that few states have; otherwise it is nil.
-	Rest *Rest
 }
 
-// Entry is one charge, bucket or lease recorded in a State.
+// Entry is one charge, bucket, level or lease recorded in a State.
 type Entry struct{ At, Units int64 }
 
-// Rest is the part of a State beyond its words. It is never changed, so that copies of a
-// State may share it.
-type Rest struct {
-	// Versions are those that keep what a SlidingWindow or a SlidingLog has entered, or
-	// the denials of a Ban, if there are several.
-	Versions []Version
-}
-
-// Version is a version of a limit that has charged a key, and the entry of its latest
-// charge.
-type Version struct {
-	Numbers Numbers
-	At      int64
-}
-
-// Numbers are the numbers of the limit that a state was written under. They let a limit
-// whose numbers have changed read the state: it gives back exactly what the old numbers
-// have given back until now. They are 0 for algorithms that don't need them.
+// Numbers are the numbers that a state was written under. A limit with other numbers reads
+// the state by these: time gives back what they give back. They are 0 for algorithms whose
+// states don't depend on numbers, or whose StateName contains them.
 type Numbers struct {
 	// Token depends on the algorithm:
 	//
 	//   - TokenBucket, LeakyBucket: the units of one token.
 	//   - IntervalBucket: the tokens of an interval.
-	//   - FixedWindow: the tokens of a window, if any are reserved in later ones.
-	//   - SlidingWindow: the units of one bucket.
-	//   - SlidingLog, Ban: the period in microseconds.
 	//   - WarmUp: the units of the whole warm-up.
+	//   - Ban: the period in microseconds.
 	Token int64
-	// Unit is the unit of instants, the Code of a Scale, except for these:
-	//
-	//   - IntervalBucket, FixedWindow: the interval in microseconds, or a negative code
-	//     for a calendar window.
-	//   - SlidingWindow: the Code times 1024, plus the number of buckets.
-	//   - SlidingCounter: the period in microseconds.
+	// Unit is the Code of the Scale of instants; of an IntervalBucket it is the interval
+	// in microseconds, or a negative code for a calendar window.
 	Unit int64
+	// Burst is the capacity of a bucket in tokens.
+	Burst int64
 }
 
-// At returns the instant us, in microseconds, as word A of a rate's state with these
-// numbers. A state whose A plus D isn't later than that is as if never seen.
-func (n Numbers) At(us int64) int64 {
-	s := ScaleOf(n.Unit)
-	if s.Wide {
-		return us << (WideBits - lowBits)
-	}
-	return s.At(us)
-}
+// At returns the instant us, in microseconds, in the units of a bucket with these numbers.
+func (n Numbers) At(us int64) int64 { return ScaleOf(n.Unit).At(us) }
 
 // Terms are a Limit's numbers as its steps use them, for a store that runs the steps
 // elsewhere, such as in a server's script.
@@ -89,18 +62,16 @@ type Terms struct {
 	// Token is the units of one token of a rate, or of one bucket of a SlidingWindow.
 	Token int64
 	// Capacity is the units that pass at once; Queue those that may be reserved beyond it. They
-	// are in units of Scale for a TokenBucket or LeakyBucket whose scale isn't wide,
-	// otherwise in tokens.
+	// are in units of Scale for a TokenBucket or LeakyBucket, otherwise in tokens.
 	Capacity, Queue int64
 	// Largest is the largest cost that can ever pass.
 	Largest int64
 	// Period is in microseconds; 0 for calendar windows.
 	Period int64
-	// Warm is the whole warm-up of a WarmUp, in units of Scale or in ticks of a wide
-	// one.
+	// Warm is the whole warm-up of a WarmUp, in units of Scale.
 	Warm int64
 	// Longest is the furthest into the future that a turn is reserved or a debt
-	// reaches, in units of Scale or in ticks of a wide one.
+	// reaches, in units of Scale.
 	Longest int64
 	// Patience is the longest MaxWait that counts, in microseconds. Longer ones are
 	// treated as this.

@@ -33,18 +33,18 @@ func NewRate(bytesPerSecond, burst int64) Rate {
 	// in one, the rate would never be reached.
 	burst = max(burst, bytesPerSecond/1000)
 	var r Rate
-	r.Units, r.Period, r.Block = exactly(bytesPerSecond)
+	r.Units, r.Period, r.Block = blocksPer(bytesPerSecond)
 	r.Burst = max(burst/r.Block, 1)
 	r.Piece = min(max(bytesPerSecond/16, LeastPiece), burst)
 	r.Piece = max(r.Piece/r.Block, 1) * r.Block
 	return r
 }
 
-// exactly says n bytes per second as units per period of a bucket, with units of so
-// many bytes. Rates that are told in decimal or binary round numbers are counted in
-// milliseconds at the coarsest, in blocks of less than half a millisecond's worth; others
-// byte by byte, which takes a store a little more.
-func exactly(n int64) (units int64, period time.Duration, block int64) {
+// blocksPer says n bytes per second as units per period of a bucket, with units of so
+// many bytes. Rates in decimal or binary round numbers are exact, in blocks of less than half a
+// millisecond's worth. Others are rounded down to whole blocks a second, and a store may round them
+// down further, in all by less than one part in 10,000.
+func blocksPer(n int64) (units int64, period time.Duration, block int64) {
 	block = 1
 	for n/(1000*block) >= finestUnits {
 		block *= 2
@@ -55,7 +55,7 @@ func exactly(n int64) (units int64, period time.Duration, block int64) {
 			return n / g, time.Duration(1000*b/g) * time.Millisecond, b
 		}
 	}
-	return n, time.Second, 1
+	return n / block, time.Second, block
 }
 
 func gcd(a, b int64) int64 {

@@ -4,7 +4,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
@@ -14,10 +13,6 @@ import (
 func TestNewRate(t *testing.T) {
 	check := func(n int64, round bool) {
 		r := NewRate(n, 0)
-		got := big.NewRat(r.Units, int64(r.Period))
-		if got.Mul(got, big.NewRat(r.Block, 1)).Cmp(big.NewRat(n, int64(time.Second))) != 0 {
-			t.Errorf("%d is counted as %v a nanosecond", n, got)
-		}
 		if r.Block > max(1, n/1000) {
 			t.Errorf("%d is counted in blocks of %d", n, r.Block)
 		}
@@ -28,8 +23,14 @@ func TestNewRate(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%d: %v", n, err)
 		}
-		if round && l.Engine(engine.Access{}).Terms().Scale.Wide {
-			t.Errorf("%d is counted in two integers", n)
+		terms := l.Engine(engine.Access{}).Terms()
+		perSecond := big.NewRat(terms.Scale.PerTick*r.Block*1_000_000, terms.Token*terms.Scale.Tick())
+		least := big.NewRat(n*9_999, 10_000)
+		if round {
+			least.SetInt64(n)
+		}
+		if perSecond.Cmp(big.NewRat(n, 1)) > 0 || perSecond.Cmp(least) < 0 {
+			t.Errorf("%d bytes per second are counted as %v", n, perSecond)
 		}
 	}
 	for _, unit := range []int64{1000, 1024, 1_000_000, 1 << 20, 1_000_000_000, 1 << 30} {

@@ -35,8 +35,6 @@ const (
 	WarmUp
 	Concurrency
 	Ban
-	WideBucket // of a wide scale
-	WideWarmUp
 
 	// Several says that decisions have several charges.
 	Several
@@ -51,17 +49,15 @@ var algorithms = []struct {
 	letter byte
 	files  []string
 }{
-	{TokenBucket, 'b', []string{"wide", "levels", "bucketstate", "tokenbucket"}},
-	{IntervalBucket, 'i', []string{"window", "levels", "intervalviews", "intervalbucket"}},
+	{TokenBucket, 'b', []string{"levels", "tokenbucket"}},
+	{IntervalBucket, 'i', []string{"window", "levels", "intervalbucket"}},
 	{FixedWindow, 'f', []string{"window", "fixedwindow"}},
-	{SlidingWindow, 's', []string{"versions", "slidingwindow"}},
+	{SlidingWindow, 's', []string{"slidingwindow"}},
 	{SlidingCounter, 'k', []string{"slidingcounter"}},
-	{SlidingLog, 'g', []string{"versions", "slidinglog"}},
-	{WarmUp, 'w', []string{"wide", "warmupstate", "warmup"}},
+	{SlidingLog, 'g', []string{"slidinglog"}},
+	{WarmUp, 'w', []string{"warmup"}},
 	{Concurrency, 'c', []string{"concurrency"}},
-	{Ban, 'n', []string{"versions", "ban"}},
-	{WideBucket, 'd', []string{"wide", "levels", "bucketstate", "widebucket"}},
-	{WideWarmUp, 'v', []string{"wide", "warmupstate", "widewarmup"}},
+	{Ban, 'n', []string{"ban"}},
 }
 
 // Names are the algorithms' names, which are those of their files.
@@ -105,15 +101,36 @@ func cached(name string, set Set) *Script {
 	if s, ok := cache.Load(key); ok {
 		return s.(*Script)
 	}
-	source := compose(key)
+	source := compose(key, false)
 	sum := sha1.Sum([]byte(source))
 	sha := hex.EncodeToString(sum[:])
 	s, _ := cache.LoadOrStore(key, &Script{Source: source, SHA: sha, Arg: sha})
 	return s.(*Script)
 }
 
+// Explained returns the script "take" or "settle" for limits of these algorithms with the comments
+// that servers don't get: first the heads of its files, then the script.
+func Explained(name string, set Set) string {
+	var heads strings.Builder
+	files := []string{name}
+	if set&Several != 0 {
+		files = append(files, "several")
+	}
+	files = append(files, "store")
+	for _, a := range algorithms {
+		if set&a.set != 0 {
+			files = append(files, a.files[len(a.files)-1])
+		}
+	}
+	for _, f := range files {
+		heads.WriteString("-- " + f + ".lua\n--\n" + head(f) + "\n")
+	}
+	return heads.String() + compose(id{name, set}, true)
+}
+
 // compose inserts the blocks of the algorithms into the loop of a script.
-func compose(key id) string {
+func compose(key id, explained bool) string {
+	read := func(name string) blocks { return read(name, explained) }
 	loop, common := read(key.name), read("store")
 	if key.set&Several != 0 {
 		maps.Copy(loop, read("several"))
@@ -241,29 +258,52 @@ func assign(to, from []string) string {
 func fill(template string, in blocks) string {
 	var b strings.Builder
 	for line := range strings.Lines(template) {
-		place := strings.TrimLeft(line, " ")
-		name, ok := strings.CutPrefix(strings.TrimSpace(place), "--")
+		name, ok := place(line)
 		if !ok {
 			b.WriteString(line)
 			continue
 		}
-		indent := line[:len(line)-len(place)]
-		for line := range strings.Lines(fill(in[strings.ToLower(strings.TrimSuffix(name, "--"))], in)) {
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		for line := range strings.Lines(fill(in[strings.ToLower(name)], in)) {
 			b.WriteString(indent + line)
 		}
 	}
 	return b.String()
 }
 
-// read returns a file's blocks, without comments, which servers need not store. The
-// part before the first block is the block script.
-func read(name string) blocks {
+// place returns the name in a line that is a place.
+func place(line string) (name string, ok bool) {
+	t := strings.TrimSpace(line)
+	name = strings.TrimSuffix(strings.TrimPrefix(t, "--"), "--")
+	return name, len(t) == len(name)+4 && name == strings.ToUpper(name) && !strings.ContainsAny(name, " -")
+}
+
+// text is a file of package lua.
+func text(name string) string {
 	text, err := lua.Files.ReadFile(name + ".lua")
 	if err != nil {
 		panic("scripts: " + err.Error()) // embedded: can't be missing
 	}
+	return string(text)
+}
+
+// head returns the comment at the beginning of a file.
+func head(name string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text(name)) {
+		if !strings.HasPrefix(line, "--") || strings.HasPrefix(line, "--:") {
+			break
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// read returns a file's blocks, without its head, and without other comments unless it is to be
+// explained: servers need not store those. The part before the first block is the block script.
+func read(name string, explained bool) blocks {
 	out, in := blocks{}, "script"
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(strings.TrimPrefix(text(name), head(name))) {
 		t := strings.TrimSpace(line)
 		if head, ok := strings.CutPrefix(t, "--:"); ok {
 			block, rest, _ := strings.Cut(head, " ")
@@ -272,8 +312,8 @@ func read(name string) blocks {
 			}
 			continue
 		}
-		place := len(t) > 4 && strings.HasPrefix(t, "--") && strings.HasSuffix(t, "--")
-		if t != "" && (!strings.HasPrefix(t, "--") || place) {
+		_, isPlace := place(t)
+		if t != "" && (explained || isPlace || !strings.HasPrefix(t, "--")) {
 			out[in] += strings.TrimRight(line, " \n") + "\n"
 		}
 	}

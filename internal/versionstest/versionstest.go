@@ -1,8 +1,12 @@
-// Package versionstest holds a store to what it promises while versions of one limit are in
-// use at once, as in a rolling deploy or where plans disagree. It draws versions with very
-// different numbers, which charge, look, reserve turns and refund at irregular instants.
-// What passes is judged by the version that let it pass, over everything that has passed:
-// the trace's own list, from which nothing is dropped.
+// Package versionstest tests that a store keeps its promises while several versions of one
+// limit are in use at once, as in a rolling deploy. It draws versions with very different
+// numbers, and charges, looks, waits and settlements at irregular instants. It judges the
+// answers by its own list of the charges that passed, from which nothing is dropped:
+//
+//   - No span of time holds more than the rule allows (bounds.go).
+//   - A denied cost passes at RetryAfter and not a tick earlier, and more than Remaining units
+//     are left at MoreAfter and not a tick earlier, if no other caller comes.
+//   - Looks and denials change nothing: a second key, which has neither, gets the same answers.
 package versionstest
 
 import (
@@ -11,7 +15,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,9 +30,9 @@ type Bench struct {
 	Sleep func(time.Duration) // advances it by exactly that, which may be years
 }
 
-// Seeds returns the first of so many seeds. They are the same in every run, so that a change
-// fails by what it does and not by what is drawn, and fewer with -short. STINT_LONG=1 draws
-// others, 100 times as many; STINT_SEED=n is one of them.
+// Seeds returns the first of so many seeds. They are the same in every run, so a test fails
+// because of a change and not because of the seeds. There are fewer with -short.
+// STINT_LONG=1 draws others, 100 times as many; STINT_SEED=n is one of them.
 func Seeds(many uint64) (first, traces uint64) {
 	if s, err := strconv.ParseUint(os.Getenv("STINT_SEED"), 10, 64); err == nil {
 		return s, 1
@@ -43,21 +46,27 @@ func Seeds(many uint64) (first, traces uint64) {
 	return 1, many
 }
 
-// Run plays so many traces of each algorithm, from Seeds. play makes a Bench and passes it
+// Run plays so many traces of each algorithm but Concurrency, from Seeds. play makes a Bench and passes it
 // to trace.
 func Run(t *testing.T, traces uint64, play func(t *testing.T, trace func(*testing.T, Bench))) {
 	first, traces := Seeds(traces)
-	for _, k := range kinds {
-		t.Run(k.of.String(), func(t *testing.T) {
+	for a := store.TokenBucket; a <= store.Ban; a++ {
+		if a == store.Concurrency { // it has no rate
+			continue
+		}
+		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			passed := 0
 			for seed := first; seed < first+traces && !t.Failed(); seed++ {
 				play(t, func(t *testing.T, b Bench) {
-					p := draw(t, k, dice{rand.New(rand.NewPCG(seed, uint64(k.of)))}, b)
-					if err := p.play(k.judge(p)); err != nil {
-						t.Errorf("STINT_SEED=%d: %v: %v", seed, p.show(), err)
-					}
-					passed += p.counted
+					p := draw(t, a, dice{rand.New(rand.NewPCG(seed, uint64(a)))}, b)
+					defer func() {
+						if t.Failed() {
+							t.Logf("STINT_SEED=%d: %s", seed, &p.log)
+						}
+					}()
+					p.play()
+					passed += len(p.passed) + p.bans
 				})
 			}
 			if !t.Failed() && traces > 1 && passed < int(traces) {
@@ -75,85 +84,98 @@ func oneOf[T any](d dice, choices ...T) T { return choices[d.roll(int64(len(choi
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// kind is an algorithm: how its versions are drawn, and what judges them.
-type kind struct {
-	of    store.Algorithm
-	most  int64 // versions
-	spec  func(p *trace) store.Spec
-	judge func(p *trace) judge
-	// oneOrOther: a trace has turns or refunds. With both, a refund goes by another rule.
-	oneOrOther bool
-}
-
-// judge says what is wrong with an answer, which is in p.passed by then if it passed.
-type judge interface {
-	answered(q request, r store.Result) error
-	// settled is called when a charge has been settled to cost. It changes what is in
-	// p.passed.
-	settled(a *passed, cost int64)
-}
-
-// request is a charge that version by makes.
+// request is a charge that a version makes.
 type request struct {
 	by       int
 	at, cost int64
 	wait     time.Duration
 }
 
-// passed is a charge that has passed.
+// passed is a request that passed.
 type passed struct {
-	by        int
-	made, run int64 // when it was made, and its turn
-	cost      int64
-	came      bool // its version had gone, by a judge's rule
-	receipt   store.Receipt
+	request
+	run int64 // when it may go
+	// counts is the lowest cost that the charge has had. A debt passes in no span.
+	counts   int64
+	receipts [2]store.Receipt // of key and of twin
 }
 
 // trace is a random history, and what became of its requests.
 type trace struct {
 	dice
 	Bench
-	t        *testing.T
-	kind     kind
-	specs    []store.Spec
-	limits   []*store.Limit
-	beside   *store.Limit  // one that denies each charge, for what counts denials
-	common   time.Duration // a period that some versions may share
-	shortest int64
-	turns    bool
-	refunds  bool
-	raises   bool // some charges turn out to cost more
-	looks    bool // versions but the first only look
-	passed   []passed
-	counted  int // passes, or what the judge counts instead
-	log      strings.Builder
+	t       *testing.T
+	of      store.Algorithm
+	specs   []store.Spec
+	limits  []*store.Limit
+	beside  *store.Limit // one that denies each charge, for bans to count
+	tick    time.Duration
+	periods []int64 // of the versions, in microseconds
+	waits   bool
+	settles bool
+	passed  []passed
+	bans    int
+	log     strings.Builder
 }
 
-const years = int64(365 * 24 * time.Hour / time.Microsecond)
+const (
+	key  = "key"
+	twin = "twin" // gets only the charges that pass, and the settlements
+)
 
 // draw draws the versions of a trace, and its beginning.
-func draw(t *testing.T, k kind, d dice, b Bench) *trace {
-	p := &trace{dice: d, Bench: b, t: t, kind: k, shortest: years}
-	p.turns, p.refunds, p.looks = d.roll(3) == 0, d.roll(2) == 0, d.roll(4) == 0
-	if k.oneOrOther {
-		p.refunds = !p.turns
+func draw(t *testing.T, a store.Algorithm, d dice, b Bench) *trace {
+	p := &trace{dice: d, Bench: b, t: t, of: a, waits: d.roll(3) == 0, settles: d.roll(2) == 0}
+	common := p.version(store.Spec{})
+	for range 2 + d.roll(3) {
+		l := p.limit(p.version(common))
+		s := l.Spec()
+		fmt.Fprintf(&p.log, "\n  version %d: %+v", len(p.specs), s)
+		p.specs, p.limits = append(p.specs, s), append(p.limits, l)
+		p.periods = append(p.periods, s.Period.Microseconds())
+		p.tick = max(p.tick, l.Tick())
 	}
-	p.raises = p.refunds && isBucket(k.of) && d.roll(3) == 0
-	p.common = oneOf(d, time.Second, time.Minute)
-	for range 2 + d.roll(k.most-1) {
-		s := k.spec(p)
-		s.Name, s.Algorithm = "limit", k.of
-		l := p.limit(s)
-		p.limits, p.specs = append(p.limits, l), append(p.specs, l.Spec())
-	}
-	for v := range p.specs {
-		p.shortest = min(p.shortest, p.period(v))
-	}
-	if k.of == store.Ban {
+	if a == store.Ban {
 		p.beside = p.limit(store.Spec{Name: "beside", Units: 1, Period: time.Hour})
 	}
-	p.Sleep(micros(d.roll(years)))
+	p.Sleep(micros(d.roll(int64(365 * 24 * time.Hour / time.Microsecond))))
 	return p
+}
+
+// version draws a version. Half of its numbers are those of common, if it has any: a bound is
+// tight where the versions differ little, and windows of one period count together.
+func (p *trace) version(common store.Spec) store.Spec {
+	const ms = time.Millisecond
+	units := func(common int64, of ...int64) int64 {
+		if common != 0 && p.roll(2) == 0 {
+			return common
+		}
+		return oneOf(p.dice, of...)
+	}
+	period := func(common time.Duration, of ...time.Duration) time.Duration {
+		return time.Duration(units(int64(common), oneOf(p.dice, of...).Nanoseconds()))
+	}
+	s := store.Spec{Name: "limit", Algorithm: p.of}
+	s.Units = units(common.Units, 1, 3, 10, 100, 1000)
+	s.Period = period(common.Period, time.Second, 7*ms, 100*ms, 7*time.Second, time.Minute, time.Hour)
+	switch p.of {
+	case store.TokenBucket, store.LeakyBucket, store.IntervalBucket:
+		s.Burst = units(common.Burst, 1, 2, 10, 300)
+		s.Debt = p.of == store.TokenBucket && p.roll(4) == 0
+		if p.of == store.LeakyBucket {
+			s.Queue = store.None
+		}
+		if p.of != store.IntervalBucket && p.waits && p.roll(3) == 0 {
+			s.Queue = 3
+		}
+	case store.SlidingWindow:
+		s.Buckets = units(common.Buckets, 1, 2, 5, 10)
+	case store.WarmUp:
+		s.WarmUp = period(common.WarmUp, 100*ms, time.Second, 10*time.Second)
+	case store.Ban:
+		s.Units, s.Ban = units(common.Units, 1, 2, 3, 5, 10), period(common.Ban, time.Second, time.Hour)
+	}
+	return s
 }
 
 func (p *trace) limit(s store.Spec) *store.Limit {
@@ -164,153 +186,172 @@ func (p *trace) limit(s store.Spec) *store.Limit {
 	return l
 }
 
-// period is a version's period in microseconds, of slots any.
-func (p *trace) period(v int) int64 {
-	if d := p.specs[v].Period; d > 0 {
-		return d.Microseconds()
+// most returns how much a version lets pass at once.
+func (p *trace) most(by int) int64 {
+	switch s := p.specs[by]; p.of {
+	case store.TokenBucket, store.IntervalBucket:
+		return s.Burst
+	case store.LeakyBucket:
+		return s.Burst + 1
+	case store.WarmUp:
+		return 1
+	default:
+		return s.Units
 	}
-	return 1_000_000
 }
 
-func (p *trace) show() (out []string) {
-	for _, s := range p.specs {
-		text := fmt.Sprintf("%d per %v", s.Units, s.Period)
-		for name, n := range map[string]int64{"burst": s.Burst, "queue": s.Queue, "buckets": s.Buckets} {
-			if n != 0 {
-				text += fmt.Sprintf(" %s %d", name, n)
+// play plays the trace until an answer is wrong.
+func (p *trace) play() {
+	for range 40 + p.roll(120) {
+		if p.t.Failed() {
+			return
+		}
+		by := int(p.roll(int64(len(p.specs))))
+		period := p.periods[by]
+		each := period / p.specs[by].Units
+		p.Sleep(micros(oneOf(p.dice, 0, 0, 1, each, p.roll(each+1), period, period-1, p.roll(period), p.roll(period/8+1))))
+		switch {
+		case p.settles && len(p.passed) > 0 && p.roll(4) == 0:
+			if by, left := p.settle(); p.roll(2) == 0 { // is all that is left there?
+				p.charge(by, left)
+			}
+		case p.roll(4) == 0:
+			p.look(by)
+		default:
+			p.charge(by, 0)
+		}
+	}
+}
+
+// charge makes a charge, of cost if that isn't 0. If it is denied, it may be made again at
+// RetryAfter.
+func (p *trace) charge(by int, cost int64) {
+	most := p.most(by)
+	if p.of == store.WarmUp {
+		most = 10
+	}
+	q := request{by: by, cost: cmp.Or(cost, oneOf(p.dice, 1, 1, 1, min(2, most), 1+p.roll(most), most))}
+	if p.waits && p.roll(3) == 0 {
+		q.wait = micros(p.roll(2 * p.periods[by]))
+	}
+	r := p.take(q)
+	if r.OK || r.RetryAfter == store.Never || p.roll(2) == 0 {
+		return
+	}
+	wait := r.RetryAfter
+	if early := wait - p.tick; early > 0 {
+		p.Sleep(early)
+		if wait = p.tick; p.take(q).OK {
+			p.t.Errorf("the charge passes a tick before RetryAfter")
+		}
+	}
+	p.Sleep(wait)
+	if r := p.take(q); !r.OK && !r.Begun {
+		p.t.Errorf("the charge is denied at RetryAfter")
+	}
+}
+
+// look looks at what a version has left, and perhaps again at MoreAfter.
+func (p *trace) look(by int) {
+	q := request{by: by}
+	r := p.take(q)
+	most := p.most(by) + max(p.specs[by].Queue, 0)
+	if r.Remaining >= most || p.roll(2) == 0 {
+		return
+	}
+	wait := r.MoreAfter
+	if early := wait - p.tick; early > 0 {
+		p.Sleep(early)
+		if wait = p.tick; p.take(q).Remaining > r.Remaining {
+			p.t.Errorf("more are left a tick before MoreAfter")
+		}
+	}
+	p.Sleep(wait)
+	if p.take(q).Remaining <= r.Remaining {
+		p.t.Errorf("no more are left at MoreAfter")
+	}
+}
+
+// take makes a request, for both keys if it passes, and judges what has passed.
+func (p *trace) take(q request) store.Result {
+	q.at = p.Now()
+	r := p.ask(key, q)
+	retry := r.RetryAfter.String()
+	if r.RetryAfter == store.Never {
+		retry = "never"
+	}
+	fmt.Fprintf(&p.log, "\n  at %d version %d takes %d, waits %v: ok %v, %d remaining, delay %v, retry %s, more %v, reset %v",
+		q.at, q.by, q.cost, q.wait, r.OK, r.Remaining, r.Delay, retry, r.MoreAfter, r.ResetAfter)
+	if r.Begun {
+		p.bans++
+	}
+	made := r.Receipt.Cost > 0
+	if made || p.changes(q) {
+		other := p.ask(twin, q)
+		p.same(r, other)
+		if made {
+			p.passed = append(p.passed, passed{q, q.at + r.Delay.Microseconds(), q.cost, [2]store.Receipt{r.Receipt, other.Receipt}})
+			if err := p.judge(q); err != nil {
+				p.t.Error(err)
 			}
 		}
-		out = append(out, text)
 	}
-	return out
+	return r
 }
 
-// play plays the trace, and reports the first answer that j finds wrong.
-func (p *trace) play(j judge) error {
-	for range 60 + p.roll(200) {
-		v := int(p.roll(int64(len(p.specs))))
-		n, period := p.specs[v].Units, p.period(v)
-		least := int64(0)
-		if p.turns && p.refunds {
-			least = 1 // charges of one instant are refunded as one
-		}
-		p.Sleep(micros(least + oneOf(p.dice, 0, 0, 1, p.roll(p.shortest), p.roll(p.shortest/8+1), p.roll(period/n+1), period/n, p.shortest, period, period-1, p.roll(period))))
-		if p.refunds && len(p.passed) > 0 && p.roll(4) == 0 {
-			j.settled(p.settle())
-			continue
-		}
-		most := n
-		if isBucket(p.kind.of) { // more than that goes at its last unit's turn
-			most = atOnce(p.specs[v])
-		}
-		q := request{by: v, at: p.Now(), cost: oneOf(p.dice, 0, 1, 1, 1, min(2, most), 1+p.roll(most), most)}
-		if p.looks && v > 0 {
-			q.cost = 0
-		}
-		if p.turns && p.roll(3) == 0 {
-			q.wait = micros(p.roll(2 * period))
-		}
-		r := p.take(q)
-		if r.Receipt.Cost > 0 {
-			p.passed = append(p.passed, passed{by: v, made: q.at, run: q.at + r.Delay.Microseconds(), cost: q.cost, receipt: r.Receipt})
-			p.counted++
-		}
-		if err := j.answered(q, r); err != nil {
-			return fmt.Errorf("%w:%s", err, &p.log)
-		}
+// changes reports whether a request changes something even if it doesn't pass.
+func (p *trace) changes(q request) bool {
+	switch p.of {
+	case store.Ban:
+		return q.cost > 0
+	case store.FixedWindow: // how long turns are kept depends on the Units of who looks last
+		return p.waits
 	}
-	return nil
+	return false
 }
 
-func (p *trace) take(q request) store.Result {
-	charges := []store.Charge{{Key: "k", Limit: p.limits[q.by], Cost: q.cost, MaxWait: q.wait}}
+func (p *trace) ask(key string, q request) store.Result {
+	charges := []store.Charge{{Key: key, Limit: p.limits[q.by], Cost: q.cost, MaxWait: q.wait}}
 	if p.beside != nil {
-		charges = append(charges, store.Charge{Key: "k", Limit: p.beside, Cost: store.MaxCost})
+		charges = append(charges, store.Charge{Key: key, Limit: p.beside, Cost: store.MaxCost})
 	}
 	results := make([]store.Result, len(charges))
 	if err := p.Store.Take(context.Background(), charges, results); err != nil {
 		p.t.Fatal(err)
 	}
-	r := results[0]
-	retry := r.RetryAfter.String()
-	if r.RetryAfter == store.Never {
-		retry = "never"
-	}
-	fmt.Fprintf(&p.log, "\n  at %d version %d takes %d, waits %v: ok %v, %d remaining, delay %v, retry %s, reset %v",
-		q.at, q.by, q.cost, q.wait, r.OK, r.Remaining, r.Delay, retry, r.ResetAfter)
-	return r
+	return results[0]
 }
 
-// settle refunds part or all of a charge, mostly of a late one.
-func (p *trace) settle() (a *passed, cost int64) {
+func (p *trace) same(a, b store.Result) {
+	if a != b {
+		p.t.Errorf("%+v, and without looks and denials %+v", a, b)
+	}
+}
+
+// settle changes the cost of a charge, mostly of a late one. It returns the charge's version,
+// and what that has left.
+func (p *trace) settle() (by int, left int64) {
 	of := int64(len(p.passed))
 	if p.roll(2) == 0 {
 		of = min(of, 4)
 	}
-	a = &p.passed[int64(len(p.passed))-1-p.roll(of)]
-	if cost = oneOf(p.dice, 0, p.roll(a.receipt.Cost+1)); p.raises && p.roll(2) == 0 {
-		cost = a.receipt.Cost + 1 + p.roll(5)
+	a := &p.passed[int64(len(p.passed))-1-p.roll(of)]
+	was := a.receipts[0].Cost
+	cost := oneOf(p.dice, 0, p.roll(was+1), p.roll(was+1), was+1+p.roll(5))
+	var charges [2]store.Charge
+	var results [2]store.Result
+	for i, key := range []string{key, twin} {
+		charges[i] = store.Charge{Key: key, Limit: p.limits[a.by], Cost: cost, Receipt: a.receipts[i]}
 	}
-	results := make([]store.Result, 1)
-	charge := store.Charge{Key: "k", Limit: p.limits[a.by], Cost: cost, Receipt: a.receipt}
-	if err := p.Store.Settle(context.Background(), []store.Charge{charge}, results); err != nil {
+	if err := p.Store.Settle(context.Background(), charges[:], results[:]); err != nil {
 		p.t.Fatal(err)
 	}
-	fmt.Fprintf(&p.log, "\n  at %d version %d settles %d of what ran at %d to %d", p.Now(), a.by, a.receipt.Cost, a.run, cost)
-	a.receipt = results[0].Receipt
-	return a, cost
-}
-
-// refunding is a judge to whom a charge has had the cost that it is settled to, or before
-// if that was less: what is owed afterwards passes in no span.
-type refunding struct{ *trace }
-
-func (refunding) settled(a *passed, cost int64) { a.cost = min(a.cost, cost) }
-
-func (p *trace) latest() *passed { return &p.passed[len(p.passed)-1] }
-
-// span returns how much passes from one charge to the latest, both included.
-type span struct {
-	from, to int64
-	passed   []int64 // units, by version
-	came     []int64 // charges behind the first of a version that had gone, by version
-}
-
-func (s *span) length() int64 { return s.to - s.from }
-
-func (s *span) tooMany(most int64, format string, of ...any) error {
-	return fmt.Errorf("%s: %d pass in [%d, %d], of all, where %d may", fmt.Sprintf(format, of...), s.passed, s.from, s.to, most)
-}
-
-func sum(ns []int64) (sum int64) {
-	for _, n := range ns {
-		sum += n
+	fmt.Fprintf(&p.log, "\n  at %d version %d settles its charge of %d at %d from %d to %d: %d remaining",
+		p.Now(), a.by, a.cost, a.at, was, cost, results[0].Remaining)
+	p.same(results[0], results[1])
+	for i := range results {
+		a.receipts[i] = results[i].Receipt
 	}
-	return sum
-}
-
-// spans calls over with each span that ends with the latest charge to have passed, until
-// that returns an error.
-func (p *trace) spans(over func(span) error) error {
-	s := span{to: p.latest().run, passed: make([]int64, len(p.specs)), came: make([]int64, len(p.specs))}
-	byTurn := make([]passed, 0, len(p.passed))
-	for _, a := range p.passed {
-		if a.run <= s.to {
-			byTurn = append(byTurn, a)
-		} else if a.came { // and what it waited for may have been refunded
-			s.came[a.by]++
-		}
-	}
-	slices.SortStableFunc(byTurn, func(a, b passed) int { return cmp.Compare(a.run, b.run) })
-	for _, a := range slices.Backward(byTurn) {
-		s.from = a.run
-		s.passed[a.by] += a.cost
-		if err := over(s); err != nil {
-			return err
-		}
-		if a.came {
-			s.came[a.by]++
-		}
-	}
-	return nil
+	a.counts = min(a.counts, cost)
+	return a.by, results[0].Remaining
 }

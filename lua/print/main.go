@@ -1,11 +1,13 @@
-// Print prints the script that decides in Redis, as a server gets it.
+// Print prints the script that decides in Redis, with the comments that servers don't get.
 //
 //	go run github.com/stint-go/stint/lua/print@latest
 //	go run github.com/stint-go/stint/lua/print@latest tokenbucket fixedwindow
+//	go run github.com/stint-go/stint/lua/print@latest concurrency
 //	go run github.com/stint-go/stint/lua/print@latest -settle tokenbucket
 //
-// The first is that of decisions on one token bucket, which docs/scripts.md goes through. The
-// second decides on limits of two algorithms together. The third settles earlier charges.
+// The first is that of decisions on one token bucket. The second decides on limits of two
+// algorithms together, the third on slots, and the fourth settles earlier charges. docs/scripts.md
+// says how to read them. -bare leaves the comments out: the script as a server gets it.
 package main
 
 import (
@@ -19,8 +21,9 @@ import (
 
 func main() {
 	settle := flag.Bool("settle", false, "the script that settles earlier charges")
+	bare := flag.Bool("bare", false, "without comments, as a server gets it")
 	flag.Usage = func() {
-		fmt.Fprintf(os.Stderr, "usage: print [-settle] [algorithm...]\nalgorithms: %s\n", strings.Join(scripts.Names(), ", "))
+		fmt.Fprintf(os.Stderr, "usage: print [-settle] [-bare] [algorithm...]\nalgorithms: %s\n", strings.Join(scripts.Names(), ", "))
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -38,12 +41,16 @@ func main() {
 		}
 		set |= a
 	}
-	script := scripts.Take(set)
-	switch {
-	case *settle:
-		script = scripts.Settle(set)
-	case len(names) > 1:
-		script = scripts.Take(set | scripts.Several)
+	if len(names) > 1 && !*settle {
+		set |= scripts.Several
 	}
-	fmt.Print(script.Source)
+	name, script := "take", scripts.Take
+	if *settle {
+		name, script = "settle", scripts.Settle
+	}
+	if *bare {
+		fmt.Print(script(set).Source)
+		return
+	}
+	fmt.Print(scripts.Explained(name, set))
 }

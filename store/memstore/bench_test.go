@@ -295,8 +295,8 @@ func heapPerKey(tb testing.TB, keys []string, l *store.Limit) (last, most float6
 	return last, most
 }
 
-// BenchmarkUpdate reports what a key takes, and how long its next charge, when the limit has
-// new numbers and the old version's views last.
+// BenchmarkUpdate reports how much memory a key takes before and after its limit gets new
+// numbers, and how long its charges take.
 func BenchmarkUpdate(b *testing.B) {
 	keys := addresses(b, 1_000_000)
 	old := newLimit(b, store.Spec{Units: 1000, Period: time.Minute})

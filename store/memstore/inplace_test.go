@@ -21,7 +21,7 @@ func TestStatesInPlace(t *testing.T) {
 		{Name: "queue", Units: 10, Period: time.Second, Burst: 2, Queue: 6},
 		{Name: "leaky", Algorithm: store.LeakyBucket, Units: 5, Period: time.Second},
 		{Name: "debt", Units: 4, Period: time.Second, Debt: true},
-		{Name: "wide", Units: 1_000_003, Period: 700 * 24 * time.Hour, Burst: 3},
+		{Name: "rounded", Units: 1_000_003, Period: 700 * 24 * time.Hour, Burst: 3},
 		{Name: "quota", Algorithm: store.FixedWindow, Units: 9, Window: store.Every(time.Minute)},
 		{Name: "window", Algorithm: store.FixedWindow, Units: 6, Period: 2 * time.Second},
 		{Name: "interval", Algorithm: store.IntervalBucket, Units: 3, Period: time.Second, Burst: 6},
@@ -46,7 +46,7 @@ func TestStatesInPlace(t *testing.T) {
 			s, began := memstore.New(), time.Now()
 			states, leases := map[string]*store.State{}, uint64(0)
 			at := func(l *store.Limit, key string) *store.State {
-				name := fmt.Sprint(l.Name(), " ", key)
+				name := fmt.Sprint(l.StateName(), " ", key)
 				if states[name] == nil {
 					states[name] = new(store.State)
 				}

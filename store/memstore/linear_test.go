@@ -50,7 +50,6 @@ type seen struct {
 	place
 	numbers       engine.Numbers
 	a, b, c, d, e int64
-	low           uint32
 	log           string
 }
 
@@ -193,7 +192,7 @@ func (q sequential) keep(p place, s store.State, at int64) {
 
 func (p place) seen(s *store.State) seen {
 	is := s.Engine(engine.Access{})
-	k := seen{place: p, numbers: is.Numbers, a: is.A, b: is.B, c: is.C, d: is.D, e: is.E, low: is.Low}
+	k := seen{place: p, numbers: is.Numbers, a: is.A, b: is.B, c: is.C, d: is.D, e: is.E}
 	if len(is.Log) > 0 {
 		k.log = fmt.Sprint(is.Log)
 	}

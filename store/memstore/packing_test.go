@@ -22,6 +22,8 @@ func TestPack(t *testing.T) {
 		{"earliest", bucket(-most-1, second), true},
 		{"negative", bucket(-1, engine.Numbers{Token: 7, Unit: engine.Scale{Exponent: 3, PerTick: 3}.Code()}), true},
 		{"fine scale", bucket(1, engine.Numbers{Token: 7, Unit: engine.Scale{Exponent: 2, PerTick: 997}.Code()}), true},
+		{"a burst", bucket(1, engine.Numbers{Token: 1_000_000, Unit: second.Unit, Burst: 7}), true},
+		{"another burst", bucket(1, engine.Numbers{Token: 1_000_000, Unit: second.Unit, Burst: 8}), true},
 		{"too late", bucket(most+1, second), false},
 		{"too early", bucket(-most-2, second), false},
 		{"turns reserved", engine.State{Live: true, Numbers: second, A: 1, B: 1}, false},

@@ -13,8 +13,11 @@
 //	a token or leaky bucket                                up to 30 bytes
 //	any other algorithm                                    150 to 200 bytes, and its log
 //	a bucket with turns reserved beyond its capacity       150 to 200 bytes
-//	a bucket that is counted in two integers               150 to 200 bytes
+//	a bucket after a refund or a change of its numbers     150 to 200 bytes, and its log
 //	a bucket of a rate after the process's first 1023      150 to 200 bytes
+//
+// A bucket takes more after a refund or a change of its numbers until the tokens then in use have
+// drained. The numbers of a rate are its units, period and burst.
 //
 // An empty store of the default size takes 64 KB.
 //

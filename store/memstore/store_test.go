@@ -311,16 +311,18 @@ func TestChangedNumbers(t *testing.T) {
 				t.Errorf("at %d per second: %+v, want %+v", units, r, want[0])
 			}
 		}
-		// Lowered, then denied: the denial has to remember the clamp.
+		// A lowered burst isn't clamped, and a denial changes nothing: the excess drains.
 		high := newLimit(t, store.Spec{Name: "x", Units: 1, Period: time.Hour, Burst: 100})
 		low := newLimit(t, store.Spec{Name: "x", Units: 1, Period: time.Hour, Burst: 1})
 		take(t, s, "x", high, 100)
-		if r := take(t, s, "x", low, 1); r.OK || r.RetryAfter != time.Hour {
-			t.Errorf("after lowering: %+v", r)
+		for _, left := range []time.Duration{100 * time.Hour, time.Hour} {
+			if r := take(t, s, "x", low, 1); r.OK || r.RetryAfter != left {
+				t.Errorf("after lowering: %+v, want a retry after %v", r, left)
+			}
+			time.Sleep(99 * time.Hour)
 		}
-		time.Sleep(time.Hour)
 		if r := take(t, s, "x", low, 1); !r.OK {
-			t.Errorf("an hour after the denial: %+v", r)
+			t.Errorf("when the excess has drained: %+v", r)
 		}
 	})
 }

@@ -231,8 +231,8 @@ func (sh *shard) lock() {
 }
 
 // A slot's word encodes the state itself if it can. A token or leaky bucket that owes
-// nothing beyond its capacity is one signed instant, in the upper 54 bits (package store
-// uses no more), and the numbers of the limit that it was written under. Programs have
+// nothing beyond its capacity, and of which no refund is recorded, is one signed instant, in the
+// upper 54 bits (package store uses no more), and the numbers of its last charge. Programs have
 // few such numbers, so the lower ten bits are their place in the list of known rates. If
 // the lower bits are 0, the upper ones are a place in the shard's slab, counted from 1,
 // which holds the whole State.
@@ -246,7 +246,7 @@ const (
 const vacant = 0
 
 // pack makes a word of a bucket's state, if it fits one. rate is the place of the numbers
-// it was last written under, or 0.
+// of its last charge, or 0.
 func pack(s *engine.State, rate int64) (word int64, ok bool) {
 	if rate == 0 || rates.list[rate&rateMask] != s.Numbers {
 		if rate = rates.place(s.Numbers); rate == 0 {
@@ -254,7 +254,7 @@ func pack(s *engine.State, rate int64) (word int64, ok bool) {
 		}
 	}
 	word = s.A<<rateBits | rate
-	ok = s.A == word>>rateBits && s.B|s.C|s.D|s.E|int64(s.Low) == 0 && s.Live && len(s.Log) == 0
+	ok = s.A == word>>rateBits && s.B|s.C|s.D|s.E == 0 && s.Live && len(s.Log) == 0
 	return word, ok
 }
 
@@ -263,7 +263,7 @@ func unpack(word int64, s *engine.State) {
 	s.Live, s.Numbers, s.A = true, rateOf(word), word>>rateBits
 }
 
-// rateOf returns the numbers that a packed word was written under.
+// rateOf returns the numbers of a packed word's last charge.
 func rateOf(word int64) engine.Numbers { return rates.list[word&rateMask] }
 
 // packed reports whether the word encodes a state itself.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,22 +20,14 @@ func bucket(r *record) []any {
 	if t.Queue > 0 || r.spec.Debt {
 		how = "0,1"
 	}
-	args := []any{bucketLimit(r), how, text(t.Capacity), text(t.Token), "", "", ""}
-	if tag := tagOf(t); tag != "" {
+	n := t.Numbers
+	limit := fmt.Sprintf("%d,%d,%d:%d:%d:%d", t.Largest, boolean(r.spec.Debt), t.Queue/t.Token, n.Token, n.Unit, n.Burst)
+	args := []any{limit, how, text(t.Capacity), text(t.Token), "", "", ""}
+	if tag := tagOf(n); tag != "" {
 		grid := gridOf(t)
 		args[4], args[5], args[6] = tag, text((t.Capacity+grid)/1000+2), text(grid)
 	}
 	return args
-}
-
-// bucketLimit returns the argument limit.
-func bucketLimit(r *record) string {
-	t := &r.terms
-	burst, queue := t.Capacity, t.Queue
-	if !t.Scale.Wide {
-		burst, queue = burst/t.Token, queue/t.Token
-	}
-	return fmt.Sprintf("%d,%d,%d,%d:%d:%d", t.Largest, boolean(r.spec.Debt), queue, burst, t.Token, t.Numbers.Unit)
 }
 
 func varyBucket(r *record, args []any, c *store.Charge, _ *timeArgs) {
@@ -42,102 +35,73 @@ func varyBucket(r *record, args []any, c *store.Charge, _ *timeArgs) {
 		return
 	}
 	if c.MaxWait > 0 || c.Cost == 0 || c.Cost > r.terms.Largest || c.Cost != 1 && args[1] != "" {
-		args[1] = maxWaitAndCost(r, c)
+		args[1] = maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
 	}
 	if c.Cost != 1 && c.Cost <= r.terms.Largest { // the product of a larger one may overflow
 		args[3] = text(c.Cost * r.terms.Token)
 	}
 }
 
-// maxWaitAndCost returns the argument how.
-func maxWaitAndCost(r *record, c *store.Charge) string {
-	return maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
-}
-
+// bucketState decodes a plain state, or tat:token:unit:burst and what few have behind that.
 func bucketState(found string, s *engine.State) bool {
-	if strings.Contains(found, ":") {
-		return bucketWords(found, s)
+	if len(found) == 19 && !strings.ContainsFunc(found, func(c rune) bool { return c < '0' || '9' < c }) {
+		s.A, _ = strconv.ParseInt(found[4:], 10, 64)
+		s.Numbers = untag(found[:4])
+		return s.Numbers != engine.Numbers{}
 	}
-	n, err := strconv.ParseInt(found, 10, 64) // an integer that begins with a tag
-	if err != nil || len(found) != 19 || found[0] < '1' {
+	var few [24]int64
+	w := numerals(found, few[:0])
+	if len(w) < 4 {
 		return false
 	}
-	s.A = n % 1_000_000_000_000_000
-	s.Numbers = engine.Numbers{Token: untag(found[:4]), Unit: engine.Scale{PerTick: 1}.Code()}
-	return s.Numbers.Token > 0
+	s.A, s.Numbers = w[0], engine.Numbers{Token: w[1], Unit: w[2], Burst: w[3]}
+	if len(w) > 4 {
+		s.B, w = w[4], w[5:]
+	} else {
+		w = nil
+	}
+	n := s.Numbers
+	return n.Token >= 1 && n.Token < exact/1000 && n.Unit >= 8 && n.Unit%8 <= 4 && n.Burst >= 0 &&
+		float64(n.Burst)*float64(n.Token) < exact && levels(w, s)
 }
 
-// bucketWords decodes A:token:unit, of a wide scale what is beyond A, and then B:C, or 0:C
-// and the Log.
-func bucketWords(found string, s *engine.State) bool {
-	w := make([]int64, 0, 16)
-	for word := range strings.SplitSeq(found, ":") {
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil {
-			return false
-		}
-		w = append(w, n)
-	}
-	if len(w) < 3 || w[1] <= 0 || w[2] < 8 {
-		return false
-	}
-	s.A, s.Numbers = w[0], engine.Numbers{Token: w[1], Unit: w[2]}
-	w = w[3:]
-	if scale := engine.ScaleOf(s.Numbers.Unit); scale.Wide && len(w) > 0 {
-		s.A, s.Low = scale.Join(s.A, w[0])
-		w = w[1:]
-	} else if scale.Wide {
-		s.A, s.Low = scale.Join(s.A, 0)
-	}
-	if len(w)%2 == 1 {
-		return false
-	}
-	if len(w) > 0 {
-		s.B, s.C = w[0], w[1]
-	}
-	for i := 2; i < len(w); i += 2 {
-		s.Log = append(s.Log, engine.Entry{At: w[i], Units: w[i+1]})
-	}
-	return true
-}
+const exact = 1 << 53
 
-// bucketInUnits returns the arguments that lua/widebucket.lua names: limit, how.
-func bucketInUnits(r *record) []any { return []any{bucketLimit(r), "0,1"} }
+// usual and usualPeriods are the numbers that have a tag (tokenbucket.lua): so many per
+// period, with such a burst.
+var (
+	usual = [...]int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 80, 100, 120, 150, 200, 250, 300, 400,
+		500, 600, 750, 800, 1000, 1200, 1500, 2000, 2500, 3000, 5000, 6000, 10_000, 20_000, 50_000, 100_000, 1_000_000, 10_000_000}
+	usualPeriods = [...]int64{1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000}
+)
 
-func varyBucketInUnits(r *record, args []any, c *store.Charge, _ *timeArgs) {
-	if c != nil && (c.Cost != 1 || c.MaxWait > 0) {
-		args[1] = maxWaitAndCost(r, c)
-	}
-}
-
-// tagOf returns the four digits that name a rate in front of the instant that is its
-// whole state, or "": see tokenbucket.lua. Both together have to stay below 2^63.
-func tagOf(t *engine.Terms) string {
+// tagOf returns the four digits that name usual numbers in front of the instant that is the
+// whole state, or "". Both together have to stay below 2^63.
+func tagOf(n engine.Numbers) string {
 	const twoYears = 2 * 366 * 24 * 3600 * 1_000_000
-	if t.Scale != (engine.Scale{PerTick: 1}) || t.Capacity > twoYears {
+	burst := slices.Index(usual[:], n.Burst)
+	if n.Unit != (engine.Scale{PerTick: 1}).Code() || burst < 0 || n.Burst > twoYears/n.Token {
 		return ""
 	}
-	m, k := t.Token, 0
-	for m%10 == 0 && k < 8 {
-		m /= 10
-		k++
+	for i, period := range usualPeriods {
+		if units := slices.Index(usual[:], period/n.Token); period%n.Token == 0 && units >= 0 {
+			return strconv.Itoa(1000 + (i*len(usual)+units)*len(usual) + burst)
+		}
 	}
-	for m < 100 && k > 0 {
-		m *= 10
-		k--
-	}
-	if m > 999 || k == 8 && m > 222 {
-		return ""
-	}
-	return strconv.FormatInt(int64(k+1)*1000+m, 10)
+	return ""
 }
 
-func untag(tag string) int64 {
-	m, _ := strconv.ParseInt(tag[1:], 10, 64)
-	for range tag[0] - '1' {
-		m *= 10
+func untag(tag string) (n engine.Numbers) {
+	code, _ := strconv.Atoi(tag)
+	code -= 1000
+	if code < 0 || code >= len(usualPeriods)*len(usual)*len(usual) {
+		return n
 	}
-	return m
+	period, units := usualPeriods[code/len(usual)/len(usual)], usual[code/len(usual)%len(usual)]
+	if period%units != 0 {
+		return n
+	}
+	return engine.Numbers{Token: period / units, Unit: engine.Scale{PerTick: 1}.Code(), Burst: usual[code%len(usual)]}
 }
 
 // gridOf returns the grid of plain states (tokenbucket.lua), in microseconds: about ten

@@ -1,40 +1,60 @@
 package redisstore
 
 import (
-	"fmt"
-	"os"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
-// TestArgumentsOfTheDocument holds the table of docs/scripts.md to what a script gets.
-func TestArgumentsOfTheDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/scripts.md")
-	if err != nil {
-		t.Fatal(err)
+// TestTags: each tag names other numbers, and those have that tag. So no state is read by other
+// numbers than those that it was written under.
+func TestTags(t *testing.T) {
+	seen := map[engine.Numbers]string{}
+	for code := range 10_000 {
+		tag := string([]byte{'0' + byte(code/1000), '0' + byte(code/100%10), '0' + byte(code/10%10), '0' + byte(code%10)})
+		n := untag(tag)
+		if n == (engine.Numbers{}) {
+			continue
+		}
+		of := tagOf(n)
+		if of == "" { // its capacity takes too long
+			continue
+		}
+		if untag(of) != n {
+			t.Errorf("%s is of %+v, whose tag is %s, of %+v", tag, n, of, untag(of))
+		}
+		if was := seen[n]; was != "" && was != of {
+			t.Errorf("%+v has two tags, %s and %s", n, was, of)
+		}
+		seen[n] = of
 	}
-	_, table, _ := strings.Cut(string(text), "\n| ARGV | name | |\n| --- | --- | --- |\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	var want []string
-	for row := range strings.Lines(table) {
-		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
-		want = append(want, strings.Trim(cell, " `"))
+	if len(seen) < 3000 {
+		t.Errorf("%d numbers have a tag", len(seen))
 	}
-	l, err := store.NewLimit(store.Spec{Name: "l", Units: 10, Period: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := newPlan([]*decision{{charges: []store.Charge{{Key: "k", Limit: l, Cost: 1}}, keys: []string{storageKey("", "k", l)}, leases: []store.LeaseID{{}}}})
-	_, args := takeArgs(&p, timeArgs{}, 0)
-	var got []string
-	for _, arg := range args {
-		got = append(got, fmt.Sprint(arg))
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("ARGV is\n%q\nand docs/scripts.md has\n%q", got, want)
+}
+
+// TestUsualNumbersAreOneInteger: the numbers that people write have a tag. docs/scripts.md shows
+// the first.
+func TestUsualNumbersAreOneInteger(t *testing.T) {
+	for _, s := range []store.Spec{
+		{Units: 10, Period: time.Second}, {Units: 100, Period: time.Minute}, {Units: 100, Period: time.Minute, Burst: 20},
+		{Units: 1000, Period: time.Hour}, {Units: 10_000, Period: 24 * time.Hour}, {Units: 5, Period: time.Minute, Burst: 1},
+		{Units: 100, Period: time.Second, Burst: 10_000_000},
+	} {
+		s.Name = "l"
+		l, err := store.NewLimit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := l.Engine(engine.Access{}).Terms().Numbers
+		tag := tagOf(n)
+		if tag == "" || untag(tag) != n {
+			t.Errorf("%d per %v, burst %d: tag %q of %+v", s.Units, s.Period, l.Spec().Burst, tag, untag(tag))
+		}
+		if s.Units == 10 && tag != "1414" {
+			t.Errorf("10 per second has the tag %s", tag)
+		}
 	}
 }

@@ -114,10 +114,17 @@ func TestServersConformanceRing(t *testing.T) {
 	conformByWay(t, ring)
 }
 
-// Denials from memory are those that the server would give, to the microsecond.
+// Denials from memory are those that the server would give, to the microsecond, if nothing was
+// charged since.
 func TestServersConformanceDenyCache(t *testing.T) {
 	redistest.Suite(t, "servers")
-	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }), redisstore.WithDenyCache(10_000))
+	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	conformBut(t, rdb, func(name string) string {
+		if strings.Contains(name, "/Retry/more/") {
+			return "a denial from memory doesn't know what a smaller cost has charged since, so less may be left than it says"
+		}
+		return ""
+	}, redisstore.WithDenyCache(10_000))
 }
 
 // Few of the suite's limits are large enough to be leased: TestHelpAdmitsNoMore

@@ -95,7 +95,7 @@ func (c *denyCache) deny(charges []store.Charge, results []store.Result) bool {
 	gone := now.Sub(d.since)
 	for i := range d.results {
 		r := d.results[i]
-		r.ResetAfter = upToMicrosecond(r.ResetAfter - gone)
+		r.ResetAfter, r.MoreAfter = upToMicrosecond(r.ResetAfter-gone), upToMicrosecond(r.MoreAfter-gone)
 		if r.RetryAfter != store.Never {
 			r.RetryAfter = upToMicrosecond(r.RetryAfter - gone)
 		}
@@ -136,9 +136,12 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 			return // a ban has to count the next denial as well
 		}
 		if !results[i].OK {
-			// The answers stay the same until the first limit would grant the charge,
-			// including a dry run.
+			// The answers stay the same until the first limit has more left, or would grant the
+			// charge, including a dry run.
 			wait = min(wait, results[i].RetryAfter)
+			if more := results[i].MoreAfter; more > 0 {
+				wait = min(wait, more)
+			}
 		}
 	}
 	if wait <= 0 {

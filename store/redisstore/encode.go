@@ -181,24 +181,6 @@ type settlement struct {
 // chargedAt returns the server's instant of a charge on a rate, in microseconds.
 func chargedAt(c *store.Charge) int64 { return c.Receipt.Instant }
 
-// markOf returns the mark of a receipt as the scripts read it: two numbers for a wide
-// scale.
-func markOf(c *store.Charge) any {
-	if isBucket(c.Limit) && !c.Limit.Engine(engine.Access{}).Made(c.Receipt) {
-		return "-4503599627370496:0"
-	}
-	s := c.Limit.Engine(engine.Access{}).Terms().Scale
-	if !s.Wide || c.Limit.Algorithm() == store.SlidingWindow {
-		return text(c.Receipt.Mark)
-	}
-	ticks, beyond := s.Split(c.Receipt.Mark, c.Receipt.Low)
-	return strconv.FormatInt(ticks, 10) + ":" + strconv.FormatInt(beyond, 10)
-}
-
-func isBucket(l *store.Limit) bool {
-	return l.Algorithm() == store.TokenBucket || l.Algorithm() == store.LeakyBucket
-}
-
 // together groups settlements that the script makes as one: releases of slots of one key,
 // unless something else is settled there in between. Those of a group, and the groups of a
 // key, keep their order.
@@ -246,16 +228,12 @@ func settleArgs(groups [][]*settlement, t timeArgs, room int) (script *scripts.S
 		q.number(c.Cost)
 		q.number(c.Receipt.Cost)
 		q.number(c.Receipt.Instant)
-		q.add(markOf(c))
-		if isBucket(c.Limit) {
-			q.number(int64(c.Receipt.Version & 1)) // whether settling has raised the cost before
-		} else {
-			ids := c.Receipt.Lease[:]
-			for _, s := range group[1:] {
-				ids = append(ids, s.charge.Receipt.Lease[:]...)
-			}
-			q.add(ids)
+		q.number(c.Receipt.Mark)
+		ids := c.Receipt.Lease[:]
+		for _, s := range group[1:] {
+			ids = append(ids, s.charge.Receipt.Lease[:]...)
 		}
+		q.add(ids)
 		if s.unlessReset {
 			keys = append(keys, resetKey(s.key))
 			q.add(strconv.Itoa(len(keys)) + "," + strconv.FormatInt(chargedAt(c), 10))

@@ -12,15 +12,12 @@ import (
 
 // A key is
 //
-//	prefix {tag}:name/2
-//	prefix {tag}:name/x
-//	prefix {tag}:name/x2
+//	prefix {tag}:name
 //
 // without the space. The tag is the identity, so all limits of one identity are in one
-// slot of a cluster. x is a letter for the algorithm; TokenBucket, the most common one,
-// has none. The number is the format of what is kept there, and 1 is left out. The
-// user's text appears in the tag only, escaped, so that it can neither end the tag nor
-// be empty: a brace in it could choose a slot, or make one key out of two.
+// slot of a cluster, and the name is Limit.StateName. The user's text appears in the tag only,
+// escaped, so that it can neither end the tag nor be empty: a brace in it could choose a slot,
+// or make one key out of two.
 
 // longestTag is the length of the longest identity that appears in its key unhashed. A
 // longer one would cost the server more memory than its counts do.
@@ -34,15 +31,14 @@ const (
 // storageKey returns the server's key for the limit's state of identity.
 func storageKey(prefix, identity string, l *store.Limit) string {
 	if identity != "" && len(identity) <= longestTag && plain(identity) {
-		return prefix + "{" + identity + "}:" + l.Name() + algorithms[l.Algorithm()].key
+		return prefix + "{" + identity + "}:" + l.StateName()
 	}
 	var few [192]byte
 	key := append(few[:0], prefix...)
 	key = append(key, '{')
 	key = appendTag(key, identity)
 	key = append(key, '}', ':')
-	key = append(key, l.Name()...)
-	return string(append(key, algorithms[l.Algorithm()].key...))
+	return string(append(key, l.StateName()...))
 }
 
 // plain reports whether nothing in the text has to be escaped.

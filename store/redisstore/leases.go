@@ -260,7 +260,11 @@ func (s *Store) renewCall(times timeArgs, r *renewing) call {
 	for _, key := range r.keys {
 		keys = append(keys, key, resetKey(key))
 	}
-	until := strconv.FormatInt(times.wall+s.renewalTime().Microseconds(), 10)
+	return s.renewOf(times, r, keys, strconv.FormatInt(times.wall+s.renewalTime().Microseconds(), 10))
+}
+
+// renewOf returns the call that renews r, which enters no lease after the instant until.
+func (s *Store) renewOf(times timeArgs, r *renewing, keys []string, until string) call {
 	args := append(make([]any, s.head(keys)), times.clock, times.lease, until)
 	return s.call(scripts.Renew(), r.site, keys, append(args, r.args...))
 }

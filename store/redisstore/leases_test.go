@@ -56,7 +56,7 @@ func TestLeases(t *testing.T) {
 	dead.Die()
 	for _, free := range []int64{0, 2, 2, 2, 2} { // each a little over half a lease's time later
 		eventually(t, "the renewal", func() bool {
-			all := runsOut(t, rdb, prefix+"{k}:n/c3")
+			all := runsOut(t, rdb, prefix+"{k}:n/c")
 			return len(all) > 0 && !all[len(all)-1].Before(c.now().Add(ttl))
 		})
 		c.sleep(ttl/2 + time.Microsecond)

@@ -23,7 +23,7 @@ func TestKeysOfOthers(t *testing.T) {
 		"set":    func(key string) error { return rdb.SAdd(ctx, key, "hello").Err() },
 		"sorted": func(key string) error { return rdb.ZAdd(ctx, key, redis.Z{Member: "#", Score: -7}).Err() },
 	}
-	for _, text := range []string{"", "hello", "1", "-5", "1.5", "1e3", "0000000000000000000", "12345678901234567890", ":::", "1:2", "1:2:3", "1:0:0:0:0:0:0", "1:x:8:3:4:5", "a:b:c:d:e"} {
+	for _, text := range []string{"", "hello", "1", "-5", "1.5", "1e3", "0000000000000000000", "12345678901234567890", ":::", "0:0", "0:0:0", "1:0:0:0:0:0:0", "1:x:8:3:4:5", "a:b:c:d:e"} {
 		contents["text "+text] = func(key string) error { return rdb.Set(ctx, key, text, 0).Err() }
 	}
 	specs := append(manyKinds(t),

@@ -167,7 +167,8 @@ func (s *stocks) beginFetch(c *store.Charge) (k *stock, n int64) {
 func (k *stock) answer(c *store.Charge, now time.Time) store.Result {
 	r := k.charged
 	r.Remaining += k.left
-	r.ResetAfter = upToMicrosecond(r.ResetAfter - now.Sub(k.at))
+	gone := now.Sub(k.at)
+	r.ResetAfter, r.MoreAfter = upToMicrosecond(r.ResetAfter-gone), upToMicrosecond(r.MoreAfter-gone)
 	r.Receipt = k.limit.Engine(engine.Access{}).Without(r.Receipt, k.left)
 	r.Receipt.Cost = c.Cost
 	return r

@@ -51,7 +51,7 @@ var (
 )
 
 func newRecord(l *store.Limit) *record {
-	r := &record{algorithm: algorithmOf(l), terms: l.Engine(engine.Access{}).Terms(), spec: l.Spec()}
+	r := &record{algorithm: &algorithms[l.Algorithm()], terms: l.Engine(engine.Access{}).Terms(), spec: l.Spec()}
 	r.args = r.arguments(r)
 	return r
 }
@@ -86,7 +86,7 @@ func (r *record) around(wall int64) *calendar {
 	}
 	spans := r.spec.Window.Engine(engine.Access{}).Around(wall, spansBefore, spansAfter)
 	near := spans[spansBefore:]
-	c := &calendar{start: near[0].Start, end: near[0].End, head: headOf(r.terms.Numbers.Unit, near[0].Start)}
+	c := &calendar{start: near[0].Start, end: near[0].End, head: headOf(near[0].Start)}
 	for i := range c.bounds {
 		c.bounds[i] = strconv.FormatInt(near[i].Start, 10)
 	}

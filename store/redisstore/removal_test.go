@@ -110,7 +110,7 @@ func TestReleaseByCommand(t *testing.T) {
 			}
 		}, false},
 		{"one slot of a key that is a string now", 1, func(c store.Charge) {
-			if err := rdb.Set(ctx, prefix+"{k}:n/c3", "a string", 0).Err(); err != nil {
+			if err := rdb.Set(ctx, prefix+"{k}:n/c", "a string", 0).Err(); err != nil {
 				t.Fatal(err)
 			}
 			settle(s, c)

@@ -307,7 +307,7 @@ func TestLostLifetimeIsRepaired(t *testing.T) {
 					wg.Go(func() { ask(charges(1, k)) })
 				}
 				wg.Wait()
-				if left, err := rdb.PTTL(ctx, "stint:{"+k+"}:n/2").Result(); err != nil || left > 0 {
+				if left, err := rdb.PTTL(ctx, "stint:{"+k+"}:n/t").Result(); err != nil || left > 0 {
 					return
 				}
 			}
@@ -318,7 +318,7 @@ func TestLostLifetimeIsRepaired(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			key := "stint:{" + name + "}:n/2"
+			key := "stint:{" + name + "}:n/t"
 			if kept, err := rdb.Persist(ctx, key).Result(); err != nil || !kept {
 				t.Fatal(kept, err)
 			}

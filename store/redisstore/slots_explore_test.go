@@ -360,7 +360,7 @@ var slotsMutants = []orders.Variant{
 	{Name: "all of a group are told what the first is", Edits: []orders.Edit{{File: "answer.go",
 		Was: "				if d.answer(now, states); d.granted {\n", Is: "				as := slices.Clone(states)\n				if d.answer(now, as); d.granted {\n"}}},
 	{Name: "of releases only the first is made", Edits: []orders.Edit{{File: "encode.go",
-		Was: "			for _, s := range group[1:] {\n", Is: "			for _, s := range group[:0] {\n"}}},
+		Was: "		for _, s := range group[1:] {\n", Is: "		for _, s := range group[:0] {\n"}}},
 	{Name: "of leases that are removed only the first is", Edits: []orders.Edit{{File: "settle.go",
 		Was: "			r.args = append(r.args, t.what.charges[i].Receipt.Lease[:])\n", Is: "			if r.args = append(r.args, t.what.charges[i].Receipt.Lease[:]); known {\n				r.args = r.args[:3]\n			}\n"}}},
 	{Name: "beside a script, no leases are removed", Edits: []orders.Edit{{File: "settle.go",

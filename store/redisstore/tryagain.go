@@ -47,19 +47,21 @@ func partsOfTaking(w *taking) (*site, []string, bool) { return &w.site, w.keys, 
 func partsOfSettling(w *settling) (*site, []string, bool) { return &w.site, w.keys, !w.settled }
 
 // separate repeats renewals that failed this way, each key's by itself, and returns
-// them with the others.
+// them with the others. What says that a key was reset mostly isn't there, so a node that hands over
+// the slot would refuse a command with both: the key stands in its place, and no lost lease is
+// entered.
 func (s *Store) separate(ctx context.Context, times timeArgs, rs []*renewing, calls []call) ([]*renewing, []call) {
 	var others, apart []*renewing
 	var done, again []call
 	for i, r := range rs {
-		if len(r.keys) < 2 || !isTryAgain(calls[i].cmd.Err()) {
+		if !isTryAgain(calls[i].cmd.Err()) {
 			others, done = append(others, r), append(done, calls[i])
 			continue
 		}
 		for j, key := range r.keys {
 			one := &renewing{site: r.site}
 			one.add(key, r.asked[j])
-			apart, again = append(apart, one), append(again, s.renewCall(times, one))
+			apart, again = append(apart, one), append(again, s.renewOf(times, one, []string{key, key}, never))
 		}
 	}
 	if len(again) > 0 {
@@ -67,3 +69,6 @@ func (s *Store) separate(ctx context.Context, times timeArgs, rs []*renewing, ca
 	}
 	return append(others, apart...), append(done, again...)
 }
+
+// never is an instant before all others, as an argument of renew.lua.
+const never = "-4503599627370496"

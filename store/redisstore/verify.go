@@ -71,6 +71,7 @@ func (s *Store) newProbe(client redis.UniversalClient, layout layout, identity s
 func (s *Store) probes(ctx context.Context) (all []probe, err error) {
 	switch c := s.client.(type) {
 	case *redis.ClusterClient:
+		//lint:ignore SA1019 Redis 6.2 has no CLUSTER SHARDS
 		slots, err := c.ClusterSlots(ctx).Result()
 		if err != nil {
 			return nil, err

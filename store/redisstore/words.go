@@ -1,78 +1,46 @@
 package redisstore
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/stint-go/stint/internal/engine"
 )
 
-// words decodes decimal numbers separated by colons, of which those after the dot may be
-// missing: A to E, the token and the unit, and what isn't part of the state.
-func words(order string) func(string, *engine.State) bool { return wideWords(order, "") }
-
-// wideWords decodes words that have another order if the scale is wide. Then f is the
-// part beyond A, and d and e are added to D and E.
-func wideWords(order, wide string) func(string, *engine.State) bool {
-	order, least := optional(order)
-	wide, leastWide := optional(wide)
-	return func(found string, s *engine.State) bool {
-		var beyond int64
-		var added engine.Entry
-		order, least := order, least
-		read := 0
-		for more := true; more; read++ {
-			var word string
-			word, found, more = strings.Cut(found, ":")
-			n, err := unbrief(word)
-			if err != nil || read == len(order) {
-				return false
-			}
-			switch order[read] {
-			case 'A':
-				s.A = n
-			case 'B':
-				s.B = n
-			case 'C':
-				s.C = n
-			case 'D':
-				s.D = n
-			case 'E':
-				s.E = n
-			case 't':
-				s.Numbers.Token = n
-			case 'u':
-				if s.Numbers.Unit = n; wide != "" && engine.ScaleOf(n).Wide {
-					order, least = wide, leastWide
-				}
-			case 'f':
-				beyond = n
-			case 'd':
-				added.At = n
-			case 'e':
-				added.Units = n
-			}
+// numerals decodes decimal numbers separated by colons, if they are numbers that a limit may
+// have written (words in lua/general.lua), and none otherwise. They are appended to room.
+func numerals(found string, room []int64) []int64 {
+	const most = 1 << 53
+	for more := true; more; {
+		var word string
+		word, found, more = strings.Cut(found, ":")
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil || n >= most || n <= -most || len(word) > 17 || word[0] == '+' {
+			return nil
 		}
-		numbers := s.Numbers
-		switch {
-		case read < least, numbers == engine.Numbers{}:
-			return false
-		case order[1] == 't' && (numbers.Token <= 0 || numbers.Unit == 0):
-			return false
-		case wide != "" && engine.ScaleOf(numbers.Unit).PerTick <= 0:
-			return false
-		}
-		if order == wide {
-			s.A, s.Low = engine.ScaleOf(s.Numbers.Unit).Join(s.A, beyond)
-		}
-		if added != (engine.Entry{}) {
-			s.Log = []engine.Entry{added}
-		}
-		return true
+		room = append(room, n)
 	}
+	return room
 }
 
-// optional returns an order of words without its dot, and how many come before that.
-func optional(order string) (all string, least int) {
-	must, may, _ := strings.Cut(order, ".")
-	return must + may, len(must)
+// levels decodes until, changed and the levels behind them, which are the last words of a
+// bucket's state, and reports whether a limit may have written those (levelsIn in
+// lua/levels.lua).
+func levels(w []int64, s *engine.State) bool {
+	const most = 8
+	switch {
+	case len(w) == 0:
+		return true
+	case len(w)%2 == 1 || len(w) > 2+2*most:
+		return false
+	}
+	s.D, s.E = w[0], w[1]
+	for w = w[2:]; len(w) > 0; w = w[2:] {
+		e := engine.Entry{At: w[0], Units: w[1]}
+		if n := len(s.Log); e.Units < 0 || n > 0 && (e.At <= s.Log[n-1].At || e.Units <= s.Log[n-1].Units) {
+			return false
+		}
+		s.Log = append(s.Log, e)
+	}
+	return s.D != 0
 }

@@ -210,7 +210,7 @@ func allowed(s *suite, k kind) {
 		var got store.Result
 		var err error
 		got.OK, got.Remaining, got.RetryAfter, got.ResetAfter, err = a.Allow(context.Background(), "allowed", l, cost)
-		got.Receipt, got.Begun, got.Held = want.Receipt, want.Begun, want.Held
+		got.Receipt, got.Begun, got.Held, got.MoreAfter = want.Receipt, want.Begun, want.Held, want.MoreAfter
 		if err != nil || got != want {
 			s.Fatalf("call %d, cost %d: %s, %v, want %s", i, cost, show(got), err, show(want))
 		}

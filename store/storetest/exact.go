@@ -26,11 +26,8 @@ func days() []row {
 		{1_000_000, 24 * time.Hour, time.Microsecond},
 		{7, 24 * time.Hour, time.Microsecond},
 		{365, 24 * time.Hour, 10 * time.Microsecond},
-		// No integer below 2^53 holds an instant of these rates.
-		{348_773, time.Minute, time.Microsecond},
-		{1_000_003, time.Second, time.Microsecond},
-		{9_999_999_967, 24 * time.Hour, time.Microsecond},
-		{61, time.Minute + time.Microsecond, time.Microsecond},
+		{14_272, time.Second, time.Millisecond},
+		{10_000_000, time.Second, time.Microsecond},
 	} {
 		rows = append(rows, row{fmt.Sprintf("TokenBucket %d per %v", r.units, r.period), func(s *suite) {
 			// The burst is as much as the rate gives in an hour, and the caller looks more
@@ -54,12 +51,23 @@ func days() []row {
 			l := s.limit(store.Spec{Algorithm: store.IntervalBucket, Units: 7, Period: time.Minute, Burst: 500})
 			day(s, l, 500, time.Microsecond, func(elapsed time.Duration) int64 { return int64(elapsed/time.Minute) * 7 })
 		}},
-		row{"LeakyBucket 348773 per 1m0s", func(s *suite) {
-			l := s.limit(store.Spec{Algorithm: store.LeakyBucket, Units: 348_773, Period: time.Minute})
-			for turn := range int64(1000) {
-				r := s.take("k", l, 1)
-				if want := ceil(turn, time.Minute, 348_773); !r.OK || r.Delay != want {
-					s.Fatalf("turn %d: %s, want delay %v", turn, show(r), want)
+		row{"rounded rates", func(s *suite) {
+			// No integer below 2^53 holds an instant of these rates, so they are lower by less
+			// than one part in 10,000.
+			for _, spec := range []store.Spec{
+				{Units: 348_773, Period: time.Minute},
+				{Units: 1_000_003, Period: time.Second},
+				{Units: 9_999_999_967, Period: 24 * time.Hour, Burst: 10_000_000},
+				{Units: 61, Period: time.Minute + time.Microsecond, Burst: 610},
+				{Algorithm: store.LeakyBucket, Units: 348_773, Period: time.Minute},
+			} {
+				spec.Name = fmt.Sprintf("st-%v-%d", spec.Algorithm, spec.Units)
+				l := s.limit(spec)
+				all := max(l.Spec().Burst, l.Spec().Queue)
+				r := s.take("k", l, all)
+				least := ceil(all, spec.Period, spec.Units)
+				if !r.OK || r.ResetAfter < least || r.ResetAfter > least+least/10_000+l.Tick() {
+					s.Errorf("%d at %d per %v: %s, want reset %v", all, spec.Units, spec.Period, show(r), least)
 				}
 			}
 		}},

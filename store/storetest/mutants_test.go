@@ -4,6 +4,7 @@ package storetest_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -132,16 +133,6 @@ var mutants = map[string]func() mutant{
 			}
 		})
 	},
-	"what is beyond a tick forgotten": func() mutant {
-		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
-			err := take(p, charges, results)
-			for at, s := range p.states {
-				s.Engine(engine.Access{}).Low = 0
-				p.states[at] = s
-			}
-			return err
-		}}
-	},
 	"key and limit joined": func() mutant { return keyed(func(l, k string) (string, string) { return "x", l + ":" + k }) },
 	"joined by a dash":     func() mutant { return keyed(func(l, k string) (string, string) { return "x", l + "-" + k }) },
 	"keys cut":             func() mutant { return keyed(func(l, k string) (string, string) { return l, k[:min(len(k), 250)] }) },
@@ -154,6 +145,19 @@ var mutants = map[string]func() mutant{
 	"limits don't matter":   func() mutant { return keyed(func(l, k string) (string, string) { return "x", k }) },
 	"limits in lower case":  func() mutant { return keyed(func(l, k string) (string, string) { return strings.ToLower(l), k }) },
 	"limits are registered": func() mutant { return registered() },
+	"periods together": func() mutant { // and algorithms apart
+		return named(func(l *store.Limit) string { return fmt.Sprint(l.Name(), l.Algorithm()) })
+	},
+	"a state for each number of units": func() mutant {
+		return named(func(l *store.Limit) string { return fmt.Sprint(l.StateName(), l.Spec().Units) })
+	},
+	"a state for each burst": func() mutant {
+		return named(func(l *store.Limit) string { return fmt.Sprint(l.StateName(), l.Spec().Burst) })
+	},
+	"more forgotten": func() mutant { return answered(func(_ *store.Charge, r *store.Result) { r.MoreAfter = 0 }) },
+	"more at the reset": func() mutant {
+		return answered(func(_ *store.Charge, r *store.Result) { r.MoreAfter = r.ResetAfter })
+	},
 	"a clock of milliseconds": func() mutant {
 		return ticking(func(n store.Now) store.Now { n.Steady -= n.Steady % 1000; return n })
 	},
@@ -167,6 +171,7 @@ var mutants = map[string]func() mutant{
 		return ticking(func(n store.Now) store.Now { n.Lease = store.Lease(1); return n })
 	},
 	"forgets in half the time": func() mutant { return forgetful(2) },
+	"forgets at the reset":     func() mutant { return forgetful(1) }, // not after the Lifetime
 	"forgets a little early":   func() mutant { return forgetful(1.000001) },
 	"forgets the oldest": func() mutant {
 		var order []place
@@ -175,7 +180,7 @@ var mutants = map[string]func() mutant{
 				if c.Limit == nil {
 					continue
 				}
-				if at := (place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}); !slices.Contains(order, at) {
+				if at := p.placeOf(c); !slices.Contains(order, at) {
 					order = append(order, at)
 				}
 			}
@@ -208,7 +213,7 @@ var mutants = map[string]func() mutant{
 			p.mu.Lock()
 			for i, c := range charges {
 				if c.Limit != nil {
-					before[i] = p.states[place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}]
+					before[i] = p.states[p.placeOf(c)]
 				}
 			}
 			p.mu.Unlock()
@@ -217,7 +222,7 @@ var mutants = map[string]func() mutant{
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				for i, c := range charges {
-					p.keep(place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}, before[i])
+					p.keep(p.placeOf(c), before[i])
 				}
 			}
 			return err
@@ -270,7 +275,7 @@ var mutants = map[string]func() mutant{
 			for _, c := range charges {
 				at := place{}
 				if c.Limit != nil && c.Limit.Algorithm() == store.Concurrency {
-					at = place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}
+					at = p.placeOf(c)
 				}
 				if s := p.states[at]; at != (place{}) && len(s.Engine(engine.Access{}).Log) > 0 && c.Receipt.Cost > 0 {
 					s.Engine(engine.Access{}).A = max(0, s.Engine(engine.Access{}).A-c.Receipt.Cost)
@@ -288,7 +293,7 @@ var mutants = map[string]func() mutant{
 	"resets the limit": func() mutant {
 		return mutant{reset: func(p *plain, _ string, limits []*store.Limit) {
 			maps.DeleteFunc(p.states, func(at place, _ store.State) bool {
-				return slices.ContainsFunc(limits, func(l *store.Limit) bool { return l.Name() == at.limit })
+				return slices.ContainsFunc(limits, func(l *store.Limit) bool { return p.name(l) == at.limit })
 			})
 		}}
 	},
@@ -324,7 +329,7 @@ var mutants = map[string]func() mutant{
 			now := p.now()
 			states := make([]store.State, len(charges))
 			for i, c := range charges {
-				states[i] = p.states[place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}]
+				states[i] = p.states[p.placeOf(c)]
 				states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
 			}
 			p.mu.Unlock()
@@ -333,7 +338,7 @@ var mutants = map[string]func() mutant{
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for i, c := range charges {
-				p.keep(place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}, states[i])
+				p.keep(p.placeOf(c), states[i])
 			}
 			return nil
 		}}
@@ -347,7 +352,7 @@ func check(charges []store.Charge, results []store.Result) error {
 	}
 	for i := range charges {
 		for k := range i {
-			if charges[i].Key == charges[k].Key && charges[i].Limit.Name() == charges[k].Limit.Name() {
+			if charges[i].Key == charges[k].Key && charges[i].Limit.StateName() == charges[k].Limit.StateName() {
 				return store.ErrDuplicate
 			}
 		}
@@ -412,6 +417,13 @@ func registered() mutant {
 	})
 }
 
+// named keeps states under other names.
+func named(name func(*store.Limit) string) mutant {
+	p := newPlain()
+	p.name = name
+	return mutant{plain: p}
+}
+
 // ticking reads another clock.
 func ticking(change func(store.Now) store.Now) mutant {
 	p := newPlain()
@@ -433,7 +445,7 @@ func forgetful(by float64) mutant {
 		if err == nil {
 			for i, c := range charges {
 				if c.Limit.Algorithm() != store.Concurrency {
-					until[place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}] = time.Now().Add(time.Duration(float64(results[i].ResetAfter) / by))
+					until[p.placeOf(c)] = time.Now().Add(time.Duration(float64(results[i].ResetAfter) / by))
 				}
 			}
 		}

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
@@ -36,7 +38,7 @@ var kinds = []kind{
 	{"SlidingCounter", store.Spec{Algorithm: store.SlidingCounter, Units: 5, Period: 7 * time.Second}, time.Microsecond},
 	{"SlidingLog", store.Spec{Algorithm: store.SlidingLog, Units: 5, Period: 7 * time.Second}, time.Microsecond},
 	{"WarmUp", store.Spec{Algorithm: store.WarmUp, Units: 5, Period: time.Second, WarmUp: 4 * time.Second}, time.Microsecond},
-	{"WarmUp 7 per minute", store.Spec{Algorithm: store.WarmUp, Units: 7, Period: time.Minute, WarmUp: 10 * time.Second}, 10 * time.Microsecond},
+	{"WarmUp 7 per minute", store.Spec{Algorithm: store.WarmUp, Units: 7, Period: time.Minute, WarmUp: 10 * time.Second}, time.Microsecond},
 }
 
 // each makes one row for each kind.
@@ -49,7 +51,8 @@ func each(prefix string, rule func(*suite, kind)) []row {
 }
 
 func retryRows() []row {
-	return append(each("", retriedInTime), each("reserved/", reservedInTime)...)
+	return append(slices.Concat(each("", retriedInTime), each("more/", moreInTime), each("reserved/", reservedInTime)),
+		row{"several", severalInTime})
 }
 
 // span returns the approximate time in which a kind gives back all it has.
@@ -106,6 +109,77 @@ func retriedInTime(s *suite, k kind) {
 	}
 }
 
+// moreInTime: MoreAfter is the first instant at which more than Remaining units are left. If
+// that can't be, it is the time in which a rate gives one, and 0 for a window.
+func moreInTime(s *suite, k kind) {
+	rnd := rand.New(rand.NewPCG(4, 4))
+	l := s.limit(k.spec)
+	fresh := s.peek("k", l)
+	if has := k.spec.Algorithm <= store.LeakyBucket && k.spec.Algorithm != store.IntervalBucket || k.spec.Algorithm == store.WarmUp; has != (fresh.MoreAfter > 0) {
+		s.Errorf("more than all are left in %v", fresh.MoreAfter)
+	}
+	for range 100 {
+		r := s.reserve("k", l, 1+rnd.Int64N(3), time.Duration(rnd.IntN(2))*k.span()/4)
+		if r.Remaining >= fresh.Remaining {
+			continue
+		}
+		if rnd.IntN(2) == 0 {
+			s.sleep(k.pause(rnd) / 4 / k.tick * k.tick)
+			continue
+		}
+		s.sleep(r.MoreAfter - k.tick)
+		if early := s.peek("k", l); early.Remaining > r.Remaining || early.MoreAfter != k.tick {
+			s.Fatalf("%v before MoreAfter: %s, was %s", k.tick, show(early), show(r))
+		}
+		s.sleep(k.tick)
+		if late := s.peek("k", l); late.Remaining <= r.Remaining {
+			s.Fatalf("at MoreAfter: %s, was %s", show(late), show(r))
+		}
+	}
+}
+
+// severalInTime: a decision that several limits deny passes at the last of their RetryAfter.
+func severalInTime(s *suite) {
+	rnd := rand.New(rand.NewPCG(9, 9))
+	var charges []store.Charge
+	for i, k := range kinds {
+		k.spec.Name = fmt.Sprint("st-", i)
+		charges = append(charges, store.Charge{Key: "k", Limit: s.limit(k.spec)})
+	}
+	denied := 0
+	for range 300 {
+		some := []store.Charge{}
+		for _, i := range rnd.Perm(len(kinds))[:2+rnd.IntN(3)] {
+			c := charges[i]
+			c.Cost = 1 + rnd.Int64N(2)
+			some = append(some, c)
+		}
+		r, granted := s.decide(some...)
+		var wait, tick time.Duration
+		for i := range r {
+			if !r[i].OK && r[i].RetryAfter > wait {
+				wait, tick = r[i].RetryAfter, some[i].Limit.Tick()
+			}
+		}
+		if granted || wait > time.Hour {
+			s.sleep(time.Duration(rnd.Int64N(100)) * 10 * time.Millisecond)
+			continue
+		}
+		denied++
+		s.sleep(wait - tick)
+		if r, granted := s.decide(some...); granted {
+			s.Fatalf("%v before the last RetryAfter: %v", tick, r)
+		}
+		s.sleep(tick)
+		if r, granted := s.decide(some...); !granted {
+			s.Fatalf("at the last RetryAfter: %v", r)
+		}
+	}
+	if denied < 10 {
+		s.Fatalf("only %d denials: the suite is at fault", denied)
+	}
+}
+
 // reservedInTime: a charge that may wait waits exactly until it could have passed
 // without waiting. If that is longer than it may wait, it is denied, and RetryAfter
 // says when it no longer would be.
@@ -118,6 +192,9 @@ func reservedInTime(s *suite, k kind) {
 	tried := 0
 	for range 100 {
 		cost := 1 + rnd.Int64N(3)
+		if l.Algorithm() == store.FixedWindow {
+			cost = 1 // the part of a window that a larger charge doesn't fit into stays empty
+		}
 		r := s.take("k", l, cost)
 		if r.OK || r.RetryAfter == store.Never {
 			s.sleep(k.pause(rnd))

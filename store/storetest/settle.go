@@ -179,14 +179,12 @@ func mintsNothing(s *suite, k kind) {
 	}
 }
 
-// inParts: a charge that is raised and lowered step by step ends where a single
-// settlement would. This doesn't hold while others wait behind the charge, because what
-// protects their turns is taken from each refund, nor in a sliding window, where a debt
-// leaves later than the charge.
+// inParts: a charge that is raised and lowered step by step, in any order, ends where a single
+// settlement would. This doesn't hold while others wait behind the charge: only the last is
+// refunded then, and only as a whole.
 func inParts(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(8, 8))
 	l := s.limit(k.spec)
-	sliding := l.Algorithm() == store.SlidingLog || l.Algorithm() == store.SlidingWindow
 	if l.Algorithm() == store.WarmUp {
 		return // others always wait behind the charge
 	}
@@ -206,16 +204,21 @@ func inParts(s *suite, k kind) {
 			}
 			s.sleep(k.pause(rnd) / 4 / k.tick * k.tick)
 		}
-		down, up := rnd.Int64N(3), 2+rnd.Int64N(3)
-		if sliding {
-			up = 2
+		left := s.peek(keys[0], l).Remaining - max(l.Spec().Queue, 0)
+		last, most := rnd.Int64N(3), 2+left
+		if l.Algorithm() != store.IntervalBucket { // it takes a debt beyond its burst for turns
+			most += rnd.Int64N(4)
 		}
-		if delayed || s.peek(keys[0], l).Remaining-max(l.Spec().Queue, 0) < up-2 {
+		if delayed || left < 0 {
 			continue
 		}
 		settled++
-		s.settle(keys[0], l, receipts[0], down)
-		for _, cost := range []int64{up, up, max(up-1, down), max(1, down), down, down} {
+		s.settle(keys[0], l, receipts[0], last)
+		var costs []int64
+		for range 1 + rnd.IntN(6) {
+			costs = append(costs, max(1, last)+rnd.Int64N(most-max(1, last)+1))
+		}
+		for _, cost := range append(costs, last, last) {
 			receipts[1] = s.settle(keys[1], l, receipts[1], cost).Receipt
 			if receipts[1].Cost != cost {
 				s.Fatalf("settled to %d, receipt %+v", cost, receipts[1])
@@ -223,7 +226,7 @@ func inParts(s *suite, k kind) {
 		}
 		for range 3 {
 			if a, b := s.peek(keys[0], l), s.peek(keys[1], l); a != b {
-				s.Fatalf("round %d: 2 settled to %d at once, %s; by way of %d, %s", round, down, show(a), up, show(b))
+				s.Fatalf("round %d: 2 settled to %d at once, %s; by way of %d, %s", round, last, show(a), costs, show(b))
 			}
 			s.sleep(k.pause(rnd))
 		}

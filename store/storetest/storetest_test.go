@@ -21,18 +21,17 @@ type plain struct {
 	origin time.Time
 	leases uint64
 	change func(store.Now) store.Now // of a mutant
+	name   func(*store.Limit) string // of a mutant
 }
 
-type place struct {
-	limit     string
-	algorithm store.Algorithm
-	key       string
-}
+type place struct{ limit, key string }
+
+func (p *plain) placeOf(c store.Charge) place { return place{p.name(c.Limit), c.Key} }
 
 func newPlain() *plain { return newPlainAt(time.Now) }
 
 func newPlainAt(clock func() time.Time) *plain {
-	return &plain{states: map[place]store.State{}, clock: clock, origin: clock()}
+	return &plain{states: map[place]store.State{}, clock: clock, origin: clock(), name: (*store.Limit).StateName}
 }
 
 func (p *plain) now() store.Now {
@@ -58,7 +57,7 @@ func (p *plain) Take(_ context.Context, charges []store.Charge, results []store.
 	states := make([]store.State, len(charges))
 	seen := map[place]bool{}
 	for i, c := range charges {
-		at := place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}
+		at := p.placeOf(c)
 		if seen[at] {
 			return store.ErrDuplicate
 		}
@@ -67,7 +66,7 @@ func (p *plain) Take(_ context.Context, charges []store.Charge, results []store.
 	}
 	store.Decide(p.now(), charges, states, results)
 	for i, c := range charges {
-		p.keep(place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}, states[i])
+		p.keep(p.placeOf(c), states[i])
 	}
 	return nil
 }
@@ -79,7 +78,7 @@ func (p *plain) Settle(_ context.Context, charges []store.Charge, results []stor
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, c := range charges {
-		at := place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}
+		at := p.placeOf(c)
 		state := p.states[at]
 		store.Amend(p.now(), &c, &state, &results[i])
 		p.keep(at, state)
@@ -99,13 +98,22 @@ func (p *plain) Reset(_ context.Context, key string, limits ...*store.Limit) err
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range limits {
-		delete(p.states, place{l.Name(), l.Algorithm(), key})
+		delete(p.states, place{p.name(l), key})
 	}
 	return nil
 }
 
 func TestRun(t *testing.T) {
 	storetest.Run(t, func(*testing.T) store.Store { return newPlain() })
+}
+
+// A store that counts from a date later than the present, as one from store.Epoch does in a bubble.
+func TestRunBeforeOrigin(t *testing.T) {
+	storetest.Run(t, func(*testing.T) store.Store {
+		p := newPlain()
+		p.origin = time.Unix(store.Epoch, 0)
+		return p
+	})
 }
 
 // A store whose clock is set from outside, and not at a round time.

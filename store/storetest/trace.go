@@ -367,7 +367,7 @@ func show(r store.Result) string {
 	if r.OK {
 		ok = "ok"
 	}
-	return fmt.Sprintf("%s left %d reset %v delay %v retry %s", ok, r.Remaining, r.ResetAfter, r.Delay, wait(r.RetryAfter))
+	return fmt.Sprintf("%s left %d reset %v delay %v retry %s more %v", ok, r.Remaining, r.ResetAfter, r.Delay, wait(r.RetryAfter), r.MoreAfter)
 }
 
 func wait(d time.Duration) string {

@@ -69,9 +69,9 @@ var taken = map[string]string{
 		func (*Store) update(func(*transaction) error) error
 
 		type transaction struct{ now store.Now }
-		func (*transaction) get(*store.Limit, string) []byte
-		func (*transaction) put(*store.Limit, string, []byte, time.Duration)
-		func (*transaction) remove(*store.Limit, string)
+		func (*transaction) get(state, key string) []byte
+		func (*transaction) put(state, key string, data []byte, lifetime time.Duration)
+		func (*transaction) remove(state, key string)
 
 		func newStore(*testing.T) store.Store`,
 	"docs/waiting.md": `

@@ -30,7 +30,6 @@ var tested = map[string]string{
 	"docs/proxies.md nginx":            "TestProxies",
 	"docs/proxies.md sh":               "TestProxies, TestProxyCommands",
 	"docs/proxies.md yaml":             "TestProxyCommands",
-	"docs/scripts.md lua":              "TestScriptOfTheDocument",
 	"docs/redis.md text":               "store/redisstore TestVerifyDocumentedRights",
 	"docs/rollout.md yaml":             "cmd/stint TestWalkThroughADay",
 	"docs/rollout.md console":          "cmd/stint TestWalkThroughADay",
@@ -62,22 +61,6 @@ func TestBlocksAreTested(t *testing.T) {
 				t.Errorf("no test has %s:\n%s", what, m[2])
 			}
 		}
-	}
-}
-
-// The script in docs/scripts.md is what its command prints, but for the functions, which
-// stand before its last block.
-func TestScriptOfTheDocument(t *testing.T) {
-	script, parts := run(t, ".", "go", "run", "./lua/print"), blocks(t, "docs/scripts.md", "lua")
-	last := len(parts) - 1
-	rest, ok := strings.CutPrefix(script, strings.Join(parts[:last], ""))
-	functions, ends := strings.CutSuffix(rest, parts[last])
-	if !ok || !ends || !strings.HasPrefix(strings.TrimSpace(functions), "rare = {}\n") {
-		t.Fatalf("docs/scripts.md isn't the script that\n  go run ./lua/print\nprints:\n%s", script)
-	}
-	in := regexp.MustCompile(`about (\d+) lines`).FindStringSubmatch(read(t, "docs/scripts.md"))
-	if n := strings.Count(functions, "\n"); in == nil || in[1] != fmt.Sprint(n/50*50) {
-		t.Errorf("docs/scripts.md says of the functions %q, and they have %d lines", in, n)
 	}
 }
 

@@ -38,7 +38,7 @@ var (
 	_ store.Immediate = (*Store)(nil)
 )
 
-// bucket holds a record for each limit and key: when it expires, and a store.State.
+// bucket holds a record for each Limit.StateName and key: when it expires, and a store.State.
 var bucket = []byte("stint")
 
 // New returns a store in db, which it doesn't close. Slots of concurrency limits are free
@@ -193,7 +193,7 @@ func sinceEpoch(t time.Time) int64 { return t.UnixMicro() - store.Epoch*1_000_00
 // have at most 32 KB.
 func recordKey(l *store.Limit, key string) []byte {
 	hash := sha256.Sum256([]byte(key))
-	return append([]byte(l.Name()+"/"+l.Algorithm().String()+"/"), hash[:]...)
+	return append([]byte(l.StateName()+"/"), hash[:]...)
 }
 
 // load reads the state of a record. Of one that doesn't exist it is the zero State.

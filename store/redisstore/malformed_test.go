@@ -1,0 +1,150 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+)
+
+// TestTwinsOnMalformedStates changes states as no limit writes them. The script and the steps take
+// the same ones for never seen, and no script fails. A SlidingWindow alone trusts what stands
+// behind the beginning of a state (lua/slidingwindow.lua): then the two may disagree, which fails
+// the call.
+func TestTwinsOnMalformedStates(t *testing.T) {
+	t.Parallel()
+	rdb, ctx := redistest.Start(t).Client(), context.Background()
+	full, err := store.NewLimit(store.Spec{Name: "full", Algorithm: store.SlidingLog, Units: 1, Period: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []store.Spec{
+		{Algorithm: store.TokenBucket, Units: 10, Period: time.Minute},
+		{Algorithm: store.TokenBucket, Units: 7, Period: time.Minute, Burst: 10},
+		{Algorithm: store.IntervalBucket, Units: 10, Burst: 25, Period: time.Minute},
+		{Algorithm: store.IntervalBucket, Units: 10, Burst: 25, Window: store.Every(time.Minute)},
+		{Algorithm: store.IntervalBucket, Units: 10, Burst: 25, Window: store.Daily},
+		{Algorithm: store.FixedWindow, Units: 10, Period: time.Minute},
+		{Algorithm: store.FixedWindow, Units: 10, Window: store.Every(7 * time.Second)},
+		{Algorithm: store.FixedWindow, Units: 10, Window: store.Every(time.Minute)},
+		{Algorithm: store.FixedWindow, Units: 10, Window: store.Daily},
+		{Algorithm: store.SlidingWindow, Units: 10, Period: time.Minute, Buckets: 6},
+		{Algorithm: store.SlidingCounter, Units: 10, Period: time.Minute},
+		{Algorithm: store.SlidingLog, Units: 10, Period: time.Minute},
+		{Algorithm: store.WarmUp, Units: 10, Period: time.Minute, WarmUp: 4 * time.Minute},
+		{Algorithm: store.Ban, Units: 5, Period: time.Minute, Ban: time.Hour},
+	} {
+		t.Run(s.Algorithm.String(), func(t *testing.T) {
+			s.Name = "l"
+			l, err := store.NewLimit(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, key := newTwins(rdb, 1), "a:"+l.StateName()
+			// take returns the charge's receipt.
+			take := func(cost int64, wait time.Duration) (store.Receipt, error) {
+				d := &decision{}
+				limits := []*store.Limit{l}
+				if s.Algorithm == store.Ban { // which counts what another denies
+					limits = append(limits, full)
+				}
+				for _, l := range limits {
+					d.charges = append(d.charges, store.Charge{Key: "a", Limit: l, Cost: cost, MaxWait: wait})
+					d.keys = append(d.keys, "a:"+l.StateName())
+				}
+				d.results, d.leases = make([]store.Result, len(limits)), make([]store.LeaseID, len(limits))
+				p := newPlan([]*decision{d})
+				script, args := takeArgs(&p, w.timeArgs(nil), 0)
+				reply, err := w.run(script, p.keys, args)
+				if err == nil {
+					_, _, err = takeAnswer(&p, reply)
+				}
+				return d.results[0].Receipt, err
+			}
+			settle := func(r store.Receipt, cost int64) error {
+				c := store.Charge{Key: "a", Limit: l, Cost: cost, Receipt: r}
+				ss := together([]*settlement{{charge: &c, result: new(store.Result), key: key}})
+				script, keys, args := settleArgs(ss, w.timeArgs(nil), 0)
+				reply, err := w.run(script, keys, args)
+				if err == nil {
+					_, _, err = settleAnswer(ss, reply)
+				}
+				return err
+			}
+			changed := 0
+			for seed := range uint64(400) {
+				w.rnd = rand.New(rand.NewPCG(seed, 8))
+				rdb.Del(ctx, key)
+				w.now = 1e12 + w.roll(1e9)
+				var receipt store.Receipt
+				for range 1 + w.roll(6) {
+					w.now += pick(w, 1, w.roll(20e6))
+					r, err := take(1+w.roll(2), pick(w, 0, 0, time.Minute))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.Cost > 0 {
+						receipt = r
+					}
+				}
+				var was, is string
+				if l.Algorithm() == store.SlidingLog {
+					at := -1 - w.roll(min(2, rdb.LLen(ctx, key).Val()))
+					was = rdb.LIndex(ctx, key, at).Val()
+					is = w.malformed(was)
+					err = rdb.LSet(ctx, key, at, is).Err()
+				} else if was = rdb.Get(ctx, key).Val(); was != "" {
+					is = w.malformed(was)
+					err = rdb.Set(ctx, key, is, 0).Err()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if is == was {
+					continue
+				}
+				changed++
+				w.now += pick(w, 0, 11e6, w.roll(61e6))
+				for range 2 {
+					if w.roll(3) == 0 && receipt.Cost > 0 {
+						err = settle(receipt, w.roll(4))
+					} else {
+						_, err = take(w.roll(12), pick(w, 0, time.Minute))
+					}
+					if err != nil && !(l.Algorithm() == store.SlidingWindow && errors.Is(err, errTwins)) {
+						t.Errorf("seed %d: %q for %q: %v", seed, is, was, err)
+					}
+				}
+			}
+			if changed < 200 {
+				t.Errorf("%d states changed", changed)
+			}
+		})
+	}
+}
+
+// malformed is a text with one change.
+func (w *twins) malformed(text string) string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ':' || r == ';' })
+	word := pick(w, words...)
+	at := strings.Index(text, word) + int(w.roll(int64(len(word))))
+	switch w.roll(6) {
+	case 0: // one character less
+		return text[:at] + text[at+1:]
+	case 1: // another
+		return text[:at] + pick(w, "-", "+", ":", ";", "x", " ", "e", "0", "9") + text[at+1:]
+	case 2: // one more
+		return text[:at] + pick(w, "-", ":", ";", "0", "9", ".", "0000000000000000000") + text[at:]
+	case 3: // no end
+		return text[:at]
+	case 4: // another number
+		return strings.Replace(text, word, pick(w, "", "0", "1", "-1", "-0", "007", "99", "1099511627777", "9007199254740991", "9007199254740992", "-9007199254740991", "99999999999999999999", "0x10", "1e3"), 1)
+	default:
+		return text + pick(w, ":", ":0", ":1", ";", ";1:1;", "x", "\n", text)
+	}
+}
