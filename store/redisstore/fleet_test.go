@@ -194,11 +194,16 @@ func TestServersFourProcessesAreOneLimit(t *testing.T) {
 						t.Errorf("%d granted or left in %v, want %d", got, time.Duration(elapsed)*time.Microsecond, want)
 					}
 				case store.IntervalBucket, store.FixedWindow:
-					// An instant is the start of an interval or a window: each has
-					// its share and no more, one in which a caller was denied all of
-					// it, and the last what isn't left of it.
+					// Each interval or window has its share and no more, one in which
+					// a caller was denied all of it, and the last what isn't left of
+					// it. A window's instant is its start; an interval's charges have
+					// their own, and its intervals begin at the key's first.
 					share := map[int64]int64{}
 					for _, at := range granted {
+						if spec.Algorithm == store.IntervalBucket {
+							at -= (at - granted[0]) % period
+							last = at
+						}
 						share[at]++
 					}
 					most := int64(0)
