@@ -14,15 +14,17 @@ import (
 // it at the start of a program, so that a deploy fails if the password is wrong or a right is
 // missing, rather than requests later. A nil error means that the limits can be decided.
 //
-// With redisstore it tries each command that their scripts may use, and the scripts, on keys of
-// its own, on each master. The error wraps redisstore.ErrConfiguration if a right is missing, which it
-// names, or if the password is wrong, and redisstore.ErrUnavailable if the server can't be reached. With
-// failover it checks the primary. A store in memory has nothing to check.
+// With redisstore, it runs the scripts, and each command that they may use, on every master, on
+// keys of its own. If a right is missing, the error names it and wraps
+// redisstore.ErrConfiguration, as it does if the password is wrong. If the server can't be
+// reached, the error wraps redisstore.ErrUnavailable. With failover, it checks the primary. A
+// store in memory has nothing to check.
 //
-// The limits are those of the limiter and its routes; what limit functions return isn't known
-// before a request. After an Update with other algorithms, call it again. A call of the server
-// may take 5 seconds, so give ctx a deadline if that is too long. A store that is neither in memory nor implements
-// store.Verifier can't be checked: the error wraps errors.ErrUnsupported.
+// CheckStore checks the limits of the limiter and of its routes. It can't check those that a
+// limit function returns, since they are only known during a request. Call it again after an
+// Update that adds an algorithm. Each call to the server may take 5 seconds: give ctx a deadline
+// if that is too long. If the store is neither in memory nor a store.Verifier, the error wraps
+// errors.ErrUnsupported.
 func (l *Limiter) CheckStore(ctx context.Context) error {
 	v := l.inForce()
 	var limits []*store.Limit

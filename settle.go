@@ -95,7 +95,7 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 // by the next request. cost is from 0 to 2^40. Settling again replaces what was settled
 // before. Settle may be called after the handler has returned.
 //
-// Settle works even if ctx has ended, as that of a request does when the client leaves.
+// Settle works even if ctx has ended: a request's context ends when the client disconnects.
 // The store gets the values of ctx, not its deadline, and has up to 2 seconds: a
 // redisstore takes no longer than its WithTimeout.
 //

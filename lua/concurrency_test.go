@@ -162,8 +162,9 @@ func (p *pair) agrees(held leases) bool {
 	return true
 }
 
-// TestRenew prolongs what stands, more than one chunk of it, and enters what is lost, and says
-// so. A set of which nothing stands any more is left alone, as is what is no set.
+// TestRenew renews more leases than fit in one chunk. Leases that were lost are entered again,
+// and the answer says so. Leases of a set that was reset since are not entered, and a key of
+// another type is not written.
 func TestRenew(t *testing.T) {
 	ctx, rdb := context.Background(), client(t)
 	prefix := redistest.Prefix(t)

@@ -8,9 +8,9 @@ import (
 
 // IntervalBucket. State.A is the start of the current interval in microseconds. State.B
 // is the number of tokens used and not yet given back; reserved turns and debts may
-// take it beyond the capacity. State.Numbers are those of the last charge. State.D, State.E and
-// the Log bound refunds as those of a TokenBucket do; instants in E and the Log are of the
-// limit's own clock.
+// take it beyond the capacity. State.Numbers holds the limit's numbers at the last charge.
+// State.D, State.E and the Log bound refunds as in a TokenBucket. Instants in E and the Log
+// are by the limit's own clock.
 //
 // Counting what is used rather than what is left makes a full bucket the zero state:
 // the next interval then starts at the next charge, as it would for a key never seen.

@@ -10,8 +10,8 @@ type Access struct{ _ struct{} } // with a field, or a struct{}{} of any package
 // State is a store's record of one limit and one key. The algorithm defines what the words
 // mean; a store only copies and, if necessary, serializes them.
 //
-// Instants count from the store's own origin: those of buckets in the units of the Scale
-// that Numbers holds, all others in microseconds. Limits that follow the calendar count
+// Instants count from the store's own origin. A bucket's are in the units of the Scale in
+// Numbers; all others are in microseconds. Limits that follow the calendar count
 // microseconds since store.Epoch.
 type State struct {
 	// Live distinguishes a state whose words are all 0 from one never seen.
@@ -19,8 +19,8 @@ type State struct {
 	// Read is true of a state read from bytes that no limit has checked yet: see
 	// store.State.UnmarshalBinary.
 	Read bool
-	// Numbers are those of the charge that wrote the words, for algorithms whose words
-	// can't be read without them.
+	// Numbers are the limit's numbers when the words were written. Only algorithms whose
+	// words can't be read without them set it.
 	Numbers       Numbers
 	A, B, C, D, E int64
 	// Log holds entries in ascending order of At. A step only reslices it and appends

@@ -24,9 +24,9 @@ import (
 //go:embed lua54.lua
 var lua54 string
 
-// Lua54 is a server whose scripts run under Lua 5.4, as they do on Dragonfly. A redis-server does
-// everything else, and what the scripts call. Its time is that of a function, to scripts and for their
-// keys, which expire before a script that they are keys of.
+// Lua54 is a server that runs scripts under Lua 5.4, as Dragonfly does. A redis-server runs all
+// other commands, and those that the scripts call. A function tells the scripts the time. Keys
+// expire by the same time: before a script runs, those of its keys that have expired are deleted.
 type Lua54 struct {
 	server *Server
 	addr   string

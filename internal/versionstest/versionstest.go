@@ -142,8 +142,9 @@ func draw(t *testing.T, a store.Algorithm, d dice, b Bench) *trace {
 	return p
 }
 
-// version draws a version. Half of its numbers are those of common, if it has any: a bound is
-// tight where the versions differ little, and windows of one period count together.
+// version draws a version of a limit at random. It copies about half of its numbers from common,
+// if common has any: bounds are tightest where versions differ little, and windows count
+// together only if their periods are equal.
 func (p *trace) version(common store.Spec) store.Spec {
 	const ms = time.Millisecond
 	units := func(common int64, of ...int64) int64 {

@@ -5,9 +5,9 @@
 //	go run github.com/stint-go/stint/lua/print@latest concurrency
 //	go run github.com/stint-go/stint/lua/print@latest -settle tokenbucket
 //
-// The first is that of decisions on one token bucket. The second decides on limits of two
-// algorithms together, the third on slots, and the fourth settles earlier charges. docs/scripts.md
-// says how to read them. -bare leaves the comments out: the script as a server gets it.
+// The first script decides on one token bucket, the second on limits of two algorithms together,
+// and the third on slots. The fourth settles earlier charges. docs/scripts.md says how to read
+// them. With -bare, the script is printed without comments, as a server gets it.
 package main
 
 import (
