@@ -21,7 +21,8 @@ type TransportOption func(*client.Transport)
 // lim is charged for the key that k returns. A pause that a server asks for is never
 // applied to other hosts, even if they share the key. If k returns an error, RoundTrip
 // returns it and sends nothing. The default key is the request's scheme and host, such
-// as "https://api.example.com". Transport rejects the zero Key, one made with wrong
+// as "https://api.example.com": in lower case, without a default port or a final dot.
+// Transport rejects the zero Key, one made with wrong
 // arguments, stint.GivenKey, and the Key of an adapter.
 func WithDestination(k stint.Key) TransportOption {
 	return func(t *client.Transport) { t.Destination = k }
@@ -70,12 +71,14 @@ func WithRetryable(may func(*http.Request) bool) TransportOption {
 //
 // A server asks for a pause by one of these:
 //
-//   - Retry-After in a 403, 429 or 503.
-//   - In any answer, a RateLimit field (draft-ietf-httpapi-ratelimit-headers, revisions
+//   - Retry-After in a 403, 429 or 503, in seconds or as a date. A fraction of a second is
+//     rounded up.
+//   - Otherwise, in any answer, a RateLimit field (draft-ietf-httpapi-ratelimit-headers, revisions
 //     07 to 11 and the names proposed since), the RateLimit-* fields of earlier
 //     revisions, or X-RateLimit-* fields, if they say that nothing is left.
 //
-// Malformed fields are ignored. All requests to the destination wait for the same
+// If several servers of the way send fields, such as an upstream and a gateway, the longest
+// pause counts. Malformed fields are ignored. All requests to the destination wait for the same
 // pause. Afterwards they go on one after another, at a growing rate, rather than all at
 // once.
 //

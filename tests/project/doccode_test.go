@@ -24,6 +24,7 @@ var taken = map[string]string{
 
 			user, account stint.Key
 			cloudflare             []netip.Prefix
+			upstream               *url.URL
 			admitted, wouldDeny  atomic.Int64
 		)`,
 	"README.md": `
@@ -87,7 +88,7 @@ var taken = map[string]string{
 // parts of programs are compiled together with the declarations they assume.
 func TestDocumentsCompile(t *testing.T) {
 	c := doctest.New(t,
-		"context", "fmt", "log", "os", "net", "net/http", "net/netip", "sync/atomic", "time", "errors", "strings", "testing",
+		"context", "fmt", "log", "os", "net", "net/http", "net/http/httputil", "net/netip", "net/url", "sync/atomic", "time", "errors", "strings", "testing",
 		"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9",
 		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover", module+"/store/storetest",
 		module+"/console", module+"/plan", module+"/plans",

@@ -46,17 +46,21 @@ func New(lim *stint.Limiter, base http.RoundTripper) *Transport {
 }
 
 // schemeAndHost returns the origin of a request's URL (RFC 6454), without the scheme's
-// default port: two spellings of a host must not be two destinations.
+// default port and without the dot that ends an absolute name: two spellings of a host must
+// not be two destinations.
 func schemeAndHost(r *http.Request) (string, error) {
-	host := strings.ToLower(r.URL.Host)
-	switch r.URL.Scheme {
-	case "http":
-		host = strings.TrimSuffix(host, ":80")
-	case "https":
-		host = strings.TrimSuffix(host, ":443")
+	u := r.URL
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
 	}
-	return r.URL.Scheme + "://" + host, nil
+	if port := u.Port(); port != "" && port != defaultPorts[u.Scheme] {
+		host += ":" + port
+	}
+	return u.Scheme + "://" + host, nil
 }
+
+var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -445,7 +445,12 @@ func TestSchemeAndHost(t *testing.T) {
 		"https://a.test:80/":     "https://a.test:80",
 		"http://a.test:8080/":    "http://a.test:8080",
 		"http://[::1]:80/":       "http://[::1]",
+		"http://[::1]:8080/":     "http://[::1]:8080",
 		"http://user:pw@a.test/": "http://a.test",
+		"http://a.test./":        "http://a.test",
+		"http://a.test.:80/":     "http://a.test",
+		"https://a.test.:8443/":  "https://a.test:8443",
+		"http://a.test:/":        "http://a.test",
 	}
 	for url, want := range tests {
 		if got, err := schemeAndHost(get(url)); got != want || err != nil {

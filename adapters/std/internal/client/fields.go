@@ -1,37 +1,42 @@
 package client
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
-// maxField bounds the length of a field that is parsed. An honest server sends a few
+// maxField bounds the length of a line that is parsed. An honest server sends a few
 // dozen bytes for each of its policies.
 const maxField = 8 << 10
 
-// policyLeft is one item of a RateLimit field: what is left of a policy, and for how
-// many seconds no more than that may be used.
+// policyLeft is what a server says of a policy: what is left of it, and for how long no
+// more than that may be used.
 type policyLeft struct {
-	left, seconds int64
-	hasSeconds    bool
+	left     int64
+	pause    time.Duration
+	hasPause bool
 }
 
 // parseRateLimit parses a RateLimit field of draft-ietf-httpapi-ratelimit-headers: the
 // list of revisions 08 and later, with its parameters under the names of revision 11
 // (r, t) or those proposed since (a, w), or the dictionary of revision 07 (limit,
-// remaining, reset).
+// remaining, reset). An upstream and a gateway may send different revisions, so each line
+// is parsed by itself.
 //
-// A malformed field is ignored as a whole, as RFC 9651 §4.2 requires. An item whose
-// parameters make no sense is ignored alone.
-func parseRateLimit(lines []string) []policyLeft {
-	text := strings.Join(lines, ",")
-	if len(text) > maxField {
-		return nil
+// A malformed line is ignored as a whole, like a malformed field in RFC 9651 §4.2. An item
+// whose parameters make no sense is ignored alone.
+func parseRateLimit(lines []string) (all []policyLeft) {
+	for _, line := range lines {
+		if len(line) > maxField {
+			continue
+		}
+		if items, ok := parseList(line); ok {
+			all = append(all, items...)
+		} else if item, ok := parseDictionary(line); ok {
+			all = append(all, item)
+		}
 	}
-	if items, ok := parseList(text); ok {
-		return items
-	}
-	if item, ok := parseDictionary(text); ok {
-		return []policyLeft{item}
-	}
-	return nil
+	return all
 }
 
 // parseList parses a list whose members are strings or tokens with parameters. Inner
@@ -128,7 +133,7 @@ func newPolicyLeft(left, seconds value) (policyLeft, bool) {
 		if seconds.integer < 0 {
 			return policyLeft{}, false
 		}
-		item.seconds, item.hasSeconds = seconds.integer, true
+		item.pause, item.hasPause = clampSeconds(seconds.integer), true
 	default:
 		return policyLeft{}, false
 	}

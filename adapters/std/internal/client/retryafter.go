@@ -15,12 +15,12 @@ const farthest = 24 * time.Hour
 // pause returns how long the server that sent an answer asks not to be called again.
 // said is false if it doesn't ask.
 //
-// The fields are read in order of reliability: Retry-After, then RateLimit (draft
-// revisions 08 to 11, then 07), the three RateLimit-* fields of draft 06 and earlier,
-// and X-RateLimit-*. The first that asks for a pause counts. Retry-After is about this
-// answer, so it is read only if the answer is a denial (403, 429, 503). The others are
-// read in all answers, since a granted one may have been the last for now. An answer
-// from a cache (Age) describes the limit in the past: only its Retry-After is read.
+// Retry-After is about this answer, so it is read only if the answer is a denial (403, 429,
+// 503), and nothing else is read then. The other fields are read in all answers, since a
+// granted one may have been the last for now: RateLimit (draft revisions 07 to 11), the three
+// RateLimit-* fields of draft 06 and earlier, and X-RateLimit-*. An upstream and a gateway may
+// send any of them, so the longest pause that one asks for counts. An answer from a cache (Age)
+// describes the limit in the past: only its Retry-After is read.
 func pause(resp *http.Response, now time.Time) (d time.Duration, said bool) {
 	h := resp.Header
 	sent := now
@@ -36,17 +36,17 @@ func pause(resp *http.Response, now time.Time) (d time.Duration, said bool) {
 		return 0, false
 	}
 	limited := resp.StatusCode == http.StatusTooManyRequests
-	if lines := h["Ratelimit"]; len(lines) > 0 {
-		if d, ok := longest(parseRateLimit(lines), limited); ok {
-			return d, true
+	ask := func(pause time.Duration, asked bool) {
+		if asked {
+			d, said = max(d, pause), true
 		}
 	}
-	if d, ok := parseTrio(h["Ratelimit-Remaining"], h["Ratelimit-Reset"], limited, nil); ok {
-		return d, true
-	}
-	return parseTrio(h["X-Ratelimit-Remaining"], h["X-Ratelimit-Reset"], limited, func(n int64) time.Duration {
+	ask(longest(parseRateLimit(h["Ratelimit"]), limited))
+	ask(longest(parseTrios(h["Ratelimit-Remaining"], h["Ratelimit-Reset"], clampSeconds), limited))
+	ask(longest(parseTrios(h["X-Ratelimit-Remaining"], h["X-Ratelimit-Reset"], func(n int64) time.Duration {
 		return sinceEpoch(n, sent)
-	})
+	}), limited))
+	return d, said
 }
 
 // denied reports whether a status says that the server was called too often. Some APIs
@@ -55,13 +55,14 @@ func denied(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == http.StatusForbidden
 }
 
-// parseRetryAfter parses delay-seconds or an HTTP-date (RFC 9110 §10.2.3). A date
+// parseRetryAfter parses delay-seconds or an HTTP-date (RFC 9110 §10.2.3). Some servers
+// send a fraction of a second, which is rounded up. A date
 // counts relative to the time at which the answer says it was sent. Limiters behind one
 // another may send several fields: the longest well-formed one counts.
 func parseRetryAfter(lines []string, sent time.Time) (d time.Duration, said bool) {
 	for _, line := range lines {
 		text := strings.Trim(line, " \t")
-		if n, ok := parseDigits(text); ok {
+		if n, ok := parseSeconds(text); ok {
 			d, said = max(d, clampSeconds(n)), true
 		} else if date, err := http.ParseTime(text); err == nil {
 			d, said = max(d, min(date.Sub(sent), farthest)), true
@@ -78,11 +79,11 @@ func longest(items []policyLeft, limited bool) (d time.Duration, said bool) {
 	var partlySaid bool
 	for _, item := range items {
 		switch {
-		case !item.hasSeconds:
+		case !item.hasPause:
 		case item.left == 0:
-			d, said = max(d, clampSeconds(item.seconds)), true
+			d, said = max(d, item.pause), true
 		case limited:
-			partly, partlySaid = max(partly, clampSeconds(item.seconds)), true
+			partly, partlySaid = max(partly, item.pause), true
 		}
 	}
 	if said {
@@ -91,24 +92,32 @@ func longest(items []policyLeft, limited bool) (d time.Duration, said bool) {
 	return partly, partlySaid
 }
 
-// parseTrio parses a Remaining and a Reset field. reset converts the number of the
-// latter into a wait if it isn't in seconds.
-func parseTrio(remaining, resets []string, limited bool, reset func(int64) time.Duration) (time.Duration, bool) {
-	if len(remaining) != 1 || len(resets) != 1 {
-		return 0, false
+// parseTrios parses Remaining and Reset fields, of each server that has sent both: the first
+// of one belongs to the first of the other. If there are more of one, none is believed. pause
+// converts a number of Reset.
+func parseTrios(remaining, resets []string, pause func(int64) time.Duration) (items []policyLeft) {
+	remaining, resets = members(remaining), members(resets)
+	if len(remaining) != len(resets) {
+		return nil
 	}
-	left, ok := parseDigits(strings.Trim(remaining[0], " \t"))
-	if !ok || left > 0 && !limited {
-		return 0, false
+	for i := range remaining {
+		left, ok := parseDigits(remaining[i])
+		n, also := parseSeconds(resets[i])
+		if ok && also {
+			items = append(items, policyLeft{left, pause(n), true})
+		}
 	}
-	n, ok := parseDigits(strings.Trim(resets[0], " \t"))
-	switch {
-	case !ok:
-		return 0, false
-	case reset != nil:
-		return reset(n), true
+	return items
+}
+
+// members splits the lines of a field at their commas: a proxy may have joined them.
+func members(lines []string) (all []string) {
+	for _, line := range lines {
+		for m := range strings.SplitSeq(line, ",") {
+			all = append(all, strings.Trim(m, " \t"))
+		}
 	}
-	return clampSeconds(n), true
+	return all
 }
 
 // sinceEpoch interprets an X-RateLimit-Reset, for which there is no standard: from
@@ -129,6 +138,20 @@ func sinceEpoch(n int64, sent time.Time) time.Duration {
 
 func clampSeconds(n int64) time.Duration {
 	return time.Duration(min(n, int64(farthest/time.Second))) * time.Second
+}
+
+// parseSeconds parses 1*DIGIT with or without a fraction, which is rounded up.
+func parseSeconds(text string) (n int64, ok bool) {
+	whole, fraction, fractional := strings.Cut(text, ".")
+	n, ok = parseDigits(whole)
+	if !ok || !fractional {
+		return n, ok
+	}
+	part, ok := parseDigits(fraction)
+	if part > 0 && n < math.MaxInt64 {
+		n++
+	}
+	return n, ok
 }
 
 // parseDigits parses 1*DIGIT: no sign, no fraction, no space. A number too large for an

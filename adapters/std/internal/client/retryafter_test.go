@@ -41,7 +41,13 @@ func TestPause(t *testing.T) {
 		{"beyond int64", 429, []string{"Retry-After: 99999999999999999999999"}, farthest},
 		{"negative", 429, []string{"Retry-After: -1"}, none},
 		{"signed", 429, []string{"Retry-After: +1"}, none},
-		{"decimal", 429, []string{"Retry-After: 1.5"}, none},
+		{"a fraction", 429, []string{"Retry-After: 1.5"}, 2 * time.Second},
+		{"a fraction of 0", 429, []string{"Retry-After: 0.001"}, time.Second},
+		{"a fraction that is 0", 429, []string{"Retry-After: 3.000"}, 3 * time.Second},
+		{"a fraction without digits", 429, []string{"Retry-After: 1."}, none},
+		{"a fraction without a number", 429, []string{"Retry-After: .5"}, none},
+		{"two points", 429, []string{"Retry-After: 1.5.0"}, none},
+		{"beyond int64, and a fraction", 429, []string{"Retry-After: 99999999999999999999999.5"}, farthest},
 		{"exponent", 429, []string{"Retry-After: 1e3"}, none},
 		{"hexadecimal", 429, []string{"Retry-After: 0x10"}, none},
 		{"unit", 429, []string{"Retry-After: 5s"}, none},
@@ -81,7 +87,11 @@ func TestPause(t *testing.T) {
 		{"draft 06, too little left", 429, []string{"RateLimit-Remaining: 1", "RateLimit-Reset: 30"}, 30 * time.Second},
 		{"draft 06, no reset", 429, []string{"RateLimit-Remaining: 0"}, none},
 		{"draft 06, negative", 429, []string{"RateLimit-Remaining: -1", "RateLimit-Reset: 30"}, none},
-		{"draft 06 comes after RateLimit", 200, []string{`RateLimit: "p";r=0;t=50`, "RateLimit-Remaining: 0", "RateLimit-Reset: 30"}, 50 * time.Second},
+		{"two revisions, the longer counts", 200, []string{`RateLimit: "p";r=0;t=50`, "RateLimit-Remaining: 0", "RateLimit-Reset: 30"}, 50 * time.Second},
+		{"two revisions, the older is the longer", 200, []string{`RateLimit: "p";r=0;t=20`, "RateLimit-Remaining: 0", "RateLimit-Reset: 30"}, 30 * time.Second},
+		{"two revisions of one field", 200, []string{`RateLimit: "p";r=0;t=20`, "RateLimit: limit=100, remaining=0, reset=30"}, 30 * time.Second},
+		{"a gateway in front of draft 07", 200, []string{"RateLimit: limit=100, remaining=0, reset=30", "RateLimit: limit=9, remaining=1, reset=1"}, 30 * time.Second},
+		{"a gateway in front of draft 06", 200, []string{"RateLimit-Remaining: 4", "RateLimit-Reset: 60", "RateLimit-Remaining: 0", "RateLimit-Reset: 5"}, 5 * time.Second},
 		{"a broken RateLimit before draft 06", 200, []string{`RateLimit: "p;r=0`, "RateLimit-Remaining: 0", "RateLimit-Reset: 30"}, 30 * time.Second},
 
 		{"legacy, seconds", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30"}, 30 * time.Second},
@@ -92,6 +102,11 @@ func TestPause(t *testing.T) {
 		{"legacy, far", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 999999999"}, farthest},
 		{"legacy, beyond int64", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 99999999999999999999"}, farthest},
 		{"legacy, something left", 200, []string{"X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30"}, none},
+		{"legacy beside RateLimit", 200, []string{`RateLimit: "p";r=4;t=50`, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30"}, 30 * time.Second},
+		{"legacy, of two servers", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 40.1"}, 41 * time.Second},
+		{"legacy, of two servers in one line", 200, []string{"X-RateLimit-Remaining: 0, 7", "X-RateLimit-Reset: 30, 40"}, 30 * time.Second},
+		{"legacy, of two servers that deny for something else", 200, []string{"X-RateLimit-Remaining: 7, 8", "X-RateLimit-Reset: 30, 40"}, none},
+		{"legacy, of two servers, without pairs", 429, []string{"X-RateLimit-Remaining: 0, 7", "X-RateLimit-Reset: 30"}, none},
 		{"legacy, a time", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 12ms"}, none},
 	}
 	for _, test := range tests {
@@ -109,7 +124,7 @@ func TestPause(t *testing.T) {
 }
 
 func TestParseRateLimit(t *testing.T) {
-	seconds := func(left, n int64) policyLeft { return policyLeft{left, n, true} }
+	seconds := func(left, n int64) policyLeft { return policyLeft{left, time.Duration(n) * time.Second, true} }
 	tests := []struct {
 		field string
 		want  []policyLeft
@@ -200,7 +215,7 @@ func FuzzPause(f *testing.F) {
 			}
 		}
 		for _, item := range parseRateLimit([]string{rateLimit}) {
-			if item.left < 0 || item.seconds < 0 || !item.hasSeconds && item.seconds != 0 {
+			if item.left < 0 || item.pause < 0 || !item.hasPause && item.pause != 0 {
 				t.Fatalf("item %+v", item)
 			}
 		}
