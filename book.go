@@ -20,7 +20,6 @@ type finding struct {
 	kind   WarningKind
 	limits []string // whose key it is about, or that it is about
 	text   string   // instead of the kind's
-	place  string   // in the program, where the mistake is; or ""
 	// applies reports whether it is about something that a version has.
 	applies func(*version) bool
 }
@@ -64,17 +63,14 @@ func (b *book) add(v *version, found ...finding) (news []notice) {
 const mostWarnings = 100
 
 // enter adds a warning, or replaces the one of the same kind about the same limits. It reports
-// whether the warning is new, or has a place for the first time. A full book drops a warning that
+// whether the warning is new. A full book drops a warning that
 // applies to none of the versions, or the oldest.
 func (b *book) enter(all []*version, f finding) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if old := b.find(f); old != nil {
-		placed := old.place == "" && f.place != ""
-		if old.place == "" || f.place != "" {
-			*old = f // an Update may have made another key that it is about
-		}
-		return placed
+		*old = f // an Update may have made another key that it is about
+		return false
 	}
 	if len(b.all) == mostWarnings {
 		i := slices.IndexFunc(b.all, func(o *finding) bool { return !slices.ContainsFunc(all, o.applies) })

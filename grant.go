@@ -18,12 +18,7 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 	d := &a.call
 	tells := needs&(limit.Local|limit.Slots) != 0 && d.Timed
 	carries := a.reading.R != nil && !a.version.withoutPermit && a.reading.R.Method != preface
-	var s *story
-	if a.reading.R == nil && holdsSlots(d) {
-		p, room, s = permitOfSlots(len(d.Charges))
-	} else {
-		p, room, next, s = permitOf(len(d.Charges), carries, tells)
-	}
+	p, room, next, s := permitOf(len(d.Charges), carries, tells)
 	p.ctx, p.version = ctx, a.version
 	if s != nil { // zero fields aren't written: see Call.Add of package decide
 		p.story = s

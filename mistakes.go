@@ -6,10 +6,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
@@ -27,7 +25,6 @@ import (
 // are safe for concurrent use, except the fields that family.mu guards.
 type clues struct {
 	builds warn.Builds
-	leaks  atomic.Bool  // a permit was dropped without Done
 	nested atomic.Int64 // charges inside limiters of other families that were looked at
 
 	tooCostly sync.Map // the limits that a request cost too much for
@@ -244,18 +241,6 @@ func tooLow(v *version, l *limit.Limit, ch *store.Charge, r *store.Result) []fin
 func isBucket(l *store.Limit) bool {
 	a := l.Algorithm()
 	return a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket
-}
-
-// leaked finds that a permit of limits was dropped, taken by a caller if that is known. ttl is how
-// long its slots stay taken.
-func (c *clues) leaked(limits []string, caller string, ttl time.Duration) finding {
-	c.leaks.Store(true)
-	text := fmt.Sprintf("a permit of Take or Wait for limit %q was dropped without Done, so its slots stay taken for another %v: write defer permit.Done()",
-		strings.Join(limits, ", "), ttl)
-	if caller != "" {
-		text += " in " + caller
-	}
-	return finding{kind: WarnPermitLeaked, limits: limits, text: text, place: caller, applies: func(v *version) bool { return v.has(limits) }}
 }
 
 // wrongKeys finds what requests have shown about a key's source. Each finding goes to the first of

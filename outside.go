@@ -64,9 +64,8 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 
 // Take charges cost, from 1 to 2^40, to all of the limiter's limits (not those of its
 // routes) for one key: jobs, queues, RPCs. Call Done on the permit when the work is
-// over. If no limit has slots and nothing is settled, Allow does the same for less. If the
-// permit is dropped without Done, its slots come free some time after the garbage collector has
-// found that, and a warning says so (WarnPermitLeaked).
+// over: the slots of a permit that is dropped without Done stay taken as long as the process
+// lives. If no limit has slots and nothing is settled, Allow does the same for less.
 //
 // If a limit denies, the error is a *DeniedError; if ctx has already ended, it wraps
 // ctx's error; if the cost is out of range, it wraps store.ErrCost. In each case
@@ -106,7 +105,6 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	p, _, room := a.permit(ctx, a.call.Needs)
 	a.sendOutcome(EventAdmitted, nil)
 	a.handTo(p, room)
-	p.guard(&l.family.warnings)
 	return p, nil
 }
 

@@ -309,7 +309,6 @@ func (p *Permit) Done() {
 // before that or after it, never in between: WithSettle functions and writes to the client
 // before, observers after, when everything is done and no lock is held.
 func (p *Permit) release() {
-	p.unguard()
 	var amends []decide.Amend
 	defer func() {
 		var changes []adaptive.Change

@@ -17,5 +17,4 @@ type story struct {
 	held    time.Duration // how long it held slots, once they are released
 	learns  bool          // whether an AdaptiveConcurrency learns from it
 	outcome adaptive.Outcome
-	slots   *slots // of a permit that Take or Wait returned
 }

@@ -63,10 +63,6 @@ const (
 	// quota's period than the quota. The Text names both. Both are enforced, and neither has a
 	// WithCost or a WithSettle.
 	WarnQuotaUnreachable
-	// WarnPermitLeaked: the garbage collector has found a permit of Take or Wait that held
-	// slots and was dropped without Done. There is a second warning with the caller's place in
-	// its Text: once one was found, one call in 64 records it.
-	WarnPermitLeaked
 	// WarnUpdateDrops: an Update leaves out or renames a limit that New or With was given, or
 	// renames the limiter. The Text names both. Limits that an Update has brought may go, and
 	// so may dry runs. The next Update ends the warning.
@@ -120,7 +116,6 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnChargedTwice:     {"charged-twice", "a request is charged twice to a limit, by two limiters on one store of which one is mounted inside the other: derive the inner one by Limiter.With, or write another stint.WithName in it"},
 	WarnStoreFull:        {"store-full", "the store in memory is full, so new keys share states: write memstore.WithMaxKeys, or use keys that clients can't make up"},
 	WarnUpdateDrops:      {"update-drops", "an Update leaves out or renames limits, so callers begin anew: its options are complete, write the limits there, too"},
-	WarnPermitLeaked:     {"permit-leaked", "a permit of Take or Wait was dropped without Done, so its slots stayed taken: write defer permit.Done()"},
 	WarnNotMounted:       {"not-mounted", "a limiter was given to no adapter and has decided nothing within an hour, so it limits nothing: mount it, such as by stinthttp.Middleware"},
 	WarnNameConflict:     {"name-conflict", "two limiters on one store give a limit's name different numbers: write another stint.WithName in one of them"},
 	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},

@@ -143,13 +143,6 @@ type Checked interface {
 	Misconfigured() []*SpecError
 }
 
-// Leaser is implemented by stores whose slots come free by themselves if the process that holds
-// them dies.
-type Leaser interface {
-	// LeaseTTL returns how long that takes.
-	LeaseTTL() time.Duration
-}
-
 // Charge is one limit applied to one key at a cost.
 type Charge struct {
 	// Key identifies who is charged. It isn't a storage key: the store adds the limit's

@@ -67,7 +67,7 @@ func WithRetryable(may func(*http.Request) bool) TransportOption {
 // functions aren't called. If lim denies a request, because its turn would come after
 // the context's deadline, nothing is sent and the error is a *stint.DeniedError. A slot
 // of a concurrency limit is held until the response's body is read to its end or
-// closed; a request that waits to be sent again holds none.
+// closed, for good if neither happens; a request that waits to be sent again holds none.
 //
 // A server asks for a pause by one of these:
 //

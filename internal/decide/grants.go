@@ -86,9 +86,6 @@ func (c *Call) HandTo(gs *Grants, room []Grant) {
 	gs.list, c.owns = room, false
 }
 
-// Own makes grants the owner of what others, whose memory is gone, were handed.
-func (gs *Grants) Own(all []Grant) { gs.list = all }
-
 // Len returns how many there are, At one of them. What At returns doesn't change.
 func (gs *Grants) Len() int { return len(gs.list) }
 

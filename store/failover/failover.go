@@ -255,7 +255,6 @@ var (
 	_ store.Verifier  = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
 	_ store.Bounded   = (*Store)(nil)
-	_ store.Leaser    = (*Store)(nil)
 
 	_ store.Checked    = (*Store)(nil)
 	_ store.Observable = (*Store)(nil)
@@ -386,16 +385,6 @@ func (s *Store) Timeout() (sum time.Duration) {
 		sum += of.Timeout()
 	}
 	return sum
-}
-
-// LeaseTTL implements store.Leaser. It returns the longer time of the two sides.
-func (s *Store) LeaseTTL() (ttl time.Duration) {
-	for _, side := range [...]store.Store{s.primary, s.secondary} {
-		if of, ok := side.(store.Leaser); ok {
-			ttl = max(ttl, of.LeaseTTL())
-		}
-	}
-	return ttl
 }
 
 // Misconfigured implements store.Checked. It returns what is wrong with the arguments of New

@@ -485,6 +485,3 @@ func (s *Store) reportLost(key string, id store.LeaseID, entered bool) {
 		background.Do("reporting a lost lease", func() { s.lost(h.identity, of.limit) })
 	}
 }
-
-// LeaseTTL implements store.Leaser. It returns that of WithLeaseTTL.
-func (s *Store) LeaseTTL() time.Duration { return s.lease }

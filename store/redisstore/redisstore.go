@@ -138,7 +138,6 @@ var (
 	_ store.Verifier = (*Store)(nil)
 
 	_ store.Checked = (*Store)(nil)
-	_ store.Leaser  = (*Store)(nil)
 	_ store.Bounded = (*Store)(nil)
 
 	_ store.Observable = (*Store)(nil)

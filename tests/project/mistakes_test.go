@@ -74,7 +74,6 @@ var mistakes = []mistake{
 	{"limit-too-low", crowded(stint.Rate(10, time.Hour, stint.WithName("page"))), crowded(stint.Rate(10, time.Minute, stint.WithName("page")))},
 	{"quota-unreachable", beside(864_000), beside(80_000)},
 	{"nothing-waits", warned(0, nil, some, byAddress, classes), warned(0, nil, stint.Rate(1, time.Second, stint.WithMaxWait(time.Second)), byAddress, classes)},
-	{"permit-leaked", taking(func(*stint.Permit) {}), taking((*stint.Permit).Done)},
 	{"update-drops", updated(named(1)), updated(named(2), stint.Quota(10, stint.Daily, stint.WithName("daily")))},
 	{"colon-route", rejected(byAddress, stint.WithRoute("GET /users/:id", some)), rejected(byAddress, stint.WithRoute("GET /users/{id}", some))},
 	{"route-missed", stripped("POST /api/login"), stripped("POST /login")},
@@ -313,29 +312,6 @@ func crowded(by stint.Limit) func(*testing.T) string {
 // beside returns what New says of a daily quota of n beside a rate of one a second.
 func beside(n int64) func(*testing.T) string {
 	return warned(0, nil, stint.Rate(1, time.Second, stint.WithName("calls")), stint.Quota(n, stint.Daily, stint.WithName("daily")), byAddress)
-}
-
-// taking returns what a limiter says of work that ends a permit in a way.
-func taking(end func(*stint.Permit)) func(*testing.T) string {
-	return func(t *testing.T) string {
-		l := limiter(t, stint.Concurrency(1000, stint.WithName("slots")), stint.WithKey(stint.GivenKey()), logger(new(strings.Builder)))
-		func() {
-			for range 10 {
-				p, err := l.Take(t.Context(), "k", 1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				end(p)
-			}
-		}()
-		for range 100 { // until the finalizers have run
-			if runtime.GC(); described(l) != "" {
-				break
-			}
-			runtime.Gosched()
-		}
-		return described(l)
-	}
 }
 
 // updated returns what a limiter with a rate and a quota says of an Update.

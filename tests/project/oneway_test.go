@@ -170,11 +170,11 @@ func TestRootMethodsStandWithTheirType(t *testing.T) {
 // cycles are the types, functions and variables of the root that refer to each other, by what they are made of, by their
 // methods or by functions that these call. Each is one subject.
 var cycles = []string{
-	"Limiter family", // limiters that are updated together
-	"Option config",  // an option changes a config, which keeps its options for the next Update
-	"Permit drop releaseDropped withoutCancel", // a permit, its context, and the end of one that was dropped
-	"admission admissions",                     // a type and its pool
-	"listed usually",                           // a type and what most of its values have in common
+	"Limiter family",       // limiters that are updated together
+	"Option config",        // an option changes a config, which keeps its options for the next Update
+	"Permit withoutCancel", // a permit, and its context
+	"admission admissions", // a type and its pool
+	"listed usually",       // a type and what most of its values have in common
 }
 
 // Types of the root, its functions and its variables refer to one another one way, but for the few
