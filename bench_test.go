@@ -56,9 +56,9 @@ var paths = []struct {
 	}, true, 0},
 	{"AllowedNoHeaders", []stint.Option{ample(), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)}, true, 0},
 	{"AllowedTwoLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily)}, true, 1},
-	{"AllowedThreeLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily), stint.Rate(1_000_000, time.Minute, stint.WithBurst(1_000_000_000))}, true, 1},
+	{"AllowedThreeLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily), stint.Rate(1_000_000, time.Minute, stint.WithBurst(1_000_000_000))}, true, 2},
 	{"AllowedRateAndSlot", []stint.Option{ample(), stint.Concurrency(4)}, true, 1},
-	{"AllowedRateQuotaAndSlot", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily), stint.Concurrency(4)}, true, 1},
+	{"AllowedRateQuotaAndSlot", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily), stint.Concurrency(4)}, true, 2},
 	{"AllowedThatMayWait", []stint.Option{ample(stint.WithMaxWait(time.Second))}, true, 1},
 	{"AllowedSlotThatMayWait", []stint.Option{stint.Concurrency(4, stint.WithQueue(10))}, true, 1},
 	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.XRateLimitHeaders), stint.WithoutPermit()}, true, 0},
@@ -134,6 +134,23 @@ func BenchmarkHTTP(b *testing.B) {
 			}
 		})
 	})
+}
+
+// An observer that does nothing.
+func BenchmarkObserved(b *testing.B) {
+	for _, path := range paths {
+		b.Run(path.name, func(b *testing.B) {
+			l := limiter(b, append(path.opts, theKey, stint.WithObserver(func(stint.Event) {}))...)
+			w, r := &discard{h: http.Header{}}, get("/")
+			w.request(l, r)
+			b.ReportAllocs()
+			for b.Loop() {
+				if w.request(l, r) != path.allowed {
+					b.Fatal("the other path")
+				}
+			}
+		})
+	}
 }
 
 func BenchmarkAllow(b *testing.B) {

@@ -42,7 +42,7 @@ func (l *Limiter) first(opts []Option) ([]notice, error) {
 	f.registry.Names().Put(naming)
 	f.members = append(f.members, l)
 	f.lines.Store(v.backend.Lines, nil)
-	l.observers.give(c.observers)
+	l.observers.given = c.observers
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()
 	l.now.Store(v)

@@ -63,13 +63,10 @@ type Event struct {
 	Warning *Warning
 	// EndsWait says that the request's wait is over: an EventWaiting came before, and
 	// this event's Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed)
-	// is the outcome. Each EventWaiting is followed by exactly one such event, for observers
-	// that no Update replaces in between.
+	// is the outcome. Each EventWaiting is followed by exactly one such event.
 	EndsWait bool
 
-	observersBefore uint32   // only observers with a lower number get it; 0: all do
-	briefed         bool     // brief observers got it as a call of Passed or Ended
-	keys            []string // of Decision.Limits
+	keys []string // of Decision.Limits
 }
 
 // own returns the event with what it points to copied, for one observer among several: what one of
@@ -90,33 +87,6 @@ func (e Event) own() Event {
 		e.Warning = &w
 	}
 	return e
-}
-
-// subject is the request that an event is about. Its method event makes every event of a
-// request, and sets what all of them have. Functions that know more set the rest: sender.send
-// the limiter's name; admission.outcome the outcome; sender.sendDecision and admission.sendWaiting
-// the decision; admission.sendOutcomeEvent whether brief observers have it already; Event.about
-// charges without a decision; admission.sendWrong the limit that isn't charged;
-// admission.finishFailed what a store's failure led to; Permit.sendSettled and
-// sender.sendSettleFailed a settlement; Permit.sendPacing a pace; Permit.sendLimitChange a changed
-// limit; Permit.sendEnded and admission.sendEnd the end. A test holds this list. Events about the
-// limiter are made where they occur.
-type subject struct {
-	route   string
-	request *http.Request // nil outside HTTP, and when it may belong to the server again
-	// observersBefore is that of Event.
-	observersBefore uint32
-}
-
-// event returns an event about a request.
-func (s subject) event(kind EventKind, err error) Event {
-	return Event{Kind: kind, Route: s.route, Request: s.request, Err: err, observersBefore: s.observersBefore}
-}
-
-// later returns the subject of events that come when the request may be over.
-func (s subject) later() subject {
-	s.request = nil
-	return s
 }
 
 // Key returns the key that Decision.Limits[i] was decided for, as stores see it:
@@ -250,11 +220,13 @@ const (
 	// run. It comes after the event of the decision itself, once for each ban.
 	// Decision.Limit names the ban, and RetryAfter is when it ends.
 	EventBanned
-	// EventEnded: an admitted request has ended: Permit.Done was called, or the release
-	// of its Detach. Decision is where its limits stood when it was admitted, with its
+	// EventEnded: an admitted request has ended: its handler has returned, and what it
+	// holds is released; or Permit.Done was called, and no limit looks at the response.
+	// Decision is where its limits stood when it was admitted, with its
 	// final cost in Cost. Status is that of the response if a limit looks at it, and
 	// Held is how long slots were held. It follows each EventAdmitted whose permit is
-	// done, and comes last; for an Allow it comes at once.
+	// done, and comes last; for an Allow it comes at once. Each observer that got the
+	// EventAdmitted gets it, also if an Update has replaced that observer meanwhile.
 	EventEnded
 	// EventStoreDegraded: the primary store of a failover has failed a call or a probe,
 	// or its breaker has closed: then Err is nil. While the breaker is open, Err wraps

@@ -38,7 +38,7 @@ func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) er
 		return err
 	}
 	a.call.Results[0] = *answer
-	a.observersBefore = (*audience)(nil).next() // there were none
+	a.to = nil // there were none
 	a.recordResults()
 	err := newDenied(a.version, &a.call)
 	a.sendOutcome(EventDenied, nil)

@@ -16,40 +16,33 @@ import (
 // that carries the permit, or the request itself.
 func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request, room []decide.Grant) {
 	d := &a.call
-	tells := needs&(limit.Local|limit.Slots) != 0 && d.Timed
 	carries := a.reading.R != nil && !a.version.withoutPermit && a.reading.R.Method != preface
-	p, room, next, s := permitOf(len(d.Charges), carries, tells)
-	p.ctx, p.version = ctx, a.version
-	if s != nil { // zero fields aren't written: see Call.Add of package decide
-		p.story = s
+	p = new(Permit)
+	if n := len(d.Charges); n <= len(p.room) {
+		room = p.room[:n]
+	} else {
+		room = make([]decide.Grant, n)
 	}
-	if a.outer != nil {
+	p.ctx, p.version = ctx, a.version
+	if a.outer != nil { // zero fields aren't written: see Call.Add of package decide
 		p.outer = a.outer
 	}
-	p.state = open | a.observersBefore<<stateBits
 	p.class, p.plan = d.Rank, a.reading.Plan
 	p.http1 = a.reading.R != nil && a.reading.R.ProtoMajor == 1
 	if needs != 0 {
 		p.releases, p.response = needs&limit.Releases != 0, a.newResponse(needs)
 	}
-	if tells || needs&limit.Local != 0 || d.Waited > 0 || len(d.Seen) > 0 {
-		if p.story == nil {
-			p.story = new(story)
-		}
-		s = p.story
-		s.waited, s.seen, s.since, s.learns = d.Waited, d.Seen, time.Now(), needs&limit.Local != 0
+	if a.to != nil {
+		p.to, p.told = a.to, d.Allowed
 	}
-	if d.Timed && d.Allowed {
-		p.notified = a.notification()
+	if needs&limit.Local != 0 || needs&limit.Slots != 0 && p.told || d.Waited > 0 || len(d.Seen) > 0 {
+		p.story = &story{waited: d.Waited, seen: d.Seen, since: time.Now(), learns: needs&limit.Local != 0}
 	}
-	switch {
-	case !carries:
+	if !carries {
 		return p, a.reading.R, room
-	case next != nil:
-		*next = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
-		return p, next, room
 	}
-	return p, a.reading.R.WithContext((*permitContext)(p)), room
+	p.request = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
+	return p, &p.request, room
 }
 
 // preface is the method of the request that net/http takes the first line of an HTTP/2
@@ -62,7 +55,7 @@ const preface = "PRI"
 // the end.
 func (a *admission) handTo(p *Permit, room []decide.Grant) {
 	a.call.HandTo(&p.grants, room)
-	a.endDue = notNotified
+	a.endDue = false
 }
 
 // newResponse makes the permit's response, or returns nil if no limit needs it.

@@ -35,11 +35,6 @@ func (o *told) Observe(e stint.Event) {
 	o.note(what)
 }
 
-func (o *told) Passed(string, []store.Charge, []store.Result, time.Duration) {
-	o.note("Admitted")
-}
-func (o *told) Ended() { o.note("Ended") }
-
 // interrupted is a store that calls a function in the midst of each Take.
 type interrupted struct {
 	store.Store
@@ -72,7 +67,6 @@ func TestLateObservers(t *testing.T) {
 			add  func(t *testing.T, l *stint.Limiter, o *told, opts []stint.Option)
 		}{
 			{"Observe", func(_ *testing.T, l *stint.Limiter, o *told, _ []stint.Option) { l.Observe(o.Observe) }},
-			{"ObserveBriefly", func(_ *testing.T, l *stint.Limiter, o *told, _ []stint.Option) { l.ObserveBriefly(o) }},
 			{"WithObserver", func(t *testing.T, l *stint.Limiter, o *told, opts []stint.Option) {
 				if err := l.Update(append(opts, stint.WithObserver(o.Observe))...); err != nil {
 					t.Error(err)

@@ -11,6 +11,16 @@ import (
 // learns reports whether an AdaptiveConcurrency learns from the request.
 func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
 
+// learnsAnywhere is learns for all limiters that the request has passed.
+func (p *Permit) learnsAnywhere() bool {
+	for ; p != nil; p = p.outer {
+		if p.learns() {
+			return true
+		}
+	}
+	return false
+}
+
 // Drop reports that the request failed for lack of capacity, for instance because a
 // backend was overloaded or timed out. An AdaptiveConcurrency cuts its limit if at
 // least one in twenty requests does. It applies to all limiters that the request has
@@ -49,9 +59,10 @@ func (p *Permit) sample() *adaptive.Sample {
 	return p.story.outcome.Sample(took, err)
 }
 
-// endLearning ends the observation of the request, and returns what was observed.
-func (p *Permit) endLearning() *adaptive.Sample {
-	if p.response != nil && p.story.outcome.Open() {
+// endLearning ends the observation of the request, and returns what was observed. answered says that
+// the response may be looked at.
+func (p *Permit) endLearning(answered bool) *adaptive.Sample {
+	if answered && p.story.outcome.Open() {
 		switch got, ok := p.response.Outcome(); {
 		case !ok:
 		case got.Hijacked:
@@ -66,10 +77,10 @@ func (p *Permit) endLearning() *adaptive.Sample {
 // sendLimitChange notifies the observers that a limit has changed.
 func (p *Permit) sendLimitChange(c *adaptive.Change) {
 	e := p.event(EventLimitChanged)
-	e.observersBefore = 0 // it is about a key, not about the request
 	e.Change = &LimitChange{
 		Limit: c.Charge.Limit.Name(), From: c.From, To: c.To, Reason: AdaptiveReason(c.Reason),
 		InFlight: c.InFlight, Latency: c.Latency, Baseline: c.Baseline,
 	}
-	p.version.events.sendAbout(&e, []store.Charge{c.Charge})
+	to := p.version.events.observers() // it is about a key, not about the request
+	p.version.events.sendAbout(to, &e, []store.Charge{c.Charge})
 }

@@ -7,8 +7,8 @@ import (
 
 // WithObserver passes the limiter's events to f from the start, as Limiter.Observe
 // does. If given several times, all functions are called in order. An Update without it
-// keeps the existing ones; an Update with it replaces them. New rejects nil. f is
-// called concurrently.
+// keeps the existing ones. An Update with it replaces them: those replaced still get the
+// events of requests whose decision had begun. New rejects nil. f is called concurrently.
 func WithObserver(f func(Event)) Option {
 	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
 		func(c *config) { c.observers = append(c.observers, f) })
@@ -25,35 +25,19 @@ func WithObserver(f func(Event)) Option {
 // others have left, EventStoreDegraded): a panic of f there is logged, as it is for an
 // EventUpdated.
 //
-// Of a request whose decision had begun when f was added, f gets neither the decision nor
-// the wait nor the end. So what f counts up and down, such as requests in flight, never
-// falls below zero.
+// f gets all events of a request or none: those of a request whose decision begins after
+// Observe and before stop, even if some come after stop. So what f counts up and down, such as
+// requests in flight, is never below zero, and zero in the end.
 //
-// Observe and stop are safe for concurrent use. An event that is under way may still
-// reach f after stop.
+// Observe and stop are safe for concurrent use.
 func (l *Limiter) Observe(f func(Event)) (stop func()) {
 	if f == nil {
 		return func() {}
 	}
-	return l.add(observer{notify: f})
-}
-
-// ObserveBriefly passes what happens to the limiter, and to those derived from it by
-// With, to o until stop is called. It is Observe for figures to which every request adds.
-// ObserveBriefly and stop are safe for concurrent use.
-func (l *Limiter) ObserveBriefly(o BriefObserver) (stop func()) {
-	if o == nil {
-		return func() {}
-	}
-	return l.add(observer{notify: o.Observe, brief: o})
-}
-
-// add adds an observer until stop is called.
-func (l *Limiter) add(o observer) (stop func()) {
 	l.inForce()
 	l.family.mu.Lock()
 	defer l.family.mu.Unlock()
-	remove := l.observers.add(o)
+	remove := l.observers.add(f)
 	l.family.enlist()
 	return func() {
 		l.family.mu.Lock()
@@ -67,7 +51,7 @@ func (l *Limiter) add(o observer) (stop func()) {
 func (f *family) enlist() {
 	for _, m := range f.members {
 		var log *logs.Log // the parent's
-		var others []observer
+		var others []func(Event)
 		if m.parent != nil {
 			log = m.parent.recipients.log.Load()
 			if to := m.parent.recipients.audience.Load(); to != nil {

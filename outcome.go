@@ -10,7 +10,7 @@ import (
 
 // subject returns the subject of the admission's events.
 func (a *admission) subject() subject {
-	return subject{a.reading.Plan.Route(), a.reading.R, a.observersBefore}
+	return subject{a.reading.Plan.Route(), a.reading.R, a.to}
 }
 
 // event returns an event about the request.
@@ -24,81 +24,32 @@ func (a *admission) outcome(kind EventKind, err error) Event {
 	return e
 }
 
-// hadObservers reports whether there were observers when the decision began. Only then is the time
-// measured that the store takes.
-func (a *admission) hadObservers() bool { return a.call.Timed }
-
 // sendOutcome notifies the observers of a decision, and logs it if the log shows such decisions.
 func (a *admission) sendOutcome(kind EventKind, err error) {
-	to := a.version.events.to.audience.Load()
+	s := &a.version.events
 	decided := kind == EventAdmitted || kind == EventDenied
-	if decided && a.version.events.to.failing.Load() && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
-		a.version.events.writeRecovery()
+	if decided && s.to.failing.Load() && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
+		s.writeRecovery()
 	}
-	if to == nil { // only the log may say something
-		if decided && a.bans() || kind == EventDenied && a.version.events.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied) {
-			a.sendOutcomeEvent(kind, err, false)
-		}
+	logged := decided && a.bans() || kind == EventDenied && s.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied)
+	if a.to == nil && !logged {
 		return
 	}
-	if kind == EventAdmitted {
-		a.endDue = a.notification()
-		if a.endDue == inBrief {
-			if to.whole(a.observersBefore) {
-				defer a.sendOutcomeEvent(kind, err, true) // also if a brief observer panics
-			}
-			to.sendPassed(a.observersBefore, a.reading.Plan.Route(), a.call.Charges, a.call.Results, a.call.Took)
-			return
-		}
-	}
-	a.sendOutcomeEvent(kind, err, false)
-}
-
-// sendOutcomeEvent sends the event of a decision. It isn't inlined, so that a request that is
-// reported only in brief touches no stack for an event.
-//
-//go:noinline
-func (a *admission) sendOutcomeEvent(kind EventKind, err error, briefed bool) {
+	a.endDue = kind == EventAdmitted && a.to != nil
 	e := a.outcome(kind, err)
-	e.briefed = briefed
-	a.version.events.sendDecision(&e, &a.call)
-}
-
-// brief reports whether the charges and results of a granted request say all that there is to
-// say of it, now and when it ends: it is plain, as BriefObserver means it.
-func (a *admission) brief() bool {
-	if a.reading.Needs()&^limit.Counts != 0 || a.call.BeganWaiting {
-		return false
-	}
-	for i := range a.call.Results {
-		if !a.call.Results[i].OK {
-			return false
-		}
-	}
-	return true
-}
-
-// notification returns how observers are notified that the call is granted.
-func (a *admission) notification() notification {
-	switch {
-	case !a.hadObservers():
-		return notNotified
-	case a.brief():
-		return inBrief
-	}
-	return byEvent
+	s.sendDecision(a.to, &e, &a.call)
 }
 
 // sendEnd notifies the observers that the call has ended, if they were notified that it is
 // admitted, and no permit notifies them.
 func (a *admission) sendEnd() {
-	by := a.endDue
-	a.endDue = notNotified
-	a.version.events.sendEnd(by, a.observersBefore, func(briefed bool) {
-		e := a.subject().later().event(EventEnded, nil)
-		e.Waited, e.briefed = a.call.Waited, briefed
-		a.version.events.sendDecision(&e, &a.call)
-	})
+	if !a.endDue {
+		return
+	}
+	a.endDue = false
+	e := a.subject().later().event(EventEnded, nil)
+	e.Waited = a.call.Waited
+	a.version.events.sendDecision(a.to, &e, &a.call)
 }
 
 // bans reports whether the decision has started a ban.

@@ -26,7 +26,7 @@ func payer(v *version, of subject) respond.Payer {
 				err = &StoreError{err}
 			}
 			e := of.event(EventStoreFailed, err)
-			v.events.sendAbout(&e, charges)
+			v.events.sendAbout(of.to, &e, charges)
 			return err
 		},
 	}
@@ -57,7 +57,7 @@ func (p *Permit) sendPacing(of *read.Paced, got respond.Moved) {
 		Limit: of.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
 		Waited: got.Waited, DryRun: of.DryRun, Err: got.Err,
 	}
-	p.version.events.send(&e)
+	p.version.events.send(p.to, &e)
 }
 
 // paced returns the Bandwidths that pace the response.
@@ -71,7 +71,7 @@ func (p *Permit) paced() []read.Paced {
 // sendPaced notifies the observers how the response was paced.
 func (p *Permit) sendPaced() {
 	s := p.response
-	if s == nil || s.pacing == nil || !p.version.events.hasObservers() {
+	if s == nil || s.pacing == nil || p.to == nil {
 		return
 	}
 	if _, ok := s.Outcome(); !ok {

@@ -305,39 +305,18 @@ func (headless) Header() http.Header { panic("no header") }
 // gauge counts requests in flight.
 type gauge struct{ begun, flying int }
 
-func (g *gauge) Observe(e stint.Event) {
+func (g *gauge) observe(e stint.Event) {
 	switch e.Kind {
 	case stint.EventAdmitted:
-		g.Passed("", nil, nil, 0)
+		g.begun++
+		g.flying++
 	case stint.EventEnded:
-		g.Ended()
+		g.flying--
 	}
 }
 
-func (g *gauge) Passed(string, []store.Charge, []store.Result, time.Duration) {
-	g.begun++
-	g.flying++
-}
-
-func (g *gauge) Ended() { g.flying-- }
-
-// tripping is an observer that panics when it is told for the nth time.
-type tripping struct{ n int }
-
-func (o *tripping) trip() {
-	if o.n--; o.n == 0 {
-		panic("an observer")
-	}
-}
-
-func (o *tripping) Observe(stint.Event) { o.trip() }
-
-func (o *tripping) Passed(string, []store.Charge, []store.Result, time.Duration) { o.trip() }
-
-func (o *tripping) Ended() { o.trip() }
-
-// An observer, or the store as it settles, may panic: those who count the requests in flight,
-// as events or in brief, are told of the end of each whose beginning they were told of.
+// An observer, or the store as it settles, may panic: those who count the requests in flight are
+// told of the end of each whose beginning they were told of.
 func TestPanicLeavesNoneInFlight(t *testing.T) {
 	kinds := []struct {
 		name string
@@ -367,38 +346,32 @@ func TestPanicLeavesNoneInFlight(t *testing.T) {
 	for _, kind := range kinds {
 		for _, way := range ways {
 			t.Run(kind.name+" by "+way.name, func(t *testing.T) {
-				for _, brief := range []bool{false, true} {
-					for told := 1; told <= 4; told++ {
-						s := &bursting{Store: memstore.New()}
-						l := limiter(t, append([]stint.Option{theKey, stint.WithStore(s)}, kind.opts...)...)
-						gauges := [4]gauge{}
-						l.Observe(gauges[0].Observe)
-						l.ObserveBriefly(&gauges[1])
-						trip := &tripping{n: told}
-						if s.settles = told == 4; s.settles { // instead of an observer
-							trip.n = 0
+				for told := 1; told <= 4; told++ {
+					s := &bursting{Store: memstore.New()}
+					l := limiter(t, append([]stint.Option{theKey, stint.WithStore(s)}, kind.opts...)...)
+					var gauges [2]gauge
+					l.Observe(gauges[0].observe)
+					s.settles = told == 4 // instead of an observer
+					left := told
+					l.Observe(func(stint.Event) {
+						if left--; left == 0 && !s.settles {
+							panic("an observer")
 						}
-						if brief {
-							l.ObserveBriefly(trip)
-						} else {
-							l.Observe(trip.Observe)
+					})
+					l.Observe(gauges[1].observe)
+					func() {
+						defer func() { _ = recover() }()
+						way.run(l)
+					}()
+					s.settles = false
+					for i, g := range gauges {
+						if g.flying != 0 || g.begun != gauges[0].begun {
+							t.Errorf("trips at %d: observer %d has counted %d, and has %d in flight", told, i, g.begun, g.flying)
 						}
-						l.Observe(gauges[2].Observe)
-						l.ObserveBriefly(&gauges[3])
-						func() {
-							defer func() { _ = recover() }()
-							way.run(l)
-						}()
-						s.settles = false
-						for i, g := range gauges {
-							if g.flying != 0 || g.begun != gauges[0].begun {
-								t.Errorf("trips at %d, in brief %v: observer %d has counted %d, and has %d in flight", told, brief, i, g.begun, g.flying)
-							}
-						}
-						noLines(t, l)
-						if n := l.Held(); n != 0 {
-							t.Errorf("trips at %d: shares of %d keys are still counted", told, n)
-						}
+					}
+					noLines(t, l)
+					if n := l.Held(); n != 0 {
+						t.Errorf("trips at %d: shares of %d keys are still counted", told, n)
 					}
 				}
 			})

@@ -22,123 +22,38 @@ import (
 type Permit struct {
 	ctx      context.Context // the request's, without the permit
 	version  *version
-	outer    *Permit      // of the next outer limiter, or nil
-	releases bool         // Done has something to release or settle
-	http1    bool         // the request's connection may be upgraded to HTTP/2
-	notified notification // how observers were notified of it, and will be of its end
-	class    uint8        // of priority, if some limit has slots
-	state    uint32       // one of the states below, for atomic access, and above its bits observersBefore
-	plan     *read.Plan   // nil outside HTTP
-	story    *story       // nil if nothing needs it
-	response *response    // nil unless a limit needs it
+	outer    *Permit       // of the next outer limiter, or nil
+	to       *audience     // gets its events, or nil
+	told     bool          // that the request is admitted, so the end will be told, too
+	releases bool          // its end has something to release or settle
+	http1    bool          // the request's connection may be upgraded to HTTP/2
+	class    uint8         // of priority, if some limit has slots
+	state    atomic.Uint32 // of its end, in the bits below
+	plan     *read.Plan    // nil outside HTTP
+	story    *story        // nil if nothing needs it
+	response *response     // nil unless a limit needs it
 
 	grants decide.Grants // what it owns until it is done
+
+	// Room for the grants of most requests, and for the request that carries the permit, so that
+	// all of it takes one allocation.
+	room    [2]decide.Grant
+	request http.Request
 }
 
-// The states of a permit.
+// How far the end of a permit has come.
 const (
-	open uint32 = iota
-	over        // Done has been called
-	detached
-
-	stateBits = 2
+	claimed  uint32 = 1 << iota // somebody releases its slots, now or later
+	released                    // nothing is held any more
+	returned                    // the handler has returned, and what its response shows is settled
 )
 
-// become changes the state of an open permit, once.
-func (p *Permit) become(next uint32) bool {
-	was := atomic.LoadUint32(&p.state)
-	return was&(1<<stateBits-1) == open && atomic.CompareAndSwapUint32(&p.state, was, was|next)
-}
+// claim makes the caller the one who releases the permit, unless there is one already.
+func (p *Permit) claim() bool { return p.state.Or(claimed)&claimed == 0 }
 
-func (p *Permit) detached() bool { return atomic.LoadUint32(&p.state)&(1<<stateBits-1) == detached }
-
-// observersBefore says which observers get the permit's events: see Event.observersBefore. It
-// shares a word with the state, so that a permit of one limit and its request fit into 512 bytes.
-func (p *Permit) observersBefore() uint32 { return atomic.LoadUint32(&p.state) >> stateBits }
-
-// These are permits with room for their grants, and for the request that carries the
-// permit, so that all of it takes one allocation.
-type (
-	permit1 struct {
-		Permit
-		grants [1]decide.Grant
-	}
-	permit2 struct {
-		Permit
-		grants [2]decide.Grant
-	}
-	permit3 struct {
-		Permit
-		grants [3]decide.Grant
-	}
-	permit4 struct {
-		Permit
-		grants [4]decide.Grant
-	}
-	storied struct { // for observers, if the permit holds slots
-		permit4
-		story story
-	}
-	carried1 struct {
-		permit1
-		request http.Request
-	}
-	carried2 struct {
-		permit2
-		request http.Request
-	}
-	carried3 struct {
-		permit3
-		request http.Request
-	}
-	carried4 struct {
-		permit4
-		request http.Request
-	}
-	carriedStoried struct {
-		storied
-		request http.Request
-	}
-)
-
-// permitOf makes a permit of n charges, with room for its grants, and for the request that
-// carries it and for its story as far as these are asked for and part of the permit.
-func permitOf(n int, carried, told bool) (p *Permit, room []decide.Grant, request *http.Request, s *story) {
-	switch {
-	case n == 0:
-		return new(Permit), nil, nil, nil
-	case told && n <= 4 && carried:
-		c := new(carriedStoried)
-		return &c.Permit, c.grants[:n:n], &c.request, &c.story
-	case told && n <= 4:
-		s := new(storied)
-		return &s.Permit, s.grants[:n:n], nil, &s.story
-	case n == 1 && carried:
-		c := new(carried1)
-		return &c.Permit, c.grants[:], &c.request, nil
-	case n == 1:
-		p := new(permit1)
-		return &p.Permit, p.grants[:], nil, nil
-	case n == 2 && carried:
-		c := new(carried2)
-		return &c.Permit, c.grants[:], &c.request, nil
-	case n == 2:
-		p := new(permit2)
-		return &p.Permit, p.grants[:], nil, nil
-	case n == 3 && carried:
-		c := new(carried3)
-		return &c.Permit, c.grants[:], &c.request, nil
-	case n == 3:
-		p := new(permit3)
-		return &p.Permit, p.grants[:], nil, nil
-	case n <= 4 && carried:
-		c := new(carried4)
-		return &c.Permit, c.grants[:n:n], &c.request, nil
-	case n <= 4:
-		p := new(permit4)
-		return &p.Permit, p.grants[:n:n], nil, nil
-	}
-	return new(Permit), make([]decide.Grant, n), nil, nil
+// over records that parts of the end are over, and reports whether the permit is at its end by that.
+func (p *Permit) over(parts uint32) bool {
+	return p.response == nil || (p.state.Or(parts)|parts)&(released|returned) == released|returned
 }
 
 // opened reports whether r is a request of an HTTP/2 connection that the permit's request
@@ -190,7 +105,7 @@ func (p *Permit) pass(w http.ResponseWriter, r, req *http.Request, next func(htt
 		next(w, req)
 		return
 	}
-	defer p.Done()
+	defer p.finish()
 	if p.response != nil {
 		w, req = p.response.around(w, req, req != r)
 	}
@@ -273,77 +188,112 @@ func (p *Permit) chargedIn(s store.Store, e *read.Entry, key string) bool {
 	return false
 }
 
-// Done ends the permit: it releases the slots of concurrency limits, even if the
-// request's context has ended. What rates and quotas were charged stays charged, unless
-// a WithSettle says otherwise. Defer it, so that it runs when a handler panics. Calling
-// it again does nothing.
+// Done releases the slots of concurrency limits, even if the request's context has ended. What
+// rates and quotas were charged stays charged. It also releases the slots of the outer limiters
+// that the request has passed. Calling it again does nothing.
+//
+// Outside HTTP, Done ends the permit: defer it, so that it runs when the work panics. In a handler
+// there is no need for it: the limiter ends the permit when the handler has returned or
+// panicked. A handler may call it before, on any goroutine, to give slots back early. What depends
+// on the response (WithSettle, a Bandwidth) is settled when the handler has returned all the same,
+// and an AdaptiveConcurrency learns how long the slot was held, but not the status.
 func (p *Permit) Done() {
-	if p == nil || !p.releases && p.notified == notNotified {
+	if p.learnsAnywhere() {
+		// Done is deferred, so it sees a panic. It passes the panic on.
+		if v := recover(); v != nil {
+			p.recordEnding((*adaptive.Outcome).Show, endingBy(v))
+			defer panic(v)
+		}
+	}
+	p.release()
+}
+
+// release ends p and the permits further out, or releases their slots, unless that is done already
+// or left to the function that Detach has returned.
+func (p *Permit) release() {
+	if p == nil {
 		return
 	}
-	last := p.become(over)
-	if !last && !p.returns() {
-		return // it has ended already, or its release ends it
+	defer p.outer.release() // also if an observer panics
+	if p.ends() && p.claim() {
+		p.end(released)
 	}
-	if !p.releases {
-		p.sendEnd(0)
+}
+
+// ends reports whether anything is to be done at the permit's end.
+func (p *Permit) ends() bool { return p.releases || p.told }
+
+// finish ends the permit when its handler has returned or panicked. It is deferred.
+func (p *Permit) finish() {
+	if !p.ends() {
 		return
 	}
 	if p.learns() || p.response != nil {
-		// Done is deferred, so it sees a handler's panic. It passes the panic on.
 		if v := recover(); v != nil {
 			p.recordPanic(v)
 			defer panic(v)
 		}
 	}
-	if !last { // detached: the handler has returned, and the release may have been called
-		p.response.Seal()
-		last = p.response.endsNow()
+	parts := uint32(0)
+	if p.response != nil {
+		parts = returned
 	}
-	if last {
-		p.release()
+	if p.claim() {
+		parts |= released
+	}
+	if parts != 0 {
+		p.end(parts)
 	}
 }
 
-// release gives the slots back and makes the final settlements. Code that may panic runs
-// before that or after it, never in between: WithSettle functions and writes to the client
-// before, observers after, when everything is done and no lock is held.
-func (p *Permit) release() {
+// end releases the slots (released), or makes the final settlements (returned), or both in one call
+// of the store. Code that may panic runs before that or after it, never in between: WithSettle
+// functions and writes to the client before, observers after, when everything is done and no lock is
+// held. Only the goroutine of the handler looks at the response, when that has returned.
+func (p *Permit) end(parts uint32) {
+	if !p.releases {
+		p.sendEnd(0)
+		return
+	}
 	var amends []decide.Amend
 	defer func() {
+		e := decide.Ending{Leases: parts&released != 0, Timed: p.to != nil}
 		var changes []adaptive.Change
-		leases := p.response == nil || !p.response.freed
-		if leases {
-			changes = p.releaseHere()
+		if e.Leases {
+			changes = p.releaseHere(parts&returned != 0)
 		}
-		var unmoved []store.Charge
-		if p.response != nil && p.response.pacing != nil {
-			unmoved = p.response.pacing.End()
+		if parts&returned != 0 {
+			p.response.Seal()
+			e.Amends, e.ByHand, e.Unmoved = amends, &p.response.byHand, p.response.unmoved()
 		}
-		e := decide.Ending{Leases: leases, Unmoved: unmoved, Amends: amends, ByHand: p.hand(), Timed: p.version.events.hasObservers()}
-		p.grants.End((*withoutCancel)(p), p.version.backend, e, func(end decide.Settlement) {
-			released := time.Duration(0)
-			defer func() { p.sendEnd(released) }() // if an observer panics, too
-			defer p.sendPaced()
-			released = p.sendRelease(changes, end)
+		p.grants.End((*withoutCancel)(p), p.version.backend, e, func(done decide.Settlement) {
+			took := time.Duration(0)
+			defer func() { // if an observer panics, too
+				if p.over(parts) {
+					p.sendEnd(took)
+				}
+			}()
+			if parts&returned != 0 {
+				defer p.sendPaced()
+			}
+			took = p.sendRelease(changes, done)
 		})
 	}()
-	amends = p.amends()
-	p.push(amends)
+	if parts&returned != 0 {
+		amends = p.amends()
+		p.push(amends)
+	}
 }
 
 // releaseHere releases what the process counts for the permit, and returns the limits that
-// have changed by that.
-func (p *Permit) releaseHere() []adaptive.Change {
-	if p.notified != notNotified && p.story != nil && !p.story.since.IsZero() {
+// have changed by that. answered says that the response may be looked at.
+func (p *Permit) releaseHere(answered bool) []adaptive.Change {
+	if p.told && p.story != nil && !p.story.since.IsZero() {
 		p.story.held = time.Since(p.story.since)
-	}
-	if p.response != nil {
-		p.response.freed = true
 	}
 	var learned *adaptive.Sample
 	if p.learns() {
-		learned = p.endLearning()
+		learned = p.endLearning(answered)
 	}
 	return p.grants.ReleaseHere(p.version.backend, p.class, p.learns(), learned)
 }
@@ -366,20 +316,18 @@ func (p *Permit) sendRelease(changes []adaptive.Change, end decide.Settlement) (
 }
 
 // subject returns the subject of the permit's events. Its request belongs to the server by then.
-func (p *Permit) subject() subject { return subject{p.plan.Route(), nil, p.observersBefore()} }
+func (p *Permit) subject() subject { return subject{p.plan.Route(), nil, p.to} }
 
 // event returns an event about the permit's request.
 func (p *Permit) event(kind EventKind) Event { return p.subject().event(kind, nil) }
 
-// sendEnd notifies the observers that the permit's request has ended.
+// sendEnd notifies the observers that the permit's request has ended, if they were told of it.
 func (p *Permit) sendEnd(took time.Duration) {
-	p.version.events.sendEnd(p.notified, p.observersBefore(), func(briefed bool) { p.sendEnded(took, briefed) })
-}
-
-// sendEnded sends the event of the request's end.
-func (p *Permit) sendEnded(took time.Duration, briefed bool) {
+	if !p.told {
+		return
+	}
 	e := p.event(EventEnded)
-	e.StoreTook, e.briefed = took, briefed
+	e.StoreTook = took
 	if p.story != nil {
 		e.Waited, e.Held = p.story.waited, p.story.held
 	}
@@ -399,46 +347,45 @@ func (p *Permit) sendDecision(e *Event) {
 	if p.story != nil {
 		c.Waited, c.Seen = p.story.waited, p.story.seen
 	}
-	p.version.events.sendDecision(e, c)
+	p.version.events.sendDecision(p.to, e, c)
 }
 
-// Detach transfers the release of the permit's slots to the caller: Done doesn't release
-// them, and the returned function does. Use it in handlers that return while their
-// connection lives on, as after a Hijack, or their work does:
+// Detach transfers the release of the permit's slots to the caller: nothing but the returned
+// function releases them, nor those of the outer limiters that the request has passed. Use it in
+// handlers that return while their work lives on:
 //
 //	release := stint.FromContext(r.Context()).Detach()
-//	go func() { defer release(); serve(conn) }()
+//	go func() { defer release(); work() }()
 //
 // The function may be called on any goroutine, while the handler runs or later. What
-// depends on the response (WithSettle, a Bandwidth) is settled when both the handler has
-// returned and release has been called. After Done, Detach returns a function that does
-// nothing.
+// depends on the response (WithSettle, a Bandwidth) is settled when the handler has
+// returned. After Done, Detach returns a function that does nothing.
+//
+// There is no need for it after a Hijack of a request with an Upgrade field, or of CONNECT: such a
+// request holds its slots until the connection is closed by the net.Conn that Hijack returned, or
+// by Done.
 func (p *Permit) Detach() (release func()) {
-	if p == nil || !p.releases && p.notified == notNotified || !p.become(detached) {
-		return func() {}
+	var all []*Permit
+	for q := p; q != nil; q = q.outer {
+		if q.detach() {
+			all = append(all, q)
+		}
+	}
+	return sync.OnceFunc(func() {
+		for _, q := range all {
+			defer q.end(released) // also if an observer panics
+		}
+	})
+}
+
+// detach makes the caller the one who releases the permit, and reports whether there is anything to
+// release.
+func (p *Permit) detach() bool {
+	if !p.ends() || !p.claim() {
+		return false
 	}
 	if p.learns() {
 		p.story.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing
 	}
-	if p.response != nil {
-		return sync.OnceFunc(p.releaseDetached)
-	}
-	return sync.OnceFunc(p.release)
-}
-
-// releaseDetached releases a detached permit with a response. While the handler runs,
-// only the handler's goroutine may look at that.
-func (p *Permit) releaseDetached() {
-	defer func() { // also if an observer panics
-		if p.response.endsNow() {
-			p.release()
-		}
-	}()
-	if !p.response.returned.Load() {
-		changes := p.releaseHere()
-		e := decide.Ending{Leases: true, Timed: p.version.events.hasObservers()}
-		p.grants.End((*withoutCancel)(p), p.version.backend, e, func(end decide.Settlement) {
-			p.sendRelease(changes, end)
-		})
-	}
+	return true
 }

@@ -245,6 +245,46 @@ func TestDetach(t *testing.T) {
 	}
 }
 
+// Done and Detach reach the outer limiters, too, and what else they do with the slots comes to
+// nothing.
+func TestEndOfOuterPermits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do           func(p *stint.Permit) (release func())
+		during, then string // whether others get a slot of the outer limiter
+	}{
+		"Done":              {func(p *stint.Permit) func() { p.Done(); p.Done(); return func() {} }, "free", "free"},
+		"Detach":            {func(p *stint.Permit) func() { release := p.Detach(); p.Done(); return release }, "taken", "taken"},
+		"Detach after Done": {func(p *stint.Permit) func() { p.Done(); return p.Detach() }, "free", "free"},
+		"release at once":   {func(p *stint.Permit) func() { p.Detach()(); return func() {} }, "free", "free"},
+		"nothing":           {func(*stint.Permit) func() { return func() {} }, "taken", "free"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, inner := range []stint.Limit{ample(), stint.Concurrency(2), ample(stint.WithSettle(stint.FailedOnly))} {
+				var of gauge
+				outer := limiter(t, theKey, stint.Concurrency(2, stint.WithName("slots")), stint.WithObserver(of.observe))
+				free := func(want string) {
+					t.Helper()
+					if got := remaining(t, outer); got != map[string]int64{"free": 2, "taken": 1}[want] {
+						t.Errorf("%d slots are free", got)
+					}
+				}
+				release := func() {}
+				mount(outer, mount(limiter(t, theKey, inner), func(_ http.ResponseWriter, r *http.Request) {
+					release = tt.do(stint.FromContext(r.Context()))
+					free(tt.during)
+				}).ServeHTTP).ServeHTTP(httptest.NewRecorder(), get("/"))
+				free(tt.then)
+				release()
+				release()
+				free("free")
+				if of.begun != 1 || of.flying != 0 {
+					t.Errorf("%d begun, %d in flight", of.begun, of.flying)
+				}
+			}
+		})
+	}
+}
+
 // A handler that detaches its permit may answer afterwards, and the release may come on
 // any goroutine. The slot is free from then on; the response counts as it ends.
 func TestDetachedResponse(t *testing.T) {

@@ -25,13 +25,13 @@ type admission struct {
 	outer    *Permit // of the next limiter further out that the request has passed
 	fields   field.Writer
 
-	// observersBefore says which observers get its events: see Event.observersBefore.
-	observersBefore uint32
+	// to are the observers that get its events: those at its beginning.
+	to *audience
 	// concluded: the observers were notified of its outcome, which ends a wait.
 	concluded bool
-	// endDue is how the observers were notified that it is admitted, as long as they aren't
-	// notified of its end. A permit takes that over, with what was granted.
-	endDue notification
+	// endDue: the observers were notified that it is admitted, and not yet of its end. A permit
+	// takes that over, with what was granted.
+	endDue bool
 }
 
 var admissions = sync.Pool{New: func() any {
@@ -50,6 +50,9 @@ func beginAdmission(v *version, warnings *book, r *http.Request, outer *Permit) 
 		a.reading.By(v.plans)
 		a.call.By(v.backend)
 	}
+	if to := v.events.observers(); a.to != to { // as in Call.Add of package decide
+		a.to = to
+	}
 	a.outer = outer
 	a.reading.Begin(r, outer != nil)
 	return a
@@ -60,12 +63,12 @@ func beginAdmission(v *version, warnings *book, r *http.Request, outer *Permit) 
 // many points: with this defer none of those points has to know what the call owns, or what
 // observers wait for.
 func (a *admission) end(ctx context.Context) {
-	if a.call.Owns() || a.waitIsOpen() || a.endDue != notNotified {
+	if a.call.Owns() || a.waitIsOpen() || a.endDue {
 		a.abandon(ctx)
 	}
 	a.reading.End()
 	a.call.Reset()
-	a.outer, a.observersBefore, a.concluded = nil, 0, false
+	a.outer, a.concluded = nil, false
 	admissions.Put(a)
 }
 
@@ -83,7 +86,7 @@ func (a *admission) abandon(ctx context.Context) {
 		a.sendEnd()
 	}()
 	undone := a.call.GiveBack(ctx)
-	if undone.Err == nil && a.endDue != notNotified {
+	if undone.Err == nil && a.endDue {
 		for i := range a.call.Charges { // what it has cost in the end
 			a.call.Charges[i].Cost = 0
 		}
@@ -136,13 +139,13 @@ func admit(v *version, warnings *book, w http.ResponseWriter, r *http.Request, m
 	next = r
 	needs := a.reading.Needs()
 	var room []decide.Grant
-	if !v.withoutPermit || needs&limit.Releases != 0 || a.hadObservers() { // observers are notified when it ends
+	if !v.withoutPermit || needs&limit.Releases != 0 || a.to != nil { // observers are notified when it ends
 		p, next, room = a.permit(ctx, needs)
 	}
 	if v.styles != 0 {
 		a.setFields(w.Header())
 	}
-	if a.hadObservers() || needs&limit.Counts != 0 || v.events.to.failing.Load() {
+	if a.to != nil || needs&limit.Counts != 0 || v.events.to.failing.Load() {
 		a.sendOutcome(EventAdmitted, nil)
 	}
 	if p == nil {
@@ -161,7 +164,7 @@ func (a *admission) sendWrong() {
 		}
 		e := a.event(eventOf[w.What], w.Err)
 		e.Decision.Limit = w.Limit
-		a.version.events.send(&e)
+		a.version.events.send(a.to, &e)
 	}
 }
 
@@ -190,12 +193,11 @@ func (a *admission) charged(e *read.Entry, key string) bool {
 // decide has the charges decided. If it returns nil, either all of them are granted
 // (Allowed), or the results say which limit denied.
 func (a *admission) decide(ctx context.Context) error {
-	to := a.version.events.to.audience.Load()
-	a.call.Timed, a.observersBefore = to != nil, to.next()
+	a.call.Timed = a.to != nil
 	err := a.call.Decide(ctx)
 	if lost := a.call.Lost; lost != nil { // limits of this process have decided without the store
 		e := a.event(EventStoreFailed, lost.Err)
-		a.version.events.sendAbout(&e, lost.Charges)
+		a.version.events.sendAbout(a.to, &e, lost.Charges)
 	}
 	if a.call.Renewed {
 		a.reading.Differs = true
@@ -211,10 +213,10 @@ func (a *admission) decide(ctx context.Context) error {
 
 // sendWaiting notifies the observers that the call begins to wait.
 func (a *admission) sendWaiting(i int, queued int64, d time.Duration) {
-	if a.hadObservers() {
+	if a.to != nil {
 		e := a.event(EventWaiting, nil)
 		e.Decision = Decision{Limit: a.call.Charges[i].Limit.Name(), Queued: queued, Delay: d}
-		a.version.events.sendAbout(&e, a.call.Charges)
+		a.version.events.sendAbout(a.to, &e, a.call.Charges)
 	}
 }
 
@@ -228,12 +230,12 @@ func sift(v *version, r *http.Request) (exempt bool, err error) {
 		return exempt, nil
 	}
 	err = &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
-	of := subject{request: r}
-	if v.events.hasObservers() { // the route is only for observers
+	of := subject{request: r, to: v.events.observers()}
+	if of.to != nil { // the route is only for observers
 		of.route = v.plans.Find(r).Route()
 	}
 	e := of.event(EventBlocked, err)
-	v.events.send(&e)
+	v.events.send(of.to, &e)
 	return false, err
 }
 
@@ -252,7 +254,7 @@ func (a *admission) finishFailed(ctx context.Context, err error) error {
 		err = &StoreError{failed.Err}
 		e.Err = err
 	}
-	a.version.events.sendAbout(&e, a.call.Charges)
+	a.version.events.sendAbout(a.to, &e, a.call.Charges)
 	return err
 }
 

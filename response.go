@@ -2,12 +2,12 @@ package stint
 
 import (
 	"net/http"
-	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/store"
 )
 
 // response is a permit's observation of the response to its request. A permit has one only
@@ -18,16 +18,16 @@ type response struct {
 	byHand decide.Hand
 	// settlers make the charges cost what the response shows: an element for each, or none.
 	settlers []*read.Settler
-
-	// A permit that has been detached ends when its handler has returned and its release
-	// has been called, whichever comes last.
-	returned atomic.Bool
-	parts    atomic.Int32 // how many of the two have come
-	freed    bool         // its slots are released
 }
 
-// endsNow is called for each of the two, and reports whether it is the second.
-func (s *response) endsNow() bool { return s.parts.Add(1) == 2 }
+// unmoved ends the pacing, and returns the charges that give back bytes that were paid for and
+// haven't moved.
+func (s *response) unmoved() []store.Charge {
+	if s.pacing == nil {
+		return nil
+	}
+	return s.pacing.End()
+}
 
 // around returns what the next handler gets for w and r: watched, and paced if a Bandwidth
 // says so. own says that r is already a copy.
@@ -46,23 +46,20 @@ func (p *Permit) push(amends []decide.Amend) {
 	}
 }
 
-// returns reports, once, that the handler of a detached permit has returned, if anything
-// depends on its response.
-func (p *Permit) returns() bool {
-	return p.detached() && p.response != nil && !p.response.returned.Swap(true)
-}
-
 // recordPanic records a handler's panic for adaptive limits and for WithSettle.
 func (p *Permit) recordPanic(v any) {
-	aborted := v == http.ErrAbortHandler
 	if p.learns() {
-		outcome := adaptive.Failed
-		if aborted {
-			outcome = adaptive.Ignored
-		}
-		p.story.outcome.Show(outcome)
+		p.story.outcome.Show(endingBy(v))
 	}
 	if p.response != nil {
-		p.response.RecordPanic(aborted)
+		p.response.RecordPanic(v == http.ErrAbortHandler)
 	}
+}
+
+// endingBy returns what adaptive limits learn from a panic.
+func endingBy(v any) adaptive.Ending {
+	if v == http.ErrAbortHandler {
+		return adaptive.Ignored
+	}
+	return adaptive.Failed
 }

@@ -1,12 +1,38 @@
 package stint
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/store"
 )
+
+// subject is the request that an event is about. Its method event makes every event of a
+// request, and sets what all of them have. Functions that know more set the rest: sender.send
+// the limiter's name; admission.outcome the outcome; sender.sendDecision and admission.sendWaiting
+// the decision; Event.about charges without a decision; admission.sendWrong the limit that isn't
+// charged; admission.finishFailed what a store's failure led to; Permit.sendSettled and
+// sender.sendSettleFailed a settlement; Permit.sendPacing a pace; Permit.sendLimitChange a changed
+// limit; Permit.sendEnd and admission.sendEnd the end. A test holds this list. Events about the
+// limiter are made where they occur.
+type subject struct {
+	route   string
+	request *http.Request // nil outside HTTP, and when it may belong to the server again
+	to      *audience     // that the request began with
+}
+
+// event returns an event about a request.
+func (s subject) event(kind EventKind, err error) Event {
+	return Event{Kind: kind, Route: s.route, Request: s.request, Err: err}
+}
+
+// later returns the subject of events that come when the request may be over.
+func (s subject) later() subject {
+	s.request = nil
+	return s
+}
 
 // sender sends events to a limiter's observers, and writes their lines to its log. It has the
 // limiter's name, which an Update may change, and its recipients, which outlive Updates.
@@ -15,48 +41,42 @@ type sender struct {
 	to   *recipients
 }
 
-// hasObservers reports whether the limiter has observers now.
-func (s *sender) hasObservers() bool { return s.to.audience.Load() != nil }
+// observers returns those who observe the limiter now, or nil if nobody does.
+func (s *sender) observers() *audience { return s.to.audience.Load() }
 
 // send writes an event's line, if it has one, and sends the event to the observers.
-func (s *sender) send(e *Event) {
+func (s *sender) send(to *audience, e *Event) {
 	e.Limiter = s.name
-	defer s.sendToObservers(e) // also if the log panics
+	defer s.sendToObservers(to, e) // also if the log panics
 	if m := e.Kind.message(e.Err); m != 0 {
 		s.write(m, *e)
 	}
 }
 
-func (s *sender) sendToObservers(e *Event) {
+func (s *sender) sendToObservers(to *audience, e *Event) {
 	// After the line: if writeRecovery comes in between, the store's next answer is
 	// reported, too.
 	if e.Kind == EventStoreFailed && !s.to.failing.Load() {
 		s.to.failing.Store(true)
 	}
-	if to := s.to.audience.Load(); to != nil {
-		to.each(e.observersBefore, func(o *observer) {
-			if !e.briefed || o.brief == nil {
-				o.notify(e.own())
-			}
-		})
-	}
+	to.send(e)
 }
 
-// sendSafely is send for an event that isn't a request's: a panic is logged, and goes no
-// further.
+// sendSafely sends an event that isn't a request's to those who observe the limiter now. A panic is
+// logged, and goes no further.
 func (s *sender) sendSafely(e Event) {
-	background.Do("notifying observers", func() { s.send(&e) })
+	background.Do("notifying observers", func() { s.send(s.observers(), &e) })
 }
 
 // sendAbout sends an event that is about charges, and about no decision.
-func (s *sender) sendAbout(e *Event, charges []store.Charge) {
+func (s *sender) sendAbout(to *audience, e *Event, charges []store.Charge) {
 	e.about(charges)
-	s.send(e)
+	s.send(to, e)
 }
 
 // sendDecision sends an event with a call's decision and keys. If it says that the call is
 // admitted or denied, the events of what else the decision has led to follow.
-func (s *sender) sendDecision(e *Event, c *decide.Call) {
+func (s *sender) sendDecision(to *audience, e *Event, c *decide.Call) {
 	e.Decision.set(c, make([]LimitStatus, len(c.Results)))
 	e.keys = keysOf(c.Charges)
 	if e.Kind == EventCanceled { // no limit has denied it
@@ -65,7 +85,7 @@ func (s *sender) sendDecision(e *Event, c *decide.Call) {
 			e.Decision.Limits[i].RetryAfter = 0
 		}
 	}
-	s.send(e)
+	s.send(to, e)
 	if e.Kind != EventAdmitted && e.Kind != EventDenied {
 		return
 	}
@@ -74,13 +94,13 @@ func (s *sender) sendDecision(e *Event, c *decide.Call) {
 	for i := range c.Results {
 		if c.Results[i].Begun {
 			also.Kind, also.Decision = EventBanned, e.Decision.deniedBy(i)
-			s.send(&also)
+			s.send(to, &also)
 		}
 	}
 	for i := range c.Results {
 		if c.Charges[i].DryRun && !c.Results[i].OK {
 			also.Kind, also.Err, also.Decision = EventDryRunDenied, nil, e.Decision.deniedBy(i)
-			s.send(&also)
+			s.send(to, &also)
 		}
 	}
 }
@@ -100,22 +120,5 @@ func (s *sender) sendUnsettled(of subject, done decide.Settlement) error {
 func (s *sender) sendSettleFailed(of subject, charges []store.Charge, took time.Duration, err error) {
 	e := of.later().event(EventSettleFailed, err)
 	e.StoreTook = took
-	s.sendAbout(&e, charges)
-}
-
-// sendEnd sends the end of an admitted request, in the way in which observers were notified that
-// it is admitted. sendEvent sends the event, which brief observers don't get if they are notified
-// in brief.
-func (s *sender) sendEnd(by notification, before uint32, sendEvent func(briefed bool)) {
-	to := s.to.audience.Load()
-	switch {
-	case to == nil || by == notNotified:
-	case by == byEvent:
-		sendEvent(false)
-	default:
-		if to.whole(before) {
-			defer sendEvent(true) // also if a brief observer panics
-		}
-		to.sendEnded(before)
-	}
+	s.sendAbout(of.to, &e, charges)
 }

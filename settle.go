@@ -43,7 +43,6 @@ const AsCharged int64 = -1
 //   - A handler's panic counts as 500, whatever it has written before. After a panic
 //     with http.ErrAbortHandler the status is the one written, or 500 if none was.
 //   - After a Hijack the status is 101, and written counts what was written before it.
-//     After Permit.Detach, cost is called when the release has been called, too.
 //   - For HEAD, written is 0, whatever the handler writes.
 //   - If the handler returns without an answer after the request's context has ended, the
 //     status is 499, as in nginx's logs: the client has left, and gets none.
@@ -178,7 +177,7 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 	if len(chosen) == 0 {
 		return nil
 	}
-	done := p.grants.Settle(ctx, p.version.backend, chosen, cost, p.version.events.hasObservers(), p.hand())
+	done := p.grants.Settle(ctx, p.version.backend, chosen, cost, p.to != nil, p.hand())
 	switch {
 	case done.Err != nil && len(done.Charges) == 0:
 		return &StoreError{done.Err}
@@ -234,7 +233,7 @@ func (p *Permit) amends() (all []decide.Amend) {
 
 // sendSettled notifies the observers that the request's cost has changed.
 func (p *Permit) sendSettled(took time.Duration) {
-	if !p.version.events.hasObservers() {
+	if p.to == nil {
 		return
 	}
 	e := p.event(EventSettled)
@@ -248,14 +247,14 @@ func (p *Permit) sendSettled(took time.Duration) {
 // turnsOf returns what gives back turns that a version's requests have reserved and no waiter uses.
 func turnsOf(v *version) waiting.Settle {
 	return func(ctx context.Context, charges []store.Charge) []store.Result {
-		return giveBack(ctx, v, subject{}, charges)
+		return giveBack(ctx, v, subject{to: v.events.observers()}, charges)
 	}
 }
 
 // giveBack settles charges of a request, even if ctx has ended, and returns the results. If it
 // fails, it notifies observers and returns nil.
 func giveBack(ctx context.Context, v *version, of subject, charges []store.Charge) []store.Result {
-	done := v.backend.Settle(ctx, charges, v.events.hasObservers())
+	done := v.backend.Settle(ctx, charges, of.to != nil)
 	v.events.sendUnsettled(of, done)
 	return done.Results
 }

@@ -74,7 +74,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	}
 	l.opts = c.opts
 	if len(c.observers) > 0 {
-		l.observers.give(c.observers)
+		l.observers.given = c.observers
 	}
 	if c.logger != nil || c.logKeys {
 		l.logger, l.logKeys = c.logger, c.logKeys

@@ -35,7 +35,7 @@ type version struct {
 }
 
 // showsRequests reports whether some function of the application sees requests.
-func (v *version) showsRequests() bool { return v.shows || v.events.hasObservers() }
+func (v *version) showsRequests() bool { return v.shows || v.events.observers() != nil }
 
 // same reports whether two stores are the same. Stores that can't be compared, such as
 // structs with a slice, are taken to be different.

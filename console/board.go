@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/store"
 )
 
 const (
@@ -94,26 +93,6 @@ func newBoard(l *stint.Limiter) *board {
 
 // second numbers the seconds since the board was made, from 1.
 func second(at time.Duration) uint32 { return uint32(at/time.Second) + 1 }
-
-// Observe implements stint.BriefObserver.
-func (b *board) Observe(e stint.Event) { b.observe(&e) }
-
-// Passed implements stint.BriefObserver.
-func (b *board) Passed(_ string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
-	p := b.near.Get().(*part)
-	p.mu.Lock()
-	p.pass(b, charges, results, storeTook, b.now())
-	p.mu.Unlock()
-	b.near.Put(p)
-}
-
-// Ended implements stint.BriefObserver.
-func (b *board) Ended() {
-	p := b.near.Get().(*part)
-	p.ended.Add(1)
-	b.near.Put(p)
-	b.now()
-}
 
 // observe notes an event. It takes a pointer because an event is large.
 func (b *board) observe(e *stint.Event) {

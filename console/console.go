@@ -151,7 +151,7 @@ func New(opts ...Option) (http.Handler, error) {
 	_, _ = rand.Read(p.secret) // which never fails
 	p.sealer = newSealer(p.secret)
 	for _, b := range p.boards {
-		b.limiter.ObserveBriefly(b)
+		b.limiter.Observe(func(e stint.Event) { b.observe(&e) })
 	}
 	return p, nil
 }

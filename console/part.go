@@ -9,7 +9,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/topkeys"
-	"github.com/stint-go/stint/store"
 )
 
 const (
@@ -60,8 +59,7 @@ const (
 // batch holds the events of one second that have not been counted yet.
 type batch struct {
 	second             uint32
-	noted              bool  // something other than passed, since count
-	passed             int32 // plain requests
+	noted              bool // something, since count
 	decisions, changes [2]int32
 	answers            []answer
 	keys               []byte // of answers, one after the other
@@ -93,17 +91,6 @@ func (p *part) open(b *board, now uint32) *batch {
 		t.second = now
 	}
 	return t
-}
-
-// pass notes a plain request that passes. The caller holds p.mu.
-func (p *part) pass(b *board, charges []store.Charge, results []store.Result, took time.Duration, now uint32) {
-	t := p.open(b, now)
-	t.passed++
-	t.took = append(t.took, uint16(bucket(took)))
-	for i := range charges {
-		t.keys = append(t.keys, charges[i].Key...)
-		t.answers = append(t.answers, answer{limit: charges[i].Limit.Name(), end: len(t.keys), allowed: true, left: results[i].Remaining})
-	}
 }
 
 // note notes an event. The caller holds p.mu.
@@ -166,7 +153,7 @@ func (p *part) remember(r denial) {
 }
 
 // noted reports whether anything was noted and hasn't been counted. The caller holds p.mu.
-func (p *part) noted() bool { return p.batch.noted || p.batch.passed > 0 }
+func (p *part) noted() bool { return p.batch.noted }
 
 // close counts what was noted up to a second, and reports whether that was anything.
 // The caller holds p.mu.
@@ -185,9 +172,6 @@ func (p *part) count(b *board) {
 	if t.second == 0 {
 		return
 	}
-	p.outcomes[stint.EventAdmitted] += uint64(t.passed)
-	t.decisions[allowed] += t.passed
-	t.changes[flying] += t.passed
 	p.decisions.add(t.second, t.decisions)
 	p.changes.add(t.second, t.changes)
 	p.inFlight += int64(t.changes[flying])
@@ -221,7 +205,7 @@ func (p *part) count(b *board) {
 		f.stopped.Add(key, at)
 	}
 	clear(t.answers) // of a limit that is gone nothing stays
-	t.decisions, t.changes, t.noted, t.passed = [2]int32{}, [2]int32{}, false, 0
+	t.decisions, t.changes, t.noted = [2]int32{}, [2]int32{}, false
 	t.answers, t.keys, t.took = t.answers[:0], t.keys[:0], t.took[:0]
 }
 
