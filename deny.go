@@ -77,7 +77,7 @@ func WithDenyHandler(h http.Handler) Option {
 //   - A limit denies the request: a *DeniedError. errors.Is(err, ErrDenied) is true.
 //   - The key can't be determined: an error of a KeyFunc, ErrEmptyKey or ErrKeyTooLong.
 //   - A predicate blocks the request: ErrBlocked.
-//   - A WithLimitFunc fails: its error.
+//   - A WithLimitFunc fails: its error. Under FailClosed it may be a *SourceError.
 //   - The store fails under FailClosed: a *StoreError.
 //   - The request's context ends during the decision or the wait: the error wraps
 //     context.Canceled or context.DeadlineExceeded.

@@ -190,7 +190,8 @@ const (
 	// EventKeyFailed: a key can't be read, or is too long.
 	EventKeyFailed
 	// EventLimitsFailed: a WithLimitFunc failed or returned limits that can't be used, or
-	// a WithCost returned a negative cost.
+	// a WithCost returned a negative cost. The request goes on if that is a dry run's, if others
+	// hold instead of the limits (LimitSource), or if a *SourceError meets FailOpen.
 	EventLimitsFailed
 	// EventStoreFailed: the store failed. Under FailClosed Err is a *StoreError; under
 	// FailOpen the request passed.

@@ -18,8 +18,10 @@ const (
 )
 
 // WithFailurePolicy sets what happens to a request when the store fails. Of the limits
-// of one request the strictest policy counts. The default is FailOpen. New rejects
-// values other than FailOpen and FailClosed.
+// of one request the strictest policy counts. That of the limiter also says what happens when
+// the source of limits fails (see SourceError): the request passes without these limits, or is
+// answered with 503. The default is FailOpen. New rejects values other than FailOpen and
+// FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p), "write stint.FailOpen or stint.FailClosed",
 		func(s *compile.Settings) { s.FailureSet, s.Closed = true, p == FailClosed })

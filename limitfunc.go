@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/mistake"
@@ -16,7 +17,8 @@ import (
 // f is called concurrently.
 //
 // If f returns an error, the request is denied: the error goes to the error handler.
-// Its status is that of its StatusCode() int method if it has one, otherwise 500. If f
+// Its status is that of its StatusCode() int method if it has one, otherwise 500. If the
+// error wraps a *SourceError, the limiter's WithFailurePolicy decides instead. If f
 // returns no limits and no error, and no other limit of the request holds, that is
 // ErrNoLimits: a plan that isn't found is no reason to let everything pass. Exempt()
 // exempts.
@@ -25,10 +27,13 @@ import (
 // however often it is returned, so return the same values where possible: package
 // variables, or the cached values of package plans. Limits with the same name in different plans
 // share a key's consumption, so a tenant who changes plans keeps its count.
+//
+// Allow, Take, Peek and Reset have no request, so they leave the limits of f out. See
+// WithLimitSource.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
-	add := withLimits(func(of *compile.Func) *limitFunc { return &limitFunc{fn: f, of: of} })
 	return limiterOption(func(c *config) {
-		if add(c); f == nil {
+		c.addFunc(func(of *compile.Func) *limitFunc { return &limitFunc{of: of, ofRequest: f} })
+		if f == nil {
 			c.Errs.Bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
 		}
 	})
@@ -43,70 +48,74 @@ var ErrNoLimits = read.ErrNoLimits
 // WithRoute without options exempts a route.
 func Exempt() Limit { return Limit{exempt} }
 
-// WithLimitSource is WithLimitFunc for limits that are read from elsewhere by a key and kept,
-// as package plans does. f gets the request's context, its key by k, which may be empty, and
-// check, which returns what is wrong with limits returned together: all that CheckLimits
-// reports, names that limits of this limiter have, and what its defaults make wrong, such as a
-// cost that never passes. Call it for limits that have just been
-// read, before they replace good ones. It may be kept and called later, concurrently.
+// LimitSource returns the limits of a key, of which lim asks it. It is called concurrently.
 //
-// An error of k denies the request, as one of f does. New rejects a nil f, what it rejects
+// An error without limits is that of WithLimitFunc: a *SourceError if the source fails. With limits
+// beside it, these hold, and the error is only reported (EventLimitsFailed).
+//
+// lim is the same from one Update to the next, and its CheckLimits says what is wrong with limits
+// before they replace good ones.
+type LimitSource func(ctx context.Context, key string, lim *Limiter) ([]Limit, error)
+
+// SourceError is a failure of what limits are read from: under FailClosed, or of a Peek or Reset.
+// A function of WithLimitFunc or a LimitSource returns it if it can't know the limits.
+type SourceError struct{ Err error }
+
+func (e *SourceError) Error() string {
+	return "stint: limits could not be read: " + strings.TrimPrefix(e.Err.Error(), "stint: ")
+}
+
+// Unwrap returns the source's own error.
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// StatusCode returns 503.
+func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
+
+// WithLimitSource is WithLimitFunc for limits that a key has, such as a tenant, and that
+// are read from elsewhere, as package plans does. A request's key is that of k, which may be
+// empty. Allow, Take, Wait, Peek, PeekAll and Reset ask s for the key that they are given. Limits
+// of s that can't be used are a *SourceError, too.
+//
+// An error of k denies the request, as one of s does. New rejects a nil s, what it rejects
 // in WithKey, and GivenKey; a limiter isn't mounted in an adapter whose requests don't have k.
-func WithLimitSource(k Key, f func(ctx context.Context, key string, check func(...Limit) error) ([]Limit, error)) Option {
-	add := withLimits(func(of *compile.Func) *limitFunc {
-		l := &limitFunc{of: of}
-		of.Source = k.is
-		check := l.check // a method value for each request would allocate
-		l.fn = func(r *http.Request) ([]Limit, error) {
-			key, err := k.is.Of(r)
-			if err != nil {
-				return nil, err
-			}
-			return f(r.Context(), key, check)
-		}
-		return l
-	})
+func WithLimitSource(k Key, s LimitSource) Option {
 	return limiterOption(func(c *config) {
 		wrong := k.described().Wrong.Within("WithLimitSource")
 		if k.described().Given {
 			wrong.Bad("WithLimitSource(GivenKey())", "requests don't have it", "write another key, such as stint.Header")
 		}
-		if f == nil {
+		if s == nil {
 			wrong.Bad("WithLimitSource", "the function is nil", "write one, or leave the option out")
 		}
 		c.Errs = append(c.Errs, wrong...)
-		add(c) // also with something wrong, or New would say that there are no limits, too
+		c.addFunc(func(of *compile.Func) *limitFunc { // also with something wrong, or New would say that there are no limits, too
+			of.Source = k.is
+			f := &limitFunc{of: of, ofKey: s, limiter: c.limiter}
+			f.ofRequest = func(r *http.Request) ([]Limit, error) {
+				key, err := k.is.Of(r)
+				if err != nil {
+					return nil, err
+				}
+				return s(r.Context(), key, f.limiter)
+			}
+			return f
+		})
 	})
 }
 
-func withLimits(made func(*compile.Func) *limitFunc) limiterOption {
-	return func(c *config) {
-		c.Funcs = append(c.Funcs, func(of *compile.Func) *read.Func { return &read.Func{Charge: made(of).charge} })
-	}
+func (c *config) addFunc(made func(*compile.Func) *limitFunc) {
+	c.Funcs = append(c.Funcs, func(of *compile.Func) *read.Func {
+		f := made(of)
+		return &read.Func{Charge: f.charge}
+	})
 }
 
 // limitFunc is one WithLimitFunc or WithLimitSource.
 type limitFunc struct {
-	fn func(*http.Request) ([]Limit, error)
-	of *compile.Func
-}
-
-// check returns what is wrong with limits returned together, for the limiter's own.
-func (f *limitFunc) check(limits ...Limit) error {
-	wrong := wrongTogether(limits)
-	for _, l := range limits {
-		switch {
-		case l.rule == nil || l.rule == exempt:
-		case f.of.Taken(l.rule):
-			wrong = append(wrong, compile.Namesake("", l.rule.Spec.Name))
-		default:
-			if _, m := l.rule.Compiled(); m == nil { // or it is reported already
-				_, m = f.of.Entry(l.rule)
-				wrong = append(wrong, m...)
-			}
-		}
-	}
-	return joined(wrong)
+	of        *compile.Func
+	ofRequest func(*http.Request) ([]Limit, error)
+	ofKey     LimitSource // nil: limits depend on more than a key
+	limiter   *Limiter    // that has the source
 }
 
 // reports reports whether a limit that the function returned is a dry run.
@@ -136,9 +145,17 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 
 // charge adds the charges of the limits that the function returns for a request.
 func (f *limitFunc) charge(q *read.Reading) error {
-	limits, err := f.fn(q.R)
+	limits, err := f.ofRequest(q.R)
+	return f.each(q, limits, err, q.Charge)
+}
+
+// each calls charge for each of the limits that the function has returned. It returns the denial
+// of a request without them.
+func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, charge func(*read.Entry) error) error {
 	if err != nil {
-		return q.DenyLimits(err, f.of.Shared.DryRun)
+		if err := f.fail(q, err, len(limits) > 0); err != nil || len(limits) == 0 {
+			return err
+		}
 	}
 	if len(limits) == 1 && limits[0].rule == exempt {
 		return nil
@@ -148,10 +165,13 @@ func (f *limitFunc) charge(q *read.Reading) error {
 	}
 	for _, l := range limits {
 		e, err := f.entry(q, l)
-		if err != nil {
-			err = q.DenyLimits(err, f.reports(l))
-		} else {
-			err = q.Charge(e)
+		switch {
+		case err == nil:
+			err = charge(e)
+		case f.ofKey != nil:
+			err = f.fail(q, &SourceError{err}, f.reports(l))
+		default:
+			err = f.fail(q, err, f.reports(l))
 		}
 		if err != nil {
 			return err
@@ -160,12 +180,33 @@ func (f *limitFunc) charge(q *read.Reading) error {
 	return nil
 }
 
+// fail records why the function returned no limits, or some that can't be used. It returns the
+// denial, or nil if the request goes on.
+func (f *limitFunc) fail(q *read.Reading, err error, goesOn bool) error {
+	passes := !f.of.Shared.Closed && errors.As(err, new(*SourceError))
+	return q.DenyLimits(err, goesOn || passes || f.of.Shared.DryRun)
+}
+
 // CheckLimits returns what is wrong with limits that a WithLimitFunc is going to return
 // together, or nil. Use it to reject limits from elsewhere when they are read. It reports
 // the zero Limit, wrong numbers and options, a name that two limits have, and a missing
 // WithName, since counts are kept under the name. The error is made by errors.Join and
 // holds an *OptionError for each problem.
 func CheckLimits(limits ...Limit) error { return joined(wrongTogether(limits)) }
+
+// CheckLimits returns what is wrong with limits that a WithLimitFunc or WithLimitSource of l is
+// going to return together, or nil: all that the function CheckLimits reports, names that limits
+// of l have, and what the defaults of l make wrong, such as a cost that never passes.
+func (l *Limiter) CheckLimits(limits ...Limit) error {
+	v := l.inForce()
+	wrong := wrongTogether(limits)
+	for _, l := range limits {
+		if l.rule != nil && l.rule != exempt {
+			wrong = append(wrong, v.compiled.Misfits(l.rule)...)
+		}
+	}
+	return joined(wrong)
+}
 
 func wrongTogether(limits []Limit) (all mistake.List) {
 	names := make(map[string]bool, len(limits))

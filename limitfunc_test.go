@@ -1,7 +1,9 @@
 package stint_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -65,6 +67,76 @@ func TestNoLimits(t *testing.T) {
 	if err := stint.CheckLimits(stint.Exempt(), plan); err == nil {
 		t.Error("Exempt beside a limit is no mistake")
 	}
+}
+
+// If what limits are read from fails, the limiter's failure policy decides, as for its store.
+func TestSourceErrors(t *testing.T) {
+	source := stint.WithLimitSource(stint.Global(), func(context.Context, string, *stint.Limiter) ([]stint.Limit, error) {
+		return nil, &stint.SourceError{Err: errDown}
+	})
+	function := stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+		return nil, fmt.Errorf("tenant: %w", &stint.SourceError{Err: errDown})
+	})
+	instead := stint.WithLimitSource(stint.Global(), func(context.Context, string, *stint.Limiter) ([]stint.Limit, error) {
+		return []stint.Limit{stint.Rate(1, time.Hour, stint.WithName("default"))}, &stint.SourceError{Err: errDown}
+	})
+	unfit := stint.WithLimitSource(stint.Global(), func(context.Context, string, *stint.Limiter) ([]stint.Limit, error) {
+		return []stint.Limit{stint.Rate(1, time.Hour, stint.WithName("default")), {}}, nil
+	})
+	closed := stint.WithFailurePolicy(stint.FailClosed)
+	for _, tt := range []struct {
+		name  string
+		opts  []stint.Option
+		want  [2]int
+		retry bool
+	}{
+		{"open", []stint.Option{source}, [2]int{200, 200}, false},
+		{"open, of a function", []stint.Option{function}, [2]int{200, 200}, false},
+		{"open, beside another limit", []stint.Option{source, stint.Rate(1, time.Hour)}, [2]int{200, 429}, true},
+		{"open, beside a function without limits", []stint.Option{source, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, [2]int{500, 500}, false},
+		{"closed", []stint.Option{source, closed}, [2]int{503, 503}, true},
+		{"closed, of a function", []stint.Option{function, closed}, [2]int{503, 503}, true},
+		{"closed, in a dry run", []stint.Option{source, closed, stint.WithDryRun()}, [2]int{200, 200}, false},
+		{"others instead", []stint.Option{instead, closed}, [2]int{200, 429}, true},
+		{"open, and some can't be used", []stint.Option{unfit}, [2]int{200, 429}, true},
+		{"closed, and some can't be used", []stint.Option{unfit, closed}, [2]int{503, 503}, true},
+	} {
+		seen := &events{}
+		l := limiter(t, append(tt.opts, everybody, seen.Option())...)
+		for i, want := range tt.want {
+			if w := through(l, get("/"), nil); w.Code != want || i == 1 && (w.Header().Get("Retry-After") != "") != tt.retry {
+				t.Errorf("%s: request %d: %d %v, want %d", tt.name, i, w.Code, w.Header(), want)
+			}
+			if !strings.Contains(seen.Kinds(), "LimitsFailed") {
+				t.Errorf("%s: told %v", tt.name, seen.Kinds())
+			}
+		}
+	}
+}
+
+// What a limiter says of limits is about the limiter as it is now.
+func TestLimiterCheckLimits(t *testing.T) {
+	function := stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })
+	plan := stint.Rate(5, time.Hour, stint.WithName("plan"))
+	l := limiter(t, everybody, function, stint.Rate(1, time.Hour, stint.WithName("own")))
+	check := func(want string, limits ...stint.Limit) {
+		t.Helper()
+		err := l.CheckLimits(limits...)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	check("", plan)
+	check("", stint.Exempt())
+	check("zero Limit", stint.Limit{})
+	check(`limit "own": another limit has that name`, plan, stint.Rate(5, time.Hour, stint.WithName("own")))
+	if err := l.Update(everybody, function, stint.WithFixedCost(6)); err != nil {
+		t.Fatal(err)
+	}
+	check("a request costs 6, and no more than 5 ever pass", plan)
+	check("", stint.Rate(6, time.Hour, stint.WithName("own")))
+	derive(t, l, stint.Rate(9, time.Hour, stint.WithName("inner")))
+	check(`limit "inner": another limit has that name`, stint.Rate(9, time.Hour, stint.WithName("inner")))
 }
 
 // A limit that a function returns and that can't hold any request is an error, and names what

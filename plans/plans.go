@@ -23,46 +23,55 @@ import (
 )
 
 // Cache remembers the limits that a source has returned for each key. Make one with
-// New. It is safe for concurrent use, and runs one goroutine for each load under way
-// and no others.
+// New. Several limiters may share it. It is safe for concurrent use, and runs one goroutine for
+// each load under way and no others.
 type Cache struct {
-	load    func(ctx context.Context, key string) ([]stint.Limit, error)
-	ttl     time.Duration
-	size    int64
-	timeout time.Duration
+	load     func(ctx context.Context, key string) ([]stint.Limit, error)
+	ttl      time.Duration
+	size     int64
+	timeout  time.Duration
+	fallback []stint.Limit // by WithDefault
 
-	mu     sync.Mutex
-	plans  map[string]*list.Element // of *kept
-	recent list.List                // most recently used first
-	loads  map[string]*loads        // of keys that have a load under way
+	mu       sync.Mutex
+	tenants  map[string]*list.Element // of *tenant: those that have a plan
+	recent   list.List                // most recently used first
+	failures map[string]*failure      // of last loads
+	calls    map[string]*call         // loads under way
 }
 
-// kept is a plan that has been loaded.
-type kept struct {
-	key     string
-	limits  []stint.Limit
-	loaded  time.Time
-	retryAt time.Time // after a failed load, the earliest time of the next
+// tenant is a key that has a plan.
+type tenant struct {
+	key    string
+	plan   *plan // that was loaded last
+	usedBy map[*stint.Limiter]*use
 }
 
-// loads are the loads of a key.
-type loads struct {
-	latest  *pending // that callers join; nil for none
-	running int      // how many are under way
-	begun   uint64   // and how many have begun
-	void    uint64   // those up to this one don't count any more: a later one has answered, or the plan was dropped
+// plan is one that was loaded. It doesn't change.
+type plan struct {
+	limits []stint.Limit
+	loaded time.Time
 }
 
-// pending is a load under way. Its limits and err are set when done is closed.
-type pending struct {
-	number  uint64
-	began   time.Time
-	check   func(...stint.Limit) error
-	alone   time.Duration   // the time after which another may be started beside it
-	overdue <-chan struct{} // closed at the load timeout, or after done
+// use is what a limiter makes of a tenant's plans.
+type use struct {
+	checked *plan // the last one
+	wrong   error // with it
+	good    *plan // the last with which nothing was wrong, or nil
+}
+
+// failure is a load that has failed.
+type failure struct {
+	err  error
+	over time.Time // when the key may be loaded again
+	told bool      // reported by a caller for whom an earlier plan stays in force
+}
+
+// call is a load under way. Its plan or failure is set when done is closed.
+type call struct {
+	ctx     context.Context // of the load
 	done    chan struct{}
-	limits  []stint.Limit
-	err     error
+	plan    *plan
+	failure *failure
 }
 
 // ErrNoPlan is the error that a load returns, wrapped or not, if its source answers that the key
@@ -75,48 +84,83 @@ func (noPlan) Error() string   { return "plans: no plan" }
 func (noPlan) StatusCode() int { return http.StatusForbidden }
 
 // Option changes a default of New.
-type Option func(*Cache)
+type Option func(*Cache) error
 
 // WithTTL sets how long a plan counts as current. The default is a minute; New rejects
 // 0 or less.
-func WithTTL(d time.Duration) Option { return func(p *Cache) { p.ttl = d } }
+func WithTTL(d time.Duration) Option {
+	return func(p *Cache) error {
+		p.ttl = d
+		return positive(d > 0, "WithTTL(%v)", d)
+	}
+}
 
 // WithSize sets how many plans are kept. When there are more, the least recently used
 // one is dropped. The default is 10,000; New rejects numbers below 1.
-func WithSize(n int64) Option { return func(p *Cache) { p.size = n } }
+func WithSize(n int64) Option {
+	return func(p *Cache) error {
+		p.size = n
+		return positive(n > 0, "WithSize(%d)", n)
+	}
+}
 
-// WithLoadTimeout sets how long a load may take. Its context ends then, and Get stops
-// waiting for it whether or not the load heeds its context. The default is 5 seconds;
-// New rejects 0 or less.
-func WithLoadTimeout(d time.Duration) Option { return func(p *Cache) { p.timeout = d } }
+// WithLoadTimeout sets how long a load may take. Its context ends then, and callers stop
+// waiting for it. The default is 5 seconds; New rejects 0 or less.
+func WithLoadTimeout(d time.Duration) Option {
+	return func(p *Cache) error {
+		p.timeout = d
+		return positive(d > 0, "WithLoadTimeout(%v)", d)
+	}
+}
 
-// retry is how long after a failed load a plan that is kept isn't loaded again: not
-// every request should ask a source that is down.
+// WithDefault sets the limits of a key whose plan can't be loaded, as long as it has no earlier
+// plan. They aren't for a key without a plan (ErrNoPlan). Without this option stint.WithFailurePolicy
+// applies. New rejects what stint.CheckLimits rejects, and no limits.
+func WithDefault(limits ...stint.Limit) Option {
+	return func(p *Cache) error {
+		if len(limits) == 0 {
+			return errors.New("plans: WithDefault(): write limits, or stint.Exempt()")
+		}
+		p.fallback = limits
+		if err := stint.CheckLimits(limits...); err != nil {
+			return fmt.Errorf("plans: WithDefault: %w", err)
+		}
+		return nil
+	}
+}
+
+func positive(is bool, option string, value any) error {
+	if is {
+		return nil
+	}
+	return fmt.Errorf("plans: "+option+": write a positive value", value)
+}
+
+// retry is how long after a failed load, or one that has found no plan, the key isn't loaded
+// again: not every request should ask the source.
 const retry = time.Second
 
 // New returns a cache in front of load, which returns the limits of a key. Each limit
 // needs a stint.WithName. load is called on a goroutine of its own, concurrently for
-// different keys; a panic in it is an error of that load.
+// different keys; a panic in it is an error of that load. It must return when its context ends:
+// a key isn't loaded again before.
 //
-// The error reports a nil load and every option out of range.
+// The error reports a nil load and every option that is wrong.
 func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts ...Option) (*Cache, error) {
 	p := &Cache{
 		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
-		plans: map[string]*list.Element{}, loads: map[string]*loads{},
+		tenants: map[string]*list.Element{}, failures: map[string]*failure{}, calls: map[string]*call{},
 	}
 	var errs []error
+	if load == nil {
+		errs = append(errs, errors.New("plans: New(nil): write a function that loads the limits of a key"))
+	}
 	for i, o := range opts {
 		if o == nil {
 			errs = append(errs, fmt.Errorf("plans: New: option %d is nil: leave it out", i+1))
 			continue
 		}
-		o(p)
-	}
-	if p.load == nil {
-		errs = append(errs, errors.New("plans: New(nil): write a function that loads the limits of a key"))
-	}
-	if p.ttl <= 0 || p.size < 1 || p.timeout <= 0 {
-		errs = append(errs, fmt.Errorf("plans: TTL %v, size %d, timeout %v: write positive values", p.ttl, p.size, p.timeout))
+		errs = append(errs, o(p))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -132,25 +176,21 @@ func Must(p *Cache, err error) *Cache {
 	return p
 }
 
-// Limits returns the option that gives each request the plan of its key. It gets the plan
-// as Get does, and a plan that the limiter can't take, because one of the limiter's own
-// limits has the name of one of the plan's, also counts as a failed load: the old plan stays
-// in force.
+// Limits returns the option that gives each request the plan of its key, as Get does. It is a
+// stint.WithLimitSource: Allow, Take, Peek and Reset of the limiter have the plan of the key that
+// they are given, stint.New reports a wrong key, and an error of key denies the request.
+//
+// Each limiter checks a plan by itself (stint.Limiter.CheckLimits), once. If it can't take the
+// plan, such as one with the name of a limit of its own, the last plan that it has taken stays in
+// force there. Without one the plan counts as one that can't be loaded.
+//
+// Observers get an EventLimitsFailed of each request whose plan can't be loaded, with or without
+// WithDefault, and one of each load after which an earlier plan stays in force.
 //
 // A plan of no limits is stint.Exempt(). A load that returns nothing and no error leaves the
-// request to the limiter's other limits; without one that holds it is stint.ErrNoLimits.
-//
-// An empty key has no plan: the request is answered with 403, as for ErrNoPlan. The option is
-// a stint.WithLimitSource: stint.New reports a wrong key, and an error of key denies the
-// request.
-func (p *Cache) Limits(key stint.Key) stint.Option {
-	return stint.WithLimitSource(key, func(ctx context.Context, key string, check func(...stint.Limit) error) ([]stint.Limit, error) {
-		if key == "" {
-			return nil, fmt.Errorf("%w: an empty key", ErrNoPlan)
-		}
-		return p.get(ctx, key, check)
-	})
-}
+// request to the limiter's other limits; without one that holds it is stint.ErrNoLimits. An empty
+// key has no plan (ErrNoPlan).
+func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSource(key, p.get) }
 
 // Get returns the plan of key, for a stint.WithLimitFunc that does more than Limits. However
 // many callers ask, a key has one load at a time, which continues when the caller that
@@ -162,48 +202,103 @@ func (p *Cache) Limits(key stint.Key) stint.Option {
 //   - For an older plan, or one never loaded, Get waits until it is loaded, up to the
 //     load timeout or the end of ctx.
 //   - If a load returns ErrNoPlan, the old plan is dropped and Get returns the error.
-//   - If a load fails or exceeds the load timeout, the old plan is kept and returned,
-//     however old. Without an old plan Get returns the error, which wraps
-//     context.DeadlineExceeded after a timeout. Errors aren't cached.
-//   - While a load that ignores its context hangs, Get returns the old plan, or the
-//     error, at once. When the key is next asked for, another load is started beside
-//     it: after the load timeout at the earliest, then after twice that, and so on.
-//     Without an old plan Get waits for that load, up to its timeout. A plan that
-//     arrives late is kept.
+//   - If a load fails or exceeds the load timeout, the old plan is kept and returned, however
+//     old. Without an old plan that is the default, or else a *stint.SourceError, which wraps
+//     context.DeadlineExceeded after a timeout.
+//   - For a second after it has failed or has found no plan, a key isn't loaded again.
 //
 // A plan is checked as a whole (stint.CheckLimits) before it replaces one: a load that
 // returns an invalid limit, one without a name, or two of one name counts as failed. Don't
 // change the slice that Get returns: it is shared.
 func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
-	return p.get(ctx, key, stint.CheckLimits)
+	limits, err := p.get(ctx, key, nil)
+	if limits != nil {
+		return limits, nil
+	}
+	return nil, err
 }
 
-// get is Get for a limiter that has its own check.
-func (p *Cache) get(ctx context.Context, key string, check func(...stint.Limit) error) ([]stint.Limit, error) {
+// get returns what a limiter has of the plan of a key; lim is nil for one that isn't known. An error
+// beside limits is only reported. It is a stint.LimitSource.
+func (p *Cache) get(ctx context.Context, key string, lim *stint.Limiter) ([]stint.Limit, error) {
+	if key == "" {
+		return nil, fmt.Errorf("%w: an empty key", ErrNoPlan)
+	}
 	p.mu.Lock()
-	now := time.Now()
-	var old *kept
-	if e := p.plans[key]; e != nil {
-		old = e.Value.(*kept)
-		p.recent.MoveToFront(e)
-		if now.Sub(old.loaded) < p.ttl || now.Before(old.retryAt) {
-			p.mu.Unlock()
-			return old.limits, nil
-		}
+	defer p.mu.Unlock()
+	t, now := p.find(key), time.Now()
+	if t != nil && now.Sub(t.plan.loaded) < p.ttl {
+		return p.limits(t, nil, lim)
 	}
-	l := p.start(ctx, key, now, check)
+	if f := p.failures[key]; f != nil && now.Before(f.over) {
+		return p.limits(t, f, lim)
+	}
+	c := p.start(ctx, key)
+	if t != nil && now.Sub(t.plan.loaded) < 2*p.ttl {
+		return p.limits(t, nil, lim)
+	}
 	p.mu.Unlock()
-	if old != nil && (now.Sub(old.loaded) < 2*p.ttl || l.alone > p.timeout) { // or the last load hangs
-		return old.limits, nil
-	}
-	err := l.wait(ctx)
-	switch {
-	case err == nil:
-		return l.limits, nil
-	case old == nil || ctx.Err() != nil || errors.Is(err, ErrNoPlan):
+	plan, f := c.wait(ctx)
+	p.mu.Lock()
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return old.limits, nil
+	if t = p.find(key); t == nil && plan != nil { // it was forgotten meanwhile
+		t = &tenant{plan: plan}
+	}
+	return p.limits(t, f, lim)
+}
+
+// limits returns what a limiter has of a tenant, who is nil without a plan. f is the failure of the
+// last load, or nil. The caller holds p.mu.
+func (p *Cache) limits(t *tenant, f *failure, lim *stint.Limiter) ([]stint.Limit, error) {
+	var wrong error
+	if f != nil {
+		if wrong = f.err; errors.Is(wrong, ErrNoPlan) {
+			return nil, wrong
+		}
+	}
+	if t != nil {
+		good, unfit := t.goodFor(lim)
+		switch {
+		case good == nil:
+			wrong = unfit
+		case unfit != nil:
+			return good.limits, &stint.SourceError{Err: unfit}
+		case f == nil || f.told:
+			return good.limits, nil
+		default:
+			f.told = true
+			return good.limits, &stint.SourceError{Err: wrong}
+		}
+	}
+	return p.fallback, &stint.SourceError{Err: wrong}
+}
+
+// goodFor returns the last plan that a limiter can take, or nil. If that isn't the last one,
+// because that is wrong, the error is returned, but beside a good plan only once.
+func (t *tenant) goodFor(lim *stint.Limiter) (*plan, error) {
+	if lim == nil {
+		return t.plan, nil
+	}
+	u := t.usedBy[lim]
+	switch {
+	case u == nil:
+		if t.usedBy == nil {
+			t.usedBy = map[*stint.Limiter]*use{}
+		}
+		u = new(use)
+		t.usedBy[lim] = u
+	case u.checked == t.plan && u.good != nil:
+		return u.good, nil
+	case u.checked == t.plan:
+		return nil, u.wrong
+	}
+	u.checked = t.plan
+	if u.wrong = lim.CheckLimits(t.plan.limits...); u.wrong == nil {
+		u.good = t.plan
+	}
+	return u.good, u.wrong
 }
 
 // Forget drops the plan of key: the next Get waits for a load that begins after Forget.
@@ -213,124 +308,106 @@ func (p *Cache) Forget(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(key)
-	if of := p.loads[key]; of != nil {
-		of.latest, of.void = nil, of.begun
+	delete(p.failures, key)
+	delete(p.calls, key)
+}
+
+// start starts a load, or joins the one under way. The caller holds p.mu.
+func (p *Cache) start(ctx context.Context, key string) *call {
+	if c := p.calls[key]; c != nil {
+		return c
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
+	c := &call{ctx: ctx, done: make(chan struct{})}
+	p.calls[key] = c
+	go func() {
+		defer cancel()
+		p.run(key, c)
+	}()
+	return c
+}
+
+// run loads a plan, keeps it unless the key was forgotten meanwhile, and wakes those who wait.
+func (p *Cache) run(key string, c *call) {
+	var limits []stint.Limit
+	err := errors.New("plans: the load did not return")
+	defer func() {
+		if v := recover(); v != nil { // on this goroutine a panic would end the process
+			err = fmt.Errorf("plans: the load panicked: %v", v)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		defer close(c.done)
+		now := time.Now()
+		if err == nil {
+			c.plan = &plan{limits, now}
+		} else {
+			c.failure = &failure{err: err, over: now.Add(retry)}
+		}
+		if p.calls[key] == c {
+			delete(p.calls, key)
+			p.keep(key, c)
+		}
+	}()
+	if limits, err = p.load(c.ctx, key); err == nil {
+		err = stint.CheckLimits(limits...)
 	}
 }
 
-// wait waits for a load until it is overdue or ctx ends.
-func (l *pending) wait(ctx context.Context) error {
+// wait waits for a load until it exceeds its timeout or the context of who waits ends.
+func (c *call) wait(ctx context.Context) (*plan, *failure) {
 	select {
-	case <-l.done:
-	case <-l.overdue:
+	case <-c.done:
+	case <-c.ctx.Done():
 	case <-ctx.Done():
-		return ctx.Err()
 	}
 	select {
-	case <-l.done:
-		return l.err
+	case <-c.done:
+		return c.plan, c.failure
 	default:
-		return errOverdue
+		return nil, &failure{err: errOverdue}
 	}
 }
 
 var errOverdue = fmt.Errorf("plans: the load takes longer than its timeout: %w", context.DeadlineExceeded)
 
-// start starts a load, or joins the one under way. The caller holds p.mu.
-//
-// A load that never returns can't be stopped. If callers joined it for ever, its key
-// would never get another plan. If another were started at each timeout, loads would
-// pile up while a source is down. Waiting twice as long each time leaves about a dozen
-// after a day.
-func (p *Cache) start(ctx context.Context, key string, now time.Time, check func(...stint.Limit) error) *pending {
-	of := p.loads[key]
-	if of == nil {
-		of = new(loads)
-		p.loads[key] = of
-	}
-	alone := p.timeout
-	if l := of.latest; l != nil {
-		if now.Sub(l.began) < l.alone {
-			return l
+// keep keeps the outcome of a load. The caller holds p.mu.
+func (p *Cache) keep(key string, c *call) {
+	if f := c.failure; f != nil {
+		if errors.Is(f.err, ErrNoPlan) {
+			p.drop(key)
 		}
-		alone = 2 * l.alone
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
-	of.begun++
-	of.running++
-	l := &pending{
-		number: of.begun, began: now, check: check, alone: alone, overdue: ctx.Done(),
-		done: make(chan struct{}), err: errors.New("plans: the load did not return"),
-	}
-	of.latest = l
-	go func() {
-		defer cancel()
-		p.run(ctx, key, l)
-	}()
-	return l
-}
-
-func (p *Cache) run(ctx context.Context, key string, l *pending) {
-	defer func() {
-		if v := recover(); v != nil { // on this goroutine a panic would end the process
-			l.err = fmt.Errorf("plans: the load panicked: %v", v)
+		if int64(len(p.failures)) >= p.size { // made-up keys don't drop plans
+			clear(p.failures)
 		}
-		p.finish(key, l)
-	}()
-	limits, err := p.load(ctx, key)
-	if err == nil {
-		err = l.check(limits...)
-	}
-	if l.err = err; err == nil {
-		l.limits = limits
-	}
-}
-
-// finish keeps what a load returned and wakes those who wait for it.
-func (p *Cache) finish(key string, l *pending) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer close(l.done)
-	of := p.loads[key]
-	if of.latest == l {
-		of.latest = nil
-	}
-	if of.running--; of.running == 0 {
-		delete(p.loads, key)
-	}
-	if l.number <= of.void {
+		p.failures[key] = f
 		return
 	}
-	now := time.Now()
-	switch e := p.plans[key]; {
-	case l.err == nil:
-		of.void = l.number
-		p.keep(&kept{key: key, limits: l.limits, loaded: now})
-	case errors.Is(l.err, ErrNoPlan):
-		of.void = l.number
-		p.drop(key)
-	case e != nil:
-		e.Value.(*kept).retryAt = now.Add(retry)
-	}
-}
-
-// keep replaces a key's plan: by a new value, because callers may still hold the old one.
-// The caller holds p.mu.
-func (p *Cache) keep(k *kept) {
-	if e := p.plans[k.key]; e != nil {
-		e.Value = k
+	delete(p.failures, key)
+	if t := p.find(key); t != nil {
+		t.plan = c.plan
 		return
 	}
-	p.plans[k.key] = p.recent.PushFront(k)
-	if int64(len(p.plans)) > p.size {
-		p.drop(p.recent.Back().Value.(*kept).key)
+	p.tenants[key] = p.recent.PushFront(&tenant{key: key, plan: c.plan})
+	if int64(len(p.tenants)) > p.size {
+		p.drop(p.recent.Back().Value.(*tenant).key)
 	}
 }
 
-// drop forgets a key's plan. The caller holds p.mu.
+// find returns a tenant, who is then the most recently used one, or nil. The caller holds p.mu.
+func (p *Cache) find(key string) *tenant {
+	e := p.tenants[key]
+	if e == nil {
+		return nil
+	}
+	p.recent.MoveToFront(e)
+	return e.Value.(*tenant)
+}
+
+// drop forgets a key's plans. The caller holds p.mu.
 func (p *Cache) drop(key string) {
-	if e := p.plans[key]; e != nil {
+	if e := p.tenants[key]; e != nil {
 		p.recent.Remove(e)
-		delete(p.plans, key)
+		delete(p.tenants, key)
 	}
 }

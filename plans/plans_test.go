@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,163 +16,324 @@ import (
 
 var errDown = errors.New("source is down")
 
-// source is a database of plans: slow, and down on demand.
+// source is a database of plans, which change: each load takes as long as slow says when it
+// begins, and then returns what is sold, or err.
 type source struct {
-	loads atomic.Int64
-	slow  time.Duration
-	down  atomic.Bool
+	mu      sync.Mutex
+	loads   int
+	slow    time.Duration
+	ignores bool // its context
+	sold    []stint.Limit
+	err     error
+	panics  bool
 }
 
-func (s *source) load(ctx context.Context, key string) ([]stint.Limit, error) {
-	n := s.loads.Add(1)
+func (s *source) load(ctx context.Context, _ string) ([]stint.Limit, error) {
+	s.mu.Lock()
+	s.loads++
+	slow, ignores, sold, err, panics := s.slow, s.ignores, s.sold, s.err, s.panics
+	s.mu.Unlock()
+	if ignores {
+		ctx = context.Background()
+	}
 	select {
-	case <-time.After(s.slow):
+	case <-time.After(slow):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	switch {
-	case s.down.Load():
-		return nil, errDown
-	case strings.HasPrefix(key, "bad"):
-		return []stint.Limit{stint.Rate(0, time.Second)}, nil
-	case strings.HasPrefix(key, "unnamed"):
-		return []stint.Limit{stint.Rate(n, time.Second)}, nil
-	case strings.HasPrefix(key, "zero"):
-		return []stint.Limit{{}}, nil
-	case strings.HasPrefix(key, "panic"):
+	if panics {
 		panic("in the database")
 	}
-	return []stint.Limit{stint.Rate(n, time.Second, stint.WithName("plan"))}, nil
+	return sold, err
 }
 
+// set changes the source while loads may be under way.
+func (s *source) set(f func(*source)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s)
+}
+
+func (s *source) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loads
+}
+
+func (s *source) sell(limits ...stint.Limit) { s.set(func(s *source) { s.sold, s.err = limits, nil }) }
+
+func (s *source) fail(err error) { s.set(func(s *source) { s.err = err }) }
+
+func requests(n int64, name string) stint.Limit {
+	return stint.Rate(n, time.Second, stint.WithName(name))
+}
+
+// asked is what Get has returned, and how: a plan by its first limit, the error, how long it took,
+// and the loads by then.
+type asked struct {
+	plan  stint.Limit
+	err   error
+	took  time.Duration
+	loads int
+}
+
+// get expects what Get returns. Loads that it has begun are over then, if they take no time.
+func get(t *testing.T, p *plans.Cache, s *source, want asked) {
+	t.Helper()
+	began := time.Now()
+	limits, err := p.Get(t.Context(), "k")
+	took := time.Since(began)
+	synctest.Wait()
+	var plan stint.Limit
+	if len(limits) > 0 {
+		plan = limits[0]
+	}
+	if plan != want.plan || !errors.Is(err, want.err) || took != want.took || s.count() != want.loads {
+		t.Errorf("got %v, %v after %v and %d loads; want %+v", limits, err, took, s.count(), want)
+	}
+}
+
+// However many ask, a key is loaded once: for those who wait, and for those who come within a
+// second after it has failed, or has found no plan.
 func TestLoadOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &source{slow: time.Second}
-		p := plans.Must(plans.New(s.load))
-		var wg sync.WaitGroup
-		for i := range 100 {
-			wg.Go(func() {
-				if limits, err := p.Get(t.Context(), fmt.Sprint("k", i%2)); err != nil || len(limits) != 1 {
-					t.Error(limits, err)
+	for _, err := range []error{nil, errDown, fmt.Errorf("tenant k: %w", plans.ErrNoPlan)} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &source{slow: time.Second, sold: []stint.Limit{requests(1, "plan")}, err: err}
+			p := plans.Must(plans.New(s.load))
+			for range 2 {
+				var wg sync.WaitGroup
+				for i := range 100 {
+					wg.Go(func() {
+						if _, got := p.Get(t.Context(), fmt.Sprint("k", i%2)); !errors.Is(got, err) {
+							t.Errorf("error %v, want %v", got, err)
+						}
+					})
 				}
-			})
-		}
-		wg.Wait()
-		if got := s.loads.Load(); got != 2 {
-			t.Errorf("%d loads for 2 keys", got)
-		}
-	})
+				wg.Wait()
+				if got := s.count(); got != 2 {
+					t.Errorf("%v: %d loads for 2 keys", err, got)
+				}
+			}
+			s.fail(nil)
+			time.Sleep(time.Second)
+			if _, err := p.Get(t.Context(), "k0"); err != nil {
+				t.Errorf("a second later: %v", err)
+			}
+		})
+	}
 }
 
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		first, second, third := requests(1, "plan"), requests(2, "plan"), requests(3, "plan")
 		s := &source{slow: time.Second}
 		p := plans.Must(plans.New(s.load, plans.WithTTL(10*time.Second)))
-		last := stint.Limit{}
-		get := func(wantLoads int64, wantNew bool, wantWait time.Duration) {
-			t.Helper()
-			start := time.Now()
-			limits, err := p.Get(t.Context(), "k")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := time.Since(start); got != wantWait {
-				t.Errorf("waited %v, want %v", got, wantWait)
-			}
-			synctest.Wait()
-			if got := s.loads.Load(); got != wantLoads {
-				t.Errorf("%d loads, want %d", got, wantLoads)
-			}
-			if got := limits[0] != last; got != wantNew {
-				t.Errorf("a new plan: %v, want %v", got, wantNew)
-			}
-			last = limits[0]
-		}
-		get(1, true, time.Second)
-		get(1, false, 0)
+		s.sell(first)
+		get(t, p, s, asked{first, nil, time.Second, 1})
+		s.sell(second)
 		time.Sleep(9 * time.Second)
-		get(1, false, 0)
+		get(t, p, s, asked{first, nil, 0, 1})
 		time.Sleep(2 * time.Second)
-		get(2, false, 0) // old, and loaded behind
-		get(2, false, 0)
+		get(t, p, s, asked{first, nil, 0, 2}) // old, and loaded behind
+		get(t, p, s, asked{first, nil, 0, 2})
 		time.Sleep(2 * time.Second)
-		get(2, true, 0)
+		get(t, p, s, asked{second, nil, 0, 2})
+		s.sell(third)
 		time.Sleep(time.Hour)
-		get(3, true, time.Second) // too old to be served before it is known
-		s.down.Store(true)
+		get(t, p, s, asked{third, nil, time.Second, 3}) // too old to be served before it is known
+		s.fail(errDown)
 		time.Sleep(time.Hour)
-		get(4, false, time.Second) // the source is down: better old than none
-		get(4, false, 0)           // and it isn't asked by every request
+		get(t, p, s, asked{third, nil, time.Second, 4}) // the source is down: better old than none
+		get(t, p, s, asked{third, nil, 0, 4})           // and it isn't asked by every request
 		time.Sleep(2 * time.Second)
-		get(5, false, time.Second)
-		s.down.Store(false)
+		get(t, p, s, asked{third, nil, time.Second, 5})
+		s.sell(first)
 		time.Sleep(2 * time.Second)
-		get(6, true, time.Second)
+		get(t, p, s, asked{first, nil, time.Second, 6})
 	})
 }
 
-func TestErrorsAreNotKept(t *testing.T) {
-	s := &source{}
-	s.down.Store(true)
-	p := plans.Must(plans.New(s.load))
-	for i := range 3 {
-		if _, err := p.Get(t.Context(), "k"); !errors.Is(err, errDown) {
-			t.Errorf("error %v", err)
-		}
-		if got := s.loads.Load(); got != int64(i+1) {
-			t.Errorf("%d loads", got)
-		}
+// A source that answers that a key has no plan isn't a source that fails: a customer who
+// has left doesn't keep the old plan, and it doesn't come back when the source fails later.
+func TestNoPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plan := requests(1, "plan")
+		s := &source{sold: []stint.Limit{plan}}
+		p := plans.Must(plans.New(s.load, plans.WithTTL(10*time.Second)))
+		get(t, p, s, asked{plan, nil, 0, 1})
+		s.fail(fmt.Errorf("tenant k: %w", plans.ErrNoPlan))
+		get(t, p, s, asked{plan, nil, 0, 1}) // current
+		time.Sleep(11 * time.Second)
+		get(t, p, s, asked{plan, nil, 0, 2}) // old, and loaded behind
+		get(t, p, s, asked{err: plans.ErrNoPlan, loads: 2})
+		time.Sleep(time.Second)
+		s.fail(errDown)
+		get(t, p, s, asked{err: errDown, loads: 3})
+	})
+	var status interface{ StatusCode() int }
+	if !errors.As(fmt.Errorf("tenant k: %w", plans.ErrNoPlan), &status) || status.StatusCode() != 403 {
+		t.Error("the request isn't answered with 403")
 	}
-	s.down.Store(false)
-	if _, err := p.Get(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
-	for key, want := range map[string]string{
-		"bad": "0 units: write a number", "unnamed": "write stint.WithName", "zero": "zero Limit", "panic": "panicked: in the database",
+}
+
+// A load that can't be used leaves the plan before it in force. Without one, its error wraps
+// a SourceError.
+func TestLoadsThatFail(t *testing.T) {
+	good := requests(1, "a")
+	for _, tt := range []struct {
+		name string
+		sold []stint.Limit
+		does func(*source)
+		want string
+	}{
+		{name: "an error", does: func(s *source) { s.err = errDown }, want: "source is down"},
+		{name: "a panic", does: func(s *source) { s.panics = true }, want: "panicked: in the database"},
+		{name: "too slow", does: func(s *source) { s.slow = time.Hour }, want: "longer than its timeout"},
+		{name: "two limits of one name", sold: []stint.Limit{requests(2, "a"), requests(3, "a")}, want: "another limit has that name"},
+		{name: "one limit twice", sold: []stint.Limit{good, good}, want: "another limit has that name"},
+		{name: "wrong numbers in its last", sold: []stint.Limit{requests(2, "a"), requests(0, "b")}, want: "0 units: write a number"},
+		{name: "one without a name", sold: []stint.Limit{requests(2, "a"), stint.Rate(3, time.Second)}, want: "write stint.WithName"},
+		{name: "the zero Limit", sold: []stint.Limit{{}}, want: "zero Limit"},
 	} {
-		if _, err := p.Get(t.Context(), key); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %s", key, err, want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &source{sold: []stint.Limit{good}}
+				p := plans.Must(plans.New(s.load))
+				get(t, p, s, asked{plan: good, loads: 1})
+				s.sell(tt.sold...)
+				if tt.does != nil {
+					s.set(tt.does)
+				}
+				for range 3 {
+					time.Sleep(time.Hour)
+					if got, err := p.Get(t.Context(), "k"); err != nil || len(got) != 1 || got[0] != good {
+						t.Errorf("got %v, %v; want the plan before", got, err)
+					}
+				}
+				p.Forget("k")
+				_, err := p.Get(t.Context(), "k")
+				if wrapped := new(stint.SourceError); !errors.As(err, &wrapped) || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("without a plan before: %v, want %s", err, tt.want)
+				}
+			})
+		})
 	}
 }
 
 func TestSurviveTheFirstCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{slow: 2 * time.Second}
+		plan := requests(1, "plan")
+		s := &source{slow: 2 * time.Second, sold: []stint.Limit{plan}}
 		p := plans.Must(plans.New(s.load))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := p.Get(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v", err)
+		if _, err := p.Get(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*stint.SourceError)) {
+			t.Errorf("error %v, want that of the context", err)
 		}
-		start := time.Now()
-		if _, err := p.Get(t.Context(), "k"); err != nil || time.Since(start) != time.Second {
-			t.Errorf("error %v after %v", err, time.Since(start))
-		}
-		if got := s.loads.Load(); got != 1 {
-			t.Errorf("%d loads", got)
-		}
-		slow := &source{slow: time.Hour}
-		p = plans.Must(plans.New(slow.load, plans.WithLoadTimeout(3*time.Second)))
-		start = time.Now()
-		if _, err := p.Get(t.Context(), "k"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 3*time.Second {
-			t.Errorf("error %v after %v", err, time.Since(start))
-		}
+		get(t, p, s, asked{plan, nil, time.Second, 1})
+	})
+}
+
+// A load that ignores its context delays no request beyond the load timeout, and no other begins
+// beside it. Its plan is kept when it comes.
+func TestLateLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := requests(1, "plan"), requests(2, "plan")
+		s := &source{slow: time.Minute, ignores: true, sold: []stint.Limit{first}}
+		p := plans.Must(plans.New(s.load, plans.WithTTL(time.Hour), plans.WithLoadTimeout(3*time.Second)))
+		get(t, p, s, asked{err: context.DeadlineExceeded, took: 3 * time.Second, loads: 1})
+		get(t, p, s, asked{err: context.DeadlineExceeded, loads: 1})
+		time.Sleep(time.Minute)
+		get(t, p, s, asked{plan: first, loads: 1})
+		s.sell(second)
+		time.Sleep(3 * time.Hour)
+		get(t, p, s, asked{plan: first, took: 3 * time.Second, loads: 2})
+		get(t, p, s, asked{plan: first, loads: 2})
+		time.Sleep(time.Minute)
+		get(t, p, s, asked{plan: second, loads: 2})
+	})
+}
+
+// After Forget, Get returns a plan that was loaded after it, whatever was under way.
+func TestForget(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		old     bool          // a plan is kept
+		slow    time.Duration // how long a load takes that is under way when the key is forgotten
+		another bool          // the cache has no room for it when that load ends
+	}{
+		{name: "nothing known"},
+		{name: "a plan is kept", old: true},
+		{name: "a load is under way", slow: time.Second},
+		{name: "a load is under way beside an old plan", slow: time.Second, old: true},
+		{name: "a load hangs", slow: time.Hour},
+		{name: "without room", slow: time.Second, another: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				before, after := requests(1, "plan"), requests(2, "plan")
+				s := &source{sold: []stint.Limit{before}, ignores: true}
+				p := plans.Must(plans.New(s.load, plans.WithSize(1)))
+				if tt.old {
+					get(t, p, s, asked{plan: before, loads: 1})
+					time.Sleep(time.Minute) // to be loaded again
+				}
+				if s.set(func(s *source) { s.slow = tt.slow }); tt.slow > 0 {
+					go p.Get(t.Context(), "k")
+					synctest.Wait()
+				}
+				s.set(func(s *source) { s.slow = 0 })
+				s.sell(after)
+				p.Forget("k")
+				want := asked{plan: after, loads: s.count() + 1}
+				get(t, p, s, want)
+				if tt.another {
+					if _, err := p.Get(t.Context(), "another"); err != nil {
+						t.Fatal(err)
+					}
+					want.loads += 2
+				}
+				time.Sleep(min(tt.slow, 2*time.Second)) // one under way has ended
+				get(t, p, s, want)
+				time.Sleep(tt.slow)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		plan := requests(1, "plan")
+		s := &source{sold: []stint.Limit{plan}}
+		p := plans.Must(plans.New(s.load))
+		get(t, p, s, asked{plan: plan, loads: 1})
+		p.Forget("k")
+		s.fail(errDown)
+		get(t, p, s, asked{err: errDown, loads: 2}) // the plan doesn't come back
+		s.fail(nil)
+		p.Forget("k")
+		get(t, p, s, asked{plan: plan, loads: 3}) // nor does the failure
 	})
 }
 
 func TestAreBounded(t *testing.T) {
-	s := &source{}
+	s := &source{sold: []stint.Limit{requests(1, "plan")}}
 	p := plans.Must(plans.New(s.load, plans.WithSize(3)))
 	for _, step := range []struct {
 		key   string
-		loads int64
+		loads int
 	}{{"a", 1}, {"b", 2}, {"c", 3}, {"a", 3}, {"d", 4}, {"a", 4}, {"c", 4}, {"b", 5}, {"d", 6}} {
 		if _, err := p.Get(t.Context(), step.key); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.loads.Load(); got != step.loads {
+		if got := s.count(); got != step.loads {
 			t.Errorf("%s: %d loads, want %d", step.key, got, step.loads)
+		}
+	}
+	s.fail(plans.ErrNoPlan)
+	for i := range 100 {
+		_, _ = p.Get(t.Context(), fmt.Sprint("made up ", i))
+	}
+	for _, key := range []string{"b", "c", "d"} {
+		if _, err := p.Get(t.Context(), key); err != nil {
+			t.Errorf("made-up keys have dropped the plan of %s: %v", key, err)
 		}
 	}
 }
@@ -188,69 +346,15 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		{nil, plans.WithTTL(time.Minute), "New(nil): write a function"},
-		{load, plans.WithTTL(0), "TTL 0s"},
-		{load, plans.WithSize(0), "size 0"},
-		{load, plans.WithLoadTimeout(-1), "timeout -1ns"},
+		{load, plans.WithTTL(0), "WithTTL(0s): write a positive"},
+		{load, plans.WithSize(0), "WithSize(0): write a positive"},
+		{load, plans.WithLoadTimeout(-1), "WithLoadTimeout(-1ns): write a positive"},
+		{load, plans.WithDefault(), "WithDefault(): write limits, or stint.Exempt()"},
+		{load, plans.WithDefault(requests(0, "free")), "WithDefault: stint: limit \"free\": 0 units"},
 		{load, nil, "option 1 is nil"},
 	} {
 		if c, err := plans.New(tc.load, tc.opt); c != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v, %v, want an error with %q", c, err, tc.want)
-		}
-	}
-}
-
-// A key that can't work is reported when the limiter is made or mounted, not by its requests.
-func TestWrongKeys(t *testing.T) {
-	cache := plans.Must(plans.New((&source{}).load))
-	for key, want := range map[stint.Key]string{
-		{}:                            "Key{}): write a key",
-		stint.Header("a b"):           `Header("a b")): write the name of a header field`,
-		stint.Join(stint.Cookie(" ")): `Cookie(" ")`,
-		stint.GivenKey():              "WithLimitSource(GivenKey()): requests don't have it",
-	} {
-		_, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
-		var wrong *stint.OptionError
-		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v, want an *OptionError with %q", key, err, want)
-		}
-	}
-	key := stint.AdapterKey("stintgin", func(*http.Request) (string, error) { return "", nil })
-	l, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Mount("stinthttp"); err == nil || !strings.Contains(err.Error(), "WithLimitSource") {
-		t.Errorf("%v: mounted: %v", key, err)
-	}
-}
-
-// A plan that the limiter's own settings make impossible counts as a failed load.
-func TestPlanThatTheLimiterMakesWrong(t *testing.T) {
-	for name, tt := range map[string]struct {
-		opt  stint.RateOption
-		want string
-	}{
-		"its cost":     {nil, "a request costs 20, and no more than 10 ever pass"},
-		"nobody's key": {stint.WithKey(stint.GivenKey()), "WithKey(GivenKey()): requests don't have it"},
-	} {
-		var opts []stint.RateOption
-		if tt.opt != nil {
-			opts = append(opts, tt.opt)
-		}
-		loads := 0
-		cache := plans.Must(plans.New(func(context.Context, string) ([]stint.Limit, error) {
-			loads++
-			return []stint.Limit{stint.Rate(10, time.Second, append(opts, stint.WithName("plan"))...)}, nil
-		}))
-		var failed error
-		l := stint.Must(stint.New(stint.WithKey(stint.Global()), cache.Limits(stint.Global()), stint.WithFixedCost(20),
-			stint.WithObserver(func(e stint.Event) { failed = e.Err })))
-		for i := range 2 { // the second loads again: what has failed isn't kept
-			w := httptest.NewRecorder()
-			l.Serve(w, httptest.NewRequest("GET", "/", nil), func(http.ResponseWriter, *http.Request) { t.Error("it passed") })
-			if w.Code != 500 || failed == nil || !strings.Contains(failed.Error(), tt.want) || loads != i+1 {
-				t.Errorf("%s: %d, %v after %d loads", name, w.Code, failed, loads)
-			}
 		}
 	}
 }

@@ -56,15 +56,13 @@ func planOf(_ context.Context, tenant string) ([]stint.Limit, error) {
 	case "large":
 		return paid, nil
 	}
-	return nil, fmt.Errorf("%w: %q", errNoTenant, tenant)
+	return nil, fmt.Errorf("%w: %q", plans.ErrNoPlan, tenant)
 }
-
-var errNoTenant = errors.New("no such tenant")
 
 // whichTenant answers requests without a tenant. It writes nothing for other denials, so
 // the limiter answers them.
 func whichTenant(w http.ResponseWriter, _ *http.Request, err error) {
-	if errors.Is(err, stint.ErrEmptyKey) || errors.Is(err, errNoTenant) {
+	if errors.Is(err, stint.ErrEmptyKey) || errors.Is(err, plans.ErrNoPlan) {
 		http.Error(w, "which tenant?", http.StatusForbidden)
 	}
 }

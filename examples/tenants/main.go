@@ -92,8 +92,8 @@ func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.L
 }
 
 func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, error), ttl time.Duration) http.Handler {
-	// While plans can't be loaded, known ones stay in force.
-	tenants := plans.Must(plans.New(load, plans.WithTTL(ttl)))
+	// While plans can't be loaded, known ones stay in force, and other tenants have the free one.
+	tenants := plans.Must(plans.New(load, plans.WithTTL(ttl), plans.WithDefault(offers["free"]...)))
 	return stinthttp.New(
 		// Mount this behind the authentication that sets the field: a client that
 		// writes the field itself chooses whose limits it uses. Without the field

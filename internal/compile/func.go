@@ -27,8 +27,19 @@ func (f *Func) Has(s *warn.Source) bool { return f.source == s }
 // Lent reports whether others may use the limiter's store, so that limits need a name.
 func (f *Func) Lent() bool { return f.lent }
 
-// Taken reports whether a limit of the limiter has the rule's name.
-func (f *Func) Taken(r *Rule) bool { return f.names.Now().rules[r.Spec.Name] != nil }
+// Misfits returns why a function of the limiter can't return a rule, beside what is wrong with the
+// rule itself.
+func (r *Result) Misfits(rule *Rule) mistake.List {
+	if _, wrong := rule.Compiled(); wrong != nil || len(r.Funcs) == 0 {
+		return nil
+	}
+	f := r.Funcs[len(r.Funcs)-1] // the limiter's own, if it has one; its parent's are before
+	if f.names.Now().rules[rule.Spec.Name] != nil {
+		return mistake.List{Namesake("", rule.Spec.Name)}
+	}
+	_, wrong := f.Entry(rule)
+	return wrong
+}
 
 // resolved is an entry made for a limit that a Func returned.
 type resolved struct {

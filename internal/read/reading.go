@@ -366,9 +366,9 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 }
 
 // DenyLimits records why a function returned no limits, and returns the denial of its request,
-// or nil if they would only report: then it goes on without them.
-func (q *Reading) DenyLimits(err error, dryRun bool) error {
-	if err = q.deny(LimitsFailed, err); dryRun {
+// or nil if it goes on without them.
+func (q *Reading) DenyLimits(err error, goesOn bool) error {
+	if err = q.deny(LimitsFailed, err); goesOn {
 		return nil
 	}
 	return err
