@@ -77,7 +77,7 @@ func (l *Limiter) inherited() conduct {
 // one. The limits are named in naming, which will become that of names. The caller holds
 // family.mu.
 func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, mistake.List) {
-	c.limiter = l
+	c.Owner = l
 	v := &version{conduct: c.conduct, events: sender{c.name, &l.recipients}, registry: l.family.registry}
 	warnings := &l.family.warnings
 	var extended *compile.Result

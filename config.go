@@ -17,7 +17,6 @@ type config struct {
 	compile.Config // what they say about limits
 	conduct
 
-	limiter   *Limiter // whose options they are
 	observers []func(Event)
 	logger    *slog.Logger
 	logKeys   bool

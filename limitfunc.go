@@ -32,7 +32,7 @@ import (
 // WithLimitSource.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return limiterOption(func(c *config) {
-		c.addFunc(func(of *compile.Func) *limitFunc { return &limitFunc{of: of, ofRequest: f} })
+		addFunc(c, func(of *compile.Func) *limitFunc { return &limitFunc{of: of, ofRequest: f} })
 		if f == nil {
 			c.Errs.Bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
 		}
@@ -48,14 +48,36 @@ var ErrNoLimits = read.ErrNoLimits
 // WithRoute without options exempts a route.
 func Exempt() Limit { return Limit{exempt} }
 
-// LimitSource returns the limits of a key, of which lim asks it. It is called concurrently.
+// LimitSource returns the limits of a key for a limiter. It is called concurrently.
 //
 // An error without limits is that of WithLimitFunc: a *SourceError if the source fails. With limits
 // beside it, these hold, and the error is only reported (EventLimitsFailed).
-//
-// lim is the same from one Update to the next, and its CheckLimits says what is wrong with limits
-// before they replace good ones.
-type LimitSource func(ctx context.Context, key string, lim *Limiter) ([]Limit, error)
+type LimitSource func(ctx context.Context, key string, by LimitUser) ([]Limit, error)
+
+// LimitUser is a limiter that asks a LimitSource for limits.
+type LimitUser struct{ of *compile.Func }
+
+// ID identifies the limiter: it is comparable, and the same after an Update. That of the zero
+// LimitUser is nil.
+func (u LimitUser) ID() any {
+	if u.of == nil {
+		return nil
+	}
+	return u.of.Owner
+}
+
+// Check returns what is wrong with limits returned together, or nil: all that CheckLimits reports,
+// names that limits of the limiter have, and what its defaults make wrong, such as a cost that never
+// passes. Call it before limits replace good ones.
+func (u LimitUser) Check(limits ...Limit) error {
+	wrong := wrongTogether(limits)
+	for _, l := range limits {
+		if u.of != nil && l.rule != nil && l.rule != exempt {
+			wrong = append(wrong, u.of.Misfit(l.rule)...)
+		}
+	}
+	return joined(wrong)
+}
 
 // SourceError is a failure of what limits are read from: under FailClosed, or of a Peek or Reset.
 // A function of WithLimitFunc or a LimitSource returns it if it can't know the limits.
@@ -88,22 +110,22 @@ func WithLimitSource(k Key, s LimitSource) Option {
 			wrong.Bad("WithLimitSource", "the function is nil", "write one, or leave the option out")
 		}
 		c.Errs = append(c.Errs, wrong...)
-		c.addFunc(func(of *compile.Func) *limitFunc { // also with something wrong, or New would say that there are no limits, too
+		addFunc(c, func(of *compile.Func) *limitFunc { // also with something wrong, or New would say that there are no limits, too
 			of.Source = k.is
-			f := &limitFunc{of: of, ofKey: s, limiter: c.limiter}
+			f := &limitFunc{of: of, ofKey: s}
 			f.ofRequest = func(r *http.Request) ([]Limit, error) {
 				key, err := k.is.Of(r)
 				if err != nil {
 					return nil, err
 				}
-				return s(r.Context(), key, f.limiter)
+				return s(r.Context(), key, LimitUser{of})
 			}
 			return f
 		})
 	})
 }
 
-func (c *config) addFunc(made func(*compile.Func) *limitFunc) {
+func addFunc(c *config, made func(*compile.Func) *limitFunc) {
 	c.Funcs = append(c.Funcs, func(of *compile.Func) *read.Func {
 		f := made(of)
 		return &read.Func{Charge: f.charge}
@@ -115,7 +137,6 @@ type limitFunc struct {
 	of        *compile.Func
 	ofRequest func(*http.Request) ([]Limit, error)
 	ofKey     LimitSource // nil: limits depend on more than a key
-	limiter   *Limiter    // that has the source
 }
 
 // reports reports whether a limit that the function returned is a dry run.
@@ -193,20 +214,6 @@ func (f *limitFunc) fail(q *read.Reading, err error, goesOn bool) error {
 // WithName, since counts are kept under the name. The error is made by errors.Join and
 // holds an *OptionError for each problem.
 func CheckLimits(limits ...Limit) error { return joined(wrongTogether(limits)) }
-
-// CheckLimits returns what is wrong with limits that a WithLimitFunc or WithLimitSource of l is
-// going to return together, or nil: all that the function CheckLimits reports, names that limits
-// of l have, and what the defaults of l make wrong, such as a cost that never passes.
-func (l *Limiter) CheckLimits(limits ...Limit) error {
-	v := l.inForce()
-	wrong := wrongTogether(limits)
-	for _, l := range limits {
-		if l.rule != nil && l.rule != exempt {
-			wrong = append(wrong, v.compiled.Misfits(l.rule)...)
-		}
-	}
-	return joined(wrong)
-}
 
 func wrongTogether(limits []Limit) (all mistake.List) {
 	names := make(map[string]bool, len(limits))

@@ -71,16 +71,16 @@ func TestNoLimits(t *testing.T) {
 
 // If what limits are read from fails, the limiter's failure policy decides, as for its store.
 func TestSourceErrors(t *testing.T) {
-	source := stint.WithLimitSource(stint.Global(), func(context.Context, string, *stint.Limiter) ([]stint.Limit, error) {
+	source := stint.WithLimitSource(stint.Global(), func(context.Context, string, stint.LimitUser) ([]stint.Limit, error) {
 		return nil, &stint.SourceError{Err: errDown}
 	})
 	function := stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
 		return nil, fmt.Errorf("tenant: %w", &stint.SourceError{Err: errDown})
 	})
-	instead := stint.WithLimitSource(stint.Global(), func(context.Context, string, *stint.Limiter) ([]stint.Limit, error) {
+	instead := stint.WithLimitSource(stint.Global(), func(context.Context, string, stint.LimitUser) ([]stint.Limit, error) {
 		return []stint.Limit{stint.Rate(1, time.Hour, stint.WithName("default"))}, &stint.SourceError{Err: errDown}
 	})
-	unfit := stint.WithLimitSource(stint.Global(), func(context.Context, string, *stint.Limiter) ([]stint.Limit, error) {
+	unfit := stint.WithLimitSource(stint.Global(), func(context.Context, string, stint.LimitUser) ([]stint.Limit, error) {
 		return []stint.Limit{stint.Rate(1, time.Hour, stint.WithName("default")), {}}, nil
 	})
 	closed := stint.WithFailurePolicy(stint.FailClosed)
@@ -115,28 +115,43 @@ func TestSourceErrors(t *testing.T) {
 }
 
 // What a limiter says of limits is about the limiter as it is now.
-func TestLimiterCheckLimits(t *testing.T) {
-	function := stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })
+func TestLimitUser(t *testing.T) {
+	var by stint.LimitUser
+	source := stint.WithLimitSource(stint.Global(), func(_ context.Context, _ string, asks stint.LimitUser) ([]stint.Limit, error) {
+		by = asks
+		return []stint.Limit{stint.Exempt()}, nil
+	})
 	plan := stint.Rate(5, time.Hour, stint.WithName("plan"))
-	l := limiter(t, everybody, function, stint.Rate(1, time.Hour, stint.WithName("own")))
+	l := limiter(t, everybody, source, stint.Rate(100, time.Hour, stint.WithName("own")))
 	check := func(want string, limits ...stint.Limit) {
 		t.Helper()
-		err := l.CheckLimits(limits...)
+		through(l, get("/"), nil)
+		err := by.Check(limits...)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	check("", plan)
+	id := by.ID()
 	check("", stint.Exempt())
 	check("zero Limit", stint.Limit{})
 	check(`limit "own": another limit has that name`, plan, stint.Rate(5, time.Hour, stint.WithName("own")))
-	if err := l.Update(everybody, function, stint.WithFixedCost(6)); err != nil {
+	if err := l.Update(everybody, source, stint.WithFixedCost(6)); err != nil {
 		t.Fatal(err)
 	}
 	check("a request costs 6, and no more than 5 ever pass", plan)
 	check("", stint.Rate(6, time.Hour, stint.WithName("own")))
 	derive(t, l, stint.Rate(9, time.Hour, stint.WithName("inner")))
 	check(`limit "inner": another limit has that name`, stint.Rate(9, time.Hour, stint.WithName("inner")))
+	if by.ID() != id {
+		t.Error("the same limiter is another one after an Update")
+	}
+	if l = limiter(t, everybody, source); through(l, get("/"), nil).Code != 200 || by.ID() == id {
+		t.Error("two limiters are one")
+	}
+	if none := (stint.LimitUser{}); none.ID() != nil || none.Check(plan) != nil {
+		t.Error("the zero LimitUser is a limiter")
+	}
 }
 
 // A limit that a function returns and that can't hold any request is an error, and names what

@@ -20,7 +20,7 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
-func noPlans(context.Context, string, *stint.Limiter) ([]stint.Limit, error) {
+func noPlans(context.Context, string, stint.LimitUser) ([]stint.Limit, error) {
 	return nil, nil
 }
 

@@ -42,8 +42,8 @@ type Cache struct {
 // tenant is a key that has a plan.
 type tenant struct {
 	key    string
-	plan   *plan // that was loaded last
-	usedBy map[*stint.Limiter]*use
+	plan   *plan        // that was loaded last
+	usedBy map[any]*use // by stint.LimitUser.ID
 }
 
 // plan is one that was loaded. It doesn't change.
@@ -180,7 +180,7 @@ func Must(p *Cache, err error) *Cache {
 // stint.WithLimitSource: Allow, Take, Peek and Reset of the limiter have the plan of the key that
 // they are given, stint.New reports a wrong key, and an error of key denies the request.
 //
-// Each limiter checks a plan by itself (stint.Limiter.CheckLimits), once. If it can't take the
+// Each limiter checks a plan by itself (stint.LimitUser.Check), once. If it can't take the
 // plan, such as one with the name of a limit of its own, the last plan that it has taken stays in
 // force there. Without one the plan counts as one that can't be loaded.
 //
@@ -211,16 +211,16 @@ func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSourc
 // returns an invalid limit, one without a name, or two of one name counts as failed. Don't
 // change the slice that Get returns: it is shared.
 func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
-	limits, err := p.get(ctx, key, nil)
+	limits, err := p.get(ctx, key, stint.LimitUser{})
 	if limits != nil {
 		return limits, nil
 	}
 	return nil, err
 }
 
-// get returns what a limiter has of the plan of a key; lim is nil for one that isn't known. An error
+// get returns what a limiter has of the plan of a key; the zero LimitUser is one that isn't known. An error
 // beside limits is only reported. It is a stint.LimitSource.
-func (p *Cache) get(ctx context.Context, key string, lim *stint.Limiter) ([]stint.Limit, error) {
+func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stint.Limit, error) {
 	if key == "" {
 		return nil, fmt.Errorf("%w: an empty key", ErrNoPlan)
 	}
@@ -228,14 +228,14 @@ func (p *Cache) get(ctx context.Context, key string, lim *stint.Limiter) ([]stin
 	defer p.mu.Unlock()
 	t, now := p.find(key), time.Now()
 	if t != nil && now.Sub(t.plan.loaded) < p.ttl {
-		return p.limits(t, nil, lim)
+		return p.limits(t, nil, by)
 	}
 	if f := p.failures[key]; f != nil && now.Before(f.over) {
-		return p.limits(t, f, lim)
+		return p.limits(t, f, by)
 	}
 	c := p.start(ctx, key)
 	if t != nil && now.Sub(t.plan.loaded) < 2*p.ttl {
-		return p.limits(t, nil, lim)
+		return p.limits(t, nil, by)
 	}
 	p.mu.Unlock()
 	plan, f := c.wait(ctx)
@@ -246,12 +246,12 @@ func (p *Cache) get(ctx context.Context, key string, lim *stint.Limiter) ([]stin
 	if t = p.find(key); t == nil && plan != nil { // it was forgotten meanwhile
 		t = &tenant{plan: plan}
 	}
-	return p.limits(t, f, lim)
+	return p.limits(t, f, by)
 }
 
 // limits returns what a limiter has of a tenant, who is nil without a plan. f is the failure of the
 // last load, or nil. The caller holds p.mu.
-func (p *Cache) limits(t *tenant, f *failure, lim *stint.Limiter) ([]stint.Limit, error) {
+func (p *Cache) limits(t *tenant, f *failure, by stint.LimitUser) ([]stint.Limit, error) {
 	var wrong error
 	if f != nil {
 		if wrong = f.err; errors.Is(wrong, ErrNoPlan) {
@@ -259,7 +259,7 @@ func (p *Cache) limits(t *tenant, f *failure, lim *stint.Limiter) ([]stint.Limit
 		}
 	}
 	if t != nil {
-		good, unfit := t.goodFor(lim)
+		good, unfit := t.goodFor(by)
 		switch {
 		case good == nil:
 			wrong = unfit
@@ -277,25 +277,26 @@ func (p *Cache) limits(t *tenant, f *failure, lim *stint.Limiter) ([]stint.Limit
 
 // goodFor returns the last plan that a limiter can take, or nil. If that isn't the last one,
 // because that is wrong, the error is returned, but beside a good plan only once.
-func (t *tenant) goodFor(lim *stint.Limiter) (*plan, error) {
-	if lim == nil {
+func (t *tenant) goodFor(by stint.LimitUser) (*plan, error) {
+	id := by.ID()
+	if id == nil {
 		return t.plan, nil
 	}
-	u := t.usedBy[lim]
+	u := t.usedBy[id]
 	switch {
 	case u == nil:
 		if t.usedBy == nil {
-			t.usedBy = map[*stint.Limiter]*use{}
+			t.usedBy = map[any]*use{}
 		}
 		u = new(use)
-		t.usedBy[lim] = u
+		t.usedBy[id] = u
 	case u.checked == t.plan && u.good != nil:
 		return u.good, nil
 	case u.checked == t.plan:
 		return nil, u.wrong
 	}
 	u.checked = t.plan
-	if u.wrong = lim.CheckLimits(t.plan.limits...); u.wrong == nil {
+	if u.wrong = by.Check(t.plan.limits...); u.wrong == nil {
 		u.good = t.plan
 	}
 	return u.good, u.wrong

@@ -25,6 +25,9 @@ type Config struct {
 	Memory    []memstore.Option
 	MemorySet bool
 
+	// Owner identifies the limiter, from one Update to the next.
+	Owner any
+
 	Errs mistake.List
 }
 
@@ -125,7 +128,7 @@ func (g *Registry) Compile(c *Config, parent *Result, names *Names, naming *Nami
 	to.Shared = c.Shared.Or(to.Shared)
 	to.Shared.Errs = nil
 	for _, made := range c.Funcs {
-		f := &Func{Shared: to.Shared, registry: g, lent: lent, names: names, source: naming.source(to.Shared.Key)}
+		f := &Func{Owner: c.Owner, Shared: to.Shared, registry: g, lent: lent, names: names, source: naming.source(to.Shared.Key)}
 		to.Funcs = append(slices.Clip(to.Funcs), f)
 		to.charges = append(slices.Clip(to.charges), made(f))
 	}

@@ -11,6 +11,7 @@ import (
 // Func is one WithLimitFunc: what the limits that it returns don't set themselves, and the
 // names that they must not have.
 type Func struct {
+	Owner  any // that of Config
 	Shared Settings
 	// Source is the key by which the limits are read; nil if the function has the request.
 	Source *keys.Key
@@ -27,17 +28,15 @@ func (f *Func) Has(s *warn.Source) bool { return f.source == s }
 // Lent reports whether others may use the limiter's store, so that limits need a name.
 func (f *Func) Lent() bool { return f.lent }
 
-// Misfits returns why a function of the limiter can't return a rule, beside what is wrong with the
-// rule itself.
-func (r *Result) Misfits(rule *Rule) mistake.List {
-	if _, wrong := rule.Compiled(); wrong != nil || len(r.Funcs) == 0 {
+// Misfit returns why the function can't return a rule, beside what is wrong with the rule itself.
+func (f *Func) Misfit(r *Rule) mistake.List {
+	if _, wrong := r.Compiled(); wrong != nil {
 		return nil
 	}
-	f := r.Funcs[len(r.Funcs)-1] // the limiter's own, if it has one; its parent's are before
-	if f.names.Now().rules[rule.Spec.Name] != nil {
-		return mistake.List{Namesake("", rule.Spec.Name)}
+	if f.names.Now().rules[r.Spec.Name] != nil {
+		return mistake.List{Namesake("", r.Spec.Name)}
 	}
-	_, wrong := f.Entry(rule)
+	_, wrong := f.Entry(r)
 	return wrong
 }
 
