@@ -36,8 +36,7 @@ end
 -- Integers of the present window aren't decoded but compared as texts, which are in the order of
 -- their numbers. One charge fits on one from low to high. Up to full it is denied. If it may wait,
 -- or if a count of more than ten digits may fit, full is high, and the integers above are decoded.
--- A batch doesn't look for other characters between the digits, which would take a seventh more
--- time: they fail the call.
+-- Whether all characters are digits is checked only of what is denied: INCRBY checks the others.
 local low, high, full
 if fin and head ~= '' and room ~= '' then
   low, high = head .. '0000000001', head .. room
@@ -47,7 +46,7 @@ end
 -- B: false if v is compared as text. lives: whether the lifetime of v ends with the window.
 -- waits: C with a charge that waits.
 local A, B, C, ends, lives, waits = first, 0, 0, fin, false, false
-if low and v and g == 1 and v >= low and v <= full and #v == 19 and (many or match(v, '^%d+$', 10)) then
+if low and v and g == 1 and v >= low and v <= full and #v == 19 and (v <= high or match(v, '^%d+$')) then
   B, lives = false, true
 elseif v or not fin then
   local a, b
@@ -108,6 +107,8 @@ else
   end
   fade, keep = ends, g > 0 and lives and not dirty
 end
+--:fresh
+new = head .. format('%010.0f', cost)
 --:amend
 local refund = min(-diff, mark)
 if diff > 0 then

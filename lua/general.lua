@@ -35,6 +35,11 @@ end
 
 local function ceilDiv(a, b) return floor((a + b - 1) / b) end
 
+-- Whether a code is that of a scale that a limit may count in: instants of 20 years stay exact.
+local function counted(code)
+  return code >= 8 and code % 8 <= 4 and floor(code / 8) * (631152000000000 / 10 ^ (code % 8)) < maxExact
+end
+
 -- converted in store/scale.go
 local function converted(n, from, to)
   local tokens = floor(n / from)

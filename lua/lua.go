@@ -54,6 +54,8 @@
 //	denied     changes the locals because the decision was denied by another charge; sets
 //	           dirty
 //	save       says what to store at the key, and for how long (store.lua)
+//	fresh      if save adds to states that were compared as text: sets new, for a key
+//	           never seen
 //	rest       runs if nothing is charged and there is no save
 //	amend      after setup and load: makes an earlier charge cost due, which is
 //	           diff more; its receipt is in charged, instant, mark and lease. Sets dirty,

@@ -52,7 +52,7 @@ if newest then
     if A - back < counts then -- the oldest has left
       local es, units, second = call('LRANGE', name, '0', '1'), nil, nil
       if es[2] then units, second = match(es[1], '^-?%d+:(%d+):'), match(es[2], '^(-?%d+):') end
-      usual = units and second + 0 >= counts
+      usual = units and second and second + 0 >= counts
       if usual then
         C, back, gone = C - units, A - second, '1'
         raw = format('%s:%s:%.0f:%.0f', a, b, C, back)
@@ -75,7 +75,7 @@ if peek or short <= 0 then fits = 1 end
 -- With which the first unit leaves, the newest entry says.
 if over > 1 or waits and (short > 1 or how ~= '0') then
   if not rare then lacking = row break end
-  local told, free = rare.leaving(name, gone or 0, A, over, waits and short)
+  local told, free = rare.leaving(name, gone or 0, A, C - B, over, waits and short)
   raw = raw .. told
   if waits and free + period - now <= how + 0 then fits, at = 1, free + period end
 end
@@ -141,7 +141,7 @@ else
   --CHARGE--
   left, C, gone = text, C + n, false
 end
-if C > most then left = left .. rare.leaving(name, gone or 0, A, C + 1 - most, false) end
+if C > most then left = left .. rare.leaving(name, gone or 0, A, nil, C + 1 - most, false) end
 raw = raw or ''
 --:functions
 -- The text of the newest entry.
@@ -154,7 +154,7 @@ end
 -- The instant and the units of an entry; nothing if somebody else has entered it.
 local function entryIn(v)
   local at, units = match(v, '^(-?%d+):(%d+):')
-  return at and tonumber(at), at and tonumber(units)
+  if at and #at < 17 and at + 0 > -maxExact and #units < 14 then return tonumber(at), tonumber(units) end
 end
 
 -- The list brought to the present, whose newest entry isn't usual: what the newest says then, was,
@@ -213,8 +213,9 @@ function rare.unite(name, gone, tail, A, B, C, back, E, period)
 end
 
 -- With which entries over units have left, if that is more than one, and short units, and one
--- more: for the answer; and the instant of the one for short.
-function rare.leaving(name, from, A, over, short)
+-- more: for the answer; and the instant of the one for short. older is the sum of all but the
+-- newest, if it is known.
+function rare.leaving(name, from, A, older, over, short)
   local wanted, told, units, free, size = {}, {}, 0, A, 16
   if over > 1 then wanted[1] = over end
   if short then
@@ -228,7 +229,8 @@ function rare.leaving(name, from, A, over, short)
     if #es == 0 then break end
     for i = 1, #es do
       local at, n = entryIn(es[i])
-      at, units = min(at or A, A), units + (n or 0)
+      units = units + (n or 0)
+      at = min(at or A, older and units <= older and A - 1 or A)
       if wanted[k] and units >= wanted[k] then
         told[#told + 1] = format(';%.0f:%.0f', at, units)
         while wanted[k] and units >= wanted[k] do

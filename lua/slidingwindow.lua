@@ -8,9 +8,8 @@
 -- buckets are in the key's name.
 --
 -- A charge in the bucket of the newest entry changes nothing but C, and puts its digits in place.
--- It reads no more than that, and a charge in a later bucket reads only what has left. All
--- entries are checked only where all are needed: a state that begins as it should is taken to be
--- the store's own.
+-- It reads no more than that, and a charge in a later bucket reads only what has left. So entries
+-- count as far as they are what a limit writes, and the rest of C counts from A on.
 --
 -- Lifetime: until the newest entry counts no more.
 --
@@ -39,18 +38,19 @@ local place, behind = #here, format('%.0f', #here)
 -- wasn't reserved.
 local A, B, C, P, back, older, s, at, usual = entry, 0, 0, 0, 0, '', false, now, false
 if v and g > 0 and sub(v, 1, place) == here then
-  B, C = false, tonumber(sub(v, place + 1, place + 16))
+  local c = match(v, '^%d+', place + 1)
+  B, C = false, c and #c == 16 and tonumber(c)
   usual = C and C < 9007199254740992
 elseif v and g > 0 then
   local a, c, p, b, o = match(v, '^0:(-?%d+):(%d+):(%d+):(%d+);(.*)$')
-  if a and #a < 16 and #c == 16 and #p < 14 and #b < 16 and a + 0 <= entry then
+  if a and #a < 16 and #c == 16 and #p < 14 and #b < 16 and a + 0 < entry and c + 0 < 9007199254740992 then
     if a + 0 < counts then
       usual = true -- all of it has left
     else
       A, C, P, back, older = a + 0, tonumber(c), p + 0, b + 0, o
       local from = 1
       while A - back < counts do -- the oldest has left
-        local units, gap, next = match(older, '^(%d+):(%d+);()', from)
+        local units, gap, next = match(older, '^([1-9]%d*):([1-9]%d*);()', from)
         if not units then break end
         C, P, back, from = C - units, P - units, back - gap, next
       end
@@ -121,23 +121,23 @@ local function bucketEntry(s, at) return bucketStart(s, bucketOf(s, at)) end
 local function bucketLeaves(s, at) return bucketStart(s, bucketOf(s, at) + s.buckets) end
 
 -- Reads the entries in v into s: es, each an instant and units, oldest first, with E and C. None
--- if v isn't what a limit has written.
+-- if v doesn't begin as a limit has written it.
 local function readSlid(s, v)
-  local head, older = match(v, '^([^;]*);(.*)$')
-  if not head or not match(head, '^[^:]*:[^:]*:%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d:') then return end
-  local w = words(head)
-  local E, A, C, P, back = w[1], w[2], w[3], w[4], w[5]
-  if #w ~= 5 or E < 0 or C <= P or back < 0 or A - back <= -maxExact then return end
-  local es, at, sum, from = {}, A - back, C - P, 1
-  while from <= #older do
+  local e, a, c, more = match(v, '^([^:]*):([^:]*):(%d+)(.*)$')
+  local w = c and words(e .. ':' .. a) or {}
+  local E, A, C = w[1], w[2], tonumber(c)
+  if #w ~= 2 or E < 0 or #c ~= 16 or C == 0 or C >= maxExact then return end
+  local back, older = match(more, '^:[^:;]*:([^:;]*);(.*)$')
+  local es, at, sum, from = {}, A - (words(back or '')[1] or 0), 0, 1
+  if at <= -maxExact then at = A end
+  while at < A do
     local entry, next = match(older, '^([^;]*);()', from)
-    local e = entry and words(entry) or {}
-    if #e ~= 2 or e[1] <= 0 or e[2] <= 0 then return end
-    es[#es + 1] = {at, e[1]}
-    at, sum, from = at + e[2], sum + e[1], next
+    local n = words(entry or '')
+    if #n ~= 2 or n[1] <= 0 or n[2] <= 0 or sum + n[1] >= C then break end
+    es[#es + 1] = {at, n[1]}
+    at, sum, from = at + n[2], sum + n[1], next
   end
-  if at ~= A or sum ~= C then return end
-  es[#es + 1] = {A, C - P}
+  es[#es + 1] = {A, C - sum}
   s.es, s.E, s.C = es, E, C
 end
 
@@ -154,9 +154,12 @@ function rare.slid(v, token, perTick, tick, buckets)
       table.remove(es, #es - 1)
     end
   end
+  local here = last and s.E == 0 and last[1] == bucketEntry(s, now)
   s.es, s.C = {}, 0
   for i = 1, #es do
-    if bucketLeaves(s, es[i][1]) > now then
+    if here and bucketLeaves(s, es[i][1]) <= now then -- drop in store/sliding.go
+      last[2] = last[2] + es[i][2]
+    elseif bucketLeaves(s, es[i][1]) > now then
       s.es[#s.es + 1] = es[i]
       s.C = s.C + es[i][2]
     end

@@ -8,6 +8,9 @@
 -- and for how long, in one of
 --   px: in milliseconds
 --   fade: the instant at which what it says is worth nothing more
+-- If what add is for turns out to be no integer, the block fresh sets new, as for a key never
+-- seen.
+--
 -- keep says that the key lives long enough as it is, because whoever wrote it gave it
 -- as long as this charge would. renew says that what is added to or put into does not.
 --
@@ -60,8 +63,13 @@ if granted >= 0 and (dirty or v and i == probe and call('PTTL', KEYS[i]) == -1) 
 end
 --:store
 local name = KEYS[i]
+if add and type(redis.pcall('INCRBY', name, add)) == 'table' then
+  if match(vals[i], '^%d+$') then call('INCRBY', name, add) end -- fails again
+  add = nil
+  --FRESH--
+end
 if add or put then
-  if add then call('INCRBY', name, add) else call('SETRANGE', name, from, put) end
+  if put then call('SETRANGE', name, from, put) end
   wrote = true
   if renew or i == probe and call('PTTL', name) == -1 then
     --EXPIRE--

@@ -71,6 +71,7 @@ end
 -- In a batch, plain states aren't decoded but compared as texts, which are in the order of their
 -- tats. One charge fits on a tat from low, the present, to high, which it takes to top. Up to
 -- full, it is denied; if how may allow it more, full is high, and what is above is decoded.
+-- Whether all characters are digits is checked only of what is denied: INCRBY checks the others.
 local low, high, full
 if many and now >= 0 and top == lastPlain and not tooLarge then
   low, high = tag .. format('%015.0f', at), tag .. format('%015.0f', top - inc)
@@ -86,7 +87,7 @@ end
 -- tat: false if v is compared as text. known: what v says if it is of other numbers, or says
 -- more than its tat.
 local tat, known = at, false
-if low and v and g == 1 and v >= low and v <= full and #v == 19 then
+if low and v and g == 1 and v >= low and v <= full and #v == 19 and (v <= high or match(v, '^%d+$')) then
   tat = false
 elseif v then
   local found = (tag == '' or #v == 19) and match(v, pattern)
@@ -147,6 +148,8 @@ else
   end
   fade = now + math.ceil((tat - at) / perTick) * tick
 end
+--:fresh
+new = tag .. format('%015.0f', at + inc)
 --:amend
 if not rare then lacking = row break end
 known, tat = rare.amendBucket(limit, v, due, charged, instant, mark)
@@ -180,7 +183,7 @@ end
 local function bucketIn(v)
   local w = #v == 19 and match(v, '^%d+$') and tagged(v) or words(v)
   local tat, token, unit, burst, ahead, till = w[1], w[2], w[3], w[4], w[5] or 0, w[6]
-  if not burst or token < 1 or token >= 9007199254740 or unit < 8 or unit % 8 > 4 or burst < 0
+  if not burst or token < 1 or token >= 9007199254740 or not counted(unit) or burst < 0
     or burst * token >= maxExact or not levelsIn(w, 6) then
     return nil -- somebody else's
   end

@@ -115,11 +115,10 @@ end
 function rare.warm(v, at, perTick, tick, unit, full)
   local w = words(v)
   local A, W, code, B, C, E = w[1], w[2], w[3], w[4], w[5] or 0, w[6] or 0
-  if #w < 4 or #w > 6 or W < 1 or W >= 70368744177664 or code < 8 or code % 8 > 4 or B < 0 or B > W or C < 0 then
+  if #w < 4 or #w > 6 or W < 1 or W >= 70368744177664 or not counted(code) or B < 0 or B > W or C < 0 then
     return at, full, 0, 0, false, false
   end
   local s = {W = W, code = code, perTick = floor(code / 8), tick = 10 ^ (code % 8)}
-  if s.perTick * (631152000000000 / s.tick) >= maxExact then return at, full, 0, 0, false, false end
   s.at = floor(now / s.tick) * s.perTick
   local moved = A > s.at + C
   A = min(A, s.at + C)

@@ -114,18 +114,23 @@ func (d slide) clamp(at int64, s *state) {
 	s.Log = s.Log[:n:n]
 }
 
-// drop removes what no longer counts.
+// drop removes what no longer counts. In the bucket of the newest entry nothing leaves: what would,
+// no step has entered, and it counts with the newest.
 func (d slide) drop(at int64, s *state) {
 	if d.leaves(s.A) <= at {
 		*s = state{}
 		return
 	}
-	gone := 0
+	gone, units := 0, int64(0)
 	for gone < len(s.Log) && d.leaves(s.Log[gone].At) <= at {
-		s.C -= s.Log[gone].Units
+		units += s.Log[gone].Units
 		gone++
 	}
-	s.Log = s.Log[gone:]
+	if s.Log = s.Log[gone:]; gone > 0 && d.buckets > 0 && s.E == 0 && s.A == d.entered(at) {
+		s.B += units
+	} else {
+		s.C -= units
+	}
 }
 
 // enter adds a charge that runs at at. It is entered there, or at the newest entry's

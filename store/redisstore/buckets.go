@@ -61,7 +61,7 @@ func bucketState(found string, s *engine.State) bool {
 		w = nil
 	}
 	n := s.Numbers
-	return n.Token >= 1 && n.Token < exact/1000 && n.Unit >= 8 && n.Unit%8 <= 4 && n.Burst >= 0 &&
+	return n.Token >= 1 && n.Token < exact/1000 && counted(n.Unit) && n.Burst >= 0 &&
 		float64(n.Burst)*float64(n.Token) < exact && levels(w, s)
 }
 

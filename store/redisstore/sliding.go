@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/stint-go/stint/internal/engine"
@@ -61,31 +62,39 @@ func counterState(found string, s *engine.State) bool {
 
 // slidingWindowState decodes E:A:C:P:back, of which C has 16 digits, P is the sum of the older
 // entries and back is how much older the oldest is, and behind a semicolon the others, oldest
-// first: units:gap;
+// first: units:gap; They count as far as they are what a limit writes, and the rest of C counts from
+// A on.
 func slidingWindowState(found string, s *engine.State) bool {
-	head, older, ok := strings.Cut(found, ";")
-	var few [5]int64
-	w := numerals(head, few[:0])
-	if !ok || len(w) != 5 || len(strings.SplitN(head, ":", 4)[2]) != 16 || older != "" && !strings.HasSuffix(older, ";") {
+	e, more, _ := strings.Cut(found, ":")
+	a, more, _ := strings.Cut(more, ":")
+	digits := len(more) - len(strings.TrimLeft(more, "0123456789"))
+	c, err := strconv.ParseInt(more[:digits], 10, 64)
+	if digits != 16 || err != nil || c == 0 || c >= exact {
 		return false
 	}
-	s.E, s.A, s.B, s.C = w[0], w[1], w[2]-w[3], w[2]
-	at, sum := s.A-w[4], s.B
-	if s.E < 0 || s.B <= 0 || w[4] < 0 || at <= -exact {
+	var few [2]int64
+	if w := numerals(found[:len(e)+1+len(a)], few[:0]); len(w) != 2 || w[0] < 0 {
 		return false
+	}
+	s.E, s.A, s.C = few[0], few[1], c
+	head, older, _ := strings.Cut(more[digits:], ";")
+	_, back, _ := strings.Cut(strings.TrimPrefix(head, ":"), ":")
+	at, sum := s.A, int64(0)
+	if w := numerals(back, few[:0]); strings.HasPrefix(head, ":") && len(w) == 1 && s.A-w[0] > -exact {
+		at -= w[0]
 	}
 	s.Log = make([]engine.Entry, 0, strings.Count(older, ";"))
-	for older != "" {
-		var entry string
-		entry, older, _ = strings.Cut(older, ";")
+	for at < s.A {
+		entry, next, ok := strings.Cut(older, ";")
 		w := numerals(entry, few[:0])
-		if len(w) != 2 || w[0] <= 0 || w[1] <= 0 {
-			return false
+		if !ok || len(w) != 2 || w[0] <= 0 || w[1] <= 0 || sum+w[0] >= s.C {
+			break
 		}
 		s.Log = append(s.Log, engine.Entry{At: at, Units: w[0]})
-		at, sum = at+w[1], sum+w[0]
+		at, sum, older = at+w[1], sum+w[0], next
 	}
-	return at == s.A && sum == s.C
+	s.B = s.C - sum
+	return true
 }
 
 // slidingLogState decodes A:B:C:back, of which back is how much older the oldest entry is, and E
