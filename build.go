@@ -21,8 +21,9 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	give(all)
 	v, b := l.now.Load(), &l.family.warnings
+	v.logMade()
+	give(all)
 	b.warn(v, b.clues.rebuilt(v, l.parent != nil)...)
 	l.awaitMount()
 	return l, nil
@@ -78,13 +79,14 @@ func (l *Limiter) inherited() conduct {
 // family.mu.
 func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, mistake.List) {
 	c.Owner = l
-	v := &version{conduct: c.conduct, events: sender{c.name, &l.recipients}, registry: l.family.registry}
+	v := &version{conduct: c.conduct, events: sender{name: c.name, to: &l.recipients}, registry: l.family.registry}
 	warnings := &l.family.warnings
 	var extended *compile.Result
 	if parent != nil {
 		extended = parent.compiled
 	}
 	lent := l.family.house(v, c, l.now.Load(), parent)
+	v.events.store = v.backend.Store
 	if l.storeObserver == nil {
 		l.storeObserver = &store.Observer{Tell: l.handleNotice}
 	}

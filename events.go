@@ -67,6 +67,10 @@ type Event struct {
 	EndsWait bool
 
 	keys []string // of Decision.Limits
+
+	store store.Store // the part of a store that it is about; nil: the limiter's store
+	told  any         // identifies what has happened, if several limiters are notified of it
+	call  bool        // an EventStoreDegraded: one call has failed, and the breaker is closed
 }
 
 // own returns the event with what it points to copied, for one observer among several: what one of
@@ -262,7 +266,7 @@ var eventKinds = [...]struct {
 	EventLimitsFailed:  {name: "LimitsFailed", message: logs.LimitsFailed, blamed: logs.LimitsDenied},
 	EventStoreFailed:   {name: "StoreFailed", message: logs.StoreFailed},
 	EventSettleFailed:  {name: "SettleFailed", message: logs.SettleFailed},
-	EventDryRunDenied:  {name: "DryRunDenied", decided: true},
+	EventDryRunDenied:  {name: "DryRunDenied", decided: true, message: logs.DryRun},
 	EventUpdated:       {name: "Updated"},
 	EventLimitChanged:  {name: "LimitChanged"},
 	EventWaiting:       {name: "Waiting"},
@@ -289,21 +293,24 @@ func (k EventKind) known() bool { return k > 0 && int(k) < len(eventKinds) }
 // decided reports whether events of the kind have a decision.
 func (k EventKind) decided() bool { return k.known() && eventKinds[k].decided }
 
-// message returns the log message of an event with the error err, or 0 for none.
-func (k EventKind) message(err error) logs.Message {
-	if !k.known() {
+// message returns the log message of an event, or 0 for none.
+func (e *Event) message() logs.Message {
+	if !e.Kind.known() {
 		return 0
 	}
-	if over := eventKinds[k].over; err == nil && over != 0 {
-		return over
-	}
-	if blamed := eventKinds[k].blamed; blamed != 0 {
+	k := &eventKinds[e.Kind]
+	switch {
+	case e.Err == nil && k.over != 0:
+		return k.over
+	case e.call:
+		return logs.CallFailed
+	case k.blamed != 0:
 		var s interface{ StatusCode() int } // which escapes
-		if errors.As(err, &s) && s.StatusCode() < 500 {
-			return blamed
+		if errors.As(e.Err, &s) && s.StatusCode() < 500 {
+			return k.blamed
 		}
 	}
-	return eventKinds[k].message
+	return k.message
 }
 
 // inSeconds is a duration in one unit whatever writes it: slog's handlers disagree about

@@ -9,12 +9,6 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Introduced sets how many limiters have had the line about their first decision. Tests begin with
-// all that may have one: most look at other lines.
-func Introduced(n int64) { introductions.Store(n) }
-
-func init() { Introduced(mostIntroductions) }
-
 // Own returns the event as one observer among several gets it.
 func (e Event) Own() Event { return e.own() }
 

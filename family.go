@@ -26,8 +26,6 @@ type family struct {
 	meanings namesakes.Family // for other families on the same store; guarded by mu
 
 	warnings book
-
-	introduced bool // the log has the line about the first decision; guarded by mu
 }
 
 func newFamily() *family {

@@ -1,25 +1,29 @@
 package stint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/store"
 )
 
-// WithLogger sets the logger for what goes wrong: failures of the store and its
-// recovery, of key functions and limit functions, empty keys, charges and slots that
-// could not be settled or released, lost leases, bans, and reloaded policies; and for the
-// limits at the first decision, what Updates change of them, and what dry runs would have
-// denied. Each message is logged at most once a minute, with the number suppressed since.
-// What changes a state is logged at once, at most three times a minute, and the last line
-// about a store or a policy says how it is, if need be when the minute is over. Denials
-// are logged at debug level, every one, if the handler is enabled for it.
+// WithLogger sets the logger for what goes wrong (failures of the store and their end, of key
+// functions and limit functions, empty keys, charges that could not be settled, lost leases,
+// likely mistakes), and for changes by an Update or a policy file. A message about one limit or
+// one store is logged at once, then at most once a minute: when the minute is over, the latest
+// of those in between is logged, with the number suppressed before it. Limiters that share a
+// store and a handler log the store's failures once.
+//
+// At debug level, if the handler is enabled for it, the limits of each new limiter are logged,
+// and each denial, each ban, and what dry runs would have denied.
 // docs/observing.md lists the messages.
 //
 // The default is slog.Default(), and for a limiter made by With the logger of the one
@@ -38,32 +42,54 @@ func WithLogKeys() Option {
 }
 
 // write writes an event's line to the log.
-func (s *sender) write(m logs.Message, e Event) {
-	text := ""
-	if e.Warning != nil {
-		text = e.Warning.Text
+func (s *sender) write(m logs.Message, e *Event) {
+	log, ctx := s.to.log.Load(), contextOf(e.Request)
+	if !log.Shows(ctx, m) {
+		return
 	}
-	s.to.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
-		attrs := e.LogValue().Group()
-		if e.Kind == EventStoreFailed {
+	line := logs.Line{Message: m, About: [2]any{log, e.Decision.Limit}, Of: e.told}
+	of := s.store
+	switch e.Kind {
+	case EventStoreDegraded:
+		of = cmp.Or(e.store, s.store)
+		line.About = addressOf(of)
+	case EventStoreFailed, EventSettleFailed:
+		line.About = addressOf(of)
+	case EventPolicy:
+		line.About = [2]any{log, e.Path}
+	case EventWarning:
+		line.Text, line.About = e.Warning.Text, [3]any{log, e.Warning.Kind, strings.Join(e.Warning.Limits, "\x00")}
+	default:
+		of = nil
+	}
+	var request []slog.Attr
+	if r := e.Request; (m == logs.Denied || m == logs.EmptyKey) && r != nil && r.URL != nil {
+		request = []slog.Attr{slog.String("method", r.Method), slog.String("url_path", fmt.Sprintf("%.200s", r.URL.Path))}
+	}
+	said := *e
+	said.Request = nil // the line may be written when the request is over
+	line.Attrs = func(keys bool) []slog.Attr {
+		attrs := append(said.LogValue().Group(), request...)
+		if of != nil {
+			attrs = append(attrs, slog.String("store", storeName(of)))
+		}
+		if said.Kind == EventStoreFailed {
 			became := "passed"
-			if errors.As(e.Err, new(*StoreError)) {
+			if errors.As(said.Err, new(*StoreError)) {
 				became = "denied"
 			}
 			attrs = append(attrs, slog.String("request", became))
 		}
-		if r := e.Request; e.Kind == EventEmptyKey && r != nil && r.URL != nil {
-			attrs = append(attrs, slog.String("method", r.Method), slog.String("url_path", fmt.Sprintf("%.200s", r.URL.Path)))
-		}
 		if keys {
-			for i := range e.Decision.Limits {
-				if key := e.Key(i); key != "" && e.Decision.Limits[i].Name == e.Decision.Limit {
+			for i := range said.Decision.Limits {
+				if key := said.Key(i); key != "" && said.Decision.Limits[i].Name == said.Decision.Limit {
 					attrs = append(attrs, slog.String("key", key))
 				}
 			}
 		}
 		return attrs
-	})
+	}
+	log.Write(ctx, line)
 }
 
 func contextOf(r *http.Request) context.Context {
@@ -79,14 +105,57 @@ const recovered = 10 * time.Second
 
 // writeRecovery writes that a store that had failed answers again, once it has decided a request.
 func (s *sender) writeRecovery() {
-	log := s.to.log.Load()
-	if log.Quiet(logs.StoreFailed) < recovered {
+	failed := s.to.failed.Load()
+	if failed == 0 || time.Since(time.Unix(0, failed)) < recovered || !s.to.failed.CompareAndSwap(failed, 0) {
 		return
 	}
-	if !s.to.failing.CompareAndSwap(true, false) {
+	s.to.log.Load().Write(context.Background(), logs.Line{
+		Message: logs.StoreAnswers, About: addressOf(s.store),
+		Attrs: func(bool) []slog.Attr { return s.attrs(slog.String("store", storeName(s.store))) },
+	})
+}
+
+// logMade writes what a new limiter has.
+func (v *version) logMade() {
+	log, ctx := v.events.to.log.Load(), context.Background()
+	log.Write(ctx, logs.Line{Message: logs.Made, Attrs: func(bool) []slog.Attr {
+		var limits []string
+		for _, l := range v.inventory() {
+			limits = append(limits, l.String())
+		}
+		if len(v.compiled.Funcs) > 0 {
+			limits = append(limits, "those of a WithLimitFunc")
+		}
+		return v.events.attrs(slog.String("limits", enumerate(limits)), slog.String("store", storeName(v.backend.Store)))
+	}})
+}
+
+// logChanges writes what of the limits has changed since the log last showed them.
+func (l *Limiter) logChanges() {
+	if changesBetween(l.logged.Load(), l.now.Load()) == "" {
 		return
 	}
-	log.Write(context.Background(), logs.StoreAnswers, func(bool) []slog.Attr { return s.attrs() })
+	l.recipients.log.Load().Write(context.Background(), logs.Line{Message: logs.LimitsChanged, About: &l.recipients, Attrs: func(bool) []slog.Attr {
+		v := l.now.Load()
+		was := l.logged.Swap(v)
+		return v.events.attrs(slog.String("changes", cmp.Or(changesBetween(was, v), "none")))
+	}})
+}
+
+// storeName says what a store is.
+func storeName(s store.Store) string {
+	if named, is := s.(fmt.Stringer); is {
+		return named.String()
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T", s), "*")
+}
+
+// addressOf identifies a store without keeping it in memory.
+func addressOf(s store.Store) any {
+	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer {
+		return v.Pointer()
+	}
+	return reflect.TypeOf(s)
 }
 
 // attrs returns a line's attributes, after the limiter's name if it has one.

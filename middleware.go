@@ -59,9 +59,8 @@ type Limiter struct {
 	recipients recipients
 	logged     atomic.Pointer[version] // whose limits the log has
 
-	// ready is the version in force, if a call may decide by it without the family's lock. That is so
-	// once the log has the line about the first decision, except while an Update puts the family's
-	// versions in place.
+	// ready is the version in force, or nil before the first decision after New or an Update, which
+	// waits for the Update.
 	ready atomic.Pointer[version]
 
 	used          atomic.Bool     // mounted, extended by With, or has decided something
@@ -93,7 +92,13 @@ func (l *Limiter) deciding() *version {
 			return v
 		}
 	}
-	return l.introduce()
+	l.inForce()
+	l.used.Store(true)
+	l.family.mu.Lock()
+	defer l.family.mu.Unlock()
+	v := l.now.Load()
+	l.ready.Store(v)
+	return v
 }
 
 // New makes a limiter. The error reports everything that is wrong with the options at

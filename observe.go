@@ -1,6 +1,8 @@
 package stint
 
 import (
+	"reflect"
+
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
@@ -90,8 +92,12 @@ func (l *Limiter) observeStore(c *config) {
 
 func (l *Limiter) handleNotice(n store.Notice) {
 	switch n.Kind {
-	case store.Degraded, store.Restored:
-		l.sendSafely(Event{Kind: EventStoreDegraded, Err: n.Err})
+	case store.CallFailed, store.Degraded, store.Restored:
+		e := Event{Kind: EventStoreDegraded, Err: n.Err, store: n.Store, call: n.Kind == store.CallFailed}
+		if v := reflect.ValueOf(n.Err); v.Kind() == reflect.Pointer {
+			e.told = n.Err
+		}
+		l.sendSafely(e)
 	case store.LeaseLost:
 		e := Event{Kind: EventLeaseLost}
 		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})

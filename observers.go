@@ -56,7 +56,6 @@ func (a *audience) sendFrom(i int, e *Event) {
 // recipients get a limiter's events and lines. Its versions share them.
 type recipients struct {
 	audience atomic.Pointer[audience] // its observers, or nil if there are none; set under family.mu
-	failing  atomic.Bool              // the store has failed, so its next answers are checked
+	failed   atomic.Int64             // when the store last failed, in Unix nanoseconds; 0: it answers
 	log      atomic.Pointer[logs.Log] // of failures, denials and warnings
-	dryRuns  dryRuns                  // to be logged
 }

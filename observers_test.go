@@ -237,7 +237,7 @@ func TestEventsOfAFailover(t *testing.T) {
 				if want := []string{failed, failed, open, open, open, well}; !slices.Equal(told, want) {
 					t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
 				}
-				if got := brief(h.lines(t)); got != "WARN the primary store fails, and limits in memory are per process\nINFO the primary store answers again" {
+				if got := brief(h.lines(t)); got != "WARN a call of the store failed\nWARN the primary store fails, and limits in memory are per process" {
 					t.Errorf("logged\n%s", got)
 				}
 			})

@@ -28,11 +28,10 @@ func (a *admission) outcome(kind EventKind, err error) Event {
 func (a *admission) sendOutcome(kind EventKind, err error) {
 	s := &a.version.events
 	decided := kind == EventAdmitted || kind == EventDenied
-	if decided && s.to.failing.Load() && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
+	if decided && s.to.failed.Load() != 0 && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
 		s.writeRecovery()
 	}
-	logged := decided && a.bans() || kind == EventDenied && s.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied)
-	if a.to == nil && !logged {
+	if a.to == nil && !a.logged(kind) {
 		return
 	}
 	a.endDue = kind == EventAdmitted && a.to != nil
@@ -50,6 +49,17 @@ func (a *admission) sendEnd() {
 	e := a.subject().later().event(EventEnded, nil)
 	e.Waited = a.call.Waited
 	a.version.events.sendDecision(a.to, &e, &a.call)
+}
+
+// logged reports whether the log shows a decision, or what else it has led to.
+func (a *admission) logged(kind EventKind) bool {
+	says := kind == EventDenied || kind == EventAdmitted && (a.bans() || a.version.dryRuns && a.wouldDeny())
+	return says && a.version.events.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied)
+}
+
+// wouldDeny reports whether a limit in a dry run would have denied the call.
+func (a *admission) wouldDeny() bool {
+	return slices.ContainsFunc(a.call.Results, func(r store.Result) bool { return !r.OK })
 }
 
 // bans reports whether the decision has started a ban.

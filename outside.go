@@ -32,7 +32,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	v := l.deciding()
 	var denial store.Result
 	known := false
-	if l.recipients.audience.Load() == nil && !l.recipients.failing.Load() {
+	if l.recipients.audience.Load() == nil && l.recipients.failed.Load() == 0 {
 		ok, remaining, retryAfter, resetAfter, asked := allow(ctx, v, key, cost)
 		if ok {
 			return nil

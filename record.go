@@ -15,7 +15,6 @@ func (a *admission) recordResults() {
 		switch {
 		case !r.OK && ch.DryRun:
 			l.Record.Report()
-			v.events.countDryRun(ch.Limit.Name())
 		case !r.OK, c.Allowed && (r.Delay > 0 || c.Waited > 0 && l.Needs&limit.Waits != 0):
 			l.Record.Bind()
 		}

@@ -145,7 +145,7 @@ func admit(v *version, warnings *book, w http.ResponseWriter, r *http.Request, m
 	if v.styles != 0 {
 		a.setFields(w.Header())
 	}
-	if a.to != nil || needs&limit.Counts != 0 || v.events.to.failing.Load() {
+	if a.to != nil || needs&limit.Counts != 0 || v.events.to.failed.Load() != 0 || v.dryRuns {
 		a.sendOutcome(EventAdmitted, nil)
 	}
 	if p == nil {
@@ -159,9 +159,6 @@ func admit(v *version, warnings *book, w http.ResponseWriter, r *http.Request, m
 // sendWrong notifies the observers of what kept the request from being charged.
 func (a *admission) sendWrong() {
 	for _, w := range a.reading.Wrong {
-		if w.What == read.DryRunDenied {
-			a.version.events.countDryRun(w.Limit)
-		}
 		e := a.event(eventOf[w.What], w.Err)
 		e.Decision.Limit = w.Limit
 		a.version.events.send(a.to, &e)

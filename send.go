@@ -37,8 +37,9 @@ func (s subject) later() subject {
 // sender sends events to a limiter's observers, and writes their lines to its log. It has the
 // limiter's name, which an Update may change, and its recipients, which outlive Updates.
 type sender struct {
-	name string // by WithLimiterName, or ""
-	to   *recipients
+	name  string // by WithLimiterName, or ""
+	to    *recipients
+	store store.Store // in which the limiter counts
 }
 
 // observers returns those who observe the limiter now, or nil if nobody does.
@@ -47,19 +48,13 @@ func (s *sender) observers() *audience { return s.to.audience.Load() }
 // send writes an event's line, if it has one, and sends the event to the observers.
 func (s *sender) send(to *audience, e *Event) {
 	e.Limiter = s.name
-	defer s.sendToObservers(to, e) // also if the log panics
-	if m := e.Kind.message(e.Err); m != 0 {
-		s.write(m, *e)
+	if e.Kind == EventStoreFailed {
+		s.to.failed.Store(time.Now().UnixNano())
 	}
-}
-
-func (s *sender) sendToObservers(to *audience, e *Event) {
-	// After the line: if writeRecovery comes in between, the store's next answer is
-	// reported, too.
-	if e.Kind == EventStoreFailed && !s.to.failing.Load() {
-		s.to.failing.Store(true)
+	defer to.send(e) // also if the log panics
+	if m := e.message(); m != 0 {
+		s.write(m, e)
 	}
-	to.send(e)
 }
 
 // sendSafely sends an event that isn't a request's to those who observe the limiter now. A panic is

@@ -30,7 +30,11 @@ type Observer struct {
 // Notice is one event of a store.
 type Notice struct {
 	Kind NoticeKind
-	// Err is the cause of Degraded, and of MayForget and Full what to do about it.
+	// Store is the store that CallFailed, Degraded and Restored are about. If it is nil, that is
+	// the one that reports.
+	Store Store
+	// Err is the cause of CallFailed and Degraded, and of MayForget and Full what to do about it.
+	// A failure is logged once, however many limiters are told, if its Err is a pointer of its own.
 	Err error
 	// Key and Limit identify the slot of LeaseLost.
 	Key   string
@@ -41,9 +45,11 @@ type Notice struct {
 type NoticeKind uint8
 
 const (
-	// Degraded: the part of the store that should decide has failed a call or a probe.
-	// Another part decides instead, if there is one.
-	Degraded NoticeKind = iota
+	// CallFailed: the part of the store that should decide has failed a call. Another part has
+	// decided it, if there is one, and the next call goes to this part again.
+	CallFailed NoticeKind = iota
+	// Degraded: calls no longer go to that part, or it has failed another probe.
+	Degraded
 	// Restored: that part decides again.
 	Restored
 	// LeaseLost: the store had lost the lease of a slot that is still held, so another request

@@ -2,11 +2,13 @@ package logs
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // docs/observing.md lists each message with its level.
@@ -24,43 +26,131 @@ func TestDocumentedMessages(t *testing.T) {
 	}
 }
 
-// moody is a handler that panics at a message, and logs while it writes another.
-type moody struct {
+// written keeps the lines that it is given.
+type written struct {
 	slog.Handler
-	log   *Log
 	lines []string
+	does  func() // at the next line
 }
 
-func (m *moody) Enabled(context.Context, slog.Level) bool { return true }
+func (w *written) Enabled(context.Context, slog.Level) bool { return true }
 
-func (m *moody) Handle(ctx context.Context, r slog.Record) error {
-	switch m.lines = append(m.lines, r.Message); r.Message {
-	case "stint: panics":
-		panic(errors.New(r.Message))
-	case "stint: logs":
-		m.log.Say(ctx, SettleFailed, "within", nothing)
+func (w *written) Handle(_ context.Context, r slog.Record) error {
+	line := strings.TrimPrefix(r.Message, "stint: ")
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	w.lines = append(w.lines, line)
+	if do := w.does; do != nil {
+		w.does = nil
+		do()
 	}
 	return nil
 }
 
-func nothing(bool) []slog.Attr { return nil }
+// line is a Line with a text of its own.
+func line(m Message, text string) Line {
+	return Line{Message: m, Text: text, About: "x", Attrs: func(bool) []slog.Attr { return nil }}
+}
 
-// A handler may panic, or be what something is to be logged about: what comes later is
-// written.
-func TestMoodyHandler(t *testing.T) {
-	m := new(moody)
-	m.log = New(slog.New(m), false)
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the handler's panic went no further")
+var named = map[string]Message{
+	"fails": StoreFailed, "answers": StoreAnswers, "bad": PolicyRejected, "good": PolicyInForce,
+	"empty": EmptyKey, "denied": Denied,
+}
+
+// A message about one subject has a line at once, and then one a minute: the latest, with the
+// number of those before it. A number is so many seconds.
+func TestOnceAMinute(t *testing.T) {
+	for says, want := range map[string]string{
+		"empty":                          "empty",
+		"empty empty":                    "empty, empty",
+		"empty empty empty 61 empty":     "empty, empty suppressed=1, empty",
+		"empty 61 empty":                 "empty, empty",
+		"denied denied denied":           "denied, denied, denied",
+		"bad good 60":                    "bad, good",
+		"bad good bad 60":                "bad, bad suppressed=1",
+		"bad 20 good 20 bad 40 good 120": "bad, bad suppressed=1, good",
+		"good good":                      "good, good",
+		"answers":                        "",
+		"fails answers answers":          "fails, answers",
+		"fails fails fails answers":      "fails, answers suppressed=2",
+		"fails answers fails":            "fails, fails suppressed=1",
+		"fails 300 answers answers":      "fails, answers",
+		"fails 300 answers 300 answers":  "fails, answers",
+		"fails 300 answers 300 fails":    "fails, answers, fails",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := new(written)
+			l, other := New(slog.New(w), false), New(slog.New(w), true)
+			for i, what := range strings.Fields(says) {
+				if n, err := strconv.Atoi(what); err == nil {
+					time.Sleep(time.Duration(n) * time.Second)
+					continue
+				}
+				[...]*Log{l, other}[i%2].Write(t.Context(), line(named[what], what))
 			}
-		}()
-		m.log.Say(t.Context(), StoreFailed, "panics", nothing)
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if got := strings.Join(w.lines, ", "); got != want {
+				t.Errorf("%s: written %q, want %q", says, got, want)
+			}
+		})
+	}
+}
+
+// What several Logs are notified of is written once.
+func TestOnceForSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(written)
+		for _, what := range []any{new(int), new(int)} {
+			for range 3 {
+				same := line(PrimaryFailed, "fails")
+				same.Of = what
+				New(slog.New(w), false).Write(t.Context(), same)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := strings.Join(w.lines, ", "); got != "fails, fails" {
+			t.Errorf("written: %s", got)
+		}
+	})
+}
+
+// What is forgotten when its minute is over doesn't keep its subject.
+func TestSubjectsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(written)
+		l := New(slog.New(w), false)
+		subjects.mu.Lock()
+		before := len(subjects.all)
+		subjects.mu.Unlock()
+		for i := range 100 {
+			some := line(EmptyKey, "empty")
+			some.About = i
+			l.Write(t.Context(), some)
+			l.Write(t.Context(), some)
+		}
+		time.Sleep(2 * Interval)
+		synctest.Wait()
+		subjects.mu.Lock()
+		defer subjects.mu.Unlock()
+		if n := len(subjects.all) - before; n != 0 || len(w.lines) != 200 {
+			t.Errorf("%d subjects are kept, and %d lines written", n, len(w.lines))
+		}
+	})
+}
+
+// A handler may panic, or log itself: no lock is held, and later messages are written.
+func TestMoodyHandler(t *testing.T) {
+	w := new(written)
+	l := New(slog.New(w), false)
+	w.does = func() { panic("moody") }
+	func() {
+		defer func() { _ = recover() }()
+		l.Write(t.Context(), line(StoreFailed, "panics"))
 	}()
-	m.log.Say(t.Context(), Banned, "logs", nothing)
-	m.log.Say(t.Context(), LeaseLost, "last", nothing)
-	if got := strings.Join(m.lines, ", "); got != "stint: panics, stint: logs, stint: within, stint: last" {
+	w.does = func() { l.Write(t.Context(), line(SettleFailed, "within")) }
+	l.Write(t.Context(), line(LeaseLost, "last"))
+	if got := strings.Join(w.lines, ", "); got != "panics, last, within" {
 		t.Errorf("written: %s", got)
 	}
 }

@@ -78,7 +78,7 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 	cause, returned := s.judge(ctx, began, err)
 	if cause != nil {
 		s.fail(now, cause, charges)
-		s.observers.Tell(store.Notice{Kind: store.Degraded, Err: err})
+		s.reportFailure(cause)
 	}
 	return returned
 }
@@ -91,7 +91,7 @@ func (s *Store) failOnPanic(since period, charges []store.Charge) {
 	}
 	err := fmt.Errorf("panic: %v", p)
 	s.fail(since, err, charges)
-	s.observers.Tell(store.Notice{Kind: store.Degraded, Err: err})
+	s.reportFailure(err)
 	panic(p)
 }
 

@@ -396,10 +396,25 @@ func (s *Store) Misconfigured() []*store.SpecError {
 	return s.bad
 }
 
-// Observe implements store.Observable. It reports three things to o:
+// String names the two stores, for lines of a log.
+func (s *Store) String() string {
+	if s.secondary == nil {
+		return fmt.Sprintf("failover of %s", name(s.primary))
+	}
+	return fmt.Sprintf("failover of %s to %s", name(s.primary), name(s.secondary))
+}
+
+func name(s store.Store) string {
+	if named, is := s.(fmt.Stringer); is {
+		return named.String()
+	}
+	return fmt.Sprintf("%T", s)
+}
+
+// Observe implements store.Observable. It reports to o:
 //
-//   - store.Degraded for each failure of the primary and each failed probe. Err wraps
-//     [ErrOpen] from the moment the breaker opens.
+//   - store.CallFailed for each call that the primary fails.
+//   - store.Degraded when the breaker opens, and for each failed probe. Err wraps [ErrOpen].
 //   - store.Restored when the breaker closes.
 //   - Everything that the two sides report.
 //

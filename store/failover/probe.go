@@ -57,7 +57,7 @@ func (s *Store) catchUp() (done bool) {
 			if e.To == Open {
 				s.reportDegraded(e.Err)
 			} else {
-				s.observers.Tell(store.Notice{Kind: store.Restored})
+				s.observers.Tell(store.Notice{Kind: store.Restored, Store: s.primary})
 			}
 		case !open && !released && len(s.kept) > 0:
 			released = true
@@ -123,9 +123,14 @@ func (s *Store) try() {
 	}
 }
 
+// reportFailure reports that the primary has failed a call.
+func (s *Store) reportFailure(err error) {
+	s.observers.Tell(store.Notice{Kind: store.CallFailed, Store: s.primary, Err: fmt.Errorf("failover: the primary failed a call: %w", err)})
+}
+
 // reportDegraded reports that the breaker is open, or stays open, because of err.
 func (s *Store) reportDegraded(err error) {
-	s.observers.Tell(store.Notice{Kind: store.Degraded, Err: fmt.Errorf("%w: %w", ErrOpen, err)})
+	s.observers.Tell(store.Notice{Kind: store.Degraded, Store: s.primary, Err: fmt.Errorf("%w: %w", ErrOpen, err)})
 }
 
 // caught turns a panic into an error: a panic that a caller could have recovered must

@@ -174,6 +174,9 @@ func New(opts ...Option) *Store {
 	return s
 }
 
+// String says what the store is, for lines of a log.
+func (s *Store) String() string { return "memory of this process" }
+
 // Misconfigured implements store.Checked. It returns what is wrong with the options of New,
 // or that New hasn't made the store.
 func (s *Store) Misconfigured() []*store.SpecError {

@@ -89,6 +89,7 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -282,6 +283,26 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 		s.settles.send = separating(s.sendSettles, partsOfSettling)
 	}
 	return s
+}
+
+// String names the servers by their addresses, for lines of a log.
+func (s *Store) String() string {
+	var at []string
+	switch c := s.client.(type) {
+	case *redis.Client:
+		if c != nil {
+			at = []string{c.Options().Addr}
+		}
+	case *redis.ClusterClient:
+		if c != nil {
+			at = c.Options().Addrs
+		}
+	case *redis.Ring:
+		if c != nil {
+			at = slices.Sorted(maps.Values(c.Options().Addrs))
+		}
+	}
+	return "Redis " + strings.Join(at, ", ")
 }
 
 // require remembers that an option is wrong, unless it is valid.
