@@ -1,11 +1,14 @@
 package stint
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
@@ -22,11 +25,26 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 		return nil, err
 	}
 	v, b := l.now.Load(), &l.family.warnings
-	v.logMade()
+	l.logMade()
 	give(all)
 	b.warn(v, b.clues.rebuilt(v, l.parent != nil)...)
 	l.awaitMount()
 	return l, nil
+}
+
+// logMade writes what the new limiter has.
+func (l *Limiter) logMade() {
+	v := l.now.Load()
+	l.recipients.log.Load().Write(context.Background(), logs.Line{Message: logs.Made, Attrs: func(bool) []slog.Attr {
+		var limits []string
+		for _, has := range v.inventory() {
+			limits = append(limits, has.String())
+		}
+		if len(v.compiled.Funcs) > 0 {
+			limits = append(limits, "those of a WithLimitFunc")
+		}
+		return v.events.attrs(slog.String("limits", enumerate(limits)), slog.String("store", storeName(v.backend.Store)))
+	}})
 }
 
 // first puts the first version of a new limiter in place.

@@ -48,19 +48,18 @@ func (s *sender) write(m logs.Message, e *Event) {
 		return
 	}
 	line := logs.Line{Message: m, About: [2]any{log, e.Decision.Limit}, Of: e.told}
-	of := s.store
+	var of store.Store
 	switch e.Kind {
 	case EventStoreDegraded:
 		of = cmp.Or(e.store, s.store)
 		line.About = addressOf(of)
 	case EventStoreFailed, EventSettleFailed:
+		of = s.store
 		line.About = addressOf(of)
 	case EventPolicy:
 		line.About = [2]any{log, e.Path}
 	case EventWarning:
 		line.Text, line.About = e.Warning.Text, [3]any{log, e.Warning.Kind, strings.Join(e.Warning.Limits, "\x00")}
-	default:
-		of = nil
 	}
 	var request []slog.Attr
 	if r := e.Request; (m == logs.Denied || m == logs.EmptyKey) && r != nil && r.URL != nil {
@@ -113,33 +112,6 @@ func (s *sender) writeRecovery() {
 		Message: logs.StoreAnswers, About: addressOf(s.store),
 		Attrs: func(bool) []slog.Attr { return s.attrs(slog.String("store", storeName(s.store))) },
 	})
-}
-
-// logMade writes what a new limiter has.
-func (v *version) logMade() {
-	log, ctx := v.events.to.log.Load(), context.Background()
-	log.Write(ctx, logs.Line{Message: logs.Made, Attrs: func(bool) []slog.Attr {
-		var limits []string
-		for _, l := range v.inventory() {
-			limits = append(limits, l.String())
-		}
-		if len(v.compiled.Funcs) > 0 {
-			limits = append(limits, "those of a WithLimitFunc")
-		}
-		return v.events.attrs(slog.String("limits", enumerate(limits)), slog.String("store", storeName(v.backend.Store)))
-	}})
-}
-
-// logChanges writes what of the limits has changed since the log last showed them.
-func (l *Limiter) logChanges() {
-	if changesBetween(l.logged.Load(), l.now.Load()) == "" {
-		return
-	}
-	l.recipients.log.Load().Write(context.Background(), logs.Line{Message: logs.LimitsChanged, About: &l.recipients, Attrs: func(bool) []slog.Attr {
-		v := l.now.Load()
-		was := l.logged.Swap(v)
-		return v.events.attrs(slog.String("changes", cmp.Or(changesBetween(was, v), "none")))
-	}})
 }
 
 // storeName says what a store is.

@@ -1,10 +1,14 @@
 package stint
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"log/slog"
 	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store/memstore"
@@ -59,6 +63,18 @@ func (l *Limiter) Update(opts ...Option) error {
 	l.logChanges()
 	l.sendSafely(Event{Kind: EventUpdated})
 	return nil
+}
+
+// logChanges writes what of the limits has changed since the log last showed them.
+func (l *Limiter) logChanges() {
+	if changesBetween(l.logged.Load(), l.now.Load()) == "" {
+		return
+	}
+	l.recipients.log.Load().Write(context.Background(), logs.Line{Message: logs.LimitsChanged, About: &l.recipients, Attrs: func(bool) []slog.Attr {
+		v := l.now.Load()
+		was := l.logged.Swap(v)
+		return v.events.attrs(slog.String("changes", cmp.Or(changesBetween(was, v), "none")))
+	}})
 }
 
 // update puts versions in place in which l has the options opts.

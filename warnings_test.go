@@ -303,7 +303,7 @@ func TestWarnings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told []string
-				h := newLogged(-8)
+				h := newLogged(slog.LevelInfo)
 				opts := []stint.Option{
 					stint.Rate(1_000_000, time.Second, stint.WithName("calls")), stint.WithKey(tt.key), stint.WithEmptyKey(stint.SkipEmptyKey),
 					stint.WithLimiterName("front"), h.with(),
@@ -445,7 +445,7 @@ func TestWarningsAfterManyUpdates(t *testing.T) {
 
 // Requests are looked at by many goroutines, none of which waits or allocates for it.
 func TestWarningsConcurrently(t *testing.T) {
-	l := limiter(t, stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-API-Key")), newLogged(-8).with())
+	l := limiter(t, stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-API-Key")), newLogged(slog.LevelInfo).with())
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {
@@ -468,7 +468,7 @@ func TestWarningsAllocateNothing(t *testing.T) {
 		r.Header.Set("X-API-Key", "ours")
 		w := httptest.NewRecorder()
 		per := func(opts ...stint.Option) float64 {
-			l := limiter(t, append(opts, stint.Rate(1_000_000, time.Second), stint.WithKey(k), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders), newLogged(-8).with())...)
+			l := limiter(t, append(opts, stint.Rate(1_000_000, time.Second), stint.WithKey(k), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders), newLogged(slog.LevelInfo).with())...)
 			return testing.AllocsPerRun(1000, func() {
 				p, _ := l.Open(w, r)
 				p.Done()
@@ -568,7 +568,7 @@ func TestWarningOfACostTooHigh(t *testing.T) {
 		return []stint.Option{stint.WithKey(stint.RemoteIP()), stint.WithCost(func(*http.Request) int64 { return 20 }),
 			stint.Rate(100, time.Minute, stint.WithBurst(burst), stint.WithName("calls"))}
 	}
-	h := newLogged(-8)
+	h := newLogged(slog.LevelInfo)
 	l := limiter(t, append(rate(10), h.with())...)
 	for range 3 {
 		through(l, client(1), nil)
@@ -642,7 +642,7 @@ func TestWarningThatNothingWaits(t *testing.T) {
 		{"turned off", []stint.Option{rate, byAddress, class, stint.WithoutWarnings(stint.WarnNothingWaits)}, false},
 		{"no order", []stint.Option{rate, slots, byAddress}, false},
 	} {
-		h := newLogged(-8)
+		h := newLogged(slog.LevelInfo)
 		l := limiter(t, append(tt.opts, h.with())...)
 		found := slices.ContainsFunc(l.Describe().Warnings, func(w stint.Warning) bool { return w.Kind == stint.WarnNothingWaits })
 		if found != tt.want || len(h.lines(t)) > 0 != tt.want {
