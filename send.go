@@ -15,7 +15,8 @@ import (
 // the decision; Event.about charges without a decision; admission.sendWrong the limit that isn't
 // charged; admission.finishFailed what a store's failure led to; Permit.sendSettled and
 // sender.sendSettleFailed a settlement; Permit.sendPacing a pace; Permit.sendLimitChange a changed
-// limit; Permit.sendEnd and admission.sendEnd the end. A test holds this list. Events about the
+// limit; Permit.sendEnd and admission.sendEnd the end; Limiter.handleNotice what a store reports.
+// sender.write takes the request out of its copy. A test holds this list. Events about the
 // limiter are made where they occur.
 type subject struct {
 	route   string
