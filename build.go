@@ -115,6 +115,10 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 	compiled.Plans.SkipEmpty = v.skipEmpty
 	compiled.Plans.Priority = v.priority
 	v.compiled, v.plans = compiled, &compiled.Plans
+	if v.priority != nil && onlyTurns(v) {
+		wrong.Bad("WithPriority", "only turns of a rate are waited for, and those come first come, first served",
+			"put a Concurrency with a WithQueue in front, or leave WithPriority out")
+	}
 	if len(v.plans.Routes) > 0 && !v.silent.has(WarnRouteMissed) {
 		patterns := make([]string, len(v.plans.Routes))
 		for i, p := range v.plans.Routes {

@@ -28,12 +28,8 @@ func allow(ctx context.Context, v *version, key string, cost int64) (ok bool, re
 	return ok && err == nil, remaining, retryAfter, resetAfter, err == nil
 }
 
-// adoptDenial returns the error of a denial that allow has found, or nil if waiters that have left
-// may hold what was denied: then Allow asks again, as one of the line.
+// adoptDenial returns the error of a denial that allow has found.
 func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) error {
-	if a.version.backend.Lines.Vacant() {
-		return nil
-	}
 	if err := a.chargeGiven(key, cost, a.version.plans.Base.Entries); err != nil {
 		return err
 	}

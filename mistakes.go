@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
@@ -68,6 +69,18 @@ func ordersNone(v *version) bool {
 		}
 	}
 	return shares || !waits && (v.priority != nil || v.aging != defaultAging)
+}
+
+// onlyTurns reports whether requests wait for turns, and none takes a slot.
+func onlyTurns(v *version) bool {
+	turns := false
+	for e := range v.plans.Entries {
+		if e.Terms.Way == waiting.ForSlot {
+			return false
+		}
+		turns = turns || e.Needs&limit.Waits != 0
+	}
+	return turns && len(v.compiled.Funcs) == 0
 }
 
 // unreachable finds the quotas of v that a rate beside them never lets through.

@@ -44,9 +44,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	a := beginAdmission(v, &l.family.warnings, nil, nil)
 	defer a.end(ctx)
 	if known {
-		if err := a.adoptDenial(key, cost, &denial); err != nil {
-			return err
-		}
+		return a.adoptDenial(key, cost, &denial)
 	}
 	for _, e := range v.plans.Base.Entries {
 		if e.Terms.Way == waiting.ForSlot {
@@ -82,11 +80,15 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, er
 }
 
 // Wait is Take, but blocks until it is key's turn or ctx ends. If ctx ends, nothing is
-// charged and the error wraps ctx's error. A turn that comes after ctx's deadline, or
-// after an hour if ctx has none, is denied at once with a *DeniedError, and so is a
-// cost that can never pass. For slots of a concurrency limit it waits that long too, if
-// their WithQueue has room; if none comes free by the deadline, the error is also a
-// *DeniedError.
+// charged and the error wraps ctx's error. A turn that comes after ctx's deadline is denied at
+// once with a *DeniedError, and so are a cost that can never pass and a full queue (WithQueue, a
+// LeakyBucket). For slots of a concurrency limit it waits that long too; if none comes free by the
+// deadline, the error is also a *DeniedError.
+//
+// Where a limit can't reserve a turn as far away as ctx allows (a SlidingCounter reserves one
+// window ahead; a bucket that another version of the limit has charged reserves nothing for a
+// ctx without a deadline), Wait asks again when the turn should have come. Those who ask again
+// aren't in a line: who comes first is served first.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, true)
 }

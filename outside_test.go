@@ -303,39 +303,6 @@ func TestAllowDeniesAsTake(t *testing.T) {
 	})
 }
 
-// settlesLater is a store in memory whose settlements begin when on is closed.
-type settlesLater struct {
-	*memstore.Store
-	on chan struct{}
-}
-
-func (s *settlesLater) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	<-s.on
-	return s.Store.Settle(ctx, charges, results)
-}
-
-// Allow waits for a turn that is on its way back, as Take does, before it denies.
-func TestAllowBesideAVacantTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &settlesLater{memstore.New(), make(chan struct{})}
-		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(1, time.Second, stint.WithName("r"), stint.WithMaxWait(5*time.Second)))
-		if err := l.Allow(t.Context(), "k", 1); err != nil {
-			t.Fatal(err)
-		}
-		ctx, leave := context.WithCancel(t.Context())
-		time.AfterFunc(100*time.Millisecond, leave)
-		go l.Allow(ctx, "k", 1)
-		time.Sleep(time.Second)
-		if err := l.Update(theKey, stint.WithStore(s), stint.Rate(1, time.Second, stint.WithName("r"))); err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(50*time.Millisecond, func() { close(s.on) })
-		if err := l.Allow(t.Context(), "k", 1); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // Allow blocks where Take would. When its context ends, it leaves the line and has
 // charged nothing.
 func TestAllowWaits(t *testing.T) {
@@ -434,10 +401,6 @@ func TestWaitDeniesAtOnce(t *testing.T) {
 		if _, err = l.Wait(t.Context(), "k", 3); denied(t, err).Decision.RetryAfter != stint.Never {
 			t.Errorf("%v, want never", err)
 		}
-		hours := limiter(t, theKey, stint.Quota(1, stint.Monthly))
-		take(t, hours, 1)
-		_, err = hours.Wait(t.Context(), "k", 1)
-		denied(t, err)
 		if time.Since(start) != 0 {
 			t.Errorf("took %v, want nothing", time.Since(start))
 		}
@@ -637,43 +600,6 @@ func TestResetSomeLimits(t *testing.T) {
 			t.Errorf("after a reset of %q: %s, want %s", step.limits, got, step.want)
 		}
 	}
-}
-
-// A Peek may wait until turns that were left have gone back. That isn't the wait of the
-// requests after it, which reuse its memory.
-func TestPeekLeavesNothingBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Rate(1, time.Second, stint.WithName("x"), stint.WithMaxWait(time.Minute)),
-			stint.WithStore(&slow{Store: memstore.New(), settle: 50 * time.Millisecond}))
-		take(t, l, 1)
-		ctx, leave := context.WithCancel(t.Context())
-		go l.Take(ctx, "k", 1)
-		synctest.Wait()
-		leave()
-		synctest.Wait()
-		start := time.Now()
-		if _, err := l.Peek(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
-		if time.Since(start) == 0 {
-			t.Error("there was nothing to wait for")
-		}
-		depth := 0
-		var plain *stint.Limiter
-		plain = limiter(t, theKey, stint.Rate(100, time.Second), stint.WithObserver(func(e stint.Event) {
-			if e.Kind != stint.EventAdmitted {
-				return
-			}
-			if e.Waited != 0 {
-				t.Errorf("a request that waited for nothing has waited for %v", e.Waited)
-			}
-			if depth++; depth < 8 { // each needs a call of its own
-				take(t, plain, 1)
-			}
-		}))
-		take(t, plain, 1)
-		time.Sleep(time.Minute)
-	})
 }
 
 // A request of cost 0 is never denied and never waits: neither if a limit is used up,

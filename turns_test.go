@@ -1,7 +1,6 @@
 package stint_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -173,8 +172,8 @@ func TestAllLeave(t *testing.T) {
 		{"leaky bucket, several costs", stint.Rate(10, second, name, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20_000)), mixed},
 		{"token bucket", stint.Rate(10, second, name, stint.WithBurst(1), wait), one},
 		{"token bucket, several costs", stint.Rate(10, second, name, stint.WithBurst(3), wait), mixed},
-		{"debt", stint.Rate(10, second, name, stint.WithBurst(0), stint.WithDebt(), wait), mixed},
-		{"warm-up", stint.Rate(10, second, name, stint.WithWarmUp(4*second), wait), mixed},
+		{"debt", stint.Rate(10, second, name, stint.WithBurst(0), stint.WithDebt(), wait), one},
+		{"warm-up", stint.Rate(10, second, name, stint.WithWarmUp(4*second), wait), one},
 		{"interval bucket", stint.Rate(10, second, name, stint.WithAlgorithm(stint.IntervalBucket), wait), one},
 		{"fixed window", stint.Rate(10, second, name, stint.WithAlgorithm(stint.FixedWindow), wait), one},
 		{"sliding window", stint.Rate(10, second, name, stint.WithAlgorithm(stint.SlidingWindow), wait), one},
@@ -244,9 +243,9 @@ func TestManyLeave(t *testing.T) {
 	}
 }
 
-// A caller that stays in another line keeps its turn: what was left before it goes to
-// the next of its own line, and a turn that no caller takes passes.
-func TestLeavingBeforeAnotherLine(t *testing.T) {
+// Costs of one key wait in one line: those behind a caller that leaves move up, whatever
+// they cost.
+func TestCostsShareALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(10, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20)))
 		take(t, l, 1)
@@ -255,29 +254,86 @@ func TestLeavingBeforeAnotherLine(t *testing.T) {
 		var at []time.Duration
 		enter := func(ctx context.Context, cost int64) {
 			go func() {
-				if _, err := l.Take(ctx, "k", cost); err == nil {
+				if p, err := l.Take(ctx, "k", cost); err == nil {
 					mu.Lock()
 					defer mu.Unlock()
 					at = append(at, time.Since(start))
+					if err := p.Settle(ctx, cost); err != nil { // what several turns have cost is known
+						t.Error(err)
+					}
 				}
 			}()
 			synctest.Wait()
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		enter(ctx, 1)
-		enter(ctx, 1)
-		enter(t.Context(), 2) // 400 ms
+		enter(ctx, 3)
+		enter(t.Context(), 2)
+		enter(t.Context(), 1)
 		leave()
 		synctest.Wait()
-		enter(t.Context(), 1) // has the first turn
-		enter(t.Context(), 2)
+		enter(t.Context(), 3)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if want := millis(100, 400, 600); !slices.Equal(at, want) {
+		if want := millis(200, 300, 600); !slices.Equal(at, want) {
 			t.Errorf("passed at %v, want %v", at, want)
 		}
 		noLines(t, l)
 	})
+}
+
+// Clients that are less patient than the wait is long don't bring the line to a standstill:
+// at 12 a second on a rate of 10, with 3 s of waiting and 2 s of patience, the rate is used.
+func TestLessPatientThanTheWait(t *testing.T) {
+	wait := stint.WithMaxWait(3 * time.Second)
+	for name, of := range map[string]struct {
+		limits    []stint.Option
+		processes int
+		cost      int64 // the highest
+		units     int64 // a second
+	}{
+		"token bucket":            {[]stint.Option{stint.Rate(10, time.Second, stint.WithName("r"), wait)}, 1, 1, 10},
+		"leaky bucket":            {[]stint.Option{stint.Rate(10, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(30))}, 1, 1, 10},
+		"warm-up":                 {[]stint.Option{stint.Rate(10, time.Second, stint.WithName("r"), stint.WithWarmUp(time.Second), wait)}, 1, 1, 10},
+		"fixed window":            {[]stint.Option{stint.Rate(10, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.FixedWindow), wait)}, 1, 1, 10},
+		"sliding window":          {[]stint.Option{stint.Rate(10, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.SlidingWindow), wait)}, 1, 1, 10},
+		"two limits":              {[]stint.Option{stint.Rate(10, time.Second, stint.WithName("r"), wait), stint.Rate(700, time.Minute, stint.WithName("s"), stint.WithBurst(1), wait)}, 1, 1, 10},
+		"two processes":           {[]stint.Option{stint.Rate(10, time.Second, stint.WithName("r"), wait)}, 2, 1, 10},
+		"requests of 1 to 3 each": {[]stint.Option{stint.Rate(20, time.Second, stint.WithName("r"), wait)}, 1, 3, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memstore.New()
+				var fleet []*stint.Limiter
+				for range of.processes {
+					fleet = append(fleet, limiter(t, append(of.limits, theKey, stint.WithStore(s))...))
+				}
+				var units atomic.Int64
+				var wg sync.WaitGroup
+				const seconds = 120
+				for i := range seconds * 12 {
+					ctx, leave := context.WithTimeout(context.WithoutCancel(t.Context()), time.Hour) // a deadline would deny at once
+					time.AfterFunc(2*time.Second, leave)
+					cost := 1 + int64(i)%of.cost
+					wg.Go(func() {
+						defer leave()
+						if err := fleet[i%of.processes].Allow(ctx, "k", cost); err == nil {
+							units.Add(cost)
+						}
+					})
+					time.Sleep(time.Second / 12)
+				}
+				wg.Wait()
+				if want := of.units * seconds * 9 / 10; units.Load() < want {
+					t.Errorf("%d units are served in %d s, want %d", units.Load(), seconds, want)
+				}
+				time.Sleep(3 * time.Second) // until what another process has reserved behind has come
+				for _, l := range fleet {
+					noLines(t, l)
+				}
+			})
+		})
+	}
 }
 
 // In a crowd of which most lose their patience, the full rate still passes.
@@ -286,9 +342,6 @@ func TestImpatientCrowd(t *testing.T) {
 		"in memory": func() store.Store { return memstore.New() },
 		"slow": func() store.Store {
 			return &slow{Store: memstore.New(), take: 2 * time.Millisecond, settle: 60 * time.Millisecond}
-		},
-		"failing": func() store.Store {
-			return &slow{Store: memstore.New(), take: 2 * time.Millisecond, settle: 2 * time.Millisecond, fails: 2}
 		},
 	}
 	limits := map[string]stint.Limit{
@@ -565,7 +618,7 @@ func TestEveryOrderOfTurns(t *testing.T) {
 		{"one leaves, one comes and leaves", queue{first: "AB", come: "N", leave: "BN", limits: only}},
 		{"two come and leave", queue{first: "A", come: "BN", leave: "AB", limits: only}},
 		{"all come and leave", queue{come: "AN", leave: "AN", limits: only}},
-		{"with a quota", queue{first: "A", come: "BN", leave: "AB", limits: both}},
+		{"with a quota", queue{first: "A", come: "N", leave: "A", limits: both}},
 		{"token bucket", queue{first: "A", come: "BN", leave: "AB", limits: bucket}},
 		{"debt", queue{first: "A", come: "BN", leave: "AB", limits: debt}},
 		{"time passes", queue{first: "AB", come: "N", leave: "AB", late: true, limits: only}},
@@ -628,7 +681,7 @@ func TestLeavingInAFleet(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			time.AfterFunc(turn/4, cancel)
 			go func() { _, _ = o.Take(ctx, "k", 1) }()
-		}, turn / 2, turn / 2, 5 * turn},
+		}, turn / 2, turn / 2, turn},
 		{"when all turns have passed", stays, 7 * turn, 0, turn},
 	}
 	for _, tt := range tests {
@@ -706,9 +759,12 @@ func TestAllLeaveOnRedis(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	d, err := l.Peek(t.Context(), "k")
-	if err != nil || d.ResetAfter > 6*time.Minute { // of one that has passed
-		t.Errorf("%v is owed with nobody waiting, %v", d.ResetAfter, err)
+	for owed := time.Hour; owed > 6*time.Minute; { // those of one that has passed; what is left meanwhile goes back in the background
+		d, err := l.Peek(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		owed = d.ResetAfter
 	}
 }
 
@@ -851,9 +907,8 @@ func (s *shaky) Settle(ctx context.Context, charges []store.Charge, results []st
 	return s.Store.Settle(ctx, charges, results)
 }
 
-// Turns are given back in the background, where no request could take a panic: it is
-// logged once, the turn is written off as after any failure, and turns left later go
-// back.
+// A panic of what gives turns back is the caller's that leaves. Its turn is written off, as after
+// any failure, and turns left later go back.
 func TestPanicBehindWaiters(t *testing.T) {
 	for name, tt := range map[string]struct {
 		settle   func() error
@@ -867,17 +922,21 @@ func TestPanicBehindWaiters(t *testing.T) {
 		"a store": {func() error { panic("oops") }, func(stint.Event) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log bytes.Buffer
-			logTo(t, &log)
 			synctest.Test(t, func(t *testing.T) {
 				s := &shaky{Store: memstore.New(), settle: tt.settle}
 				l := limiter(t, theKey, stint.WithStore(s), stint.WithObserver(tt.observer),
 					stint.Rate(1, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Hour)))
 				start := time.Now()
+				panics := 0
 				enter := func() (leave func(), turn <-chan time.Duration) {
 					ctx, cancel := context.WithCancel(t.Context())
 					came := make(chan time.Duration, 1)
 					go func() {
+						defer func() {
+							if recover() == "oops" {
+								panics++
+							}
+						}()
 						if _, err := l.Take(ctx, "k", 1); err == nil {
 							came <- time.Since(start)
 						} else if !errors.Is(err, context.Canceled) {
@@ -885,57 +944,128 @@ func TestPanicBehindWaiters(t *testing.T) {
 						}
 					}()
 					synctest.Wait()
-					return cancel, came
+					return func() { cancel(); synctest.Wait() }, came
 				}
 				take(t, l, 1)
-				_, first := enter() // at 1s
+				_, first := enter()
 				leave, _ := enter()
-				leave()
-				time.Sleep(100 * time.Millisecond) // settled behind the first, and failed
-				synctest.Wait()
-				if n := strings.Count(log.String(), "panic=oops"); n != 1 || !strings.Contains(log.String(), "level=ERROR") ||
-					!strings.Contains(log.String(), "turns_test.go") {
-					t.Errorf("%d times in the log: %s", n, log.String())
-				}
+				leave() // its turn, at 2s, is lost
 				s.settle = nil
-				time.Sleep(2 * time.Second) // nothing is tried for a while after a failure
 				_, second := enter()
 				leave, _ = enter()
 				leave()
-				time.Sleep(100 * time.Millisecond)
 				_, third := enter()
 				for i, want := range []time.Duration{time.Second, 3 * time.Second, 4 * time.Second} {
 					if got := <-[]<-chan time.Duration{first, second, third}[i]; got != want {
 						t.Errorf("turn %d at %v, want %v", i, got, want)
 					}
 				}
-				synctest.Wait()
-				if s.made != 1 {
-					t.Errorf("%d settlements, want that of the second to leave", s.made)
+				if panics != 1 || s.made != 1 {
+					t.Errorf("%d panics and %d settlements, want one of each", panics, s.made)
 				}
 			})
 		})
 	}
 }
 
-// A class is needed only when a turn has been reserved. If its function panics, the turn
-// goes back.
-func TestPanicOfAClass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Hour)),
-			stint.WithPriority(func(*http.Request) int { panic("class") }))
-		take(t, l, 1)
-		start := time.Now()
-		func() {
-			defer func() {
-				if v := recover(); v != "class" {
-					t.Errorf("recovered %v", v)
+// Limiter.Wait waits for its turn by every algorithm, however far away it is, and asks again where
+// none can be reserved that far. A queue that is full denies whoever waits.
+func TestWaitForAnyTurn(t *testing.T) {
+	with := func(a stint.Algorithm, opts ...stint.RateOption) stint.Limit {
+		return stint.Rate(2, time.Hour, append(opts, stint.WithAlgorithm(a))...)
+	}
+	const denied = -1
+	for name, tt := range map[string]struct {
+		limit    stint.Limit
+		deadline time.Duration // or none
+		want     time.Duration // of the sixth; 0 for any: those who ask again aren't in a line
+	}{
+		"token bucket":                {with(stint.TokenBucket), 0, 2 * time.Hour},
+		"leaky bucket":                {with(stint.LeakyBucket, stint.WithQueue(5)), 0, 150 * time.Minute},
+		"leaky bucket, full":          {with(stint.LeakyBucket, stint.WithQueue(4)), 0, denied},
+		"leaky bucket, full, MaxWait": {with(stint.LeakyBucket, stint.WithQueue(4), stint.WithMaxWait(9*time.Hour)), 0, denied},
+		"interval bucket":             {with(stint.IntervalBucket), 0, 2 * time.Hour},
+		"fixed window":                {with(stint.FixedWindow), 0, 2 * time.Hour},
+		"sliding window":              {with(stint.SlidingWindow), 0, 2 * time.Hour},
+		"sliding log":                 {with(stint.SlidingLog), 0, 2 * time.Hour},
+		"sliding counter":             {with(stint.SlidingCounter), 0, 0},
+		"sliding counter, in time":    {with(stint.SlidingCounter), 4 * time.Hour, 0},
+		"sliding counter, too late":   {with(stint.SlidingCounter), time.Hour, denied},
+		"warm-up":                     {stint.Rate(2, time.Hour, stint.WithWarmUp(time.Hour)), 0, 0},
+		"in time":                     {with(stint.TokenBucket), 2*time.Hour + time.Second, 2 * time.Hour},
+		"too late":                    {with(stint.TokenBucket), 2*time.Hour - time.Second, denied},
+		"a month":                     {stint.Rate(1, 30*24*time.Hour), 0, 5 * 30 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).Sub(time.Now())) // the beginning of an hour
+				l := limiter(t, theKey, tt.limit)
+				start := time.Now()
+				for range 5 {
+					go func() {
+						if _, err := l.Wait(context.Background(), "k", 1); err != nil {
+							t.Error(err)
+						}
+					}()
+					synctest.Wait()
 				}
-			}()
-			through(l, get("/"), nil)
-		}()
-		if take(t, l, 1); time.Since(start) != time.Minute {
-			t.Errorf("the next waited for %v, want a minute", time.Since(start))
+				ctx := t.Context()
+				if tt.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+				}
+				_, err := l.Wait(ctx, "k", 1)
+				waited := time.Since(start)
+				switch {
+				case tt.want == denied:
+					if !errors.Is(err, stint.ErrDenied) || waited > 0 {
+						t.Errorf("%v after %v, want a denial at once", err, waited)
+					}
+				case err != nil || tt.want > 0 && waited != tt.want:
+					t.Errorf("%v after %v, want a turn after %v", err, waited, tt.want)
+				}
+				if _, err := l.Wait(t.Context(), "k", 1<<20); name != "sliding log" && !errors.Is(err, stint.ErrDenied) {
+					t.Errorf("a cost that can never pass: %v", err)
+				}
+				time.Sleep(365 * 24 * time.Hour)
+				noLines(t, l)
+			})
+		})
+	}
+}
+
+// A caller that asks again leaves as any other does.
+func TestLeaveBeforeAskingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithAlgorithm(stint.SlidingCounter)))
+		for range 2 {
+			if _, err := l.Wait(t.Context(), "k", 1); err != nil {
+				t.Fatal(err)
+			}
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 3 {
+			go l.Wait(context.Background(), "k", 1)
+		}
+		time.AfterFunc(time.Minute, cancel)
+		start := time.Now()
+		if _, err := l.Wait(ctx, "k", 1); !errors.Is(err, context.Canceled) || time.Since(start) != time.Minute {
+			t.Errorf("%v after %v, want that it has left after a minute", err, time.Since(start))
+		}
+		time.Sleep(10 * time.Hour)
+		noLines(t, l)
 	})
+}
+
+// Turns come first come, first served: a class is for slots.
+func TestPriorityOfTurnsIsRejected(t *testing.T) {
+	class := stint.WithPriority(func(*http.Request) int { return 1 })
+	rate := stint.Rate(1, time.Second, stint.WithMaxWait(time.Second))
+	_, err := stint.New(theKey, rate, class)
+	var wrong *stint.OptionError
+	if !errors.As(err, &wrong) || wrong.Option != "WithPriority" || !strings.Contains(wrong.Write, "Concurrency") {
+		t.Errorf("New: %v, want that WithPriority is rejected", err)
+	}
+	limiter(t, theKey, rate, stint.Concurrency(1, stint.WithQueue(2)), class)
 }

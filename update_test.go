@@ -837,9 +837,11 @@ func TestUpdateOfRatesThatOwe(t *testing.T) {
 						continue
 					}
 					start := time.Now()
-					if _, err := l.Wait(t.Context(), "k", s.cost); err != nil {
+					ctx, cancel := contextFor(t, time.Hour) // without a deadline it would ask again, and reserve nothing
+					if _, err := l.Wait(ctx, "k", s.cost); err != nil {
 						t.Fatalf("step %d: %v", i+1, err)
 					}
+					cancel()
 					if got := time.Since(start); got != s.wait {
 						t.Errorf("step %d: waited %v, want %v", i+1, got, s.wait)
 					}

@@ -76,7 +76,7 @@ func WithPriority(class func(*http.Request) int) Option {
 // default is a second. With a time longer than any wait, classes are strict. d is
 // positive and at most an hour; New rejects any other.
 func WithAging(d time.Duration) Option {
-	return checkedOption(d > 0 && d <= waiting.Longest, fmt.Sprintf("WithAging(%v)", d), fmt.Sprintf("write a duration of up to %v", waiting.Longest),
+	return checkedOption(d > 0 && d <= time.Hour, fmt.Sprintf("WithAging(%v)", d), fmt.Sprintf("write a duration of up to %v", time.Hour),
 		func(c *config) { c.aging = d })
 }
 

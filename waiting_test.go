@@ -1067,44 +1067,40 @@ func TestPriority(t *testing.T) {
 
 // Outside HTTP, and in it without WithPriority, the class comes from the context.
 func TestPriorityOfContext(t *testing.T) {
-	for _, limit := range []stint.Limit{
-		stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute)), stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute)),
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			l := limiter(t, theKey, limit)
-			var mu sync.Mutex
-			var order []string
-			var wg sync.WaitGroup
-			enter := func(name string, do func() *stint.Permit) {
-				wg.Go(func() {
-					p := do()
-					mu.Lock()
-					order = append(order, name)
-					mu.Unlock()
-					time.Sleep(time.Second)
-					p.Done()
-				})
-				synctest.Wait()
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute)))
+		var mu sync.Mutex
+		var order []string
+		var wg sync.WaitGroup
+		enter := func(name string, do func() *stint.Permit) {
+			wg.Go(func() {
+				p := do()
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				p.Done()
+			})
+			synctest.Wait()
+		}
+		in := func(class int) context.Context { return stint.ContextWithPriority(t.Context(), class) }
+		must := func(p *stint.Permit, err error) *stint.Permit {
+			if err != nil {
+				t.Error(err)
 			}
-			in := func(class int) context.Context { return stint.ContextWithPriority(t.Context(), class) }
-			must := func(p *stint.Permit, err error) *stint.Permit {
-				if err != nil {
-					t.Error(err)
-				}
-				return p
-			}
-			enter("first", func() *stint.Permit { return must(l.Take(t.Context(), "k", 1)) })
-			enter("take 0", func() *stint.Permit { return must(l.Take(t.Context(), "k", 1)) })
-			enter("take 1", func() *stint.Permit { return must(l.Take(in(1), "k", 1)) })
-			enter("wait 3", func() *stint.Permit { return must(l.Wait(in(3), "k", 1)) })
-			enter("admit 2", func() *stint.Permit { return must(l.Open(discardResponse(), get("/").WithContext(in(2)))) })
-			wg.Wait()
-			if got, want := strings.Join(order, ", "), "first, wait 3, admit 2, take 1, take 0"; got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
-			noLines(t, l)
-		})
-	}
+			return p
+		}
+		enter("first", func() *stint.Permit { return must(l.Take(t.Context(), "k", 1)) })
+		enter("take 0", func() *stint.Permit { return must(l.Take(t.Context(), "k", 1)) })
+		enter("take 1", func() *stint.Permit { return must(l.Take(in(1), "k", 1)) })
+		enter("wait 3", func() *stint.Permit { return must(l.Wait(in(3), "k", 1)) })
+		enter("admit 2", func() *stint.Permit { return must(l.Open(discardResponse(), get("/").WithContext(in(2)))) })
+		wg.Wait()
+		if got, want := strings.Join(order, ", "), "first, wait 3, admit 2, take 1, take 0"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		noLines(t, l)
+	})
 }
 
 func discardResponse() http.ResponseWriter { return &discard{h: http.Header{}} }

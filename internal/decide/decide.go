@@ -205,20 +205,8 @@ func (c *Call) Decide(ctx context.Context) error {
 		c.Allowed = true
 		return nil
 	}
-	needs := c.Needs & (limit.Waits | limit.Slots | limit.Local | limit.Counts) // plain requests have none
-	turns := false
-	if needs != 0 || c.Patient {
-		if c.needsLine(needs) {
-			return c.wait(ctx, false)
-		}
-		if turns = c.Patient || needs&limit.Waits != 0; turns {
-			if err := c.bound(ctx); err != nil {
-				return &Canceled{err}
-			}
-		}
-		if needs&limit.Slots != 0 {
-			c.rank(ctx) // slots are counted by class: it may panic, and there is nothing to lose yet
-		}
+	if c.Patient || c.Needs&(limit.Waits|limit.Slots) != 0 {
+		return c.wait(ctx)
 	}
 	var err error
 	if c.Timed {
@@ -228,61 +216,13 @@ func (c *Call) Decide(ctx context.Context) error {
 	} else {
 		err = c.store().Take(ctx, c.Charges, c.Results)
 	}
-	if turns && err == nil && (ctx.Err() != nil || !c.passes()) {
-		return c.wait(ctx, true)
-	}
-	switch {
-	case err != nil:
-		return c.goOn(ctx, err)
-	case store.Granted(c.Charges, c.Results):
-		c.own()
-		if needs&limit.Slots != 0 {
-			for i, l := range c.Limits {
-				l.HoldHere(c.by.Lines, c.Charges[i].Key, c.Charges[i].Cost, c.Rank)
-			}
-		}
-	case needs&limit.Counts == 0 && c.by.Lines.Vacant():
-		return c.wait(ctx, false)
-	}
-	return nil
-}
-
-// needsLine reports whether the call has to go through the lines before it asks the store:
-//
-//   - If it may wait, it takes over turns that waiters who have left no longer use. If a denial
-//     counts for a ban, it has those turns given back first: it must not be denied for them.
-//   - If it takes a slot, it must not overtake those who wait for one.
-//
-// A call that may only have to wait for a turn, and whose store answers at once, doesn't go there
-// while no turn is vacant. It becomes a waiter with the store's answer, if it has to wait.
-func (c *Call) needsLine(needs limit.Needs) bool {
-	if c.Patient || needs&limit.Waits != 0 {
-		return needs&^limit.Waits != 0 || c.by.Lines.Vacant() || !store.AnswersAtOnce(c.store())
-	}
-	return needs&(limit.Counts|limit.Slots) != 0 && c.by.Lines.Vacant() || needs&limit.Slots != 0 && c.by.Lines.Slots.Waiting()
-}
-
-// bound sets how long each charge may wait for a turn.
-func (c *Call) bound(ctx context.Context) error {
-	left, err := waiting.Left(ctx)
 	if err != nil {
-		return err
+		return c.goOn(ctx, err)
 	}
-	for i, l := range c.Limits {
-		c.Charges[i].MaxWait = l.Terms.Within(left, c.Patient, false)
+	if store.Granted(c.Charges, c.Results) {
+		c.own()
 	}
 	return nil
-}
-
-// passes reports whether every enforced limit has granted its charge for now, so that there is
-// nothing to wait for.
-func (c *Call) passes() bool {
-	for i := range c.Results {
-		if r := &c.Results[i]; !c.Charges[i].DryRun && (!r.OK || r.Delay > 0) {
-			return false
-		}
-	}
-	return true
 }
 
 // own makes the call the owner of what it has been granted.
@@ -313,10 +253,9 @@ func (c *Call) GiveBack(ctx context.Context) Settlement {
 	return c.by.settle(context.WithoutCancel(ctx), c.store(), made, make([]store.Result, len(made)), c.Timed)
 }
 
-// wait is Decide for calls that may have to wait, or that others may wait for. answered says that
-// the store has decided the charges already.
-func (c *Call) wait(ctx context.Context, answered bool) error {
-	err := c.take(ctx, answered)
+// wait is Decide for calls that may have to wait, or that others may wait for.
+func (c *Call) wait(ctx context.Context) error {
+	err := c.line(ctx)
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		return &Canceled{left.Err}
 	}
@@ -326,10 +265,11 @@ func (c *Call) wait(ctx context.Context, answered bool) error {
 	return nil
 }
 
-// take takes the call through the lines. Whatever panics there, the call knows afterwards
+// line takes the call through the lines. Whatever panics there, the call knows afterwards
 // what it has been granted.
-func (c *Call) take(ctx context.Context, answered bool) error {
-	w := c.waiter()
+func (c *Call) line(ctx context.Context) error {
+	w := c.by.Lines.Begin()
+	w.Charges, w.Results, w.Store, w.Settle = c.Charges, c.Results, c.store(), c.by.Turns
 	for _, l := range c.Limits {
 		w.Terms = append(w.Terms, l.Terms)
 	}
@@ -343,24 +283,12 @@ func (c *Call) take(ctx context.Context, answered bool) error {
 		}
 		w.Free()
 	}()
-	if answered {
-		return w.Continue(ctx)
-	}
 	return w.Take(ctx, c.Patient || c.Needs&limit.Waits != 0, c.Needs&limit.Slots != 0)
 }
 
-// waiter returns a waiter for the call's charges.
-func (c *Call) waiter() *waiting.Waiter {
-	w := c.by.Lines.Begin()
-	w.Charges, w.Results, w.Store, w.Settle = c.Charges, c.Results, c.store(), c.by.Turns
-	return w
-}
-
-// Peek answers charges of cost 0 as they stand, after what others have left has gone back.
+// Peek answers charges of cost 0 as they stand.
 func (c *Call) Peek(ctx context.Context) error {
-	w := c.waiter()
-	defer w.Free()
-	if err := w.Peek(ctx); err != nil {
+	if err := c.store().Take(ctx, c.Charges, c.Results); err != nil {
 		return err
 	}
 	for i := range c.Results {

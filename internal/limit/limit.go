@@ -79,14 +79,7 @@ const (
 	Releases                   // leave something to do when they end
 )
 
-// HoldHere counts the slots of a charge as held by a class, in this process.
-func (l *Limit) HoldHere(lines *waiting.Lines, key string, cost int64, class uint8) {
-	if l.Needs&Slots != 0 && cost > 0 {
-		lines.AddHeld(waiting.KeyIn(l.Limit, key), class, cost)
-	}
-}
-
-// ReleaseHere counts them as no longer held.
+// ReleaseHere counts the slots of a charge as no longer held by a class, in this process.
 func (l *Limit) ReleaseHere(lines *waiting.Lines, key string, cost int64, class uint8) {
 	if l.Needs&Slots != 0 && cost > 0 {
 		lines.AddHeld(waiting.KeyIn(l.Limit, key), class, -cost)

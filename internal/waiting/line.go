@@ -5,265 +5,311 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
-// line is the waiters of one kind and, beside them, a column for each limit with what
-// they have reserved there. The k-th waiter goes when the k-th reservation of every
-// column has come. Reservations beyond the number of waiters are vacant.
+// lineKey says whose turns a line has: what a limit says, and a key. Only the turns of buckets
+// without debt can be divided, so other limits have a line for each cost.
+type lineKey struct {
+	spec        store.Spec
+	window, key string
+	cost        int64
+}
+
+func keyOfLine(c *store.Charge) lineKey {
+	k := lineKey{spec: c.Limit.Spec(), key: c.Key, cost: c.Cost}
+	k.window, k.spec.Window = k.spec.Window.String(), store.Window{} // two of one text may differ in a pointer
+	if a := k.spec.Algorithm; !k.spec.Debt && (a == store.TokenBucket || a == store.LeakyBucket) {
+		k.cost = 0
+	}
+	return k
+}
+
+// line is those who wait for turns of one limit and key, and the turns.
 type line struct {
-	kind    string
-	columns []column
-	waiters []*Turn
-	settle  Settle // that of the last to come
-	timer   *time.Timer
-	linger  time.Time // until when vacancies are kept for newcomers while others wait
+	turns    *Turns
+	key      lineKey
+	charge   store.Charge // what a turn is given back by
+	demands  []*demand    // not met yet, in the order in which they came
+	reserved []turn       // in the order in which the store has made them
+	wanted   int64        // units, by the demands
+	held     int64        // units, by the turns
+	settle   Settle       // that of the last to come
+	timer    *time.Timer
+	settling bool // turns are on their way back to the store
+	again    bool // there are more of them
 }
 
-// column is the reservations of one limit, key and cost, in the order in which the
-// store has made them. Their instants are kept in order too, separately: the k-th
-// instant is never before that of the k-th reservation, so a call may learn of its turn
-// late, but never early.
-type column struct {
-	line    *line
-	index   int
-	charge  store.Charge // what all of them are
-	bucket  *bucket
-	parts   []*part
-	claimed int // vacancies kept for calls under way
-}
-
-// part is one reservation: what a call's charge has got.
-type part struct {
-	column  *column
-	receipt store.Receipt
+// turn is units reserved at an instant: as many as its receipt's cost. Those of a turn that is
+// divided come one after the other, and the last of them at that instant.
+type turn struct {
 	at      time.Time
-	stuck   bool // the store has given nothing back for it, because something stands behind it
+	receipt store.Receipt
 }
 
-func (ts *Turns) line(kind string, parts []Part) *line {
-	if l := ts.lines[kind]; l != nil {
+// demand is what a call needs of one limit.
+type demand struct {
+	line  *line
+	visit *Visit
+	units int64
+	place int64           // in the line, when it came
+	got   []store.Receipt // once it is met
+}
+
+// line returns the line of a charge.
+func (ts *Turns) line(c *store.Charge) *line {
+	key := keyOfLine(c)
+	if l := ts.all[key]; l != nil {
 		return l
 	}
-	l := &line{kind: kind, columns: make([]column, len(parts))}
-	for i := range parts {
-		charge := parts[i].Charge
-		charge.Cost, charge.MaxWait = 0, 0 // what it is settled to
-		l.columns[i] = column{line: l, index: i, charge: charge}
-	}
-	l.timer = time.AfterFunc(time.Hour, func() { ts.due(l) })
+	l := &line{turns: ts, key: key, charge: store.Charge{Key: c.Key, Limit: c.Limit}}
+	l.timer = time.AfterFunc(time.Hour, l.due)
 	return ts.keep(l)
 }
 
-// keep returns the line of l's kind: l, which may have been forgotten since it was last
-// used, or the one that has replaced it.
+// keep returns the line of l's key: l, which may have been dropped since it was last used, or the
+// one that has replaced it.
 func (ts *Turns) keep(l *line) *line {
-	if now := ts.lines[l.kind]; now != nil {
+	if now := ts.all[l.key]; now != nil {
 		return now
 	}
-	if ts.lines == nil {
-		ts.lines = map[string]*line{}
+	if ts.all == nil {
+		ts.all = map[lineKey]*line{}
 	}
-	ts.lines[l.kind] = l
-	for i := range l.columns {
-		l.columns[i].bucket = ts.bucket(&l.columns[i].charge)
-	}
+	ts.all[l.key] = l
+	ts.n.Add(1)
 	return l
 }
 
-// forget drops an empty line.
-func (ts *Turns) forget(l *line) {
-	if len(l.waiters) > 0 || ts.lines[l.kind] != l {
+// add has a call demand units for its i-th charge.
+func (l *line) add(v *Visit, i int, units int64) {
+	v.demands[i] = &demand{line: l, visit: v, units: units, place: int64(len(l.demands)) + 1}
+	l.demands = append(l.demands, v.demands[i])
+	l.wanted += units
+}
+
+// insert puts a turn where the store has made it: answers may arrive in another order.
+func (l *line) insert(t turn) {
+	i := len(l.reserved)
+	for i > 0 && l.charge.Limit.Engine(engine.Access{}).Behind(l.reserved[i-1].receipt, t.receipt) {
+		i--
+	}
+	l.reserved = slices.Insert(l.reserved, i, t)
+	l.held += t.receipt.Cost
+}
+
+// putBack puts turns that have come before all others.
+func (l *line) putBack(got []store.Receipt, now time.Time) {
+	for _, r := range slices.Backward(got) {
+		l.reserved = slices.Insert(l.reserved, 0, turn{now, r})
+		l.held += r.Cost
+	}
+}
+
+// leave takes a demand out of its line, with what it has got.
+func (d *demand) leave(now time.Time) {
+	if d.got != nil {
+		d.line = d.line.turns.keep(d.line)
+		d.line.putBack(d.got, now)
 		return
 	}
-	for i := range l.columns {
-		if c := &l.columns[i]; len(c.parts) > 0 || c.claimed > 0 {
-			return
+	i := slices.Index(d.line.demands, d)
+	d.line.demands = slices.Delete(d.line.demands, i, i+1)
+	d.line.wanted -= d.units
+}
+
+// at returns when the first so many units have come, and whether there are as many.
+func (l *line) at(units int64) (at time.Time, ok bool) {
+	for i := range l.reserved {
+		t := &l.reserved[i]
+		units -= t.receipt.Cost
+		comes := t.at
+		if units < 0 {
+			comes = l.before(t.at, -units)
 		}
+		if comes.After(at) {
+			at = comes
+		}
+		if units <= 0 {
+			return at, true
+		}
+	}
+	return at, false
+}
+
+// before returns when all but the last units of a turn come.
+func (l *line) before(at time.Time, units int64) time.Time {
+	return at.Add(-time.Duration(units) * (l.key.spec.Period / time.Duration(l.key.spec.Units)))
+}
+
+// until returns how long it takes until a demand is met.
+func (l *line) until(d *demand, now time.Time) time.Duration {
+	units := int64(0)
+	for _, before := range l.demands {
+		if units += before.units; before == d {
+			break
+		}
+	}
+	at, _ := l.at(units)
+	return max(at.Sub(now), 0)
+}
+
+// tend meets the demands whose turns have come, and sets the timer. It drops a line that has
+// nothing left.
+func (l *line) tend(now time.Time) {
+	var next time.Time
+	for next.IsZero() && len(l.demands) > 0 {
+		at, ok := l.at(l.demands[0].units)
+		if !ok { // the answer with the turns isn't here yet
+			break
+		}
+		if at.After(now) {
+			next = at
+		} else {
+			l.meet()
+		}
+	}
+	if len(l.demands) == 0 && len(l.reserved) > 0 && !l.settling {
+		next = l.reserved[0].at
+	}
+	if !next.IsZero() {
+		l.timer.Reset(next.Sub(now))
+		return
 	}
 	l.timer.Stop()
-	delete(ts.lines, l.kind)
-	for i := range l.columns {
-		ts.forgetBucket(l.columns[i].bucket)
+	if len(l.demands)+len(l.reserved) == 0 && !l.settling && l.turns.all[l.key] == l {
+		delete(l.turns.all, l.key)
+		l.turns.n.Add(-1)
 	}
 }
 
-// vacancies returns how many of the parts no waiter needs.
-func (c *column) vacancies() int { return max(len(c.parts)-len(c.line.waiters)-c.claimed, 0) }
-
-// insert puts a part where the store has made it, and its instant where that belongs,
-// and returns the place of the instant.
-func (c *column) insert(p *part) (index int) {
-	p.column, index = c, len(c.parts)
-	for index > 0 && c.charge.Limit.Engine(engine.Access{}).Behind(c.parts[index-1].receipt, p.receipt) {
-		index--
-	}
-	c.parts = slices.Insert(c.parts, index, p)
-	c.bucket.insert(p)
-	for ; index+1 < len(c.parts) && c.parts[index+1].at.Before(c.parts[index].at); index++ {
-		c.parts[index].at, c.parts[index+1].at = c.parts[index+1].at, c.parts[index].at
-	}
-	for ; index > 0 && c.parts[index-1].at.After(c.parts[index].at); index-- {
-		c.parts[index].at, c.parts[index-1].at = c.parts[index-1].at, c.parts[index].at
-	}
-	return index
-}
-
-// remove takes a part out of its column and its bucket.
-func (c *column) remove(p *part) {
-	c.parts = without(c.parts, p)
-	c.bucket.parts = without(c.bucket.parts, p)
-}
-
-// without removes one of the elements: mostly the first, whose turn has come, or the last,
-// which goes back.
-func without[T comparable](all []T, one T) []T {
-	i := len(all) - 1
-	if all[i] != one {
-		i = slices.Index(all, one)
-	}
-	return slices.Delete(all, i, i+1)
-}
-
-// enter puts a waiter into the line at index or, if its class is higher, further in
-// front, and returns its instant.
-func (l *line) enter(t *Turn, index int) time.Time {
-	index = min(index, len(l.waiters))
-	for index > 0 && l.waiters[index-1].yields(t, l.at(index)) {
-		index--
-	}
-	l.waiters = slices.Insert(l.waiters, index, t)
-	return l.at(index)
-}
-
-// yields reports whether t lets o go first and then has to wait until at.
-func (t *Turn) yields(o *Turn, at time.Time) bool {
-	return o.Class > t.Class && o.Before(t.Rank) && (t.until.IsZero() || !at.After(t.until))
-}
-
-// at returns when the turn of the waiter at index comes.
-func (l *line) at(index int) (at time.Time) {
-	for i := range l.columns {
-		if a := l.columns[i].parts[index].at; a.After(at) {
-			at = a
+// meet gives the first demand the first turns. One that has more is divided.
+func (l *line) meet() {
+	d := l.demands[0]
+	l.demands = slices.Delete(l.demands, 0, 1)
+	l.wanted -= d.units
+	l.held -= d.units
+	for need := d.units; need > 0; {
+		t := &l.reserved[0]
+		got := t.receipt
+		if got.Cost <= need {
+			l.reserved = slices.Delete(l.reserved, 0, 1)
+		} else {
+			got = l.charge.Limit.Engine(engine.Access{}).Without(got, got.Cost-need)
+			t.receipt.Cost -= need
 		}
+		d.got = append(d.got, got)
+		need -= got.Cost
 	}
-	return at
-}
-
-// grant lets those go whose turn has come.
-func (l *line) grant(ts *Turns, now time.Time) {
-	for len(l.waiters) > 0 && !l.at(0).After(now) {
-		t := l.waiters[0]
-		l.waiters = slices.Delete(l.waiters, 0, 1)
-		ts.waiting.Add(-1)
-		t.parts = make([]*part, len(l.columns))
-		for i := range l.columns {
-			c := &l.columns[i]
-			t.parts[i] = c.parts[0]
-			c.remove(t.parts[i])
-		}
-		close(t.granted)
+	if d.visit.missing--; d.visit.missing == 0 {
+		close(d.visit.met)
 	}
 }
 
-// moveSpent moves to r the vacancies whose turn has passed, or never was one. What can be
-// returned in order is; for the rest the store gives back what it can, whatever stands
-// behind.
-func (l *line) moveSpent(now time.Time, r *round) {
-	for i := range l.columns {
-		c := &l.columns[i]
-		if c.spent(now) == nil {
-			continue
-		}
-		r.collect(c.bucket, now, true)
-		for p := c.spent(now); p != nil && c.bucket.settling == nil; p = c.spent(now) {
-			r.take(p)
-		}
+// due is called by the timer.
+func (l *line) due() {
+	l.turns.mu.Lock()
+	defer l.turns.mu.Unlock()
+	now := time.Now()
+	if !l.settling {
+		l.expire(now)
+	}
+	l.tend(now)
+}
+
+// expire drops the turns that have come and that nobody needs: they pass unused.
+func (l *line) expire(now time.Time) {
+	for len(l.demands) == 0 && len(l.reserved) > 0 && !l.reserved[0].at.After(now) {
+		l.held -= l.reserved[0].receipt.Cost
+		l.reserved = slices.Delete(l.reserved, 0, 1)
 	}
 }
 
-// spent returns a vacant part whose instant has come, or nil.
-func (c *column) spent(now time.Time) *part {
-	n := c.vacancies()
-	if n == 0 {
-		return nil
-	}
-	if p := c.parts[len(c.parts)-1]; !p.at.After(now) {
-		return p
-	}
-	if p := c.parts[0]; n == len(c.parts) && !p.at.After(now) {
-		return p
-	}
-	return nil
+// round is turns on their way back to the store, the last of each line first.
+type round struct {
+	lines  []*line // of the turns
+	turns  []turn
+	settle Settle
 }
 
-// vacant reports whether there is a vacancy.
-func (l *line) vacant() bool {
-	for i := range l.columns {
-		if l.columns[i].vacancies() > 0 {
-			return true
-		}
-	}
-	return false
-}
+// most is how many turns of a line go back in one call of the store.
+const most = 500
 
-// ripe reports whether vacancies may go back.
-func (l *line) ripe(now time.Time) bool { return len(l.waiters) == 0 || !l.linger.After(now) }
-
-// tend does what is due in a line, begins to give back what should go back, and sets
-// the timer. It drops a line that has nothing left.
-func (ts *Turns) tend(l *line, now time.Time) *round {
-	r := &round{settle: l.settle}
-	l.grant(ts, now)
-	l.moveSpent(now, r)
-	if l.ripe(now) {
-		for i := range l.columns {
-			r.collect(l.columns[i].bucket, now, false)
-		}
-	}
-	l.arm(ts, now)
-	return r
-}
-
-// arm sets the timer to when something is due.
-func (l *line) arm(ts *Turns, now time.Time) {
-	var next time.Time
-	if len(l.waiters) > 0 {
-		next = l.at(0)
-	}
-	sooner := func(at time.Time) {
-		if at.After(now) && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
-	}
-	for i := range l.columns {
-		c := &l.columns[i]
-		if c.vacancies() == 0 {
-			continue
-		}
-		sooner(l.linger)
-		sooner(c.bucket.retry)
-		if c.spent(now) != nil { // when the settlement under way has ended
-			sooner(now.Add(linger))
-		}
-		if c.vacancies() == len(c.parts) {
-			sooner(c.parts[0].at)
-		}
-	}
-	if next.IsZero() {
-		l.timer.Stop()
-		ts.forget(l)
+// leftOver moves to r what no demand needs. Only one settlement of a line is under way at a time,
+// so that turns reach the store in their order.
+func (l *line) leftOver(r *round) {
+	if l.settling {
+		l.again = true
 		return
 	}
-	l.timer.Reset(next.Sub(now))
+	l.again = false
+	for n := 0; l.held > l.wanted && n < most; n++ {
+		last := &l.reserved[len(l.reserved)-1]
+		back := *last
+		if over := l.held - l.wanted; back.receipt.Cost <= over {
+			l.reserved = l.reserved[:len(l.reserved)-1]
+		} else {
+			back.receipt.Cost = over
+			last.at, last.receipt = l.before(last.at, over), l.charge.Limit.Engine(engine.Access{}).Without(last.receipt, over)
+		}
+		l.held -= back.receipt.Cost
+		l.settling, l.again = true, l.held > l.wanted
+		r.lines, r.turns = append(r.lines, l), append(r.turns, back)
+		r.settle = l.settle
+	}
 }
 
-// due is called by the line's timer.
-func (ts *Turns) due(l *line) {
+// run gives the turns back. What is left over meanwhile goes back in the background, since the
+// caller has somewhere to go. A panic is the caller's.
+func (r *round) run(ctx context.Context) {
+	if len(r.turns) == 0 {
+		return
+	}
+	charges := make([]store.Charge, len(r.turns))
+	for i, t := range r.turns {
+		charges[i] = r.lines[i].charge
+		charges[i].Receipt = t.receipt
+	}
+	var results []store.Result
+	defer func() { r.finish(results).start() }()
+	results = r.settle(ctx, charges)
+}
+
+// start runs a round in the background.
+func (r *round) start() {
+	if len(r.turns) > 0 {
+		go background.Do("giving back turns", func() { r.run(context.Background()) })
+	}
+}
+
+// finish keeps the turns that the store hasn't taken back, because others stand behind them: of
+// this process, whose answer is on its way, or of another one. Without results the outcome is
+// unknown. Then all turns are written off: none is used twice.
+func (r *round) finish(results []store.Result) (next *round) {
+	next = new(round)
+	ts := r.lines[0].turns
 	ts.mu.Lock()
-	r := ts.tend(l, time.Now())
-	ts.mu.Unlock()
-	ts.runAll(context.Background(), r)
+	defer ts.mu.Unlock()
+	now := time.Now()
+	for i := range results {
+		l, t := r.lines[i], r.turns[i]
+		left := l.charge.Limit.Engine(engine.Access{}).Standing(t.receipt, results[i].Receipt)
+		whole := l.key.cost == 0 || left.Cost == l.key.cost
+		if left.Cost > 0 && whole && (t.at.After(now) || len(l.demands) > 0) {
+			l.insert(turn{t.at, left})
+		}
+	}
+	for i, l := range r.lines {
+		if i > 0 && l == r.lines[i-1] {
+			continue
+		}
+		l.settling = false
+		if l.again {
+			l.leftOver(next)
+		}
+		l.tend(now)
+	}
+	return next
 }

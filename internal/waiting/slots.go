@@ -156,7 +156,8 @@ func (s *Slots) leave(p *place) {
 	s.waiting.Add(-1)
 	l := s.lines[p.Key]
 	q := &l.classes[p.Rank.Class]
-	*q, p.stands = without(*q, p), false
+	i := slices.Index(*q, p)
+	*q, p.stands = slices.Delete(*q, i, i+1), false
 	if l.n--; l.n == 0 {
 		delete(s.lines, p.Key)
 		return

@@ -11,15 +11,14 @@ func (ts *Turns) Trace() string {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	var all []string
-	for _, l := range ts.lines {
-		s := fmt.Sprintf("%q: %d wait, kept until %v", l.kind, len(l.waiters), l.linger.UnixMicro())
-		for i := range l.columns {
-			c := &l.columns[i]
-			s += fmt.Sprintf("; %d claimed of", c.claimed)
-			for _, p := range c.parts {
-				s += fmt.Sprintf(" %d at %v stuck %v", p.receipt.Mark, p.at.UnixMicro(), p.stuck)
-			}
-			s += fmt.Sprintf(", settling %v, not before %v", c.bucket.settling != nil, c.bucket.retry.UnixMicro())
+	for _, l := range ts.all {
+		s := fmt.Sprintf("%s %s, settling %t, again %t: wanted", l.key.spec.Name, l.key.key, l.settling, l.again)
+		for _, d := range l.demands {
+			s += fmt.Sprintf(" %d", d.units)
+		}
+		s += "; reserved"
+		for _, t := range l.reserved {
+			s += fmt.Sprintf(" %d at %v (%d)", t.receipt.Cost, t.at.UnixMicro(), t.receipt.Mark)
 		}
 		all = append(all, s)
 	}

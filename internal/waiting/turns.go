@@ -1,192 +1,264 @@
-// Package waiting implements the lines of waiters in one process: who is next, and
-// which reservations go back to the store when a waiter leaves. There are lines for turns ([Turns]) and
-// for slots ([Slots]); in both, waiters have a [Rank].
+// Package waiting implements the lines of those who wait in one process: who is next, and what
+// becomes of a turn whose waiter leaves. There are lines for turns ([Turns]) and for slots
+// ([Slots]).
 //
-// A turn is an instant that a rate has reserved in its future. Requests of one kind
-// (the same limits, keys and costs) are interchangeable, so what one has reserved
-// doesn't belong to it. A [Turns] keeps the waiters of a kind and their reservations as
-// two sequences side by side, and the first waiter gets the first reservation. A waiter
-// that leaves only leaves the sequence of waiters. The reservations that no waiter
-// needs any more, the vacancies, are always the last ones made, and the store takes
-// those back whole, because nothing stands behind them.
+// A turn is an instant that a rate has reserved in its future. Turns belong to the line of a
+// limit and key, not to the waiter for whom they were reserved. A line has a list of demands and
+// a list of turns. A demand is met when turns for it and for all demands before it have come. A
+// waiter that leaves takes out its demand, and those behind it move up. The turns that are left
+// over are then the last ones. They go back to the store, if it takes them back: it does unless
+// somebody has reserved behind them. Otherwise the next to come has them, or they pass unused.
 //
-// A vacancy goes to the next newcomer of its kind, or back to the store. settle.go says
-// what must be true for the latter.
+// Requests and bytes wait in lines of the same kind. A demand is the cost of a request, or a
+// chunk of a stream.
 package waiting
 
 import (
 	"context"
-	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/store"
 )
 
-// Turns holds the lines of waiters for turns. The zero value is ready to use. It
-// is safe for concurrent use.
+// Turns holds the lines for turns of one store. The zero value is ready to use. It is safe for
+// concurrent use.
 type Turns struct {
-	vacant  atomic.Int64 // vacancies, in lines and on their way back
-	waiting atomic.Int64
-	mu      sync.Mutex
-	lines   map[string]*line
-	buckets map[bucketKey]*bucket
+	n   atomic.Int64 // how many lines there are
+	mu  sync.Mutex
+	all map[lineKey]*line
 }
 
 // Settle settles charges in the store, even if ctx has ended. It returns the results,
 // or nil if it has failed or its outcome isn't known.
 type Settle func(ctx context.Context, charges []store.Charge) []store.Result
 
-// Part is the charge of one limit in a call that waits.
-type Part struct {
-	Charge store.Charge // with the receipt, if the charge has been made
-	Wait   time.Duration
-	Most   time.Duration // how long it may wait, in Claim
-	Index  int           // the caller's
+// Visit is a call in the lines of its charges. A nil Visit is in none.
+type Visit struct {
+	turns   *Turns
+	demands []*demand     // of the charges; nil for one that needn't wait
+	missing int           // how many aren't met yet
+	met     chan struct{} // closed when all are
 }
 
-// Vacant reports whether there is a turn that a waiter has left and none has taken. It is one
-// atomic load; if it is false, no call has to look at lines.
-func (ts *Turns) Vacant() bool { return ts.vacant.Load() > 0 }
+// reserves reports whether a charge may reserve a turn.
+func reserves(c *store.Charge) bool {
+	return c.Cost > 0 && c.MaxWait > 0 && !c.DryRun && c.Limit.Algorithm() != store.Concurrency
+}
 
-// Waiting reports whether a call waits for a turn. It is one atomic load.
-func (ts *Turns) Waiting() bool { return ts.waiting.Load() > 0 }
-
-// Queued returns how many wait in the line of a kind.
-func (ts *Turns) Queued(parts []Part) int {
-	kind := kindOf(parts)
+// Join has a call, which is about to ask the store, enter the lines in which turns are left over
+// that come soon enough. It takes those off the costs of the charges: Restore adds them again.
+// It returns nil if there are none, which is one atomic load if there are no lines.
+func (ts *Turns) Join(charges []store.Charge) (v *Visit) {
+	if ts.n.Load() == 0 {
+		return nil
+	}
+	now := time.Now()
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if l := ts.lines[kind]; l != nil {
-		return len(l.waiters)
+	for i := range charges {
+		c := &charges[i]
+		if !reserves(c) {
+			continue
+		}
+		l := ts.all[keyOfLine(c)]
+		if l == nil {
+			continue
+		}
+		if l.expire(now.Add(-1)); l.held <= l.wanted { // what has come at this instant may still be had
+			continue
+		}
+		units := min(l.held-l.wanted, c.Cost)
+		if at, _ := l.at(l.wanted + units); at.After(now.Add(c.MaxWait)) {
+			continue
+		}
+		if v == nil {
+			v = ts.visit(charges)
+		}
+		l.add(v, i, c.Cost)
+		c.Cost -= units
+	}
+	return v
+}
+
+// Restore makes the charges of the call cost what they cost before it joined.
+func (v *Visit) Restore(charges []store.Charge) {
+	if v == nil {
+		return
+	}
+	for i, d := range v.demands {
+		if d != nil {
+			charges[i].Cost = d.units
+		}
+	}
+}
+
+// Enter has a call, which the store has granted, enter all of its lines, with the turns that it
+// has reserved: the lines have their receipts from then on. v is what Join has returned. Enter
+// sets the Delays to when the demands will be met. Wait, Leave or both must follow.
+func (ts *Turns) Enter(v *Visit, charges []store.Charge, results []store.Result, settle Settle) *Visit {
+	now := time.Now()
+	over := &round{settle: settle}
+	ts.mu.Lock()
+	if v == nil {
+		v = ts.visit(charges)
+	}
+	var entered []*demand
+	for i := range charges {
+		c, r := &charges[i], &results[i]
+		if v.demands[i] == nil {
+			if !reserves(c) {
+				continue
+			}
+			ts.line(c).add(v, i, c.Cost)
+		}
+		d := v.demands[i]
+		d.line = ts.keep(d.line) // it may be met by turns of others, and the line over
+		d.line.settle = settle
+		if r.Receipt.Cost > 0 {
+			d.line.insert(turn{now.Add(r.Delay), r.Receipt})
+			r.Receipt = store.Receipt{}
+		}
+		if r.Delay = 0; d.got == nil {
+			r.Delay = d.line.until(d, now)
+		}
+		entered = append(entered, d)
+	}
+	for _, d := range entered {
+		d.line.tend(now)
+		d.line.leftOver(over)
+	}
+	ts.mu.Unlock()
+	over.start()
+	return v
+}
+
+// Queued returns how many waited for the i-th charge when the call came, itself included.
+func (v *Visit) Queued(i int) int64 {
+	if d := v.demands[i]; d != nil {
+		return d.place
 	}
 	return 0
 }
 
-// Lines returns the number of lines.
-func (ts *Turns) Lines() int {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return len(ts.lines)
-}
-
-// kindOf returns what makes charges interchangeable: what their limits say, for whom
-// and at what cost. Two limits that say the same are the same here, as they are to a
-// store.
-func kindOf(parts []Part) string {
-	b := make([]byte, 0, 256)
-	for i := range parts {
-		c := &parts[i].Charge
-		s := c.Limit.Spec()
-		for _, text := range [...]string{s.Name, c.Key, s.Window.String()} {
-			b = strconv.AppendInt(b, int64(len(text)), 10)
-			b = append(append(b, ' '), text...)
-		}
-		debt := int64(0)
-		if s.Debt {
-			debt = 1
-		}
-		for _, n := range [...]int64{c.Cost, int64(s.Algorithm), s.Units, int64(s.Period), s.Burst, s.Queue, debt, int64(s.WarmUp), s.Buckets} {
-			b = append(strconv.AppendInt(b, n, 36), ' ')
-		}
-	}
-	return string(b)
-}
-
-// Turn is one call's wait for a turn.
-type Turn struct {
-	Rank
-	turns   *Turns
-	until   time.Time // the latest that it may become; zero for any
-	line    *line
-	parts   []*part       // what it has got, once the turn has come
-	granted chan struct{} // closed when the turn has come
-	over    bool          // used or left; accessed by the waiter only
-}
-
-// Join enters a line with what a call has reserved or claimed. The waiter stands where
-// its instant belongs, since calls decided at nearly the same time may arrive here in
-// another order. Then it overtakes those that rank behind it, as far as they may wait
-// for the next one's turn. Join also returns how many wait now, and how long the new
-// waiter has to.
-func (ts *Turns) Join(ctx context.Context, parts []Part, claim *Claim, r Rank, until time.Time, settle Settle) (t *Turn, waiting int, d time.Duration) {
-	kind := kindOf(parts)
-	now := time.Now()
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	l := ts.line(kind, parts)
-	l.settle = settle
-	index := 0
-	for i := range l.columns {
-		c := &l.columns[i]
-		if claim.has(i) {
-			c.claimed--
-			index = len(l.waiters)
-			continue
-		}
-		p := &part{column: c, receipt: parts[i].Charge.Receipt, at: now.Add(parts[i].Wait)}
-		index = max(index, c.insert(p))
-	}
-	t = &Turn{Rank: r, turns: ts, until: until, line: l, granted: make(chan struct{})}
-	ts.waiting.Add(1)
-	at := l.enter(t, index)
-	waiting = len(l.waiters)
-	if back := ts.tend(l, now); !back.empty() {
-		go ts.runAll(context.WithoutCancel(ctx), back)
-	}
-	return t, waiting, max(at.Sub(now), 0)
-}
-
-// Wait waits for the turn, or until ctx ends; the error is ctx's.
-func (t *Turn) Wait(ctx context.Context) error {
+// Met reports whether the turns of all charges have come.
+func (v *Visit) Met() bool {
 	select {
-	case <-t.granted:
-		t.over = true
+	case <-v.met:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait waits until the turns of all charges have come, or ctx ends; the error is ctx's.
+func (v *Visit) Wait(ctx context.Context) error {
+	select {
+	case <-v.met:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// Receipt returns the receipt of the i-th part of a turn that has come.
-func (t *Turn) Receipt(i int) store.Receipt { return t.parts[i].receipt }
-
-// Leave leaves the line, unless the turn has been used. Reservations that
-// no waiter can use go back to the store.
-func (t *Turn) Leave(ctx context.Context) {
-	if t.over {
-		return
+// Receipts returns the receipts of what the i-th charge has got, if it was in a line.
+func (v *Visit) Receipts(i int) []store.Receipt {
+	if d := v.demands[i]; d != nil {
+		return d.got
 	}
-	t.over = true
-	ts := t.turns
-	ts.mu.Lock()
-	l := ts.keep(t.line)
-	vacant := l.vacant()
-	if t.parts == nil {
-		l.waiters = without(l.waiters, t)
-		ts.waiting.Add(-1)
-	} else { // the turn came at the same moment: the next waiter may have it
-		for i, p := range t.parts {
-			p.column = &l.columns[i]
-			p.column.parts = slices.Insert(p.column.parts, 0, p)
-			p.column.bucket.insert(p)
-		}
-	}
-	r := ts.vacate(l, len(l.columns), vacant)
-	ts.mu.Unlock()
-	ts.run(ctx, r)
+	return nil
 }
 
-// vacate handles n parts that have become vacant in a line; some says whether the line
-// had vacancies before. They go to the next waiters, or back: at once if there are none,
-// otherwise if newcomers don't take all of them soon. The caller holds the lock.
-func (ts *Turns) vacate(l *line, n int, some bool) *round {
-	now := time.Now()
-	ts.vacant.Add(int64(n))
-	if !some {
-		l.linger = now.Add(linger)
+// Receipt returns one receipt for all of them. Only a bucket divides turns. As each was still
+// reserved when the next was made, all of them together are as one charge made last.
+func (v *Visit) Receipt(i int) (r store.Receipt) {
+	for _, got := range v.Receipts(i) {
+		got.Cost += r.Cost
+		r = got
 	}
-	return ts.tend(l, now)
+	return r
+}
+
+// Leave takes the call out of its lines. What it has got goes to those behind it.
+func (v *Visit) Leave(ctx context.Context) {
+	if v == nil {
+		return
+	}
+	ts, now := v.turns, time.Now()
+	over := new(round)
+	ts.mu.Lock()
+	for _, d := range v.demands {
+		if d != nil {
+			d.leave(now)
+			d.line.tend(now)
+			d.line.leftOver(over)
+		}
+	}
+	ts.mu.Unlock()
+	over.run(ctx)
+}
+
+// Return gives what a charge has got, and hasn't used, to those who wait in its line. It reports
+// whether there is one.
+func (ts *Turns) Return(c *store.Charge, unused []store.Receipt) bool {
+	if ts.n.Load() == 0 {
+		return false
+	}
+	over, now := new(round), time.Now()
+	ts.mu.Lock()
+	l := ts.all[keyOfLine(c)]
+	if l != nil {
+		l.putBack(unused, now)
+		l.tend(now)
+		l.leftOver(over)
+	}
+	ts.mu.Unlock()
+	over.start()
+	return l != nil
+}
+
+// Queued returns how many wait in the line of a charge.
+func (ts *Turns) Queued(c *store.Charge) int64 {
+	if ts.n.Load() == 0 {
+		return 0
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if l := ts.all[keyOfLine(c)]; l != nil {
+		return int64(len(l.demands))
+	}
+	return 0
+}
+
+// Lines returns the number of lines.
+func (ts *Turns) Lines() int { return int(ts.n.Load()) }
+
+func (ts *Turns) visit(charges []store.Charge) *Visit {
+	v := &Visit{turns: ts, demands: make([]*demand, len(charges)), met: make(chan struct{})}
+	for i := range charges {
+		if reserves(&charges[i]) {
+			v.missing++
+		}
+	}
+	if v.missing == 0 {
+		close(v.met)
+	}
+	return v
+}
+
+// Outliving returns a context for a Take that may reserve a turn: it ends a while after ctx. Left
+// alone with the answer, a store that takes its time would settle the turn back by itself, and
+// nobody would get it. So whoever leaves waits for the answer, and leaves the line like all others.
+func Outliving(ctx context.Context, s store.Store) (longer context.Context, end func()) {
+	if ctx.Done() == nil || store.AnswersAtOnce(s) {
+		return ctx, func() {}
+	}
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(background.GiveBack, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }

@@ -20,7 +20,7 @@ type turnLines interface {
 	// Go waits for a turn. It returns the receipt of what must be given back, if its error
 	// says that the caller has left.
 	Go(ctx context.Context, s store.Store, c store.Charge, settle func([]store.Charge) []store.Result) (store.Receipt, error)
-	Left() (lines int, vacant, waiting bool)
+	Left() (lines int)
 }
 
 var turnVariants = map[string]turnLines{}
@@ -42,7 +42,7 @@ func (x ExploredTurns) Go(ctx context.Context, s store.Store, c store.Charge, se
 	w := new(Waiter)
 	w.lines = x.Lines
 	w.Charges, w.Results = []store.Charge{c}, make([]store.Result, 1)
-	w.Terms = []Terms{{Way: ForTurn, Queues: true}}
+	w.Terms = []Terms{{Queues: true}}
 	w.Store, w.Aging = s, time.Second
 	w.Settle = func(_ context.Context, charges []store.Charge) []store.Result { return settle(charges) }
 	w.Class = func(context.Context) uint8 { return 0 }
@@ -51,7 +51,7 @@ func (x ExploredTurns) Go(ctx context.Context, s store.Store, c store.Charge, se
 	return w.Results[0].Receipt, err
 }
 
-func (x ExploredTurns) Left() (int, bool, bool) { return x.Turns.Lines(), x.Vacant(), x.Turns.Waiting() }
+func (x ExploredTurns) Left() int { return x.Turns.Lines() }
 `
 
 // perTurn is the time between two turns.
@@ -140,7 +140,7 @@ func (q queue) scenario(lines turnLines) func(*steps.Run) {
 		r.End(func() {
 			slices.Sort(s.passed)
 			for i, at := range s.passed {
-				if want := int64(i+1) * perTurn.Microseconds(); at < want || at > want && !q.late {
+				if want := int64(i+1) * perTurn.Microseconds(); at != want {
 					r.Broken("passed at %d µs, want every %v", s.passed, perTurn)
 					break
 				}
@@ -148,8 +148,8 @@ func (q queue) scenario(lines turnLines) func(*steps.Run) {
 			if len(s.passed) < len(q.come)-len(q.leave) {
 				r.Broken("%d have passed", len(s.passed))
 			}
-			if lines, vacant, waiting := x.Left(); lines > 0 || vacant || waiting {
-				r.Broken("%d lines are left, vacant: %t, waiting: %t", lines, vacant, waiting)
+			if lines := x.Left(); lines > 0 {
+				r.Broken("%d lines are left", lines)
 			}
 			look, result := one, make([]store.Result, 1)
 			look.Cost = 0
@@ -186,23 +186,23 @@ func TestEveryOrderOfTurns(t *testing.T) {
 
 var turnMutants = []steps.Variant{
 	{Name: "who leaves gives nothing back", Edits: []steps.Edit{{File: "turns.go",
-		Was: "	r := ts.vacate(l, len(l.columns), vacant)\n	ts.mu.Unlock()\n	ts.run(ctx, r)\n", Is: "	ts.vacate(l, len(l.columns), vacant)\n	ts.mu.Unlock()\n"}}},
-	{Name: "a turn that comes to who leaves is lost", Edits: []steps.Edit{{File: "turns.go",
-		Was: "			p.column.parts = slices.Insert(p.column.parts, 0, p)\n			p.column.bucket.insert(p)\n", Is: "			p.column.parts = slices.Clip(p.column.parts)\n"}}},
+		Was: "	over.run(ctx)\n", Is: "	_ = ctx\n"}}},
+	{Name: "who leaves stays in line", Edits: []steps.Edit{{File: "line.go",
+		Was: "	d.line.demands = slices.Delete(d.line.demands, i, i+1)\n	d.line.wanted -= d.units\n", Is: "	_ = i\n"}}},
+	{Name: "a turn that comes to who leaves is lost", Edits: []steps.Edit{{File: "line.go",
+		Was: "		d.line.putBack(d.got, now)\n", Is: ""}}},
 	{Name: "a turn comes before its time", Edits: []steps.Edit{{File: "line.go",
-		Was: "!l.at(0).After(now) {\n		t := ", Is: "!l.at(0).After(now.Add(100 * time.Millisecond)) {\n		t := "}}},
-	{Name: "two settlements are under way", Edits: []steps.Edit{{File: "settle.go",
-		Was: "if b.settling != nil || b.retry", Is: "if b.retry"}}},
-	{Name: "what the store keeps is forgotten", Edits: []steps.Edit{{File: "settle.go",
-		Was: "if left.Cost > 0 && !p.at.Before(now) {", Is: "if false {"}}},
-	{Name: "what the store keeps is taken for returned", Edits: []steps.Edit{{File: "settle.go",
-		Was: "	p.receipt, p.stuck = left, true\n	l.columns[index].insert(p)\n", Is: "	_, _ = index, left\n"}}},
-	{Name: "a vacancy has two takers", Edits: []steps.Edit{{File: "line.go",
-		Was: "len(c.parts)-len(c.line.waiters)-c.claimed, 0)", Is: "len(c.parts)-len(c.line.waiters), 0)"}}},
-	{Name: "what is stuck stays so", Edits: []steps.Edit{{File: "settle.go",
-		Was: "				p.column.bucket.loosen()\n", Is: ""}}},
+		Was: "		if at.After(now) {\n			next", Is: "		if at.After(now.Add(100 * time.Millisecond)) {\n			next"}}},
+	{Name: "two settlements are under way", Edits: []steps.Edit{{File: "line.go",
+		Was: "	if l.settling {\n		l.again = true\n		return\n	}\n", Is: ""}}},
+	{Name: "what is left over meanwhile is forgotten", Edits: []steps.Edit{{File: "line.go",
+		Was: "		l.again = true\n		return\n", Is: "		return\n"}}},
+	{Name: "what the store keeps is forgotten", Edits: []steps.Edit{{File: "line.go",
+		Was: "			l.insert(turn{t.at, left})\n", Is: ""}}},
+	{Name: "what the store has taken back is kept", Edits: []steps.Edit{{File: "line.go",
+		Was: "		if left.Cost > 0 && whole", Is: "		if left = t.receipt; left.Cost > 0 && whole"}}},
+	{Name: "a turn that is left over has two takers", Edits: []steps.Edit{{File: "line.go",
+		Was: "	l.wanted += units\n", Is: ""}, {File: "line.go", Was: "	l.wanted -= d.units\n	l.held", Is: "	l.held"}}},
 	{Name: "the line ends with its timer's first", Edits: []steps.Edit{{File: "line.go",
-		Was: "	l.timer.Reset(next.Sub(now))\n", Is: ""}}},
-	{Name: "what is settled is vacant until then", Edits: []steps.Edit{{File: "settle.go",
-		Was: "		ts.vacant.Add(-1)\n", Is: ""}}},
+		Was: "		l.timer.Reset(next.Sub(now))\n		return\n", Is: "		return\n"}}},
 }

@@ -16,20 +16,16 @@ type Lines struct {
 	Slots
 }
 
-// Longest is how long a patient call waits for a turn if its context has no deadline.
-const Longest = time.Hour
-
 // Waiter is a set of charges on its way through the lines, for a call that may have to
 // wait, or that others may wait for. It is for one goroutine at a time. Begin returns one,
 // and Free takes it back.
 //
 // Its ways, each over the next:
 //
-//	Take, Continue          the whole way: until the call is granted, denied or has left
+//	Take                    the whole way: until the call is granted, denied or has left
 //	takeSlots               of a call that takes slots, in its turn: it stands in line with waitSlot
 //	take                    one decision, and what has to follow it (slots are counted)
-//	ask, askVacant          one decision that takes over turns which others have left
-//	askStore, askOnce       one call of the store's Take, with the turns that may be reserved
+//	ask                     one decision, which takes over turns that others have left
 //	sleep                   until the turn that was reserved, which may come earlier meanwhile
 type Waiter struct {
 	Asked
@@ -37,7 +33,7 @@ type Waiter struct {
 
 	lines *Lines
 	waits bool   // something may make it wait
-	claim *Claim // on turns that others have left
+	visit *Visit // of the lines of turns
 	slot  slotWait
 }
 
@@ -174,55 +170,36 @@ func (e *LeftError) Unwrap() error { return e.Err }
 // the store's error. waits says that something may make the call wait, slots that it
 // takes slots.
 func (w *Waiter) Take(ctx context.Context, waits, slots bool) error {
-	w.waits = waits
-	defer w.drop(ctx) // if a store or the caller panics
-	if waits {
-		if err := w.bound(ctx); err != nil {
-			return &LeftError{err}
+	defer w.leave(ctx) // unless its turn has come: also if a store or the caller panics
+	for {
+		if waits {
+			if err := w.bound(ctx); err != nil {
+				return &LeftError{err}
+			}
+		}
+		take := (*Waiter).take
+		if slots {
+			take = (*Waiter).takeSlots
+		}
+		if err := take(w, ctx); err != nil {
+			return err
+		}
+		if after, again := w.again(ctx); !again {
+			break
+		} else if err := w.pause(ctx, after); err != nil {
+			return err
 		}
 	}
-	take := (*Waiter).take
-	if slots {
-		take = (*Waiter).takeSlots
-	}
-	if err := take(w, ctx); err != nil {
-		return err
-	}
-	return w.finish(ctx)
-}
-
-// Continue takes a call on that the store has decided, as Take would have asked it: one
-// that may wait for turns, and takes no slots.
-func (w *Waiter) Continue(ctx context.Context) error {
-	w.waits = true
-	w.Granted = store.Granted(w.Charges, w.Results)
-	return w.finish(ctx)
-}
-
-// finish waits for the turn that the call has been given, if there is one.
-func (w *Waiter) finish(ctx context.Context) error {
 	switch {
-	case !w.waits:
+	case !waits:
 	case !w.Granted:
 		w.noteTurns()
-	case w.claim != nil || w.delay() > 0:
+	case w.visit != nil || w.delay() > 0:
 		return w.sleep(ctx)
 	case ctx.Err() != nil: // the caller has left while the store was asked
 		return &LeftError{ctx.Err()}
 	}
 	return nil
-}
-
-// Peek gets an answer for the call as it stands, after what others have left has gone
-// back.
-func (w *Waiter) Peek(ctx context.Context) error { return w.ask(ctx) }
-
-// drop leaves the turns that the call has taken over from others and hasn't used.
-func (w *Waiter) drop(ctx context.Context) {
-	if w.claim != nil {
-		w.lines.Drop(ctx, w.claim)
-		w.claim = nil
-	}
 }
 
 // askOnce asks the store to decide the charges, whoever waits for what.
@@ -292,26 +269,15 @@ func Left(ctx context.Context) (time.Duration, error) {
 // Within returns how long the store may have a charge wait, of a call whose context lasts for
 // left.
 func (t *Terms) Within(left time.Duration, patient, counting bool) time.Duration {
-	wait := t.MaxWait
-	if patient {
-		wait = Longest
-		if left < store.Never {
-			wait = left
-		}
-	}
 	switch {
 	case t.Way == ForNothing:
 		return 0
 	case t.Way == ForSlot && !counting:
 		return 0 // it waits in the process: see waitSlot
-	case t.Way == ForSlot: // and isn't counted while it waits
-		return min(max(wait, 0), left)
-	case wait > 0:
-		return min(wait, left)
-	case t.Queues && left < store.Never:
+	case patient, t.MaxWait == 0 && t.Queues:
 		return left
 	}
-	return wait
+	return min(t.MaxWait, left)
 }
 
 // rank returns the call's rank, the same for as long as it waits, whatever for.

@@ -57,7 +57,7 @@ func (w *Waiter) patience(ctx context.Context, i int) time.Duration {
 	case t.Closed():
 		return 0
 	case w.Patient:
-		wait = Longest - w.Waited
+		wait = store.Never
 	case len(w.Seen) > 0:
 		wait -= w.Seen[i].Waited
 	}
