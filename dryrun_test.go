@@ -104,7 +104,8 @@ func receive(t *testing.T, sc scene, down time.Duration, opts ...stint.Option) [
 	d, s := &diary{scene: sc, running: map[string]bool{}}, newSpy()
 	opts = append(opts, stint.WithStore(s), stint.WithObserver(d.observe), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders),
 		stint.WithPriority(func(r *http.Request) int { n, _ := strconv.Atoi(r.Header.Get("X-Class")); return n }), theKey,
-		stint.WithoutWarnings(stint.WarnNothingWaits)) // which the limit that a dry run is beside may do
+		stint.WithRoute("/slots", stint.Concurrency(1, stint.WithName("elsewhere"))), // or New rejects the classes
+		stint.WithoutWarnings(stint.WarnNothingWaits))                                // which the limit that a dry run is beside may do
 	l := limiter(t, opts...)
 	d.start = time.Now().Truncate(time.Minute).Add(time.Minute) // windows are of the clock
 	time.Sleep(time.Until(d.start))

@@ -34,7 +34,7 @@ func WithMaxWait(d time.Duration) ChargeOption {
 // On a Rate it counts the units that wait for their turn, up to 2^40. The default is
 // the rate's n for LeakyBucket and 0 for TokenBucket; New rejects it on other
 // algorithms. The last in a full queue waits until the rate has given all of it: a
-// WithMaxWait beside it bounds that.
+// WithMaxWait beside it bounds that. The queue bounds Limiter.Wait, too.
 //
 // On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot,
 // for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
@@ -55,18 +55,16 @@ func WithQueue(n int64) QueueOption {
 // WithPriority sets which requests go first when some wait: class returns a class from
 // 0 to 9, and higher classes are woken first. Values outside 0–9 are clamped. By
 // default, and outside HTTP, a request has the class of its context
-// (ContextWithPriority), or 0. Within a class, first come is first served. New rejects
-// a nil class. class is called concurrently, once for a request that takes a slot or
-// waits, and for no other.
+// (ContextWithPriority), or 0. Within a class, first come is first served. class is called
+// concurrently, once for a request that takes a slot, and for no other.
 //
 // No waiter starves: it rises by a class for each second it waits (see WithAging).
 // So it is never overtaken by one that comes more than nine seconds later, and class 2
 // goes before those of class 0 that came less than two seconds before it.
 //
-// Priorities apply among waiters for the same thing in this process: the slots of one
-// concurrency limit for one key, or the turns of a rate. A waiter for a turn that is
-// overtaken gets the next turn, unless that is later than it may wait; then it isn't
-// overtaken.
+// Priorities apply among waiters for the slots of one concurrency limit, for one key, in this
+// process. Turns of a rate come first come, first served. New rejects a nil class, and
+// WithPriority where requests wait for turns alone: put a Concurrency in front of the rate.
 func WithPriority(class func(*http.Request) int) Option {
 	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
 		func(c *config) { c.priority = class })

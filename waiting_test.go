@@ -1020,7 +1020,6 @@ func TestPriority(t *testing.T) {
 	ms := time.Millisecond
 	slot := stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute))
 	turn := stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute))
-	queue := stint.Rate(1, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(9))
 	three := []arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"mid", 200 * ms, 2, 0, 0}, {"mid2", 300 * ms, 2, 0, 0}, {"high", 400 * ms, 5, 0, 0}}
 	aged := []arrival{{"a", 0, 0, 0, 0}, {"low", 10 * ms, 0, 0, 0}, {"h1", 500 * ms, 1, 0, 0}, {"h2", 1500 * ms, 1, 0, 0}, {"h3", 2500 * ms, 1, 0, 0}}
 	tests := []struct {
@@ -1030,29 +1029,17 @@ func TestPriority(t *testing.T) {
 		want  string
 	}{
 		{"slots", []stint.Option{slot, byHeader}, three, "a 0s, high 1s, mid 2s, mid2 3s, low 4s"},
-		{"turns", []stint.Option{turn, byHeader}, three, "a 0s, high 1s, mid 2s, mid2 3s, low 4s"},
-		{"queued turns", []stint.Option{queue, byHeader}, three, "a 0s, high 1s, mid 2s, mid2 3s, low 4s"},
 		{"slots, all equal", []stint.Option{slot}, three, "a 0s, low 1s, mid 2s, mid2 3s, high 4s"},
 		{"turns, all equal", []stint.Option{turn}, three, "a 0s, low 1s, mid 2s, mid2 3s, high 4s"},
 		// low has risen by a class when h2 comes: it goes before it.
 		{"slots, aged", []stint.Option{slot, byHeader}, aged, "a 0s, h1 1s, low 2s, h2 3s, h3 4s"},
-		{"turns, aged", []stint.Option{turn, byHeader}, aged, "a 0s, h1 1s, low 2s, h2 3s, h3 4s"},
 		{"slots, aged slowly", []stint.Option{slot, byHeader, stint.WithAging(time.Minute)}, aged, "a 0s, h1 1s, h2 2s, h3 3s, low 4s"},
-		{"turns, aged slowly", []stint.Option{turn, byHeader, stint.WithAging(time.Minute)}, aged, "a 0s, h1 1s, h2 2s, h3 3s, low 4s"},
 		{"slots, aged fast", []stint.Option{slot, byHeader, stint.WithAging(ms)}, aged, "a 0s, low 1s, h1 2s, h2 3s, h3 4s"},
 		{"classes beyond the last are the last", []stint.Option{slot, byHeader},
 			[]arrival{{"a", 0, 0, 0, 0}, {"nine", 100 * ms, 9, 0, 0}, {"more", 200 * ms, 99, 0, 0}, {"none", 300 * ms, -99, 0, 0}, {"zero", 400 * ms, 0, 0, 0}},
 			"a 0s, nine 1s, more 2s, none 3s, zero 4s"},
 		{"who leaves holds up nobody", []stint.Option{slot, byHeader},
 			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high denied 700ms, low 1s, low2 2s"},
-		{"whose turn is given up moves all up", []stint.Option{turn, byHeader},
-			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high denied 700ms, low 1s, low2 2s"},
-		// No caller is told to wait for longer than it may.
-		{"a turn that can't be later", []stint.Option{turn, byHeader},
-			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"due", 200 * ms, 0, 2500 * ms, 0}, {"high", 300 * ms, 5, 0, 0}}, "a 0s, low 1s, due 2s, high 3s"},
-		{"a turn that can be later by one", []stint.Option{turn, byHeader},
-			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"due", 200 * ms, 0, 3 * time.Second, 0}, {"high", 300 * ms, 5, 0, 0}, {"top", 400 * ms, 9, 0, 0}},
-			"a 0s, high 1s, low 2s, due 3s, top 4s"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -1105,7 +1092,7 @@ func TestPriorityOfContext(t *testing.T) {
 
 func discardResponse() http.ResponseWriter { return &discard{h: http.Header{}} }
 
-// The class of a request that needs no slot and doesn't wait isn't asked for; that of
+// The class of a request that needs no slot isn't asked for; that of
 // all others once.
 func TestPriorityIsAskedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1116,7 +1103,7 @@ func TestPriorityIsAskedLate(t *testing.T) {
 		for i, tt := range []struct {
 			path string
 			want int
-		}{{"/", 0}, {"/", 0}, {"/", 1}, {"/slots", 1}, {"/slots", 1}} {
+		}{{"/", 0}, {"/", 0}, {"/", 0}, {"/slots", 1}, {"/slots", 1}} {
 			if asked = 0; i == 4 {
 				p, err := l.Open(discardResponse(), get("/slots"))
 				if err != nil {
@@ -1176,7 +1163,6 @@ func TestPriorityUnderStress(t *testing.T) {
 	limits := map[string]stint.Limit{
 		"slots":    stint.Concurrency(3, stint.WithQueue(1000), stint.WithMaxWait(20*time.Second)),
 		"adaptive": stint.AdaptiveConcurrency(3, 3, stint.WithQueue(1000), stint.WithMaxWait(20*time.Second)),
-		"turns":    stint.Rate(20, time.Second, stint.WithBurst(1), stint.WithMaxWait(20*time.Second)),
 	}
 	for name, limit := range limits {
 		t.Run(name, func(t *testing.T) {
@@ -1237,7 +1223,7 @@ func TestPriorityUnderStress(t *testing.T) {
 							}
 						}
 					}
-					if name != "turns" && most > 3 {
+					if most > 3 {
 						t.Errorf("seed %d: %d at once, want 3 at the most", seed, most)
 					}
 					noLines(t, l)

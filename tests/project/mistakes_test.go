@@ -73,7 +73,7 @@ var mistakes = []mistake{
 	{"cost-too-high", costly(5), costly(8)},
 	{"limit-too-low", crowded(stint.Rate(10, time.Hour, stint.WithName("page"))), crowded(stint.Rate(10, time.Minute, stint.WithName("page")))},
 	{"quota-unreachable", beside(864_000), beside(80_000)},
-	{"nothing-waits", warned(0, nil, some, byAddress, classes), warned(0, nil, stint.Rate(1, time.Second, stint.WithMaxWait(time.Second)), byAddress, classes)},
+	{"nothing-waits", warned(0, nil, some, byAddress, classes), warned(0, nil, stint.Concurrency(1, stint.WithMaxWait(time.Second)), byAddress, classes)},
 	{"update-drops", updated(named(1)), updated(named(2), stint.Quota(10, stint.Daily, stint.WithName("daily")))},
 	{"colon-route", rejected(byAddress, stint.WithRoute("GET /users/:id", some)), rejected(byAddress, stint.WithRoute("GET /users/{id}", some))},
 	{"route-missed", stripped("POST /api/login"), stripped("POST /login")},
