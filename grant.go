@@ -16,7 +16,7 @@ import (
 // that carries the permit, or the request itself.
 func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request, room []decide.Grant) {
 	d := &a.call
-	carries := a.reading.R != nil && !a.version.withoutPermit && a.reading.R.Method != preface
+	carries := a.reading.R != nil && !a.version.withoutPermit
 	p = new(Permit)
 	if n := len(d.Charges); n <= len(p.room) {
 		room = p.room[:n]
@@ -28,7 +28,6 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 		p.outer = a.outer
 	}
 	p.class, p.plan = d.Rank, a.reading.Plan
-	p.http1 = a.reading.R != nil && a.reading.R.ProtoMajor == 1
 	if needs != 0 {
 		p.releases, p.response = needs&limit.Releases != 0, a.newResponse(needs)
 	}
@@ -44,12 +43,6 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 	p.request = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
 	return p, &p.request, room
 }
-
-// preface is the method of the request that net/http takes the first line of an HTTP/2
-// connection for (RFC 9113 §3.4). x/net's h2c takes such a connection over, and the
-// contexts of all its requests descend from that of the preface: none of them has been
-// charged.
-const preface = "PRI"
 
 // handTo makes p the owner of what the call was granted. From then on p notifies the observers of
 // the end.

@@ -26,7 +26,6 @@ type Permit struct {
 	to       *audience     // gets its events, or nil
 	told     bool          // that the request is admitted, so the end will be told, too
 	releases bool          // its end has something to release or settle
-	http1    bool          // the request's connection may be upgraded to HTTP/2
 	class    uint8         // of priority, if some limit has slots
 	state    atomic.Uint32 // of its end, in the bits below
 	plan     *read.Plan    // nil outside HTTP
@@ -56,9 +55,22 @@ func (p *Permit) over(parts uint32) bool {
 	return p.response == nil || (p.state.Or(parts)|parts)&(released|returned) == released|returned
 }
 
-// opened reports whether r is a request of an HTTP/2 connection that the permit's request
-// has been upgraded to, and so another request than the permit's.
-func (p *Permit) opened(r *http.Request) bool { return p.http1 && r.ProtoMajor == 2 }
+// opened reports whether r is a request of an HTTP/2 connection that the permit's request has
+// become, and so another request than the permit's. The contexts of all of them descend from that
+// of the one that opened the connection. Which version a request says it has isn't enough: a
+// handler in between may have changed it.
+func (p *Permit) opened(r *http.Request) bool {
+	return r.ProtoMajor == 2 && upgrades(&p.request) && !upgrades(r)
+}
+
+// upgrades reports whether a request asks for another protocol on its connection. x/net's h2c takes
+// a connection over by an Upgrade, which no request of HTTP/2 has (RFC 9113 §8.2.2), or by the
+// first line of HTTP/2, of which net/http makes a request (§3.4). This is net/http's own test for
+// that; it has Close set on it, but not on a request of HTTP/2 in the same words.
+func upgrades(r *http.Request) bool {
+	return r.Method == "PRI" && len(r.Header) == 0 && r.URL.Path == "*" && r.Proto == "HTTP/2.0" && r.Close ||
+		r.Header["Upgrade"] != nil
+}
 
 // permitContext is a Permit as the context that carries it.
 type permitContext Permit

@@ -117,11 +117,10 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 	if cost < 0 || cost > store.MaxCost {
 		return fmt.Errorf("stint: Settle: %w: %d: write 0 to 2^40", store.ErrCost, cost)
 	}
+	amends := map[*Permit][]decide.Amend{}
 	if len(limits) == 0 {
-		q, chosen := p.grantsWithCost()
-		return q.settle(ctx, chosen, cost)
+		p.withoutNames(cost, amends)
 	}
-	named := map[*Permit][]int{}
 	for _, name := range limits {
 		q, all := p.grantsNamed(name)
 		if q == nil {
@@ -131,13 +130,13 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 			if why := q.grants.At(i).Limit.Kind.Traits().Unsettled; why != "" {
 				return fmt.Errorf("stint: Settle: %q is %s", name, why)
 			}
-			if !slices.Contains(named[q], i) {
-				named[q] = append(named[q], i)
+			if a := (decide.Amend{Grant: i, Cost: cost}); !slices.Contains(amends[q], a) {
+				amends[q] = append(amends[q], a)
 			}
 		}
 	}
 	for q := p; q != nil; q = q.outer {
-		if err := q.settle(ctx, named[q], cost); err != nil {
+		if err := q.settle(ctx, amends[q]); err != nil {
 			return err
 		}
 	}
@@ -155,29 +154,92 @@ func (p *Permit) grantsNamed(name string) (*Permit, []int) {
 	return nil, nil
 }
 
-// grantsWithCost finds the limits that Settle applies to without a name. Enforced limits
-// determine which, if there are any.
-func (p *Permit) grantsWithCost() (*Permit, []int) {
-	rates := func(l *limit.Limit) bool { return l.Kind.Traits().Unsettled == "" }
-	costs := func(l *limit.Limit) bool { return rates(l) && l.Costs }
-	for _, dryRun := range [...]bool{false, true} {
-		for _, which := range [...]func(*limit.Limit) bool{costs, rates} {
-			for q := p; q != nil; q = q.outer {
-				if len(q.grants.Where(func(l *limit.Limit) bool { return which(l) && l.DryRun == dryRun })) > 0 {
-					return q, q.grants.Where(which)
-				}
+// preference is how soon Settle without names applies to a limit: to those of the lowest preference
+// that a request has, and there to those of the innermost limiter. Enforced limits come first.
+type preference int
+
+const (
+	withCost preference = iota
+	rate
+	dryRunWithCost
+	dryRunRate
+	none
+)
+
+func preferenceOf(u limit.Use) preference {
+	n := rate
+	if u.Costs {
+		n = withCost
+	}
+	if u.DryRun {
+		n += dryRunWithCost
+	}
+	return n
+}
+
+// takes reports whether the limits chosen by a preference include one.
+func (n preference) takes(u limit.Use) bool { return u.Costs || n == rate || n == dryRunRate }
+
+// preferences returns that of the permit's limits, in each reading of its request.
+func (p *Permit) preferences() []preference {
+	all := make([]preference, len(p.plan.Readings()))
+	for reading := range all {
+		all[reading] = none
+		for i := range p.grants.Len() {
+			l := p.grants.At(i).Limit
+			if u, ok := l.UseIn(reading); ok && l.Kind.Traits().Unsettled == "" {
+				all[reading] = min(all[reading], preferenceOf(u))
 			}
 		}
 	}
-	return p, nil
+	return all
 }
 
-// settle replaces the cost of the chosen charges.
-func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
-	if len(chosen) == 0 {
+// withoutNames adds what a Settle without names makes of the charges. If some of the limiters
+// passed have read the request in several ways, it applies to each limit that it applies to by
+// some combination of readings, and refunds what it applies to by all.
+func (p *Permit) withoutNames(cost int64, amends map[*Permit][]decide.Amend) {
+	var passed []*Permit
+	var of [][]preference
+	for q := p; q != nil; q = q.outer {
+		passed, of = append(passed, q), append(of, q.preferences())
+	}
+	// chosen reports whether limiter k is chosen by its preference n, if most is what the others
+	// have in the reading that favors them least, or most.
+	chosen := func(k int, n preference, most func([]preference) preference) bool {
+		for i, other := range of {
+			if i < k && most(other) <= n || i > k && most(other) < n {
+				return false
+			}
+		}
+		return true
+	}
+	for k, q := range passed {
+		for i := range q.grants.Len() {
+			g := q.grants.At(i)
+			some, all := false, true
+			for reading, n := range of[k] {
+				if u, ok := g.Limit.UseIn(reading); ok && g.Limit.Kind.Traits().Unsettled == "" {
+					some = some || n.takes(u) && chosen(k, n, slices.Max)
+					all = all && n.takes(u) && chosen(k, n, slices.Min)
+				}
+			}
+			switch {
+			case some && all:
+				amends[q] = append(amends[q], decide.Amend{Grant: i, Cost: cost})
+			case some:
+				amends[q] = append(amends[q], decide.Amend{Grant: i, Cost: max(cost, g.Cost)})
+			}
+		}
+	}
+}
+
+// settle replaces the cost of charges.
+func (p *Permit) settle(ctx context.Context, amends []decide.Amend) error {
+	if len(amends) == 0 {
 		return nil
 	}
-	done := p.grants.Settle(ctx, p.version.backend, chosen, cost, p.to != nil, p.hand())
+	done := p.grants.Settle(ctx, p.version.backend, amends, p.to != nil, p.hand())
 	switch {
 	case done.Err != nil && len(done.Charges) == 0:
 		return &StoreError{done.Err}
@@ -213,19 +275,23 @@ func (p *Permit) amends() (all []decide.Amend) {
 		if by == nil {
 			continue
 		}
-		cost, asked := costs[by]
-		if !asked {
-			cost = by.Cost(s.Request(), got.Status, got.Written)
-			costs[by] = cost
-			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
-				g := p.grants.At(i)
-				err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", g.Limit.Limit.Name(), store.ErrCost, cost)
-				about := store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun}
-				p.version.events.sendSettleFailed(p.subject(), []store.Charge{about}, 0, err)
+		cost, atLeast := by.Ask(func(one *read.Settler) int64 {
+			cost, asked := costs[one]
+			if !asked {
+				cost = one.Cost(s.Request(), got.Status, got.Written)
+				if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
+					g := p.grants.At(i)
+					err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", g.Limit.Limit.Name(), store.ErrCost, cost)
+					about := store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun}
+					p.version.events.sendSettleFailed(p.subject(), []store.Charge{about}, 0, err)
+					cost = AsCharged
+				}
+				costs[one] = cost
 			}
-		}
-		if cost >= 0 && cost <= store.MaxCost {
-			all = append(all, decide.Amend{Grant: i, Cost: cost})
+			return cost
+		})
+		if cost >= 0 {
+			all = append(all, decide.Amend{Grant: i, Cost: cost, AtLeast: atLeast})
 		}
 	}
 	return all

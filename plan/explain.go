@@ -61,13 +61,26 @@ func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
 	}
 	p := plans.Find(r)
 	x.Route = p.Pattern
-	for _, e := range append(p.Entries[:len(p.Entries):len(p.Entries)], p.Again...) {
-		x.Limits = append(x.Limits, explained(e, plans.SkipEmpty, r))
+	for _, reading := range p.Readings() {
+		for _, e := range reading.Entries {
+			x.add(explained(e, plans.SkipEmpty, r))
+		}
 	}
 	if len(p.Funcs) > 0 {
 		x.Unknown = append(x.Unknown, "which limits a function of the application adds")
 	}
 	return x
+}
+
+// add adds a limit. One that several readings of the request have for the same key is charged once.
+func (x *Explanation) add(l Explained) {
+	for i := range x.Limits {
+		if o := &x.Limits[i]; o.Limit == l.Limit && o.Key == l.Key && o.Left == l.Left {
+			o.Cost, o.DryRun = max(o.Cost, l.Cost), o.DryRun && l.DryRun
+			return
+		}
+	}
+	x.Limits = append(x.Limits, l)
 }
 
 func explained(e *read.Entry, skipEmpty bool, r *http.Request) Explained {

@@ -297,8 +297,13 @@ func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
 		switch {
 		case c.Limits[i].Kind == limit.Concurrent:
 		case settlers != nil && settlers[i] != nil:
-			cost := settlers[i].Cost(r, is.Status, is.Written)
-			if cost < 0 || cost > store.MaxCost || cost == c.Charges[i].Cost {
+			cost, atLeast := settlers[i].Ask(func(by *read.Settler) int64 {
+				if cost := by.Cost(r, is.Status, is.Written); cost <= store.MaxCost {
+					return max(cost, stint.AsCharged)
+				}
+				return stint.AsCharged
+			})
+			if cost < 0 || cost == c.Charges[i].Cost || atLeast && cost < c.Charges[i].Cost {
 				continue
 			}
 			ch.Cost = cost

@@ -135,6 +135,7 @@ var flows = []struct {
 	{"another framework's key", flowForeignKey},
 	{"another framework's key by Update", flowKeyByUpdate},
 	{"what can't be mounted", flowNotMounted},
+	{"every pair of settings, in two readings of a path", flowReadings},
 	{"full load", flowLoad},
 }
 

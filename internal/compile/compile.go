@@ -223,7 +223,7 @@ func (k *compiler) inherit(own []*read.Entry) (base []*read.Entry, routes []*rea
 		}
 		// A route that is exempt stays exempt from the parent's limits.
 		added := read.NewPlan("", own, k.to.charges[len(k.parent.charges):])
-		routes = append(routes, read.Merged(p.Pattern, p, added))
+		routes = append(routes, read.Joined(p, added))
 	}
 	return append(slices.Clip(inherited), own...), routes
 }

@@ -187,7 +187,7 @@ func (g *Registry) Newest(of *limit.Limit) *limit.Limit {
 	}
 	next := new(limit.Limit)
 	g.apply(next, r, l, Settings{DryRun: of.DryRun})
-	next.Closed, next.Costs, next.Record = of.Closed, of.Costs, of.Record
+	next.Closed, next.Costs, next.Uses, next.Record = of.Closed, of.Costs, of.Uses, of.Record
 	next.Needs |= of.Needs
 	next.Terms.MaxWait = of.Terms.MaxWait
 	if next.Terms.Way == waiting.ForSlot {

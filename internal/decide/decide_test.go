@@ -139,7 +139,7 @@ func TestOneOwner(t *testing.T) {
 		{"handed over, and settled", func(t *testing.T, b *bench, c *decide.Call) {
 			gs, hand := new(decide.Grants), new(decide.Hand)
 			c.HandTo(gs, make([]decide.Grant, 2))
-			if s := gs.Settle(t.Context(), b.Backend, []int{0}, 1, false, hand); s.Err != nil || !s.Amended {
+			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, hand); s.Err != nil || !s.Amended {
 				t.Errorf("settled: %+v", s)
 			}
 			// What the handler has settled itself stays.
@@ -379,11 +379,11 @@ func TestUnknownSettlement(t *testing.T) {
 			gs := new(decide.Grants)
 			c.HandTo(gs, make([]decide.Grant, 2))
 			b.store.settleErr = test.err
-			if s := gs.Settle(t.Context(), b.Backend, []int{0}, 1, false, nil); !errors.Is(s.Err, errDown) || len(s.Charges) != 1 {
+			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, nil); !errors.Is(s.Err, errDown) || len(s.Charges) != 1 {
 				t.Errorf("settled: %+v", s)
 			}
 			b.store.settleErr = nil
-			if s := gs.Settle(t.Context(), b.Backend, []int{0}, 1, false, nil); s.Amended != test.again {
+			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, nil); s.Amended != test.again {
 				t.Errorf("settled again: %+v", s)
 			}
 			gs.ReleaseHere(b.Backend, 0, false, nil)

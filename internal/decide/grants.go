@@ -157,44 +157,44 @@ type Hand struct{ settled []bool }
 
 func (h *Hand) has(i int) bool { return h != nil && h.settled != nil && h.settled[i] }
 
-// Settle makes the chosen charges cost cost, even if ctx has ended. by, if it isn't nil,
+// Settle makes charges cost what amends say, even if ctx has ended. by, if it isn't nil,
 // remembers them. The settlement is empty if there was nothing to settle; it has an error and no charges if
 // the store wasn't asked.
-func (gs *Grants) Settle(ctx context.Context, b *Backend, chosen []int, cost int64, timed bool, by *Hand) Settlement {
+func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed bool, by *Hand) Settlement {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	chosen = slices.DeleteFunc(chosen, func(i int) bool { return gs.list[i].reported() })
-	if len(chosen) == 0 {
+	amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.list[a.Grant].reported() })
+	if len(amends) == 0 {
 		return Settlement{}
 	}
-	if slices.ContainsFunc(chosen, func(i int) bool { return gs.list[i].unknown() }) {
+	if slices.ContainsFunc(amends, func(a Amend) bool { return gs.list[a.Grant].unknown() }) {
 		return Settlement{Err: errUnknown}
 	}
-	charges, results := make([]store.Charge, len(chosen)), make([]store.Result, len(chosen))
-	for k, i := range chosen {
-		charges[k] = gs.list[i].charge(cost)
+	charges, results := make([]store.Charge, len(amends)), make([]store.Result, len(amends))
+	for k, a := range amends {
+		charges[k] = gs.list[a.Grant].charge(a.Cost)
 	}
-	for _, i := range chosen {
-		gs.list[i].setUnknown(true)
+	for _, a := range amends {
+		gs.list[a.Grant].setUnknown(true)
 	}
 	done := b.settle(context.WithoutCancel(ctx), b.Store, charges, results, timed)
 	if done.Err != nil {
 		if errors.Is(done.Err, store.ErrNotMade) {
-			for _, i := range chosen {
-				gs.list[i].setUnknown(false)
+			for _, a := range amends {
+				gs.list[a.Grant].setUnknown(false)
 			}
 		}
 		return done
 	}
-	for k, i := range chosen {
-		gs.list[i].recordSettled(results[k])
+	for k, a := range amends {
+		gs.list[a.Grant].recordSettled(results[k])
 	}
 	if by != nil {
 		if by.settled == nil {
 			by.settled = make([]bool, len(gs.list))
 		}
-		for _, i := range chosen {
-			by.settled[i] = true
+		for _, a := range amends {
+			by.settled[a.Grant] = true
 		}
 	}
 	done.Amended = true
@@ -205,6 +205,8 @@ func (gs *Grants) Settle(ctx context.Context, b *Backend, chosen []int, cost int
 type Amend struct {
 	Grant int
 	Cost  int64
+	// AtLeast: it isn't the new cost if it is below what the charge costs.
+	AtLeast bool
 }
 
 // ReleaseHere releases what this process counts for the grants: from then on others may have
@@ -308,7 +310,7 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 	c.Charges = append(c.Charges, e.Unmoved...)
 	amends := e.Amends
 	if len(amends) > 0 {
-		amends = slices.DeleteFunc(amends, func(a Amend) bool { return e.ByHand.has(a.Grant) || gs.list[a.Grant].stands(a.Cost) })
+		amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.list[a.Grant].stands(a, e.ByHand.has(a.Grant)) })
 	}
 	first := len(c.Charges) // of the amends
 	for _, a := range amends {
@@ -331,9 +333,17 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 	return end
 }
 
-// stands reports whether there is nothing to settle to make the grant cost cost.
-func (g *Grant) stands(cost int64) bool {
-	return g.reported() || g.unknown() || g.owed == cost
+// stands reports whether an amend of the grant changes nothing. What the handler has settled itself
+// stays as it is. But if several readings of the request have the limit, the handler may not be that
+// of the reading which the amend is from, and the higher cost counts.
+func (g *Grant) stands(a Amend, byHand bool) bool {
+	switch {
+	case g.reported() || g.unknown() || g.owed == a.Cost:
+		return true
+	case byHand && len(g.Limit.Uses) < 2:
+		return true
+	}
+	return (byHand || a.AtLeast) && a.Cost < g.owed
 }
 
 // Charged reports whether one of the grants is of a limit that says what hash says, for a

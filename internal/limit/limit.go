@@ -22,11 +22,66 @@ type Limit struct {
 	Closed bool
 	// Costs: a function of the application says what a request costs.
 	Costs bool
+	// Uses are those of the readings of an ambiguous request that have the limit, whose it then
+	// is alone; nil otherwise.
+	Uses []Use
 	// Record is what it has done. Its heirs of the same numbers go on with it.
 	Record *Record
 	// Policy is its part of header fields, or nil. That of an adaptive limit is replaced
 	// when its number changes.
 	Policy atomic.Pointer[Policy]
+}
+
+// Use is a limit as one reading of a request has it.
+type Use struct {
+	Reading       int // its number
+	DryRun, Costs bool
+}
+
+// UseIn returns the limit's use in a reading. A limit without Uses has one, its own, in any.
+func (l *Limit) UseIn(reading int) (u Use, ok bool) {
+	if l.Uses == nil {
+		return Use{reading, l.DryRun, l.Costs}, true
+	}
+	for _, u := range l.Uses {
+		if u.Reading == reading {
+			return u, true
+		}
+	}
+	return Use{}, false
+}
+
+// CopyTo makes to a copy that is for one request.
+func (l *Limit) CopyTo(to *Limit) {
+	to.Limit, to.Kind, to.Needs, to.Terms = l.Limit, l.Kind, l.Needs, l.Terms
+	to.DryRun, to.Closed, to.Costs, to.Record = l.DryRun, l.Closed, l.Costs, l.Record
+	to.Policy.Store(l.Policy.Load())
+}
+
+// Merge makes a limit that is for one request as strict as it and another use of it together:
+// it is enforced unless both are dry runs, fails closed if one does, and waits no longer than
+// either.
+func (l *Limit) Merge(o *Limit) {
+	if l.DryRun && !o.DryRun {
+		l.Record = o.Record
+		l.Policy.Store(o.Policy.Load())
+	}
+	l.DryRun, l.Closed = l.DryRun && o.DryRun, l.Closed || o.Closed
+	l.Needs |= o.Needs
+	if longest(&o.Terms) < longest(&l.Terms) {
+		l.Terms = o.Terms
+	}
+	if longest(&l.Terms) == 0 {
+		l.Needs &^= Waits
+	}
+}
+
+// longest returns the longest wait.
+func longest(t *waiting.Terms) time.Duration {
+	if t.MaxWait == 0 && t.Queues {
+		return store.Never
+	}
+	return t.MaxWait
 }
 
 // Record is what a limit has done in this process. It is safe for concurrent use; a nil Record

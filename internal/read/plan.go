@@ -35,6 +35,7 @@ type Settler struct {
 	Cost func(r *http.Request, status int, written int64) int64
 	// ByStatus: Cost looks at nothing but the status.
 	ByStatus bool
+	each     []*Settler // instead: of readings that settle a charge differently; see Ask
 }
 
 // Bytes is how a Bandwidth counts.
@@ -47,13 +48,14 @@ type Bytes struct {
 type Plan struct {
 	Entries []*Entry
 	Funcs   []*Func
-	Again   []*Entry // of limits that Entries have already, by another route's settings
-	Policy  string   // RateLimit-Policy of all entries
-	Pattern string   // of the WithRoute
-	Alone   *Entry   // the only one, where a decision is its charge and nothing else; or nil
+	Policy  string // RateLimit-Policy of all entries
+	Pattern string // of the WithRoute
+	Alone   *Entry // the only one, where a decision is its charge and nothing else; or nil
 
-	of  []*Plan // those whose limits it has, if it is of several
-	met atomic.Bool
+	plain    []*Entry // Entries, if each is charged as it is
+	readings []*Plan  // otherwise those that its requests are held to: see charge
+	of       []*Plan  // those whose limits it has, if it is of several
+	met      atomic.Bool
 }
 
 // Meet records that a request is held to the plan. Requests call it, so it mostly writes nothing.
@@ -79,7 +81,7 @@ type Func struct {
 
 // NewPlan returns the plan of entries and functions.
 func NewPlan(pattern string, entries []*Entry, funcs []*Func) *Plan {
-	p := &Plan{Entries: entries, Funcs: funcs, Pattern: pattern}
+	p := &Plan{Entries: entries, plain: entries, Funcs: funcs, Pattern: pattern}
 	var items []string
 	for _, e := range entries {
 		if said := e.Policy.Load(); said != nil && said.Text != "" {
@@ -102,48 +104,6 @@ func (p *Plan) Route() string {
 		return ""
 	}
 	return p.Pattern
-}
-
-// union returns the plan of a request that is held to several: the limits of all of
-// them, each once.
-func union(plans []*Plan) *Plan {
-	plans = slices.DeleteFunc(plans, (*Plan).exempt)
-	switch len(plans) {
-	case 0:
-		return &Plan{}
-	case 1:
-		return plans[0]
-	}
-	patterns := make([]string, len(plans))
-	for i, p := range plans {
-		patterns[i] = p.Pattern
-	}
-	return Merged(strings.Join(patterns, ", "), plans...)
-}
-
-// Merged returns a plan with the limits of several, each once.
-func Merged(pattern string, plans ...*Plan) *Plan {
-	var entries, again []*Entry
-	var funcs []*Func
-	for _, p := range plans {
-		for _, e := range slices.Concat(p.Entries, p.Again) {
-			switch {
-			case slices.Contains(entries, e), slices.Contains(again, e):
-			case slices.ContainsFunc(entries, func(o *Entry) bool { return o.Limit.Limit == e.Limit.Limit }):
-				again = append(again, e)
-			default:
-				entries = append(entries, e)
-			}
-		}
-		for _, f := range p.Funcs {
-			if !slices.Contains(funcs, f) {
-				funcs = append(funcs, f)
-			}
-		}
-	}
-	m := NewPlan(pattern, entries, funcs)
-	m.Again, m.of = again, plans
-	return m
 }
 
 // Plans are what a limiter reads requests by, from one Update to the next.
@@ -171,11 +131,7 @@ func (p *Plans) Find(r *http.Request) *Plan {
 	if len(others) == 0 {
 		return p.at(first)
 	}
-	plans := []*Plan{p.at(first)}
-	for _, pattern := range others {
-		plans = append(plans, p.at(pattern))
-	}
-	return union(plans)
+	return p.union(append([]int{first}, others...))
 }
 
 // at returns the plan of a pattern that the router has found.
@@ -223,7 +179,7 @@ func (p *Plans) Shows() bool {
 		return true
 	}
 	for _, plan := range append([]*Plan{p.Base}, p.Routes...) {
-		if len(plan.Funcs) > 0 || slices.ContainsFunc(plan.Entries, (*Entry).shows) || slices.ContainsFunc(plan.Again, (*Entry).shows) {
+		if len(plan.Funcs) > 0 || slices.ContainsFunc(plan.Entries, (*Entry).shows) {
 			return true
 		}
 	}

@@ -122,12 +122,12 @@ func (q *Reading) Request(p *Plan) error {
 	if q.Plan != p {
 		q.Plan = p
 	}
-	for _, e := range p.Entries {
+	for _, e := range p.plain {
 		if err := q.Charge(e); err != nil {
 			return err
 		}
 	}
-	if len(p.Again)+len(p.Funcs) > 0 {
+	if len(p.readings)+len(p.Funcs) > 0 {
 		if err := q.more(p); err != nil {
 			return err
 		}
@@ -140,15 +140,17 @@ func (q *Reading) Request(p *Plan) error {
 
 // more makes the charges that depend on those made already, or on what functions return.
 func (q *Reading) more(p *Plan) error {
-	for _, e := range p.Again {
-		if err := q.chargeAgain(e); err != nil {
-			return err
-		}
+	q.Differs = true
+	if err := q.readings(p); err != nil {
+		return err
 	}
 	for _, f := range p.Funcs {
-		q.Differs = true
+		first := len(q.entries)
 		if err := f.Charge(q); err != nil {
 			return err
+		}
+		if len(p.readings) > 0 {
+			q.usedBy(f, q.entries[first:])
 		}
 	}
 	if q.planless && !q.enforced {
@@ -227,66 +229,6 @@ func (q *Reading) add(e *Entry, key string, cost int64) {
 		q.entries = append(q.entries, e)
 	}
 	q.call.Add(&e.Limit, key, cost)
-}
-
-// chargeAgain adds the charge of an entry whose limit is already in the plan, with
-// another route's settings. For another key that is another charge.
-func (q *Reading) chargeAgain(e *Entry) error {
-	key, err := q.key(e)
-	same := func(o *Entry, under string) bool { return o.Limit.Limit == e.Limit.Limit && under == key }
-	if err != nil {
-		return err
-	}
-	q.know(e.Key, key)
-	if key == "" {
-		return nil
-	}
-	if !e.DryRun {
-		q.enforced = true
-	}
-	if q.nested && q.charged(e, key) {
-		return nil
-	}
-	for i := range q.Paced {
-		if p := &q.Paced[i]; same(p.Entry, p.Key) {
-			if p.DryRun {
-				p.Entry = e
-				q.paces |= e.Needs
-			}
-			return nil
-		}
-	}
-	q.Differs = true
-	for i, o := range q.entries {
-		if same(o, q.call.Charges[i].Key) {
-			return q.merge(i, e)
-		}
-	}
-	return q.Charge(e)
-}
-
-// merge makes one charge of charge i and that of e, for the same limit and key: at the
-// higher cost, except that a dry run doesn't affect an enforced charge.
-func (q *Reading) merge(i int, e *Entry) error {
-	o := q.entries[i]
-	if e.DryRun && !o.DryRun {
-		return nil
-	}
-	q.know(o.Key, q.call.Charges[i].Key)
-	cost, err := q.cost(e)
-	if err != nil {
-		return err
-	}
-	if o.DryRun == e.DryRun {
-		cost = max(cost, q.call.Charges[i].Cost)
-	}
-	if o.DryRun == e.DryRun && !e.Closed {
-		e, o = o, e
-	}
-	q.entries[i] = e
-	q.call.Replace(i, &e.Limit, cost)
-	q.call.Needs |= o.Needs
-	return nil
 }
 
 // Has reports whether a limit of that name is among the charged.
