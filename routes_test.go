@@ -2,6 +2,7 @@ package stint_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -259,6 +260,79 @@ func TestUnionEnforces(t *testing.T) {
 		l := limiter(t, append(opts, everybody)...)
 		if got := codes(l, "GET", "//a", 2); got != "200 429" {
 			t.Errorf("%s: got %s, want 200 429", name, got)
+		}
+	}
+}
+
+// Whatever another reading would refund, no spelling makes a limit free.
+func TestUnionRefunds(t *testing.T) {
+	calls := stint.Rate(10, time.Hour, stint.WithName("calls"))
+	settles := func(to int64) func(http.ResponseWriter, *http.Request) {
+		return func(_ http.ResponseWriter, r *http.Request) {
+			if err := stint.FromContext(r.Context()).Settle(r.Context(), to); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name          string
+		login, export []stint.RouteOption
+		do            func(http.ResponseWriter, *http.Request)
+		passes        int
+	}{
+		{"a refund of one", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}, []stint.RouteOption{stint.WithFixedCost(10)}, nil, 1},
+		{"an alike refund of both", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}, []stint.RouteOption{stint.WithSettle(stint.RefundOn(200))}, nil, 50},
+		{"what one adds", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}, []stint.RouteOption{settleTo(5)}, nil, 2},
+		{"the handler, of both", nil, nil, settles(0), 50},
+		{"the handler, of one", []stint.RouteOption{stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(2))}, nil, settles(0), 10},
+		{"the handler, to more", []stint.RouteOption{stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(2))}, nil, settles(5), 2},
+		{"the handler, and a refund of both", []stint.RouteOption{settleTo(0)}, []stint.RouteOption{settleTo(0)}, settles(5), 2},
+		{"the handler, of one, and what both add", []stint.RouteOption{stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(2)), settleTo(5)}, []stint.RouteOption{settleTo(5)}, settles(0), 2},
+	} {
+		l := limiter(t, theKey,
+			stint.WithRoute("POST /login", append(tt.login, calls)...), stint.WithRoute("POST /export/{id}", append(tt.export, calls)...))
+		passed := 0
+		for range 50 {
+			if through(l, requested(t, "POST /export/..%2flogin x"), tt.do).Code == 200 {
+				passed++
+			}
+		}
+		if passed != tt.passes {
+			t.Errorf("%s: %d of 50 passed, want %d", tt.name, passed, tt.passes)
+		}
+	}
+}
+
+// Settle without names chooses by the readings of every limiter passed.
+func TestUnionSettlesNested(t *testing.T) {
+	rate := func(name string, opts ...stint.RateOption) stint.Limit {
+		return stint.Rate(100, time.Hour, append(opts, stint.WithName(name))...)
+	}
+	outer := limiter(t, theKey, rate("outer", cost(20)))
+	inner := limiter(t, theKey, rate("inner"), stint.WithRoute("POST /login", rate("login", cost(10))))
+	for _, tt := range []struct {
+		request string
+		to      int64
+		left    string
+	}{
+		{"POST /login x", 5, "outer:80 login:95"},
+		{"POST / x", 5, "outer:95 inner:99"},
+		{"POST /%6cogin x", 5, "outer:80 login:95 inner:99"}, // the one reading with login refunds it, and not both refund outer
+		{"POST /%6cogin x", 30, "outer:70 login:70 inner:99"},
+	} {
+		outer, inner := derive(t, outer, stint.WithMemory()), derive(t, inner, stint.WithMemory())
+		var got []string
+		mount(outer, mount(inner, func(_ http.ResponseWriter, r *http.Request) {
+			p := stint.FromContext(r.Context())
+			if err := p.Settle(r.Context(), tt.to); err != nil {
+				t.Error(err)
+			}
+			for _, s := range p.Decision().Limits {
+				got = append(got, fmt.Sprintf("%s:%d", s.Name, s.Remaining))
+			}
+		}).ServeHTTP).ServeHTTP(httptest.NewRecorder(), requested(t, tt.request))
+		if got := strings.Join(got, " "); got != tt.left {
+			t.Errorf("%s to %d: left %s, want %s", tt.request, tt.to, got, tt.left)
 		}
 	}
 }

@@ -40,6 +40,8 @@ const AsCharged int64 = -1
 //     request's goroutine, even if the client has left.
 //   - A limit that the handler has settled itself, by Permit.Settle, stays as it is:
 //     the handler knows better.
+//   - If the request can be read in several ways (docs/routes.md), and the routes of a limit
+//     settle it differently, nothing is refunded, and the highest cost counts.
 //   - A handler's panic counts as 500, whatever it has written before. After a panic
 //     with http.ErrAbortHandler the status is the one written, or 500 if none was.
 //   - After a Hijack the status is 101, and written counts what was written before it.
@@ -102,7 +104,9 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 // or, if there are none, to all rates and quotas; never to concurrency. If the request
 // has passed several limiters, a name means the innermost limit of that name; without
 // names, the innermost limiter with a WithCost counts, and if none has one, all rates
-// and quotas of the innermost. Dry runs don't change that choice.
+// and quotas of the innermost. Dry runs don't change that choice. If the request can be read
+// in several ways (docs/routes.md), Settle without names applies to each limit that it applies to
+// by some reading, and refunds only those that it applies to by all that have them.
 //
 // The error is about a cost out of range, a name the permit doesn't have, a limit that
 // can't be settled, or the store (a *StoreError): what it couldn't settle stays

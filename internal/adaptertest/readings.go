@@ -79,10 +79,7 @@ func pairs(t *testing.T, settings []setting, measure func(t *testing.T, one, oth
 
 // A request that can be read in two ways gets no more than by either reading alone, whichever the
 // router follows, and whatever the limit that both select has been told by each.
-func flowReadings(t *testing.T, a Adapter) { Readings(t, a.Build) }
-
-// Readings is that flow, for routers that the table isn't for.
-func Readings(t *testing.T, build func(Site) http.Handler) {
+func flowReadings(t *testing.T, a Adapter) {
 	settled := func(to int64) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if err := stint.FromContext(r.Context()).Settle(r.Context(), to); err != nil && !strings.Contains(err.Error(), "down") {
@@ -97,7 +94,7 @@ func Readings(t *testing.T, build func(Site) http.Handler) {
 		t.Run("requests "+name, func(t *testing.T) {
 			pairs(t, ofRequests, func(t *testing.T, one, other setting, path string) []int64 {
 				site, l, _ := twoRoutes(t, stint.Rate(10, time.Hour, stint.WithName("calls")), one, other, do)
-				h := build(site)
+				h := a.Build(site)
 				passes := func() (n int64) {
 					w := httptest.NewRecorder()
 					if h.ServeHTTP(w, httptest.NewRequest("POST", path, nil)); w.Code < 400 || w.Code == 500 {
@@ -120,7 +117,7 @@ func Readings(t *testing.T, build func(Site) http.Handler) {
 			site, _, s := twoRoutes(t, stint.Rate(10, time.Hour, stint.WithName("calls")), one, other, nil)
 			s.FailWith(limitertest.ErrDown)
 			w := httptest.NewRecorder()
-			build(site).ServeHTTP(w, httptest.NewRequest("POST", path, nil))
+			a.Build(site).ServeHTTP(w, httptest.NewRequest("POST", path, nil))
 			return []int64{int64(-w.Code)}
 		})
 	})
@@ -134,7 +131,7 @@ func Readings(t *testing.T, build func(Site) http.Handler) {
 				mu.Unlock()
 				<-leave
 			})
-			h := build(site)
+			h := a.Build(site)
 			var all sync.WaitGroup
 			for range 5 {
 				all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", path, nil)) })
@@ -159,7 +156,7 @@ func Readings(t *testing.T, build func(Site) http.Handler) {
 				site, _, s := twoRoutes(t, stint.Bandwidth(1<<20, stint.WithName("bytes")), one, other, func(w http.ResponseWriter, _ *http.Request) {
 					_, _ = io.WriteString(w, strings.Repeat("x", 3<<20))
 				})
-				h := build(site)
+				h := a.Build(site)
 				start := time.Now()
 				w := httptest.NewRecorder()
 				s.FailWith(fails)
@@ -186,7 +183,7 @@ func Readings(t *testing.T, build func(Site) http.Handler) {
 			}
 			l := compiled(t, byK, stint.Rate(10, time.Hour, stint.WithName("calls")), stint.WithRoute("GET /models/{id}", opts...))
 			// gin reads it as /models/a/b.
-			h := build(Site{Limits: []*stint.Limiter{l}, Routes: []Route{{Path: "/models/{id}", Do: tt.do}, {Path: "/models/{id}/{more}", Do: tt.do}}})
+			h := a.Build(Site{Limits: []*stint.Limiter{l}, Routes: []Route{{Path: "/models/{id}", Do: tt.do}, {Path: "/models/{id}/{more}", Do: tt.do}}})
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, get("/models/a%2Fb"))
 			if n := leftOf(t, l, "k", "tokens"); w.Code != 200 || n != tt.left {

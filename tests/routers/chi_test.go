@@ -1,6 +1,7 @@
 package routers
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -174,4 +175,55 @@ func TestChiTimeout(t *testing.T) {
 			t.Errorf("%d pass after %v", got, time.Since(start))
 		}
 	})
+}
+
+// chi routes a path as it is sent. No spelling of it gets more than the others, whatever two routes
+// say of one limit. The table of internal/adaptertest does this for the adapters, at more length.
+func TestReadings(t *testing.T) {
+	settings := [][]stint.RouteOption{
+		nil,
+		{stint.WithFixedCost(4)},
+		{stint.WithDryRun()},
+		{stint.WithFailurePolicy(stint.FailClosed)},
+		{stint.WithSettle(stint.FailedOnly)},
+		{stint.WithSettle(func(*http.Request, int, int64) int64 { return 6 })},
+		{stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "another", nil }))},
+		{stint.Rate(1000, time.Hour, stint.WithName("tokens"), stint.WithCost(func(*http.Request) int64 { return 2 }))},
+	}
+	settles := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Settle") == "" {
+			return
+		}
+		if err := stint.FromContext(r.Context()).Settle(r.Context(), 5); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, one := range settings {
+		for j, other := range settings {
+			for _, settle := range []string{"", "5"} {
+				passes := func(path string) (n int) {
+					calls := stint.Rate(10, time.Hour, stint.WithName("calls"))
+					m := chi.NewRouter()
+					m.Use(stinthttp.New(stint.WithKey(stint.Global()), stint.Rate(1000, time.Hour, stint.WithName("rest")),
+						stint.WithRoute("POST /sessions/{id}", append([]stint.RouteOption{calls}, one...)...),
+						stint.WithRoute("POST /{page}/{id}", append([]stint.RouteOption{calls}, other...)...),
+						stint.WithLogger(slog.New(slog.DiscardHandler))))
+					m.Post("/sessions/{id}", settles)
+					m.Post("/{page}/{id}", settles)
+					for range 12 {
+						r, w := httptest.NewRequest("POST", path, nil), httptest.NewRecorder()
+						r.Header.Set("Settle", settle)
+						if m.ServeHTTP(w, r); w.Code == 200 {
+							n++
+						}
+					}
+					return n
+				}
+				both, most := passes("/%73essions/7"), min(passes("/sessions/7"), passes("/others/7"))
+				if both > most {
+					t.Errorf("settings %d and %d, settled to %q: %d of 12 passed, want at most %d", i, j, settle, both, most)
+				}
+			}
+		}
+	}
 }

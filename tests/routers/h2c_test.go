@@ -1,6 +1,7 @@
 package routers
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -8,14 +9,21 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	"github.com/labstack/echo/v4"
 	"golang.org/x/net/http2"
 	//lint:ignore SA1019 it is deprecated and in use, which is what this test is about
 	"golang.org/x/net/http2/h2c"
 
 	"github.com/stint-go/stint"
+	stintecho "github.com/stint-go/stint/adapters/echo"
+	stintgin "github.com/stint-go/stint/adapters/gin"
 	stinthttp "github.com/stint-go/stint/adapters/std"
 )
 
@@ -86,5 +94,131 @@ func TestUpgradeToH2C(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if len(permits) != 2 || !permits[0] || !permits[1] {
 		t.Errorf("%v: want a permit for the upgrade's handler, and another for a stream", permits)
+	}
+}
+
+// No method, and no version that a handler in between writes into a request, hides a permit from
+// the handler that settles it.
+func TestNothingHidesAPermit(t *testing.T) {
+	settles := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := stint.FromContext(r.Context()).Settle(r.Context(), 500, "tokens"); err != nil {
+			t.Error(err)
+		}
+	})
+	tokens := func() *stint.Limiter {
+		return stint.Must(stint.New(stint.Rate(1000, time.Hour, stint.WithName("tokens")), stint.WithKey(stint.Global())))
+	}
+	chi.RegisterMethod("PRI")
+	routers := map[string]func() http.Handler{
+		"none": func() http.Handler { return stinthttp.Middleware(tokens())(settles) },
+		"ServeMux": func() http.Handler {
+			mux := http.NewServeMux()
+			mux.Handle("/", settles)
+			return stinthttp.Middleware(tokens())(mux)
+		},
+		"chi": func() http.Handler {
+			m := chi.NewRouter()
+			m.Use(stinthttp.Middleware(tokens()))
+			m.Handle("/x", settles)
+			return m
+		},
+		"gin": func() http.Handler {
+			e := gin.New()
+			e.Use(stintgin.Middleware(tokens()))
+			e.Any("/x", gin.WrapH(settles))
+			e.Handle("PRI", "/x", gin.WrapH(settles))
+			return e
+		},
+		"echo": func() http.Handler {
+			e := echo.New()
+			e.Use(stintecho.Middleware(tokens()))
+			e.Add("POST", "/x", echo.WrapHandler(settles))
+			e.Add("PRI", "/x", echo.WrapHandler(settles))
+			return e
+		},
+		"another version in between": func() http.Handler {
+			outer := tokens()
+			inner := stint.Must(outer.With(stint.Rate(1000, time.Second, stint.WithName("more"))))
+			return stinthttp.Middleware(outer)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+				stinthttp.Middleware(inner)(settles).ServeHTTP(w, r)
+			}))
+		},
+	}
+	for name, build := range routers {
+		for request, prepare := range map[string]func(*http.Request){
+			"POST": func(r *http.Request) { r.Method = "POST" },
+			"PRI":  func(r *http.Request) { r.Method = "PRI" },
+			"PRI without fields": func(r *http.Request) {
+				r.Method, r.Header = "PRI", http.Header{"User-Agent": {""}}
+			},
+			"the first line of HTTP/2": func(r *http.Request) {
+				r.Method, r.Header, r.URL.Opaque = "PRI", http.Header{"User-Agent": {""}}, "*"
+			},
+			"an upgrade": func(r *http.Request) {
+				r.Header.Set("Connection", "Upgrade, HTTP2-Settings")
+				r.Header.Set("Upgrade", "h2c")
+			},
+		} {
+			if name != "none" && name != "another version in between" && request == "the first line of HTTP/2" {
+				continue // the router has no path *
+			}
+			for version := 1; version <= 2; version++ {
+				if version == 2 && request == "an upgrade" {
+					continue // no client sends it
+				}
+				t.Run(fmt.Sprintf("%s, %s, HTTP/%d", name, request, version), func(t *testing.T) {
+					srv := httptest.NewUnstartedServer(build())
+					srv.EnableHTTP2 = true
+					srv.StartTLS()
+					defer srv.Close()
+					client := srv.Client()
+					client.Transport.(*http.Transport).ForceAttemptHTTP2 = version == 2
+					client.Transport.(*http.Transport).DisableCompression = true
+					if version == 1 {
+						client.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
+					}
+					to, _ := url.Parse(srv.URL + "/x")
+					passed := 0
+					for range 5 {
+						u := *to
+						r := &http.Request{Method: "POST", URL: &u, Host: to.Host, Header: http.Header{}}
+						prepare(r)
+						resp, err := client.Do(r)
+						if err != nil {
+							t.Fatal(err)
+						}
+						_ = resp.Body.Close()
+						if resp.ProtoMajor != version {
+							t.Fatalf("over %s", resp.Proto)
+						}
+						if resp.StatusCode == 200 {
+							passed++
+						}
+					}
+					if passed != 2 {
+						t.Errorf("%d of 5 passed, want 2", passed)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The first line of an HTTP/2 connection is a request like any other to a handler that doesn't
+// take the connection over.
+func TestFirstLineKeepsItsPermit(t *testing.T) {
+	l := stint.Must(stint.New(stint.Rate(9, time.Hour), stint.WithKey(stint.Global())))
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := int64(0)
+	limit := stinthttp.Middleware(l)
+	limit(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		left = stint.FromContext(r.Context()).Decision().Remaining
+	}))).ServeHTTP(httptest.NewRecorder(), r)
+	if left != 8 {
+		t.Errorf("%d left, want 8", left)
 	}
 }
