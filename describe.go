@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"context"
 	"time"
 
 	"github.com/stint-go/stint/internal/compile"
@@ -59,20 +60,29 @@ type Rule struct {
 func (l *Limiter) Describe() Description {
 	v := l.inForce()
 	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warnings.about(v)}
-	add := func(p *read.Plan) {
+	for _, p := range v.plans.All() {
 		for _, e := range p.Entries {
-			r := Rule{Limit: e.Name(), Route: p.Pattern, Text: compile.Text(e), Spec: e.Limit.Limit.Spec(),
-				Key: Key{e.Key}, DryRun: e.DryRun, Local: e.Needs&limit.Local != 0,
-				Since: e.Record.Since, Bound: e.Record.Bound(), WouldDeny: e.Record.Reported()}
-			d.Rules = append(d.Rules, r)
+			d.Rules = append(d.Rules, ruleOf(p.Pattern, e))
 		}
-	}
-	add(v.plans.Base)
-	for _, p := range v.plans.Routes {
-		add(p)
-		if !p.Met() {
+		if p.Pattern != "" && !p.Met() {
 			d.Unmatched = append(d.Unmatched, p.Pattern)
 		}
 	}
 	return d
+}
+
+// DescribeKey returns the Rules of the limits that a WithLimitSource has for key now, which Describe
+// doesn't know. Errors are those of PeekAll.
+func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, err error) {
+	_, sourced, _, err := l.inForce().entriesOf(ctx, key)
+	for _, e := range sourced {
+		rules = append(rules, ruleOf("", e))
+	}
+	return rules, err
+}
+
+func ruleOf(route string, e *read.Entry) Rule {
+	return Rule{Limit: e.Name(), Route: route, Text: compile.Text(e), Spec: e.Limit.Limit.Spec(),
+		Key: Key{e.Key}, DryRun: e.DryRun, Local: e.Needs&limit.Local != 0,
+		Since: e.Record.Since, Bound: e.Record.Bound(), WouldDeny: e.Record.Reported()}
 }

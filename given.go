@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -42,12 +44,26 @@ func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) er
 }
 
 // decideGiven decides the charges of a key that is given, outside HTTP. If decided is false and
-// err is nil, the store has failed and no limit is FailClosed.
-func (a *admission) decideGiven(ctx context.Context, key string, cost int64) (decided bool, err error) {
+// err is nil, the key has no limits, or the store or their source has failed and no limit is
+// FailClosed. Unless the call may hold slots, a limit that has some is an error.
+func (a *admission) decideGiven(ctx context.Context, key string, cost int64, mayHold bool) (decided bool, err error) {
 	if cost < 1 || cost > store.MaxCost {
 		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
 	}
-	if err := a.chargeGiven(key, cost, a.version.plans.Base.Entries); err != nil {
+	entries, known, err := a.reading.OfKey(ctx, key, a.version.plans.Base.Entries, false)
+	if len(a.reading.Wrong) > 0 {
+		a.sendWrong()
+	}
+	if err != nil {
+		return false, err
+	}
+	if len(entries) == 0 && known {
+		return false, nil
+	}
+	if !mayHold && slices.ContainsFunc(entries, func(e *read.Entry) bool { return e.Terms.Way == waiting.ForSlot }) {
+		return false, ErrHolds
+	}
+	if err := a.chargeGiven(key, cost, entries); err != nil {
 		return false, err
 	}
 	if err := a.decide(ctx); err != nil {
@@ -74,4 +90,4 @@ func (a *admission) chargeGiven(key string, cost int64, entries []*read.Entry) e
 
 // errUncharged is the error of a limiter with no limit that a key can be charged for. A
 // call that charges nothing must not look as if it had been let through.
-var errUncharged = errors.New("stint: the limiter has nothing to charge a key for (a Bandwidth, the limits of a WithLimitFunc and, except for PeekAll, those of a WithRoute are left out): add a limit to New, such as a stint.Rate")
+var errUncharged = errors.New("stint: the limiter has nothing to charge a key for (a Bandwidth, the limits of a WithLimitFunc and, except for PeekAll and Reset, those of a WithRoute are left out): add a limit to New, such as a stint.Rate")

@@ -128,7 +128,11 @@ func WithLimitSource(k Key, s LimitSource) Option {
 func addFunc(c *config, made func(*compile.Func) *limitFunc) {
 	c.Funcs = append(c.Funcs, func(of *compile.Func) *read.Func {
 		f := made(of)
-		return &read.Func{Charge: f.charge}
+		made := &read.Func{Charge: f.charge}
+		if f.ofKey != nil {
+			made.OfKey = f.entries
+		}
+		return made
 	})
 }
 
@@ -167,14 +171,28 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 // charge adds the charges of the limits that the function returns for a request.
 func (f *limitFunc) charge(q *read.Reading) error {
 	limits, err := f.ofRequest(q.R)
-	return f.each(q, limits, err, q.Charge)
+	return f.each(q, limits, err, !f.of.Shared.Closed, q.Charge)
+}
+
+// entries returns those of the limits that the source has for a key. Who only looks wants to know if
+// it fails, whatever the failure policy, and sees other limits of a key that it denies.
+func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, looks bool) (all []*read.Entry, err error) {
+	limits, err := f.ofKey(ctx, key, LimitUser{f.of})
+	err = f.each(q, limits, err, !looks && !f.of.Shared.Closed, func(e *read.Entry) error {
+		all = append(all, e)
+		return nil
+	})
+	if looks && !errors.As(err, new(*SourceError)) {
+		err = nil
+	}
+	return all, err
 }
 
 // each calls charge for each of the limits that the function has returned. It returns the denial
-// of a request without them.
-func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, charge func(*read.Entry) error) error {
+// of a request without them. open says that it passes if the source fails.
+func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, charge func(*read.Entry) error) error {
 	if err != nil {
-		if err := f.fail(q, err, len(limits) > 0); err != nil || len(limits) == 0 {
+		if err := f.fail(q, err, open, len(limits) > 0); err != nil || len(limits) == 0 {
 			return err
 		}
 	}
@@ -190,9 +208,9 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, charge func
 		case err == nil:
 			err = charge(e)
 		case f.ofKey != nil:
-			err = f.fail(q, &SourceError{err}, f.reports(l))
+			err = f.fail(q, &SourceError{err}, open, f.reports(l))
 		default:
-			err = f.fail(q, err, f.reports(l))
+			err = f.fail(q, err, open, f.reports(l))
 		}
 		if err != nil {
 			return err
@@ -203,9 +221,8 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, charge func
 
 // fail records why the function returned no limits, or some that can't be used. It returns the
 // denial, or nil if the request goes on.
-func (f *limitFunc) fail(q *read.Reading, err error, goesOn bool) error {
-	passes := !f.of.Shared.Closed && errors.As(err, new(*SourceError))
-	return q.DenyLimits(err, goesOn || passes || f.of.Shared.DryRun)
+func (f *limitFunc) fail(q *read.Reading, err error, open, goesOn bool) error {
+	return q.DenyLimits(err, goesOn || f.of.Shared.DryRun || open && errors.As(err, new(*SourceError)))
 }
 
 // CheckLimits returns what is wrong with limits that a WithLimitFunc is going to return

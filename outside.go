@@ -3,10 +3,10 @@ package stint
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -15,16 +15,16 @@ import (
 // nothing to release them with. Use Take, and call Done on its permit.
 var ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use Take, and call Done")
 
-// Allow charges cost to all of the limiter's limits (not those of its routes) for one
-// key. It is Take for jobs, queues and RPCs that are charged once and hold nothing. It
-// returns nil if all limits let the charge pass, a *DeniedError if one denies, and
-// otherwise the errors of Take; unless it returns nil, nothing is charged. Keys and
-// costs are those of Take.
+// Allow charges cost to all of the limiter's limits (not those of its routes), and to those that a
+// WithLimitSource has for the key. It is Take for jobs, queues and RPCs that are charged once
+// and hold nothing. It returns nil if all limits let the charge pass, a *DeniedError if one
+// denies, and otherwise the errors of Take; unless it returns nil, nothing is charged. Keys
+// and costs are those of Take.
 //
 // It returns ErrHolds if a limit of the limiter has slots, even in a dry run. It
 // ignores a Bandwidth and WithSettle, which are about responses. If a limit makes
 // callers wait (WithMaxWait, WithQueue, a LeakyBucket), Allow blocks until its turn has
-// come. If the store fails, it returns nil unless a limit is FailClosed.
+// come. If the store or the source fails, it returns nil unless a limit is FailClosed.
 //
 // It allocates nothing if it returns nil from a store in memory and nothing waits or
 // observes.
@@ -46,12 +46,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	if known {
 		return a.adoptDenial(key, cost, &denial)
 	}
-	for _, e := range v.plans.Base.Entries {
-		if e.Terms.Way == waiting.ForSlot {
-			return ErrHolds
-		}
-	}
-	if decided, err := a.decideGiven(ctx, key, cost); err != nil || !decided {
+	if decided, err := a.decideGiven(ctx, key, cost, false); err != nil || !decided {
 		return err
 	}
 	a.sendOutcome(EventAdmitted, nil)
@@ -61,14 +56,16 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 }
 
 // Take charges cost, from 1 to 2^40, to all of the limiter's limits (not those of its
-// routes) for one key: jobs, queues, RPCs. Call Done on the permit when the work is
-// over: the slots of a permit that is dropped without Done stay taken as long as the process
-// lives. If no limit has slots and nothing is settled, Allow does the same for less.
+// routes), and to those that a WithLimitSource has for the key: jobs, queues, RPCs. Call Done
+// on the permit when the work is over: the slots of a permit that is dropped without Done stay
+// taken as long as the process lives. If no limit has slots and nothing is settled, Allow does
+// the same for less.
 //
 // If a limit denies, the error is a *DeniedError; if ctx has already ended, it wraps
 // ctx's error; if the cost is out of range, it wraps store.ErrCost. In each case
 // nothing is charged. If the store fails, the permit is an empty one, or the error a
-// *StoreError if a limit is FailClosed.
+// *StoreError if a limit is FailClosed. If the source fails, its limits are left out, or the error
+// is a *SourceError; any other error of the source is returned.
 //
 // Limits with a constant key (Global, and Join or Hash of such keys) are charged under
 // that key, as for requests; all others under the key given. If there are others, a key
@@ -97,7 +94,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	a := beginAdmission(l.deciding(), &l.family.warnings, nil, nil)
 	defer a.end(ctx)
 	a.call.Patient = patient
-	decided, err := a.decideGiven(ctx, key, cost)
+	decided, err := a.decideGiven(ctx, key, cost, true)
 	switch {
 	case err != nil:
 		return nil, err
@@ -110,7 +107,10 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	return p, nil
 }
 
-// Peek returns how key stands with the limiter's limits, and charges nothing.
+// Peek returns how key stands with the limiter's limits, and with those that a WithLimitSource has
+// for it, and charges nothing. If the source fails, that is a *SourceError, whatever the failure
+// policy; if it denies the key, as one without a plan, it is left out, or that is the error if there
+// are no other limits.
 // Decision.Allowed reports whether each enforced limit has a unit left; RetryAfter is
 // the time until every limit has one.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
@@ -118,8 +118,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.peek(ctx, v, key, v.plans.Base.Entries)
 }
 
-// PeekAll returns how key stands with all of the limiter's limits, including those of
-// its routes, and charges nothing. Decision.Limits has each limit once; the rest of the
+// PeekAll is Peek for all of the limiter's limits, including those of its routes. Decision.Limits has each limit once; the rest of the
 // Decision is of all of them together, which no request meets. Limits that a
 // WithLimitFunc returns are left out, and so is a Bandwidth.
 func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
@@ -131,9 +130,49 @@ func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*read.Entry) (d Decision, err error) {
 	a := beginAdmission(v, &l.family.warnings, nil, nil)
 	defer a.end(ctx)
+	entries, known, err := a.reading.OfKey(ctx, key, entries, true)
+	if err != nil {
+		return Decision{}, err
+	}
+	if len(entries) == 0 && known {
+		return Decision{Allowed: true}, nil
+	}
 	if err := a.chargeGiven(key, 0, entries); err != nil {
 		return Decision{}, err
 	}
+	return a.look(ctx)
+}
+
+// PeekRequest returns what each limit has left for a request, including those that functions and
+// sources have for it, and charges nothing. Decision.Allowed reports whether each enforced limit
+// has a unit left, and is true for a request without limits. An error is that of the request if it
+// isn't admitted for another reason than a limit; a failure of the store is a *StoreError.
+//
+// Keys of a framework's adapter can't be read from r. A Bandwidth is left out.
+func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
+	v := l.inForce()
+	switch exempt, blocked := v.plans.Sift(r); {
+	case exempt:
+		return Decision{Allowed: true}, nil
+	case blocked:
+		return Decision{}, errBlocked
+	}
+	a := beginAdmission(v, &l.family.warnings, r, nil)
+	defer a.end(r.Context())
+	if err := a.reading.Request(v.plans.Find(r)); err != nil {
+		return Decision{}, err
+	}
+	if len(a.call.Charges) == 0 {
+		return Decision{Allowed: true}, nil
+	}
+	for i := range a.call.Charges {
+		a.call.Charges[i].Cost = 0
+	}
+	return a.look(r.Context())
+}
+
+// look returns how the call's charges stand, which have no cost.
+func (a *admission) look(ctx context.Context) (d Decision, err error) {
 	if err := a.call.Peek(ctx); err != nil {
 		return Decision{}, &StoreError{err}
 	}

@@ -217,6 +217,9 @@ func (a *admission) sendWaiting(i int, queued int64, d time.Duration) {
 	}
 }
 
+// errBlocked is the error of a request that a WithBlock denies.
+var errBlocked error = &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
+
 // sift applies the predicates of WithSkip and WithBlock.
 func sift(v *version, r *http.Request) (exempt bool, err error) {
 	exempt, blocked := v.plans.Sift(r)
@@ -226,7 +229,7 @@ func sift(v *version, r *http.Request) (exempt bool, err error) {
 	if !blocked {
 		return exempt, nil
 	}
-	err = &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
+	err = errBlocked
 	of := subject{request: r, to: v.events.observers()}
 	if of.to != nil { // the route is only for observers
 		of.route = v.plans.Find(r).Route()

@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"context"
 	"net/http"
 	"reflect"
 	"slices"
@@ -59,6 +60,19 @@ func (v *version) route(r *http.Request) *read.Plan {
 		w.Look(r, plan.Pattern)
 	}
 	return plan
+}
+
+// entriesOf returns the version's entries, and those that sources have for a key; known reports whether
+// there are sources.
+func (v *version) entriesOf(ctx context.Context, key string) (own, sourced []*read.Entry, known bool, err error) {
+	own = slices.Collect(v.plans.Entries)
+	var q read.Reading
+	q.By(v.plans)
+	all, known, err := q.OfKey(ctx, key, own, true)
+	if err != nil {
+		return nil, nil, known, err
+	}
+	return own, all[len(own):], known, nil
 }
 
 // hasEntry reports whether a condition holds for an entry of the version's plans.

@@ -177,7 +177,10 @@ var actions = map[string]func(context.Context, *board, string) (string, error){
 		return "This key was reset: what it had consumed is forgotten, and its bans are lifted.", b.limiter.Reset(ctx, key)
 	},
 	"lift": func(ctx context.Context, b *board, key string) (string, error) {
-		bans := b.bans()
+		bans, err := b.bans(ctx, key)
+		if err != nil {
+			return "", err
+		}
 		if len(bans) == 0 {
 			return "", errors.New("this limiter bans no key")
 		}
@@ -185,15 +188,22 @@ var actions = map[string]func(context.Context, *board, string) (string, error){
 	},
 }
 
-// bans returns the names of the bans by key: lifting one with a constant key would lift it
+// bans returns the names of the bans by a key: lifting one with a constant key would lift it
 // for everybody.
-func (b *board) bans() (names []string) {
-	for _, r := range b.limiter.Describe().Rules {
+func (b *board) bans(ctx context.Context, key string) (names []string, err error) {
+	rules, err := b.rules(ctx, key)
+	for _, r := range rules {
 		if r.Spec.Algorithm == store.Ban && !r.Key.Constant() && !slices.Contains(names, r.Limit) {
 			names = append(names, r.Limit)
 		}
 	}
-	return names
+	return names, err
+}
+
+// rules returns the limiter's rules, and those of a key.
+func (b *board) rules(ctx context.Context, key string) ([]stint.Rule, error) {
+	more, err := b.limiter.DescribeKey(ctx, key)
+	return append(b.limiter.Describe().Rules, more...), err
 }
 
 func (p *page) log(r *http.Request, who, action, limiter, key string, err error) {
@@ -216,8 +226,13 @@ func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
 		f.Error = err.Error()
 		return
 	}
+	all, err := b.rules(r.Context(), key)
+	if err != nil {
+		f.Error = err.Error()
+		return
+	}
 	rules, routes := map[string]stint.Rule{}, map[string][]string{}
-	for _, rule := range b.limiter.Describe().Rules {
+	for _, rule := range all {
 		if _, known := rules[rule.Limit]; !known {
 			rules[rule.Limit] = rule
 		}

@@ -323,6 +323,29 @@ func (q *Reading) deny(what What, err error) error {
 	return err
 }
 
+// OfKey returns entries, and those of the limits that a key has by the functions of the plans. known
+// reports whether some function has been asked. looks is that of Func.
+func (q *Reading) OfKey(ctx context.Context, key string, entries []*Entry, looks bool) (all []*Entry, known bool, err error) {
+	all = slices.Clip(entries)
+	for _, f := range q.plans.Base.Funcs {
+		if f.OfKey == nil {
+			continue
+		}
+		more, err := f.OfKey(ctx, q, key, looks)
+		if err != nil {
+			return nil, true, err
+		}
+		all, known = append(all, more...), true
+	}
+	if looks && len(all) == 0 && len(q.Wrong) > 0 {
+		return nil, true, q.Wrong[0].Err
+	}
+	if q.planless && !slices.ContainsFunc(all, func(e *Entry) bool { return !e.DryRun }) {
+		return nil, true, q.deny(NoLimits, ErrNoLimits)
+	}
+	return all, known, nil
+}
+
 // ChargeGiven makes the charges of a key that Take and the like are given, to entries.
 func (q *Reading) ChargeGiven(key string, cost int64, entries []*Entry) error {
 	encoded, unfit := keytext.Encode(key)
