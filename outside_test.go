@@ -659,3 +659,58 @@ func TestCostsNothing(t *testing.T) {
 		})
 	}
 }
+
+// PeekRequest looks at what a request would be charged, by its own keys, and charges nothing.
+func TestPeekRequest(t *testing.T) {
+	header := func(name string) stint.Option { return stint.WithKey(stint.Header(name)) }
+	vip := stint.Rate(50, time.Hour, stint.WithName("vip"))
+	l := limiter(t, header("X-Tenant"), stint.Rate(3, time.Hour, stint.WithName("rate"), stint.WithFixedCost(2)),
+		stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login"), stint.WithKey(stint.Global()))), stint.WithRoute("GET /free"),
+		stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{vip}, nil }),
+		stint.WithSkip(func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }),
+		stint.WithBlock(func(r *http.Request) bool { return r.Header.Get("X-Block") != "" }))
+	ask := func(path, field string) *http.Request {
+		r := get(path)
+		if r.Header.Set("X-Tenant", "a"); field != "" {
+			r.Header.Set(field, "x")
+		}
+		return r
+	}
+	for range 2 {
+		for _, tt := range []struct {
+			path, field, want string
+			allowed           bool
+		}{
+			{"/", "", "[rate 3 vip 50]", true}, {"/login", "", "[login 1 vip 50]", true}, {"/free", "", "[]", true},
+			{"/", "X-Skip", "[]", true}, {"/", "X-Block", "[]", false},
+		} {
+			d, err := l.PeekRequest(ask(tt.path, tt.field))
+			got := []any{}
+			for _, s := range d.Limits {
+				got = append(got, s.Name, s.Remaining)
+			}
+			if fmt.Sprint(got) != tt.want || d.Allowed != tt.allowed || errors.Is(err, stint.ErrBlocked) == tt.allowed {
+				t.Errorf("%s %s: %v, allowed %t, %v; want %s", tt.path, tt.field, got, d.Allowed, err, tt.want)
+			}
+		}
+	}
+	through(l, ask("/", ""), nil)
+	through(l, ask("/login", ""), nil)
+	if d, err := l.PeekRequest(ask("/login", "")); err != nil || d.Allowed || d.RetryAfter <= 0 {
+		t.Errorf("used up: %+v, %v", d, err)
+	}
+	if d, err := l.PeekRequest(ask("/", "")); err != nil || d.Remaining != 1 {
+		t.Errorf("two of three used: %+v, %v", d, err)
+	}
+	if _, err := l.PeekRequest(get("/")); !errors.Is(err, stint.ErrEmptyKey) {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// A Reset that can reset nothing is an error.
+func TestResetWithoutLimits(t *testing.T) {
+	l := limiter(t, everybody, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{stint.Exempt()}, nil }))
+	if err := l.Reset(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "WithLimitFunc") {
+		t.Errorf("%v", err)
+	}
+}

@@ -3,6 +3,7 @@ package console_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"html"
 	"log/slog"
 	"net/http"
@@ -153,6 +154,35 @@ func TestActionsOffered(t *testing.T) {
 	never := page(t, console.Limiters(limiter(t, stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Api-Key")))), console.WithActions())
 	if w := ask(never, "POST", "/key", keyForm("k", "lift")); w.Code != 422 || !strings.Contains(text(w.Body.String()), "this limiter bans no key") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// A key has the limits that a source has for it, which can be reset, and whose bans can be lifted.
+func TestLimitsOfASource(t *testing.T) {
+	plan := []stint.Limit{stint.Rate(2, time.Hour, stint.WithName("plan")), stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("banned"))}
+	key := stint.Header("X-Api-Key")
+	l := limiter(t, stint.WithKey(key), stint.WithLimitSource(key, func(_ context.Context, key string, _ stint.LimitUser) ([]stint.Limit, error) {
+		if key == "down" {
+			return nil, &stint.SourceError{Err: errors.New("the database is down")}
+		}
+		return plan, nil
+	}))
+	h := page(t, console.Limiters(l), console.WithActions(), console.WithLogger(slog.New(slog.DiscardHandler)))
+	traffic(l, "/", "bob", 4)
+	for _, step := range []struct{ do, want string }{
+		{"look", "plan TokenBucket: 2 per 1h0m0s, burst 2; for requests that match no route 0 of 2 left"},
+		{"look", "banned for"},
+		{"lift", "for requests that match no route not banned; denials until it is: 2"},
+		{"reset", "for requests that match no route 2 of 2 left"},
+	} {
+		if got := text(ask(h, "POST", "/key", keyForm("bob", step.do)).Body.String()); !strings.Contains(got, step.want) {
+			t.Errorf("%s: the page doesn't say %q: %s", step.do, step.want, got)
+		}
+	}
+	for _, do := range []string{"look", "lift", "reset"} {
+		if w := ask(h, "POST", "/key", keyForm("down", do)); w.Code != 422 || !strings.Contains(text(w.Body.String()), "the database is down") {
+			t.Errorf("%s: %d %s", do, w.Code, text(w.Body.String()))
+		}
 	}
 }
 

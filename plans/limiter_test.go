@@ -207,3 +207,115 @@ func TestPlanThatTheLimiterMakesWrong(t *testing.T) {
 		}
 	}
 }
+
+// Jobs, and whoever looks a key up or resets it, have the limits of the key's plan.
+func TestPlansOfGivenKeys(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &source{sold: []stint.Limit{requests(3, "plan"), stint.Quota(9, stint.Daily, stint.WithName("day"))}}
+			opts := []stint.Option{stint.WithKey(byTenant), plans.Must(plans.New(s.load, plans.WithTTL(time.Hour))).Limits(byTenant)}
+			if own {
+				opts = append(opts, stint.Concurrency(5, stint.WithName("slots")), stint.WithRoute("POST /", requests(8, "route")))
+			}
+			l := stint.Must(stint.New(opts...))
+			left := func(want map[string]int64) {
+				t.Helper()
+				r := httptest.NewRequest("GET", "/", nil)
+				r.Header.Set("X-Tenant", "acme")
+				for name, ask := range map[string]func() (stint.Decision, error){
+					"Peek":        func() (stint.Decision, error) { return l.Peek(t.Context(), "acme") },
+					"PeekAll":     func() (stint.Decision, error) { return l.PeekAll(t.Context(), "acme") },
+					"PeekRequest": func() (stint.Decision, error) { return l.PeekRequest(r) },
+				} {
+					d, err := ask()
+					got := map[string]int64{}
+					for _, s := range d.Limits {
+						got[s.Name] = s.Remaining
+					}
+					for limit, n := range want {
+						if got[limit] != n {
+							t.Errorf("%s: %d of %s are left, %v; want %d", name, got[limit], limit, err, n)
+						}
+					}
+					if _, known := got["route"]; known != (own && name == "PeekAll") {
+						t.Errorf("%s: limits %v", name, got)
+					}
+				}
+			}
+			left(map[string]int64{"plan": 3, "day": 9})
+			p, err := l.Take(t.Context(), "acme", 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Done()
+			left(map[string]int64{"plan": 1, "day": 7})
+			if _, err := l.Take(t.Context(), "acme", 2); !errors.Is(err, stint.ErrDenied) {
+				t.Errorf("above the plan: %v", err)
+			}
+			if err := l.Allow(t.Context(), "acme", 1); own && !errors.Is(err, stint.ErrHolds) || !own && err != nil {
+				t.Errorf("Allow: %v", err)
+			}
+			if err := l.Reset(t.Context(), "acme", "day"); err != nil {
+				t.Error(err)
+			}
+			left(map[string]int64{"day": 9})
+			if err := l.Reset(t.Context(), "acme"); err != nil {
+				t.Error(err)
+			}
+			left(map[string]int64{"plan": 3})
+			if err := l.Reset(t.Context(), "acme", "gone"); err == nil || !strings.Contains(err.Error(), `no limit "gone"`) {
+				t.Errorf("Reset of another limit: %v", err)
+			}
+			rules, err := l.DescribeKey(t.Context(), "acme")
+			if err != nil || len(rules) != 2 || rules[0].Limit != "plan" || rules[1].Spec.Units != 9 {
+				t.Errorf("rules %v, %v", rules, err)
+			}
+			s.sell(stint.Concurrency(2, stint.WithName("plan-slots")))
+			if err := l.Allow(t.Context(), "globex", 1); !errors.Is(err, stint.ErrHolds) {
+				t.Errorf("Allow of slots: %v", err)
+			}
+			if n := s.count(); n != 2 {
+				t.Errorf("%d loads", n)
+			}
+		})
+	}
+}
+
+// What given keys get whose plan isn't there.
+func TestGivenKeysWithoutPlans(t *testing.T) {
+	closed, other, asked := stint.WithFailurePolicy(stint.FailClosed), requests(7, "other"), new(stint.SourceError)
+	failed := func(err error) bool { return errors.As(err, &asked) && errors.Is(err, errDown) }
+	fine := func(err error) bool { return err == nil }
+	none := func(err error) bool { return errors.Is(err, plans.ErrNoPlan) }
+	for _, tt := range []struct {
+		name        string
+		sold        []stint.Limit
+		err         error
+		opts        []stint.Option
+		take, looks func(error) bool
+	}{
+		{name: "down, open", err: errDown, take: fine, looks: failed},
+		{name: "down, open, beside another limit", err: errDown, opts: []stint.Option{other}, take: fine, looks: failed},
+		{name: "down, closed", err: errDown, opts: []stint.Option{closed, other}, take: failed, looks: failed},
+		{name: "no plan", err: plans.ErrNoPlan, take: none, looks: none},
+		{name: "no plan, beside another limit", err: plans.ErrNoPlan, opts: []stint.Option{other}, take: none, looks: fine},
+		{name: "exempt", sold: []stint.Limit{stint.Exempt()}, take: fine, looks: fine},
+		{name: "nothing", take: func(err error) bool { return errors.Is(err, stint.ErrNoLimits) }, looks: func(err error) bool { return errors.Is(err, stint.ErrNoLimits) }},
+	} {
+		s := &source{sold: tt.sold, err: tt.err}
+		l := stint.Must(stint.New(append(tt.opts, stint.WithKey(byTenant), plans.Must(plans.New(s.load)).Limits(byTenant))...))
+		p, err := l.Take(t.Context(), "acme", 1)
+		if !tt.take(err) || err == nil && p == nil {
+			t.Errorf("%s: Take: %v, %v", tt.name, p, err)
+		}
+		if err := l.Allow(t.Context(), "acme", 1); !tt.take(err) {
+			t.Errorf("%s: Allow: %v", tt.name, err)
+		}
+		if d, err := l.Peek(t.Context(), "acme"); !tt.looks(err) || err == nil && !d.Allowed {
+			t.Errorf("%s: Peek: %v, %v", tt.name, d, err)
+		}
+		if err := l.Reset(t.Context(), "acme"); !tt.looks(err) {
+			t.Errorf("%s: Reset: %v", tt.name, err)
+		}
+	}
+}
