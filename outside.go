@@ -2,18 +2,12 @@ package stint
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
-
-// ErrHolds is the error of Allow on a limiter with a Concurrency or an
-// AdaptiveConcurrency. Their slots are held until they are released, and Allow returns
-// nothing to release them with. Use Take, and call Done on its permit.
-var ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use Take, and call Done")
 
 // Allow charges cost to all of the limiter's limits (not those of its routes), and to those that a
 // WithLimitSource has for the key. It is Take for jobs, queues and RPCs that are charged once
@@ -169,13 +163,4 @@ func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 		a.call.Charges[i].Cost = 0
 	}
 	return a.look(r.Context())
-}
-
-// look returns how the call's charges stand, which have no cost.
-func (a *admission) look(ctx context.Context) (d Decision, err error) {
-	if err := a.call.Peek(ctx); err != nil {
-		return Decision{}, &StoreError{err}
-	}
-	d.addUp(&a.call, make([]LimitStatus, len(a.call.Results)))
-	return d, nil
 }
