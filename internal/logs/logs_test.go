@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ func TestDocumentedMessages(t *testing.T) {
 // written keeps the lines that it is given.
 type written struct {
 	slog.Handler
+	mu    sync.Mutex // some lines come from a timer
 	lines []string
 	does  func() // at the next line
 }
@@ -38,7 +40,9 @@ func (w *written) Enabled(context.Context, slog.Level) bool { return true }
 func (w *written) Handle(_ context.Context, r slog.Record) error {
 	line := strings.TrimPrefix(r.Message, "stint: ")
 	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	w.mu.Lock()
 	w.lines = append(w.lines, line)
+	w.mu.Unlock()
 	if do := w.does; do != nil {
 		w.does = nil
 		do()
@@ -89,6 +93,8 @@ func TestOnceAMinute(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			if got := strings.Join(w.lines, ", "); got != want {
 				t.Errorf("%s: written %q, want %q", says, got, want)
 			}
@@ -109,6 +115,8 @@ func TestOnceForSeveral(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if got := strings.Join(w.lines, ", "); got != "fails, fails" {
 			t.Errorf("written: %s", got)
 		}
@@ -131,6 +139,8 @@ func TestSubjectsAreForgotten(t *testing.T) {
 		}
 		time.Sleep(2 * Interval)
 		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		subjects.mu.Lock()
 		defer subjects.mu.Unlock()
 		if n := len(subjects.all) - before; n != 0 || len(w.lines) != 200 {
