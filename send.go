@@ -10,14 +10,8 @@ import (
 )
 
 // subject is the request that an event is about. Its method event makes every event of a
-// request, and sets what all of them have. Functions that know more set the rest: sender.send
-// the limiter's name; admission.outcome the outcome; sender.sendDecision and admission.sendWaiting
-// the decision; Event.about charges without a decision; admission.sendWrong the limit that isn't
-// charged; admission.finishFailed what a store's failure led to; Permit.sendSettled and
-// sender.sendSettleFailed a settlement; Permit.sendPacing a pace; Permit.sendLimitChange a changed
-// limit; Permit.sendEnd and admission.sendEnd the end; Limiter.handleNotice what a store reports.
-// sender.write takes the request out of its copy. A test holds this list. Events about the
-// limiter are made where they occur.
+// request, and sets what all of them have. Functions that know more set the rest.
+// Events about the limiter are made where they occur.
 type subject struct {
 	route   string
 	request *http.Request // nil outside HTTP, and when it may belong to the server again

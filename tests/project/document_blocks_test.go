@@ -23,7 +23,7 @@ import (
 // tested says which test has a block of a document that is no Go of the root module.
 var tested = map[string]string{
 	"README.md console":                "TestSessions",
-	"docs/architecture.md mermaid":     "TestPicture, and drawings",
+	"docs/architecture.md mermaid":     "drawings",
 	"docs/algorithms.md text":          "a formula",
 	"docs/policy.md go policy":         "policy TestProgramOfTheDocument",
 	"docs/policy.md yaml":              "policy TestDocument",

@@ -70,16 +70,6 @@ func anchors(text string) (all []string) {
 	return all
 }
 
-// Each document is listed in the index by question.
-func TestIndexNamesDocuments(t *testing.T) {
-	index := read(t, "docs/README.md")
-	for _, doc := range documents(t) {
-		if name, is := strings.CutPrefix(doc, "docs/"); is && name != "README.md" && !strings.Contains(index, "]("+name+")") {
-			t.Errorf("docs/README.md doesn't name %s", name)
-		}
-	}
-}
-
 func TestProgramsBuild(t *testing.T) {
 	built := 0
 	for _, doc := range documents(t) {
@@ -163,42 +153,6 @@ func serves(t *testing.T, program, addr string) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("RateLimit") == "" || resp.Header.Get("RateLimit-Policy") == "" {
 		t.Errorf("a plain request gets %s %v, want 200 and what is left", resp.Status, resp.Header)
-	}
-}
-
-// A reader who has to decide reads this far and no further.
-func TestREADMEIsShort(t *testing.T) {
-	text := read(t, "README.md")
-	if n := len(strings.Fields(text)); n >= 900 {
-		t.Errorf("README.md has %d words, want fewer than 900", n)
-	}
-	last := strings.LastIndex(text, "\n## ")
-	if !strings.HasPrefix(text[last+1:], "## When not to use this") {
-		t.Error("README.md doesn't end with when not to use this")
-	}
-}
-
-// A document that names a limiter repeats the name in each Update of it, which replaces
-// all options: the limiter's series in metrics go on.
-func TestUpdatesKeepTheName(t *testing.T) {
-	option := regexp.MustCompile(`stint\.WithLimiterName\("[^"]*"\)`)
-	found := 0
-	for _, doc := range documents(t) {
-		name := ""
-		for _, m := range fenced.FindAllStringSubmatch(read(t, doc), -1) {
-			if strings.Contains(m[2], ".Update(") && name != "" {
-				found++
-				if option.FindString(m[2]) != name {
-					t.Errorf("%s drops %s:\n%s", doc, name, m[2])
-				}
-			}
-			if given := option.FindString(m[2]); given != "" {
-				name = given
-			}
-		}
-	}
-	if found == 0 {
-		t.Error("no document updates a limiter with a name")
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -113,43 +112,5 @@ func TestOptionsFit(t *testing.T) {
 		if strings.HasPrefix(name, "With") && !known[name] {
 			t.Errorf("%s isn't in the table", name)
 		}
-	}
-}
-
-// The document of a kind's options names them all: go doc lists only those that go with
-// no other kind.
-func TestOptionsAreListed(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "options.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	option := regexp.MustCompile(`\bWith\w+`)
-	kinds := 0
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
-		}
-		kind, _, found := strings.Cut(strings.TrimPrefix(spec.Doc.Text(), spec.Name.Name+" is an option of "), ":")
-		if !found || strings.Contains(kind, " ") {
-			return true
-		}
-		kinds++
-		var want []string
-		for _, f := range fits {
-			if slices.Contains(strings.Fields(f.takes), kind) {
-				want = append(want, option.FindString(f.option))
-			}
-		}
-		got := option.FindAllString(spec.Doc.Text(), -1)
-		slices.Sort(got)
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s names %v, want %v", spec.Name.Name, got, want)
-		}
-		return true
-	})
-	if kinds != 6 {
-		t.Errorf("%d kinds have lists, want 6", kinds)
 	}
 }
