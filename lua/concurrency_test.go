@@ -60,7 +60,10 @@ func TestConcurrencyTwin(t *testing.T) {
 
 func (p *pair) traceLeases(ran map[string]int) {
 	r := p.rnd
-	limits := drawLimits(r, store.Concurrency)
+	limits := []*store.Limit{
+		limitOf(p.t, store.Spec{Name: "limit", Algorithm: store.Concurrency, Units: 1 + r.Int64N(50)>>r.IntN(5)}),
+		limitOf(p.t, store.Spec{Name: "limit", Algorithm: store.Concurrency, Units: 1 + r.Int64N(50)>>r.IntN(5)}),
+	}
 	weights := r.IntN(2) == 0
 	held := leases{}
 	var made []store.Receipt
@@ -93,7 +96,7 @@ func (p *pair) traceLeases(ran map[string]int) {
 func (p *pair) leases(l *store.Limit, c call, held leases, made *[]store.Receipt) bool {
 	p.t.Helper()
 	held.mend(p)
-	got := p.send(l, c, nil)
+	got := p.send(l, c)
 	fail := func(format string, args ...any) bool {
 		p.t.Errorf("%+v at %d: %v\n%s", l.Spec(), p.now, c, fmt.Sprintf(format, args...))
 		return false
@@ -117,7 +120,7 @@ func (p *pair) leases(l *store.Limit, c call, held leases, made *[]store.Receipt
 	if want := strconv.FormatInt(held.held(p.now), 10); got.raw != want {
 		return fail("%s held, want %s", got.raw, want)
 	}
-	_, result := p.oracle(l, c, engine.State{Live: held.held(p.now) > 0, A: held.held(p.now)})
+	result := p.oracle(l, c, engine.State{Live: held.held(p.now) > 0, A: held.held(p.now)})
 	if got.ok != result.OK {
 		return fail("got %v, want %v", got.ok, result.OK)
 	}

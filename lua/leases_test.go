@@ -125,7 +125,7 @@ func TestLostLeasesAreEntered(t *testing.T) {
 			if c.want == "entered" {
 				held -= weight
 			}
-			if got := p.send(l, release, nil); got.raw != strconv.FormatInt(held, 10) {
+			if got := p.send(l, release); got.raw != strconv.FormatInt(held, 10) {
 				fail("%s held after its release, want %d", got.raw, held)
 			}
 			p.now += leaseTime / 2
@@ -147,7 +147,7 @@ func (p *pair) held(l *store.Limit, cost int64, id byte) (ok bool, held int) {
 	p.t.Helper()
 	c := call{op: "take", cost: cost}
 	c.lease[0], c.lease[15] = id, 'w'
-	got := p.send(l, c, nil)
+	got := p.send(l, c)
 	held, err := strconv.Atoi(got.raw)
 	if err != nil {
 		p.t.Fatal(got)
@@ -239,7 +239,7 @@ func TestEmptySetsWhenTheClockIsSetBack(t *testing.T) {
 		released := call{op: "settle"}
 		released.receipt.Cost, released.receipt.Lease = 1, store.LeaseID{0: 1, 15: 'w'}
 		released.lease = released.receipt.Lease
-		p.send(l, released, nil)
+		p.send(l, released)
 		p.now -= step
 		p.held(l, 1, 2)
 		for range 20 {
@@ -273,7 +273,7 @@ func TestLostLifetimes(t *testing.T) {
 			t.Helper()
 			x := call{op: "take", cost: 1}
 			x.lease[0], x.lease[15] = id, 'w'
-			if got := p.send(l, x, nil); !got.ok {
+			if got := p.send(l, x); !got.ok {
 				t.Fatal(got)
 			}
 		}
