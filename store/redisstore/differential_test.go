@@ -139,6 +139,9 @@ const (
 	banned = store.Algorithm(254)
 )
 
+// earliest is how far before the first instant of 2026 traces begin, in microseconds.
+const earliest = -7 * 365 * 24 * 3600 * 1_000_000
+
 // twins plays one trace through both.
 type twins struct {
 	rdb     *redis.Client
@@ -174,7 +177,7 @@ func newTwins(rdb *redis.Client, seed uint64) *twins {
 // drawTwins draws the limits of a trace.
 func drawTwins(rdb *redis.Client, seed uint64, a store.Algorithm) *twins {
 	w := newTwins(rdb, seed)
-	w.now = w.roll(8 * 365 * 24 * 3600 * 1_000_000)
+	w.now = w.roll(8*365*24*3600*1_000_000) - pick[int64](w, 0, 0, 0, 0, -earliest)
 	w.keys = []string{"a", "b", "c", "d", "e"}[:pick(w, 1, 2, 3, 5)]
 	n := 1
 	if a == mixed || a == banned {
@@ -349,7 +352,7 @@ func (w *twins) pass() {
 	case 1: // no call comes for long
 		w.now += w.roll(1 + pick(w, span*w.roll(1000), 2*365*24*3600*1_000_000))
 	}
-	w.now = min(max(w.now, 0), 15*365*24*3600*1_000_000)
+	w.now = min(max(w.now, earliest), 15*365*24*3600*1_000_000)
 	if w.now < was {
 		// The steps drop what is over from a state that they only look at, and the server doesn't
 		// write it: set back, the clock shows the difference.
