@@ -48,9 +48,9 @@ test-faults: redis ## servers killed, paused and split under load, in 2 minutes:
 	@echo "killing, pausing and splitting servers under load: about 2 minutes"
 	STINT_SUITE=faults $(GO) test -count=1 $(RACE) -run '^TestFaults' ./store/redisstore ./internal/redistest
 
-test-servers: redis ## the store's suite on each kind of server and client, in 3 minutes
+test-servers: redis ## the store's suite on each kind of server and client, and priorities on one, in 3 minutes
 	@echo "the store's suite on a cluster, a sentinel, a ring, and with every option: about 3 minutes"
-	STINT_SUITE=servers $(GO) test -count=1 $(RACE) -run '^TestServers' ./store/redisstore ./lua
+	STINT_SUITE=servers $(GO) test -count=1 $(RACE) -run '^TestServers' . ./store/redisstore ./lua
 
 test-compat: export GOGC ?= 400
 test-compat: redis lua5.4 ## the store's suite where scripts run on another Lua, Dragonfly's 5.4 or miniredis's, in 2 minutes
@@ -206,8 +206,9 @@ fuzz: ## every fuzz target for FUZZTIME each
 soak: redis ## the long form of the random traces; STINT_SEED=n runs one of them
 	STINT_LONG=1 $(GO) test -count=1 -timeout 0 $(PKG)
 
-plots: ## draw docs/img from the algorithms themselves
+plots: ## draw docs/img from the algorithms themselves, and the table of docs/waiting.md
 	cd docs/plots && $(WORKSPACE) $(GO) run . -out ../img
+	$(GO) test -count=1 -run '^TestRushTable$$' . -args -table docs/waiting.md
 
 plots-check: plots ## the plots in the documents are those of this code
-	@git diff --exit-code --stat -- docs/img || { echo "docs/img was out of date: commit what 'make plots' drew"; exit 1; }
+	@git diff --exit-code --stat -- docs/img docs/waiting.md || { echo "the documents were out of date: commit what 'make plots' drew"; exit 1; }

@@ -161,7 +161,7 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 	v.allower, _ = in.(store.Allower)
 	all := f.registry.Adaptive
 	v.backend = &decide.Backend{
-		Store: in, Local: all.Over(in), Keys: all, Lines: lines, Aging: v.aging,
+		Store: in, Local: all.Over(in), Keys: all, Lines: lines,
 		Newest: f.registry.Newest, Turns: turnsOf(v),
 	}
 	if own, is := in.(*memstore.Store); is { // no store around one, which may want to see what is settled

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/field"
@@ -116,15 +115,11 @@ type conduct struct {
 	skipEmpty     bool   // by WithEmptyKey: a limit whose key is empty is left out
 	withoutPermit bool
 	priority      func(*http.Request) int // or nil
-	aging         time.Duration
-	silent        silence // by WithoutWarnings
+	silent        silence                 // by WithoutWarnings
 }
 
 // handles reports whether a handler of the limiter answers denials.
 func (c *conduct) handles() bool { return c.denyHandler != nil || c.errorHandler != nil }
 
 // usual is the conduct of a limiter without options.
-var usual = conduct{styles: field.RateLimit, aging: defaultAging}
-
-// defaultAging is how much waiting time one class is worth.
-const defaultAging = time.Second
+var usual = conduct{styles: field.RateLimit}

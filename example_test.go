@@ -1005,7 +1005,6 @@ func ExampleWithShare() {
 	lim := stint.Must(stint.New(
 		stint.Concurrency(4, stint.WithQueue(10), stint.WithShare(interactive, 50)),
 		stint.WithKey(stint.Global()),
-		stint.WithAging(time.Minute),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.EventWaiting {
 				waiting <- struct{}{}
@@ -1043,7 +1042,6 @@ func ExampleContextWithPriority() {
 	lim := stint.Must(stint.New(
 		stint.Concurrency(1),
 		stint.WithKey(stint.Global()),
-		stint.WithAging(10*time.Second), // a class is worth ten seconds
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.EventWaiting {
 				waiting <- struct{}{}

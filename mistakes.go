@@ -68,7 +68,7 @@ func ordersNone(v *version) bool {
 			shares = true
 		}
 	}
-	return shares || !waits && (v.priority != nil || v.aging != defaultAging)
+	return shares || !waits && v.priority != nil
 }
 
 // onlyTurns reports whether requests wait for turns, and none takes a slot.

@@ -16,7 +16,7 @@ import (
 // is a default for limits ([WithKey], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithDryRun],
 // [WithFailurePolicy]), or an option of the limiter as a whole: [WithRoute], [WithLimitFunc],
 // [WithStore], [WithMemory], [WithSkip], [WithBlock], [WithEmptyKey], [WithDenyHandler],
-// [WithErrorHandler], [WithProblem], [WithHeaders], [WithPriority], [WithAging],
+// [WithErrorHandler], [WithProblem], [WithHeaders], [WithPriority],
 // [WithObserver], [WithLogger], [WithLogKeys], [WithoutWarnings], [WithLimiterName],
 // [WithoutPermit]. nil is rejected. Of the same setting given twice, the later replaces the
 // earlier, except for WithKey and for those that say that they add up.

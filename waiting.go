@@ -40,7 +40,7 @@ func WithMaxWait(d time.Duration) ChargeOption {
 // for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
 // WithQueue none waits, or, with a WithMaxWait, as many requests and Takes as the
 // limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
-// bound.
+// bound. A request that finds the queue full may replace another (see WithPriority).
 func WithQueue(n int64) QueueOption {
 	return changeOption{change: func(r *compile.Rule) {
 		queue := orNone(r, n, "WithQueue")
@@ -52,15 +52,16 @@ func WithQueue(n int64) QueueOption {
 	}}
 }
 
-// WithPriority sets which requests go first when some wait: class returns a class from
-// 0 to 9, and higher classes are woken first. Values outside 0–9 are clamped. By
-// default, and outside HTTP, a request has the class of its context
-// (ContextWithPriority), or 0. Within a class, first come is first served. class is called
-// concurrently, once for a request that takes a slot, and for no other.
+// WithPriority sets which requests go first when some wait for a slot: class returns a
+// class from 0 to 9, and a higher class goes before a lower one, and takes its place if
+// the queue is full. Values outside 0–9 are clamped. By default, and outside HTTP, a
+// request has the class of its context (ContextWithPriority), or 0. Within a class, first
+// come is first served. class is called concurrently, once for a request that takes a
+// slot, and for no other.
 //
-// No waiter starves: it rises by a class for each second it waits (see WithAging).
-// So it is never overtaken by one that comes more than nine seconds later, and class 2
-// goes before those of class 0 that came less than two seconds before it.
+// When the queue is full, a request replaces the last waiter of the lowest class, if that
+// is below its own. The replaced request is denied like one that finds the queue full.
+// A low class can wait until its WithMaxWait ends: WithShare promises it slots.
 //
 // Priorities apply among waiters for the slots of one concurrency limit, for one key, in this
 // process. Turns of a rate come first come, first served. New rejects a nil class, and
@@ -70,36 +71,22 @@ func WithPriority(class func(*http.Request) int) Option {
 		func(c *config) { c.priority = class })
 }
 
-// WithAging sets how long a waiter takes to rise by a class of WithPriority. The
-// default is a second. With a time longer than any wait, classes are strict. d is
-// positive and at most an hour; New rejects any other.
-func WithAging(d time.Duration) Option {
-	return checkedOption(d > 0 && d <= time.Hour, fmt.Sprintf("WithAging(%v)", d), fmt.Sprintf("write a duration of up to %v", time.Hour),
-		func(c *config) { c.aging = d })
-}
-
-// WithShare reserves a percentage of a concurrency limit's slots for a class of
-// WithPriority. Unused share is lent to other classes and reclaimed as slots are
-// released, before all others and whatever their class; requests are never interrupted.
-// By default no class has a share. class is from 0 to 9 and percent from 1 to 100; give
-// the option once for each class. New rejects other values, a second share for a class,
-// shares that add up to more than 100, and shares where no request waits for a slot: beside
-// WithQueue(0), and on a route without WithQueue and WithMaxWait.
+// WithShare promises a class of WithPriority a percentage of a concurrency limit's slots.
+// While the class has less than that, its requests rank above all others: they get the
+// next slots, and places in a full queue. Unused share is lent to other classes, and comes
+// back as slots are released; requests are never interrupted. By default no class has a
+// share. class is from 0 to 9 and percent from 1 to 100; give the option once for each
+// class. New rejects other values, a second share for a class, shares that add up to more
+// than 100, and shares where no request waits for a slot: beside WithQueue(0), and on a
+// route without WithQueue and WithMaxWait.
 //
-// Precisely: consider the slots that this process holds for a key, including the one
-// about to be given. A class that would then hold no more than its percentage, or that
-// holds no slot, is woken before any class that would hold more. Otherwise
-// WithPriority's order decides. A class may hold more than its share in that order.
+// The percentage is of the slots that this process holds for the key, the next one
+// included, and at least one slot. So a fleet keeps the shares too, except for rounding:
+// where a process holds only a few slots for a key, a small share is one of them.
 //
-// In a fleet each process keeps to the shares of what it holds itself. So the fleet as
-// a whole does too, except for rounding: where a process holds only a few slots for a
-// key, a small share is one of them.
-//
-// After an Update that adds a share, it applies to slots already taken and to those who
-// already wait.
-//
-// A class without a share gets what the shares leave. If they add up to 100 and are all
-// used, it gets nothing.
+// Beyond its share, a class ranks by WithPriority. A class without a share gets what the
+// shares leave: nothing, if they add up to 100 and are all used. An Update that adds a
+// share applies to slots already taken and to those who already wait.
 func WithShare(class, percent int) SlotOption {
 	return changeOption{change: func(r *compile.Rule) {
 		bad := func(problem, write string) {

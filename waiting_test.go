@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +22,10 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 // passed runs n requests at once and returns when those admitted went on, in
@@ -730,7 +735,7 @@ func TestPatienceIsTheLinesOwn(t *testing.T) {
 // lined is a limiter that tells when a wait has begun.
 func lined(t *testing.T, s store.Store, opts ...stint.ConcurrencyOption) (l *stint.Limiter, begun chan struct{}) {
 	begun = make(chan struct{}, 1000)
-	return limiter(t, theKey, stint.WithStore(s), stint.WithAging(time.Hour), stint.Concurrency(3, append(opts, stint.WithName("concurrency"))...),
+	return limiter(t, theKey, stint.WithStore(s), stint.Concurrency(3, append(opts, stint.WithName("concurrency"))...),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.EventWaiting {
 				begun <- struct{}{}
@@ -1021,7 +1026,7 @@ func TestPriority(t *testing.T) {
 	slot := stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute))
 	turn := stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute))
 	three := []arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"mid", 200 * ms, 2, 0, 0}, {"mid2", 300 * ms, 2, 0, 0}, {"high", 400 * ms, 5, 0, 0}}
-	aged := []arrival{{"a", 0, 0, 0, 0}, {"low", 10 * ms, 0, 0, 0}, {"h1", 500 * ms, 1, 0, 0}, {"h2", 1500 * ms, 1, 0, 0}, {"h3", 2500 * ms, 1, 0, 0}}
+	late := []arrival{{"a", 0, 0, 0, 0}, {"low", 10 * ms, 0, 0, 0}, {"h1", 500 * ms, 1, 0, 0}, {"h2", 1500 * ms, 1, 0, 0}, {"h3", 2500 * ms, 1, 0, 0}}
 	tests := []struct {
 		name  string
 		opts  []stint.Option
@@ -1031,10 +1036,7 @@ func TestPriority(t *testing.T) {
 		{"slots", []stint.Option{slot, byHeader}, three, "a 0s, high 1s, mid 2s, mid2 3s, low 4s"},
 		{"slots, all equal", []stint.Option{slot}, three, "a 0s, low 1s, mid 2s, mid2 3s, high 4s"},
 		{"turns, all equal", []stint.Option{turn}, three, "a 0s, low 1s, mid 2s, mid2 3s, high 4s"},
-		// low has risen by a class when h2 comes: it goes before it.
-		{"slots, aged", []stint.Option{slot, byHeader}, aged, "a 0s, h1 1s, low 2s, h2 3s, h3 4s"},
-		{"slots, aged slowly", []stint.Option{slot, byHeader, stint.WithAging(time.Minute)}, aged, "a 0s, h1 1s, h2 2s, h3 3s, low 4s"},
-		{"slots, aged fast", []stint.Option{slot, byHeader, stint.WithAging(ms)}, aged, "a 0s, low 1s, h1 2s, h2 3s, h3 4s"},
+		{"however long it waits", []stint.Option{slot, byHeader}, late, "a 0s, h1 1s, h2 2s, h3 3s, low 4s"},
 		{"classes beyond the last are the last", []stint.Option{slot, byHeader},
 			[]arrival{{"a", 0, 0, 0, 0}, {"nine", 100 * ms, 9, 0, 0}, {"more", 200 * ms, 99, 0, 0}, {"none", 300 * ms, -99, 0, 0}, {"zero", 400 * ms, 0, 0, 0}},
 			"a 0s, nine 1s, more 2s, none 3s, zero 4s"},
@@ -1049,6 +1051,232 @@ func TestPriority(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A full queue is for those of the highest rank: a request replaces the last waiter of the
+// lowest, if that is below its own.
+func TestFullQueue(t *testing.T) {
+	slot := func(opts ...stint.ConcurrencyOption) stint.Option {
+		return stint.Concurrency(1, append(opts, stint.WithQueue(2), stint.WithMaxWait(time.Minute))...)
+	}
+	come := func(classes ...int) (all []arrival) { // a is the first, and holds the slot
+		for i, class := range classes {
+			all = append(all, arrival{name: string(rune('a' + i)), at: time.Duration(i) * 100 * time.Millisecond, class: class})
+		}
+		return all
+	}
+	tests := []struct {
+		name  string
+		limit stint.Option
+		comes []arrival
+		want  string
+	}{
+		{"a higher class replaces the last of the lowest", slot(), come(0, 0, 0, 1, 5), "a 0s, c denied 300ms, b denied 400ms, e 1s, d 2s"},
+		{"the lowest of several", slot(), come(0, 3, 1, 5, 5), "a 0s, c denied 300ms, b denied 400ms, d 1s, e 2s"},
+		{"nobody of its own class", slot(), come(0, 5, 5, 5), "a 0s, d denied 300ms, b 1s, c 2s"},
+		{"nor of a higher one", slot(), come(0, 5, 5, 4), "a 0s, d denied 300ms, b 1s, c 2s"},
+		{"a class below its share replaces a higher one", slot(stint.WithShare(0, 50)), come(9, 9, 9, 0, 0), "a 0s, c denied 300ms, b denied 400ms, d 1s, e 2s"},
+		{"but not with its share", slot(stint.WithShare(0, 50)), come(0, 9, 9, 0), "a 0s, d denied 300ms, b 1s, c 2s"},
+		{"of two below their shares, the higher class", slot(stint.WithShare(0, 50), stint.WithShare(1, 50)), come(9, 0, 0, 1, 5), "a 0s, c denied 300ms, e denied 400ms, d 1s, b 2s"},
+		{"nobody where nobody waits", stint.Concurrency(1, stint.WithQueue(0)), come(0, 9), "a 0s, b denied 100ms"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if got := visits(t, limiter(t, theKey, byHeader, tt.limit), time.Second, tt.comes); got != tt.want {
+					t.Errorf("got  %s\nwant %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Who is replaced in a queue is denied like one that finds it full: nothing is charged, and
+// its wait ends. Limiter.Wait is never denied for others, unless WithQueue sets a bound.
+func TestReplaced(t *testing.T) {
+	for _, queue := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			var told []string
+			opts := []stint.ConcurrencyOption{stint.WithName("slots")}
+			if queue {
+				opts = append(opts, stint.WithQueue(1))
+			}
+			l := limiter(t, theKey, stint.Concurrency(1, opts...), stint.WithMaxWait(time.Minute), stint.Quota(9, stint.Every(time.Hour)), stint.WithObserver(func(e stint.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Kind == stint.EventWaiting || e.EndsWait {
+					told = append(told, e.Kind.String())
+				}
+			}))
+			holder := take(t, l, 1)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				start := time.Now()
+				p, err := l.Wait(t.Context(), "k", 1)
+				if !queue {
+					p.Done()
+					return
+				}
+				d := denied(t, err).Decision
+				slots := d.Limits[0]
+				if after := time.Since(start); after != 300*time.Millisecond || d.Limit != "slots" || d.Delay != after || d.Queued != 1 || d.RetryAfter <= 0 || slots.Allowed || slots.Remaining != 0 || d.Limits[1].Remaining != 8 {
+					t.Errorf("replaced after %v: %+v", after, d)
+				}
+			})
+			time.Sleep(300 * time.Millisecond)
+			wg.Go(func() {
+				p, err := l.Take(stint.ContextWithPriority(t.Context(), 5), "k", 1)
+				if (err == nil) != queue {
+					t.Errorf("the higher class: %v", err)
+				}
+				p.Done()
+			})
+			synctest.Wait()
+			holder.Done()
+			wg.Wait()
+			if d, err := l.Peek(t.Context(), "k"); err != nil || d.Limits[0].Remaining != 1 || d.Limits[1].Remaining != 7 {
+				t.Errorf("left at the end: %+v, %v", d.Limits, err)
+			}
+			want := "Waiting Waiting Denied Admitted"
+			if !queue {
+				want = "Waiting Admitted"
+			}
+			if got := strings.Join(told, " "); got != want {
+				t.Errorf("observers were told: %s, want %s", got, want)
+			}
+			noLines(t, l)
+		})
+	}
+}
+
+// rush sends requests at a multiple of what ten slots carry, if each takes one for a second
+// on average, of that length; and returns how many of each class came and were denied. A
+// quarter of the capacity is of class 9: half of a share of 50 %. The others are of class 0.
+// It ends with the 274th of class 9. Requests go to ls in turn. If equal, they have no class.
+func rush(rnd *rand.Rand, times float64, second time.Duration, equal bool, ls ...*stint.Limiter) (came, denied [10]int) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	due := time.Now()
+	for i := 0; came[9] < 274; i++ {
+		due = due.Add(time.Duration(rnd.ExpFloat64() * float64(second) / (10 * times)))
+		time.Sleep(time.Until(due))
+		class, ctx := 0, context.Background()
+		if rnd.Float64() < 0.25/times {
+			class = 9
+		}
+		if came[class]++; !equal {
+			ctx = stint.ContextWithPriority(ctx, class)
+		}
+		work := time.Duration((0.5 + rnd.Float64()) * float64(second))
+		wg.Go(func() {
+			p, err := ls[i%len(ls)].Take(ctx, "k", 1)
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				denied[class]++
+				return
+			}
+			defer p.Done()
+			time.Sleep(work)
+		})
+	}
+	wg.Wait()
+	return came, denied
+}
+
+// rushed are limiters for a rush on one store.
+func rushed(t *testing.T, s store.Store, processes int, shares ...stint.ConcurrencyOption) (ls []*stint.Limiter) {
+	opts := append(shares, stint.WithName("slots"), stint.WithQueue(20), stint.WithMaxWait(3*time.Second))
+	for range processes {
+		ls = append(ls, limiter(t, theKey, stint.WithStore(s), stint.Concurrency(10, opts...)))
+	}
+	return ls
+}
+
+var (
+	loads = []float64{1.2, 1.5, 2, 3}
+	half  = stint.WithShare(9, 50)
+	table = flag.String("table", "", "the document in which TestRush writes its table anew")
+)
+
+// However much class 0 asks for, nothing is denied of class 9 while it needs half of its
+// share.
+func TestRush(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		processes int
+		shares    []stint.ConcurrencyOption
+	}{
+		{"one process", 1, []stint.ConcurrencyOption{half}},
+		{"class 0 has a share too", 1, []stint.ConcurrencyOption{half, stint.WithShare(0, 20)}},
+		{"two processes", 2, []stint.ConcurrencyOption{half}},
+	} {
+		for _, times := range loads {
+			synctest.Test(t, func(t *testing.T) {
+				came, denied := rush(newRand(1), times, time.Second, false, rushed(t, memstore.New(), tt.processes, tt.shares...)...)
+				if denied[9] > 0 || denied[0] == 0 {
+					t.Errorf("%s, %v times the capacity: %d of %d denied of class 9, %d of %d of class 0", tt.name, times, denied[9], came[9], denied[0], came[0])
+				}
+			})
+		}
+	}
+}
+
+// Nor is it if two processes share the slots on a real server. A machine that is busy with
+// something else may keep the server from answering until a queue is full of class 9: of three
+// tries, one is undisturbed.
+func TestServersRush(t *testing.T) {
+	redistest.Suite(t, "servers")
+	server := redistest.Shared(t)
+	var wg sync.WaitGroup
+	for i, times := range loads {
+		wg.Go(func() {
+			var tries []string
+			for try := range 3 {
+				s := redisstore.New(server.Client(), patient, redisstore.WithPrefix(fmt.Sprint(redistest.Prefix(t), i, try)))
+				defer s.Close()
+				came, denied := rush(newRand(1), times, 100*time.Millisecond, false, rushed(t, s, 2, half)...)
+				if denied[9] == 0 && denied[0] > 0 {
+					return
+				}
+				tries = append(tries, fmt.Sprintf("%d of %d of class 9, %d of %d of class 0", denied[9], came[9], denied[0], came[0]))
+			}
+			t.Errorf("%v times the capacity: denied are %q", times, tries)
+		})
+	}
+	wg.Wait()
+}
+
+// TestRushTable draws the table of docs/waiting.md if it is told to ("make plots").
+func TestRushTable(t *testing.T) {
+	if *table == "" {
+		t.Skip("make plots runs it")
+	}
+	doc, err := os.ReadFile(*table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head, line = "| load | class 9, without classes | class 0 | class 9 | class 0 |\n", "| --- | --- | --- | --- | --- |\n"
+	before, after, found := strings.Cut(string(doc), head)
+	_, after, ends := strings.Cut(after, "\n\n")
+	if !found || !ends {
+		t.Fatalf("%s has no table that begins with %s", *table, head)
+	}
+	rows := head + line
+	for _, times := range loads {
+		rows += fmt.Sprintf("| %v |", times)
+		for _, equal := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				came, denied := rush(newRand(1), times, time.Second, equal, rushed(t, memstore.New(), 1, half)...)
+				rows += fmt.Sprintf(" %d of %d | %d of %d |", denied[9], came[9], denied[0], came[0])
+			})
+		}
+		rows += "\n"
+	}
+	if err := os.WriteFile(*table, []byte(before+rows+"\n"+after), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -1159,7 +1387,6 @@ func TestPriorityIsInherited(t *testing.T) {
 // Whoever waits and leaves, and when: no waiter is overtaken by a lower rank, no place is
 // lost, and no more pass than may.
 func TestPriorityUnderStress(t *testing.T) {
-	aging := 500 * time.Millisecond
 	limits := map[string]stint.Limit{
 		"slots":    stint.Concurrency(3, stint.WithQueue(1000), stint.WithMaxWait(20*time.Second)),
 		"adaptive": stint.AdaptiveConcurrency(3, 3, stint.WithQueue(1000), stint.WithMaxWait(20*time.Second)),
@@ -1169,7 +1396,7 @@ func TestPriorityUnderStress(t *testing.T) {
 			for seed := range uint64(20) {
 				synctest.Test(t, func(t *testing.T) {
 					rnd := newRand(seed)
-					l := limiter(t, theKey, limit, stint.WithAging(aging))
+					l := limiter(t, theKey, limit)
 					type waiter struct {
 						class    int
 						came     time.Time
@@ -1215,9 +1442,9 @@ func TestPriorityUnderStress(t *testing.T) {
 					for _, a := range all {
 						for _, b := range all {
 							// a waited when b went in, and ranks before it.
-							rank := a.came.Add(-time.Duration(a.class) * aging).Compare(b.came.Add(-time.Duration(b.class) * aging))
+							before := a.class > b.class || a.class == b.class && a.came.Before(b.came)
 							waited := !b.in.IsZero() && a.came.Before(b.in) && b.came.Before(b.in) && (a.in.After(b.in) || a.in.IsZero() && a.left.After(b.in))
-							if waited && rank < 0 {
+							if waited && before {
 								t.Fatalf("seed %d: class %d of %v went in at %v, before class %d of %v", seed,
 									b.class, b.came.Sub(all[0].came), b.in.Sub(all[0].came), a.class, a.came.Sub(all[0].came))
 							}
@@ -1363,32 +1590,25 @@ func TestShare(t *testing.T) {
 		name  string
 		limit stint.Limit
 		play  string
-		ranks bool // classes are ranked, or else all are in the order in which they came
 	}{
-		{"none", ten(), "+0x20 +0x1 =0:10 -0x4 =0:10", false},
-		{"an idle share is borrowed", ten(share(1, 30)), "+0x20 =0:10 -0x5 =0:10", false},
-		{"and comes back as slots are released, whoever came first", ten(share(1, 30)),
-			"+0x20 +1x20 =0:10 -0x1 =0:9|1:1 -0x1 =0:8|1:2 -0x1 =0:7|1:3 -0x3 =0:7|1:3 -1x1 =0:7|1:3", false},
-		{"also if the others rank higher", ten(share(1, 30)),
-			"+9x20 +1x20 -9x3 =1:3|9:7 -9x3 =1:3|9:7 -1x2 =1:3|9:7", true},
+		{"none", ten(), "+0x20 +0x1 =0:10 -0x4 =0:10"},
+		{"an idle share is borrowed", ten(share(1, 30)), "+0x20 =0:10 -0x5 =0:10"},
+		{"and comes back as slots are released, though the others are of a higher class", ten(share(1, 30)),
+			"+9x20 +1x20 =9:10 -9x1 =1:1|9:9 -9x1 =1:2|9:8 -9x1 =1:3|9:7 -9x3 =1:3|9:7 -1x2 =1:3|9:7"},
 		{"beyond its share a class ranks like all others", ten(share(5, 30)),
-			"+0x20 +5x20 -0x3 =0:7|5:3 -0x7 =5:10", true},
-		{"an idle limit is anybody's", ten(share(1, 30)), "+1x20 =1:10 +0x20 -1x2 =1:10", false},
-		{"two shares", ten(share(0, 40), share(1, 30)), "+5x20 +0x20 +1x20 -5x3 =0:3|5:7 -5x7 =0:4|1:3|5:3", false},
-		{"all of it shared", ten(share(0, 40), share(1, 60)), "+1x12 +0x12 -1x5 =0:4|1:6 -0x2 =0:4|1:6 -1x2 =0:5|1:5", false},
-		{"a small share is one slot", stint.Concurrency(3, wait, queue, share(1, 10)), "+0x9 +1x9 -0x1 =0:2|1:1 -0x1 =0:2|1:1 -1x1 =0:2|1:1", false},
-		{"who leaves the line leaves the share idle", ten(share(1, 50)), "+0x12 +1x1 -0x1 =0:9|1:1 -0x1 =0:9|1:1", false},
-		{"of a limit that adapts", stint.AdaptiveConcurrency(10, 10, wait, queue, share(1, 30)), "+0x20 +1x20 -0x3 =0:7|1:3 -0x3 =0:7|1:3", false},
-		{"a dry run", stint.Concurrency(1, wait, share(1, 50), stint.WithDryRun()), "+0x3 +1x3 =0:3|1:3", false},
+			"+0x20 +5x20 -0x3 =0:7|5:3 -0x7 =5:10"},
+		{"an idle limit is anybody's", ten(share(1, 30)), "+1x20 =1:10 +0x20 -1x2 =1:10"},
+		{"two shares", ten(share(0, 40), share(1, 30)), "+5x20 +0x20 +1x20 -5x3 =1:3|5:7 -5x7 =0:4|1:3|5:3"},
+		{"all of it shared", ten(share(0, 40), share(1, 60)), "+1x12 +0x12 -1x5 =0:4|1:6 -0x2 =0:4|1:6 -1x2 =0:5|1:5"},
+		{"a small share is one slot", stint.Concurrency(3, wait, queue, share(1, 10)), "+9x9 +1x9 -9x1 =1:1|9:2 -9x1 =1:1|9:2 -1x1 =1:1|9:2"},
+		{"who leaves the line leaves the share idle", ten(share(1, 50)), "+0x12 +1x1 -0x1 =0:9|1:1 -0x1 =0:9|1:1"},
+		{"of a limit that adapts", stint.AdaptiveConcurrency(10, 10, wait, queue, share(1, 30)), "+9x20 +1x20 -9x3 =1:3|9:7 -9x3 =1:3|9:7"},
+		{"a dry run", stint.Concurrency(1, wait, share(1, 50), stint.WithDryRun()), "+0x3 +1x3 =0:3|1:3"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				aging := time.Nanosecond
-				if tt.ranks {
-					aging = time.Second
-				}
-				l := limiter(t, theKey, tt.limit, stint.WithAging(aging))
+				l := limiter(t, theKey, tt.limit)
 				w := crew(l)
 				for step := range strings.FieldsSeq(tt.play) {
 					var class, n int
@@ -1418,8 +1638,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// Whoever comes and goes: while a class waits that holds less than its share, no class
-// that has its share gets a slot.
+// Whoever comes and goes: no class gets a slot while one of a higher rank waits.
 func TestShareUnderStress(t *testing.T) {
 	shares := map[int]int{0: 20, 1: 50}
 	for seed := range uint64(20) {
@@ -1430,8 +1649,11 @@ func TestShareUnderStress(t *testing.T) {
 			var mu sync.Mutex
 			var total int
 			held, waiting := map[int]int{}, map[int]int{}
-			owed := func(class int) bool {
-				return shares[class] > 0 && (held[class] == 0 || (held[class]+1)*100 <= shares[class]*(total+1))
+			rank := func(class int) int {
+				if shares[class] > 0 && (held[class] == 0 || (held[class]+1)*100 <= shares[class]*(total+1)) {
+					return class + 10
+				}
+				return class
 			}
 			served := 0
 			var wg sync.WaitGroup
@@ -1455,8 +1677,8 @@ func TestShareUnderStress(t *testing.T) {
 						return
 					}
 					served++
-					for other := range shares {
-						if other != class && waiting[other] > 0 && owed(other) && !owed(class) {
+					for other := range 3 {
+						if waiting[other] > 0 && rank(other) > rank(class) {
 							t.Errorf("seed %d: class %d got a slot while class %d waited: %v held of %d, %v waiting", seed, class, other, held, slots, waiting)
 						}
 					}
@@ -1527,11 +1749,11 @@ func TestSharesOfThoseWhoCameBefore(t *testing.T) {
 		share  stint.SlotOption
 		play   string // as in TestShare; "update" adds the share
 	}{
-		{"who has its share is owed nothing", false, stint.WithShare(1, 50), "+0x2 +1x2 update +0x1 +1x1 -0x1 =0:2|1:2"},
+		{"who has its share is owed nothing", false, stint.WithShare(1, 50), "+2x2 +1x2 update +2x1 +1x1 -2x1 =1:2|2:2"},
 		{"who has less than its share is", false, stint.WithShare(1, 50), "+0x3 +1x1 update +0x1 +1x1 -0x1 =0:2|1:2"},
 		{"others count in the whole", false, stint.WithShare(1, 40), "+0x2 +1x1 +2x1 update +2x1 +1x1 -0x1 =0:1|1:1|2:2"},
 		{"who waits is owed it", false, stint.WithShare(1, 50), "+0x4 +0x1 +1x2 update -0x1 =0:3|1:1 -0x1 =0:2|1:2"},
-		{"of a limit that adapts", true, stint.WithShare(1, 50), "+0x2 +1x2 update +0x1 +1x1 -0x1 =0:2|1:2"},
+		{"of a limit that adapts", true, stint.WithShare(1, 50), "+2x2 +1x2 update +2x1 +1x1 -2x1 =1:2|2:2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -1541,7 +1763,7 @@ func TestSharesOfThoseWhoCameBefore(t *testing.T) {
 				if tt.adapts {
 					before, after = stint.AdaptiveConcurrency(4, 4, wait, queue), stint.AdaptiveConcurrency(4, 4, wait, queue, tt.share)
 				}
-				l := limiter(t, theKey, before, stint.WithAging(time.Nanosecond))
+				l := limiter(t, theKey, before)
 				w := crew(l)
 				for step := range strings.FieldsSeq(tt.play) {
 					var class, n int
@@ -1552,7 +1774,7 @@ func TestSharesOfThoseWhoCameBefore(t *testing.T) {
 					case '-':
 						w.leave(class, n)
 					case 'u':
-						update(t, l, theKey, after, stint.WithAging(time.Nanosecond))
+						update(t, l, theKey, after)
 					case '=':
 						if got, want := w.held(), strings.ReplaceAll(step[1:], "|", " "); got != want {
 							t.Errorf("%s, want %s", got, want)
@@ -1588,8 +1810,6 @@ func TestShareOptions(t *testing.T) {
 		{"nobody waits", stint.Concurrency(1, stint.WithShare(1, 10), stint.WithQueue(0)), `limit "concurrency": WithShare: WithQueue(0) lets nobody wait, and shares order those who wait: raise it, or leave the shares out`},
 		{"nobody waits on a route", stint.WithRoute("/a", stint.Concurrency(1, stint.WithShare(1, 10))), `WithRoute("/a"): limit "concurrency": WithShare: no request waits for a slot, and shares order those that wait: write stint.WithQueue or stint.WithMaxWait, or leave the shares out`},
 		{"no function", stint.WithPriority(nil), "WithPriority(nil)"},
-		{"no aging", stint.WithAging(0), "WithAging(0s)"},
-		{"aging for ever", stint.WithAging(2 * time.Hour), "WithAging(2h0m0s)"},
 	}
 	for _, tt := range tests {
 		_, err := stint.New(theKey, stint.Rate(9, time.Second, stint.WithName("other")), tt.opt)

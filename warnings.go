@@ -45,7 +45,7 @@ const (
 	// Text names both. It comes once for each limit. Costs of a dry run, and costs that
 	// only have to wait, aren't found.
 	WarnCostTooHigh
-	// WarnNothingWaits: WithPriority, WithAging or WithShare is given, and no limit makes
+	// WarnNothingWaits: WithPriority or WithShare is given, and no limit makes
 	// a request wait. Limits with GivenKey, for which Limiter.Wait waits, and limiters with
 	// a WithLimitFunc aren't found.
 	WarnNothingWaits
@@ -107,7 +107,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnOneKey:           {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: check what the key is made of"},
 	WarnRebuilt:          {"rebuilt", "limiters are built again and again while requests are served: build them once, at start-up"},
 	WarnCostTooHigh:      {"cost-too-high", "requests cost more than a limit ever lets pass: lower their cost, or raise the limit"},
-	WarnNothingWaits:     {"nothing-waits", "WithPriority, WithAging and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
+	WarnNothingWaits:     {"nothing-waits", "WithPriority and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	WarnSilentProxy:      {"silent-proxy", "requests of many clients come through a proxy that names none of them, so they share limits: have the proxy write X-Forwarded-For, and use stint.ForwardedIP with its address"},
 	WarnQuotaUnreachable: {"quota-unreachable", "a rate beside a quota lets less through in the quota's period than the quota: lower the quota, or raise the rate"},
 	WarnProxyExempt:      {"proxy-exempt", "WithSkip(FromCIDR) exempts a proxy, and with it clients elsewhere, which nothing limits: leave the proxy's address out of stint.FromCIDR"},

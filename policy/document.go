@@ -23,7 +23,7 @@ type document struct {
 	plans       []*plan
 	plansNode   *yaml.Node
 	defaultPlan *yaml.Node
-	options     []stint.Option // priority, aging, headers, empty-key, skip, block
+	options     []stint.Option // priority, headers, empty-key, skip, block
 }
 
 // entry is an item of limits: a limit, or the name of one.

@@ -63,7 +63,7 @@ var mistakes = []mistake{
 		`4:1: "key" is set twice, first in line 3: leave one out`,
 		`6:1: "routes" has no value: write one, or leave it out`,
 		`7:1: a name is text: put it in quotes`,
-		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, settle, max-wait, failure, priority, aging, limits, routes, plans, default-plan, headers, empty-key, skip or block`,
+		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, settle, max-wait, failure, priority, limits, routes, plans, default-plan, headers, empty-key, skip or block`,
 	}},
 	{"a double key in JSON", `{"version": 1, "key": "global", "limits": [{"rate": "1/s", "rate": "2/s"}]}`, false, []string{`1:60: "rate" is set twice, first in line 1: leave one out`}},
 
@@ -332,12 +332,10 @@ var mistakes = []mistake{
 		`4:111: the name "y" is taken in line 4: write another`),
 
 	// The rest.
-	top("priority: clas\naging: 2h", false,
-		`4:11: unknown priority "clas": write class; functions are registered with policy.WithPriorityFunc`,
-		`5:8: aging 2h: write a duration of up to 1h0m0s`),
-	top("priority: 9\naging: 1", true,
-		`4:11: priority is text: write the name of a function given to policy.WithPriorityFunc`,
-		`5:8: aging is a duration: write one such as 30s, 5m, 1h30m or 1d`),
+	top("priority: clas", false,
+		`4:11: unknown priority "clas": write class; functions are registered with policy.WithPriorityFunc`),
+	top("priority: 9", true,
+		`4:11: priority is text: write the name of a function given to policy.WithPriorityFunc`),
 	top("headers: rate-limit", true, `4:10: unknown header style "rate-limit": write ratelimit`),
 	top("headers: []", true, `4:10: headers names no style: write ratelimit, x-ratelimit, x-ratelimit-unix or none`),
 	top("headers: [x-ratelimit, x-ratelimit-unix]", true, `4:10: one X-RateLimit-Reset can't be both seconds and a Unix time: leave x-ratelimit or x-ratelimit-unix out`),

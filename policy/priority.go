@@ -52,8 +52,6 @@ func (d *decoder) between(n *yaml.Node, what string, least, most int64) *int64 {
 }
 
 // priorityFields say who goes first among waiting requests, for the whole limiter.
-// aging without priority isn't a mistake: a class may come from the context, by
-// stint.ContextWithPriority.
 var priorityFields = []field[document]{
 	{"priority", func(d *decoder, n *yaml.Node, doc *document) {
 		name, ok := d.text(n, "priority", "the name of a function given to policy.WithPriorityFunc")
@@ -67,10 +65,5 @@ var priorityFields = []field[document]{
 			return
 		}
 		doc.options = append(doc.options, stint.WithPriority(f))
-	}},
-	{"aging", func(d *decoder, n *yaml.Node, doc *document) {
-		if v, ok := d.duration(n, "aging"); ok && !d.reports(n, "aging", probe, stint.WithAging(v)) {
-			doc.options = append(doc.options, stint.WithAging(v))
-		}
 	}},
 }

@@ -1,8 +1,8 @@
 // Command priority serves checkouts before reports. Four requests are served at a time,
 // and twenty may wait for up to three seconds. Waiting requests go by class: checkouts
-// before pages before reports. Each second of waiting is worth a class, so no request
-// starves. Half of the slots are promised to checkouts: other requests borrow them
-// while they are idle, and return them as they finish.
+// before pages before reports. A checkout that finds the queue full takes the place of the
+// last report, which is denied. Half of the slots are promised to checkouts: other requests
+// borrow them while they are idle, and return them as they finish.
 //
 //	go run ./examples/priority
 package main
@@ -39,9 +39,11 @@ func main() {
 }
 
 const usage = `priority listens on http://%[1]v, serves four requests at a time and takes a second for each.
-Try, in another terminal: the checkout comes last and is served before the reports that wait.
+Try, in another terminal: thirty reports fill the slots and the queue. The five checkouts come
+last, and are served first.
 
-  (for i in $(seq 9); do curl -s http://%[1]v/reports & done; sleep 0.5; curl -s http://%[1]v/checkout & wait)
+  (for i in $(seq 30); do curl -s http://%[1]v/reports & done; sleep 0.5;
+   for i in $(seq 5); do curl -s http://%[1]v/checkout & done; wait)
 
 `
 

@@ -14,8 +14,8 @@ import (
 )
 
 // TestWhoGoesFirst sends eight reports, then a page, then four checkouts. Four
-// reports have the places. As they finish, checkouts come first; then the page
-// and the reports, which have waited for as long as a class is worth.
+// reports have the places. As they finish, checkouts come first, then the page, and then
+// the reports.
 func TestWhoGoesFirst(t *testing.T) {
 	log.SetOutput(io.Discard)
 	synctest.Test(t, func(t *testing.T) {
@@ -53,31 +53,38 @@ func TestWhoGoesFirst(t *testing.T) {
 	})
 }
 
-// TestFull sends more than may be served and wait.
+// TestFull sends more reports than may be served and wait, and then five checkouts.
 func TestFull(t *testing.T) {
 	log.SetOutput(io.Discard)
 	synctest.Test(t, func(t *testing.T) {
 		server := shop(900 * time.Millisecond)
 		start := time.Now()
 		var mu sync.Mutex
-		denied := map[time.Duration]int{}
+		answers := map[string]int{}
 		var clients sync.WaitGroup
-		for range 30 {
-			clients.Go(func() {
-				w := httptest.NewRecorder()
-				server.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-				if w.Code == 503 {
+		send := func(path string, n int) {
+			for range n {
+				clients.Go(func() {
+					w := httptest.NewRecorder()
+					server.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 					mu.Lock()
 					defer mu.Unlock()
-					denied[time.Since(start).Round(time.Second)]++
-				}
-			})
+					answers[fmt.Sprint(path, " ", w.Code, " ", time.Since(start).Round(time.Second))]++
+				})
+			}
+			synctest.Wait()
 		}
+		send("/reports", 30)
+		send("/checkout", 5)
 		clients.Wait()
-		// Six find the queue full, and for eight of the others there is no place
-		// within three seconds.
-		if want := map[time.Duration]int{0: 6, 3 * time.Second: 8}; !maps.Equal(denied, want) {
-			t.Errorf("denied %v, want %v", denied, want)
+		// Six reports find the queue full, the checkouts take the places of five, and for eleven of
+		// the others there is no slot within three seconds.
+		want := map[string]int{
+			"/reports 200 1s": 4, "/checkout 200 2s": 4, "/checkout 200 3s": 1, "/reports 200 3s": 3, "/reports 200 4s": 4,
+			"/reports 503 0s": 11, "/reports 503 3s": 8,
+		}
+		if !maps.Equal(answers, want) {
+			t.Errorf("answers %v, want %v", answers, want)
 		}
 	})
 }

@@ -29,7 +29,6 @@ type Backend struct {
 	Local   *adaptive.Store // decides the limits of this process, and has Store decide the rest
 	Keys    *adaptive.Keys  // of the limits of this process
 	Lines   *waiting.Lines
-	Aging   time.Duration // how much waiting time a class is worth in a line
 	// Newest returns what a limit has become by an Update, or the limit itself.
 	Newest func(*limit.Limit) *limit.Limit
 	// Turns gives back turns that no waiter uses, perhaps long after their calls have gone.
@@ -273,7 +272,7 @@ func (c *Call) line(ctx context.Context) error {
 	for _, l := range c.Limits {
 		w.Terms = append(w.Terms, l.Terms)
 	}
-	w.Patient, w.Counting, w.Timed, w.Aging = c.Patient, c.Needs&limit.Counts != 0, c.Timed, c.by.Aging
+	w.Patient, w.Counting, w.Timed = c.Patient, c.Needs&limit.Counts != 0, c.Timed
 	w.Class, w.Newest, w.Waits = c.ranked, c.renews, c.waits
 	w.BeganWaiting, w.Arrived, w.Waited, w.Took, w.Seen = c.BeganWaiting, c.came, c.Waited, c.Took, c.Seen // as far as it has come
 	defer func() {

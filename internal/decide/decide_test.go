@@ -69,7 +69,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{store: &flaky{Store: memstore.New()}, Backend: new(decide.Backend)}
-	b.Store, b.Lines, b.Aging = b.store, new(waiting.Lines), time.Second
+	b.Store, b.Lines = b.store, new(waiting.Lines)
 	b.Keys = adaptive.NewKeys(func(string, string) {})
 	b.Local = b.Keys.Over(b.Store)
 	b.Newest = func(l *limit.Limit) *limit.Limit { return l }

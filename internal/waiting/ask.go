@@ -59,7 +59,10 @@ func (s *Slots) Wait(ctx context.Context, w *Want, a Asker) error {
 		if err := ctx.Err(); err != nil { // a waiter that has left doesn't ask, even if just woken
 			return err
 		}
-		first := s.first(p)
+		stands, first := s.first(p)
+		if !stands {
+			return ErrFull
+		}
 		if first { // its last poll was a while ago: it asks, even if its time is up
 			next := a.Ask(ctx)
 			if next == nil {

@@ -79,8 +79,8 @@ func (h *held) of(key Key, class uint8) (own, total int64) {
 	return 0, 0
 }
 
-// owes reports whether w's class must be served before those that hold their share: it
-// holds nothing yet, or with what w asks for no more than its share.
+// owes reports whether w's class is below its share: it holds nothing yet, or with what w
+// wants it holds no more than its share of all that is then held.
 func (s *Slots) owes(w *Want) bool {
 	shares := w.Shares()
 	class := w.Rank.Class

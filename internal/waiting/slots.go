@@ -13,8 +13,12 @@ import (
 // woken: by becoming the head, by a request that has released a slot, or by its poll,
 // since slots may be released elsewhere too. See [Slots.Wait].
 //
-// No wake-up is lost: a waiter that is woken without being the head passes it on, and a
-// waiter that leaves wakes the head, whether or not it has used up its own wake-up.
+// No wake-up is lost: a waiter that is woken without being the head passes it on, also if
+// it is woken because it has been replaced, and a waiter that leaves wakes the head,
+// whether or not it has used up its own wake-up.
+//
+// A waiter that has been replaced while it asks gets its answer: if that grants the call,
+// the call goes on.
 //
 // The zero value is ready to use. It is safe for concurrent use.
 type Slots struct {
@@ -87,25 +91,28 @@ func (s *Slots) WakeAll() {
 	}
 }
 
-// join enters the line of what is wanted, if there is room. It also returns how many
-// wait, including the one that has joined. It wakes the head at once: a slot may have
-// come free since it asked.
+// join enters the line of what is wanted, if there is room or a waiter of a lower rank
+// gives up its place. It also returns how many wait, including the one that has joined.
+// A new head is woken at once: a slot may have come free since it asked.
 func (s *Slots) join(p *place) (joined bool, waiting int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lines[p.Key]
-	switch {
-	case l == nil && p.Room <= 0:
-		return false, 0
-	case l == nil:
-		if s.lines == nil {
-			s.lines = map[Key]*slotLine{}
-		}
+	if l == nil {
 		l = new(slotLine)
-		s.lines[p.Key] = l
-	case l.n >= p.Room:
-		return false, l.n
 	}
+	if l.n >= p.Room {
+		last := s.last(l)
+		if last == nil || s.rank(last.Want) >= s.rank(p.Want) {
+			return false, l.n
+		}
+		s.remove(l, last)
+		last.wake()
+	}
+	if s.lines == nil {
+		s.lines = map[Key]*slotLine{}
+	}
+	s.lines[p.Key] = l
 	s.waiting.Add(1)
 	l.n++
 	p.woken = make(chan struct{}, 1)
@@ -128,54 +135,83 @@ func (l *slotLine) insert(p *place) {
 	p.stands = true
 }
 
-// head returns the place that asks next: the first by rank among those whose class is
-// owed a share or, if there are none, among all.
+// rank returns where a waiter stands among others now: a class below its share is above
+// all that aren't, and otherwise a higher class is above a lower one. Waiters of one rank
+// go in the order in which they came.
+func (s *Slots) rank(w *Want) int {
+	rank := int(w.Rank.Class)
+	if s.owes(w) {
+		rank += Classes
+	}
+	return rank
+}
+
+// head returns the place that asks next: the first of the highest rank.
 func (s *Slots) head(l *slotLine) (head *place) {
-	owed := false
-	for i := range l.classes {
-		if len(l.classes[i]) == 0 {
-			continue
-		}
-		first := l.classes[i][0]
-		owes := s.owes(first.Want)
-		if head == nil || owes && !owed || owes == owed && first.Rank.Before(head.Rank) {
-			head, owed = first, owes
+	for _, q := range l.classes {
+		if len(q) > 0 && (head == nil || s.rank(q[0].Want) > s.rank(head.Want)) {
+			head = q[0]
 		}
 	}
 	return head
 }
 
+// last returns the place that is given up first: the last of the lowest rank, of those
+// that the line is full for.
+func (s *Slots) last(l *slotLine) (last *place) {
+	for _, q := range l.classes {
+		for _, p := range slices.Backward(q) {
+			if p.Room > l.n {
+				continue
+			}
+			if last == nil || s.rank(p.Want) < s.rank(last.Want) {
+				last = p
+			}
+			break
+		}
+	}
+	return last
+}
+
 // leave removes a place from its line, if it is in one, and wakes the head: there may
 // be another slot, and the leaving waiter may have used up the head's wake-up.
 func (s *Slots) leave(p *place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !p.stands {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting.Add(-1)
 	l := s.lines[p.Key]
+	if s.remove(l, p); l.n > 0 {
+		s.head(l).wake()
+	} else {
+		delete(s.lines, p.Key)
+	}
+}
+
+// remove takes a place out of a line.
+func (s *Slots) remove(l *slotLine, p *place) {
 	q := &l.classes[p.Rank.Class]
 	i := slices.Index(*q, p)
 	*q, p.stands = slices.Delete(*q, i, i+1), false
-	if l.n--; l.n == 0 {
-		delete(s.lines, p.Key)
-		return
-	}
-	s.head(l).wake()
+	l.n--
+	s.waiting.Add(-1)
 }
 
-// first reports whether p is the head of its line. If it isn't, it passes p's wake-up
-// on to the head.
-func (s *Slots) first(p *place) bool {
+// first reports whether p still stands in its line, and whether it is the head. If it
+// isn't, it passes p's wake-up on to the head.
+func (s *Slots) first(p *place) (stands, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	head := s.head(s.lines[p.Key])
-	if head == p {
-		return true
+	l := s.lines[p.Key]
+	if l == nil {
+		return false, false
 	}
-	head.wake()
-	return false
+	head := s.head(l)
+	if head != p {
+		head.wake()
+	}
+	return p.stands, head == p
 }
 
 func (p *place) wake() {

@@ -59,7 +59,7 @@ func keyOfWish(key string) Key { return Key{Limit: key, Key: "k"} }
 
 func wanted(w wish) *Want {
 	return &Want{
-		Key: keyOfWish(w.Key), Cost: 1, Rank: RankOf(w.Class, w.Came, time.Second), Until: w.Until, Room: w.Room,
+		Key: keyOfWish(w.Key), Cost: 1, Rank: Rank{w.Class, w.Came}, Until: w.Until, Room: w.Room,
 		Shares: func() *Shares { return &Shares{0: w.Share} },
 	}
 }
@@ -166,8 +166,7 @@ func (v *visitor) before(o *visitor) bool {
 	if v.share > 0 && v.class != o.class { // it holds nothing, so it is owed its share
 		return v.class < o.class
 	}
-	head := time.Duration(v.class) - time.Duration(o.class)
-	return v.came.Add(-head * time.Second).Before(o.came)
+	return v.class > o.class || v.class == o.class && v.came.Before(o.came)
 }
 
 // hears is Asker.Came.
@@ -240,8 +239,10 @@ func (v *visitor) visit(ctx context.Context) {
 	switch {
 	case v.granted && err == nil:
 		v.giveBack()
-	case v.granted, !full && !errors.Is(err, context.Canceled), full && v.room > 1, errors.Is(err, context.Canceled) && !v.left:
+	case v.granted, !full && !errors.Is(err, context.Canceled), errors.Is(err, context.Canceled) && !v.left:
 		v.Broken("%s: %v, granted: %v", v.name, err, v.granted)
+	case full && (int(v.room) >= len(v.visitors)-len(v.holders) || (v.ranked || v.share > 0) && v == v.visitors[len(v.visitors)-1]):
+		v.Broken("%s finds the line full, or is replaced", v.name)
 	}
 }
 
@@ -324,18 +325,29 @@ func TestEveryOrderOfSlots(t *testing.T) {
 		{holders: x, visitors: bc, room: 1},
 		{holders: x, visitors: []string{"d:xy", "c:yx"}, room: 9, inTurn: true},
 		{holders: x, visitors: bc, room: 9, ranked: true},
+		{holders: x, visitors: bc, room: 1, ranked: true},
+		{holders: x, visitors: bc, leaves: "b", room: 1, ranked: true},
 		{holders: x, visitors: bc, leaves: "b", room: 9},
 		{holders: x, visitors: []string{"B:x", "c:x"}, room: 9, share: 50},
+		{holders: x, visitors: []string{"B:x", "c:x"}, room: 1, share: 50},
 	}, func(variant string, c crowd) func(*steps.Run) { return c.scenario(slotVariants[variant]) })
 }
 
 var slotMutants = []steps.Variant{
 	{Name: "who comes first doesn't ask again", Edits: []steps.Edit{{File: "slots.go",
 		Was: "	if s.head(l) == p {\n		p.wake()\n	}\n", Is: ""}}},
+	{Name: "who is replaced isn't told", Edits: []steps.Edit{{File: "slots.go",
+		Was: "		last.wake()\n", Is: ""}}},
+	{Name: "who is replaced goes on waiting", Edits: []steps.Edit{{File: "slots.go",
+		Was: "		s.remove(l, last)\n		last.wake()\n", Is: ""}}},
+	{Name: "no caller is replaced", Edits: []steps.Edit{{File: "slots.go",
+		Was: "s.rank(last.Want) >= s.rank(p.Want)", Is: "true"}}},
+	{Name: "one of the same rank is replaced", Edits: []steps.Edit{{File: "slots.go",
+		Was: "s.rank(last.Want) >= s.rank(p.Want)", Is: "s.rank(last.Want) > s.rank(p.Want)"}}},
 	{Name: "a release wakes no caller", Edits: []steps.Edit{{File: "slots.go",
 		Was: "	if l := s.lines[key]; l != nil {\n		s.head(l).wake()\n	}\n", Is: ""}}},
 	{Name: "who leaves wakes no caller", Edits: []steps.Edit{{File: "slots.go",
-		Was: "		return\n	}\n	s.head(l).wake()\n", Is: "	}\n"}}},
+		Was: "		s.head(l).wake()\n	} else", Is: "	} else"}}},
 	{Name: "a wake-up is for those who sleep", Edits: []steps.Edit{{File: "slots.go",
 		Was: "make(chan struct{}, 1)", Is: "make(chan struct{})"}}},
 	{Name: "who changes lines stays in the first", Edits: []steps.Edit{{File: "ask.go",
@@ -343,11 +355,11 @@ var slotMutants = []steps.Variant{
 	{Name: "room is looked for in a step of its own", Edits: []steps.Edit{{File: "slots.go",
 		Was: "	s.waiting.Add(1)\n	l.n++\n", Is: "	s.mu.Unlock()\n	s.mu.Lock()\n	s.waiting.Add(1)\n	l.n++\n"}}},
 	{Name: "there is room for one more", Edits: []steps.Edit{{File: "slots.go",
-		Was: "case l.n >= p.Room:", Is: "case l.n > p.Room:"}}},
+		Was: "if l.n >= p.Room", Is: "if l.n > p.Room"}}},
 	{Name: "who comes from another line stands behind", Edits: []steps.Edit{{File: "slots.go",
 		Was: "(*q)[i-1].Rank.Came.After(p.Rank.Came)", Is: "false"}}},
-	{Name: "no class has a head start", Edits: []steps.Edit{{File: "slots.go",
-		Was: "first.Rank.Before(head.Rank)", Is: "first.Rank.Came.Before(head.Rank.Came)"}}},
+	{Name: "no class goes first", Edits: []steps.Edit{{File: "slots.go",
+		Was: "s.rank(q[0].Want) > s.rank(head.Want)", Is: "q[0].Rank.Came.Before(head.Rank.Came)"}}},
 	{Name: "a share is owed nothing", Edits: []steps.Edit{{File: "share.go",
 		Was: "return own == 0 || ", Is: "return false && "}}},
 	{Name: "no line is counted as waiting", Edits: []steps.Edit{{File: "slots.go",

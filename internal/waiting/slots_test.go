@@ -36,7 +36,7 @@ func (a *asker) Ask(context.Context) *waiting.Want {
 func wanting(patience time.Duration) *waiting.Want {
 	now := time.Now()
 	return &waiting.Want{
-		Key: waiting.Key{Limit: "x", Key: "k"}, Cost: 1, Rank: waiting.RankOf(0, now, time.Second),
+		Key: waiting.Key{Limit: "x", Key: "k"}, Cost: 1, Rank: waiting.Rank{Came: now},
 		Shares: noShares, Room: 2, Until: now.Add(patience),
 	}
 }

@@ -43,7 +43,7 @@ func (x ExploredTurns) Go(ctx context.Context, s store.Store, c store.Charge, se
 	w.lines = x.Lines
 	w.Charges, w.Results = []store.Charge{c}, make([]store.Result, 1)
 	w.Terms = []Terms{{Queues: true}}
-	w.Store, w.Aging = s, time.Second
+	w.Store = s
 	w.Settle = func(_ context.Context, charges []store.Charge) []store.Result { return settle(charges) }
 	w.Class = func(context.Context) uint8 { return 0 }
 	w.Waits = func(int, int64, time.Duration) {}

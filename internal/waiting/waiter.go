@@ -50,8 +50,6 @@ type Asked struct {
 	Counting bool
 	// Timed: Outcome.Took is asked for.
 	Timed bool
-	// Aging is how much waiting time a class is worth in a line.
-	Aging time.Duration
 	// Settle gives back what is left in the lines, even long after the call has gone.
 	Settle Settle
 
@@ -285,7 +283,7 @@ func (w *Waiter) rank(ctx context.Context, now time.Time) Rank {
 	if w.Arrived.IsZero() {
 		w.Arrived = now
 	}
-	return RankOf(w.Class(ctx), w.Arrived, w.Aging)
+	return Rank{w.Class(ctx), w.Arrived}
 }
 
 // begin tells the caller that the call has begun to wait. A call that waits for several

@@ -58,7 +58,6 @@ var fits = []struct{ option, takes string }{
 	{"WithLogKeys()", "New"},
 	{"WithEmptyKey(stint.DenyEmptyKey)", "New"},
 	{"WithPriority(nil)", "New"},
-	{"WithAging(1)", "New"},
 	{"WithoutPermit()", "New"},
 }
 
