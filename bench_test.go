@@ -2,7 +2,9 @@ package stint_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -150,6 +152,31 @@ func BenchmarkObserved(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A limit costs as much among ten thousand as among ten.
+func BenchmarkManyLimits(b *testing.B) {
+	for _, keys := range []string{"one key", "many keys"} {
+		for _, n := range []int{10, 1000, 10_000} {
+			b.Run(fmt.Sprintf("%s, %d limits", keys, n), func(b *testing.B) {
+				opts := []stint.Option{theKey, stint.WithHeaders(stint.NoHeaders)}
+				for i := range n {
+					of := []stint.RateOption{stint.WithName(strconv.Itoa(i))}
+					if keys == "many keys" {
+						of = append(of, stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return strconv.Itoa(i), nil })))
+					}
+					opts = append(opts, stint.Rate(1_000_000, time.Second, of...))
+				}
+				l := limiter(b, opts...)
+				w, r := &discard{h: http.Header{}}, get("/")
+				w.request(l, r)
+				for b.Loop() {
+					w.request(l, r)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/limit")
+			})
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -117,21 +118,25 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 
 // follow makes a version go on with what limits of the same numbers have recorded before.
 func follow(v, before *version) {
+	was := map[string]*read.Plan{}
+	for _, q := range before.plans.All() {
+		was[q.Pattern] = q
+	}
 	for _, p := range v.plans.All() {
-		for _, q := range before.plans.All() {
-			if p.Pattern != q.Pattern {
-				continue
-			}
-			if q.Met() {
-				p.Meet()
-			}
-			for _, e := range p.Entries {
-				says := list(p, e)
-				for _, o := range q.Entries {
-					if e.Name() == o.Name() && says == list(q, o) {
-						e.Record = o.Record
-					}
-				}
+		q := was[p.Pattern]
+		if q == nil {
+			continue
+		}
+		if q.Met() {
+			p.Meet()
+		}
+		named := map[string]*read.Entry{}
+		for _, o := range q.Entries {
+			named[o.Name()] = o
+		}
+		for _, e := range p.Entries {
+			if o := named[e.Name()]; o != nil && list(p, e) == list(q, o) {
+				e.Record = o.Record
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/store"
 )
 
 // An ambiguous request is one of which package routing finds several readings. It is held to the
@@ -56,7 +57,7 @@ func Joined(p, own *Plan) *Plan {
 // both returns the plan of requests that are held to several. Its entries are only the first of
 // each limit.
 func both(pattern string, plans ...*Plan) *Plan {
-	u := &Plan{Pattern: pattern, of: plans}
+	u, seen := &Plan{Pattern: pattern, of: plans}, map[*store.Limit]bool{}
 	for _, p := range plans {
 		if len(p.readings) > 0 {
 			u.readings = append(u.readings, p.readings...)
@@ -64,7 +65,8 @@ func both(pattern string, plans ...*Plan) *Plan {
 			u.readings = append(u.readings, p)
 		}
 		for _, e := range p.Entries {
-			if !slices.ContainsFunc(u.Entries, func(o *Entry) bool { return o.Limit.Limit == e.Limit.Limit }) {
+			if !seen[e.Limit.Limit] {
+				seen[e.Limit.Limit] = true
 				u.Entries = append(u.Entries, e)
 			}
 		}
@@ -105,17 +107,16 @@ func (q *Reading) chargeIn(reading int, e *Entry) error {
 		return err
 	}
 	q.know(e.Key, key)
-	for i, o := range q.entries {
-		if o.Limit.Limit == e.Limit.Limit && q.call.Charges[i].Key == key {
-			cost, err := q.cost(e)
-			if err != nil {
-				return err
-			}
-			o.merge(reading, e)
-			q.enforced = q.enforced || !e.DryRun
-			q.call.Replace(i, &o.Limit, max(cost, q.call.Charges[i].Cost))
-			return nil
+	if i := q.find(e.Limit.Limit, key); i >= 0 {
+		cost, err := q.cost(e)
+		if err != nil {
+			return err
 		}
+		o := q.entries[i]
+		o.merge(reading, e)
+		q.enforced = q.enforced || !e.DryRun
+		q.call.Replace(i, &o.Limit, max(cost, q.call.Charges[i].Cost))
+		return nil
 	}
 	for i := range q.Paced {
 		if p := &q.Paced[i]; p.Limit.Limit == e.Limit.Limit && p.Key == key {

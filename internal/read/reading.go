@@ -34,6 +34,7 @@ type Reading struct {
 	call    *decide.Call // gets the charges
 	entries []*Entry     // of the charges
 	keys    []known      // that are no charge's
+	many    *many        // finds what there is too much of to look through; or nil
 	charged func(e *Entry, key string) bool
 }
 
@@ -103,6 +104,9 @@ func (q *Reading) Begin(r *http.Request, nested bool) {
 func (q *Reading) End() {
 	q.entries, q.keys, q.Paced = q.entries[:0], q.keys[:0], q.Paced[:0]
 	q.R = nil
+	if q.many != nil {
+		q.many = nil
+	}
 	if q.Wrong != nil {
 		q.Wrong = nil
 	}
@@ -240,14 +244,20 @@ func (q *Reading) Has(name string) bool {
 // key returns the request's key for a limit, or "" if the limit is left out. A function that makes
 // keys is called once: keys that aren't those of charges are made known.
 func (q *Reading) key(e *Entry) (string, error) {
-	for i, o := range q.entries {
-		if o.Key == e.Key {
-			return q.call.Charges[i].Key, nil
+	if len(q.entries)+len(q.keys) > few {
+		if key, ok := q.indexed().keys[e.Key]; ok {
+			return key, nil
 		}
-	}
-	for i := range q.keys {
-		if q.keys[i].of == e.Key {
-			return q.keys[i].key, nil
+	} else {
+		for i, o := range q.entries {
+			if o.Key == e.Key {
+				return q.call.Charges[i].Key, nil
+			}
+		}
+		for i := range q.keys {
+			if q.keys[i].of == e.Key {
+				return q.keys[i].key, nil
+			}
 		}
 	}
 	key, err := e.Key.Of(q.R)
@@ -264,6 +274,56 @@ func (q *Reading) key(e *Entry) (string, error) {
 		key = ""
 	}
 	return key, nil
+}
+
+// find returns the charge of a limit for a key, or -1.
+func (q *Reading) find(l *store.Limit, key string) int {
+	if len(q.entries) > few {
+		if i, ok := q.indexed().charges[place{l, key}]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := range q.call.Charges {
+		if c := &q.call.Charges[i]; c.Limit == l && c.Key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// few is how many charges and keys are looked through.
+const few = 32
+
+// many has the keys and the charges of a reading by what they are looked for by, so that reading is
+// linear in the limits.
+type many struct {
+	keys    map[*keys.Key]string
+	charges map[place]int
+	entries int // how many of them are in the maps
+	known   int // how many of Reading.keys are
+}
+
+// place is where a charge is made.
+type place struct {
+	limit *store.Limit
+	key   string
+}
+
+// indexed returns an index of what the reading has by now.
+func (q *Reading) indexed() *many {
+	if q.many == nil {
+		q.many = &many{keys: map[*keys.Key]string{}, charges: map[place]int{}}
+	}
+	m := q.many
+	for ; m.entries < len(q.entries); m.entries++ {
+		e, c := q.entries[m.entries], &q.call.Charges[m.entries]
+		m.keys[e.Key], m.charges[place{c.Limit, c.Key}] = c.Key, m.entries
+	}
+	for ; m.known < len(q.keys); m.known++ {
+		m.keys[q.keys[m.known].of] = q.keys[m.known].key
+	}
+	return m
 }
 
 // know keeps a key that is no charge's.
@@ -357,8 +417,7 @@ func (q *Reading) ChargeGiven(key string, cost int64, entries []*Entry) error {
 		if err != nil {
 			return err
 		}
-		known := func(ch store.Charge) bool { return ch.Limit == e.Limit.Limit && ch.Key == under }
-		if !slices.ContainsFunc(q.call.Charges, known) {
+		if q.find(e.Limit.Limit, under) < 0 {
 			q.add(e, under, cost)
 		}
 	}

@@ -1,7 +1,9 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -155,6 +157,9 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 		}
 		v := &visits[i]
 		v.key, v.index, v.i = c.Limit.Engine(engine.Access{}).Identity(hash), uint32(hash>>32)&s.mask, int32(i)
+		if len(visits) > few {
+			continue
+		}
 		// Shards are locked in ascending order, so that two calls never wait for each
 		// other. A call has a handful of charges, so insertion sort does.
 		j := i
@@ -163,6 +168,14 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 		}
 		for k := j - 1; k >= 0 && visits[k].index == visits[j].index; k-- {
 			if visits[k].key == visits[j].key {
+				return 0, fail(store.ErrDuplicate)
+			}
+		}
+	}
+	if len(visits) > few {
+		slices.SortFunc(visits, func(a, b visit) int { return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.key, b.key)) })
+		for i := range visits[1:] {
+			if visits[i].key == visits[i+1].key && visits[i].index == visits[i+1].index {
 				return 0, fail(store.ErrDuplicate)
 			}
 		}
