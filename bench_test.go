@@ -162,7 +162,7 @@ func BenchmarkManyLimits(b *testing.B) {
 			b.Run(fmt.Sprintf("%s, %d limits", keys, n), func(b *testing.B) {
 				opts := []stint.Option{theKey, stint.WithHeaders(stint.NoHeaders)}
 				for i := range n {
-					of := []stint.RateOption{stint.WithName(strconv.Itoa(i))}
+					of := []stint.RateOption{stint.WithName("limit" + strconv.Itoa(i))}
 					if keys == "many keys" {
 						of = append(of, stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return strconv.Itoa(i), nil })))
 					}
