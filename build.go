@@ -3,17 +3,14 @@ package stint
 import (
 	"context"
 	"log/slog"
-	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/waiting"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -28,7 +25,6 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	l.logMade()
 	give(all)
 	b.warn(v, b.clues.rebuilt(v, l.parent != nil)...)
-	l.awaitMount()
 	return l, nil
 }
 
@@ -98,7 +94,6 @@ func (l *Limiter) inherited() conduct {
 func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, mistake.List) {
 	c.Owner = l
 	v := &version{conduct: c.conduct, events: sender{name: c.name, to: &l.recipients}, registry: l.family.registry}
-	warnings := &l.family.warnings
 	var extended *compile.Result
 	if parent != nil {
 		extended = parent.compiled
@@ -119,20 +114,11 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 		wrong.Bad("WithPriority", "only turns of a rate are waited for, and those come first come, first served",
 			"put a Concurrency with a WithQueue in front, or leave WithPriority out")
 	}
-	if len(v.plans.Routes) > 0 && !v.silent.has(WarnRouteMissed) {
-		patterns := make([]string, len(v.plans.Routes))
-		for i, p := range v.plans.Routes {
-			patterns[i] = p.Pattern
-		}
-		v.routes = warn.NewRoutes(patterns, func() { warnings.warn(v, missed(v)...) })
-	}
 	v.dryRuns = len(compiled.Funcs) > 0
 	for e := range v.plans.Entries {
 		v.dryRuns = v.dryRuns || e.DryRun
 	}
-	if !v.silent.has(WarnProxyExempt) && slices.ContainsFunc(v.plans.Skip, func(p read.Predicate) bool { return p.PassesOn != nil }) {
-		v.exempts = warn.NewExempts(func() { warnings.warn(v, proxyExempt(v)) })
-	}
+	v.tooCostly = func(c *store.Charge) { l.family.warnings.warn(v, costTooHigh(c)) }
 	v.shows = v.handles() || v.plans.Shows()
 	return v, wrong
 }

@@ -12,11 +12,6 @@ import (
 // Own returns the event as one observer among several gets it.
 func (e Event) Own() Event { return e.own() }
 
-// Awaited sets how many limiters were made to be mounted. Tests begin with all that are missed.
-func Awaited(n int64) { awaited.Store(n) }
-
-func init() { Awaited(mostAwaited) }
-
 // Lines says what is in the limiter's lines, for tests that want them empty.
 func (l *Limiter) Lines() (waiting, slots, turns int) {
 	waiting, slots, _ = l.lines().Counts()
@@ -56,7 +51,7 @@ func (l *Limiter) lines() *waiting.Lines { return l.now.Load().backend.Lines }
 // Watched reports whether requests are looked at for warnings.
 func (l *Limiter) Watched() bool {
 	for e := range l.now.Load().plans.Entries {
-		if e.Source.Lookout.Load() != nil {
+		if e.Look.Open() {
 			return true
 		}
 	}
@@ -68,7 +63,7 @@ func (l *Limiter) Warnings() int { return len(l.family.warnings.all) }
 
 // Open is Admit for tests that hold a request open: p.Done ends it.
 func (l *Limiter) Open(w http.ResponseWriter, r *http.Request) (p *Permit, err error) {
-	p, _, err = admit(l.now.Load(), &l.family.warnings, w, r, false)
+	p, _, err = admit(l.now.Load(), w, r, false)
 	if err != nil {
 		setFailed(w.Header(), err)
 	}

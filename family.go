@@ -63,13 +63,13 @@ func (f *family) announce(l *Limiter, c *config) (all []notice) {
 	all = append(all, f.warnings.add(v, nothingWaits(v)...)...)
 	all = append(all, f.warnings.add(v, unreachable(v)...)...)
 	for _, k := range c.Keys() {
-		s := f.registry.Names().Now().Source(k)
+		s := f.registry.Names().Now().Look(k)
 		if s == nil {
 			continue // no limit has it
 		}
-		all = append(all, f.warn(s, s.Shown())...)
-		if warnsOfKeys(v) && k.Constant == "" && !k.Given {
-			s.Watch(func() { f.look(s) })
+		all = append(all, f.found(s)...)
+		if warnsOfKeys(v) {
+			s.Begin(func() { f.look(s) })
 		}
 	}
 	return all
@@ -94,20 +94,20 @@ func (f *family) lend() (all []namesakes.Meaning) {
 }
 
 // look sends warnings about what the requests with a key have shown so far.
-func (f *family) look(s *warn.Source) {
+func (f *family) look(l *warn.Look) {
 	f.mu.Lock()
-	all := f.warn(s, s.Found())
+	all := f.found(l)
 	f.mu.Unlock()
 	give(all)
 }
 
-// warn returns notices of what was found about a key and is new. The caller holds f.mu.
-func (f *family) warn(s *warn.Source, shown warn.Found) (news []notice) {
+// found returns notices of what a look has found and is new. The caller holds f.mu.
+func (f *family) found(l *warn.Look) (news []notice) {
 	all := make([]*version, len(f.members))
 	for i, m := range f.members {
 		all[i] = m.now.Load()
 	}
-	for v, found := range wrongKeys(all, s, shown) {
+	for v, found := range wrongKeys(all, l) {
 		if f.warnings.enter(all, found) {
 			news = append(news, notice{found, &v.events})
 		}

@@ -36,7 +36,8 @@ type Key struct{ is *keys.Key }
 // f is called at most once per request for each Key made of it, before the next handler,
 // and must be safe for concurrent use. New doesn't call it, and rejects a nil f. The
 // limiter looks at what f returns for the first requests, for likely mistakes; see
-// WithoutWarnings.
+// WithoutWarnings. It doesn't detect that f returns a forwarding header, which any client can
+// write: use ForwardedIP or SingleIPHeader.
 func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return misconfigured(&mistake.Mistake{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
@@ -273,7 +274,8 @@ func Cookie(name string) Key {
 // Pattern keys on the pattern that the http.ServeMux around the limiter has matched, so
 // every route gets its own count. Requests that match none, or that reach the limiter
 // before a ServeMux, share one key: with the path itself a client could make up as many
-// keys as it likes. For a limiter around a ServeMux, use MuxPattern.
+// keys as it likes. For a limiter around a ServeMux, use MuxPattern; WarnOneKey finds the
+// mistake if the key is Pattern alone.
 func Pattern() Key { return Key{keys.Pattern} }
 
 // MuxPattern keys on the pattern that mux will match, for a limiter that is wrapped

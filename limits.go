@@ -89,7 +89,8 @@ func Every(d time.Duration) Window { return store.Every(d) }
 //
 // n is from 1 to 2^40, and per is a whole number of microseconds, at most two years.
 // New rejects other numbers, and options that the algorithm doesn't use. A Rate
-// combines with every other kind of limit.
+// combines with every other kind of limit. Whether n is too low for what callers do isn't detected:
+// try it with WithDryRun.
 //
 // Every such rate is counted exactly, in ticks of a microsecond, or of up to a
 // millisecond where one integer can hold its state that way (store.Limit.Tick). A

@@ -63,7 +63,6 @@ type Limiter struct {
 	// waits for the Update.
 	ready atomic.Pointer[version]
 
-	used          atomic.Bool     // mounted, extended by With, or has decided something
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys
 
@@ -93,7 +92,6 @@ func (l *Limiter) deciding() *version {
 		}
 	}
 	l.inForce()
-	l.used.Store(true)
 	l.family.mu.Lock()
 	defer l.family.mu.Unlock()
 	v := l.now.Load()
@@ -106,7 +104,8 @@ func (l *Limiter) deciding() *version {
 // says what to write instead. A limiter needs at least one limit, route or
 // WithLimitFunc, and a key for each limit.
 //
-// New calls none of the application's functions.
+// New calls none of the application's functions. A limiter limits nothing until an adapter mounts
+// it or something calls it, and nothing detects that it is forgotten.
 func New(opts ...Option) (*Limiter, error) {
 	l := &Limiter{family: newFamily()}
 	return l.begin(opts)
@@ -141,7 +140,6 @@ func Must(l *Limiter, err error) *Limiter {
 // not for each request.
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	l.inForce()
-	l.used.Store(true)
 	d := &Limiter{family: l.family, parent: l}
 	return d.begin(opts)
 }
@@ -182,7 +180,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 	if v.showsRequests() {
 		r = lead(w, r)
 	}
-	p, req, err := admit(v, &l.family.warnings, w, r, false)
+	p, req, err := admit(v, w, r, false)
 	if err != nil {
 		setFailed(w.Header(), err)
 		return err
@@ -199,7 +197,7 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 	if v.showsRequests() {
 		r = lead(w, r)
 	}
-	p, req, err := admit(v, &l.family.warnings, w, r, true)
+	p, req, err := admit(v, w, r, true)
 	switch err {
 	case nil:
 		p.pass(w, r, req, next)

@@ -212,7 +212,9 @@ func checkedChange(valid bool, option, write string, set change) changeOption {
 // limits without one; a limit without one from a WithLimitFunc denies the request.
 //
 // If limiters that aren't derived from each other give one name different numbers in s,
-// that is a warning (WarnNameConflict). Limiters of other processes aren't compared.
+// that is a warning (WarnNameConflict). Limiters of other processes aren't compared. If one of them
+// is mounted inside the other, a request is charged to that name twice, which isn't detected:
+// derive the inner one by Limiter.With.
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {

@@ -35,7 +35,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 			denial.Remaining, denial.RetryAfter, denial.ResetAfter = remaining, retryAfter, resetAfter
 		}
 	}
-	a := beginAdmission(v, &l.family.warnings, nil, nil)
+	a := beginAdmission(v, nil, nil)
 	defer a.end(ctx)
 	if known {
 		return a.adoptDenial(key, cost, &denial)
@@ -85,7 +85,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, er
 }
 
 func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
-	a := beginAdmission(l.deciding(), &l.family.warnings, nil, nil)
+	a := beginAdmission(l.deciding(), nil, nil)
 	defer a.end(ctx)
 	a.call.Patient = patient
 	decided, err := a.decideGiven(ctx, key, cost, true)
@@ -122,7 +122,7 @@ func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 
 // peek returns how key stands with the limits of a version's entries.
 func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*read.Entry) (d Decision, err error) {
-	a := beginAdmission(v, &l.family.warnings, nil, nil)
+	a := beginAdmission(v, nil, nil)
 	defer a.end(ctx)
 	entries, known, err := a.reading.OfKey(ctx, key, entries, true)
 	if err != nil {
@@ -151,7 +151,7 @@ func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 	case blocked:
 		return Decision{}, errBlocked
 	}
-	a := beginAdmission(v, &l.family.warnings, r, nil)
+	a := beginAdmission(v, r, nil)
 	defer a.end(r.Context())
 	if err := a.reading.Request(v.plans.Find(r)); err != nil {
 		return Decision{}, err

@@ -13,7 +13,6 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/store"
 )
 
 // Permit is a granted decision that is still open. All methods are safe for concurrent
@@ -183,18 +182,6 @@ func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
 			if of.Limit.Limit.Engine(engine.Access{}).Hash() == hash && of.Key == key {
 				return true
 			}
-		}
-	}
-	return false
-}
-
-// chargedIn reports whether p or a permit further out has charged the limit of an entry for a key
-// in a store that limiters of several families use.
-func (p *Permit) chargedIn(s store.Store, e *read.Entry, key string) bool {
-	hash := e.Limit.Limit.Engine(engine.Access{}).Hash()
-	for ; p != nil; p = p.outer {
-		if p.version != nil && p.version.compiled.Lent && same(p.version.backend.Store, s) && p.grants.Charged(hash, key) {
-			return true
 		}
 	}
 	return false

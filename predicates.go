@@ -79,8 +79,9 @@ var ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
 
 // FromCIDR returns a predicate that matches requests whose peer has an address in one of
 // the networks: for WithSkip and internal callers, or for WithBlock. It looks at the
-// connection only, never at a header, so behind a proxy it sees the proxy. New rejects
-// invalid prefixes and an empty list.
+// connection only, never at a header, so behind a proxy it sees the proxy: WithSkip of a network
+// with a proxy exempts all its clients, which isn't detected. New rejects invalid prefixes and an
+// empty list.
 //
 // An IPv4 network also contains its addresses in their IPv6 spellings, mapped
 // (::ffff:0:0/96) and NAT64 (64:ff9b::/96). A peer without an address is in no network.
@@ -95,7 +96,7 @@ func FromCIDR(prefixes ...netip.Prefix) Predicate {
 		return Predicate{&predicate{Predicate: read.Predicate{Match: func(*http.Request) bool { return false }}, wrong: wrong}}
 	}
 	return Predicate{&predicate{Predicate: read.Predicate{
-		Match: func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }, Reads: keys.Reads{Peer: true}, PassesOn: set.LacksClient,
+		Match: func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }, Reads: keys.Reads{Peer: true},
 	}}}
 }
 

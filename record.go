@@ -6,8 +6,7 @@ import (
 )
 
 // recordResults records which limits have denied the call or made it wait, and which dry runs
-// would have denied it. It warns of likely mistakes that the results show. A plain call that passes
-// has nothing to record, unless a limit looks at keys that pass.
+// would have denied it. A plain call that passes has nothing to record.
 func (a *admission) recordResults() {
 	v, c := a.version, &a.call
 	for i, l := range c.Limits {
@@ -18,13 +17,8 @@ func (a *admission) recordResults() {
 		case !r.OK, c.Allowed && (r.Delay > 0 || c.Waited > 0 && l.Needs&limit.Waits != 0):
 			l.Record.Bind()
 		}
-		if r.RetryAfter == store.Never && ch.Cost > 1 && !ch.DryRun {
-			a.warnings.warn(v, a.warnings.clues.costTooHigh(ch)...)
-		}
-		if a.reading.R != nil && (c.Allowed || !r.OK) { // what another limit denies isn't this one's
-			if found := tooLow(v, l, ch, r); found != nil {
-				a.warnings.warn(v, found...)
-			}
+		if r.RetryAfter == store.Never && ch.Cost > largest(ch.Limit) && !ch.DryRun && l.Record.Cost() {
+			v.tooCostly(ch)
 		}
 	}
 }

@@ -18,12 +18,11 @@ import (
 // call with them is decided, and observers are notified of the outcome. Admissions are pooled:
 // what outlives one is copied into a Permit or a DeniedError.
 type admission struct {
-	reading  read.Reading // of the request, or of the key that is given
-	call     decide.Call  // the charges that were read, and what was decided
-	version  *version
-	warnings *book   // of the limiter's family
-	outer    *Permit // of the next limiter further out that the request has passed
-	fields   field.Writer
+	reading read.Reading // of the request, or of the key that is given
+	call    decide.Call  // the charges that were read, and what was decided
+	version *version
+	outer   *Permit // of the next limiter further out that the request has passed
+	fields  field.Writer
 
 	// to are the observers that get its events: those at its beginning.
 	to *audience
@@ -43,10 +42,10 @@ var admissions = sync.Pool{New: func() any {
 
 // beginAdmission returns an admission by a version, of a request or, if r is nil, of a job. Its
 // caller defers end.
-func beginAdmission(v *version, warnings *book, r *http.Request, outer *Permit) *admission {
+func beginAdmission(v *version, r *http.Request, outer *Permit) *admission {
 	a := admissions.Get().(*admission)
 	if a.version != v {
-		a.version, a.warnings = v, warnings
+		a.version = v
 		a.reading.By(v.plans)
 		a.call.By(v.backend)
 	}
@@ -100,7 +99,7 @@ var errWaitPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")
 // admit has a version decide a request. If it returns no error, next is the request for the next
 // handler, and p its permit, or nil if there is nothing to end. If mayAnswer is set, admit answers
 // denials by limits that no handler sees, and returns errAnswered.
-func admit(v *version, warnings *book, w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
+func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
 	if outer != nil && outer.opened(r) {
@@ -117,7 +116,7 @@ func admit(v *version, warnings *book, w http.ResponseWriter, r *http.Request, m
 			return nil, r, err
 		}
 	}
-	a := beginAdmission(v, warnings, r, outer)
+	a := beginAdmission(v, r, outer)
 	defer a.end(ctx)
 	err = a.reading.Request(v.plan(r))
 	if len(a.reading.Wrong) > 0 {
@@ -174,17 +173,7 @@ var eventOf = [...]EventKind{
 // charged reports whether a limiter of the family further out has charged the limit for
 // that key already: a request is charged once, however many limiters it passes.
 func (a *admission) charged(e *read.Entry, key string) bool {
-	if e.Kind.Traits().Nested {
-		return false
-	}
-	if a.outer.charged(a.version.registry, e, key) {
-		return true
-	}
-	if a.version.compiled.Lent && e.Needs&limit.Local == 0 && a.warnings.clues.looksAtNested() &&
-		a.outer.chargedIn(a.version.backend.Store, e, key) {
-		a.warnings.warn(a.version, a.warnings.clues.chargedTwice(e))
-	}
-	return false
+	return !e.Kind.Traits().Nested && a.outer.charged(a.version.registry, e, key)
 }
 
 // decide has the charges decided. If it returns nil, either all of them are granted
@@ -202,7 +191,7 @@ func (a *admission) decide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !a.call.Allowed || a.version.dryRuns || a.call.Needs&limit.Waits != 0 || limit.Looking() {
+	if !a.call.Allowed || a.version.dryRuns || a.call.Needs&limit.Waits != 0 {
 		a.recordResults()
 	}
 	return nil
@@ -223,9 +212,6 @@ var errBlocked error = &failure.Error{Err: ErrBlocked, Status: http.StatusForbid
 // sift applies the predicates of WithSkip and WithBlock.
 func sift(v *version, r *http.Request) (exempt bool, err error) {
 	exempt, blocked := v.plans.Sift(r)
-	if w := v.exempts; w != nil && !w.Over() {
-		w.Count(exempt && v.plans.PassedOn(r))
-	}
 	if !blocked {
 		return exempt, nil
 	}

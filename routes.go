@@ -22,6 +22,8 @@ import (
 // without trailing dots, and cut off at any colon. So no spelling slips past a route. A
 // path with %2F in an id may be charged for two routes; docs/routes.md has the rules.
 //
+// That no request matches a pattern is no error: Limiter.Describe lists it as unmatched.
+//
 // In With, a route also replaces the limits of the limiter that is extended. That
 // limiter's routes are inherited, with the new limits added.
 func WithRoute(pattern string, opts ...RouteOption) Option {

@@ -8,11 +8,9 @@ import (
 // from it. Without arguments it turns off all.
 //
 // By default each likely mistake is logged once, observers get an EventWarning, and
-// Limiter.Describe lists it. To find mistakes the limiter looks at half of about the
-// first 10,000 requests of each WithKey, and keeps no key. It looks at none if all
-// warnings that need it are turned off. It also looks at the paths of the first 10,000
-// requests if it has routes, and at the first 1,000 if a WithSkip exempts addresses. It counts
-// the keys that a limit denies and, where those are many, for an hour all keys of that limit.
+// Limiter.Describe lists it. To find mistakes the limiter looks at the first 10,000 requests
+// of each WithKey, and keeps no key. It looks at none if all warnings that need it are turned
+// off (WarnPortInKey, WarnUntrustedProxy, WarnKeysNeverRepeat, WarnOneKey).
 func WithoutWarnings(kinds ...WarningKind) Option {
 	return limiterOption(func(c *config) {
 		if len(kinds) == 0 {

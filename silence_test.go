@@ -3,14 +3,12 @@ package stint_test
 import (
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // service is a service that does everything right, or nearly so.
@@ -49,25 +47,6 @@ var services = []service{
 		}
 	}, stint.WarnUntrustedProxy},
 
-	{"with rare routes for its administrators", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
-		l := limiter(t, append(opts, stint.Rate(100, time.Minute, stint.WithBurst(20), stint.WithName("api")), stint.WithKey(stint.Header("X-API-Key")),
-			stint.WithRoute(oneOf(right, "POST /admin/users/{id}", "POST /admn/users/{id}"), stint.Rate(5, time.Minute, stint.WithName("admin"))),
-			stint.WithRoute("DELETE /admin/tenants/{id}", stint.Rate(1, time.Hour, stint.WithName("tenants"))))...)
-		return func(i int) {
-			for j := range 10 {
-				r := from("198.51.100.1:4711", "X-API-Key", fmt.Sprint("key ", (i*10+j)%300))
-				r.URL.Path = fmt.Sprint("/orders/", i)
-				switch {
-				case j == i%10 && i%3 == 0:
-					r.Method, r.URL.Path = "POST", fmt.Sprint("/admin/users/", i)
-				case j == 0 && i%700 == 699:
-					r.Method, r.URL.Path = "DELETE", "/admin/tenants/7"
-				}
-				through(l, r, nil)
-			}
-		}
-	}, stint.WarnRouteMissed},
-
 	{"with a single attacker", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
 		l := limiter(t, append(opts, stint.Rate(10, time.Hour), stint.Ban(20, time.Hour, stint.WithBanFor(time.Hour)),
 			stint.WithKey(oneOf(right, stint.RemoteIP(), stint.KeyFunc(remoteAddr))))...)
@@ -99,36 +78,6 @@ var services = []service{
 			}
 		}
 	}, stint.WarnCostTooHigh},
-
-	{"with a limiter in another", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
-		opts = append(opts, stint.WithKey(stint.RemoteIP()), stint.WithStore(memstore.New()))
-		calls := stint.Rate(100, time.Minute, stint.WithName("calls"))
-		search := stint.Rate(50, time.Minute, stint.WithName("search"))
-		outer := limiter(t, append(opts, calls)...)
-		inner := derive(t, outer, search)
-		if !right { // a family of its own, which charges calls again
-			inner = limiter(t, append(opts, calls, search)...)
-		}
-		return func(i int) {
-			for j := range 10 {
-				through(outer, client(i*10+j), func(w http.ResponseWriter, r *http.Request) { through(inner, r, nil) })
-			}
-		}
-	}, stint.WarnChargedTwice},
-
-	{"with pages of four files", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
-		l := limiter(t, append(opts, stint.Rate(1, time.Second, stint.WithBurst(oneOf[int64](right, 4, 3)), stint.WithName("files")), stint.WithKey(stint.RemoteIP()))...)
-		return func(i int) {
-			for j := range 25 {
-				for range oneOf(j == i%25, 1, 4) { // one caller has the others cached
-					through(l, client(i*25+j), nil)
-				}
-			}
-			for range 50 { // a client that never stops
-				through(l, from("192.0.2.66:4711"), nil)
-			}
-		}
-	}, stint.WarnLimitTooLow},
 }
 
 // Services that do everything right are warned of nothing for eight days, nor do they log

@@ -29,10 +29,10 @@ type version struct {
 	allower  store.Allower   // the backend's store, if it is one; or nil
 	streams  *respond.Queues // of the streams that wait for bytes from the store
 	most     int64           // how many keys the store holds, where it is the limiter's own
-	routes   *warn.Routes    // looks at its first requests, if it has routes
-	exempts  *warn.Exempts   // counts its first requests, if addresses are exempt
-	dryRuns  bool            // some limit may be in a dry run
-	shows    bool            // some function of the application sees requests, observers aside: see showsRequests
+	// tooCostly is called for a charge of a request that costs more than its limit ever lets pass.
+	tooCostly func(*store.Charge)
+	dryRuns   bool // some limit may be in a dry run
+	shows     bool // some function of the application sees requests, observers aside: see showsRequests
 }
 
 // showsRequests reports whether some function of the application sees requests.
@@ -56,9 +56,6 @@ func (v *version) plan(r *http.Request) *read.Plan {
 func (v *version) route(r *http.Request) *read.Plan {
 	plan := v.plans.Find(r)
 	plan.Meet()
-	if w := v.routes; w != nil && !w.Over() {
-		w.Look(r, plan.Pattern)
-	}
 	return plan
 }
 
@@ -90,33 +87,13 @@ func (v *version) sharesStore(other *version) bool {
 	return same(v.backend.Store, other.backend.Store)
 }
 
-// has reports whether the version has all of these limits.
-func (v *version) has(limits []string) bool {
-	n := 0
-	for e := range v.plans.Entries {
-		if slices.Contains(limits, e.Name()) {
-			n++
-		}
-	}
-	return n >= len(limits)
-}
-
-// uses reports whether limits of the version have their key from a source, and returns their
+// uses reports whether limits of the version have the key that a look is at, and returns their
 // names: those that a function makes have none yet.
-func (v *version) uses(s *warn.Source) (limits []string, uses bool) {
+func (v *version) uses(l *warn.Look) (limits []string, uses bool) {
 	for e := range v.plans.Entries {
-		if e.Source == s {
+		if e.Look == l {
 			limits, uses = append(limits, e.Name()), true
 		}
 	}
-	return limits, uses || slices.ContainsFunc(v.compiled.Funcs, func(f *compile.Func) bool { return f.Has(s) })
-}
-
-// limitsRequests reports whether some limit's key is read from requests. A limiter without such
-// a key may be for jobs, of which there may be one a month.
-func (v *version) limitsRequests() bool {
-	reads := func(p *read.Plan) bool {
-		return len(p.Funcs) > 0 || slices.ContainsFunc(p.Entries, func(e *read.Entry) bool { return !e.Key.Given && e.Key.Constant == "" })
-	}
-	return slices.ContainsFunc(v.plans.All(), reads)
+	return limits, uses || slices.ContainsFunc(v.compiled.Funcs, func(f *compile.Func) bool { return f.Has(l) })
 }

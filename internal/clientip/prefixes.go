@@ -3,7 +3,6 @@ package clientip
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"sort"
 )
@@ -97,19 +96,4 @@ func embedded(a netip.Addr) netip.Addr {
 	}
 	b := a.As16()
 	return netip.AddrFrom4([4]byte(b[12:]))
-}
-
-// LacksClient reports whether the nearest proxy of a request names a client with an address in
-// none of the networks.
-func (s Prefixes) LacksClient(r *http.Request) bool {
-	lines := r.Header[XForwardedFor]
-	if len(lines) == 0 {
-		lines = r.Header["X-Real-Ip"]
-	}
-	if len(lines) == 0 {
-		return false
-	}
-	_, last := cutLast(lines[len(lines)-1])
-	a := parseNode(trim(last)).addr
-	return a.IsValid() && !s.contains(a)
 }

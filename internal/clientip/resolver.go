@@ -289,9 +289,6 @@ func (c *Resolver) name(a netip.Addr) string {
 	return string(p.AppendTo(room[:0]))
 }
 
-// TrustsPeer reports whether the request's peer may say on whose behalf it asks.
-func (c *Resolver) TrustsPeer(r *http.Request) bool { return c.trusts(r, parseNode(r.RemoteAddr)) }
-
 // trusts reports whether the peer may say on whose behalf it asks. Whether the peer is
 // on a Unix socket is read from the listener: RemoteAddr is text that a middleware may
 // have overwritten.

@@ -128,7 +128,7 @@ func (g *Registry) Compile(c *Config, parent *Result, names *Names, naming *Nami
 	to.Shared = c.Shared.Or(to.Shared)
 	to.Shared.Errs = nil
 	for _, made := range c.Funcs {
-		f := &Func{Owner: c.Owner, Shared: to.Shared, registry: g, lent: lent, names: names, source: naming.source(to.Shared.Key)}
+		f := &Func{Owner: c.Owner, Shared: to.Shared, registry: g, lent: lent, names: names, look: naming.look(to.Shared.Key)}
 		to.Funcs = append(slices.Clip(to.Funcs), f)
 		to.charges = append(slices.Clip(to.charges), made(f))
 	}
@@ -194,7 +194,7 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 		}
 		if compiled := k.naming.limits[r]; compiled != nil { // or limits has reported it
-			e := k.entry(r, compiled, settings, k.naming.source(settings.Key))
+			e := k.entry(r, compiled, settings, k.naming.look(settings.Key))
 			if m := tooHigh(route, e); m != nil {
 				k.bad(*m)
 			}

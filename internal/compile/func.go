@@ -19,11 +19,11 @@ type Func struct {
 	registry *Registry
 	lent     bool
 	names    *Names
-	source   *warn.Source // of the default key
+	look     *warn.Look // at the default key
 }
 
-// Has reports whether requests with a key are looked at for this function.
-func (f *Func) Has(s *warn.Source) bool { return f.source == s }
+// Has reports whether a look is for this function.
+func (f *Func) Has(l *warn.Look) bool { return f.look == l }
 
 // Lent reports whether others may use the limiter's store, so that limits need a name.
 func (f *Func) Lent() bool { return f.lent }
@@ -59,11 +59,11 @@ func (f *Func) Entry(r *Rule) (*read.Entry, mistake.List) {
 	if settings.Key.Given {
 		return nil, mistake.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", Problem: "requests don't have it", Write: "write another key, or leave it out"}}
 	}
-	source := f.names.Now().sources[settings.Key]
-	if source == nil {
-		source = new(warn.Source) // a key of its own is not watched
+	look := f.names.Now().looks[settings.Key]
+	if look == nil {
+		look = new(warn.Look) // a key of its own isn't looked at
 	}
-	e := f.registry.entry(r, l, settings, source)
+	e := f.registry.entry(r, l, settings, look)
 	if m := tooHigh("", e); m != nil {
 		return nil, mistake.List{m}
 	}

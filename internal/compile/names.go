@@ -59,34 +59,34 @@ type Naming struct {
 	limits map[*Rule]*store.Limit
 	// before are the limits before the Update that is being made, by name.
 	before map[string]*store.Limit
-	// sources are what the requests with each key in use have shown; earlier are those
-	// before the Update that is being made.
-	sources, earlier map[*keys.Key]*warn.Source
+	// looks are at the requests with each key in use; earlier are those before the Update that
+	// is being made.
+	looks, earlier map[*keys.Key]*warn.Look
 }
 
 func newNaming() *Naming {
-	return &Naming{rules: map[string]*Rule{}, limits: map[*Rule]*store.Limit{}, sources: map[*keys.Key]*warn.Source{}}
+	return &Naming{rules: map[string]*Rule{}, limits: map[*Rule]*store.Limit{}, looks: map[*keys.Key]*warn.Look{}}
 }
 
-// Source returns what the requests with a key have shown, or nil if no limit has it.
-func (n *Naming) Source(k *keys.Key) *warn.Source { return n.sources[k] }
+// Look returns the look at the requests with a key, or nil if no limit has it.
+func (n *Naming) Look(k *keys.Key) *warn.Look { return n.looks[k] }
 
-// source returns the source of a key that a limit has, or nil for none.
-func (n *Naming) source(k *keys.Key) *warn.Source {
-	s := n.sources[k]
-	if s != nil || k == nil {
-		return s
+// look returns the look at a key that a limit has, or nil for none.
+func (n *Naming) look(k *keys.Key) *warn.Look {
+	l := n.looks[k]
+	if l != nil || k == nil {
+		return l
 	}
-	if s = n.earlier[k]; s == nil {
-		s = warn.NewSource(k.Signs, k.Trusts)
+	if l = n.earlier[k]; l == nil {
+		l = warn.NewLook(k.Signs)
 	}
-	n.sources[k] = s
-	return s
+	n.looks[k] = l
+	return l
 }
 
 // Clone returns a copy to work on: a New or With that fails leaves no names behind.
 func (n *Naming) Clone() *Naming {
-	return &Naming{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), sources: maps.Clone(n.sources)}
+	return &Naming{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), looks: maps.Clone(n.looks)}
 }
 
 // Next returns a copy to work on for an Update, with only the rules that configs still use,
@@ -99,7 +99,7 @@ func (n *Naming) Next(configs []*Config) *Naming {
 		}
 	}
 	next := newNaming()
-	next.before, next.earlier = make(map[string]*store.Limit, len(n.rules)), n.sources
+	next.before, next.earlier = make(map[string]*store.Limit, len(n.rules)), n.looks
 	for name, r := range n.rules {
 		l := n.limits[r]
 		next.before[name] = l
@@ -213,7 +213,7 @@ func (g *Registry) inheritEntries(n *Naming, entries []*read.Entry, was map[*rea
 	for _, e := range entries {
 		r := n.rules[e.Name()]
 		settings := r.Shared.Or(s).Or(was[e])
-		all = append(all, g.entry(r, e.Limit.Limit, settings, n.source(settings.Key)))
+		all = append(all, g.entry(r, e.Limit.Limit, settings, n.look(settings.Key)))
 	}
 	return all
 }

@@ -131,8 +131,8 @@ func (r *Rule) same(l *store.Limit) bool {
 const slotWait = 5 * time.Second
 
 // entry makes the entry of a rule, with its compiled limit and its settings.
-func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, source *warn.Source) *read.Entry {
-	e := &read.Entry{Key: s.Key, Source: source, Bytes: r.Bytes}
+func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, look *warn.Look) *read.Entry {
+	e := &read.Entry{Key: s.Key, Look: look, Bytes: r.Bytes}
 	t := r.Kind.Traits()
 	switch t.Costs {
 	case limit.AnyCost:

@@ -38,9 +38,6 @@ type Key struct {
 	Adapters []string
 	// Signs are what the key consists of.
 	Signs warn.Signs
-	// Trusts reports whether the key believes what a request's peer writes about the client,
-	// or is nil if it believes no peer.
-	Trusts func(*http.Request) bool
 	// Reads lists the parts of a request that the key is read from.
 	Reads Reads
 	// Wrong lists mistakes in the arguments that it was made with. It has no key then.
@@ -74,7 +71,7 @@ var (
 	Global   = &Key{Name: "Global()", Of: constant(keytext.Global), Constant: keytext.GlobalText, Never: true, id: lastID.Add(1)}
 	Given    = &Key{Name: "GivenKey()", Of: func(*http.Request) (string, error) { return "", errGiven }, Given: true, Reads: Reads{Given: true}, id: lastID.Add(1)}
 	Pattern  = &Key{Name: "Pattern()", Of: pattern, Never: true, Signs: warn.OfPattern, Reads: Reads{Router: true}, id: lastID.Add(1)}
-	Method   = &Key{Name: "Method()", Of: method, Never: true, Signs: warn.Other, id: lastID.Add(1)}
+	Method   = &Key{Name: "Method()", Of: method, Never: true, id: lastID.Add(1)}
 	RemoteIP = address("RemoteIP()", clientip.Remote())
 )
 
@@ -84,11 +81,10 @@ func constant(raw string) Func { return func(*http.Request) (string, error) { re
 
 func address(name string, client *clientip.Resolver) *Key {
 	reads := Reads{Peer: true}
-	var trusts func(*http.Request) bool
 	if field := client.Header(); field != "" {
-		reads.Fields, trusts = []string{field}, client.TrustsPeer
+		reads.Fields = []string{field}
 	}
-	return &Key{Trusts: trusts, Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads,
+	return &Key{Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads,
 		Never: true, Signs: warn.OfPeer, id: lastID.Add(1)}
 }
 
@@ -123,7 +119,7 @@ func Header(canonical string) *Key {
 func Cookie(cookie string) *Key {
 	name := fmt.Sprintf("Cookie(%q)", cookie)
 	return one(description{name: name}, func() *Key {
-		return &Key{Name: name, Reads: Reads{Fields: []string{"Cookie"}}, Of: func(r *http.Request) (string, error) {
+		return &Key{Name: name, Signs: warn.OfField, Reads: Reads{Fields: []string{"Cookie"}}, Of: func(r *http.Request) (string, error) {
 			c, err := r.Cookie(cookie)
 			if err != nil {
 				return "", nil
@@ -147,7 +143,7 @@ func pattern(r *http.Request) (string, error) {
 // MuxPattern returns the key of the pattern that a mux will match.
 func MuxPattern(mux *http.ServeMux) *Key {
 	return one(description{name: "MuxPattern", mux: mux}, func() *Key {
-		return &Key{Name: "MuxPattern", Never: true, Signs: warn.Other, Reads: Reads{Host: true}, Of: func(r *http.Request) (string, error) {
+		return &Key{Name: "MuxPattern", Never: true, Reads: Reads{Host: true}, Of: func(r *http.Request) (string, error) {
 			if pattern := routing.Pattern(mux, r); pattern != "" {
 				return pattern, nil
 			}
@@ -236,9 +232,6 @@ func composed(maker, args string, parts []*Key, build func() *Key) *Key {
 		c.Name = maker + "(" + strings.Join(names, ", ") + ")"
 		for _, k := range parts {
 			c.Signs |= k.Signs
-			if k.Trusts != nil {
-				c.Trusts = k.Trusts
-			}
 			c.Reads.add(k.Reads)
 			for _, a := range k.Adapters {
 				if !slices.Contains(c.Adapters, a) {

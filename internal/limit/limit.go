@@ -87,10 +87,10 @@ func longest(t *waiting.Terms) time.Duration {
 // Record is what a limit has done in this process. It is safe for concurrent use; a nil Record
 // records nothing.
 type Record struct {
-	Since    time.Time // the limit was made
-	bound    atomic.Bool
-	reported atomic.Int64
-	Denials  Denials // by HTTP requests
+	Since     time.Time // the limit was made
+	bound     atomic.Bool
+	reported  atomic.Int64
+	tooCostly atomic.Bool
 }
 
 // Bind records that the limit has denied something or made it wait. It is called for each denial,
@@ -107,6 +107,12 @@ func (r *Record) Report() {
 		r.reported.Add(1)
 		r.Bind()
 	}
+}
+
+// Cost records that something costs more than the limit ever lets pass. It reports whether that is
+// the first time.
+func (r *Record) Cost() (first bool) {
+	return r == nil || !r.tooCostly.Load() && !r.tooCostly.Swap(true)
 }
 
 // Bound reports whether the limit has denied something or made it wait, or would have.

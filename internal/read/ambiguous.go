@@ -147,7 +147,7 @@ func (q *Reading) usedBy(f *Func, entries []*Entry) {
 
 // in returns the entry as a reading of one request has it.
 func (e *Entry) in(reading int) *Entry {
-	own := &Entry{Key: e.Key, Source: e.Source, Cost: e.Cost, Fixed: e.Fixed, Settler: e.Settler, Bytes: e.Bytes}
+	own := &Entry{Key: e.Key, Look: e.Look, Cost: e.Cost, Fixed: e.Fixed, Settler: e.Settler, Bytes: e.Bytes}
 	e.CopyTo(&own.Limit)
 	own.use(reading, e)
 	return own

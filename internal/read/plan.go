@@ -20,7 +20,7 @@ import (
 type Entry struct {
 	limit.Limit
 	Key     *keys.Key
-	Source  *warn.Source              // of the key
+	Look    *warn.Look                // at the key
 	Cost    func(*http.Request) int64 // nil: 1
 	Fixed   int64                     // what Cost returns for every request; 0 if that isn't known
 	Settler *Settler                  // nil: the charge stays
@@ -151,9 +151,6 @@ func (p *Plans) at(pattern int) *Plan {
 type Predicate struct {
 	Match func(*http.Request) bool
 	Reads keys.Reads // what it looks at
-	// PassesOn reports whether the peer of a request that matches names another client, which
-	// doesn't match. It is nil if that isn't known.
-	PassesOn func(*http.Request) bool
 }
 
 // Sift applies the predicates of WithSkip and WithBlock, which exempt or block a request
@@ -170,11 +167,6 @@ func (p *Plans) Sift(r *http.Request) (exempt, blocked bool) {
 		}
 	}
 	return false, false
-}
-
-// PassedOn reports whether a request is exempt only for the address of a proxy.
-func (p *Plans) PassedOn(r *http.Request) bool {
-	return slices.ContainsFunc(p.Skip, func(s Predicate) bool { return s.PassesOn != nil && s.Match(r) && s.PassesOn(r) })
 }
 
 // Shows reports whether a function of the application sees a request that is read by the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 
@@ -262,8 +261,8 @@ func (q *Reading) key(e *Entry) (string, error) {
 	}
 	key, err := e.Key.Of(q.R)
 	if err == nil {
-		if w := e.Source.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
-			w.Look(q.R, key)
+		if e.Look.Open() {
+			e.Look.See(q.R, key)
 		}
 		key, err = keytext.Encode(key)
 	}
