@@ -77,6 +77,16 @@ func setFailed(h http.Header, err error) {
 	}
 }
 
+// setUnset sets the header fields of an answer to err as far as they may not be set.
+func setUnset(h http.Header, err error) {
+	switch denied := denialIn(err); {
+	case denied == nil:
+		field.Failed(h, failure.Status(err))
+	case denied.outside:
+		denied.setFields(h)
+	}
+}
+
 type (
 	deniedKey struct{}
 	// answeringKey leads to something while a handler of a limiter answers a denial.

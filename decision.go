@@ -64,6 +64,8 @@ type LimitStatus struct {
 	Remaining int64
 	// Delay, RetryAfter and ResetAfter are those of Decision, for this limit alone.
 	Delay, RetryAfter, ResetAfter time.Duration
+
+	more time.Duration // store.Result.MoreAfter, for header fields
 }
 
 // set sets d to the decision of a call, from its results and its waits. statuses, which has an
@@ -82,7 +84,7 @@ func (d *Decision) addUp(c *decide.Call, statuses []LimitStatus) {
 	for i := range results {
 		ch, r, l := &charges[i], &results[i], &statuses[i]
 		l.Name, l.Allowed, l.DryRun, l.InFlight, l.Cost = ch.Limit.Name(), r.OK, ch.DryRun, r.Held, ch.Cost
-		l.Remaining, l.Delay, l.RetryAfter, l.ResetAfter = r.Remaining, r.Delay, r.RetryAfter, r.ResetAfter
+		l.Remaining, l.Delay, l.RetryAfter, l.ResetAfter, l.more = r.Remaining, r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter
 		units, why := limit.Stood(ch, r)
 		l.Units, l.Reason = units, AdaptiveReason(why)
 		if !r.OK && r.RetryAfter <= 0 {

@@ -2,11 +2,15 @@ package stint
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/store"
 )
 
 // DeniedError is the denial of a request by its limits. Nothing was charged. Find it
@@ -14,8 +18,9 @@ import (
 type DeniedError struct {
 	Decision Decision
 
-	by  *version // the one that denied
-	why limit.Denial
+	by      *version // the one that denied
+	why     limit.Denial
+	outside bool // by Allow, Take or Wait: no response has its fields
 }
 
 // ErrDenied matches every *DeniedError: errors.Is(err, ErrDenied) reports whether
@@ -84,6 +89,39 @@ func newDenied(v *version, c *decide.Call) *DeniedError {
 	err.Decision.set(c, limits)
 	err.by, err.why = v, whyDenied(c)
 	return err
+}
+
+// newDeniedOutside is newDenied outside HTTP.
+func newDeniedOutside(v *version, c *decide.Call) *DeniedError {
+	err := newDenied(v, c)
+	err.outside = true
+	return err
+}
+
+// setFields sets the header fields of a denial outside HTTP, as admission.setFields does for a
+// request. All limits are the version's own.
+func (e *DeniedError) setFields(h http.Header) {
+	var fields field.Writer
+	for _, s := range e.Decision.Limits {
+		i := slices.IndexFunc(e.by.plans.Base.Entries, func(of *read.Entry) bool { return of.Name() == s.Name })
+		if i < 0 || s.DryRun {
+			continue
+		}
+		of := e.by.plans.Base.Entries[i]
+		it := fields.Add()
+		*it = field.Item{
+			Name: s.Name, Policy: of.Policy.Load().Text, Units: s.Units,
+			Remaining: s.Remaining, Reset: s.ResetAfter, Denied: !s.Allowed, Retry: s.RetryAfter, More: -1,
+		}
+		if of.Needs&limit.Local != 0 {
+			it.Policy = field.Policy(s.Name, s.Units, 0)
+		}
+		r := store.Result{OK: s.Allowed, RetryAfter: s.RetryAfter, MoreAfter: s.more}
+		if after, known := of.Limit.Limit.Engine(engine.Access{}).MoreAfter(&r); known {
+			it.More = after
+		}
+	}
+	fields.Write(h, e.by.styles, "")
 }
 
 // whyDenied returns what the denial of a call means.

@@ -153,7 +153,9 @@ func TestDenialDropsFields(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(1, time.Hour))
 	codes(l, "GET", "/", 1)
 	w := httptest.NewRecorder()
-	for _, f := range []string{"Content-Encoding", "Content-Length", "ETag", "Last-Modified", "Expires", "Cache-Control", "X-Kept"} {
+	for _, f := range []string{
+		"Content-Encoding", "Content-Length", "ETag", "Last-Modified", "Expires", "Cache-Control", "CDN-Cache-Control", "Surrogate-Control", "X-Kept",
+	} {
 		w.Header().Set(f, "7")
 	}
 	mount(l, nil).ServeHTTP(w, get("/"))
@@ -356,6 +358,66 @@ func TestDeniedError(t *testing.T) {
 	}
 	if stint.DeniedFromContext(t.Context()) != nil {
 		t.Error("DeniedFromContext out of nowhere")
+	}
+}
+
+// Deny answers what Allow and Take deny as Serve answers a request, with the same fields.
+func TestDenyOutside(t *testing.T) {
+	rate := func(n int64, opts ...stint.RateOption) stint.Limit {
+		return stint.Rate(n, time.Hour, append(opts, stint.WithName("rate"))...)
+	}
+	all := stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders)
+	for name, tt := range map[string]struct {
+		cost int64
+		opts []stint.Option
+	}{
+		"a rate":         {1, []stint.Option{rate(1)}},
+		"all fields":     {1, []stint.Option{rate(1), all}},
+		"no fields":      {1, []stint.Option{rate(1), stint.WithHeaders(stint.NoHeaders)}},
+		"one of several": {1, []stint.Option{rate(1, stint.WithDryRun()), stint.Quota(1, stint.Daily), stint.Rate(9, time.Minute), all}},
+		"a higher cost":  {3, []stint.Option{rate(5)}},
+		"slots":          {1, []stint.Option{stint.Concurrency(1)}},
+		"adaptive slots": {1, []stint.Option{stint.AdaptiveConcurrency(1, 1), rate(9), all}},
+		"a ban":          {1, []stint.Option{rate(1), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour))}},
+		"a window":       {1, []stint.Option{rate(1, stint.WithAlgorithm(stint.SlidingCounter)), all}},
+		"a closed store": {1, []stint.Option{rate(1), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(failing(errDown))}},
+		"an error answered": {1, []stint.Option{rate(1), stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
+			_, _ = io.WriteString(w, err.Error())
+		})}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answer := func(deny func(l *stint.Limiter, w http.ResponseWriter, r *http.Request)) string {
+					l := limiter(t, append(tt.opts, theKey, stint.WithFixedCost(tt.cost))...)
+					if p, err := l.Take(t.Context(), "k", tt.cost); err == nil {
+						defer p.Done()
+					}
+					w := httptest.NewRecorder()
+					w.Header().Set("Etag", "x")
+					deny(l, w, get("/"))
+					return fmt.Sprintln(w.Code, w.Header(), w.Body)
+				}
+				want := answer(func(l *stint.Limiter, w http.ResponseWriter, r *http.Request) { l.Serve(w, r, nil) })
+				ways := map[string]func(l *stint.Limiter) error{
+					"Allow": func(l *stint.Limiter) error { return l.Allow(t.Context(), "k", tt.cost) },
+					"Take":  func(l *stint.Limiter) error { _, err := l.Take(t.Context(), "k", tt.cost); return err },
+				}
+				if strings.Contains(name, "slots") {
+					delete(ways, "Allow")
+				}
+				for way, ask := range ways {
+					got := answer(func(l *stint.Limiter, w http.ResponseWriter, r *http.Request) {
+						l.Deny(w, r, fmt.Errorf("wrapped: %w", ask(l)))
+					})
+					if name == "an error answered" {
+						got = strings.ReplaceAll(got, "wrapped: ", "")
+					}
+					if got != want {
+						t.Errorf("after %s:\n%s\nby Serve:\n%s", way, got, want)
+					}
+				}
+			})
+		})
 	}
 }
 

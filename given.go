@@ -36,9 +36,10 @@ func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) er
 		return err
 	}
 	a.call.Results[0] = *answer
-	a.to = nil // there were none
+	a.call.Results[0].MoreAfter = answer.RetryAfter // of a cost of 1
+	a.to = nil                                      // there were none
 	a.recordResults()
-	err := newDenied(a.version, &a.call)
+	err := newDeniedOutside(a.version, &a.call)
 	a.sendOutcome(EventDenied, nil)
 	return err
 }
@@ -70,7 +71,7 @@ func (a *admission) decideGiven(ctx context.Context, key string, cost int64, may
 		return false, a.finishFailed(ctx, err)
 	}
 	if !a.call.Allowed {
-		err := newDenied(a.version, &a.call)
+		err := newDeniedOutside(a.version, &a.call)
 		a.sendOutcome(EventDenied, nil)
 		return false, err
 	}

@@ -29,7 +29,7 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 	}
 	p.class, p.plan = d.Rank, a.reading.Plan
 	if needs != 0 {
-		p.releases, p.response = needs&limit.Releases != 0, a.newResponse(needs)
+		p.releases, p.response = needs&limit.Releases != 0, a.newResponse(p, needs)
 	}
 	if a.to != nil {
 		p.to, p.told = a.to, d.Allowed
@@ -51,22 +51,33 @@ func (a *admission) handTo(p *Permit, room []decide.Grant) {
 	a.endDue = false
 }
 
-// newResponse makes the permit's response, or returns nil if no limit needs it.
-func (a *admission) newResponse(needs limit.Needs) *response {
-	if a.reading.R == nil || needs&limit.Watches == 0 {
+// newResponse makes the response of a permit, or returns nil if no limit needs it.
+func (a *admission) newResponse(p *Permit, needs limit.Needs) *response {
+	r := a.reading.R
+	if r == nil || needs&(limit.Watches|limit.Releases) == 0 {
 		return nil
 	}
 	decides, paced := a.call.Needs&limit.Watches != 0, len(a.reading.Paced) > 0
-	if !decides && !paced {
+	held := a.call.Needs&limit.Releases != 0 && upgrades(r)
+	if !decides && !paced && !held {
 		return nil
 	}
 	s := &response{settlers: a.reading.Settlers()}
-	s.Begin(a.reading.R)
+	s.Begin(r)
 	s.Decides = decides
+	if held {
+		s.Taken = p.hold
+	}
 	if paced {
 		s.pacing = a.pace(&s.Watched)
 	}
 	return s
+}
+
+// upgrades reports whether a handler may take over the connection of the request, to speak another
+// protocol.
+func upgrades(r *http.Request) bool {
+	return r.Method == http.MethodConnect || len(r.Header["Upgrade"]) > 0
 }
 
 // pace paces a response by the call's Bandwidths.

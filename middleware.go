@@ -208,15 +208,16 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 	}
 }
 
-// Deny answers a request that Admit has denied with err, which may be wrapped:
-// by WithDenyHandler or WithErrorHandler if the limiter has them, otherwise with a
-// problem body. A request whose context ended while it waited gets 503, since it may be
+// Deny answers a request that Admit, Allow, Take or Wait has denied with err, which may be
+// wrapped: by WithDenyHandler or WithErrorHandler if the limiter has them, otherwise with a
+// problem body. It sets the header fields that Serve would, where Admit hasn't. A request whose context ended while it waited gets 503, since it may be
 // the server that ended it; if the client has left, the answer is discarded.
 //
 // If w is an [ErrorWriter] and the limiter isn't configured to answer, w gets the error
 // instead.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	v := l.inForce()
+	setUnset(w.Header(), err)
 	// The version that denied answers, as far as the error tells: stintecho hands errors to the
 	// application, which may pass them to any limiter.
 	if denied := denialIn(err); denied != nil && denied.by != nil && denied.by.events.to == &l.recipients {

@@ -31,7 +31,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 		if ok {
 			return nil
 		}
-		if known = asked; known {
+		if known = asked && cost == 1; known {
 			denial.Remaining, denial.RetryAfter, denial.ResetAfter = remaining, retryAfter, resetAfter
 		}
 	}

@@ -360,9 +360,9 @@ func (p *Permit) sendDecision(e *Event) {
 // depends on the response (WithSettle, a Bandwidth) is settled when the handler has
 // returned. After Done, Detach returns a function that does nothing.
 //
-// There is no need for it after a Hijack of a request with an Upgrade field, or of CONNECT: such a
-// request holds its slots until the connection is closed by the net.Conn that Hijack returned, or
-// by Done.
+// There is no need for it after a Hijack if the request has an Upgrade field or is a CONNECT: its
+// slots are held until the handler closes the net.Conn that Hijack has returned. Other hijacked
+// connections hold none when the handler has returned.
 func (p *Permit) Detach() (release func()) {
 	var all []*Permit
 	for q := p; q != nil; q = q.outer {
@@ -375,6 +375,15 @@ func (p *Permit) Detach() (release func()) {
 			defer q.end(released) // also if an observer panics
 		}
 	})
+}
+
+// hold makes the permit end when a connection that its handler has taken over is closed. Outer
+// permits see to that themselves.
+func (p *Permit) hold() (closed func()) {
+	if !p.detach() {
+		return func() {}
+	}
+	return sync.OnceFunc(func() { p.end(released) })
 }
 
 // detach makes the caller the one who releases the permit, and reports whether there is anything to

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -280,6 +281,64 @@ func TestEndOfOuterPermits(t *testing.T) {
 				if of.begun != 1 || of.flying != 0 {
 					t.Errorf("%d begun, %d in flight", of.begun, of.flying)
 				}
+			}
+		})
+	}
+}
+
+// A connection taken over of a request that is to be upgraded holds its slot until it is closed; of
+// any other, until the handler has returned. What is released before stays so.
+func TestSlotsOfTakenConnections(t *testing.T) {
+	const connect, upgrade, plain = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	nothing := func(*stint.Permit) {}
+	for name, tt := range map[string]struct {
+		request string
+		before  func(*stint.Permit)
+		held    bool
+	}{
+		"CONNECT":    {connect, nothing, true},
+		"Upgrade":    {upgrade, nothing, true},
+		"neither":    {plain, nothing, false},
+		"after Done": {upgrade, (*stint.Permit).Done, false},
+		"released":   {upgrade, func(p *stint.Permit) { p.Detach()() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conns := make(chan net.Conn, 1)
+			ended := make(chan stint.Event, 1)
+			l := limiter(t, theKey, stint.Concurrency(2, stint.WithName("slots")), stint.WithObserver(func(e stint.Event) {
+				if e.Kind == stint.EventEnded {
+					ended <- e
+				}
+			}))
+			srv := serve(t, mount(l, func(w http.ResponseWriter, r *http.Request) {
+				tt.before(stint.FromContext(r.Context()))
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+				}
+				conns <- conn
+			}))
+			client, err := net.Dial("tcp", srv.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			_, _ = io.WriteString(client, tt.request)
+			conn := <-conns
+			if !tt.held {
+				<-ended
+			}
+			if want := map[bool]int64{true: 1, false: 2}[tt.held]; remaining(t, l) != want || len(ended) > 0 {
+				t.Errorf("%d slots free while it is open, want %d", remaining(t, l), want)
+			}
+			_ = conn.Close()
+			_ = conn.Close()
+			if tt.held {
+				<-ended
+			}
+			if remaining(t, l) != 2 || len(ended) > 0 {
+				t.Errorf("%d slots free once it is closed", remaining(t, l))
 			}
 		})
 	}

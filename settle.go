@@ -45,6 +45,9 @@ const AsCharged int64 = -1
 //   - A handler's panic counts as 500, whatever it has written before. After a panic
 //     with http.ErrAbortHandler the status is the one written, or 500 if none was.
 //   - After a Hijack the status is 101, and written counts what was written before it.
+//   - Of a gRPC response with 200 (Content-Type application/grpc…), the status is what its
+//     grpc-status stands for: 401 for UNAUTHENTICATED, 503 for UNAVAILABLE.
+//   - Permit.Done and Permit.Detach don't matter: cost is called when the handler has returned.
 //   - For HEAD, written is 0, whatever the handler writes.
 //   - If the handler returns without an answer after the request's context has ended, the
 //     status is 499, as in nginx's logs: the client has left, and gets none.
@@ -67,8 +70,8 @@ func byStatus(cost func(*http.Request, int, int64) int64) bool {
 	return at == reflect.ValueOf(FailedOnly).Pointer() || at == reflect.ValueOf(RefundOn()).Pointer()
 }
 
-// FailedOnly is a function for WithSettle: requests answered with a status below 400
-// cost nothing, such as successful logins. A request whose client left before it was
+// FailedOnly is a function for WithSettle: requests answered with a status below 400, or
+// grpc-status 0, cost nothing, such as successful logins. A request whose client left before it was
 // answered keeps its cost.
 func FailedOnly(_ *http.Request, status int, _ int64) int64 {
 	if status < 400 {

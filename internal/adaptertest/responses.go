@@ -144,6 +144,39 @@ func flowSettlesStream(t *testing.T, a Adapter) {
 	}
 }
 
+// flowSettlesRPC: what a gRPC response says of its outcome counts, not its 200.
+func flowSettlesRPC(t *testing.T, a Adapter) {
+	for _, in := range []string{"header", "trailer", "undeclared trailer"} {
+		l := compiled(t, stint.Rate(2, time.Hour, stint.WithSettle(stint.FailedOnly)), byAll)
+		h := a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc+proto")
+			if field := "Grpc-Status"; in == "header" {
+				w.Header().Set(field, r.Header.Get("X-Status"))
+			} else {
+				if in == "trailer" {
+					w.Header().Set("Trailer", field)
+				} else {
+					field = http.TrailerPrefix + field
+				}
+				_, _ = io.WriteString(w, "message")
+				w.Header().Set(field, r.Header.Get("X-Status"))
+			}
+		}))
+		for i, step := range []struct {
+			status string
+			want   int
+		}{{"0", 200}, {"0", 200}, {"0", 200}, {"16", 200}, {"0", 200}, {"99", 200}, {"0", 429}} {
+			r := httptest.NewRequest("POST", "/", nil)
+			r.Header.Set("X-Status", step.status)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != step.want {
+				t.Errorf("%s, call %d: %d, want %d", in, i, w.Code, step.want)
+			}
+		}
+	}
+}
+
 func flowSettlesHijack(t *testing.T, a Adapter) {
 	l, ends := watched(t)
 	srv := limitertest.Serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
@@ -281,6 +314,51 @@ func hijack(t *testing.T, a Adapter, limit stint.Limit) {
 			t.Fatalf("got %q", answer)
 		}
 		limitertest.Eventually(t, func() bool { return limitertest.Free(t, l) == 1 })
+	}
+}
+
+// flowTakenOver: a connection that a handler has taken over holds slots until it is closed, also
+// those of an outer limiter.
+func flowTakenOver(t *testing.T, a Adapter) {
+	for _, limit := range []stint.Limit{stint.Concurrency(2), stint.AdaptiveConcurrency(2, 2)} {
+		outer, inner := compiled(t, limit, byAll), compiled(t, stint.Rate(100, time.Minute), stint.Concurrency(100), byAll)
+		site := one(outer, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, ok := conn.(interface{ CloseWrite() error }); !ok {
+				t.Error("the connection can't be closed in one direction")
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: test\r\nConnection: Upgrade\r\n\r\n")
+				_, _ = io.Copy(io.Discard, conn)
+			}()
+		})
+		site.Limits = append(site.Limits, inner)
+		srv := limitertest.Serve(t, a.Build(site))
+		open := func(want string) net.Conn {
+			conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: test\r\nConnection: Upgrade\r\n\r\n")
+			answer := make([]byte, len("HTTP/1.1 101"))
+			if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "HTTP/1.1 "+want {
+				t.Fatalf("got %q, %v, want %s", answer, err, want)
+			}
+			return conn
+		}
+		first, second := open("101"), open("101")
+		_ = open("503").Close()
+		_ = first.Close()
+		limitertest.Eventually(t, func() bool { return limitertest.Free(t, outer) == 1 })
+		third := open("101")
+		_ = open("503").Close()
+		_, _ = second.Close(), third.Close()
+		limitertest.Eventually(t, func() bool { return limitertest.Free(t, outer) == 2 })
 	}
 }
 

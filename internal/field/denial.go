@@ -37,9 +37,9 @@ func (w *Writer) retryAfter(h http.Header, n int64) {
 const noStore = "no-store"
 
 // forget drops the fields that describe a resource, because a denial isn't a copy of
-// it.
+// it, and those that tell a CDN, which heeds them before Cache-Control, to keep it.
 func forget(h http.Header) {
-	for _, key := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Expires"} {
+	for _, key := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Expires", "Cdn-Cache-Control", "Surrogate-Control"} {
 		delete(h, key)
 	}
 }

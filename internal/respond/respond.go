@@ -24,6 +24,9 @@ type Watched struct {
 	// Decides says that limits decide by the response. Its writers have a method
 	// NeedsResponse that reports it.
 	Decides bool
+	// Taken, if not nil, is called when the handler has taken over the connection. What it returns
+	// is called each time that the handler closes that.
+	Taken func() (closed func())
 
 	r        *http.Request       // the request that the next handler got
 	w        http.ResponseWriter // the writer given to Writer; nil before
@@ -95,7 +98,7 @@ func (s *Watched) unanswered() bool {
 
 // Outcome is the outcome of a response.
 type Outcome struct {
-	Status   int   // 101 after a Hijack, 500 after a panic, Unanswered
+	Status   int   // 101 after a Hijack, 500 after a panic, Unanswered, that of an RPC
 	Written  int64 // bytes of the body; 0 for HEAD
 	Hijacked bool
 }
@@ -123,14 +126,18 @@ func (s *Watched) end() (status int) {
 	case s.unanswered():
 		return Unanswered
 	}
+	status = s.status
 	// gin's writer accepts another status as long as nothing is written.
 	if asked, ok := s.w.(interface{ Status() int }); ok && asked.Status() != 0 {
-		return asked.Status()
+		status = asked.Status()
 	}
-	if s.status == 0 {
-		return http.StatusOK // what a server sends for a handler that wrote nothing
+	if status == 0 {
+		status = http.StatusOK // what a server sends for a handler that wrote nothing
 	}
-	return s.status
+	if status == http.StatusOK && s.w != nil {
+		return ofRPC(s.w.Header())
+	}
+	return status
 }
 
 // PushBefore sends what is complete to the client, so that the client doesn't wait for

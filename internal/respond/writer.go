@@ -72,8 +72,41 @@ type hijacker writer
 
 func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := h.w.(http.Hijacker).Hijack()
-	h.s.hijacked = h.s.hijacked || err == nil
-	return conn, buf, err
+	if err != nil {
+		return conn, buf, err
+	}
+	h.s.hijacked = true
+	if h.s.Taken != nil {
+		conn = taken(conn, h.s.Taken())
+	}
+	return conn, buf, nil
+}
+
+// takenConn is a connection that a handler has taken over. closed is called when it closes it.
+type takenConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *takenConn) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
+
+// NetConn returns the connection itself, as that of a tls.Conn does.
+func (c *takenConn) NetConn() net.Conn { return c.Conn }
+
+// halfConn is a takenConn that can be closed in one direction, as proxies do.
+type halfConn struct{ takenConn }
+
+func (c *halfConn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
+
+func taken(conn net.Conn, closed func()) net.Conn {
+	c := takenConn{conn, closed}
+	if _, ok := conn.(interface{ CloseWrite() error }); ok {
+		return &halfConn{c}
+	}
+	return &c
 }
 
 type readerFrom writer
