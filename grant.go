@@ -17,7 +17,12 @@ import (
 func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request, room []decide.Grant) {
 	d := &a.call
 	carries := a.reading.R != nil && !a.version.withoutPermit
-	p = new(Permit)
+	if carries {
+		c := new(carried)
+		p, next = &c.Permit, &c.request
+	} else {
+		p, next = new(Permit), a.reading.R
+	}
 	if n := len(d.Charges); n <= len(p.room) {
 		room = p.room[:n]
 	} else {
@@ -37,11 +42,10 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 	if needs&limit.Local != 0 || needs&limit.Slots != 0 && p.told || d.Waited > 0 || len(d.Seen) > 0 {
 		p.story = &story{waited: d.Waited, seen: d.Seen, since: time.Now(), learns: needs&limit.Local != 0}
 	}
-	if !carries {
-		return p, a.reading.R, room
+	if carries {
+		*next = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
 	}
-	p.request = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
-	return p, &p.request, room
+	return p, next, room
 }
 
 // handTo makes p the owner of what the call was granted. From then on p notifies the observers of

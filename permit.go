@@ -33,9 +33,12 @@ type Permit struct {
 
 	grants decide.Grants // what it owns until it is done
 
-	// Room for the grants of most requests, and for the request that carries the permit, so that
-	// all of it takes one allocation.
-	room    [2]decide.Grant
+	room [2]decide.Grant // for the grants of most requests
+}
+
+// carried is a permit with the request that carries it, so that both take one allocation.
+type carried struct {
+	Permit
 	request http.Request
 }
 
