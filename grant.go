@@ -20,6 +20,7 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 	if carries {
 		c := new(carried)
 		p, next = &c.Permit, &c.request
+		p.carrier = next
 	} else {
 		p, next = new(Permit), a.reading.R
 	}
@@ -62,7 +63,7 @@ func (a *admission) newResponse(p *Permit, needs limit.Needs) *response {
 		return nil
 	}
 	decides, paced := a.call.Needs&limit.Watches != 0, len(a.reading.Paced) > 0
-	held := a.call.Needs&limit.Releases != 0 && upgrades(r)
+	held := a.call.Needs&limit.Releases != 0 && (r.Method == http.MethodConnect || upgrades(r))
 	if !decides && !paced && !held {
 		return nil
 	}
@@ -76,12 +77,6 @@ func (a *admission) newResponse(p *Permit, needs limit.Needs) *response {
 		s.pacing = a.pace(&s.Watched)
 	}
 	return s
-}
-
-// upgrades reports whether a handler may take over the connection of the request, to speak another
-// protocol.
-func upgrades(r *http.Request) bool {
-	return r.Method == http.MethodConnect || len(r.Header["Upgrade"]) > 0
 }
 
 // pace paces a response by the call's Bandwidths.

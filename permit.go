@@ -33,7 +33,8 @@ type Permit struct {
 
 	grants decide.Grants // what it owns until it is done
 
-	room [2]decide.Grant // for the grants of most requests
+	room    [2]decide.Grant // for the grants of most requests
+	carrier *http.Request   // the request that carries the permit, or nil
 }
 
 // carried is a permit with the request that carries it, so that both take one allocation.
@@ -62,7 +63,7 @@ func (p *Permit) over(parts uint32) bool {
 // of the one that opened the connection. Which version a request says it has isn't enough: a
 // handler in between may have changed it.
 func (p *Permit) opened(r *http.Request) bool {
-	return r.ProtoMajor == 2 && upgrades(&p.request) && !upgrades(r)
+	return r.ProtoMajor == 2 && upgrades(p.carrier) && !upgrades(r)
 }
 
 // upgrades reports whether a request asks for another protocol on its connection. x/net's h2c takes
