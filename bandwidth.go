@@ -11,8 +11,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Bandwidth paces the responses of a key (and, with WithRequestBytes, its request
-// bodies) to a number of bytes per second, over all its connections and, with a shared
+// Bandwidth paces the responses of a key (or its request bodies, or both: WithDirection)
+// to a number of bytes per second, over all its connections and, with a shared
 // store, all processes. The default name is "bandwidth".
 //
 //	stint.Bandwidth(1_000_000, stint.WithKey(stint.Header("X-API-Key"))) // 8 Mbit/s for each customer
@@ -60,7 +60,7 @@ import (
 // A Bandwidth adds no header fields and appears in no Decision; Allow, Take, Wait and
 // Peek ignore it. When a response has ended, observers get an EventPaced.
 func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
-	b := new(read.Bytes)
+	b := &read.Bytes{Responses: true}
 	r := &compile.Rule{Kind: limit.Bandwidth, Bytes: b, Spec: store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}}
 	apply(r, opts)
 	s := &r.Spec
@@ -83,8 +83,23 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	return Limit{r}
 }
 
-// WithRequestBytes makes a Bandwidth also count the bytes of request bodies, as the
-// handler reads them. By default only responses count.
-func WithRequestBytes() BandwidthOption {
-	return changeOption{change: func(r *compile.Rule) { r.Bytes.Requests = true }}
+// Direction says whose bodies a Bandwidth counts: see WithDirection.
+type Direction uint8
+
+const (
+	Responses Direction = iota // the default
+	Requests
+	Both // of one rate: uploads and downloads share it
+)
+
+// WithDirection sets whose bodies a Bandwidth counts: Responses (the default), Requests, or Both,
+// which then share the rate. New rejects any other value.
+func WithDirection(d Direction) BandwidthOption {
+	return changeOption{change: func(r *compile.Rule) {
+		if d > Both {
+			r.Errs.Bad(fmt.Sprintf("WithDirection(%d)", d), "", "write stint.Responses, stint.Requests or stint.Both")
+			return
+		}
+		r.Bytes.Responses, r.Bytes.Requests = d != Requests, d != Responses
+	}}
 }

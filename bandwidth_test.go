@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -120,37 +122,128 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// Streams of one key get equal shares all the time, not only at the end.
+// piped is a listener of connections in memory.
+type piped chan net.Conn
+
+func (p piped) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p piped) Close() error   { return nil }
+func (p piped) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
+
+// inMemory returns a client of a handler, over connections in memory.
+func inMemory(t *testing.T, h http.Handler, http2 bool) *http.Client {
+	p := make(piped)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!http2)
+	protocols.SetUnencryptedHTTP2(http2)
+	srv := &http.Server{Handler: h, Protocols: protocols, ErrorLog: log.New(io.Discard, "", 0)}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = srv.Serve(p) })
+	tr := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		p <- there
+		return here, nil
+	}}
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		close(p)
+		_ = srv.Close()
+		serving.Wait()
+		time.Sleep(time.Minute) // connections linger
+	})
+	return &http.Client{Transport: tr}
+}
+
+// Streams of one key that always have data get equal parts, within a tenth, whatever they write at a
+// time: the first 100 bytes, one all at once.
 func TestBandwidthIsShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, byKey, stint.Bandwidth(megabyte))
-		var mu sync.Mutex
-		sent := map[int]int{}
-		var all sync.WaitGroup
-		for i := range 4 {
-			all.Go(func() {
-				r := get("/")
-				r.Header.Set("X-Key", "a")
-				ctx, stop := context.WithTimeout(r.Context(), 5*time.Second)
-				defer stop()
-				through(l, r.WithContext(ctx), func(w http.ResponseWriter, _ *http.Request) {
-					for {
-						n, err := w.Write(make([]byte, 1000*(i+1))) // whoever writes more at a time gets no more
-						mu.Lock()
-						sent[i] += n
-						mu.Unlock()
-						if err != nil {
-							return
+	for _, http2 := range []bool{false, true} {
+		for _, n := range []int{2, 3, 8, 50} {
+			t.Run(fmt.Sprintf("%d streams, HTTP/2 %t", n, http2), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					span := 20 * time.Second * time.Duration(1+n/8)
+					l := limiter(t, theKey, stint.Bandwidth(100_000))
+					client := inMemory(t, mount(l, func(w http.ResponseWriter, r *http.Request) {
+						i, _ := strconv.Atoi(r.URL.Path[1:])
+						size := []int{100, 1000, 10_000, 1 << 20}[min(i, 3)]
+						for {
+							if _, err := w.Write(make([]byte, size)); err != nil {
+								return
+							}
+						}
+					}), http2)
+					through(l, get("/"), send(25_000, 25_000)) // what passes at once
+					ctx, stop := context.WithTimeout(t.Context(), span)
+					defer stop()
+					got := make([]int64, n)
+					var all sync.WaitGroup
+					for i := range n {
+						all.Go(func() {
+							r, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("http://memory/%d", i), nil)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							resp, err := client.Do(r)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							defer resp.Body.Close()
+							got[i], _ = io.Copy(io.Discard, resp.Body)
+						})
+					}
+					all.Wait()
+					part := int64(span.Seconds()) * 100_000 / int64(n)
+					for i, b := range got {
+						if b < part*9/10 || b > part*11/10 {
+							t.Errorf("stream %d got %d bytes, want %d: %d", i, b, part, got)
+							break
 						}
 					}
 				})
 			})
 		}
+	}
+}
+
+// However many connections are opened, no more than the rate passes: of 1,000 patient clients a
+// second that each ask for 16 KB, at a megabyte per second.
+func TestBandwidthOfManyConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Bandwidth(megabyte))
+		const seconds = 5
+		ctx, end := context.WithTimeout(t.Context(), seconds*time.Second)
+		defer end()
+		var in [10 * seconds]atomic.Int64 // a tenth of a second each
+		start := time.Now()
+		var all sync.WaitGroup
+		for time.Since(start) < seconds*time.Second {
+			all.Go(func() {
+				through(l, get("/").WithContext(ctx), func(w http.ResponseWriter, _ *http.Request) {
+					n, _ := w.Write(make([]byte, 16_000))
+					in[min(time.Since(start)*10/time.Second, time.Duration(len(in)-1))].Add(int64(n))
+				})
+			})
+			time.Sleep(time.Millisecond)
+		}
 		all.Wait()
-		for i, n := range sent {
-			if n < 1_180_000 || n > 1_600_000 { // one has the free burst
-				t.Errorf("stream %d got %d of 5.25 MB", i, n)
+		total := int64(0)
+		for i := range in {
+			second := int64(0)
+			for j := i; j < min(i+10, len(in)); j++ {
+				second += in[j].Load()
 			}
+			if total += in[i].Load(); second > 3*megabyte {
+				t.Errorf("%d bytes pass in the second after %d00 ms", second, i)
+			}
+		}
+		if most := int64(seconds*megabyte + 250_000); total > most || total < most*9/10 {
+			t.Errorf("%d bytes pass in %d s, want up to %d", total, seconds, most)
 		}
 	})
 }
@@ -284,9 +377,10 @@ func TestBandwidthOfRequests(t *testing.T) {
 		want time.Duration
 	}{
 		{"not opted in", nil, megabyte, 0},
-		{"of known length", []stint.BandwidthOption{stint.WithRequestBytes()}, megabyte, 750 * time.Millisecond},
-		{"of unknown length", []stint.BandwidthOption{stint.WithRequestBytes()}, -1, 750 * time.Millisecond},
-		{"none", []stint.BandwidthOption{stint.WithRequestBytes()}, 0, 0},
+		{"of known length", []stint.BandwidthOption{stint.WithDirection(stint.Both)}, megabyte, 750 * time.Millisecond},
+		{"of unknown length", []stint.BandwidthOption{stint.WithDirection(stint.Both)}, -1, 750 * time.Millisecond},
+		{"alone", []stint.BandwidthOption{stint.WithDirection(stint.Requests)}, megabyte, 750 * time.Millisecond},
+		{"none", []stint.BandwidthOption{stint.WithDirection(stint.Both)}, 0, 0},
 	}
 	for _, tt := range tests {
 		for _, without := range []bool{false, true} {
@@ -600,7 +694,7 @@ func TestBandwidthBothWaysGiveBack(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		calls := &spy{Store: s}
 		l := limiter(t, theKey, stint.WithStore(calls), stint.Concurrency(1, stint.WithName("concurrency")),
-			stint.Bandwidth(1024, stint.WithBurst(100_000), stint.WithRequestBytes(), stint.WithName("bandwidth")))
+			stint.Bandwidth(1024, stint.WithBurst(100_000), stint.WithDirection(stint.Both), stint.WithName("bandwidth")))
 		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 30_000)))
 		through(l, r, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadFull(r.Body, make([]byte, 10))
@@ -845,7 +939,7 @@ func TestBandwidthDryRunsReport(t *testing.T) {
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			seen := &events{}
-			opts := []stint.Option{theKey, tt.dry.limit(0, stint.WithRequestBytes()), seen.Option()}
+			opts := []stint.Option{theKey, tt.dry.limit(0, stint.WithDirection(stint.Both)), seen.Option()}
 			for i, b := range tt.beside {
 				opts = append(opts, b.limit(i+1))
 			}
@@ -864,7 +958,7 @@ func TestBandwidthDryRunsReport(t *testing.T) {
 // If only dry runs pace a body, it is written and read as without them.
 func TestBandwidthDryRunsLeaveWritesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, band{1024, 4096, true}.limit(0), stint.Bandwidth(2048, stint.WithDryRun(), stint.WithRequestBytes()))
+		l := limiter(t, theKey, band{1024, 4096, true}.limit(0), stint.Bandwidth(2048, stint.WithDryRun(), stint.WithDirection(stint.Both)))
 		w := &kernel{ResponseRecorder: httptest.NewRecorder()}
 		body := strings.Repeat("x", 100_000)
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
@@ -1016,15 +1110,16 @@ func besides(n int, stop context.Context, ask func(client int)) {
 
 // leavers are clients that ask for something and leave long before their turn.
 var leavers = []struct {
-	name string
-	n    int
-	do   func(client int) http.HandlerFunc
+	name  string
+	n     int
+	whole bool // none of them stays until its turn, so that all of the rate is for others
+	do    func(client int) http.HandlerFunc
 }{
-	{"four", 4, func(int) http.HandlerFunc { return send(megabyte, megabyte) }},
-	{"sixteen", 16, func(int) http.HandlerFunc { return send(megabyte, megabyte) }},
-	{"of small answers", 16, func(int) http.HandlerFunc { return send(100, 100) }},
-	{"of answers that differ", 16, func(i int) http.HandlerFunc { return send(1+3000*i, 1+3000*i) }},
-	{"of declared answers", 16, func(i int) http.HandlerFunc {
+	{"four", 4, true, func(int) http.HandlerFunc { return send(megabyte, megabyte) }},
+	{"sixteen", 16, true, func(int) http.HandlerFunc { return send(megabyte, megabyte) }},
+	{"of small answers", 16, false, func(int) http.HandlerFunc { return send(100, 100) }},
+	{"of answers that differ", 16, false, func(i int) http.HandlerFunc { return send(1+3000*i, 1+3000*i) }},
+	{"of declared answers", 16, false, func(i int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(1+10_000*i))
 			send(1+10_000*i, 1000)(w, r)
@@ -1068,7 +1163,11 @@ func TestBandwidthBesideLeavers(t *testing.T) {
 				besides(tt.n, stop, func(i int) { taken.Add(int64(leave(l, tt.do(i)))) })
 				synctest.Wait()
 				got, all := sent.Load(), sent.Load()+taken.Load()
-				if all < 48*megabyte/10 || got < all/2 || all > 5*megabyte+125_000 {
+				least := all / 2 // some leavers get what they ask for
+				if tt.whole {
+					least = 45 * megabyte / 10
+				}
+				if all < 48*megabyte/10 || got < least || all > 5*megabyte+125_000 {
 					t.Errorf("%s, %d stay: %d bytes in %v, %d with those of leavers", tt.name, stayers, got, span, all)
 				}
 			})
@@ -1095,7 +1194,7 @@ func (s *stalled) Read(p []byte) (int, error) {
 func TestBandwidthBesideStalledUploads(t *testing.T) {
 	took := func(stalls int) (took time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
-			l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithRequestBytes()))
+			l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithDirection(stint.Both)))
 			stop, end := context.WithCancel(t.Context())
 			upload := func(ctx context.Context, body io.Reader) {
 				r := httptest.NewRequest("POST", "/", body).WithContext(ctx)

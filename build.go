@@ -9,7 +9,6 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -132,17 +131,17 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 	switch from := before; {
 	case from == nil && c.Store != nil:
 		in, lent = c.Store, true
-		lines, v.streams = f.linesOf(in)
+		lines = f.linesOf(in)
 	case from == nil && (c.MemorySet || parent == nil):
 		own := memstore.New(c.Memory...)
 		in, v.most = own, own.Stats().MaxKeys
-		lines, v.streams = new(waiting.Lines), new(respond.Queues)
+		lines = new(waiting.Lines)
 	default:
 		if from == nil {
 			from = parent
 		}
 		in, lent, v.most = from.backend.Store, from.compiled.Lent, from.most
-		lines, v.streams = from.backend.Lines, from.streams
+		lines = from.backend.Lines
 	}
 	v.allower, _ = in.(store.Allower)
 	all := f.registry.Adaptive

@@ -227,7 +227,7 @@ func TestDryRunsTakeNoPart(t *testing.T) {
 			return stint.AdaptiveConcurrency(1, 1, dry, closed, stint.WithMaxWait(9*second), name("dry"))
 		})},
 		{"a bandwidth", one(func() stint.Limit {
-			return stint.Bandwidth(1024, dry, closed, stint.WithRequestBytes(), stint.WithBurst(4096), name("dry"))
+			return stint.Bandwidth(1024, dry, closed, stint.WithDirection(stint.Both), stint.WithBurst(4096), name("dry"))
 		})},
 		{"a ban", func() []stint.Option {
 			return []stint.Option{stint.Ban(1, second, stint.WithBanFor(time.Hour), dry, closed, name("dry")), stint.Rate(1, second, dry, closed, name("dry2"))}

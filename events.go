@@ -375,7 +375,7 @@ type Pacing struct {
 	Limit string
 	// Bytes is the number of bytes of the response's body that were written, and
 	// RequestBytes the number of those of the request's that were read: 0 without
-	// WithRequestBytes.
+	// WithDirection.
 	Bytes, RequestBytes int64
 	// Waited is how long writes and reads were delayed, by all limits together. For a
 	// dry run, which delays nothing, it is roughly how long that limit would have

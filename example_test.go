@@ -356,9 +356,9 @@ func ExampleBandwidth() {
 	// Output: 25000 bytes, held up: true
 }
 
-func ExampleWithRequestBytes() {
+func ExampleWithDirection() {
 	lim := stint.Must(stint.New(
-		stint.Bandwidth(1_000_000, stint.WithRequestBytes()),
+		stint.Bandwidth(1_000_000, stint.WithDirection(stint.Requests)),
 		stint.WithKey(stint.RemoteIP())))
 	h := limit(lim, func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body) // as fast as its client's bandwidth lets it

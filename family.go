@@ -7,7 +7,6 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/namesakes"
-	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -34,15 +33,14 @@ func newFamily() *family {
 	return f
 }
 
-// linesOf returns the lines of a store, and the streams that wait for its bytes, which
-// other limiters of the family may have too. The caller holds f.mu.
-func (f *family) linesOf(s store.Store) (*waiting.Lines, *respond.Queues) {
+// linesOf returns the lines of a store, which other limiters of the family may have too. The caller holds f.mu.
+func (f *family) linesOf(s store.Store) *waiting.Lines {
 	for _, m := range f.members {
 		if v := m.now.Load(); same(v.backend.Store, s) {
-			return v.backend.Lines, v.streams
+			return v.backend.Lines
 		}
 	}
-	return new(waiting.Lines), new(respond.Queues)
+	return new(waiting.Lines)
 }
 
 // wake wakes those who wait for slots of a limit of this process, whatever their store.

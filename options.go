@@ -64,7 +64,7 @@ type (
 		ofAdaptive()
 	}
 	// BandwidthOption is an option of Bandwidth: [WithName], [WithKey], [WithBurst],
-	// [WithRequestBytes], [WithDryRun] or [WithFailurePolicy].
+	// [WithDirection], [WithDryRun] or [WithFailurePolicy].
 	BandwidthOption interface {
 		applyLimit(*compile.Rule)
 		ofBandwidth()

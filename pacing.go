@@ -17,7 +17,7 @@ type lanes struct {
 // payer returns what a paced response charges its bytes with: the version's store.
 func payer(v *version, of subject) respond.Payer {
 	return respond.Payer{
-		Store: v.backend.Store, Queues: v.streams,
+		Store: v.backend.Store, Lines: &v.backend.Lines.Turns,
 		GiveBack: func(ctx context.Context, charges []store.Charge) []store.Result {
 			return giveBack(ctx, v, of, charges)
 		},
@@ -44,7 +44,7 @@ func byteLimitsOf(all []read.Paced) []respond.ByteLimit {
 func byteLimitOf(p *read.Paced) respond.ByteLimit {
 	return respond.ByteLimit{
 		Limit: p.Limit.Limit, Key: p.Key, Block: p.Bytes.Block, Piece: p.Bytes.Piece,
-		Requests: p.Bytes.Requests, DryRun: p.DryRun, Closed: p.Closed,
+		Responses: p.Bytes.Responses, Requests: p.Bytes.Requests, DryRun: p.DryRun, Closed: p.Closed,
 	}
 }
 

@@ -105,7 +105,7 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 			}
 		}},
 		{name: "bytes", limits: func(f *fuse) []stint.Option {
-			return []stint.Option{stint.Concurrency(1, stint.WithQueue(2), wait), stint.Bandwidth(2048, stint.WithBurst(4096), stint.WithRequestBytes())}
+			return []stint.Option{stint.Concurrency(1, stint.WithQueue(2), wait), stint.Bandwidth(2048, stint.WithBurst(4096), stint.WithDirection(stint.Both))}
 		}},
 		{name: "limits that change", fail: 21, limits: func(f *fuse) []stint.Option {
 			window := stint.WithSampleWindow(100 * time.Millisecond)

@@ -9,7 +9,6 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
@@ -27,7 +26,6 @@ type version struct {
 	plans    *read.Plans     // compiled
 	backend  *decide.Backend // decides what is read by the plans
 	allower  store.Allower   // the backend's store, if it is one; or nil
-	streams  *respond.Queues // of the streams that wait for bytes from the store
 	most     int64           // how many keys the store holds, where it is the limiter's own
 	// tooCostly is called for a charge of a request that costs more than its limit ever lets pass.
 	tooCostly func(*store.Charge)

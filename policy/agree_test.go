@@ -45,7 +45,7 @@ func texts(v any) (all []string) {
 func sayings(t *testing.T) (all []placedOption) {
 	values := map[string]string{
 		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "failure": "open",
-		"algorithm": "fixed-window", "burst": "1", "request-bytes": "true", "queue": "1",
+		"algorithm": "fixed-window", "burst": "1", "direction": "both", "queue": "1",
 		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true",
 		"adaptation": "vegas", "tolerance": "2", "latency-timeout": "1s", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "for": "1h",
 	}

@@ -139,10 +139,10 @@ var documents = []document{
 			ban := stint.Ban(2, time.Hour, stint.WithBanFor(90*time.Minute), stint.WithName("ban"))
 			return []stint.Option{remote, stint.Rate(1, time.Minute, stint.WithName("rate")), ban, stint.WithRoute("/login", stint.Rate(1, time.Minute, stint.WithName("probe")), ban)}
 		}()},
-	{"bandwidths", "version: 1\nkey: remote-ip\ncost: 2\nmax-wait: 1s\nlimits: [{name: bandwidth, bandwidth: 1_0KiB/s, burst: 4KiB}, {name: both, bandwidth: 20kB/s, burst: 4096B, request-bytes: true, key: global}, {name: shown, bandwidth: 1GB/s, dry-run: true, request-bytes: false}]\n",
+	{"bandwidths", "version: 1\nkey: remote-ip\ncost: 2\nmax-wait: 1s\nlimits: [{name: bandwidth, bandwidth: 1_0KiB/s, burst: 4KiB}, {name: both, bandwidth: 20kB/s, burst: 4096B, direction: both, key: global}, {name: shown, bandwidth: 1GB/s, dry-run: true, direction: responses}]\n",
 		[]stint.Option{remote,
 			stint.Bandwidth(10240, stint.WithBurst(4096), stint.WithName("bandwidth")),
-			stint.Bandwidth(20_000, stint.WithName("both"), stint.WithBurst(4096), stint.WithRequestBytes(), stint.WithKey(stint.Global())),
+			stint.Bandwidth(20_000, stint.WithName("both"), stint.WithBurst(4096), stint.WithDirection(stint.Both), stint.WithKey(stint.Global())),
 			stint.Bandwidth(1_000_000_000, stint.WithName("shown"), stint.WithDryRun())}},
 	{"several limits, dry runs among them", limits("[{name: rate, rate: 5/1m, dry-run: true}, {name: hourly, quota: 3/hourly, dry-run: false}]"),
 		[]stint.Option{remote, stint.Rate(5, time.Minute, stint.WithDryRun(), stint.WithName("rate")), stint.Quota(3, stint.Hourly, stint.WithName("hourly"))}},

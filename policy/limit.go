@@ -140,9 +140,10 @@ func limitFields() []field[limit] {
 			}
 			read(d, n, l)
 		}},
-		{"request-bytes", func(d *decoder, n *yaml.Node, l *limit) {
-			if v, ok := d.boolean(n, "request-bytes"); ok && v {
-				add(l, "request-bytes", n, stint.WithRequestBytes())
+		{"direction", func(d *decoder, n *yaml.Node, l *limit) {
+			words := []string{"responses", "requests", "both"} // in the order of stint.Direction
+			if word, ok := d.word(n, "direction", words...); ok {
+				add(l, "direction", n, stint.WithDirection(stint.Direction(slices.Index(words, word))))
 			}
 		}},
 		{"queue", number("queue", 0, stint.WithQueue)},

@@ -207,7 +207,7 @@ var mistakes = []mistake{
 	one("{bandwidth: 1MB/s, burst: 65536}", false, `4:29: burst is a number of bytes, with its unit: write it like 64KiB, in B, kB, MB or GB (thousands), or KiB, MiB or GiB (1024s)`),
 	one("{burst: 64KB, bandwidth: 1MB/s}", true, `4:11: burst is a number of bytes, with its unit: write it like 64KiB, in B, kB, MB or GB (thousands), or KiB, MiB or GiB (1024s)`),
 	one("{rate: 1/s, burst: 64KiB}", false, `4:22: burst is a whole number of at least 0: write one, such as 100 or 10_000`),
-	one("{bandwidth: 1MB/s, request-bytes: 1}", true, `4:37: request-bytes is true or false: write one of them`),
+	one("{bandwidth: 1MB/s, direction: up}", true, `4:33: unknown direction "up": write responses, requests or both`),
 	one("{bandwidth: 1MB/s, queue: 3, algorithm: leaky-bucket}", true,
 		`4:29: queue doesn't go with bandwidth: leave it out, or make it a limit with rate, concurrency or adaptive-concurrency`,
 		`4:43: algorithm doesn't go with bandwidth: leave it out, or make it a limit with rate or quota`),
@@ -215,7 +215,7 @@ var mistakes = []mistake{
 		`4:28: cost doesn't go with bandwidth: leave it out, or make it a limit with rate, quota, concurrency or adaptive-concurrency`,
 		`4:39: settle doesn't go with bandwidth: leave it out, or make it a limit with rate or quota`,
 		`4:62: max-wait doesn't go with bandwidth: leave it out, or make it a limit with rate, quota, concurrency or adaptive-concurrency`),
-	one("{rate: 1/s, request-bytes: true}", true, `4:30: request-bytes doesn't go with rate: leave it out, or make it a limit with bandwidth`),
+	one("{rate: 1/s, direction: both}", true, `4:26: direction doesn't go with rate: leave it out, or make it a limit with bandwidth`),
 
 	one("{concurrency: 8, shares: {9: 30}}", true, `4:28: shares is a list: write [{class: 9, percent: 30}]`),
 	one("{concurrency: 8, shares: []}", true, `4:28: shares is empty: write some, such as [{class: 9, percent: 30}]`),

@@ -63,7 +63,7 @@ Try, in another terminal: 2 s worth of bytes takes nearly 2 s, and 4 s if the ke
 
 func limits(rate int64, counts store.Store) (*stint.Limiter, error) {
 	return stint.New(
-		stint.Bandwidth(rate, stint.WithName("bytes"), stint.WithRequestBytes()),
+		stint.Bandwidth(rate, stint.WithName("bytes"), stint.WithDirection(stint.Both)),
 		// Slow responses last longer, so bound how many each key has at a time.
 		stint.Concurrency(16, stint.WithName("open")),
 		stint.WithKey(stint.Header("X-API-Key")),

@@ -108,7 +108,7 @@ func flowBandwidth(t *testing.T, a Adapter) {
 
 func flowUpload(t *testing.T, a Adapter) {
 	synctest.Test(t, func(t *testing.T) {
-		l := compiled(t, stint.Bandwidth(100_000, stint.WithBurst(10_000), stint.WithRequestBytes()), byAll)
+		l := compiled(t, stint.Bandwidth(100_000, stint.WithBurst(10_000), stint.WithDirection(stint.Both)), byAll)
 		client := inMemory(t, a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
 			n, err := io.Copy(io.Discard, r.Body)
 			if n != 60_000 || err != nil {

@@ -224,7 +224,7 @@ func flowHidesNothing(t *testing.T, a Adapter) {
 	for _, http2 := range []bool{false, true} {
 		var got [3]string
 		l, ends := watched(t)
-		paced := compiled(t, stint.Bandwidth(2_000_000, stint.WithBurst(10_000), stint.WithRequestBytes()), byAll)
+		paced := compiled(t, stint.Bandwidth(2_000_000, stint.WithBurst(10_000), stint.WithDirection(stint.Both)), byAll)
 		for i := range got {
 			s := Site{Routes: []Route{{Path: "/", Do: func(w http.ResponseWriter, r *http.Request) {
 				got[i] = able(w)

@@ -41,8 +41,8 @@ type Settler struct {
 
 // Bytes is how a Bandwidth counts.
 type Bytes struct {
-	Block, Piece int64 // of its respond.Rate
-	Requests     bool  // it counts the bodies of requests, too
+	Block, Piece        int64 // of its respond.Rate
+	Responses, Requests bool  // whose bodies it counts
 }
 
 // Plan is the limits of one route, or of the limiter where no route matches.

@@ -35,7 +35,7 @@ type terms struct {
 	fine, coarse   *store.Limit // coarse counts in blocks of two bytes, or is nil
 	closed, dryRun bool
 	giveBack       func([]store.Charge) []store.Result
-	queues         *any // those of a run
+	lines          *any // those of a run
 }
 
 type (
@@ -52,6 +52,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -61,20 +62,20 @@ type Explored struct {
 	of ByteLimit
 }
 
-func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge) []store.Result, queues *any) *Explored {
-	if *queues == nil {
-		*queues = new(Queues)
+func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge) []store.Result, lines *any) *Explored {
+	if *lines == nil {
+		*lines = new(waiting.Turns)
 	}
-	x := &Explored{of: ByteLimit{Limit: fine, Key: "k", Block: 1, Piece: piece, Requests: true, Closed: closed, DryRun: dryRun}}
+	x := &Explored{of: ByteLimit{Limit: fine, Key: "k", Block: 1, Piece: piece, Responses: true, Requests: true, Closed: closed, DryRun: dryRun}}
 	limits := []ByteLimit{x.of}
 	if coarse != nil {
-		limits = append(limits, ByteLimit{Limit: coarse, Key: "k", Block: 2, Piece: 4, Requests: true, Closed: closed, DryRun: dryRun})
+		limits = append(limits, ByteLimit{Limit: coarse, Key: "k", Block: 2, Piece: 4, Responses: true, Requests: true, Closed: closed, DryRun: dryRun})
 	}
 	w := new(Watched)
 	w.Begin(r)
 	x.Begin(w, Payer{
 		Store:       s,
-		Queues:      (*queues).(*Queues),
+		Lines:       (*lines).(*waiting.Turns),
 		GiveBack:    func(_ context.Context, charges []store.Charge) []store.Result { return giveBack(charges) },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
 	}, limits)
@@ -194,7 +195,7 @@ type response struct {
 func (x traffic) scenario(begin func(request, anyStore, terms) explored) func(*steps.Run) {
 	return func(r *steps.Run) {
 		r.Freeze()
-		by := terms{fine: limitOf("fine", perSecond), closed: x.closed, dryRun: x.dryRun, queues: new(any)}
+		by := terms{fine: limitOf("fine", perSecond), closed: x.closed, dryRun: x.dryRun, lines: new(any)}
 		if x.coarse {
 			by.coarse = limitOf("coarse", perSecond/2)
 		}
@@ -359,9 +360,10 @@ func TestEveryOrder(t *testing.T) {
 		(&steps.Elsewhere{
 			Path:    "github.com/stint-go/stint/internal/respond",
 			Added:   map[string]string{"explored.go": exploredFile},
+			Beside:  []string{"waiting"},
 			Mutants: mutants,
 			Entry: "func(r request, s anyStore, x terms) explored " +
-				"{ return V.Explore(r, s, x.fine, x.coarse, " + fmt.Sprint(piece) + ", x.closed, x.dryRun, x.giveBack, x.queues) }",
+				"{ return V.Explore(r, s, x.fine, x.coarse, " + fmt.Sprint(piece) + ", x.closed, x.dryRun, x.giveBack, x.lines) }",
 		}).Run(t)
 		return
 	}
@@ -422,15 +424,15 @@ var mutants = []steps.Variant{
 	{Name: "who has waited doesn't, either", Edits: []steps.Edit{{File: "lane.go",
 		Was: "	if l.err != nil {\n		err = l.err\n	}\n	return err\n", Is: "	return err\n"}}},
 	{Name: "nobody waits", Edits: []steps.Edit{{File: "lane.go",
-		Was: "err = l.pause(pause, s.met)", Is: "_ = l.pause"}}},
-	{Name: "a turn that is given up goes to nobody", Edits: []steps.Edit{{File: "queue.go",
-		Was: "			q.demands = slices.Delete(q.demands, i, i+1)\n			q.wanted -= d.blocks\n", Is: "			_ = i\n"}}},
-	{Name: "nothing goes back to the store", Edits: []steps.Edit{{File: "queue.go",
-		Was: "	results = r.giveBack(", Is: "	func(...any) {}("}}},
-	{Name: "what was due and is given up goes to nobody", Edits: []steps.Edit{{File: "queue.go",
-		Was: "			q.unuse(d.got)\n", Is: ""}}},
-	{Name: "a turn that the store hasn't taken back is lost", Edits: []steps.Edit{{File: "queue.go",
-		Was: "q.insert(turn{r.turns[i].at, left}) || q.stuck", Is: "q.stuck"}}},
+		Was: "err = l.pause(l.delay(), v)", Is: "_ = l.pause"}}},
+	{Name: "a turn that is given up goes to nobody", Edits: []steps.Edit{{File: "waiting/line.go",
+		Was: "	d.line.demands = slices.Delete(d.line.demands, i, i+1)\n	d.line.wanted -= d.units\n", Is: "	_ = i\n"}}},
+	{Name: "nothing goes back to the store", Edits: []steps.Edit{{File: "waiting/line.go",
+		Was: "	results = r.settle(", Is: "	func(...any) {}("}}},
+	{Name: "what was due and is given up goes to nobody", Edits: []steps.Edit{{File: "waiting/line.go",
+		Was: "		d.line.putBack(d.got, now)\n", Is: ""}}},
+	{Name: "a turn that the store hasn't taken back is lost", Edits: []steps.Edit{{File: "waiting/line.go",
+		Was: "			l.insert(turn{t.at, left})\n", Is: ""}}},
 	{Name: "a stalled upload's piece is kept", Edits: []steps.Edit{{File: "pace.go",
 		Was: "s.up.total, s.up.arrives = r.ContentLength, true", Is: "s.up.total = r.ContentLength"}}},
 	{Name: "an upload pays before it reads", Edits: []steps.Edit{{File: "pace.go",

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint/internal/background"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -16,18 +16,14 @@ import (
 // when they are called.
 type Payer struct {
 	Store store.Store
-	// Queues are those of the store.
-	Queues   *Queues
-	GiveBack GiveBack
+	// Lines are those of the store: a chunk of bytes waits for its turn as a request does.
+	Lines    *waiting.Turns
+	GiveBack waiting.Settle
 	// StoreFailed reports an error of the store on charges, and whether a body is cut off
 	// because of it: the write or read that is cut off then returns what StoreFailed
 	// returns. The charges are valid until it returns.
 	StoreFailed func(charges []store.Charge, err error, cut bool) error
 }
-
-// GiveBack settles charges, even if ctx has ended. It returns the results, or nil if it
-// has failed or its outcome isn't known.
-type GiveBack func(ctx context.Context, charges []store.Charge) []store.Result
 
 // lane is one direction of a request whose bytes are paced: its response's body, or its
 // own. Bytes are paid for before the handler's writes or reads move them, in one call to
@@ -172,57 +168,29 @@ func (l *lane) price(n int64) {
 	}
 }
 
-// reserves reports whether the i-th charge may reserve a turn.
-func (l *lane) reserves(i int) bool { return !l.charges[i].DryRun && l.charges[i].Cost > 0 }
-
-// stay returns a stay for what the charges may reserve.
-func (l *lane) stay() *stay {
-	s := &stay{demands: make([]*demand, len(l.tolls)), met: make(chan struct{})}
-	for i := range l.tolls {
-		if l.reserves(i) {
-			s.missing++
-		}
-	}
-	return s
-}
-
 // ask asks the store for the charges.
 func (l *lane) ask() (err error) {
 	l.withoutLock(func() {
-		ctx, end := l.outliving()
+		ctx, end := waiting.Outliving(l.ctx, l.Store)
 		defer end()
 		err = l.Store.Take(ctx, l.charges, l.results)
 	})
 	return err
 }
 
-// outliving returns a context for a Take: it ends a while after the request's. Left alone with
-// the answer, the store would give a turn back by itself, and no other stream would get it.
-// Package waiting has the same for its turns: shared, neither would be explored as it is shipped.
-func (l *lane) outliving() (longer context.Context, end func()) {
-	if l.ctx.Done() == nil || store.AnswersAtOnce(l.Store) {
-		return l.ctx, func() {}
-	}
-	longer, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
-	stop := context.AfterFunc(l.ctx, func() { time.AfterFunc(background.GiveBack, cancel) })
-	return longer, func() {
-		stop()
-		cancel()
-	}
-}
-
 // take pays for n bytes and waits for their turn.
 func (l *lane) take(n int64) error {
 	l.price(n)
-	s := l.Queues.join(l)
+	v := l.Lines.Join(l.charges)
 	leave := func() {
-		if s != nil {
-			l.withoutLock(func() { l.Queues.leave(l.ctx, s) })
-			s = nil
+		if was := v; was != nil {
+			v = nil
+			l.withoutLock(func() { was.Leave(l.ctx) })
 		}
 	}
 	defer func() { leave() }() // also if a store panics
 	err := l.ask()
+	v.Restore(l.charges)
 	switch {
 	case err == nil:
 	case l.err != nil: // the lane has ended meanwhile
@@ -243,11 +211,11 @@ func (l *lane) take(n int64) error {
 	case !passes:
 		leave()
 		return l.pause(pause, nil)
-	case s != nil || pause > 0:
-		var met bool
-		if s, pause, met = l.Queues.enter(l, s); err == nil && !met {
+	case v != nil || pause > 0:
+		v = l.Lines.Enter(v, l.charges, l.results, l.GiveBack)
+		if err == nil && !v.Met() {
 			l.next = l.piece // streams that take turns have turns of equal size
-			err = l.pause(pause, s.met)
+			err = l.pause(l.delay(), v)
 		}
 	}
 	if err != nil {
@@ -255,9 +223,19 @@ func (l *lane) take(n int64) error {
 		l.cancel()
 		return err
 	}
-	l.recordPayment(n, s, 0)
-	s = nil
+	l.recordPayment(n, v, 0)
+	v = nil
 	return nil
+}
+
+// delay returns how long it takes until the turns of all charges have come.
+func (l *lane) delay() (d time.Duration) {
+	for i := range l.results {
+		if !l.charges[i].DryRun {
+			d = max(d, l.results[i].Delay)
+		}
+	}
+	return d
 }
 
 // answer evaluates the store's answer for n bytes: how long they have to wait, for the
@@ -279,15 +257,17 @@ func (l *lane) answer(n int64) (pause time.Duration, passes bool, err error) {
 	return pause, passes, nil
 }
 
-// recordPayment records that each limit has been paid for n bytes, in the queues of s if that
+// recordPayment records that each limit has been paid for n bytes, in the lines of v if that
 // isn't nil. They took that long to move if they have moved.
-func (l *lane) recordPayment(n int64, s *stay, took time.Duration) {
+func (l *lane) recordPayment(n int64, v *waiting.Visit, took time.Duration) {
 	l.room = store.MaxCost
 	for i := range l.tolls {
 		t := &l.tolls[i]
 		t.pay(n, l.charges[i].Cost, &l.results[i], took)
-		if s != nil && s.demands[i] != nil {
-			t.receipts = s.demands[i].got
+		if v != nil {
+			if got := v.Receipts(i); got != nil {
+				t.receipts = got
+			}
 		}
 		if !t.DryRun {
 			l.room = min(l.room, t.credit-n+l.results[i].Remaining*t.Block)
@@ -295,10 +275,9 @@ func (l *lane) recordPayment(n int64, s *stay, took time.Duration) {
 	}
 }
 
-// pause waits for d or, if met isn't nil, until that is closed, which is expected after
-// d. First it sends what was paid for before. It doesn't wait for a turn after the
-// request's end.
-func (l *lane) pause(d time.Duration, met <-chan struct{}) error {
+// pause waits for d or, if v isn't nil, for its turns, which are expected after d. First it
+// sends what was paid for before. It doesn't wait for a turn after the request's end.
+func (l *lane) pause(d time.Duration, v *waiting.Visit) error {
 	if t, ok := l.ctx.Deadline(); ok && time.Until(t) < d {
 		return context.DeadlineExceeded
 	}
@@ -306,18 +285,17 @@ func (l *lane) pause(d time.Duration, met <-chan struct{}) error {
 	start := time.Now()
 	var err error
 	l.withoutLock(func() {
-		var over <-chan time.Time
-		if met == nil {
-			timer := time.NewTimer(d)
-			defer timer.Stop()
-			over = timer.C
-		}
 		if flushes {
 			l.flush()
 		}
+		if v != nil {
+			err = v.Wait(l.ctx)
+			return
+		}
+		timer := time.NewTimer(d)
+		defer timer.Stop()
 		select {
-		case <-over:
-		case <-met:
+		case <-timer.C:
 		case <-l.ctx.Done():
 			err = l.ctx.Err()
 		}
@@ -355,7 +333,7 @@ func (l *lane) cancel() {
 	var back []store.Charge
 	for i, ch := range l.charges {
 		r := l.results[i].Receipt
-		if r.Cost > 0 && (ch.DryRun || !l.Queues.handOn(&l.tolls[i], []store.Receipt{r})) {
+		if r.Cost > 0 && (ch.DryRun || !l.Lines.Return(&ch, []store.Receipt{r})) {
 			ch.Cost, ch.Receipt = 0, r
 			back = append(back, ch)
 		}
@@ -454,7 +432,7 @@ func (l *lane) change() (back []store.Charge) {
 	for i := range l.tolls {
 		t := &l.tolls[i]
 		unused := t.change()
-		if !t.DryRun && len(unused) > 0 && l.Queues.handOn(t, unused) {
+		if !t.DryRun && len(unused) > 0 && l.Lines.Return(&l.charges[i], unused) {
 			continue
 		}
 		for _, r := range unused {

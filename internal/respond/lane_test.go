@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -39,10 +40,10 @@ func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Pa
 	r = new(Paced)
 	r.Begin(watched(httptest.NewRequest("GET", "/", nil).WithContext(ctx)), Payer{
 		Store:       s,
-		Queues:      new(Queues),
+		Lines:       new(waiting.Turns),
 		GiveBack:    func(context.Context, []store.Charge) []store.Result { return nil },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
-	}, []ByteLimit{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Closed: closed}})
+	}, []ByteLimit{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Responses: true, Closed: closed}})
 	return r, &r.down.Payer
 }
 

@@ -18,19 +18,22 @@ type Paced struct {
 	down, up *lane
 }
 
-// Begin begins to pace w, which has begun. The limits, at least one, pace its body and, if
-// they say so, the request's.
+// Begin begins to pace w, which has begun. The limits, at least one, pace its body or the
+// request's, or both.
 func (s *Paced) Begin(w *Watched, p Payer, limits []ByteLimit) {
 	s.Watched = w
 	r := w.r
-	s.down = newLane(p, r.Context(), limits)
-	s.down.flush = func() { _ = http.NewResponseController(s.w).Flush() }
-	var up []ByteLimit
+	var down, up []ByteLimit
 	for _, e := range limits {
+		if e.Responses {
+			down = append(down, e)
+		}
 		if e.Requests {
 			up = append(up, e)
 		}
 	}
+	s.down = newLane(p, r.Context(), down)
+	s.down.flush = func() { _ = http.NewResponseController(s.w).Flush() }
 	if len(up) > 0 && r.Body != nil && r.Body != http.NoBody {
 		s.up = newLane(p, r.Context(), up)
 		s.up.total, s.up.arrives = r.ContentLength, true
@@ -71,7 +74,9 @@ type Moved struct {
 // Moved returns the effect of the ByteLimit on the response.
 func (s *Paced) Moved(e ByteLimit) Moved {
 	m := Moved{}
-	m.Bytes, m.Waited, m.Err = s.down.outcome(e)
+	if e.Responses {
+		m.Bytes, m.Waited, m.Err = s.down.outcome(e)
+	}
 	if s.up != nil && e.Requests {
 		n, waited, err := s.up.outcome(e)
 		m.RequestBytes, m.Waited = n, m.Waited+waited

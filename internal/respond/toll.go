@@ -9,13 +9,13 @@ import (
 
 // ByteLimit is a limit on bytes, with the key that pays.
 type ByteLimit struct {
-	Limit    *store.Limit // a bucket of blocks
-	Key      string
-	Block    int64 // bytes of one of its units: a power of two
-	Piece    int64 // the most bytes paid for at once: a multiple of Block
-	Requests bool  // it also counts the request's body
-	DryRun   bool  // it only reports
-	Closed   bool  // bodies are cut off if the store fails
+	Limit               *store.Limit // a bucket of blocks
+	Key                 string
+	Block               int64 // bytes of one of its units: a power of two
+	Piece               int64 // the most bytes paid for at once: a multiple of Block
+	Responses, Requests bool  // whose bodies it counts
+	DryRun              bool  // it only reports
+	Closed              bool  // bodies are cut off if the store fails
 }
 
 // toll is one limit's account of a lane's bytes, in blocks of its own: a fast limit

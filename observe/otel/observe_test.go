@@ -317,7 +317,7 @@ var scenarios = []struct {
 			"limit.cost.settled{limit=tokens,limiter=api} 13",
 		}},
 	{name: "bytes",
-		opts: []stint.Option{stint.Bandwidth(4096, stint.WithName("bytes"), stint.WithRequestBytes())},
+		opts: []stint.Option{stint.Bandwidth(4096, stint.WithName("bytes"), stint.WithDirection(stint.Both))},
 		do: func(t *testing.T, w *watched) {
 			h := stinthttp.Middleware(w.Limiter)(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if _, err := io.Copy(io.Discard, r.Body); err != nil {

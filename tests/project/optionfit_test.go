@@ -29,7 +29,7 @@ var fits = []struct{ option, takes string }{
 	{"WithLatencyTimeout(1)", "AdaptiveConcurrency"},
 	{"WithInitialLimit(1)", "AdaptiveConcurrency"},
 	{"WithSampleWindow(1)", "AdaptiveConcurrency"},
-	{"WithRequestBytes()", "Bandwidth"},
+	{"WithDirection(stint.Both)", "Bandwidth"},
 
 	{"WithKey(stint.RemoteIP())", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithDryRun()", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},

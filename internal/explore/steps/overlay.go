@@ -34,6 +34,10 @@ const Shipped = "as shipped"
 type Elsewhere struct {
 	// Path is the import path of the package.
 	Path string
+	// Beside are the names of packages in the directory beside, which the package imports: each
+	// variant has copies of its own, so that what they do is explored, too. An Edit's File has the
+	// name before it: "waiting/line.go".
+	Beside []string
 	// Added are files that each variant has beside the shipped ones, by name.
 	Added map[string]string
 	// Edits are made in all variants, also the one without a mistake.
@@ -114,7 +118,7 @@ func build(t *testing.T, bin string, all ...*Elsewhere) {
 	for _, e := range all {
 		for _, v := range append([]Variant{{Name: Shipped}}, e.Mutants...) {
 			v.Edits = append(e.Edits[:len(e.Edits):len(e.Edits)], v.Edits...)
-			text := o.edited(v, e.Added)
+			text := o.edited(v, e)
 			if v.Name != Shipped && !withMutants {
 				continue
 			}
@@ -122,7 +126,7 @@ func build(t *testing.T, bin string, all ...*Elsewhere) {
 			if v.Name != Shipped {
 				dir = fmt.Sprint("mutant", n)
 			}
-			o.addTwins(dir, text)
+			o.addTwins(e, dir, text)
 			imports += fmt.Sprintf("import v%d %q\n", n, e.Path+"/"+dir)
 			entries += fmt.Sprintf("%s[%q] = %s\n", cmp.Or(e.Into, "variants"), v.Name, strings.ReplaceAll(e.Entry, "V.", fmt.Sprintf("v%d.", n)))
 			n++
@@ -172,10 +176,13 @@ func newOverlay(t *testing.T) *overlay {
 }
 
 // edited returns the files of a variant, by name.
-func (o *overlay) edited(v Variant, added map[string]string) map[string]string {
+func (o *overlay) edited(v Variant, e *Elsewhere) map[string]string {
 	o.t.Helper()
-	text := o.shipped()
-	maps.Copy(text, added)
+	text := o.shipped("")
+	for _, name := range e.Beside {
+		maps.Copy(text, o.shipped(name))
+	}
+	maps.Copy(text, e.Added)
 	for _, e := range v.Edits {
 		if n := strings.Count(text[e.File], e.Was); n != 1 {
 			o.t.Fatalf("%s: %s has this %d times, want once:\n%s", v.Name, e.File, n, e.Was)
@@ -185,27 +192,35 @@ func (o *overlay) edited(v Variant, added map[string]string) map[string]string {
 	return text
 }
 
-// shipped is the text of the package's files, by name.
-func (o *overlay) shipped() map[string]string {
+// shipped is the text of a package's files, by name: of the package itself, or of one beside it.
+func (o *overlay) shipped(beside string) map[string]string {
 	o.t.Helper()
-	names, err := filepath.Glob("*.go")
+	dir := ""
+	if beside != "" {
+		dir = filepath.Join("..", beside)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	text := map[string]string{}
 	for _, name := range names {
 		if !strings.HasSuffix(name, "_test.go") {
-			text[filepath.Base(name)] = o.read(name)
+			text[path.Join(beside, filepath.Base(name))] = o.read(name)
 		}
 	}
 	return text
 }
 
-// addTwins adds files that import the twins.
-func (o *overlay) addTwins(dir string, text map[string]string) {
+// addTwins adds files that import the twins, and the copies of the packages beside.
+func (o *overlay) addTwins(e *Elsewhere, dir string, text map[string]string) {
 	o.t.Helper()
+	to := maps.Clone(twins)
+	for _, name := range e.Beside {
+		to[path.Join(path.Dir(e.Path), name)] = path.Join(e.Path, dir, name)
+	}
 	for name, source := range text {
-		twin, err := twinned(name, source)
+		twin, err := twinned(name, source, to)
 		if err != nil {
 			o.t.Fatal(err)
 		}

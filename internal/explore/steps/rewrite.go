@@ -23,10 +23,10 @@ var twins = map[string]string{
 	"github.com/stint-go/stint/internal/background": here + "background",
 }
 
-// twinned has a file import the twins, and call package lang for each statement about
+// twinned has a file import other packages, by path, and call package lang for each statement about
 // goroutines and channels. It goes by the syntax alone, so a range over a channel stays
 // what it is, and would block for ever.
-func twinned(name, source string) (string, error) {
+func twinned(name, source string, to map[string]string) (string, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
 	if err != nil {
@@ -38,7 +38,7 @@ func twinned(name, source string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if twin := twins[imported]; twin != "" {
+		if twin := to[imported]; twin != "" {
 			r.replace(i.Path.Pos(), i.Path.End(), strconv.Quote(twin))
 		}
 	}
