@@ -302,6 +302,8 @@ func (e *Event) message() logs.Message {
 	switch {
 	case e.Err == nil && k.over != 0:
 		return k.over
+	case e.Kind == EventStoreDegraded && errors.Is(e.Err, store.ErrMisconfigured):
+		return logs.PrimaryMisconfigured
 	case e.call:
 		return logs.CallFailed
 	case k.blamed != 0:

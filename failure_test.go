@@ -521,7 +521,7 @@ func (c transitions) await(t *testing.T, to failover.State) failover.Event {
 func TestMemoryBesideStoppedRedis(t *testing.T) {
 	server, p := redistest.Start(t), asking{redistest.StartPulse(t)}
 	changes, seen, primary := make(transitions, 10), &events{}, newWhile(server)
-	s := failover.New(primary, memstore.New(), failover.WithFailure(redisstore.IsFailure),
+	s := failover.New(primary, memstore.New(),
 		failover.WithObserver(func(e failover.Event) { changes <- e }))
 	defer s.Close()
 	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.Option()))
@@ -552,7 +552,7 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 	if n, longest := passed("during", 20); n != 5 || longest > 3*outageTimeout {
 		t.Errorf("%d of 5 passed, held for %v of %v", n, longest, outageTimeout)
 	}
-	if e := changes.await(t, failover.Open); !redisstore.IsFailure(e.Err) {
+	if e := changes.await(t, failover.Open); errors.Is(e.Err, store.ErrMisconfigured) {
 		t.Errorf("opened for %v", e.Err)
 	}
 	failures := s.Stats().Failures
@@ -594,7 +594,7 @@ func TestBreakerWithoutMemory(t *testing.T) {
 	server, p := redistest.Start(t), asking{redistest.StartPulse(t)}
 	changes, seen, primary := make(transitions, 10), &events{}, newWhile(server)
 	var nobody store.Store
-	s := failover.New(primary, nobody, failover.WithFailure(redisstore.IsFailure),
+	s := failover.New(primary, nobody,
 		failover.WithObserver(func(e failover.Event) { changes <- e }))
 	defer s.Close()
 	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.Option(), stint.WithFailurePolicy(stint.FailClosed)))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/plans"
+	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -373,6 +374,36 @@ func TestLogsOfAPrimary(t *testing.T) {
 		}
 		if n := len(lines); n < 5 || n > 9 {
 			t.Errorf("%d lines in five minutes", n)
+		}
+	})
+}
+
+// Of a misconfigured primary there is one line, and one when that is over.
+func TestLogsOfAMisconfiguredPrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, primary := newLogged(slog.LevelInfo), newSpy()
+		s := failover.New(primary, memstore.New())
+		defer s.Close()
+		l := limiter(t, stint.Rate(5, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s), h.with())
+		primary.FailWith(store.NotMade(fmt.Errorf("WRONGPASS: %w", store.ErrMisconfigured)))
+		passed := 0
+		for range 8 {
+			if err := l.Allow(t.Context(), "k", 1); err == nil {
+				passed++
+			}
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		const line = "ERROR the primary store is misconfigured, and limits in memory are per process"
+		if got := brief(h.lines(t)); got != line || passed != 5 {
+			t.Errorf("%d of 5 passed, and logged:\n%s", passed, got)
+		}
+		primary.FailWith(nil)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		lines := h.lines(t)
+		if got := brief(lines[len(lines)-1:]); got != "INFO the primary store answers again" {
+			t.Errorf("when the password is right, logged %s", got)
 		}
 	})
 }

@@ -234,6 +234,10 @@ type notMade struct{ error }
 func (e notMade) Unwrap() error      { return e.error }
 func (notMade) Is(target error) bool { return target == ErrNotMade }
 
+// ErrMisconfigured is what a store's error wraps if an operator has to put something right,
+// such as a wrong password or a right that is missing: trying again won't help until then.
+var ErrMisconfigured = errors.New("misconfigured")
+
 // Errors of malformed calls. Stores wrap them; test with errors.Is.
 var (
 	ErrCost      = errors.New("cost out of range") // below 0, or above MaxCost

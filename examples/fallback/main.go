@@ -52,14 +52,11 @@ memory starts with a count of its own, goes on denying, and says here when it ha
 `
 
 // degrading uses the Redis, and memory while the Redis is down. No request waits for a
-// Redis that is known to be down: a background probe finds out when it is back. A
-// mistake in its configuration should not go unseen, so such errors don't open the
-// breaker.
+// Redis that is known to be down: a background probe finds out when it is back.
 func degrading(rdb redis.UniversalClient, timeout time.Duration, observe func(failover.Event)) *failover.Store {
 	return failover.New(
 		redisstore.New(rdb, redisstore.WithTimeout(timeout)),
 		memstore.New(memstore.WithMaxKeys(100_000)),
-		failover.WithFailure(redisstore.IsFailure),
 		failover.WithObserver(observe),
 	)
 }

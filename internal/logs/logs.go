@@ -33,6 +33,7 @@ const (
 	Banned
 	CallFailed
 	PrimaryFailed
+	PrimaryMisconfigured
 	PrimaryAnswers
 	LeaseLost
 	PolicyInForce
@@ -51,25 +52,26 @@ var said = [messages]struct {
 	after  Message // it is about the same state as that message: the two have one line a minute
 	ends   bool    // it is written only after that message
 }{
-	Denied:         {level: slog.LevelDebug, text: "a request was denied"},
-	EmptyKey:       {level: slog.LevelWarn, text: "a request with an empty key was denied"},
-	KeyFailed:      {level: slog.LevelWarn, text: "a key function failed, and the request was denied"},
-	LimitsFailed:   {level: slog.LevelError, text: "the limits of a request, or its cost, could not be determined"},
-	LimitsDenied:   {level: slog.LevelWarn, text: "a limit function denied a request"},
-	StoreFailed:    {level: slog.LevelError, text: "the store failed to decide a request", begins: true},
-	StoreAnswers:   {level: slog.LevelInfo, text: "the store answers again", after: StoreFailed, ends: true},
-	SettleFailed:   {level: slog.LevelWarn, text: "a charge could not be settled, or a slot not released"},
-	Banned:         {level: slog.LevelDebug, text: "a key is banned"},
-	CallFailed:     {level: slog.LevelWarn, text: "a call of the store failed"},
-	PrimaryFailed:  {level: slog.LevelWarn, text: "the primary store fails, and limits in memory are per process", begins: true},
-	PrimaryAnswers: {level: slog.LevelInfo, text: "the primary store answers again", after: PrimaryFailed, ends: true},
-	LeaseLost:      {level: slog.LevelError, text: "the lease of a slot that is held was lost"},
-	PolicyInForce:  {level: slog.LevelInfo, text: "the policy is in force", after: PolicyRejected},
-	PolicyRejected: {level: slog.LevelError, text: "the policy could not be reloaded, and the last good one stays in force"},
-	Warning:        {level: slog.LevelWarn, text: "a likely mistake"},
-	Made:           {level: slog.LevelDebug, text: "a limiter is made"},
-	LimitsChanged:  {level: slog.LevelInfo, text: "the limits have changed"},
-	DryRun:         {level: slog.LevelDebug, text: "a limit in a dry run would have denied a request"},
+	Denied:               {level: slog.LevelDebug, text: "a request was denied"},
+	EmptyKey:             {level: slog.LevelWarn, text: "a request with an empty key was denied"},
+	KeyFailed:            {level: slog.LevelWarn, text: "a key function failed, and the request was denied"},
+	LimitsFailed:         {level: slog.LevelError, text: "the limits of a request, or its cost, could not be determined"},
+	LimitsDenied:         {level: slog.LevelWarn, text: "a limit function denied a request"},
+	StoreFailed:          {level: slog.LevelError, text: "the store failed to decide a request", begins: true},
+	StoreAnswers:         {level: slog.LevelInfo, text: "the store answers again", after: StoreFailed, ends: true},
+	SettleFailed:         {level: slog.LevelWarn, text: "a charge could not be settled, or a slot not released"},
+	Banned:               {level: slog.LevelDebug, text: "a key is banned"},
+	CallFailed:           {level: slog.LevelWarn, text: "a call of the store failed"},
+	PrimaryFailed:        {level: slog.LevelWarn, text: "the primary store fails, and limits in memory are per process", begins: true},
+	PrimaryMisconfigured: {level: slog.LevelError, text: "the primary store is misconfigured, and limits in memory are per process", after: PrimaryFailed, begins: true},
+	PrimaryAnswers:       {level: slog.LevelInfo, text: "the primary store answers again", after: PrimaryFailed, ends: true},
+	LeaseLost:            {level: slog.LevelError, text: "the lease of a slot that is held was lost"},
+	PolicyInForce:        {level: slog.LevelInfo, text: "the policy is in force", after: PolicyRejected},
+	PolicyRejected:       {level: slog.LevelError, text: "the policy could not be reloaded, and the last good one stays in force"},
+	Warning:              {level: slog.LevelWarn, text: "a likely mistake"},
+	Made:                 {level: slog.LevelDebug, text: "a limiter is made"},
+	LimitsChanged:        {level: slog.LevelInfo, text: "the limits have changed"},
+	DryRun:               {level: slog.LevelDebug, text: "a limit in a dry run would have denied a request"},
 }
 
 // Log is where the messages of one or more limiters go. It is safe for concurrent use.

@@ -64,23 +64,17 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 		return errNotAsked
 	}
 	defer s.failOnPanic(now, charges)
-	// The length of a call matters only if the caller's deadline ends it: without a
-	// deadline the clock isn't read.
-	var began time.Duration
-	if _, bounded := ctx.Deadline(); bounded {
-		began = time.Since(s.born)
-	}
 	err := call()
-	if err == nil {
+	switch {
+	case err == nil:
 		s.succeed(now)
 		return nil
+	case callersOwn(ctx, err):
+		return final{err}
 	}
-	cause, returned := s.judge(ctx, began, err)
-	if cause != nil {
-		s.fail(now, cause, charges)
-		s.reportFailure(cause)
-	}
-	return returned
+	s.fail(now, err, charges)
+	s.reportFailure(err)
+	return err
 }
 
 // failOnPanic counts a panic of the primary as a failure, and lets it go on to the caller.
@@ -108,36 +102,16 @@ func (s *Store) failure(err error) error {
 	return err
 }
 
-// judge decides what an error of the primary means: its cause, if it counts as a failure
-// of the primary, and the error that ask returns.
-func (s *Store) judge(ctx context.Context, began time.Duration, err error) (cause, returned error) {
+// callersOwn reports whether an error of the primary is due to its caller.
+func callersOwn(ctx context.Context, err error) bool {
 	for _, malformed := range []error{store.ErrCost, store.ErrLimit, store.ErrResults, store.ErrDuplicate} {
 		if errors.Is(err, malformed) {
-			return nil, final{err}
+			return true
 		}
 	}
-	ended := ctx.Err()
+	// A connection that was given the context's deadline can notice it before the context does.
 	deadline, bounded := ctx.Deadline()
-	if ended == nil && bounded && !time.Now().Before(deadline) {
-		// A connection that was given the context's deadline can notice it
-		// before the context does.
-		ended = context.DeadlineExceeded
-	}
-	cause, returned = err, err
-	if ended != nil {
-		// The caller has no time left to ask the secondary. Whether the primary is to
-		// blame depends on how long it had.
-		returned = final{err}
-		took := time.Since(s.born) - began
-		if !bounded || !errors.Is(ended, context.DeadlineExceeded) || took < s.patience {
-			return nil, returned
-		}
-		cause = fmt.Errorf("failover: no answer within %v, when the caller's deadline passed: %w", took.Round(time.Millisecond), err)
-	}
-	if s.isFailure != nil && !s.isFailure(err) {
-		return nil, final{err}
-	}
-	return cause, returned
+	return ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 }
 
 // openError returns ErrOpen joined with the primary's last failure.

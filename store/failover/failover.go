@@ -14,28 +14,24 @@
 //
 // # What counts as a failure
 //
-// Every error of the primary counts, except these, which are returned unchanged and
-// aren't retried on the secondary:
+// Every error of the primary counts, a wrong password included, except the caller's own,
+// which are returned unchanged and aren't retried on the secondary:
 //
-//   - The call is malformed (store.ErrCost and the like): never counts.
-//   - The function given to [WithFailure] says it is no failure: never counts.
-//   - The caller's context was cancelled: never counts, because callers leave for
-//     reasons of their own.
-//   - The caller's deadline has passed: counts if the primary had been asked for at
-//     least the time set by [WithPatience].
+//   - The caller's context has ended.
+//   - The call is malformed (store.ErrCost and the like).
 //
-// The last rule opens the breaker for a primary that hangs until its callers'
-// deadlines. It can't help callers that have no deadline. Give the primary a timeout of
-// its own, shorter than theirs, and the secondary still has time to decide.
+// So a primary that hangs until its callers' deadlines never opens the breaker. Give it a
+// timeout of its own, shorter than theirs, and the secondary still has time to decide.
 //
 // A panic of the primary counts as well. It goes through to the caller.
 //
 // # How the primary is probed
 //
-// A probe charges 1 to the token bucket [ProbeLimit] for each key (at most 8) of the
-// last call that failed before the breaker opened. It charges rather than reads,
-// because a primary that can be read may still deny writes: a replica, or a server
-// out of memory. It touches no limit of yours and leaves a key that expires at once.
+// A probe charges 1 to a limit named [ProbeLimit] for each key and algorithm (at most 8) of
+// the last call that failed before the breaker opened, and releases the slots that it took.
+// It charges rather than reads, because a primary that can be read may still deny writes: a
+// replica, a server out of memory, or one that lets a user run only some commands. It
+// touches no limit of yours and leaves keys that expire at once.
 //
 // The primary counts as down until every one of these charges is made. The probe goes
 // where the failed call went: if a primary spreads its keys over several servers, one
@@ -97,54 +93,34 @@ import (
 var ErrOpen = store.NotMade(errors.New("failover: the breaker is open: the primary has failed and isn't asked"))
 
 // Option changes a default of New.
-type Option func(*Store)
+type Option interface{ apply(*Store) }
+
+type option func(*Store)
+
+func (set option) apply(s *Store) { set(s) }
 
 // WithThreshold opens the breaker after n failures in a row without a success in
 // between. n is at least 1; see New for other values. The default is 5.
 func WithThreshold(n int) Option {
-	return func(s *Store) {
+	return option(func(s *Store) {
 		s.require(n >= 1, fmt.Sprintf("WithThreshold(%d)", n), "write 1 or more, or leave it out for 5")
 		s.threshold = n
-	}
+	})
 }
 
-// ProbeLimit is the name of the token bucket that probes are charged to: see the
-// package comment. Don't use it for a limit of your own.
+// ProbeLimit is the name of the limits that probes are charged to: see the package
+// comment. Don't use it for a limit of your own.
 const ProbeLimit = "failover-probe"
-
-// WithPatience sets how long the primary must have been asked for a caller's expired
-// deadline to count as the primary's failure. It delays nothing. Set it well above the
-// primary's normal response time and below the callers' deadlines: a caller whose
-// deadline is shorter never counts. d is positive; see New for other values. The default is
-// 100 ms.
-func WithPatience(d time.Duration) Option {
-	return func(s *Store) {
-		s.require(d > 0, fmt.Sprintf("WithPatience(%v)", d), "write a positive duration, or leave it out for 100ms")
-		s.patience = d
-	}
-}
 
 // WithProbe sets the time before and between probes of a failing primary, and the
 // timeout of a probe. The probe's context ends at the timeout; a primary that ignores
 // it delays the next probe. Both are positive; see New for other values. The default is 250
 // ms for each.
 func WithProbe(every, timeout time.Duration) Option {
-	return func(s *Store) {
+	return option(func(s *Store) {
 		s.require(every > 0 && timeout > 0, fmt.Sprintf("WithProbe(%v, %v)", every, timeout), "write positive durations, or leave it out for 250ms each")
 		s.every, s.timeout = every, timeout
-	}
-}
-
-// WithFailure makes isFailure decide which of the primary's errors are failures. An
-// error that isn't is returned to the caller: it doesn't open the breaker, and the
-// secondary isn't asked. Use it for errors that should not go unnoticed, such as a
-// wrong configuration. By default every error is a failure, with the exceptions listed
-// in the package comment. isFailure is called concurrently.
-func WithFailure(isFailure func(error) bool) Option {
-	return func(s *Store) {
-		s.require(isFailure != nil, "WithFailure(nil)", "write a function, or leave it out if every error is a failure")
-		s.isFailure = isFailure
-	}
+	})
 }
 
 // WithObserver calls observe whenever the breaker opens or closes. Calls are made one
@@ -152,10 +128,10 @@ func WithFailure(isFailure func(error) bool) Option {
 // probe but never a caller of the store. A panic in it is logged to slog.Default at
 // level Error.
 func WithObserver(observe func(Event)) Option {
-	return func(s *Store) {
+	return option(func(s *Store) {
 		s.require(observe != nil, "WithObserver(nil)", "write a function, or leave it out")
 		s.observe = observe
-	}
+	})
 }
 
 // Store combines two stores. Make one with New. It is safe for concurrent use.
@@ -166,9 +142,6 @@ type Store struct {
 
 	threshold      int
 	every, timeout time.Duration
-	patience       time.Duration
-	born           time.Time // the origin for measuring the length of calls
-	isFailure      func(error) bool
 	observe        func(Event)
 	observers      store.Observers
 
@@ -204,14 +177,12 @@ func New(primary, secondary store.Store, opts ...Option) *Store {
 		threshold: 5,
 		every:     250 * time.Millisecond,
 		timeout:   250 * time.Millisecond,
-		patience:  100 * time.Millisecond,
-		born:      time.Now(),
-		probed:    []store.Charge{{Key: ProbeLimit, Limit: probeLimit, Cost: 1}},
+		probed:    probesFor([]store.Charge{{Key: ProbeLimit}}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	for i, opt := range opts {
 		if s.require(opt != nil, fmt.Sprintf("failover.New: option %d is nil", i+1), "leave it out"); opt != nil {
-			opt(s)
+			opt.apply(s)
 		}
 	}
 	s.require(primary != nil, "the primary is nil", "write a store that may fail, such as redisstore.New(client)")

@@ -33,7 +33,7 @@ func TestKeptTooLate(t *testing.T) {
 		p := &scripted{}
 		s := New(p, nil)
 		for range 3 {
-			s.keep([]store.Charge{{Key: "k", Limit: probeLimit, Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
+			s.keep([]store.Charge{{Key: "k", Limit: probeLimit(nil), Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
 			synctest.Wait()
 		}
 		if p.settled != 3 || s.probing || len(s.kept) != 0 {
@@ -89,7 +89,7 @@ func TestReleaseIsGivenUp(t *testing.T) {
 		p := &unsettled{}
 		s := New(p, nil, WithThreshold(1000))
 		start := time.Now()
-		s.keep([]store.Charge{{Key: "k", Limit: probeLimit, Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
+		s.keep([]store.Charge{{Key: "k", Limit: probeLimit(nil), Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if took := p.last.Sub(start); took < keepFor || took > keepFor+time.Second || len(s.kept) != 0 || s.probing {

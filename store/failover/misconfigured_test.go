@@ -28,10 +28,8 @@ func TestMisconfigured(t *testing.T) {
 		"the zero failover.Store: write failover.New(primary, secondary)":         new(failover.Store),
 		"failover.New: option 1 is nil: leave it out":                             failover.New(p, nil, nil),
 		"WithThreshold(0): write 1 or more":                                       failover.New(p, nil, failover.WithThreshold(0)),
-		"WithPatience(0s): write a positive duration":                             failover.New(p, nil, failover.WithPatience(0)),
 		"WithProbe(1s, 0s): write positive durations":                             failover.New(p, nil, failover.WithProbe(time.Second, 0)),
 		"WithProbe(-1ns, 1s): write positive durations":                           failover.New(p, nil, failover.WithProbe(-1, time.Second)),
-		"WithFailure(nil): write a function":                                      failover.New(p, nil, failover.WithFailure(nil)),
 		"WithObserver(nil): write a function":                                     failover.New(p, nil, failover.WithObserver(nil)),
 	} {
 		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)

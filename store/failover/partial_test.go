@@ -1,6 +1,7 @@
 package failover_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -118,6 +119,62 @@ func TestProbedKeys(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A probe runs the algorithm of what failed, as often as needed, and holds no slot.
+func TestProbedAlgorithms(t *testing.T) {
+	for _, spec := range []store.Spec{
+		{Algorithm: store.TokenBucket, Units: 5, Period: time.Hour, Debt: true, Burst: store.None},
+		{Algorithm: store.TokenBucket, Units: 5, Period: time.Hour, Queue: 10},
+		{Algorithm: store.IntervalBucket, Units: 5, Period: time.Hour},
+		{Algorithm: store.IntervalBucket, Units: 5, Window: store.Daily},
+		{Algorithm: store.LeakyBucket, Units: 5, Period: time.Hour},
+		{Algorithm: store.FixedWindow, Units: 5, Period: time.Hour},
+		{Algorithm: store.FixedWindow, Units: 5, Window: store.Monthly},
+		{Algorithm: store.SlidingWindow, Units: 5, Period: time.Hour, Buckets: 1000},
+		{Algorithm: store.SlidingCounter, Units: 5, Period: time.Hour},
+		{Algorithm: store.SlidingLog, Units: 5, Period: time.Hour},
+		{Algorithm: store.WarmUp, Units: 5, Period: time.Hour, WarmUp: time.Hour},
+		{Algorithm: store.Concurrency, Units: 5},
+		{Algorithm: store.Ban, Units: 5, Period: time.Hour, Ban: time.Hour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			spec.Name = "own"
+			own, err := store.NewLimit(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := &side{}
+			p := &gate{Store: memstore.New()}
+			s := failover.New(teed{p, m}, nil, failover.WithThreshold(1), failover.WithProbe(time.Millisecond, time.Second))
+			for range 3000 {
+				p.shut.Store(true)
+				if err := s.Take(t.Context(), []store.Charge{{Key: "k", Limit: own, Cost: 1}}, make([]store.Result, 1)); err == nil {
+					t.Fatal("no error")
+				}
+				p.shut.Store(false)
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+				if s.State() != failover.Closed {
+					t.Fatalf("%v: %+v, %v", spec.Algorithm, s.Stats(), s.Degraded())
+				}
+			}
+			if last := m.takes[len(m.takes)-1]; !isProbe([]store.Charge{last}) || last.Limit.Algorithm() != spec.Algorithm {
+				t.Errorf("%v: probed with %v", spec.Algorithm, last.Limit.Algorithm())
+			}
+		})
+	}
+}
+
+// teed is a store whose calls another has seen before.
+type teed struct {
+	*gate
+	seen *side
+}
+
+func (s teed) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	s.seen.takes = append(s.seen.takes, charges...)
+	return s.gate.Take(ctx, charges, results)
 }
 
 // A probe takes nothing from the limits of its key, and a key can be probed as often as

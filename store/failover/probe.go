@@ -75,22 +75,42 @@ func (s *Store) catchUp() (done bool) {
 	return true
 }
 
-// probeLimit is the limit that probes are charged to. It is full again a microsecond after a
-// probe, so a whole fleet may probe one key. It holds a single unit, so a store that
-// takes units ahead of their use has none left over to answer a probe by itself.
-var probeLimit, _ = store.NewLimit(store.Spec{Name: ProbeLimit, Units: 1_000_000, Period: time.Second, Burst: 1})
+// probeLimit returns the limit with which calls of l are probed, so that a probe runs what
+// failed: another algorithm may need other commands of a server. It is as if never used
+// a millisecond after a probe, so a whole fleet may probe one key. A bucket holds a single
+// unit, so a store that takes units ahead of their use has none left over to answer a probe
+// by itself.
+func probeLimit(l *store.Limit) *store.Limit {
+	probe := store.Spec{Name: ProbeLimit, Units: 1000, Period: time.Millisecond, Burst: 1}
+	if l != nil {
+		is := l.Spec()
+		probe.Algorithm, probe.Buckets = is.Algorithm, is.Buckets
+		probe.WarmUp, probe.Ban = min(is.WarmUp, time.Millisecond), min(is.Ban, time.Millisecond)
+		if is.Burst == 0 {
+			probe.Burst = 0
+		}
+		if is.Period == 0 && is.Window == (store.Window{}) {
+			probe.Period = 0
+		}
+	}
+	made, _ := store.NewLimit(probe)
+	return made
+}
 
-// probeKeys is the most keys of a call that are probed.
-const probeKeys = 8
+// mostProbed is the most charges of a probe.
+const mostProbed = 8
 
-// probesFor returns the probe for a call that failed: a charge for each of its keys,
-// because any of them may be on the part of the primary that is down.
+// probesFor returns the probe for a call that failed: a charge for each of its keys and
+// algorithms, because any of them may be on the part of the primary that is down.
 func probesFor(charges []store.Charge) []store.Charge {
-	probes := make([]store.Charge, 0, min(len(charges), probeKeys))
+	probes := make([]store.Charge, 0, min(len(charges), mostProbed))
 	for i := range charges {
-		same := func(p store.Charge) bool { return p.Key == charges[i].Key }
-		if len(probes) < probeKeys && !slices.ContainsFunc(probes, same) {
-			probes = append(probes, store.Charge{Key: charges[i].Key, Limit: probeLimit, Cost: 1})
+		limit := probeLimit(charges[i].Limit)
+		same := func(p store.Charge) bool {
+			return p.Key == charges[i].Key && p.Limit.StateName() == limit.StateName()
+		}
+		if len(probes) < mostProbed && !slices.ContainsFunc(probes, same) {
+			probes = append(probes, store.Charge{Key: charges[i].Key, Limit: limit, Cost: 1})
 		}
 	}
 	return probes
@@ -107,11 +127,7 @@ func (s *Store) try() {
 	probed := s.probed
 	s.mu.Unlock()
 	s.probes.Add(1)
-	results := make([]store.Result, len(probed))
-	err := caught(func() error { return s.primary.Take(ctx, probed, results) })
-	if err == nil && slices.ContainsFunc(results, func(r store.Result) bool { return !r.OK }) {
-		err = errDenied // nothing was written
-	}
+	err := caught(func() error { return s.charge(ctx, probed) })
 	switch {
 	case err == nil:
 		s.closeBreaker()
@@ -121,6 +137,27 @@ func (s *Store) try() {
 		s.mu.Unlock()
 		s.reportDegraded(err)
 	}
+}
+
+// charge makes the charges of a probe, and releases the slots among them.
+func (s *Store) charge(ctx context.Context, probed []store.Charge) error {
+	results := make([]store.Result, len(probed))
+	if err := s.primary.Take(ctx, probed, results); err != nil {
+		return err
+	}
+	var taken []store.Charge
+	for i, r := range results {
+		if !r.OK {
+			return errDenied // nothing was written
+		}
+		if r.Receipt.Lease != (store.LeaseID{}) {
+			taken = append(taken, store.Charge{Key: probed[i].Key, Limit: probed[i].Limit, Receipt: r.Receipt})
+		}
+	}
+	if taken == nil {
+		return nil
+	}
+	return s.primary.Settle(ctx, taken, results[:len(taken)])
 }
 
 // reportFailure reports that the primary has failed a call.

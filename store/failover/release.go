@@ -62,7 +62,7 @@ func (s *Store) release(all map[slot]kept) {
 	for _, k := range all {
 		charges := []store.Charge{k.charge}
 		ctx, cancel := context.WithTimeout(s.life, s.timeout)
-		err := s.ask(ctx, charges, func() error {
+		err := s.ask(s.life, charges, func() error { // a timeout is the primary's failure
 			return caught(func() error { return s.primary.Settle(ctx, charges, make([]store.Result, 1)) })
 		})
 		cancel()

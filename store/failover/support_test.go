@@ -205,6 +205,9 @@ func (g *gate) Take(ctx context.Context, charges []store.Charge, results []store
 }
 
 func (g *gate) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if isProbe(charges) {
+		return g.Store.Settle(ctx, charges, results)
+	}
 	if g.meet != nil {
 		if err := g.meet(ctx); err != nil {
 			return err

@@ -324,7 +324,7 @@ func TestLineTimeout(t *testing.T) {
 				wg.Go(func() {
 					start := time.Now()
 					err := n.call(t.Context(), i)
-					if held := time.Since(start); held > patience || !IsFailure(err) {
+					if held := time.Since(start); held > patience || !unusable(err) {
 						t.Errorf("call %d: held %v, %v", i, held, err)
 					}
 				})

@@ -18,7 +18,7 @@ import (
 // exactly one of them (errors.Is) and wraps the client's own error, except errors about
 // the call itself (store.ErrCost and the like) and about the caller's context. No call
 // is ever sent twice: each class says what may have been charged. All but ErrIndeterminate
-// wrap store.ErrNotMade.
+// wrap store.ErrNotMade; ErrConfiguration wraps store.ErrMisconfigured too.
 var (
 	// ErrUnavailable: the call wasn't executed, and nothing was charged. The connection
 	// was denied, the pool is exhausted, or the server is loading, is a replica, or
@@ -37,16 +37,8 @@ var (
 	// are missing, the password is wrong, a cluster is accessed through a client for
 	// one server, a script fails before it has written anything, or New was given options
 	// that can't work.
-	ErrConfiguration = store.NotMade(errors.New("misconfigured"))
+	ErrConfiguration = store.NotMade(store.ErrMisconfigured)
 )
-
-// IsFailure reports whether err means that the server can't be used now:
-// ErrUnavailable, ErrIndeterminate or ErrServer. It is for failover.WithFailure.
-// ErrConfiguration isn't a failure: falling back would hide a mistake that stays until
-// an operator fixes it.
-func IsFailure(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrIndeterminate) || errors.Is(err, ErrServer)
-}
 
 // The first word of error replies, by class. All other replies are ErrConfiguration:
 // the server has read the command and rejects it.
@@ -60,7 +52,7 @@ func classify(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrConfiguration) || IsFailure(err):
+	case errors.Is(err, ErrConfiguration) || unusable(err):
 		return err
 	}
 	return fmt.Errorf("redisstore: %w: %w", classOf(err), err)
@@ -123,6 +115,10 @@ var errPanicked = fmt.Errorf("redisstore: %w: the call panicked", ErrIndetermina
 func left(ctx context.Context) error {
 	return fmt.Errorf("redisstore: %w", ctx.Err())
 }
+
+// unusable reports whether err means that the server can't be used now, which trying again
+// may change.
+func unusable(err error) bool { return notMade(err) || errors.Is(err, ErrIndeterminate) }
 
 // notMade reports whether a call is known not to have been executed and may succeed
 // later.

@@ -36,3 +36,6 @@ const UnderRace = underRace
 
 // Die ends the renewal of leases and releases none, as the death of the process does.
 func (s *Store) Die() { s.leases.close() }
+
+// Unusable reports whether an error is of one of the classes but ErrConfiguration.
+var Unusable = unusable

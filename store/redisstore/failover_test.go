@@ -46,7 +46,7 @@ func TestReceiptsOfBothSides(t *testing.T) {
 				rdb.AddHook(g)
 				primary, secondary := New(rdb, WithPrefix(redistest.Prefix(t)), WithTimeout(time.Minute)), memstore.New()
 				defer primary.Close()
-				s := failover.New(primary, secondary, failover.WithFailure(IsFailure),
+				s := failover.New(primary, secondary,
 					failover.WithThreshold(threshold), failover.WithProbe(time.Millisecond, time.Second))
 				defer s.Close()
 				receiptsOfBoth(t, s, [2]store.Store{primary, secondary}, g, rand.New(rand.NewPCG(seed, uint64(threshold))))

@@ -186,7 +186,7 @@ func TestFaultsRingServerDies(t *testing.T) {
 func TestMemoryWhileTheServerIsGone(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	s := failover.New(redisstore.New(rdb, redisstore.WithTimeout(callTimeout)), memstore.New(), failover.WithFailure(redisstore.IsFailure))
+	s := failover.New(redisstore.New(rdb, redisstore.WithTimeout(callTimeout)), memstore.New())
 	defer s.Close()
 	l := limit(t, store.Spec{Name: "a", Units: 1, Period: time.Minute, Burst: burst})
 	pulse := redistest.StartPulse(t)

@@ -138,7 +138,7 @@ func TestSilentServer(t *testing.T) {
 			s := redisstore.New(rdb, redisstore.WithTimeout(callTimeout))
 			pulse := redistest.StartPulse(t)
 			_, err := take(s, "k", l, 1)
-			if held := pulse.Elapsed(); held > 3*callTimeout || !redisstore.IsFailure(err) {
+			if held := pulse.Elapsed(); held > 3*callTimeout || !redisstore.Unusable(err) {
 				t.Errorf("held for %v of %v: %v", held, callTimeout, err)
 			}
 		})

@@ -57,7 +57,7 @@ func TestReleaseWithoutAnAnswer(t *testing.T) {
 		return err == nil && held.OK
 	})
 	server.Do("CLIENT", "PAUSE", 3_600_000, "WRITE") // what is closed meanwhile isn't executed
-	if _, err := settle(s, "k", l, held.Receipt, 0); !redisstore.IsFailure(err) {
+	if _, err := settle(s, "k", l, held.Receipt, 0); !redisstore.Unusable(err) {
 		t.Fatal(err)
 	}
 	server.Do("CLIENT", "UNPAUSE")

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"
 )
 
@@ -173,6 +175,41 @@ func TestRights(t *testing.T) {
 			t.Errorf("without %s: %v", right, err)
 		}
 		set(right)
+	}
+}
+
+// Behind a failover, memory decides while the password is wrong or a right is missing that only
+// some algorithms need, and until it is there.
+func TestMemoryWhileARightIsMissing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	set := func(rules ...any) { server.Do(append([]any{"ACL", "SETUSER", "limits"}, rules...)...) }
+	l := limit(t, store.Spec{Name: "log", Algorithm: store.SlidingLog, Units: 5, Period: time.Hour})
+	used := used(t)
+	set(append([]any{"on", ">pw", "~*", "+eval", "+evalsha"}, anys(used)...)...)
+	for i, c := range [][2]string{{"-rpush", "+rpush"}, {"<pw", ">pw"}} {
+		set(c[0])
+		rdb := server.Client(func(o *redis.Options) {
+			o.Username, o.Password, o.ContextTimeoutEnabled = "limits", "pw", true
+		})
+		primary := redisstore.New(rdb, patient)
+		s := failover.New(primary, memstore.New(), failover.WithProbe(5*time.Millisecond, time.Second))
+		for n := range 8 {
+			if r, err := take(s, fmt.Sprint("k", i), l, 1); err != nil || r.OK != (n < 5) {
+				t.Errorf("%s: %d: %+v, %v", c[0], n, r, err)
+			}
+		}
+		eventually(t, "probes", func() bool { return s.Stats().Probes > 5 })
+		if err := s.Degraded(); !errors.Is(err, store.ErrMisconfigured) {
+			t.Errorf("%s: %v", c[0], err)
+		}
+		set(c[1])
+		eventually(t, "the breaker closes", func() bool { return s.State() == failover.Closed })
+		if r, err := take(s, fmt.Sprint("k", i), l, 1); err != nil || !r.OK || r.Receipt.Path != 0 {
+			t.Errorf("%s: %+v, %v", c[1], r, err)
+		}
+		s.Close()
+		primary.Close()
 	}
 }
 

@@ -28,7 +28,7 @@ func limit(t testing.TB, spec store.Spec) *store.Limit {
 	return l
 }
 
-func take(s *redisstore.Store, key string, l *store.Limit, cost int64) (store.Result, error) {
+func take(s store.Store, key string, l *store.Limit, cost int64) (store.Result, error) {
 	var r [1]store.Result
 	err := s.Take(context.Background(), []store.Charge{{Key: key, Limit: l, Cost: cost}}, r[:])
 	return r[0], err
@@ -134,7 +134,7 @@ func TestPausedServer(t *testing.T) {
 		wg.Go(func() {
 			start := pulse.Elapsed()
 			_, err := take(s, fmt.Sprint(i), l, 1)
-			if held := pulse.Elapsed() - start; err == nil || !redisstore.IsFailure(err) || held > 3*timeout {
+			if held := pulse.Elapsed() - start; err == nil || !redisstore.Unusable(err) || held > 3*timeout {
 				t.Errorf("held for %v, %v", held, err)
 			}
 		})
@@ -207,8 +207,8 @@ func TestErrors(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
-		if redisstore.IsFailure(err) != (want != redisstore.ErrConfiguration) {
-			t.Errorf("%v: failure %v", err, redisstore.IsFailure(err))
+		if errors.Is(err, store.ErrMisconfigured) != (want == redisstore.ErrConfiguration) {
+			t.Errorf("%v: not to be told by the class", err)
 		}
 	}
 	t.Run("killed", func(t *testing.T) {
@@ -244,12 +244,12 @@ func TestErrors(t *testing.T) {
 	t.Run("charges", func(t *testing.T) {
 		s := redisstore.New(redistest.Shared(t).Client(), patient)
 		_, err := take(s, "k", &store.Limit{}, 1)
-		if !errors.Is(err, store.ErrLimit) || redisstore.IsFailure(err) {
+		if !errors.Is(err, store.ErrLimit) || redisstore.Unusable(err) {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := s.Take(ctx, []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)); !errors.Is(err, context.Canceled) || redisstore.IsFailure(err) {
+		if err := s.Take(ctx, []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)); !errors.Is(err, context.Canceled) || redisstore.Unusable(err) {
 			t.Error(err)
 		}
 	})

@@ -40,7 +40,7 @@ func (w *settling) add(c store.Charge, key string, index int) {
 // call, several slots or servers each in a call of their own.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	err := s.settle(ctx, charges, results)
-	if IsFailure(err) || err != nil && errors.Is(err, ctx.Err()) {
+	if unusable(err) || err != nil && errors.Is(err, ctx.Err()) {
 		s.retryReleases(charges)
 	}
 	return err
