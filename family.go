@@ -56,7 +56,7 @@ func (f *family) wake(limit, key string) {
 func (f *family) announce(l *Limiter, c *config) (all []notice) {
 	v := l.now.Load()
 	for _, c := range f.meanings.Mean(f.lend()) {
-		all = append(all, f.warnings.add(v, conflicting(c))...)
+		all = append(all, f.warnings.add(v, conflicting(&f.meanings, c))...)
 	}
 	all = append(all, f.warnings.add(v, nothingWaits(v)...)...)
 	all = append(all, f.warnings.add(v, unreachable(v)...)...)

@@ -93,12 +93,12 @@ func unreachable(v *version) (found []finding) {
 	return found
 }
 
-// conflicting finds that another limiter of the process gives a name other numbers.
-func conflicting(c namesakes.Conflict) finding {
+// conflicting finds that another limiter of the process gives a name other numbers than us.
+func conflicting(us *namesakes.Family, c namesakes.Conflict) finding {
 	text := fmt.Sprintf("limit %q is %q here and %q in another limiter on its store, so what a caller gets depends on which one decides: "+
 		"write another stint.WithName in one of them", c.Name, c.Says, c.Other)
 	return finding{kind: WarnNameConflict, limits: []string{c.Name}, text: text, applies: func(v *version) bool {
-		return c.Lasts() && v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.Name && compile.Text(e) == c.Says })
+		return us.Differs(c.Meaning) && v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.Name && compile.Text(e) == c.Says })
 	}}
 }
 

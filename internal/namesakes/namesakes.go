@@ -8,9 +8,7 @@
 package namesakes
 
 import (
-	"hash/maphash"
 	"reflect"
-	"runtime"
 	"slices"
 	"sync"
 	"weak"
@@ -23,165 +21,73 @@ type Meaning struct {
 	Says  string
 }
 
-// Conflict is one name with two meanings.
+// Conflict is a meaning that another family has no longer, or never had.
 type Conflict struct {
-	Name, Says, Other string
-
-	in weak.Pointer[known]
+	Meaning
+	Other string // what the other family says
 }
 
-// Lasts reports whether there still are families that mean something else by the name.
-func (c Conflict) Lasts() bool {
-	k := c.in.Value()
-	return k != nil && k.differs(c.Name, c.Says)
-}
-
-// Family is a set of limiters whose meanings may change: what they mean now replaces
-// what they meant. The zero Family means nothing. It isn't safe for concurrent use, but
-// different families may be used concurrently.
+// Family is a set of limiters whose meanings may change. The zero Family means nothing. It is safe
+// for concurrent use.
 type Family struct {
-	stores []*known // it keeps these alive
-	means  *meanings
+	means []Meaning       // guarded by families.mu
+	told  map[string]bool // names of reported conflicts with others; guarded by families.mu
 }
 
-// Mean records what the family means from now on. It returns what other families
-// understand differently: each name of a store once, however many families those are. A
-// store that can't be compared with others is taken to be the family's alone.
+// families are those of the process that are in use and have meant something. It keeps none of them,
+// nor a store, which may refer back to its limiters.
+var families struct {
+	mu  sync.Mutex
+	all []weak.Pointer[Family]
+}
+
+// Mean replaces what the family means, and returns what other families understand differently: each
+// name once, however many families those are. A store that can't be compared with others is taken
+// to be the family's alone.
 func (f *Family) Mean(all []Meaning) (conflicts []Conflict) {
-	var stores []*known
-	next := map[meaning]bool{}
-	for _, m := range all {
-		if k := in(m.Store); k != nil {
-			stores = append(stores, k)
-			next[meaning{weak.Make(k), m.Name, m.Says}] = true
-		}
+	families.mu.Lock()
+	defer families.mu.Unlock()
+	families.all = slices.DeleteFunc(families.all, func(w weak.Pointer[Family]) bool { return w.Value() == nil || w.Value() == f })
+	f.means = slices.DeleteFunc(all, func(m Meaning) bool { return !reflect.ValueOf(m.Store).Comparable() })
+	if len(f.means) > 0 {
+		families.all = append(families.all, weak.Make(f))
 	}
-	if f.means == nil {
-		if len(next) == 0 {
-			return nil
-		}
-		f.means = &meanings{}
-		runtime.AddCleanup(f, (*meanings).remove, f.means)
-	}
-	f.means.remove()
-	f.means.all, f.stores = next, stores
-	for m := range next {
-		if other := m.in.Value().add(m.name, m.says); other != "" {
-			conflicts = append(conflicts, Conflict{m.name, m.says, other, m.in})
+	for _, m := range f.means {
+		if other, says := f.other(m); other != nil && !f.told[m.Name] && !other.told[m.Name] {
+			f.tell(m.Name)
+			other.tell(m.Name)
+			conflicts = append(conflicts, Conflict{m, says})
 		}
 	}
 	return conflicts
 }
 
-// meaning is one meaning of a family.
-type meaning struct {
-	in   weak.Pointer[known] // weak: the family has it, and this must not keep a store alive
-	name string
-	says string
+// Differs reports whether another family still means something else by a name.
+func (f *Family) Differs(m Meaning) bool {
+	families.mu.Lock()
+	defer families.mu.Unlock()
+	other, _ := f.other(m)
+	return other != nil
 }
 
-// meanings are those of a family. They outlive it, so that they can be removed.
-type meanings struct{ all map[meaning]bool }
-
-func (ms *meanings) remove() {
-	for m := range ms.all {
-		if k := m.in.Value(); k != nil {
-			k.remove(m.name, m.says)
+// other returns a family that means something else by a name, and what that is; or nil.
+func (f *Family) other(m Meaning) (other *Family, says string) {
+	for _, w := range families.all {
+		if other = w.Value(); other == nil || other == f {
+			continue
+		}
+		for _, o := range other.means {
+			if o.Name == m.Name && o.Says != m.Says && o.Store == m.Store {
+				return other, o.Says
+			}
 		}
 	}
-	ms.all = nil
+	return nil, ""
 }
 
-// stores finds what is known of the names in a store that is in use. The families that
-// use the store hold that, and this list doesn't: a store may refer back to its
-// limiters, and must be freed with them when no other limiter needs it.
-var stores = struct {
-	mu   sync.Mutex
-	seed maphash.Seed
-	all  map[uint64][]weak.Pointer[known] // by the hash of the store
-}{seed: maphash.MakeSeed(), all: map[uint64][]weak.Pointer[known]{}}
-
-// in returns what is known of a store, or nil for one that can't be compared with
-// others.
-func in(store any) *known {
-	if !reflect.ValueOf(store).Comparable() {
-		return nil
+func (f *Family) tell(name string) {
+	if f.told == nil {
+		f.told = map[string]bool{}
 	}
-	h := maphash.Comparable(stores.seed, store)
-	stores.mu.Lock()
-	defer stores.mu.Unlock()
-	for _, w := range stores.all[h] {
-		if k := w.Value(); k != nil && k.store == store {
-			return k
-		}
-	}
-	k := &known{store: store, names: map[string]*name{}}
-	stores.all[h] = append(stores.all[h], weak.Make(k))
-	runtime.AddCleanup(k, forget, h)
-	return k
-}
-
-// forget drops freed entries of the stores with a hash.
-func forget(h uint64) {
-	stores.mu.Lock()
-	defer stores.mu.Unlock()
-	stores.all[h] = slices.DeleteFunc(stores.all[h], func(w weak.Pointer[known]) bool { return w.Value() == nil })
-	if len(stores.all[h]) == 0 {
-		delete(stores.all, h)
-	}
-}
-
-// known holds the families' meanings of the names in one store.
-type known struct {
-	store any
-	mu    sync.Mutex
-	names map[string]*name
-}
-
-type name struct {
-	families map[string]int // by what their limit says
-	told     bool
-}
-
-// add counts a family whose limit of that name says says. It returns what another
-// family's says instead, if that hasn't been reported yet.
-func (k *known) add(of, says string) (other string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := k.names[of]
-	if n == nil {
-		n = &name{families: map[string]int{}}
-		k.names[of] = n
-	}
-	n.families[says]++
-	if n.told {
-		return ""
-	}
-	for other := range n.families {
-		if other != says {
-			n.told = true
-			return other
-		}
-	}
-	return ""
-}
-
-// differs reports whether some family means something else by a name.
-func (k *known) differs(of, says string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := k.names[of]
-	return n != nil && (len(n.families) > 1 || n.families[says] == 0)
-}
-
-func (k *known) remove(of, says string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := k.names[of]
-	if n.families[says]--; n.families[says] == 0 {
-		delete(n.families, says)
-	}
-	if len(n.families) == 0 {
-		delete(k.names, of)
-	}
+	f.told[name] = true
 }

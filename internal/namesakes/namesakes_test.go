@@ -27,7 +27,7 @@ func (f *Family) mean(store any, all ...string) string {
 
 func TestMean(t *testing.T) {
 	a, b := new(shop), new(shop)
-	var first, second, third Family
+	var first, second, third, fourth Family
 	for i, step := range []struct {
 		family *Family
 		store  any
@@ -38,45 +38,42 @@ func TestMean(t *testing.T) {
 		{&second, a, []string{"x:5", "z:1"}, ""},
 		{&second, b, []string{"x:6"}, ""},                                       // another store
 		{&second, a, []string{"x:6", "x:6", "y:2"}, "x: 6, not 5; y: 2, not 1"}, // it has changed its mind
-		{&third, a, []string{"x:7"}, ""},                                        // has been told
+		{&third, a, []string{"x:7"}, ""},                                        // the name has been reported
 		{&first, a, nil, ""},
 		{&second, a, nil, ""},
-		{&third, a, nil, ""}, // no limiter uses the names any more
-		{&first, a, []string{"x:5"}, ""},
-		{&second, a, []string{"x:6"}, "x: 6, not 5"},
+		{&fourth, a, []string{"x:5"}, "x: 5, not 7"},
 		{&second, []int{}, []string{"x:7"}, ""}, // that can't be told from others
 	} {
 		if got := step.family.mean(step.store, step.means...); got != step.want {
 			t.Errorf("step %d: %q, want %q", i+1, got, step.want)
 		}
 	}
+	if m := (Meaning{a, "x", "5"}); !fourth.Differs(m) || third.Differs(Meaning{a, "x", "5"}) {
+		t.Error("who differs isn't known")
+	}
 }
 
-// What is known of names is freed with the families that use them.
+// Families that are no longer used mean nothing.
 func TestForgotten(t *testing.T) {
 	store := new(shop)
 	stays := new(Family)
 	stays.mean(store, "stays:5")
-	for i := range 200 {
-		f := new(Family)
-		f.mean(store, fmt.Sprint("a", i, ":5"))
-		f.mean(store, fmt.Sprint("b", i, ":5"))
+	for range 200 {
+		new(Family).mean(store, "a:5")
 	}
-	names := func() int {
-		k := in(store)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return len(k.names)
+	left := func() (n int) {
+		stays.mean(store, "stays:5")
+		return len(families.all)
 	}
 	for range 100 {
-		if names() == 1 {
+		if left() == 1 {
 			break
 		}
 		runtime.GC()
 		runtime.Gosched()
 	}
-	if n := names(); n != 1 {
-		t.Errorf("%d names in a store that one family uses with one", n)
+	if n := left(); n != 1 {
+		t.Errorf("%d families, of which one is used", n)
 	}
 	runtime.KeepAlive(stays)
 }
