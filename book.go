@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+
+	"github.com/stint-go/stint/internal/warn"
 )
 
 // book holds the warnings about limiters that belong together, each once. It is safe for
@@ -12,7 +14,9 @@ type book struct {
 	mu  sync.Mutex
 	all []*finding
 
-	clues clues // from which some mistakes are found
+	builds  warn.Builds     // of the limiters
+	brought map[string]bool // the limits that an Update has brought; guarded by family.mu
+	renamed bool            // an Update has renamed the limiter; guarded by family.mu
 }
 
 // finding is a likely mistake that was found.

@@ -23,7 +23,7 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	v, b := l.now.Load(), &l.family.warnings
 	l.logMade()
 	give(all)
-	b.warn(v, b.clues.rebuilt(v, l.parent != nil)...)
+	b.warn(v, b.rebuilt(v, l.parent != nil)...)
 	return l, nil
 }
 

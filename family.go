@@ -105,9 +105,13 @@ func (f *family) found(l *warn.Look) (news []notice) {
 	for i, m := range f.members {
 		all[i] = m.now.Load()
 	}
-	for v, found := range wrongKeys(all, l) {
-		if f.warnings.enter(all, found) {
-			news = append(news, notice{found, &v.events})
+	shown := l.Found()
+	for _, w := range keyWarnings {
+		if shown&w.found == 0 {
+			continue
+		}
+		if to, found := wrongKey(all, l, w.kind); to != nil && f.warnings.enter(all, found) {
+			news = append(news, notice{found, &to.events})
 		}
 	}
 	return news

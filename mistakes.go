@@ -3,7 +3,6 @@ package stint
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 
@@ -20,20 +19,10 @@ import (
 // What likely mistakes there are, and how each is found: by functions that look at a version, or at
 // what it has decided. The book keeps what they find.
 
-// clues are what some mistakes are found from: what has happened to the limiters of a family. They
-// are safe for concurrent use, except the fields that family.mu guards.
-type clues struct {
-	builds warn.Builds
-
-	// Guarded by family.mu.
-	brought map[string]bool // the limits that an Update has brought
-	renamed bool            // an Update has renamed the limiter
-}
-
 // rebuilt finds that limiters are built again and again while requests are served. v was built
 // now: derived from another of the family, or as the first of it.
-func (c *clues) rebuilt(v *version, derived bool) []finding {
-	if v.silent.has(WarnRebuilt) || !c.builds.Add(derived) {
+func (b *book) rebuilt(v *version, derived bool) []finding {
+	if v.silent.has(WarnRebuilt) || !b.builds.Add(derived) {
 		return nil
 	}
 	return []finding{{kind: WarnRebuilt, applies: func(*version) bool { return true }}}
@@ -106,18 +95,18 @@ func conflicting(us *namesakes.Family, c namesakes.Conflict) finding {
 // are the limits of the family before and after it. A limit that an Update has brought was meant
 // to come and go, so only those that New and With were given count. The warnings are about that
 // Update: the next one ends them.
-func (c *clues) dropped(before, after *version, was, is map[string]string) (found []finding) {
+func (b *book) dropped(before, after *version, was, is map[string]string) (found []finding) {
 	drops := func(limits []string, text string) {
 		found = append(found, finding{kind: WarnUpdateDrops, limits: limits, text: text, applies: func(v *version) bool { return v == after }})
 	}
-	if c.brought == nil {
-		c.brought = map[string]bool{}
+	if b.brought == nil {
+		b.brought = map[string]bool{}
 	}
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		switch {
 		case is[name] != "":
-		case c.brought[name]:
-			delete(c.brought, name)
+		case b.brought[name]:
+			delete(b.brought, name)
 		default:
 			text := fmt.Sprintf("Update leaves out limit %q, so no request is held to it any more: its options are complete, write the limit there, too", name)
 			for _, other := range slices.Sorted(maps.Keys(is)) {
@@ -130,11 +119,11 @@ func (c *clues) dropped(before, after *version, was, is map[string]string) (foun
 	}
 	for name := range is {
 		if was[name] == "" {
-			c.brought[name] = true
+			b.brought[name] = true
 		}
 	}
-	if before.name != "" && after.name != before.name && !c.renamed {
-		c.renamed = true
+	if before.name != "" && after.name != before.name && !b.renamed {
+		b.renamed = true
 		drops(nil, fmt.Sprintf("Update renames the limiter %q to %q, so its figures begin anew: keep stint.WithLimiterName(%[1]q)", before.name, after.name))
 	}
 	return found
@@ -161,34 +150,23 @@ func isBucket(l *store.Limit) bool {
 	return a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket
 }
 
-// wrongKeys finds what a look at a key has shown. Each finding goes to the first of all versions
-// that has the key and warns of the kind.
-func wrongKeys(all []*version, l *warn.Look) iter.Seq2[*version, finding] {
-	return func(yield func(*version, finding) bool) {
-		shown := l.Found()
-		for _, w := range keyWarnings {
-			if shown&w.found == 0 {
-				continue
-			}
-			var to *version
-			var limits []string
-			for _, v := range all {
-				names, uses := v.uses(l)
-				if !uses || v.silent.has(w.kind) {
-					continue
-				}
-				to = cmp.Or(to, v)
-				for _, name := range names {
-					if !slices.Contains(limits, name) {
-						limits = append(limits, name)
-					}
-				}
-			}
-			if to != nil && !yield(to, finding{kind: w.kind, limits: limits, applies: usesFor(l, limits)}) {
-				return
+// wrongKey finds what a look has shown about a key, for the first of all versions that has the key
+// and warns of the kind, or for none.
+func wrongKey(all []*version, l *warn.Look, kind WarningKind) (to *version, f finding) {
+	var limits []string
+	for _, v := range all {
+		names, uses := v.uses(l)
+		if !uses || v.silent.has(kind) {
+			continue
+		}
+		to = cmp.Or(to, v)
+		for _, name := range names {
+			if !slices.Contains(limits, name) {
+				limits = append(limits, name)
 			}
 		}
 	}
+	return to, finding{kind: kind, limits: limits, applies: usesFor(l, limits)}
 }
 
 // usesFor returns whether versions have the key of a look, for one of limits if these are known.

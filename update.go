@@ -113,7 +113,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 		ls.(*waiting.Lines).Slots.WakeAll()
 	}
 	news, v := f.announce(l, c), l.now.Load()
-	return append(news, f.warnings.add(v, f.warnings.clues.dropped(earlier, v, was, f.limits())...)...), nil
+	return append(news, f.warnings.add(v, f.warnings.dropped(earlier, v, was, f.limits())...)...), nil
 }
 
 // follow makes a version go on with what limits of the same numbers have recorded before.

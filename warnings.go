@@ -12,10 +12,10 @@ const (
 	// WarnForwardingHeader: the key is a forwarding header, which any client can write. New finds a
 	// Header, alone or in Join, FirstOf or Hash.
 	WarnForwardingHeader WarningKind = iota + 1
-	// WarnPortInKey: a function has returned a key with the address and port of a request's
-	// RemoteAddr.
+	// WarnPortInKey: a function has returned a key with the address and port of a RemoteAddr, for
+	// one of the first 100 requests.
 	WarnPortInKey
-	// WarnUntrustedProxy: at least 90 % of the first requests have a forwarding header, none that
+	// WarnUntrustedProxy: at least 90 of the first 100 requests have a forwarding header, none that
 	// names their peer as a client, and the peer's address as the key, alone or in a Join or
 	// FirstOf. Or the key is an IPv4 address in the middle of X-Forwarded-For: only the nearest of
 	// several proxies is trusted.

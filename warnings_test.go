@@ -391,13 +391,15 @@ func TestWarningsConcurrently(t *testing.T) {
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {
-			for i := range 1500 {
+			for i := 0; l.Watched() && i < 100_000; i++ { // one that meets another isn't counted
 				through(l, bearer(g*1_000_000+i, 1<<30), nil)
 			}
 		})
 	}
 	all.Wait()
-	eventually(t, func() bool { return !l.Watched() })
+	if l.Watched() {
+		t.Error("requests are still looked at")
+	}
 	eventually(t, func() bool { return len(l.Describe().Warnings) == 1 })
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// soon is after how many requests a proxy is known.
+	// soon is how many requests are looked at for an address as the key.
 	soon = 100
 	// looks is how many requests are looked at.
 	looks = 10_000
@@ -73,11 +73,8 @@ func (l *Look) See(r *http.Request, key string) {
 	}
 	l.n++
 	ask := l.n == soon || l.n == looks
-	if l.signs&OfFunction != 0 && !l.port && portIn(r, key) {
-		l.port, ask = true, true
-	}
-	if l.signs&(OfPeer|OfFunction) != 0 && ofProxy(r, key) {
-		l.proxy++
+	if l.n <= soon {
+		ask = l.address(r, key) || ask
 	}
 	h := maphash.String(seed, key)
 	l.count(h, l.signs&OfPattern != 0 && r.Pattern != "")
@@ -90,6 +87,17 @@ func (l *Look) See(r *http.Request, key string) {
 	if ask {
 		go l.ask()
 	}
+}
+
+// address looks at the address in a key. It reports whether that has shown something.
+func (l *Look) address(r *http.Request, key string) (ask bool) {
+	if l.signs&OfFunction != 0 && !l.port && portIn(r, key) {
+		l.port, ask = true, true
+	}
+	if l.signs&(OfPeer|OfFunction) != 0 && ofProxy(r, key) {
+		l.proxy++
+	}
+	return ask
 }
 
 var seed = maphash.MakeSeed()
@@ -146,7 +154,7 @@ func (l *Look) Found() (all Found) {
 	if l.port {
 		all |= Port
 	}
-	proxy := l.n >= soon && l.proxy >= l.n/10*9
+	proxy := l.n >= soon && l.proxy >= soon/10*9
 	if proxy {
 		all |= Proxy
 	}
