@@ -1035,6 +1035,17 @@ func TestWaitForAnyTurn(t *testing.T) {
 	}
 }
 
+// Without a queue, nobody waits for a LeakyBucket, not even Wait.
+func TestWaitWithoutAQueue(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(2, time.Hour, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(0)))
+	if _, err := l.Wait(t.Context(), "k", 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Wait(t.Context(), "k", 1); !errors.Is(err, stint.ErrDenied) {
+		t.Errorf("%v, want a denial", err)
+	}
+}
+
 // A caller that asks again leaves as any other does.
 func TestLeaveBeforeAskingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

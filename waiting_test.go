@@ -76,6 +76,8 @@ func TestWaitingInAdmit(t *testing.T) {
 			6, millis(0, 0, 0, 100), 2},
 		{"leaky bucket, bounded", []stint.Option{stint.Rate(2, second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(9), stint.WithMaxWait(600*time.Millisecond))},
 			4, millis(0, 500), 2},
+		{"leaky bucket, no queue", []stint.Option{stint.Rate(2, second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(0), stint.WithMaxWait(9*second))},
+			3, millis(0), 2},
 		{"window", []stint.Option{stint.Rate(2, second, stint.WithAlgorithm(stint.FixedWindow), stint.WithMaxWait(second))}, 6, millis(0, 0, 1000, 1000), 2},
 		{"log", []stint.Option{stint.Rate(2, second, stint.WithAlgorithm(stint.SlidingLog), stint.WithMaxWait(second))}, 6, millis(0, 0, 1000, 1000), 2},
 		{"warm-up", []stint.Option{stint.Rate(5, second, stint.WithWarmUp(4*second), stint.WithMaxWait(1700*time.Millisecond))}, 6, millis(0, 580, 1120, 1620), 2},

@@ -197,6 +197,9 @@ func (g *Registry) apply(at *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	case waiting.ForTurn:
 		wait.MaxWait = s.MaxWait
 		wait.Queues = spec.Queue > 0
+		if spec.Algorithm == store.LeakyBucket && !wait.Queues { // by WithQueue(0)
+			*wait = waiting.Terms{Way: waiting.ForNothing}
+		}
 	}
 	if at.Terms.Queues || at.Terms.MaxWait > 0 {
 		at.Needs |= limit.Waits
