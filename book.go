@@ -16,7 +16,6 @@ type book struct {
 
 	builds  warn.Builds     // of the limiters
 	brought map[string]bool // the limits that an Update has brought; guarded by family.mu
-	renamed bool            // an Update has renamed the limiter; guarded by family.mu
 }
 
 // finding is a likely mistake that was found.

@@ -29,12 +29,16 @@ func collect(opts []Option, inherited conduct) *config {
 	c := &config{conduct: inherited, opts: slices.Clone(opts)} // an Update applies them again
 	for i, o := range opts {
 		if o == nil {
-			c.Errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
-			continue
+			o = nilOption(i)
 		}
 		o.applyLimiter(c)
 	}
 	return c
+}
+
+// nilOption is the mistake that an option is nil.
+func nilOption(i int) Option {
+	return option("", func(c *config) { c.Errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out") })
 }
 
 // optionOf is an option of some kind of limit.
@@ -67,14 +71,14 @@ type change func(*compile.Rule)
 
 func (f change) applyLimit(r *compile.Rule) { f(r) }
 
-// setting is the effect of an option on a limit, or on the defaults of several.
-type setting func(*compile.Settings)
+// sharedSetting is the effect of an option on a limit, or on the defaults of several.
+type sharedSetting func(*compile.Settings)
 
-func (f setting) applyLimiter(c *config) { f(&c.Shared) }
+func (f sharedSetting) applyLimiter(c *config) { f(&c.Shared) }
 
-func (f setting) applyLimit(r *compile.Rule) { f(&r.Shared) }
+func (f sharedSetting) applyLimit(r *compile.Rule) { f(&r.Shared) }
 
-func (f setting) applyRoute(rc *compile.Route) { f(&rc.Shared) }
+func (f sharedSetting) applyRoute(rc *compile.Route) { f(&rc.Shared) }
 
 // marks has the marks of all kinds of limit. An option has all of them: the interface
 // that its function returns says which kinds it goes with.
@@ -100,6 +104,7 @@ type (
 	}
 	settingOption struct {
 		setting
+		sharedSetting
 		marks
 	}
 )

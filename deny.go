@@ -97,5 +97,5 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 // default stintecho leaves denials to the application's HTTPErrorHandler; the other
 // adapters answer this way anyway.
 func WithProblem() Option {
-	return limiterOption(func(c *config) { c.problem = true })
+	return option("WithProblem", func(c *config) { c.problem = true })
 }

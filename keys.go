@@ -112,7 +112,7 @@ func misconfigured(all ...*mistake.Mistake) Key { return Key{keys.Wrong(all)} }
 // doesn't replace the first: New rejects it. FirstOf makes one key of an API key or else an
 // address; Join makes one of both together.
 func WithKey(k Key) SharedOption {
-	return settingOption{setting: func(s *compile.Settings) {
+	return settingOption{setting: setting{name: "WithKey"}, sharedSetting: func(s *compile.Settings) {
 		if s.Key != nil {
 			s.Errs.Bad("WithKey", "given twice", "write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
 		}

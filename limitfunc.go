@@ -31,7 +31,7 @@ import (
 // Allow, Take, Peek and Reset have no request, so they leave the limits of f out. See
 // WithLimitSource.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
-	return limiterOption(func(c *config) {
+	return option("WithLimitFunc", func(c *config) {
 		addFunc(c, func(of *compile.Func) *limitFunc { return &limitFunc{of: of, ofRequest: f} })
 		if f == nil {
 			c.Errs.Bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
@@ -101,7 +101,7 @@ func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 // An error of k denies the request, as one of s does. New rejects a nil s, what it rejects
 // in WithKey, and GivenKey; a limiter isn't mounted in an adapter whose requests don't have k.
 func WithLimitSource(k Key, s LimitSource) Option {
-	return limiterOption(func(c *config) {
+	return option("WithLimitFunc", func(c *config) {
 		wrong := k.described().Wrong.Within("WithLimitSource")
 		if k.described().Given {
 			wrong.Bad("WithLimitSource(GivenKey())", "requests don't have it", "write another key, such as stint.Header")

@@ -38,7 +38,7 @@ func WithLogger(logger *slog.Logger) Option {
 // the store, in the form that stores see. They may be addresses or credentials. By default
 // no key is logged, but the text of an error of your own KeyFunc is logged as it is.
 func WithLogKeys() Option {
-	return limiterOption(func(c *config) { c.logKeys = true })
+	return option("WithLogKeys", func(c *config) { c.logKeys = true })
 }
 
 // write writes an event's line to the log.

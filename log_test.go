@@ -251,9 +251,9 @@ func TestWhoLogs(t *testing.T) {
 		want string // of l, and of d
 	}{
 		{"from the start", func() error { return nil }, "a, a with keys"},
-		{"after an Update", func() error { return l.Update(none, theKey) }, "a, a with keys"},
+		{"after an Update", func() error { return l.Update(none, stint.Complete(), theKey) }, "a, a with keys"},
 		{"after one with a logger", func() error { return l.Update(none, theKey, b.with()) }, "b, b with keys"},
-		{"with a logger of its own", func() error { return d.Update(c.with()) }, "b, c"},
+		{"with a logger of its own", func() error { return d.Update(c.with()) }, "b, c with keys"},
 	}
 	for _, step := range steps {
 		if err := step.do(); err != nil {

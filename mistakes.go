@@ -91,14 +91,11 @@ func conflicting(us *namesakes.Family, c namesakes.Conflict) finding {
 	}}
 }
 
-// dropped finds limits that an Update has left out or renamed, and the limiter's name. was and is
-// are the limits of the family before and after it. A limit that an Update has brought was meant
-// to come and go, so only those that New and With were given count. The warnings are about that
-// Update: the next one ends them.
-func (b *book) dropped(before, after *version, was, is map[string]string) (found []finding) {
-	drops := func(limits []string, text string) {
-		found = append(found, finding{kind: WarnUpdateDrops, limits: limits, text: text, applies: func(v *version) bool { return v == after }})
-	}
+// dropped finds limits that an Update has left out or renamed. was and is are the limits of the
+// family before and after it; after is the version that it has made. A limit that an Update has
+// brought was meant to come and go, so only those that New and With were given count. The warnings
+// are about that Update: the next one ends them.
+func (b *book) dropped(after *version, was, is map[string]string) (found []finding) {
 	if b.brought == nil {
 		b.brought = map[string]bool{}
 	}
@@ -108,23 +105,19 @@ func (b *book) dropped(before, after *version, was, is map[string]string) (found
 		case b.brought[name]:
 			delete(b.brought, name)
 		default:
-			text := fmt.Sprintf("Update leaves out limit %q, so no request is held to it any more: its options are complete, write the limit there, too", name)
+			text := fmt.Sprintf("Update leaves out limit %q, so no request is held to it any more: the limits of an Update replace all before, write it beside them", name)
 			for _, other := range slices.Sorted(maps.Keys(is)) {
 				if was[other] == "" && is[other] == was[name] {
 					text = fmt.Sprintf("Update renames limit %q to %q, so callers begin anew: keep its name, by stint.WithName(%[1]q)", name, other)
 				}
 			}
-			drops([]string{name}, text)
+			found = append(found, finding{kind: WarnUpdateDrops, limits: []string{name}, text: text, applies: func(v *version) bool { return v == after }})
 		}
 	}
 	for name := range is {
 		if was[name] == "" {
 			b.brought[name] = true
 		}
-	}
-	if before.name != "" && after.name != before.name && !b.renamed {
-		b.renamed = true
-		drops(nil, fmt.Sprintf("Update renames the limiter %q to %q, so its figures begin anew: keep stint.WithLimiterName(%[1]q)", before.name, after.name))
 	}
 	return found
 }

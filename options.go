@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
@@ -18,10 +19,12 @@ import (
 // [WithStore], [WithMemory], [WithSkip], [WithBlock], [WithEmptyKey], [WithDenyHandler],
 // [WithErrorHandler], [WithProblem], [WithHeaders], [WithPriority],
 // [WithObserver], [WithLogger], [WithLogKeys], [WithoutWarnings], [WithLimiterName],
-// [WithoutPermit]. nil is rejected. Of the same setting given twice, the later replaces the
-// earlier, except for WithKey and for those that say that they add up.
+// [WithoutPermit], [WithoutRoutes], [WithoutLimitFuncs], [Complete]. nil is rejected. Of
+// the same setting given twice, the later replaces the earlier, except for WithKey and for those that
+// say that they add up.
 type Option interface {
 	applyLimiter(*config)
+	sets() setting
 }
 
 // RouteOption is an argument of [WithRoute]: a limit, [Inherit], or an option that is a default
@@ -156,10 +159,12 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 // units is from 1 to 2^40. New rejects other values, and a cost that a limit never lets
 // pass.
 func WithFixedCost(units int64) ChargeOption {
-	return checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "write 1 to 2^40",
+	o := checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "write 1 to 2^40",
 		func(s *compile.Settings) {
 			s.Cost, s.Fixed = func(*http.Request) int64 { return units }, units
 		})
+	o.name = "WithCost"
+	return o
 }
 
 // WithDryRun makes a limit report only. It is decided and counted as if it were
@@ -170,28 +175,49 @@ func WithFixedCost(units int64) ChargeOption {
 // FailClosed: enforced limits beside it answer as they would without it. If its key
 // can't be determined, the request is still denied.
 func WithDryRun() SharedOption {
-	return settingOption{setting: func(s *compile.Settings) { s.DryRun = true }}
+	return settingOption{setting: setting{name: "WithDryRun"}, sharedSetting: func(s *compile.Settings) { s.DryRun = true }}
 }
+
+// setting is what an option sets. Update replaces what was given of the same setting.
+type setting struct {
+	name   string // of an option
+	clears bool   // the option is nil: in an Update, nothing is set any more
+}
+
+func (s setting) sets() setting { return s }
 
 // limiterOption is an option of the limiter as a whole.
-type limiterOption func(*config)
-
-func (o limiterOption) applyLimiter(c *config) { o(c) }
-
-// checkedOption, checkedSetting and checkedChange return an option whose argument is valid,
-// or the mistake that it isn't.
-func checkedOption(valid bool, option, write string, set limiterOption) Option {
-	if valid {
-		return set
-	}
-	return limiterOption(func(c *config) { c.Errs.Bad(option, "", write) })
+type limiterOption struct {
+	setting
+	set func(*config)
 }
 
-func checkedSetting(valid bool, option, write string, set setting) settingOption {
+func (o limiterOption) applyLimiter(c *config) { o.set(c) }
+
+func option(name string, set func(*config)) Option {
+	return limiterOption{setting{name: name}, set}
+}
+
+// checkedOption, checkedSetting and checkedChange return an option whose argument is valid,
+// or the mistake that it isn't. written is the option with the wrong argument.
+func checkedOption(valid bool, written, write string, set func(*config)) Option {
 	if valid {
-		return settingOption{setting: set}
+		return limiterOption{settingOf(written, false), set}
 	}
-	return settingOption{setting: func(s *compile.Settings) { s.Errs.Bad(option, "", write) }}
+	return limiterOption{settingOf(written, true), func(c *config) { c.Errs.Bad(written, "", write) }}
+}
+
+func checkedSetting(valid bool, written, write string, set sharedSetting) settingOption {
+	if valid {
+		return settingOption{setting: settingOf(written, false), sharedSetting: set}
+	}
+	return settingOption{setting: settingOf(written, true), sharedSetting: func(s *compile.Settings) { s.Errs.Bad(written, "", write) }}
+}
+
+// settingOf returns the setting of an option as it is written.
+func settingOf(written string, wrong bool) setting {
+	name, argument, _ := strings.Cut(written, "(")
+	return setting{name, wrong && argument == "nil)"}
 }
 
 func checkedChange(valid bool, option, write string, set change) changeOption {
@@ -216,7 +242,7 @@ func checkedChange(valid bool, option, write string, set change) changeOption {
 // is mounted inside the other, a request is charged to that name twice, which isn't detected:
 // derive the inner one by Limiter.With.
 func WithStore(s store.Store) Option {
-	return limiterOption(func(c *config) {
+	return option("WithStore", func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
 			c.Errs.Bad("WithStore", fmt.Sprintf("a nil %T", s), "write a store that its package's New has made")
 			return
@@ -236,7 +262,7 @@ func WithStore(s store.Store) Option {
 // No other limiter uses that store, so names are optional. New rejects it beside
 // WithStore. Limiter.Update needs the same options as New, since the store stays.
 func WithMemory(opts ...memstore.Option) Option {
-	return limiterOption(func(c *config) {
+	return option("WithStore", func(c *config) {
 		c.Memory = append(c.Memory, opts...)
 		c.MemorySet = true
 	})
@@ -256,5 +282,5 @@ func WithLimiterName(name string) Option {
 // without observers. stintgin and stintecho have one of their own, which leads to the
 // framework's context and stays.
 func WithoutPermit() Option {
-	return limiterOption(func(c *config) { c.withoutPermit = true })
+	return option("WithoutPermit", func(c *config) { c.withoutPermit = true })
 }

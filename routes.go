@@ -27,7 +27,7 @@ import (
 // In With, a route also replaces the limits of the limiter that is extended. That
 // limiter's routes are inherited, with the new limits added.
 func WithRoute(pattern string, opts ...RouteOption) Option {
-	return limiterOption(func(c *config) {
+	return option("WithRoute", func(c *config) {
 		rc := compile.Route{Pattern: pattern}
 		for i, o := range opts {
 			if o == nil {
@@ -54,6 +54,8 @@ func Inherit() RouteOption { return inherit{} }
 type inherit struct{}
 
 func (inherit) applyRoute(rc *compile.Route) { rc.Inherit = true }
+
+func (inherit) sets() setting { return setting{name: "Inherit"} }
 
 func (inherit) applyLimiter(c *config) {
 	c.Errs.Bad("Inherit()", "only a WithRoute has limits to inherit", "leave it out, or write it in a stint.WithRoute")

@@ -12,7 +12,7 @@ import (
 // of each WithKey, and keeps no key. It looks at none if all warnings that need it are turned
 // off (WarnPortInKey, WarnUntrustedProxy, WarnKeysNeverRepeat, WarnOneKey).
 func WithoutWarnings(kinds ...WarningKind) Option {
-	return limiterOption(func(c *config) {
+	return option("WithoutWarnings", func(c *config) {
 		if len(kinds) == 0 {
 			c.silent = ^silence(0)
 		}

@@ -15,45 +15,30 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// Update replaces what New was given by opts while requests run: limits, routes, limit
-// functions, keys, handlers, fields and observers. opts are complete, as for New:
-// nothing of the old options remains, except the store, and the logger and observers if
-// opts set none. The error reports everything that is wrong at once, as New's does;
-// nothing has changed then. Update is safe for concurrent use; the last one wins.
+// Update changes the options of l while requests run. What isn't given stays:
 //
-// Each request is decided by one configuration as a whole: requests under way keep the
-// one they began with, and their permits settle and release what they were charged.
+//   - Limits, routes and limit functions are three groups. Given limits replace all of l's limits,
+//     given routes all routes, given limit functions all limit functions. WithoutRoutes and
+//     WithoutLimitFuncs leave none.
+//   - Every other option replaces what was given of it before, and adds nothing to that: after
+//     Update(WithSkip(f)), f alone exempts. nil clears it, as in WithSkip(nil) or
+//     WithDenyHandler(nil).
 //
-// A limit keeps what has been consumed under its name and algorithm, clamped to its new
-// numbers:
+// The error reports everything that is wrong with the new whole at once, as New's does; nothing has
+// changed then. A WithStore other than the limiter's own is an error, because the counts are there.
+// Update is safe for concurrent use; the last one wins.
 //
-//   - A larger burst, window, quota or number of slots makes the difference available
-//     at once: with 10 of 10 used, 15 leaves 5, not 15.
-//   - A faster rate with the same burst lets nothing more through at once, but refills
-//     faster.
-//   - Limits that must be recognized across updates need a WithName, since default
-//     names change with the limits before them.
-//   - A limit with another algorithm is a different limit and starts anew.
+// A limit keeps what has been consumed under its name and algorithm, so name limits that shall be
+// found again. docs/algorithms.md says what its new numbers do to that, and docs/waiting.md what
+// they do to requests that wait. Each request is decided by one configuration as a whole: requests
+// under way keep the one they began with, and their permits settle and release what they were
+// charged.
 //
-// A request that waits for a turn keeps its turn; later ones wait by the
-// new numbers. A request that waits for a slot stays in line, for the limit of that
-// name as it now is: a larger one lets the line in at once, a smaller one lets none
-// in until enough slots are free, and denies a request that asks for more slots than it
-// has. If that limit is gone, or has become one of another
-// kind, the one that the request waits for decides.
+// On a limiter made by With, Update changes what With was given. All limiters derived from l follow:
+// each becomes what With would now make of it, and a conflict with their names is an error.
 //
-// On a limiter made by With, Update replaces what With was given. All limiters derived
-// from l change with it: each becomes what With would now make of it, and a conflict
-// with their names is an error. If an Update comes between two nested limiters, the inner
-// one decides by the new configuration, and charges no limit that the outer one has
-// charged for the same key.
-//
-// A WithStore other than the limiter's own is an error, because the counts are in that
-// store: an empty one would silently give everybody a fresh burst. Make a new Limiter
-// for that.
-//
-// Observers of the new configuration get an EventUpdated. It is in force then, so a panic
-// of theirs is logged and goes no further.
+// Observers get an EventUpdated. The change is in force then, so a panic of theirs is logged and goes
+// no further.
 func (l *Limiter) Update(opts ...Option) error {
 	l.inForce()
 	all, err := l.update(opts)
@@ -78,26 +63,70 @@ func (l *Limiter) logChanges() {
 	}})
 }
 
-// update puts versions in place in which l has the options opts.
+// WithoutRoutes, given to Update, removes the routes. New and With reject it.
+func WithoutRoutes() Option { return without("WithRoute", "WithoutRoutes()") }
+
+// WithoutLimitFuncs, given to Update, removes the functions of WithLimitFunc. New and With reject
+// it.
+func WithoutLimitFuncs() Option { return without("WithLimitFunc", "WithoutLimitFuncs()") }
+
+func without(name, written string) Option {
+	return limiterOption{setting{name, true}, func(c *config) {
+		c.Errs.Bad(written, "only Update has something to remove", "leave it out")
+	}}
+}
+
+// Complete says that the options beside it are all: an Update with it clears what they don't set,
+// except the store, the observers and the logger. The options of a policy file begin with it. It
+// means nothing to New and With.
+func Complete() Option { return complete{} }
+
+type complete struct{}
+
+func (complete) sets() setting { return setting{} }
+
+func (complete) applyLimiter(*config) {}
+
+// merge returns the options of a limiter after an Update.
+func merge(before, given []Option) []Option {
+	all, replaced := slices.Clone(before), map[string]bool{}
+	if slices.Contains(given, Complete()) {
+		all = slices.DeleteFunc(all, func(o Option) bool { return !slices.Contains(surviving, o.sets().name) })
+	}
+	for i, o := range given {
+		if o == nil {
+			o = nilOption(i)
+		}
+		s := o.sets()
+		if s.clears || !replaced[s.name] {
+			replaced[s.name] = true
+			all = slices.DeleteFunc(all, func(o Option) bool { return o.sets().name == s.name })
+		}
+		if !s.clears {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// surviving are the settings that Complete doesn't clear.
+var surviving = []string{"WithStore", "WithObserver", "WithLogger", "WithLogKeys"}
+
+// update puts versions in place in which l has what is given of the options opts.
 func (l *Limiter) update(opts []Option) ([]notice, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	c, before := collect(opts, l.inherited()), f.registry.Names().Now()
+	c, before := collect(merge(l.opts, opts), l.inherited()), f.registry.Names().Now()
 	versions, n, err := l.next(c, before)
 	if err != nil {
 		return nil, err
 	}
 	l.opts = c.opts
-	if len(c.observers) > 0 {
-		l.observers.given = c.observers
-	}
-	if c.logger != nil || c.logKeys {
-		l.logger, l.logKeys = c.logger, c.logKeys
-	}
+	l.observers.given, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
 	f.enlist()
-	was, earlier := f.limits(), l.now.Load()
+	was := f.limits()
 	for _, m := range f.members { // all of them first: members share limits, which no request has yet
 		follow(versions[m], m.now.Load())
 	}
@@ -113,7 +142,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 		ls.(*waiting.Lines).Slots.WakeAll()
 	}
 	news, v := f.announce(l, c), l.now.Load()
-	return append(news, f.warnings.add(v, f.warnings.dropped(earlier, v, was, f.limits())...)...), nil
+	return append(news, f.warnings.add(v, f.warnings.dropped(v, was, f.limits())...)...), nil
 }
 
 // follow makes a version go on with what limits of the same numbers have recorded before.

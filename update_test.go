@@ -38,51 +38,95 @@ func overStores(t *testing.T, f func(*testing.T, store.Store)) {
 	})
 }
 
-// Everything that New was given is replaced.
-func TestUpdateReplacesEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		before, after := &events{}, &events{}
-		text := func(s string) stint.Option { return stint.WithDenyHandler(stint.PlainText(s)) }
-		on := func(path string) func(*http.Request) bool {
-			return func(r *http.Request) bool { return r.URL.Path == path }
-		}
-		l := limiter(t, stint.Rate(2, time.Minute), everybody, text("old"), before.Option(),
-			stint.WithSkip(on("/skip")), stint.WithBlock(on("/block")), stint.WithRoute("/route"))
-		h := mount(l, nil)
-		ask := func(path string, want int, body string, policy string) {
-			t.Helper()
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, get(path))
-			if got := w.Header().Get("RateLimit-Policy") + w.Header().Get("X-RateLimit-Limit"); w.Code != want || w.Body.String() != body || got != policy {
-				t.Errorf("%s: %d %q %q, want %d %q %q", path, w.Code, w.Body, got, want, body, policy)
-			}
-		}
-		ask("/", 200, "", `"rate";q=2;w=60`)
-		ask("/", 200, "", `"rate";q=2;w=60`)
-		ask("/", 429, "old", `"rate";q=2;w=60`)
-		ask("/skip", 200, "", "")
-		ask("/route", 200, "", "")
-		if w := through(l, get("/block"), nil); w.Code != 403 {
-			t.Errorf("got %d, want 403", w.Code)
-		}
-		update(t, l, stint.Rate(1, time.Hour, stint.WithName("hour")), everybody, text("new"), after.Option(),
-			stint.WithHeaders(stint.XRateLimitHeaders), stint.WithRoute("/other", stint.Rate(7, time.Hour)))
-		ask("/skip", 200, "", "1")
-		ask("/route", 429, "new", "1")
-		ask("/block", 429, "new", "1")
-		ask("/other", 200, "", "7")
-		want := "Admitted Admitted Denied Blocked"
-		if got := before.Kinds(); got != want {
-			t.Errorf("the old observer was told %s, want %s", got, want)
-		}
-		want = "Updated Admitted Denied Denied Admitted"
-		if got := after.Kinds(); got != want {
-			t.Errorf("the new observer was told %s, want %s", got, want)
-		}
-		if ev := after.All()[0]; ev.Request != nil || ev.Err != nil || ev.Decision.Limits != nil {
-			t.Errorf("the event of an update holds a decision: %+v", ev)
-		}
+// What an Update isn't given stays, what it is given replaces all that was given of it, and nil clears.
+func TestUpdateKeepsWhatIsNotGiven(t *testing.T) {
+	on := func(path string) func(*http.Request) bool {
+		return func(r *http.Request) bool { return r.URL.Path == path }
+	}
+	hourly := func(n int64, opts ...stint.RateOption) stint.Limit { return stint.Rate(n, time.Hour, opts...) }
+	function := stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+		return []stint.Limit{hourly(4, stint.WithName("func"))}, nil
 	})
+	another := stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+		return []stint.Limit{hourly(5, stint.WithName("another"))}, nil
+	})
+	var noPredicate func(*http.Request) bool
+	units := func(n int64) stint.Option { return stint.WithCost(func(*http.Request) int64 { return n }) }
+	all := []stint.Option{
+		hourly(2), stint.Quota(3, stint.Daily), everybody, function,
+		stint.WithRoute("/only", hourly(7)),
+		stint.WithSkip(on("/skip")), stint.WithSkip(on("/skip-too")), stint.WithBlock(on("/block")),
+		stint.WithDenyHandler(stint.PlainText("slow down")), stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
+			said := "blocked"
+			if errors.Is(err, stint.ErrDenied) {
+				said = "denied"
+			}
+			_, _ = w.Write([]byte(said))
+		}),
+		units(1), stint.WithHeaders(stint.RateLimitHeaders),
+	}
+	const kept = "2 of rate=2 daily=3 func=4, then slow down"
+	for _, tt := range []struct {
+		name  string
+		given []stint.Option
+		want  map[string]string // by path
+	}{
+		{"nothing", nil, map[string]string{"/": kept, "/only": "4 of rate-2=7 func=4, then slow down", "/skip": "free", "/skip-too": "free", "/block": "0 of , then blocked"}},
+		{"limits", []stint.Option{hourly(1)}, map[string]string{"/": "1 of rate=1 func=4, then slow down", "/skip": "free", "/block": "0 of , then blocked"}},
+		{"a route", []stint.Option{stint.WithRoute("/new")}, map[string]string{"/": kept, "/new": "free", "/only": kept}},
+		{"no routes", []stint.Option{stint.WithoutRoutes()}, map[string]string{"/only": kept}},
+		{"no limit functions", []stint.Option{stint.WithoutLimitFuncs()}, map[string]string{"/": "2 of rate=2 daily=3, then slow down"}},
+		{"a limit function", []stint.Option{another}, map[string]string{"/": "2 of rate=2 daily=3 another=5, then slow down"}},
+		{"a skip", []stint.Option{stint.WithSkip(on("/new"))}, map[string]string{"/new": "free", "/skip": kept}},
+		{"no skip", []stint.Option{stint.WithSkip(noPredicate)}, map[string]string{"/skip": kept, "/block": "0 of , then blocked"}},
+		{"a skip, nil and another", []stint.Option{stint.WithSkip(on("/")), stint.WithSkip(noPredicate), stint.WithSkip(on("/new"))}, map[string]string{"/": kept, "/new": "free"}},
+		{"no block", []stint.Option{stint.WithBlock(noPredicate)}, map[string]string{"/block": kept}},
+		{"no deny handler", []stint.Option{stint.WithDenyHandler(nil)}, map[string]string{"/": "2 of rate=2 daily=3 func=4, then denied"}},
+		{"a cost", []stint.Option{units(2)}, map[string]string{"/": "1 of rate=2 daily=3 func=4, then slow down"}},
+		{"a fixed cost", []stint.Option{stint.WithFixedCost(2)}, map[string]string{"/": "1 of rate=2 daily=3 func=4, then slow down"}},
+		{"no headers", []stint.Option{stint.WithHeaders(stint.NoHeaders)}, map[string]string{"/": "2 of , then slow down"}},
+		{"all anew", []stint.Option{stint.Complete(), hourly(1), everybody}, map[string]string{"/skip": "1 of rate=1, then 429", "/only": "1 of rate=1, then 429"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			seen := &events{}
+			for path, want := range tt.want {
+				l := limiter(t, append(all, seen.Option())...)
+				update(t, l, tt.given...)
+				if got := outcome(l, path); got != want {
+					t.Errorf("%s: %s, want %s", path, got, want)
+				}
+			}
+			if !strings.Contains(seen.Kinds(), "Updated") {
+				t.Errorf("the observer was told %s", seen.Kinds())
+			}
+		})
+	}
+	l := limiter(t, all...)
+	for _, o := range []stint.Option{stint.WithoutRoutes(), stint.WithoutLimitFuncs(), stint.WithDenyHandler(nil)} {
+		if _, err := stint.New(append(all, o)...); err == nil {
+			t.Errorf("New takes %+v", o)
+		}
+		if _, err := l.With(o); err == nil {
+			t.Errorf("With takes %+v", o)
+		}
+	}
+}
+
+// outcome returns how many requests of a path pass, by which limits, and how the next is answered.
+func outcome(l *stint.Limiter, path string) string {
+	for passed := range 10 {
+		w := through(l, get(path), nil)
+		if w.Code == http.StatusOK {
+			continue
+		}
+		said := strings.NewReplacer(`"`, "", ";q", "", ";w=3600", "", ";w=86400", "", ", ", " ").Replace(w.Header().Get("RateLimit-Policy"))
+		body := w.Body.String()
+		if strings.HasPrefix(body, "{") {
+			body = fmt.Sprint(w.Code)
+		}
+		return fmt.Sprintf("%d of %s, then %s", passed, said, body)
+	}
+	return "free"
 }
 
 // A wrong update reports everything that is wrong and changes nothing.
@@ -95,8 +139,8 @@ func TestUpdateThatIsWrong(t *testing.T) {
 		opts []stint.Option
 		want []string
 	}{
-		{"nothing", nil, []string{"no limits"}},
-		{"no key", []stint.Option{stint.Rate(1, time.Second)}, []string{"stint.WithKey"}},
+		{"nothing at all", []stint.Option{stint.Complete()}, []string{"no limits"}},
+		{"no key", []stint.Option{stint.Complete(), stint.Rate(1, time.Second, stint.WithName("rate"))}, []string{"stint.WithKey"}},
 		{"several", []stint.Option{stint.Rate(0, time.Second), nil, stint.Quota(1, stint.Daily, stint.WithName("a b")), theKey},
 			[]string{"0 units", "option 2 is nil", `name "a b"`}},
 		{"a bad route", []stint.Option{stint.WithRoute("POST", stint.Rate(1, time.Second)), theKey}, []string{`WithRoute("POST")`}},
@@ -220,8 +264,8 @@ func TestUpdateKeepsState(t *testing.T) {
 					}
 					if round == "updated" {
 						update(t, l, tt.from, theKey)
-						if d, _ := l.Peek(t.Context(), key); d.Remaining > d.Limits[0].Capacity-tt.use {
-							t.Errorf("back: %d left of %d, %d of which were used", d.Remaining, d.Limits[0].Capacity, tt.use)
+						if d, _ := l.Peek(t.Context(), key); d.Remaining > d.Limits[0].Units-tt.use {
+							t.Errorf("back: %d left of %d, %d of which were used", d.Remaining, d.Limits[0].Units, tt.use)
 						}
 					}
 				}
@@ -243,7 +287,7 @@ func TestUpdateUnderOpenPermits(t *testing.T) {
 		if d, _ := l.Peek(t.Context(), "k"); d.Limits[0].Remaining != 1 || d.Limits[1].Remaining != 1 {
 			t.Errorf("left %+v, want 1 and 1", d.Limits)
 		}
-		if got := p.Decision().Limits[0].Capacity; got != 10 {
+		if got := p.Decision().Limits[0].Units; got != 10 {
 			t.Errorf("the open permit's limit says %d, want the 10 that it was charged under", got)
 		}
 		if err := p.Settle(t.Context(), 2); err != nil {
@@ -321,7 +365,7 @@ func limits(t testing.TB, l *stint.Limiter) string {
 	}
 	var all []string
 	for _, s := range d.Limits {
-		all = append(all, fmt.Sprintf("%s %d/%d", s.Name, s.Remaining, s.Capacity))
+		all = append(all, fmt.Sprintf("%s %d/%d", s.Name, s.Remaining, s.Units))
 	}
 	return strings.Join(all, " ")
 }
@@ -350,15 +394,17 @@ func TestUpdateIsFollowed(t *testing.T) {
 	check(t, grandchild, "grandchild", "rate 16/20 rate-3 7/7 rate-2 96/100 monthly 46/50")
 	check(t, sibling, "sibling, which has another store", "rate 19/20 rate-3 7/7 weekly 8/9")
 
-	update(t, child, stint.Rate(200, time.Hour))
+	update(t, child, stint.Rate(200, time.Hour), stint.WithDenyHandler(nil))
 	check(t, parent, "parent of an updated limiter", "rate 16/20 rate-3 7/7")
 	check(t, child, "child", "rate 16/20 rate-3 7/7 rate-2 196/200")
 	check(t, grandchild, "grandchild", "rate 16/20 rate-3 7/7 rate-2 196/200 monthly 46/50")
 	if w := exhaust(t, child); w.Body.String() != "parent" {
-		t.Errorf("the child's own handler was replaced by none, and it answers %q", w.Body)
+		t.Errorf("the child's own handler was cleared, and it answers %q", w.Body)
 	}
 
 	update(t, child)
+	check(t, child, "child, given nothing", "rate 9/20 rate-3 0/7 rate-2 189/200")
+	update(t, child, stint.Complete())
 	check(t, child, "child that adds nothing", "rate 9/20 rate-3 0/7")
 	update(t, sibling, stint.Quota(8, stint.Weekly))
 	check(t, sibling, "its store after an update without one", "rate 19/20 rate-3 7/7 weekly 7/8")
@@ -429,7 +475,7 @@ func TestUpdateBetweenNestedLimiters(t *testing.T) {
 			update(t, f.parent, opts(7)...)
 		}, `"outer";q=9 "func";q=9 "inner";q=7 "most";q=9`, `"outer";q=7 "func";q=7 "inner";q=7 "most";q=9`},
 		{"to what limits nothing by itself", func(t *testing.T, f family) {
-			update(t, f.parent, theKey, stint.WithRoute("/nowhere"))
+			update(t, f.parent, stint.Complete(), theKey, stint.WithRoute("/nowhere"))
 		}, `"outer";q=9 "func";q=9 "inner";q=9 "most";q=9`, `"inner";q=9 "most";q=9`},
 	}
 	for _, tt := range tests {
@@ -648,8 +694,8 @@ func TestUpdateChangesWhatTheLineWaitsFor(t *testing.T) {
 				if s := d.Limits[0]; s.InFlight != 0 {
 					t.Errorf("%d slots are still held", s.InFlight)
 				}
-				if s := d.Limits[1]; s.Capacity-s.Remaining != tt.charged {
-					t.Errorf("the other limit was charged %d, want %d", s.Capacity-s.Remaining, tt.charged)
+				if s := d.Limits[1]; s.Units-s.Remaining != tt.charged {
+					t.Errorf("the other limit was charged %d, want %d", s.Units-s.Remaining, tt.charged)
 				}
 			})
 		})
@@ -977,8 +1023,8 @@ func TestUpdateOfSlots(t *testing.T) {
 				if got := strings.Join(log, " "); got != tt.want {
 					t.Errorf("got %s, want %s", got, tt.want)
 				}
-				if d, _ := l.Peek(t.Context(), "k"); len(d.Limits) == 2 && d.Limits[0].Remaining != d.Limits[0].Capacity {
-					t.Errorf("%d of %d slots free at the end", d.Limits[0].Remaining, d.Limits[0].Capacity)
+				if d, _ := l.Peek(t.Context(), "k"); len(d.Limits) == 2 && d.Limits[0].Remaining != d.Limits[0].Units {
+					t.Errorf("%d of %d slots free at the end", d.Limits[0].Remaining, d.Limits[0].Units)
 				}
 			})
 		})

@@ -50,9 +50,9 @@ const (
 	// quota's period than the quota. The Text names both. Both are enforced, and neither has a
 	// WithCost or a WithSettle.
 	WarnQuotaUnreachable
-	// WarnUpdateDrops: an Update leaves out or renames a limit that New or With was given, or
-	// renames the limiter. The Text names both. Limits that an Update has brought may go, and
-	// so may dry runs. The next Update ends the warning.
+	// WarnUpdateDrops: an Update leaves out or renames a limit that New or With was given. The
+	// Text names it. Limits that an Update has brought may go, and so may dry runs. The next Update
+	// ends the warning.
 	WarnUpdateDrops
 	// WarnStoreFull: the store in memory has had no room for 100 charges on new keys, which
 	// share states. The Text says what to write.
@@ -75,7 +75,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnNothingWaits:     {"nothing-waits", "WithPriority and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},
 	WarnQuotaUnreachable: {"quota-unreachable", "a rate beside a quota lets less through in the quota's period than the quota: lower the quota, or raise the rate"},
-	WarnUpdateDrops:      {"update-drops", "an Update leaves out or renames limits, so callers begin anew: its options are complete, write the limits there, too"},
+	WarnUpdateDrops:      {"update-drops", "an Update leaves out or renames limits, so callers begin anew: the limits of an Update replace all before, write those that stay beside them"},
 	WarnStoreFull:        {"store-full", "the store in memory is full, so new keys share states: write memstore.WithMaxKeys, or use keys that clients can't make up"},
 	WarnNameConflict:     {"name-conflict", "two limiters on one store give a limit's name different numbers: write another stint.WithName in one of them"},
 }

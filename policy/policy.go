@@ -58,7 +58,7 @@ type place struct{ line, column int }
 
 // Options returns the options that the file stands for, preceded by those given to
 // WithOptions. Pass them to stint.New, Limiter.With or Limiter.Update; more options may
-// follow.
+// follow. They are complete: an Update clears what they don't set (stint.Complete).
 func (p *Policy) Options() []stint.Option { return slices.Clone(p.options) }
 
 // Where returns the line and the column of a limit in the file, by its name, for tools that say
@@ -87,9 +87,9 @@ func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 
 func parse(name string, data []byte, c *config) (*Policy, error) {
 	d := &decoder{file: name, with: c, places: map[string]place{}, routes: map[string]place{}, named: map[string]*namedKey{}, settles: map[string]stint.SettleOption{}}
-	var options []stint.Option
+	options := []stint.Option{stint.Complete()}
 	if root := d.load(data); root != nil {
-		options = d.document(root)
+		options = append(options, d.document(root)...)
 	}
 	if err := d.failed(); err != nil {
 		return nil, err
@@ -263,7 +263,7 @@ func WithSecret(secret []byte) Option {
 // WithOptions adds options that a file has no words for, such as a store, handlers and
 // observers. They come first in Policy.Options and are part of every update that Watch
 // makes. For a limiter that is watched, give such options here rather than beside
-// Policy.Options, or the next update drops them.
+// Policy.Options, or the next update clears them.
 func WithOptions(opts ...stint.Option) Option {
 	return func(c *config) { c.options = append(c.options, opts...) }
 }

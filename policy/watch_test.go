@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,7 +78,7 @@ func (w *watched) inForce() int {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return int(d.Limits[0].Capacity)
+	return int(d.Limits[0].Units)
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {
@@ -557,6 +559,32 @@ func TestGoOptionsStay(t *testing.T) {
 	<-w.Done()
 	if _, err := lim.Take(t.Context(), "k", 1); err != nil || decisions.Load() != 1 || w.Err() != nil {
 		t.Errorf("%v, %d decisions observed, Err %v", err, decisions.Load(), w.Err())
+	}
+}
+
+// A file is complete: what it doesn't mention is cleared, whoever has set it.
+func TestAFileIsComplete(t *testing.T) {
+	options := func(content string) []stint.Option {
+		p, err := policy.Parse("policy.yaml", []byte("version: 1\nkey: global\n"+content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Options()
+	}
+	all := options("limits: [{name: a, rate: 5/1h}]\nskip: [preflight]\nroutes: {/a: {limits: [{name: b, rate: 6/1h}]}}")
+	lim := stint.Must(stint.New(append(all, stint.WithBlock(func(r *http.Request) bool { return r.Method == http.MethodPut }))...))
+	if err := lim.Update(options("limits: [{name: a, rate: 7/1h}]")...); err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{http.MethodOptions, http.MethodPut, http.MethodGet} {
+		r := httptest.NewRequest(method, "/a", nil)
+		r.Header.Set("Origin", "https://example.com")
+		r.Header.Set("Access-Control-Request-Method", http.MethodPost)
+		w := httptest.NewRecorder()
+		lim.Serve(w, r, func(http.ResponseWriter, *http.Request) {})
+		if got := w.Header().Get("RateLimit-Policy"); w.Code != http.StatusOK || got != `"a";q=7;w=3600` {
+			t.Errorf("%s: %d, limits %s", method, w.Code, got)
+		}
 	}
 }
 

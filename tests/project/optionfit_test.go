@@ -59,6 +59,8 @@ var fits = []struct{ option, takes string }{
 	{"WithEmptyKey(stint.DenyEmptyKey)", "New"},
 	{"WithPriority(nil)", "New"},
 	{"WithoutPermit()", "New"},
+	{"WithoutRoutes()", "New"},
+	{"WithoutLimitFuncs()", "New"},
 }
 
 var takers = []struct{ name, call string }{
