@@ -44,7 +44,7 @@ import (
 // process has its own capacity. A slot is taken before the store decides the other
 // limits, and given back if one denies, so still either all limits are charged or
 // none. While the store is down, the limit continues to work. In Decision.Limits it
-// comes after the store's limits, with the present limit as Quota.
+// comes after the store's limits, with the present limit as Capacity.
 //
 // A limiter and those derived from it remember 10,000 keys without requests in flight,
 // for all their adaptive limits together. Beyond that the least recently used keys

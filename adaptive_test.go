@@ -149,7 +149,7 @@ func TestAdaptiveSamples(t *testing.T) {
 				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100, tt.opts...), seen.Option())
 				tt.do(l, t)
 				s := status(t, l)
-				if s.Units != tt.want || s.Reason != tt.why || s.InFlight != 0 || s.Remaining != s.Units {
+				if s.Capacity != tt.want || s.Reason != tt.why || s.InFlight != 0 || s.Remaining != s.Capacity {
 					t.Errorf("%+v, want %d for %v", s, tt.want, tt.why)
 				}
 				last := int64(20)
@@ -276,7 +276,7 @@ func TestAdaptiveBesideOthers(t *testing.T) {
 		a, b := take(t, l, 1), take(t, l, 1)
 		d := b.Decision()
 		if got := fmt.Sprintf("%s %d, %s %d of %d, %d in flight, %v", d.Limits[0].Name, d.Limits[0].Remaining,
-			d.Limits[1].Name, d.Limits[1].Remaining, d.Limits[1].Units, d.Limits[1].InFlight, d.Limits[1].Reason); got !=
+			d.Limits[1].Name, d.Limits[1].Remaining, d.Limits[1].Capacity, d.Limits[1].InFlight, d.Limits[1].Reason); got !=
 			"rate 2, adaptive 0 of 2, 2 in flight, start" {
 			t.Error(got)
 		}
@@ -500,7 +500,7 @@ func TestAdaptiveKeys(t *testing.T) {
 		l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(8)))
 		window(t, l, 8, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
 		held := take(t, l, 1)
-		learnt := status(t, l).Units
+		learnt := status(t, l).Capacity
 		if learnt != 4 {
 			t.Fatalf("%d after drops, want 4", learnt)
 		}
@@ -513,14 +513,14 @@ func TestAdaptiveKeys(t *testing.T) {
 				p.Done()
 			}
 		}
-		if others(); status(t, l).Units != learnt || status(t, l).InFlight != 1 {
+		if others(); status(t, l).Capacity != learnt || status(t, l).InFlight != 1 {
 			t.Errorf("%+v: a key in use was forgotten", status(t, l))
 		}
 		held.Done()
-		if s := status(t, l); s.Units != learnt {
+		if s := status(t, l); s.Capacity != learnt {
 			t.Errorf("%+v: the key used last was forgotten", s)
 		}
-		if others(); status(t, l).Units != 8 {
+		if others(); status(t, l).Capacity != 8 {
 			t.Errorf("%+v: more keys are kept than said", status(t, l))
 		}
 	})
@@ -546,7 +546,7 @@ func TestAdaptiveForgets(t *testing.T) {
 		if n := l.Adaptive(); n > kept+1 {
 			t.Errorf("%d limits of %d tenants are remembered, want %d", n, tenants, kept)
 		}
-		if s := status(t, l); s.Units != 20 || s.InFlight != 1 {
+		if s := status(t, l); s.Capacity != 20 || s.InFlight != 1 {
 			t.Errorf("%+v: the limit in use is forgotten, too", s)
 		}
 		before := l.Adaptive()
@@ -556,7 +556,7 @@ func TestAdaptiveForgets(t *testing.T) {
 			t.Errorf("%d are remembered after an Update without one of %d", n, before)
 		}
 		update(t, l, opts(own)...)
-		if s := status(t, l); s.Units != 40 || s.InFlight != 0 || s.Reason != stint.AdaptiveStart {
+		if s := status(t, l); s.Capacity != 40 || s.InFlight != 0 || s.Reason != stint.AdaptiveStart {
 			t.Errorf("%+v: want what is new again to start anew", s)
 		}
 	})
@@ -599,12 +599,12 @@ func TestAdaptiveByRequest(t *testing.T) {
 		ask(20)
 		time.Sleep(time.Second)
 		ask(2)
-		if s := d.Limits[1]; s.Name != "mine" || s.Units != 6 || s.Reason != stint.AdaptiveDrops {
+		if s := d.Limits[1]; s.Name != "mine" || s.Capacity != 6 || s.Reason != stint.AdaptiveDrops {
 			t.Errorf("%+v, want 6: half of 12", s)
 		}
 		max = 4
 		ask(1)
-		if s := d.Limits[1]; s.Units != 4 || s.InFlight != 1 {
+		if s := d.Limits[1]; s.Capacity != 4 || s.InFlight != 1 {
 			t.Errorf("%+v, want the 4 of the plan now", s)
 		}
 	})
@@ -616,7 +616,7 @@ func TestAdaptiveUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100, stint.WithInitialLimit(40)))
 		window(t, l, 40, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
-		if s := status(t, l); s.Units != 20 {
+		if s := status(t, l); s.Capacity != 20 {
 			t.Fatalf("%+v, want 20", s)
 		}
 		held := take(t, l, 1)
@@ -625,13 +625,13 @@ func TestAdaptiveUpdate(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := take(t, l, 1)
-			if s := status(t, l); s.Units != tt.want || s.InFlight != 2 {
+			if s := status(t, l); s.Capacity != tt.want || s.InFlight != 2 {
 				t.Errorf("%+v after an Update to %d..%d, want %d", s, tt.min, tt.max, tt.want)
 			}
 			p.Done()
 		}
 		held.Done()
-		if s := status(t, l); s.Units != 16 || s.InFlight != 0 {
+		if s := status(t, l); s.Capacity != 16 || s.InFlight != 0 {
 			t.Errorf("%+v: who began before the Update turned it back", s)
 		}
 	})
@@ -676,7 +676,7 @@ func TestAdaptiveNested(t *testing.T) {
 		ask(20)
 		time.Sleep(time.Second)
 		ask(2)
-		if got := fmt.Sprintln(d.Limits[0].Name, d.Limits[0].Units, d.Limits[1].Name, d.Limits[2].Name, d.Limits[2].Units, d.Limits[2].InFlight); got !=
+		if got := fmt.Sprintln(d.Limits[0].Name, d.Limits[0].Capacity, d.Limits[1].Name, d.Limits[2].Name, d.Limits[2].Capacity, d.Limits[2].InFlight); got !=
 			"outer 5 rate inner 5 1\n" {
 			t.Error(got)
 		}
@@ -698,8 +698,8 @@ func TestAdaptiveIgnoresInnerDenials(t *testing.T) {
 				for range 30 {
 					through(l, get("/"), mount(inner, nil).ServeHTTP)
 				}
-				if s := status(t, l); s.Units != 20 || s.Reason != stint.AdaptiveStart {
-					t.Errorf("%d for %v, want 20 for start", s.Units, s.Reason)
+				if s := status(t, l); s.Capacity != 20 || s.Reason != stint.AdaptiveStart {
+					t.Errorf("%d for %v, want 20 for start", s.Capacity, s.Reason)
 				}
 			})
 		})
@@ -730,7 +730,7 @@ func TestAdaptiveConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s := status(t, l); s.InFlight != 0 || s.Units < 1 || s.Units > 4 {
+	if s := status(t, l); s.InFlight != 0 || s.Capacity < 1 || s.Capacity > 4 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -276,7 +276,7 @@ func TestInFlightOfALoweredLimit(t *testing.T) {
 		status := func(when string, want int64) {
 			t.Helper()
 			d, err := l.Peek(t.Context(), "k")
-			if err != nil || d.Limits[0].InFlight != want || d.Limits[0].Remaining != max(0, d.Limits[0].Units-int64(want)) {
+			if err != nil || d.Limits[0].InFlight != want || d.Limits[0].Remaining != max(0, d.Limits[0].Capacity-int64(want)) {
 				t.Errorf("%s: %+v, %v; want %d in flight", when, d.Limits[0], err, want)
 			}
 		}

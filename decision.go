@@ -50,11 +50,12 @@ type LimitStatus struct {
 	// Reason explains the present limit of an AdaptiveConcurrency; NotAdaptive for any
 	// other limit.
 	Reason AdaptiveReason
-	// Units is how many units pass per period, or how many slots there are: for an
-	// AdaptiveConcurrency, at that moment.
-	Units int64
+	// Capacity is what Remaining is for a key that has used nothing: the burst of a bucket and
+	// what its queue holds, the n of a window or quota, the number of slots. For an
+	// AdaptiveConcurrency it is that number at the moment.
+	Capacity int64
 	// InFlight is how many slots of a concurrency limit are held, including this
-	// request's. It may exceed Units after an Update has lowered that. It is 0 for
+	// request's. It may exceed Capacity after an Update has lowered that. It is 0 for
 	// other limits.
 	InFlight int64
 	// Cost is the request's charge in units, or, if it was denied, the charge it asked
@@ -85,8 +86,8 @@ func (d *Decision) addUp(c *decide.Call, statuses []LimitStatus) {
 		ch, r, l := &charges[i], &results[i], &statuses[i]
 		l.Name, l.Allowed, l.DryRun, l.InFlight, l.Cost = ch.Limit.Name(), r.OK, ch.DryRun, r.Held, ch.Cost
 		l.Remaining, l.Delay, l.RetryAfter, l.ResetAfter, l.more = r.Remaining, r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter
-		units, why := limit.Stood(ch, r)
-		l.Units, l.Reason = units, AdaptiveReason(why)
+		capacity, why := limit.Stood(ch, r)
+		l.Capacity, l.Reason = capacity, AdaptiveReason(why)
 		if !r.OK && r.RetryAfter <= 0 {
 			l.RetryAfter = retryUnknown
 		}

@@ -110,11 +110,11 @@ func (e *DeniedError) setFields(h http.Header) {
 		of := e.by.plans.Base.Entries[i]
 		it := fields.Add()
 		*it = field.Item{
-			Name: s.Name, Policy: of.Policy.Load().Text, Units: s.Units,
+			Name: s.Name, Policy: of.Policy.Load().Text, Capacity: s.Capacity,
 			Remaining: s.Remaining, Reset: s.ResetAfter, Denied: !s.Allowed, Retry: s.RetryAfter, More: -1,
 		}
 		if of.Needs&limit.Local != 0 {
-			it.Policy = field.Policy(s.Name, s.Units, 0)
+			it.Policy = field.Policy(s.Name, s.Capacity, 0)
 		}
 		r := store.Result{OK: s.Allowed, RetryAfter: s.RetryAfter, MoreAfter: s.more}
 		if after, known := of.Limit.Limit.Engine(engine.Access{}).MoreAfter(&r); known {

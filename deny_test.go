@@ -339,7 +339,7 @@ func TestDeniedError(t *testing.T) {
 	if d.Allowed || d.Limit != "rate" || d.Remaining != 0 || d.RetryAfter <= 0 || len(d.Limits) != 2 {
 		t.Errorf("%+v", d)
 	}
-	if q := d.Limits[1]; q.Name != "daily" || !q.Allowed || q.Units != 10 || q.Remaining != 8 {
+	if q := d.Limits[1]; q.Name != "daily" || !q.Allowed || q.Capacity != 10 || q.Remaining != 8 {
 		t.Errorf("the limit with room: %+v, want 8 of 10 left", q)
 	}
 	_, err = l.Take(t.Context(), "k", 11)

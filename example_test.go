@@ -234,7 +234,7 @@ func ExampleLimiter_Peek() {
 	lim := stint.Must(stint.New(stint.Quota(10, stint.Every(2*365*24*time.Hour)), stint.WithKey(stint.GivenKey())))
 	_, _ = lim.Take(ctx, "tenant-7", 3)
 	d, err := lim.Peek(ctx, "tenant-7")
-	fmt.Println(d.Remaining, "left of", d.Limits[0].Units, err)
+	fmt.Println(d.Remaining, "left of", d.Limits[0].Capacity, err)
 	// Output: 7 left of 10 <nil>
 }
 
@@ -638,7 +638,7 @@ func ExampleAdaptiveConcurrency() {
 	lim.Serve(w, httptest.NewRequest("GET", "/", nil), func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println(w.Header().Get("RateLimit-Policy"))
 		status := stint.FromContext(r.Context()).Decision().Limits[1]
-		fmt.Println(status.InFlight, "of", status.Units, "in flight:", status.Reason)
+		fmt.Println(status.InFlight, "of", status.Capacity, "in flight:", status.Reason)
 	})
 	// Output:
 	// "rate";q=100;w=60, "adaptive";q=20;qu="concurrent-requests"

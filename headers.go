@@ -26,7 +26,8 @@ const (
 	// set back by an hour.
 	RateLimitHeaders HeaderStyle = iota
 	// XRateLimitHeaders sends X-RateLimit-Limit, -Remaining and -Reset of the limit with
-	// the least left, among nested limiters too. Reset is in seconds from now.
+	// the least left, among nested limiters too. Limit is its capacity, such as the burst of
+	// a bucket (LimitStatus.Capacity). Reset is in seconds from now.
 	XRateLimitHeaders
 	// XRateLimitUnixHeaders sends the same, but Reset is the Unix time of it in seconds,
 	// by this process's clock, as GitHub, httprate and ulule/limiter send it. It can't be
@@ -84,7 +85,7 @@ func (a *admission) setFields(h http.Header) {
 			said = policyNow(l, ch, r)
 		}
 		it := a.fields.Add()
-		it.Name, it.Policy, it.Units = ch.Limit.Name(), said.Text, said.Units
+		it.Name, it.Policy, it.Capacity = ch.Limit.Name(), said.Text, said.Capacity
 		it.Remaining, it.Reset, it.Denied, it.Retry, it.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
 		if after, known := ch.Limit.Engine(engine.Access{}).MoreAfter(r); known {
 			it.More = after
@@ -96,11 +97,11 @@ func (a *admission) setFields(h http.Header) {
 // policyNow returns what fields say of an adaptive limit. Decisions follow one another
 // faster than its number changes, so the last is kept.
 func policyNow(l *limit.Limit, c *store.Charge, r *store.Result) *limit.Policy {
-	units, _ := limit.Stood(c, r)
-	if last := l.Policy.Load(); last.Units == units {
+	slots, _ := limit.Stood(c, r)
+	if last := l.Policy.Load(); last.Capacity == slots {
 		return last
 	}
-	said := &limit.Policy{Units: units, Text: field.Policy(c.Limit.Name(), units, 0)}
+	said := &limit.Policy{Capacity: slots, Text: field.Policy(c.Limit.Name(), slots, 0)}
 	l.Policy.Store(said)
 	return said
 }

@@ -238,6 +238,42 @@ func TestRetryAfterIsTheLatest(t *testing.T) {
 	}
 }
 
+// X-RateLimit-Limit is what Remaining is for a key that has used nothing, whatever the algorithm.
+func TestCapacity(t *testing.T) {
+	for _, tt := range []struct {
+		limit stint.Limit
+		want  int64
+	}{
+		{stint.Rate(20, time.Minute), 20},
+		{stint.Rate(20, time.Minute, stint.WithBurst(60)), 60},
+		{stint.Rate(20, time.Minute, stint.WithBurst(5)), 5},
+		{stint.Rate(20, time.Minute, stint.WithBurst(5), stint.WithQueue(7)), 12},
+		{stint.Rate(20, time.Minute, stint.WithBurst(60), stint.WithAlgorithm(stint.IntervalBucket)), 60},
+		{stint.Rate(20, time.Minute, stint.WithBurst(2), stint.WithQueue(3), stint.WithAlgorithm(stint.LeakyBucket)), 6},
+		{stint.Rate(20, time.Minute, stint.WithAlgorithm(stint.SlidingCounter)), 20},
+		{stint.Rate(20, time.Minute, stint.WithAlgorithm(stint.SlidingLog)), 20},
+		{stint.Quota(9, stint.Monthly), 9},
+		{stint.Quota(9, stint.Daily, stint.WithBurst(18), stint.WithAlgorithm(stint.IntervalBucket)), 18},
+		{stint.Concurrency(4), 4},
+		{stint.AdaptiveConcurrency(1, 50, stint.WithInitialLimit(8)), 8},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limiter(t, everybody, stint.WithHeaders(stint.XRateLimitHeaders), tt.limit)
+			w := httptest.NewRecorder()
+			p, err := l.Open(w, get("/"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := p.Decision().Limits[0]
+			if got, left := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"); got != fmt.Sprint(tt.want) ||
+				left != fmt.Sprint(tt.want-1) || s.Capacity != tt.want || s.Remaining != tt.want-1 {
+				t.Errorf("want a capacity of %d: fields %s of %s, %+v", tt.want, left, got, s)
+			}
+			p.Done()
+		})
+	}
+}
+
 func TestHeaderStyles(t *testing.T) {
 	tests := []struct {
 		styles []stint.HeaderStyle

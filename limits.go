@@ -13,7 +13,7 @@ import (
 
 // Limit is a rule: an algorithm, its numbers, and who it applies to. Make one with
 // Rate, Quota, Concurrency, AdaptiveConcurrency, Bandwidth or Ban. These report nothing
-// themselves: mistakes are reported by the New, With, Update or Limit.Check that gets
+// themselves: mistakes are reported by the New, Check, With or Update that gets
 // the Limit, or deny the request if a WithLimitFunc returns it.
 //
 // A Limit is immutable and safe for concurrent use, and several limiters and routes may

@@ -8,8 +8,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// OptionError is one problem with options. New, Check, With, Update and Limit.Check
-// return all problems in one error (errors.Join), each element of which is, or wraps,
+// OptionError is one problem with options. New, Check, With and Update return
+// all problems in one error (errors.Join), each element of which is, or wraps,
 // an *OptionError.
 type OptionError struct {
 	// Limit is the name of the limit that the problem is about; empty for none.

@@ -264,8 +264,8 @@ func TestUpdateKeepsState(t *testing.T) {
 					}
 					if round == "updated" {
 						update(t, l, tt.from, theKey)
-						if d, _ := l.Peek(t.Context(), key); d.Remaining > d.Limits[0].Units-tt.use {
-							t.Errorf("back: %d left of %d, %d of which were used", d.Remaining, d.Limits[0].Units, tt.use)
+						if d, _ := l.Peek(t.Context(), key); d.Remaining > d.Limits[0].Capacity-tt.use {
+							t.Errorf("back: %d left of %d, %d of which were used", d.Remaining, d.Limits[0].Capacity, tt.use)
 						}
 					}
 				}
@@ -287,7 +287,7 @@ func TestUpdateUnderOpenPermits(t *testing.T) {
 		if d, _ := l.Peek(t.Context(), "k"); d.Limits[0].Remaining != 1 || d.Limits[1].Remaining != 1 {
 			t.Errorf("left %+v, want 1 and 1", d.Limits)
 		}
-		if got := p.Decision().Limits[0].Units; got != 10 {
+		if got := p.Decision().Limits[0].Capacity; got != 10 {
 			t.Errorf("the open permit's limit says %d, want the 10 that it was charged under", got)
 		}
 		if err := p.Settle(t.Context(), 2); err != nil {
@@ -365,7 +365,7 @@ func limits(t testing.TB, l *stint.Limiter) string {
 	}
 	var all []string
 	for _, s := range d.Limits {
-		all = append(all, fmt.Sprintf("%s %d/%d", s.Name, s.Remaining, s.Units))
+		all = append(all, fmt.Sprintf("%s %d/%d", s.Name, s.Remaining, s.Capacity))
 	}
 	return strings.Join(all, " ")
 }
@@ -694,8 +694,8 @@ func TestUpdateChangesWhatTheLineWaitsFor(t *testing.T) {
 				if s := d.Limits[0]; s.InFlight != 0 {
 					t.Errorf("%d slots are still held", s.InFlight)
 				}
-				if s := d.Limits[1]; s.Units-s.Remaining != tt.charged {
-					t.Errorf("the other limit was charged %d, want %d", s.Units-s.Remaining, tt.charged)
+				if s := d.Limits[1]; s.Capacity-s.Remaining != tt.charged {
+					t.Errorf("the other limit was charged %d, want %d", s.Capacity-s.Remaining, tt.charged)
 				}
 			})
 		})
@@ -1023,8 +1023,8 @@ func TestUpdateOfSlots(t *testing.T) {
 				if got := strings.Join(log, " "); got != tt.want {
 					t.Errorf("got %s, want %s", got, tt.want)
 				}
-				if d, _ := l.Peek(t.Context(), "k"); len(d.Limits) == 2 && d.Limits[0].Remaining != d.Limits[0].Units {
-					t.Errorf("%d of %d slots free at the end", d.Limits[0].Remaining, d.Limits[0].Units)
+				if d, _ := l.Peek(t.Context(), "k"); len(d.Limits) == 2 && d.Limits[0].Remaining != d.Limits[0].Capacity {
+					t.Errorf("%d of %d slots free at the end", d.Limits[0].Remaining, d.Limits[0].Capacity)
 				}
 			})
 		})

@@ -202,7 +202,7 @@ func (b *board) slots(e *stint.Event, sign int64) {
 			l.held.Add(sign * s.Cost)
 			if sign > 0 {
 				l.last.Store(s.InFlight)
-				l.quota.Store(s.Units)
+				l.quota.Store(s.Capacity)
 			}
 		}
 	}

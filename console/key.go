@@ -242,7 +242,7 @@ func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
 		rule := rules[s.Name]
 		at := standing{
 			Limit: s.Name, Text: rule.Text, Routes: routes[s.Name],
-			Left: max(s.Remaining, 0), Of: most(&s, rule.Spec), InFlight: s.InFlight,
+			Left: max(s.Remaining, 0), Of: max(s.Capacity, s.Remaining, 1), InFlight: s.InFlight,
 			Slots: rule.Spec.Algorithm == store.Concurrency, Ban: rule.Spec.Algorithm == store.Ban,
 			Free: s.Allowed, Full: until(s.ResetAfter), More: until(s.RetryAfter),
 			DryRun: s.DryRun, Local: rule.Local, Everybody: rule.Key.Constant(),
@@ -273,14 +273,6 @@ func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []st
 	}
 	slices.Sort(all)
 	return all
-}
-
-// most returns what a key never seen has left.
-func most(s *stint.LimitStatus, spec store.Spec) int64 {
-	if spec.Algorithm == store.Concurrency {
-		return max(s.Units, s.Remaining, 1) // an adaptive limit's number changes
-	}
-	return max(s.Units, spec.Burst, s.Remaining, 1)
 }
 
 // shown returns an event's key as the page shows it, as one types it to look it up, and what

@@ -115,7 +115,7 @@ func ExampleWatch() {
 	put("version: 1\nkey: global\nlimits: [{rate: 20/1m}]\n")
 	fmt.Println("in force:", (<-changes).Policy != nil)
 	d, _ := limits.Peek(ctx, "k")
-	fmt.Println("limit:", d.Limits[0].Units)
+	fmt.Println("limit:", d.Limits[0].Capacity)
 
 	stop()
 	<-watcher.Done()

@@ -238,7 +238,7 @@ func TestOptionsOfGo(t *testing.T) {
 	}
 	if lim, err := stint.New(p.Options()...); err != nil {
 		t.Error(err)
-	} else if d, err := lim.Peek(t.Context(), "k"); err != nil || d.Limits[0].Units != 3 {
+	} else if d, err := lim.Peek(t.Context(), "k"); err != nil || d.Limits[0].Capacity != 3 {
 		t.Errorf("limits %+v, %v", d.Limits, err)
 	}
 

@@ -78,7 +78,7 @@ func (w *watched) inForce() int {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return int(d.Limits[0].Units)
+	return int(d.Limits[0].Capacity)
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {

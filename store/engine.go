@@ -59,6 +59,9 @@ func (e *limitEngine) Terms() engine.Terms {
 	return t
 }
 
+// Full returns how many units are left of a key that has used none.
+func (e *limitEngine) Full() int64 { return e.full }
+
 // MoreAfter returns the time after which more units are left than r says, or after
 // which the charge that r denies passes, whichever comes first. known is false for
 // Concurrency: the time until a slot is released is unknown.

@@ -69,6 +69,7 @@ type Limit struct {
 	queue    int64                   // buckets: units that may be reserved beyond capacity
 	most     int64                   // rates: the units of a year, the furthest that a turn or a debt reaches
 	largest  int64                   // the largest cost that can ever pass
+	full     int64                   // what is left of a key that has used nothing
 	period   int64                   // microseconds
 	warm     int64                   // WarmUp: units of the whole warm-up
 	patience int64                   // the longest MaxWait that counts, in microseconds
@@ -157,6 +158,10 @@ func NewLimit(s Spec) (*Limit, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	var unused state
+	var left Result
+	l.step(&Now{}, &Charge{Limit: l}, &unused, &left)
+	l.full = left.Remaining
 	return l, nil
 }
 

@@ -63,7 +63,7 @@ func api(daily int64, loc *time.Location) (http.Handler, error) {
 	}
 	return stinthttp.Middleware(limits)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, limit := range stint.FromContext(r.Context()).Decision().Limits {
-			fmt.Fprintf(w, "%s: %d of %d left\n", limit.Name, limit.Remaining, limit.Units)
+			fmt.Fprintf(w, "%s: %d of %d left\n", limit.Name, limit.Remaining, limit.Capacity)
 		}
 	})), nil
 }

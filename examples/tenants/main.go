@@ -108,6 +108,6 @@ func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, 
 // left shows what is left of the plan.
 func left(w http.ResponseWriter, r *http.Request) {
 	for _, l := range stint.FromContext(r.Context()).Decision().Limits {
-		fmt.Fprintf(w, "%s: %d of %d left\n", l.Name, l.Remaining, l.Units)
+		fmt.Fprintf(w, "%s: %d of %d left\n", l.Name, l.Remaining, l.Capacity)
 	}
 }

@@ -204,7 +204,7 @@ func (g *Registry) apply(at *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	if at.Terms.Queues || at.Terms.MaxWait > 0 {
 		at.Needs |= limit.Waits
 	}
-	said := &limit.Policy{Units: spec.Units}
+	said := &limit.Policy{Capacity: l.Engine(engine.Access{}).Full()}
 	if t.Shown && !s.DryRun {
 		said.Text = field.Policy(spec.Name, spec.Units, span(spec))
 	}

@@ -34,8 +34,8 @@ type Item struct {
 	// Policy is its item of RateLimit-Policy, made by the function Policy. If it is
 	// empty, no field shows the limit; its denials still count in Retry-After.
 	Policy string
-	// Units is how many units pass in the limit's time.
-	Units int64
+	// Capacity is how many units are left of a key that has used none.
+	Capacity int64
 	// Remaining is how many units are left.
 	Remaining int64
 	// More is the time until more units are left; negative if unknown.

@@ -17,7 +17,7 @@ import (
 // item returns the item of a limit of units an hour with so much left.
 func item(name string, units, left int64) field.Item {
 	return field.Item{
-		Name: name, Units: units, Policy: field.Policy(name, units, time.Hour),
+		Name: name, Capacity: units, Policy: field.Policy(name, units, time.Hour),
 		Remaining: left, More: time.Minute, Reset: 90 * time.Second,
 	}
 }
@@ -58,7 +58,7 @@ func lines(h http.Header) (all []string) {
 func TestWrite(t *testing.T) {
 	const both = field.RateLimit | field.XRateLimit
 	unknown := item("slots", 2, 1)
-	unknown.Name, unknown.Units, unknown.Policy, unknown.More = "slots", 2, field.Policy("slots", 2, 0), -1
+	unknown.Name, unknown.Capacity, unknown.Policy, unknown.More = "slots", 2, field.Policy("slots", 2, 0), -1
 	beyond := item("beyond", math.MaxInt64, math.MaxInt64)
 	beyond.More, beyond.Reset = time.Nanosecond, -1
 	for _, tt := range []struct {

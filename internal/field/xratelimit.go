@@ -21,7 +21,7 @@ func (w *Writer) xRateLimit(h http.Header, unix bool) {
 	if n, there := outerNumber(h, xRemaining); there && n <= least.Remaining {
 		return
 	}
-	w.number(h, xLimit, least.Units)
+	w.number(h, xLimit, least.Capacity)
 	w.number(h, xRemaining, least.Remaining)
 	reset := seconds(least.Reset)
 	if unix {

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -111,10 +112,10 @@ func (l *Limit) Counted() bool { return kinds[l.Kind].counted(l) }
 // Denial returns what the limit's denial of a charge means.
 func (l *Limit) Denial(c *store.Charge) Denial { return kinds[l.Kind].denies(c) }
 
-// Stood returns how many units a charge's limit had in a decision, and why.
-func Stood(c *store.Charge, r *store.Result) (units int64, why adaptive.Reason) {
+// Stood returns how many units a key had at most in the decision of a charge, and why.
+func Stood(c *store.Charge, r *store.Result) (capacity int64, why adaptive.Reason) {
 	if rule := adaptive.RuleOf(c.Limit); rule != nil {
 		return rule.Stood(c, r)
 	}
-	return c.Limit.Spec().Units, adaptive.None
+	return c.Limit.Engine(engine.Access{}).Full(), adaptive.None
 }

@@ -123,8 +123,8 @@ func (r *Record) Reported() int64 { return r.reported.Load() }
 
 // Policy is a limit's part of the header fields of every decision.
 type Policy struct {
-	Units int64
-	Text  string // its item of RateLimit-Policy; "" if no field shows the limit
+	Capacity int64  // what Remaining is at most
+	Text     string // its item of RateLimit-Policy; "" if no field shows the limit
 }
 
 // Needs is a set of things that a limit's requests need beyond an immediate decision.

@@ -27,8 +27,8 @@ func observed(t *testing.T) (*observer, *metric.ManualReader) {
 func TestEventsAllocateNothing(t *testing.T) {
 	o, _ := observed(t)
 	d := stint.Decision{Limit: "rate", Limits: []stint.LimitStatus{
-		{Name: "rate", Allowed: true, Units: 10, Remaining: 4, Cost: 1},
-		{Name: "slots", Allowed: true, Units: 10, InFlight: 2, Remaining: 8, Cost: 1, Reason: stint.AdaptiveSteady},
+		{Name: "rate", Allowed: true, Capacity: 10, Remaining: 4, Cost: 1},
+		{Name: "slots", Allowed: true, Capacity: 10, InFlight: 2, Remaining: 8, Cost: 1, Reason: stint.AdaptiveSteady},
 	}}
 	r := httptest.NewRequest("GET", "/", nil)
 	for _, e := range []stint.Event{
@@ -98,7 +98,7 @@ func TestNamesAreBounded(t *testing.T) {
 	for i := range names {
 		name := fmt.Sprint("tenant-", i)
 		o.observe(stint.Event{Kind: stint.EventAdmitted, Limiter: name, Decision: stint.Decision{
-			Limit: name, Limits: []stint.LimitStatus{{Name: name, Allowed: true, Units: 1, InFlight: 1, Cost: 1}},
+			Limit: name, Limits: []stint.LimitStatus{{Name: name, Allowed: true, Capacity: 1, InFlight: 1, Cost: 1}},
 		}})
 	}
 	var all metricdata.ResourceMetrics

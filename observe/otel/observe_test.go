@@ -351,7 +351,7 @@ var scenarios = []struct {
 		opts: []stint.Option{stint.AdaptiveConcurrency(1, 50, stint.WithName("backend"))},
 		do: func(t *testing.T, w *watched) {
 			p := w.admit(1, "a")
-			is(t, w.read(nil), fmt.Sprintf("adaptive.limit{limit=backend,limiter=api} %d", p[0].Decision().Limits[0].Units))
+			is(t, w.read(nil), fmt.Sprintf("adaptive.limit{limit=backend,limiter=api} %d", p[0].Decision().Limits[0].Capacity))
 			p[0].Done()
 			var changed atomic.Bool
 			defer w.Observe(func(e stint.Event) {

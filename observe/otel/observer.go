@@ -192,11 +192,11 @@ func (o *observer) recordDecision(ctx context.Context, e *stint.Event, l *limite
 		} else {
 			o.limitDecisions.Add(ctx, 1, s.answer[denial(at)].add...)
 		}
-		if at.Units > 0 {
+		if at.Capacity > 0 {
 			o.utilization.Record(ctx, share(at), s.plain.record...)
 		}
 		if at.Reason != stint.NotAdaptive {
-			o.series.at(id{limiter: e.Limiter, limit: at.Name}).adaptive.limit.set(at.Units)
+			o.series.at(id{limiter: e.Limiter, limit: at.Name}).adaptive.limit.set(at.Capacity)
 		}
 		if e.Kind != stint.EventAdmitted || !at.Allowed {
 			continue
@@ -217,10 +217,9 @@ func denial(at *stint.LimitStatus) int {
 	return denied
 }
 
-// share returns how much of the limit is used. A burst beyond the quota doesn't count
-// as part of it, nor does debt.
+// share returns how much of the limit is used. Debt doesn't count.
 func share(at *stint.LimitStatus) float64 {
-	return min(max(0, 1-float64(at.Remaining)/float64(at.Units)), 1)
+	return min(max(0, 1-float64(at.Remaining)/float64(at.Capacity)), 1)
 }
 
 // recordEnd takes back what recordDecision has added.
