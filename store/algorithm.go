@@ -52,10 +52,10 @@ const (
 	Ban
 )
 
-// What follows is all that names an algorithm outside of its own file: what a Spec of it
-// may say, and which of its functions answers. Those are switches rather than a table of
-// functions: arguments of an indirect call escape, and every charge would allocate its
-// state.
+// What follows is what a Spec of each algorithm may say, and which of its functions answers. Beyond
+// its own file, only state.fits names an algorithm, too: which states it can have written. Those are
+// switches rather than a table of functions: arguments of an indirect call escape, and every charge
+// would allocate its state.
 
 // traits are the properties of an algorithm that NewLimit checks a Spec by.
 type traits struct {

@@ -14,9 +14,9 @@ import (
 )
 
 // Grants are the owner of what a call was granted, from Call.HandTo until ReleaseHere and End.
-// Their permit's Done calls these, deferred, so that they run when a handler panics. Instead, the
-// release of a detached permit does, or the end of one that was dropped. Grants are
-// safe for concurrent use, except that only one goroutine at a time may end them.
+// Their permit ends them: when the handler returns or panics (Permit.finish, deferred), by an early
+// Done, or by the release of a detached permit. Grants are safe for concurrent use, except that only
+// one goroutine at a time may end them.
 type Grants struct {
 	mu   sync.Mutex // guards the results of the elements of list
 	list []Grant

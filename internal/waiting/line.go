@@ -10,8 +10,10 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// lineKey says whose turns a line has: what a limit says, and a key. Only the turns of buckets
-// without debt can be divided, so other limits have a line for each cost.
+// lineKey says whose turns a line has: what a limit says, and a key. After an Update that changes
+// the limit's numbers, newcomers stand in a line of their own, and whoever waited keeps its turn in
+// the old one: the store orders the two, as it orders the lines of two processes. Only the turns of
+// buckets without debt can be divided, so other limits have a line for each cost.
 type lineKey struct {
 	spec        store.Spec
 	window, key string
