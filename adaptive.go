@@ -10,8 +10,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// AdaptiveConcurrency limits a key (commonly Global) to a number of requests in flight
-// that follows how long they take. The limit rises while requests take as long as usual
+// AdaptiveConcurrency lets as many requests of a key (commonly Global) run at once as the
+// service can take, measured by how long they take. The limit rises while requests take as long as usual
 // and at least half of it is in use, and falls when they take longer or fail. It starts
 // at 20 (WithInitialLimit) and stays between min and max. The default name is
 // "adaptive".

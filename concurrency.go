@@ -5,8 +5,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Concurrency limits a key to n requests in flight at once. A request takes one slot, or
-// as many as the limit's own WithCost says; one of the limiter or the route doesn't apply.
+// Concurrency lets n requests of a key run at once. A request takes one slot, or as many as the limit's own WithCost says; one of the limiter or the route doesn't apply.
 // The default name is "concurrency". n is from 1 to 2^40; New rejects other numbers. It
 // combines with every other kind of limit.
 //

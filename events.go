@@ -95,7 +95,8 @@ func (e Event) own() Event {
 
 // Key returns the key that Decision.Limits[i] was decided for, as stores see it:
 // escaped, and hashed if it is long. It returns "" if there is no such limit. Keys may be
-// addresses or credentials: show them only to those who may see them.
+// addresses or credentials: show them only to those who may see them. Like the event, a key
+// may be kept.
 func (e Event) Key(i int) string {
 	if i < 0 || i >= len(e.keys) {
 		return ""

@@ -84,10 +84,9 @@ var (
 // microsecond, at most two years; New rejects any other.
 func Every(d time.Duration) Window { return store.Every(d) }
 
-// Rate limits a key to n units per period. A request costs 1 unit unless WithCost says
-// otherwise. By default it is a TokenBucket that holds n units: n pass at once, and n
-// per period from then on. Other algorithms are set by WithAlgorithm. The default name
-// is "rate".
+// Rate lets n pass at once, and n per period from then on, for each key. WithBurst sets how
+// many pass at once. A request costs 1 unit unless WithCost says otherwise. The default
+// algorithm is a TokenBucket; WithAlgorithm sets another. The default name is "rate".
 //
 // n is from 1 to 2^40, and per is a whole number of microseconds, at most two years.
 // New rejects other numbers, and options that the algorithm doesn't use. A Rate
@@ -105,9 +104,10 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	return l
 }
 
-// Quota limits a key to n units per calendar window, such as Daily, or per window of
-// fixed length (Every). A request costs 1 unit unless WithCost says otherwise. By
-// default it is a FixedWindow; the other algorithm with windows is IntervalBucket. The
+// Quota lets n pass in each calendar window, such as Daily, or in each window of fixed
+// length (Every), for each key; the next window begins with n again. A request costs 1
+// unit unless WithCost says otherwise. The default algorithm is a FixedWindow; an
+// IntervalBucket keeps unused units up to its burst. The
 // default name is that of the window ("hourly", "daily", "weekly", "monthly"), or
 // "quota" for Every.
 //
@@ -184,8 +184,8 @@ func WithWarmUp(d time.Duration) RateOption {
 		func(r *compile.Rule) { r.Spec.WarmUp = d })
 }
 
-// WithDebt lets a request pass as soon as earlier requests are paid for; the part of
-// its own cost that isn't covered is paid by the next. By default a request's whole
+// WithDebt lets a request pass as soon as earlier requests are paid for; the next
+// request waits for the part of its cost that wasn't covered. By default a request's whole
 // cost must be available. Permit.Settle and WithSettle don't need WithDebt: what a
 // request costs beyond its charge is owed in any case.
 //

@@ -71,7 +71,8 @@ func WithPriority(class func(*http.Request) int) Option {
 		func(c *config) { c.priority = class })
 }
 
-// WithShare promises a class of WithPriority a percentage of a concurrency limit's slots.
+// WithShare promises a class of requests (WithPriority, ContextWithPriority) a percentage of a
+// concurrency limit's slots.
 // While the class has less than that, its requests rank above all others: they get the
 // next slots, and places in a full queue. Unused share is lent to other classes, and comes
 // back as slots are released; requests are never interrupted. By default no class has a
@@ -84,7 +85,7 @@ func WithPriority(class func(*http.Request) int) Option {
 // included, and at least one slot. So a fleet keeps the shares too, except for rounding:
 // where a process holds only a few slots for a key, a small share is one of them.
 //
-// Beyond its share, a class ranks by WithPriority. A class without a share gets what the
+// Beyond its share, a class ranks by its number. A class without a share gets what the
 // shares leave: nothing, if they add up to 100 and are all used. An Update that adds a
 // share applies to slots already taken and to those who already wait.
 func WithShare(class, percent int) SlotOption {

@@ -29,7 +29,7 @@ func main() {
 	timeout := flag.Duration("timeout", 100*time.Millisecond, "how long a request waits for the Redis")
 	flag.Parse()
 
-	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{Addr: *server})
 	limits := degrading(rdb, *timeout, func(e failover.Event) { log.Printf("%v -> %v: %v", e.From, e.To, e.Err) })
 	defer limits.Close()
 

@@ -28,9 +28,7 @@ func main() {
 	timeout := flag.Duration("timeout", 100*time.Millisecond, "how long a request waits for the Redis")
 	flag.Parse()
 
-	// ContextTimeoutEnabled ends a call at its context's deadline, and saves the store
-	// a goroutine for each call.
-	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{Addr: *server})
 	shared := redisstore.New(rdb, redisstore.WithTimeout(*timeout))
 	defer shared.Close()
 	for rdb.Ping(context.Background()).Err() != nil {

@@ -61,7 +61,7 @@ var imports = map[string]rule{
 	"internal/keytext":          {notEven: []string{"net/http", "net"}},
 	"internal/background":       {notEven: []string{"net/http", "net"}},
 	"internal/waiting":          {own: []string{"internal/background", "internal/engine", "store"}, notEven: []string{"net/http"}},
-	"internal/limit":            {own: []string{"internal/adaptive", "internal/keytext", "internal/waiting", "store"}, notEven: []string{"net/http", "net"}},
+	"internal/limit":            {own: []string{"internal/adaptive", "internal/engine", "internal/keytext", "internal/waiting", "store"}, notEven: []string{"net/http", "net"}},
 	"internal/decide":           {own: []string{"internal/adaptive", "internal/background", "internal/engine", "internal/limit", "internal/waiting", "store"}, notEven: []string{"net/http", "net"}},
 	"internal/read":             {own: []string{"internal/decide", "internal/failure", "internal/keys", "internal/keytext", "internal/limit", "internal/routing", "internal/warn", "store"}},
 	"internal/compile":          {own: []string{"internal/adaptive", "internal/engine", "internal/field", "internal/keys", "internal/limit", "internal/mistake", "internal/namesakes", "internal/read", "internal/routing", "internal/waiting", "internal/warn", "store", "store/memstore"}},
