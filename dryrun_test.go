@@ -183,7 +183,9 @@ func TestDryRunsTakeNoPart(t *testing.T) {
 		}},
 		{"several", true, true, func() []stint.Option {
 			return []stint.Option{
-				stint.Rate(20, second, stint.WithMaxWait(second), stint.WithBurst(2), name("a")), stint.Concurrency(2, stint.WithMaxWait(80*ms), name("b")),
+				stint.Rate(20, second, stint.WithMaxWait(second), stint.WithBurst(2), name("a")),
+				// The queue has room for all: a request that is replaced is answered at the instant at which another comes.
+				stint.Concurrency(2, stint.WithQueue(20), stint.WithMaxWait(80*ms), name("b")),
 				stint.AdaptiveConcurrency(2, 4, name("c")), stint.Quota(30, stint.Every(time.Minute), name("d")), stint.Bandwidth(100_000, stint.WithBurst(4096), name("e")),
 			}
 		}},

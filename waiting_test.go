@@ -1482,11 +1482,11 @@ func TestOvertakenHeadDoesNotAsk(t *testing.T) {
 	}
 }
 
-// One turn goes to one waiter, even if it is taken away at the instant it comes.
+// One turn goes to one waiter, even if its waiter leaves, and others come, at the instant it comes.
 func TestTurnTakenAtTheLastMoment(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
-			l := limiter(t, theKey, byHeader, stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute)))
+			l := limiter(t, theKey, stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute)))
 			through(l, get("/"), nil)
 			start := time.Now()
 			var mu sync.Mutex
@@ -1494,8 +1494,10 @@ func TestTurnTakenAtTheLastMoment(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 4 {
 				r := get("/")
-				if i > 1 {
-					r.Header.Set("Class", "5")
+				if i == 0 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					r = r.WithContext(ctx)
 				}
 				wg.Go(func() {
 					if i > 1 {
@@ -1510,8 +1512,8 @@ func TestTurnTakenAtTheLastMoment(t *testing.T) {
 			}
 			wg.Wait()
 			slices.Sort(at)
-			if want := millis(1000, 2000, 3000, 4000); !slices.Equal(at, want) {
-				t.Fatalf("passed at %v, want %v", at, want)
+			if all := millis(1000, 2000, 3000, 4000); !slices.Equal(at, all) && !slices.Equal(at, all[:3]) {
+				t.Fatalf("passed at %v, want %v, or one less", at, all)
 			}
 			noLines(t, l)
 		})
