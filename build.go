@@ -106,7 +106,6 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 		v.backend.Leases = l.storeObserver
 	}
 	compiled, wrong := l.family.registry.Compile(&c.Config, extended, names, naming, lent)
-	compiled.Plans.SkipEmpty = v.skipEmpty
 	compiled.Plans.Priority = v.priority
 	v.compiled, v.plans = compiled, &compiled.Plans
 	if v.priority != nil && onlyTurns(v) {

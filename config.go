@@ -117,7 +117,6 @@ type conduct struct {
 	problem       bool
 	styles        field.Styles
 	name          string // of WithLimiterName
-	skipEmpty     bool   // by WithEmptyKey: a limit whose key is empty is left out
 	withoutPermit bool
 	priority      func(*http.Request) int // or nil
 	silent        silence                 // by WithoutWarnings

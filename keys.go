@@ -127,16 +127,17 @@ type EmptyKeyPolicy uint8
 const (
 	// DenyEmptyKey answers 403.
 	DenyEmptyKey EmptyKeyPolicy = iota
-	// SkipEmptyKey doesn't apply the limits whose key is empty.
+	// SkipEmptyKey leaves out the limit whose key is empty.
 	SkipEmptyKey
 )
 
 // WithEmptyKey sets what happens to a request whose key is empty. The default is
-// DenyEmptyKey: an empty key never becomes a bucket that strangers share. New rejects
-// values other than DenyEmptyKey and SkipEmptyKey.
-func WithEmptyKey(p EmptyKeyPolicy) Option {
-	return checkedOption(p <= SkipEmptyKey, fmt.Sprintf("WithEmptyKey(%d)", p), "write stint.DenyEmptyKey or stint.SkipEmptyKey",
-		func(c *config) { c.skipEmpty = p == SkipEmptyKey })
+// DenyEmptyKey: an empty key never becomes a bucket that strangers share. If limits of a
+// request differ, it is denied if one of them denies it. New rejects values other than
+// DenyEmptyKey and SkipEmptyKey.
+func WithEmptyKey(p EmptyKeyPolicy) SharedOption {
+	return checkedSetting(p <= SkipEmptyKey, fmt.Sprintf("WithEmptyKey(%d)", p), "write stint.DenyEmptyKey or stint.SkipEmptyKey",
+		func(s *compile.Settings) { s.SkipEmpty, s.EmptySet = p == SkipEmptyKey, true })
 }
 
 // IP says how a client is identified by its address. RemoteIP, ForwardedIP,

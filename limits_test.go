@@ -3,7 +3,10 @@ package stint_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -123,5 +126,64 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	if d, _ := l.Peek(t.Context(), "k"); d.Limits[1].Remaining != 3 {
 		t.Errorf("%d slots free at the end, want 3", d.Limits[1].Remaining)
+	}
+}
+
+// WithSkip and WithEmptyKey of one limit, or of a route's, leave out that limit alone.
+func TestSkipOneLimit(t *testing.T) {
+	hasKey := func(r *http.Request) bool { return r.Header.Get("X-Key") != "" }
+	isPost := func(r *http.Request) bool { return r.Method == http.MethodPost }
+	skip, empty := stint.WithSkip(hasKey), stint.WithEmptyKey(stint.SkipEmptyKey)
+	rate := func(name string, opts ...stint.RateOption) stint.Limit {
+		return stint.Rate(5, time.Hour, append(opts, stint.WithName(name))...)
+	}
+	for _, tt := range []struct {
+		name    string
+		opts    []stint.Option
+		method  string
+		with    string // the limits of a request with a key, or its status
+		without string
+	}{
+		{"a key, else an address", []stint.Option{rate("key", byKey, empty), rate("anonymous", everybody, skip)}, "GET / x", "key", "anonymous"},
+		{"several, and one for all", []stint.Option{rate("a", skip), rate("all"), rate("b", skip), everybody}, "GET / x", "all", "a all b"},
+		{"any of two on one limit", []stint.Option{rate("a", skip, stint.WithSkip(isPost)), everybody}, "POST / x", "", ""},
+		{"every limit", []stint.Option{rate("a", skip), everybody}, "GET / x", "", "a"},
+		{"a request", []stint.Option{rate("a"), everybody, skip}, "GET / x", "", "a"},
+		{"a default", []stint.Option{rate("a", byKey), rate("all", everybody), empty}, "GET / x", "a all", "all"},
+		{"one key, left out and denied", []stint.Option{rate("a", empty), rate("b"), byKey}, "GET / x", "a b", "403"},
+		{"one key, denied and left out", []stint.Option{rate("a"), rate("b", empty), byKey}, "GET / x", "a b", "403"},
+		{"a default and another", []stint.Option{rate("a", stint.WithEmptyKey(stint.DenyEmptyKey)), byKey, empty}, "GET / x", "a", "403"},
+		{"of a route", []stint.Option{stint.WithRoute("/a", rate("a"), rate("b", stint.WithSkip(isPost)), skip), everybody}, "GET /a x", "b", "a b"},
+		{"of a route, each limit's own", []stint.Option{stint.WithRoute("/a", rate("a"), rate("b", stint.WithSkip(isPost)), skip), everybody}, "POST /a x", "", "a"},
+		{"of a route with empty keys", []stint.Option{stint.WithRoute("/a", rate("a"), empty), byKey}, "GET /a x", "a", ""},
+		{"beside another reading", []stint.Option{rate("a", skip), stint.WithRoute("/a", rate("b")), everybody}, "GET //a x", "b", "a b"},
+		{"of a function", []stint.Option{everybody, rate("all"), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+			return []stint.Limit{rate("f", skip)}, nil
+		})}, "GET / x", "all", "all f"},
+	} {
+		l := limiter(t, tt.opts...)
+		for key, want := range map[string]string{"k": tt.with, "": tt.without} {
+			r := requested(t, tt.method)
+			if key != "" {
+				r.Header.Set("X-Key", key)
+			}
+			w := through(l, r, nil)
+			var got []string
+			for _, item := range strings.FieldsFunc(w.Header().Get("RateLimit-Policy"), func(c rune) bool { return c == ',' || c == ' ' }) {
+				name, _, _ := strings.Cut(strings.Trim(item, `"`), `"`)
+				got = append(got, name)
+			}
+			said := strings.Join(got, " ")
+			if w.Code != http.StatusOK {
+				said = strconv.Itoa(w.Code)
+			}
+			if said != want {
+				t.Errorf("%s, key %q: %s, want %s", tt.name, key, said, want)
+			}
+		}
+	}
+	l := limiter(t, rate("a", stint.WithSkip(func(*http.Request) bool { return true })), everybody)
+	if take(t, l, 2); l.Allow(t.Context(), "k", 4) == nil {
+		t.Error("a limit is skipped without a request")
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 // Option is an argument of [New], [Limiter.With] and [Limiter.Update]: a limit, an option that
 // is a default for limits ([WithKey], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithDryRun],
-// [WithFailurePolicy]), or an option of the limiter as a whole: [WithRoute], [WithLimitFunc],
-// [WithStore], [WithMemory], [WithSkip], [WithBlock], [WithEmptyKey], [WithDenyHandler],
+// [WithFailurePolicy], [WithEmptyKey]), or an option of the limiter as a whole: [WithRoute], [WithLimitFunc],
+// [WithStore], [WithMemory], [WithSkip], [WithBlock], [WithDenyHandler],
 // [WithErrorHandler], [WithProblem], [WithHeaders], [WithPriority],
 // [WithObserver], [WithLogger], [WithLogKeys], [WithoutWarnings], [WithLimiterName],
 // [WithoutPermit], [WithoutRoutes], [WithoutLimitFuncs], [Complete]. nil is rejected. Of
@@ -117,9 +117,10 @@ type (
 
 // Options that are defaults, too.
 type (
-	// SharedOption is an option of every kind of limit: [WithKey], [WithDryRun] or
-	// [WithFailurePolicy]. Given to [New], With or
-	// [WithRoute], it is the default for all limits there.
+	// SharedOption is an option of every kind of limit: [WithKey], [WithDryRun],
+	// [WithFailurePolicy], [WithSkip] or [WithEmptyKey]. Given to [New], With or
+	// [WithRoute], it is the default for all limits there;
+	// WithSkip given to New or With exempts a request from everything.
 	SharedOption interface {
 		RouteOption
 		LimitOption

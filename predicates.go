@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/stint-go/stint/internal/clientip"
+	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/read"
@@ -25,17 +26,43 @@ type predicate struct {
 // Match returns the answer for a request. A Predicate that New rejects returns false.
 func (p Predicate) Match(r *http.Request) bool { return p.is != nil && p.is.Predicate.Match(r) }
 
-// WithSkip exempts requests for which skip returns true, before anything else is
-// checked. If given several times, any of them exempts. By default nothing is exempt.
+// WithSkip, given to New or With, exempts requests for which skip returns true, before
+// anything else is checked. On one limit, or as a default for a route's limits, it leaves
+// these limits out: a limit for clients without an API key skips those with one. If given
+// several times in one place, any of them exempts. By default nothing is exempt.
+//
 // skip is a function, such as Preflight, or a Predicate, such as FromCIDR returns. It is
-// called concurrently; New doesn't call it. New rejects nil and the zero Predicate.
-func WithSkip[P func(*http.Request) bool | Predicate](skip P) Option {
+// called concurrently, once for each limit that has it; New doesn't call it. Allow, Take and
+// the like have no request, and skip no limit. New rejects nil and the zero Predicate.
+func WithSkip[P func(*http.Request) bool | Predicate](skip P) SharedOption {
 	p := predicateOf(skip)
-	return checkedOption(p != nil, "WithSkip(nil)", "write a predicate, such as stint.Preflight",
-		func(c *config) {
-			c.Errs = append(c.Errs, p.wrong.Within("WithSkip")...)
-			c.Skip = append(c.Skip, p.Predicate)
-		})
+	return skipOption{all: p, settingOption: checkedSetting(p != nil, "WithSkip(nil)", "write a predicate, such as stint.Preflight", func(s *compile.Settings) {
+		s.Errs = append(s.Errs, p.wrong.Within("WithSkip")...)
+		s.Skip = either(s.Skip, p.Match)
+	})}
+}
+
+// skipOption is an option of limits that exempts a request from all where it is given to New.
+type skipOption struct {
+	settingOption
+	all *predicate // nil: rejected
+}
+
+func (o skipOption) applyLimiter(c *config) {
+	if o.all == nil {
+		o.settingOption.applyLimiter(c)
+		return
+	}
+	c.Errs = append(c.Errs, o.all.wrong.Within("WithSkip")...)
+	c.Skip = append(c.Skip, o.all.Predicate)
+}
+
+// either returns a function that reports whether one of two returns true. The first may be nil.
+func either(a, b func(*http.Request) bool) func(*http.Request) bool {
+	if a == nil {
+		return b
+	}
+	return func(r *http.Request) bool { return a(r) || b(r) }
 }
 
 // WithBlock denies requests for which block returns true with 403 (ErrBlocked),

@@ -63,7 +63,7 @@ func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
 	x.Route = p.Pattern
 	for _, reading := range p.Readings() {
 		for _, e := range reading.Entries {
-			x.add(explained(e, plans.SkipEmpty, r))
+			x.add(explained(e, r))
 		}
 	}
 	if len(p.Funcs) > 0 {
@@ -83,7 +83,7 @@ func (x *Explanation) add(l Explained) {
 	x.Limits = append(x.Limits, l)
 }
 
-func explained(e *read.Entry, skipEmpty bool, r *http.Request) Explained {
+func explained(e *read.Entry, r *http.Request) Explained {
 	x := Explained{Limit: e.Name(), Rule: compile.Text(e), KeyFrom: e.Key.Name, Cost: 1, DryRun: e.DryRun}
 	switch {
 	case e.Fixed > 0:
@@ -95,6 +95,9 @@ func explained(e *read.Entry, skipEmpty bool, r *http.Request) Explained {
 		x.Left = why
 		return x
 	}
+	if e.Skip != nil {
+		x.Left = "whether a function skips it isn't known"
+	}
 	key, err := e.Key.Of(r)
 	if err == nil {
 		key, err = keytext.Encode(key)
@@ -102,7 +105,7 @@ func explained(e *read.Entry, skipEmpty bool, r *http.Request) Explained {
 	switch {
 	case err == nil:
 		x.Key = key
-	case err == keytext.ErrEmpty && skipEmpty:
+	case err == keytext.ErrEmpty && e.SkipEmpty:
 		x.Left = "its key is empty, so it is left out"
 	case err == keytext.ErrEmpty:
 		x.Left = "its key is empty, so the request is denied with 403"

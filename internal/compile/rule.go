@@ -61,7 +61,11 @@ type Settings struct {
 	// Closed: if the store fails, requests are denied. FailureSet: a WithFailurePolicy says so,
 	// or that they pass.
 	Closed, FailureSet bool
-	Errs               mistake.List
+	// Skip leaves a limit out for requests for which it returns true. SkipEmpty leaves it out if its
+	// key is empty; EmptySet: a WithEmptyKey says so, or that these requests are denied.
+	Skip                func(*http.Request) bool
+	SkipEmpty, EmptySet bool
+	Errs                mistake.List
 }
 
 // Or fills in what s doesn't set from the defaults d.
@@ -81,6 +85,12 @@ func (s Settings) Or(d Settings) Settings {
 	s.DryRun = s.DryRun || d.DryRun
 	if !s.FailureSet {
 		s.Closed, s.FailureSet = d.Closed, d.FailureSet
+	}
+	if s.Skip == nil {
+		s.Skip = d.Skip
+	}
+	if !s.EmptySet {
+		s.SkipEmpty, s.EmptySet = d.SkipEmpty, d.EmptySet
 	}
 	return s
 }
@@ -132,7 +142,7 @@ const slotWait = 5 * time.Second
 
 // entry makes the entry of a rule, with its compiled limit and its settings.
 func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, look *warn.Look) *read.Entry {
-	e := &read.Entry{Key: s.Key, Look: look, Bytes: r.Bytes}
+	e := &read.Entry{Key: s.Key, Look: look, Bytes: r.Bytes, Skip: s.Skip, SkipEmpty: s.SkipEmpty}
 	t := r.Kind.Traits()
 	switch t.Costs {
 	case limit.AnyCost:

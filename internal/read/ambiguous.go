@@ -102,6 +102,9 @@ func (q *Reading) readings(p *Plan) error {
 // chargeIn adds the charge of one limit in a reading, or makes it part of the charge that another
 // reading has made of the limit.
 func (q *Reading) chargeIn(reading int, e *Entry) error {
+	if e.Skip != nil && e.Skip(q.R) {
+		return nil
+	}
 	key, err := q.key(e)
 	if err != nil {
 		return err
@@ -126,7 +129,7 @@ func (q *Reading) chargeIn(reading int, e *Entry) error {
 			return nil
 		}
 	}
-	return q.Charge(e.in(reading))
+	return q.charge(e.in(reading))
 }
 
 // usedBy makes limits that a function has returned those of the readings that have it.
@@ -147,7 +150,7 @@ func (q *Reading) usedBy(f *Func, entries []*Entry) {
 
 // in returns the entry as a reading of one request has it.
 func (e *Entry) in(reading int) *Entry {
-	own := &Entry{Key: e.Key, Look: e.Look, Cost: e.Cost, Fixed: e.Fixed, Settler: e.Settler, Bytes: e.Bytes}
+	own := &Entry{Key: e.Key, Look: e.Look, Cost: e.Cost, Fixed: e.Fixed, Settler: e.Settler, Bytes: e.Bytes, SkipEmpty: e.SkipEmpty}
 	e.CopyTo(&own.Limit)
 	own.use(reading, e)
 	return own

@@ -25,6 +25,9 @@ type Entry struct {
 	Fixed   int64                     // what Cost returns for every request; 0 if that isn't known
 	Settler *Settler                  // nil: the charge stays
 	Bytes   *Bytes                    // of a Bandwidth
+
+	Skip      func(*http.Request) bool // nil: the limit is for all requests
+	SkipEmpty bool                     // a limit whose key is empty is left out; otherwise the request is denied
 }
 
 // Name returns the limit's name.
@@ -53,7 +56,7 @@ type Plan struct {
 	Pattern string // of the WithRoute
 	Alone   *Entry // the only one, where a decision is its charge and nothing else; or nil
 
-	plain    []*Entry // Entries, if each is charged as it is
+	plain    []*Entry // Entries, if each is charged as it is; nil if one may be skipped, and with readings
 	readings []*Plan  // otherwise those that its requests are held to: see charge
 	of       []*Plan  // those whose limits it has, if it is of several
 	met      atomic.Bool
@@ -94,6 +97,9 @@ func NewPlan(pattern string, entries []*Entry, funcs []*Func) *Plan {
 		}
 	}
 	p.Policy = strings.Join(items, ", ")
+	if slices.ContainsFunc(entries, func(e *Entry) bool { return e.Skip != nil }) {
+		p.plain = nil
+	}
 	if len(entries) == 1 && len(funcs) == 0 && entries[0].Needs == 0 && !entries[0].DryRun {
 		p.Alone = entries[0]
 	}
@@ -118,8 +124,6 @@ type Plans struct {
 	Router *routing.Router // of the routes' patterns; nil without
 
 	Skip, Block []Predicate
-	// SkipEmpty: a limit whose key is empty is left out; otherwise the request is denied.
-	SkipEmpty bool
 	// Priority returns a request's class, or is nil.
 	Priority func(*http.Request) int
 }
@@ -186,7 +190,7 @@ func (p *Plans) Shows() bool {
 // shows reports whether a function of the application sees a request that the limit is
 // charged for.
 func (e *Entry) shows() bool {
-	return e.Key != nil && e.Key.Signs&warn.OfFunction != 0 || e.Cost != nil && e.Fixed == 0 || e.Settler != nil
+	return e.Key != nil && e.Key.Signs&warn.OfFunction != 0 || e.Cost != nil && e.Fixed == 0 || e.Settler != nil || e.Skip != nil
 }
 
 // Entries returns the entries of all plans, each once.

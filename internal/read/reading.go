@@ -126,11 +126,11 @@ func (q *Reading) Request(p *Plan) error {
 		q.Plan = p
 	}
 	for _, e := range p.plain {
-		if err := q.Charge(e); err != nil {
+		if err := q.charge(e); err != nil {
 			return err
 		}
 	}
-	if len(p.readings)+len(p.Funcs) > 0 {
+	if len(p.plain) != len(p.Entries) || len(p.Funcs) > 0 {
 		if err := q.more(p); err != nil {
 			return err
 		}
@@ -144,8 +144,16 @@ func (q *Reading) Request(p *Plan) error {
 // more makes the charges that depend on those made already, or on what functions return.
 func (q *Reading) more(p *Plan) error {
 	q.Differs = true
-	if err := q.readings(p); err != nil {
-		return err
+	if len(p.readings) > 0 {
+		if err := q.readings(p); err != nil {
+			return err
+		}
+	} else if p.plain == nil {
+		for _, e := range p.Entries {
+			if err := q.Charge(e); err != nil {
+				return err
+			}
+		}
 	}
 	for _, f := range p.Funcs {
 		first := len(q.entries)
@@ -190,8 +198,15 @@ func (q *Reading) arrange() {
 	}
 }
 
-// Charge adds the charge of one limit.
+// Charge adds the charge of one limit, unless the request skips it.
 func (q *Reading) Charge(e *Entry) error {
+	if e.Skip != nil && e.Skip(q.R) {
+		return nil
+	}
+	return q.charge(e)
+}
+
+func (q *Reading) charge(e *Entry) error {
 	key, err := q.key(e)
 	if err != nil {
 		return err
@@ -245,7 +260,7 @@ func (q *Reading) Has(name string) bool {
 func (q *Reading) key(e *Entry) (string, error) {
 	if len(q.entries)+len(q.keys) > few {
 		if key, ok := q.indexed().keys[e.Key]; ok {
-			return key, nil
+			return key, q.allows(e, key)
 		}
 	} else {
 		for i, o := range q.entries {
@@ -255,7 +270,7 @@ func (q *Reading) key(e *Entry) (string, error) {
 		}
 		for i := range q.keys {
 			if q.keys[i].of == e.Key {
-				return q.keys[i].key, nil
+				return q.keys[i].key, q.allows(e, q.keys[i].key)
 			}
 		}
 	}
@@ -273,6 +288,15 @@ func (q *Reading) key(e *Entry) (string, error) {
 		key = ""
 	}
 	return key, nil
+}
+
+// allows returns the denial of a request whose key is empty, and known by a limit that was left out
+// for that; or nil.
+func (q *Reading) allows(e *Entry, key string) error {
+	if key != "" {
+		return nil
+	}
+	return q.keyless(e, keytext.ErrEmpty)
 }
 
 // find returns the charge of a limit for a key, or -1.
@@ -334,7 +358,7 @@ func (q *Reading) keyless(e *Entry, err error) error {
 	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.Name()}
 	what := KeyFailed
 	switch {
-	case errors.Is(err, keytext.ErrEmpty) && q.plans.SkipEmpty:
+	case errors.Is(err, keytext.ErrEmpty) && e.SkipEmpty:
 		return nil
 	case errors.Is(err, keytext.ErrEmpty):
 		re.Status, what = http.StatusForbidden, EmptyKey
