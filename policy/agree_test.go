@@ -44,7 +44,7 @@ func texts(v any) (all []string) {
 // dry-run, which goes with all.
 func sayings(t *testing.T) (all []placedOption) {
 	values := map[string]string{
-		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "failure": "open",
+		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "failure": "open", "empty-key": "skip", "skip": "[preflight]",
 		"algorithm": "fixed-window", "burst": "1", "direction": "both", "queue": "1",
 		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true",
 		"adaptation": "vegas", "tolerance": "2", "latency-timeout": "1s", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "for": "1h",
@@ -98,7 +98,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 		same(what, slices.Collect(maps.Keys(n.at(t, "properties"))), decoder)
 		objects++
 	}
-	routeFields := append(settingsFields(func(r *route) *settings { return &r.settings }), routeLimits(nil), routeInherit)
+	routeFields := append(settingsFields(routeSettings), routeLimits(nil), routeInherit, skipField(routeSettings))
 	object("a policy", names(documentFields()))
 	object("a limit", names(limitFields()), "$defs", "limit", "anyOf", 1)
 	object("a route", names(routeFields), "$defs", "route")

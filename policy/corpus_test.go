@@ -225,6 +225,15 @@ limits: [{name: rate, rate: 60/1m, burst: 4, failure: open}, {name: once, rate: 
 		stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"))),
 		stint.Rate(60, time.Minute, stint.WithBurst(4), stint.WithFailurePolicy(stint.FailOpen), stint.WithName("rate")),
 		stint.Rate(30, time.Minute, stint.WithName("once"), stint.WithCost(func(*http.Request) int64 { return 1 }))}},
+	{"limits for some requests", `
+version: 1
+key: remote-ip
+limits: [{name: key, rate: 100/1m, key: {header: X-API-Key}, empty-key: skip}, {name: anonymous, rate: 5/1m, skip: [internal]}]
+routes: {POST /a: {limits: [{name: a, rate: 3/1m}], skip: [preflight, internal], empty-key: deny}}
+`, []stint.Option{stint.WithKey(stint.RemoteIP()),
+		stint.Rate(100, time.Minute, stint.WithName("key"), stint.WithKey(stint.Header("X-API-Key")), stint.WithEmptyKey(stint.SkipEmptyKey)),
+		stint.Rate(5, time.Minute, stint.WithName("anonymous"), stint.WithSkip(internal)),
+		stint.WithRoute("POST /a", stint.Rate(3, time.Minute, stint.WithName("a")), stint.WithSkip(stint.Preflight), stint.WithSkip(internal), stint.WithEmptyKey(stint.DenyEmptyKey))}},
 	{"settled by the response", `
 version: 1
 key: remote-ip

@@ -23,7 +23,7 @@ type document struct {
 	plans       []*plan
 	plansNode   *yaml.Node
 	defaultPlan *yaml.Node
-	options     []stint.Option // priority, headers, empty-key, skip, block
+	options     []stint.Option // priority, headers, skip, block
 }
 
 // entry is an item of limits: a limit, or the name of one.
@@ -75,7 +75,7 @@ func documentFields() []field[document] {
 			values, _ := d.mapping(n, "routes", `{"POST /login": {limits: [...]}}`)
 			for _, v := range values {
 				r := &route{node: v.key, pattern: v.key.Value}
-				fields := append(settingsFields(func(r *route) *settings { return &r.settings }), routeLimits(doc), routeInherit)
+				fields := append(settingsFields(routeSettings), routeLimits(doc), routeInherit, skipField(routeSettings))
 				if object(d, v.value, "a route", "{limits: [{name: login, rate: 5/1m}]}, or {limits: []} to exempt it", fields, r) {
 					set := len(r.settings.options) > 0 || r.settings.keyed
 					switch {
@@ -107,14 +107,6 @@ func documentFields() []field[document] {
 			}
 		}},
 		{"headers", func(d *decoder, n *yaml.Node, doc *document) { d.headers(n, doc) }},
-		{"empty-key", func(d *decoder, n *yaml.Node, doc *document) {
-			switch word, _ := d.word(n, "empty-key", "deny", "skip"); word {
-			case "deny":
-				doc.options = append(doc.options, stint.WithEmptyKey(stint.DenyEmptyKey))
-			case "skip":
-				doc.options = append(doc.options, stint.WithEmptyKey(stint.SkipEmptyKey))
-			}
-		}},
 		{"skip", func(d *decoder, n *yaml.Node, doc *document) {
 			for _, p := range d.predicates(n, "skip") {
 				doc.options = append(doc.options, p.skip)
@@ -127,6 +119,8 @@ func documentFields() []field[document] {
 		}},
 	}...)
 }
+
+func routeSettings(r *route) *settings { return &r.settings }
 
 var routeInherit = field[route]{"inherit", func(d *decoder, n *yaml.Node, r *route) {
 	r.inherit, _ = d.boolean(n, "inherit")

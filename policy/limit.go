@@ -93,7 +93,24 @@ func settingsFields[T any](of func(*T) *settings) []field[T] {
 				set(of(to), "failure", n, stint.WithFailurePolicy(stint.FailClosed))
 			}
 		}},
+		{"empty-key", func(d *decoder, n *yaml.Node, to *T) {
+			switch word, _ := d.word(n, "empty-key", "deny", "skip"); word {
+			case "deny":
+				set(of(to), "empty-key", n, stint.WithEmptyKey(stint.DenyEmptyKey))
+			case "skip":
+				set(of(to), "empty-key", n, stint.WithEmptyKey(stint.SkipEmptyKey))
+			}
+		}},
 	}
+}
+
+// skipField is the field skip of a limit and of a route. That of the file exempts requests from all.
+func skipField[T any](of func(*T) *settings) field[T] {
+	return field[T]{"skip", func(d *decoder, n *yaml.Node, to *T) {
+		for _, p := range d.predicates(n, "skip") {
+			set(of(to), "skip", n, p.skip)
+		}
+	}}
 }
 
 // limitFields is a function because keys hold keys.
@@ -117,7 +134,8 @@ func limitFields() []field[limit] {
 			k.read(d, n, l)
 		}})
 	}
-	fields = append(fields, settingsFields(func(l *limit) *settings { return &l.settings })...)
+	own := func(l *limit) *settings { return &l.settings }
+	fields = append(append(fields, settingsFields(own)...), skipField(own))
 	return append(fields, []field[limit]{
 		{"dry-run", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.boolean(n, "dry-run"); ok {

@@ -285,7 +285,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := policy.Load(path)
-	if err != nil || len(p.Options()) != 2 {
+	if err != nil || len(p.Options()) != 3 { // stint.Complete among them
 		t.Errorf("%d options, %v", len(p.Options()), err)
 	}
 	clear(p.Options()) // a copy

@@ -13,7 +13,10 @@ import (
 const predicateExample = "[preflight, {cidr: [10.0.0.0/8]}]"
 
 // predicate is the option that an entry makes in skip, and the one that it makes in block.
-type predicate struct{ skip, block stint.Option }
+type predicate struct {
+	skip  stint.SharedOption
+	block stint.Option
+}
 
 func predicateOf[P func(*http.Request) bool | stint.Predicate](p P) predicate {
 	return predicate{stint.WithSkip(p), stint.WithBlock(p)}
