@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/store"
 )
@@ -132,14 +133,15 @@ func WithTolerance(factor float64) AdaptiveOption {
 }
 
 // WithLatencyTimeout sets how long a request may take before AIMD counts it as slow and
-// shrinks the limit: 100 µs or more. No request is interrupted. The default is 5 s, as
+// shrinks the limit: 1 ms or more. No request is interrupted. The default is 5 s, as
 // in Netflix's library. New rejects shorter times, and the option beside Gradient2 (the
 // default) and Vegas.
 //
 // Start with twice what the slowest requests take without a queue. If more than one in
 // twenty takes longer than d without any queue, the limit falls to its min.
 func WithLatencyTimeout(d time.Duration) AdaptiveOption {
-	return configures(d >= 100*time.Microsecond, fmt.Sprintf("WithLatencyTimeout(%v)", d), "write 100µs or more",
+	valid, write := engine.CheckDuration(d, d > 0, "write 1ms or more")
+	return configures(valid, fmt.Sprintf("WithLatencyTimeout(%v)", d), write,
 		func(c *adaptive.Config) { c.Timeout = d })
 }
 
@@ -156,6 +158,7 @@ func WithInitialLimit(n int64) AdaptiveOption {
 // windows. A window continues until it has ten requests. Shorter windows react faster,
 // and mistake chance for change sooner.
 func WithSampleWindow(d time.Duration) AdaptiveOption {
-	return configures(d >= 100*time.Millisecond, fmt.Sprintf("WithSampleWindow(%v)", d), "write 100ms or more",
+	valid, write := engine.CheckDuration(d, d >= 100*time.Millisecond, "write 100ms or more")
+	return configures(valid, fmt.Sprintf("WithSampleWindow(%v)", d), write,
 		func(c *adaptive.Config) { c.Window = d })
 }

@@ -638,7 +638,7 @@ func TestAdaptiveUpdate(t *testing.T) {
 }
 
 func TestAdaptiveDryRun(t *testing.T) {
-	l := limiter(t, theKey, stint.Rate(9, time.Hour), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithDryRun()))
+	l := limiter(t, theKey, stint.Rate(9, time.Hour), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithDryRun(true)))
 	p := take(t, l, 1)
 	q := take(t, l, 1)
 	if s := q.Decision().Limits[1]; s.Allowed || !s.DryRun || s.InFlight != 1 {

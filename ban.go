@@ -35,6 +35,7 @@ import (
 // place aren't counted.
 func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 	l := newLimit(limit.Banning, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}, opts)
+	checkPeriod(l.rule)
 	if l.rule.Spec.Ban == 0 {
 		l.rule.Errs.Bad("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")
 		l.rule.Spec.Ban = time.Hour // or the store's limit would report it too
@@ -42,8 +43,12 @@ func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 	return l
 }
 
-// WithBanFor sets how long a Ban lasts. d is a positive whole number of microseconds, at most
-// one year; New rejects any other. Every Ban needs it.
+// WithBanFor sets how long a Ban lasts. d is a whole number of microseconds, from a
+// millisecond to a year; New rejects any other. Every Ban needs it.
 func WithBanFor(d time.Duration) BanOption {
-	return changeOption{change: func(r *compile.Rule) { r.Spec.Ban = d }}
+	return changeOption{change: func(r *compile.Rule) {
+		if r.Spec.Ban = d; lacksUnit(r, "WithBanFor", d) {
+			r.Spec.Ban = time.Hour // or the store's limit may report it too
+		}
+	}}
 }

@@ -94,7 +94,7 @@ func TestBanDecision(t *testing.T) {
 func TestBanReportsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := 0
-		l := limiter(t, theKey, stint.Rate(1, time.Minute), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun()),
+		l := limiter(t, theKey, stint.Rate(1, time.Minute), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun(true)),
 			stint.WithObserver(func(e stint.Event) {
 				if e.Kind == stint.EventBanned {
 					began++
@@ -196,7 +196,7 @@ func TestBanWithNothingToCount(t *testing.T) {
 		{"slots with a queue", []stint.Option{ban(), stint.Concurrency(1, stint.WithQueue(5))}, false},
 		{"slots without", []stint.Option{ban(), stint.Concurrency(1, stint.WithQueue(0))}, true},
 		{"rate that waits", []stint.Option{ban(), stint.Rate(1, time.Second, stint.WithMaxWait(time.Second))}, true},
-		{"only reports for now", []stint.Option{ban(), stint.Rate(1, time.Second, stint.WithDryRun())}, true},
+		{"only reports for now", []stint.Option{ban(), stint.Rate(1, time.Second, stint.WithDryRun(true))}, true},
 		{"route", []stint.Option{ban(), stint.Rate(1, time.Second), stint.WithRoute("/", ban())}, false},
 		{"limit func", []stint.Option{ban(), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, true},
 	} {
@@ -441,7 +441,7 @@ func TestBanInAPlan(t *testing.T) {
 // The fields show the limits that are charged, and when to come back.
 func TestBanFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Rate(5, time.Hour, stint.WithDryRun()), stint.Quota(1, stint.Daily, stint.WithDryRun()),
+		l := limiter(t, theKey, stint.Rate(5, time.Hour, stint.WithDryRun(true)), stint.Quota(1, stint.Daily, stint.WithDryRun(true)),
 			stint.Concurrency(1), stint.Ban(1, time.Hour, stint.WithBanFor(90*time.Second)), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders))
 		held := take(t, l, 1)
 		w := through(l, get("/"), nil)
@@ -465,7 +465,7 @@ func TestBanFields(t *testing.T) {
 		}
 		l := limiter(t, opts(rate)...)
 		codes(l, "GET", "/", 2)
-		update(t, l, opts(stint.Rate(1, time.Hour, stint.WithDryRun()))...)
+		update(t, l, opts(stint.Rate(1, time.Hour, stint.WithDryRun(true)))...)
 		w := through(l, get("/"), nil)
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "60" {
 			t.Errorf("%d %v", w.Code, w.Header())

@@ -490,7 +490,7 @@ func TestBandwidthOfAnUndecidedRequest(t *testing.T) {
 func TestBandwidthDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
-		l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithDryRun()), seen.Option())
+		l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithDryRun(true)), seen.Option())
 		start := time.Now()
 		through(l, get("/"), send(10*megabyte, 32<<10))
 		e := seen.Last()
@@ -786,7 +786,7 @@ type band struct {
 func (b band) limit(i int, opts ...stint.BandwidthOption) stint.Limit {
 	opts = append(opts, stint.WithName("band"+strconv.Itoa(i)), stint.WithBurst(b.burst))
 	if b.dry {
-		opts = append(opts, stint.WithDryRun())
+		opts = append(opts, stint.WithDryRun(true))
 	}
 	return stint.Bandwidth(b.rate, opts...)
 }
@@ -958,7 +958,7 @@ func TestBandwidthDryRunsReport(t *testing.T) {
 // If only dry runs pace a body, it is written and read as without them.
 func TestBandwidthDryRunsLeaveWritesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, band{1024, 4096, true}.limit(0), stint.Bandwidth(2048, stint.WithDryRun(), stint.WithDirection(stint.Both)))
+		l := limiter(t, theKey, band{1024, 4096, true}.limit(0), stint.Bandwidth(2048, stint.WithDryRun(true), stint.WithDirection(stint.Both)))
 		w := &kernel{ResponseRecorder: httptest.NewRecorder()}
 		body := strings.Repeat("x", 100_000)
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
@@ -1013,8 +1013,8 @@ func TestBandwidthDryRunWithoutItsStore(t *testing.T) {
 		name   string
 		limits []stint.Option
 	}{
-		{"alone", []stint.Option{stint.Bandwidth(megabyte, stint.WithName("dry"), stint.WithDryRun(), closed)}},
-		{"beside an enforced one", []stint.Option{stint.Bandwidth(megabyte, stint.WithName("dry"), stint.WithDryRun(), closed), stint.Bandwidth(megabyte, stint.WithName("b"))}},
+		{"alone", []stint.Option{stint.Bandwidth(megabyte, stint.WithName("dry"), stint.WithDryRun(true), closed)}},
+		{"beside an enforced one", []stint.Option{stint.Bandwidth(megabyte, stint.WithName("dry"), stint.WithDryRun(true), closed), stint.Bandwidth(megabyte, stint.WithName("b"))}},
 	}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
@@ -1040,7 +1040,7 @@ func TestBandwidthDryRunWithoutItsStore(t *testing.T) {
 // What was paid to dry runs only and hasn't moved is given back.
 func TestBandwidthDryRunGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithDryRun()))
+		l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithDryRun(true)))
 		through(l, get("/"), send(3000, 30))
 		if got := left(t, l, "k"); got != 247_000 {
 			t.Errorf("%d bytes free after 3000 of 250000", got)
@@ -1070,7 +1070,7 @@ func TestBandwidthCopyOfNothing(t *testing.T) {
 			for _, limits := range [][]stint.Option{
 				{stint.Rate(9, time.Minute)},
 				{stint.Bandwidth(megabyte)},
-				{stint.Bandwidth(megabyte, stint.WithDryRun())},
+				{stint.Bandwidth(megabyte, stint.WithDryRun(true))},
 			} {
 				l := limiter(t, append(limits, theKey)...)
 				w := &spinning{ResponseRecorder: httptest.NewRecorder(), t: t}

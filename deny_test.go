@@ -93,7 +93,7 @@ func TestProblemBody(t *testing.T) {
 		retry    string
 	}{
 		{"rate", []stint.Option{theKey, one()}, 429, types + "quota-exceeded", "rate", "3600"},
-		{"two of three", []stint.Option{theKey, one(), stint.Rate(9, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour)), one(stint.WithName("report"), stint.WithDryRun())},
+		{"two of three", []stint.Option{theKey, one(), stint.Rate(9, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour)), one(stint.WithName("report"), stint.WithDryRun(true))},
 			429, types + "quota-exceeded", "rate quota", ""},
 		{"concurrency of a key", []stint.Option{theKey, stint.Concurrency(1)}, 429, types + "quota-exceeded", "concurrency", "1"},
 		{"concurrency of all", []stint.Option{everybody, stint.Concurrency(1)}, 503, types + "temporary-reduced-capacity", "concurrency", "1"},
@@ -374,7 +374,7 @@ func TestDenyOutside(t *testing.T) {
 		"a rate":         {1, []stint.Option{rate(1)}},
 		"all fields":     {1, []stint.Option{rate(1), all}},
 		"no fields":      {1, []stint.Option{rate(1), stint.WithHeaders(stint.NoHeaders)}},
-		"one of several": {1, []stint.Option{rate(1, stint.WithDryRun()), stint.Quota(1, stint.Daily), stint.Rate(9, time.Minute), all}},
+		"one of several": {1, []stint.Option{rate(1, stint.WithDryRun(true)), stint.Quota(1, stint.Daily), stint.Rate(9, time.Minute), all}},
 		"a higher cost":  {3, []stint.Option{rate(5)}},
 		"slots":          {1, []stint.Option{stint.Concurrency(1)}},
 		"adaptive slots": {1, []stint.Option{stint.AdaptiveConcurrency(1, 1), rate(9), all}},
@@ -423,7 +423,7 @@ func TestDenyOutside(t *testing.T) {
 
 // A denial is the same whether or not a handler sees its error.
 func TestServe(t *testing.T) {
-	two := []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour), stint.WithDryRun()), stint.Rate(1, time.Minute, stint.WithName("short"))}
+	two := []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour), stint.WithDryRun(true)), stint.Rate(1, time.Minute, stint.WithName("short"))}
 	fails := errors.New("down")
 	tests := []struct {
 		name string

@@ -36,7 +36,7 @@ func TestDescribe(t *testing.T) {
 	if got := told(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if err := l.Update(stint.Quota(7, stint.Daily, stint.WithDryRun()), stint.WithKey(stint.GivenKey())); err != nil {
+	if err := l.Update(stint.Quota(7, stint.Daily, stint.WithDryRun(true)), stint.WithKey(stint.GivenKey())); err != nil {
 		t.Fatal(err)
 	}
 	want = `
@@ -79,7 +79,7 @@ func TestDescribeWhatWasDone(t *testing.T) {
 		begin := time.Now()
 		opts := func(api int64, others ...stint.Option) []stint.Option {
 			return append(others, theKey, stint.Rate(api, 24*time.Hour, stint.WithName("api")),
-				stint.Rate(2, 24*time.Hour, stint.WithName("tried"), stint.WithDryRun()),
+				stint.Rate(2, 24*time.Hour, stint.WithName("tried"), stint.WithDryRun(true)),
 				stint.Concurrency(1, stint.WithName("slots"), stint.WithMaxWait(time.Minute)),
 				stint.WithRoute("/login", stint.Rate(1000, time.Hour, stint.WithName("login"))),
 				stint.WithRoute("/lost", stint.Inherit()), stint.WithRoute("/l/", stint.Inherit()))

@@ -152,7 +152,7 @@ func receive(t *testing.T, sc scene, down time.Duration, opts ...stint.Option) [
 // limits beside it answer as if it weren't there.
 func TestDryRunsTakeNoPart(t *testing.T) {
 	const second, ms = time.Second, time.Millisecond
-	name, dry := stint.WithName, stint.WithDryRun()
+	name, dry := stint.WithName, stint.WithDryRun(true)
 	closed := stint.WithFailurePolicy(stint.FailClosed)
 	own := stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) { return r.Header.Get("X-Id"), nil }))
 	some := stint.WithCost(func(r *http.Request) int64 { n, _ := strconv.ParseInt(r.Header.Get("X-Id"), 10, 64); return 1 + n%3 })
@@ -297,7 +297,7 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 	named := func(n int64, per time.Duration, name string, opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(n, per, append(opts, stint.WithName(name))...)
 	}
-	dry := stint.WithDryRun()
+	dry := stint.WithDryRun(true)
 	tests := []struct {
 		name   string
 		limits []stint.Option
@@ -350,7 +350,7 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 // Of all problems with a dry run, only a key that can't be determined denies the
 // request.
 func TestDryRunDeniesForItsKeyOnly(t *testing.T) {
-	dry, closed := stint.WithDryRun(), stint.WithFailurePolicy(stint.FailClosed)
+	dry, closed := stint.WithDryRun(true), stint.WithFailurePolicy(stint.FailClosed)
 	rate := func(opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(9, time.Hour, append(opts, dry, closed, stint.WithName("dry"))...)
 	}
@@ -389,7 +389,7 @@ func TestDryRunDeniesForItsKeyOnly(t *testing.T) {
 // One limit is on two routes, on one of them as a dry run. A request that may match
 // either is held to the other, at the higher cost.
 func TestDryRunOfAnotherReading(t *testing.T) {
-	dry := stint.WithDryRun()
+	dry := stint.WithDryRun(true)
 	for _, tt := range []struct {
 		name         string
 		files, login []stint.RouteOption
@@ -412,7 +412,7 @@ func TestDryRunOfAnotherReading(t *testing.T) {
 
 // Settle without a name applies to the same limits as without the dry run.
 func TestDryRunChoosesNothingToSettle(t *testing.T) {
-	dry, costs := stint.WithDryRun(), cost(1)
+	dry, costs := stint.WithDryRun(true), cost(1)
 	tests := []struct {
 		name         string
 		outer, inner []stint.Option

@@ -244,7 +244,7 @@ func TestEventsShowNoKey(t *testing.T) {
 		shown.Write(b)
 	}
 	seen := 0
-	l := limiter(t, stint.Rate(1, time.Hour), stint.Rate(1, time.Hour, stint.WithDryRun()), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)),
+	l := limiter(t, stint.Rate(1, time.Hour), stint.Rate(1, time.Hour, stint.WithDryRun(true)), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)),
 		stint.WithKey(stint.Header("X-Api-Key")), stint.WithObserver(func(e stint.Event) {
 			if e.Key(0) == credential {
 				seen++
@@ -292,7 +292,7 @@ func TestEventsAllocateWhatTheyHold(t *testing.T) {
 			return []stint.Option{ample(), stint.Quota(1<<30, stint.Daily, stint.WithName("daily"))}
 		}, nil},
 		{stint.EventDenied, func() []stint.Option { return []stint.Option{stint.Rate(1, time.Hour, name)} }, nil},
-		{stint.EventDryRunDenied, func() []stint.Option { return []stint.Option{stint.Rate(1, time.Hour, name, stint.WithDryRun())} }, nil},
+		{stint.EventDryRunDenied, func() []stint.Option { return []stint.Option{stint.Rate(1, time.Hour, name, stint.WithDryRun(true))} }, nil},
 		{stint.EventBlocked, func() []stint.Option {
 			return []stint.Option{ample(), stint.WithBlock(func(*http.Request) bool { return true })}
 		}, nil},
@@ -412,7 +412,7 @@ func TestEventsTellWhichBan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var banned []string
 		l := limiter(t, theKey, stint.Rate(1, 100*time.Hour),
-			stint.Ban(1, time.Hour, stint.WithBanFor(time.Minute), stint.WithName("short")), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("trial"), stint.WithDryRun()),
+			stint.Ban(1, time.Hour, stint.WithBanFor(time.Minute), stint.WithName("short")), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("trial"), stint.WithDryRun(true)),
 			stint.WithObserver(func(e stint.Event) {
 				if e.Kind == stint.EventBanned {
 					banned = append(banned, fmt.Sprint(e.Decision.Limit, " ", e.Decision.RetryAfter))
@@ -576,7 +576,7 @@ func TestEachKindHasItsFields(t *testing.T) {
 		{kind: stint.EventStoreFailed, limits: []stint.RouteOption{stint.Bandwidth(4096, name)}, store: fails(), do: write, want: everyOne + " Request Decision Err"},
 		{kind: stint.EventSettleFailed, limits: []stint.RouteOption{stint.Concurrency(9, name)},
 			store: &slow{Store: memstore.New(), settle: 2 * time.Millisecond, fails: 1}, want: everyOne + " Decision Err StoreTook"},
-		{kind: stint.EventDryRunDenied, limits: []stint.RouteOption{stint.Rate(1, time.Hour, name, stint.WithDryRun())}, want: everyOne + decided},
+		{kind: stint.EventDryRunDenied, limits: []stint.RouteOption{stint.Rate(1, time.Hour, name, stint.WithDryRun(true))}, want: everyOne + decided},
 		{kind: stint.EventLimitChanged, limits: []stint.RouteOption{stint.AdaptiveConcurrency(1, 30, stint.WithSampleWindow(100*time.Millisecond), name)},
 			do: func(_ http.ResponseWriter, r *http.Request) {
 				stint.FromContext(r.Context()).Drop()

@@ -480,7 +480,7 @@ func ExampleWithMaxWait() {
 
 func ExampleWithDryRun() {
 	lim := stint.Must(stint.New(
-		stint.Rate(1, time.Hour, stint.WithName("planned"), stint.WithDryRun()),
+		stint.Rate(1, time.Hour, stint.WithName("planned"), stint.WithDryRun(true)),
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.EventDryRunDenied {
@@ -780,8 +780,8 @@ func ExampleForwardedIP() {
 	// 198.51.100.20 <nil>
 }
 
-func ExampleForwardedHeaderIP() {
-	key := stint.ForwardedHeaderIP(netip.MustParsePrefix("10.0.0.0/8"))
+func ExampleHeaderIP_forwarded() {
+	key := stint.HeaderIP("Forwarded", netip.MustParsePrefix("10.0.0.0/8"))
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.2:49152"
@@ -790,8 +790,8 @@ func ExampleForwardedHeaderIP() {
 	// Output: 2001:db8:1:2::/64 <nil>
 }
 
-func ExampleSingleIPHeader() {
-	key := stint.SingleIPHeader("X-Real-IP", netip.MustParsePrefix("10.0.0.0/8"))
+func ExampleHeaderIP() {
+	key := stint.HeaderIP("X-Real-IP", netip.MustParsePrefix("10.0.0.0/8"))
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.2:49152"

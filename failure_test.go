@@ -144,7 +144,7 @@ func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, second := &events{}, &events{}
 		l := limiter(t, theKey, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Minute)), stint.Quota(2, stint.Monthly),
-			stint.Rate(1, time.Hour, stint.WithDryRun()), seen.Option(), second.Option())
+			stint.Rate(1, time.Hour, stint.WithDryRun(true)), seen.Option(), second.Option())
 		codes(l, "GET", "/", 3)
 		if got, want := seen.Kinds(), "Admitted Waiting Admitted DryRunDenied Denied DryRunDenied"; got != want {
 			t.Fatalf("events %s, want %s", got, want)
@@ -650,7 +650,7 @@ func TestContextThatHasEnded(t *testing.T) {
 		"slots":         stint.Concurrency(5, name),
 		"line of slots": stint.Concurrency(5, name, stint.WithQueue(3)),
 		"adaptive":      stint.AdaptiveConcurrency(5, 5, name),
-		"dry run":       stint.Rate(5, time.Hour, name, stint.WithDryRun()),
+		"dry run":       stint.Rate(5, time.Hour, name, stint.WithDryRun(true)),
 	}
 	overStores(t, func(t *testing.T, s store.Store) {
 		for which, ctx := range endedContexts(t) {

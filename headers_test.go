@@ -124,7 +124,7 @@ func TestFields(t *testing.T) {
 }
 
 func TestFieldsOfSeveralLimits(t *testing.T) {
-	l := limiter(t, everybody, stint.Rate(2, time.Second), stint.Quota(1, stint.Daily, stint.WithDryRun()), stint.Concurrency(3))
+	l := limiter(t, everybody, stint.Rate(2, time.Second), stint.Quota(1, stint.Daily, stint.WithDryRun(true)), stint.Concurrency(3))
 	w := through(l, get("/"), nil)
 	policy, got := fields(t, w.Header())
 	if want := `"rate";q=2;w=1, "concurrency";q=3;qu="concurrent-requests"`; policy != want {
@@ -139,7 +139,7 @@ func TestFieldsOfSeveralLimits(t *testing.T) {
 }
 
 func TestFieldsOfDryRun(t *testing.T) {
-	l := limiter(t, everybody, stint.Rate(1, time.Hour, stint.WithDryRun()))
+	l := limiter(t, everybody, stint.Rate(1, time.Hour, stint.WithDryRun(true)))
 	for range 2 {
 		if w := through(l, get("/"), nil); w.Code != 200 || len(w.Header()) > 0 {
 			t.Errorf("%d %v, want 200 without fields", w.Code, w.Header())
@@ -190,7 +190,7 @@ func TestNestedNames(t *testing.T) {
 		{"one of each", [][]stint.Option{{limit(5, "a"), limit(9, "b")}, {limit(9, "a"), limit(4, "b")}}, 200, `"a";r=4 "b";r=3`, `"a";q=5 "b";q=4`},
 		{"three limiters", [][]stint.Option{{limit(9, "a")}, {limit(5, "a")}, {limit(7, "a"), limit(7, "b")}}, 200, `"a";r=4 "b";r=6`, `"a";q=5 "b";q=7`},
 		{"slots", [][]stint.Option{{stint.Concurrency(3, stint.WithName("a"))}, {limit(9, "a")}}, 200, `"a";r=2`, `"a";q=3`},
-		{"a dry run has no item", [][]stint.Option{{limit(5, "a")}, {limit(2, "a", stint.WithDryRun())}}, 200, `"a";r=4`, `"a";q=5`},
+		{"a dry run has no item", [][]stint.Option{{limit(5, "a")}, {limit(2, "a", stint.WithDryRun(true))}}, 200, `"a";r=4`, `"a";q=5`},
 		{"a denial", [][]stint.Option{{limit(5, "a"), limit(2, "b")}, {limit(1, "a")}}, 429, `"b";r=0 "a";r=0`, `"b";q=2 "a";q=1`},
 		{"default names", [][]stint.Option{{stint.Rate(5, time.Hour)}, {stint.Rate(9, time.Hour)}}, 200, `"rate";r=4`, `"rate";q=5`},
 	} {

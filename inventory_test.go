@@ -26,7 +26,7 @@ func attributes(lines []map[string]any, message, name string) (all []string) {
 func TestNewLimitersAreLogged(t *testing.T) {
 	h := newLogged(slog.LevelDebug)
 	l := limiter(t, stint.Rate(100, time.Minute, stint.WithName("api"), stint.WithBurst(20)), stint.WithKey(stint.RemoteIP()),
-		stint.Quota(1000, stint.Daily, stint.WithName("daily"), stint.WithDryRun()),
+		stint.Quota(1000, stint.Daily, stint.WithName("daily"), stint.WithDryRun(true)),
 		stint.WithRoute("POST /login", stint.Rate(5, time.Hour, stint.WithName("login"), stint.WithMaxWait(2*time.Second))),
 		stint.WithLimiterName("front"), h.with(), stint.WithStore(newSpy()))
 	derive(t, l, stint.Concurrency(3, stint.WithName("slots"), stint.WithKey(stint.Global()), stint.WithFailurePolicy(stint.FailClosed)), stint.WithStore(memstore.New()))
@@ -67,7 +67,7 @@ func TestUpdatesAreLogged(t *testing.T) {
 			{[]stint.Option{api(60), key, login(other(5))}, nil},
 			{[]stint.Option{api(100), key, login(other(5), stint.Inherit()), daily}, []string{
 				"limit api: TokenBucket: 100 per minute, burst 100, was 60 per minute, burst 60; limit daily added: FixedWindow: 1000 daily, by RemoteIP()"}},
-			{[]stint.Option{api(100, stint.WithKey(stint.Global()), stint.WithDryRun()), stint.WithoutRoutes()}, []string{
+			{[]stint.Option{api(100, stint.WithKey(stint.Global()), stint.WithDryRun(true)), stint.WithoutRoutes()}, []string{
 				"limit api: by Global(), was by RemoteIP(); limit api: in a dry run, was enforced; limit daily removed; limit other of POST /login removed"}},
 			{[]stint.Option{stint.Quota(7, stint.Hourly, stint.WithName("api")), key}, []string{
 				"limit api: FixedWindow: 7 hourly, was TokenBucket: 100 per minute, burst 100; limit api: by RemoteIP(), was by Global(); limit api: enforced, was in a dry run"}},
@@ -102,8 +102,8 @@ func TestUpdatesAreLogged(t *testing.T) {
 // What dry runs would have denied is logged at debug level, with or without observers.
 func TestDryRunsAreLogged(t *testing.T) {
 	h := newLogged(slog.LevelDebug)
-	l := limiter(t, theKey, h.with(), stint.Rate(10, 24*time.Hour, stint.WithName("small"), stint.WithDryRun()),
-		stint.Rate(30, 24*time.Hour, stint.WithName("large"), stint.WithDryRun()), stint.Rate(1000, time.Second, stint.WithName("enforced")))
+	l := limiter(t, theKey, h.with(), stint.Rate(10, 24*time.Hour, stint.WithName("small"), stint.WithDryRun(true)),
+		stint.Rate(30, 24*time.Hour, stint.WithName("large"), stint.WithDryRun(true)), stint.Rate(1000, time.Second, stint.WithName("enforced")))
 	for range 40 {
 		through(l, get("/"), nil)
 	}

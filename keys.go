@@ -37,7 +37,7 @@ type Key struct{ is *keys.Key }
 // and must be safe for concurrent use. New doesn't call it, and rejects a nil f. The
 // limiter looks at what f returns for the first requests, for likely mistakes; see
 // WithoutWarnings. It doesn't detect that f returns a forwarding header, which any client can
-// write: use ForwardedIP or SingleIPHeader.
+// write: use ForwardedIP or HeaderIP.
 func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return misconfigured(&mistake.Mistake{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
@@ -141,7 +141,7 @@ func WithEmptyKey(p EmptyKeyPolicy) SharedOption {
 }
 
 // IP says how a client is identified by its address. RemoteIP, ForwardedIP,
-// ForwardedHeaderIP and SingleIPHeader are short for the usual settings; the zero value
+// and HeaderIP are short for the usual settings; the zero value
 // keys like RemoteIP.
 //
 // The key is an IPv4 address ("192.0.2.7"), or the IPv6 network from which a client may
@@ -186,30 +186,21 @@ func ForwardedIP(trusted ...netip.Prefix) Key {
 	return IP{Header: "X-Forwarded-For", Trusted: trusted}.key("ForwardedIP")
 }
 
-// ForwardedHeaderIP is ForwardedIP for proxies that write the standard field, Forwarded
-// (RFC 7239).
-func ForwardedHeaderIP(trusted ...netip.Prefix) Key {
-	return IP{Header: "Forwarded", Trusted: trusted}.key("ForwardedHeaderIP")
-}
-
-// SingleIPHeader keys on the client's address in a field that the proxy replaces and
-// that holds nothing else, such as CF-Connecting-IP or X-Real-IP; see IP. A request in
-// which the field isn't exactly one line with one address is keyed like RemoteIP. New
-// rejects names that aren't a header field's, and a call without trusted addresses.
-func SingleIPHeader(name string, trusted ...netip.Prefix) Key {
-	canonical := http.CanonicalHeaderKey(name)
+// HeaderIP keys on the client's address in another field of a proxy: Forwarded (RFC 7239), a
+// list that is read as ForwardedIP reads its own, or one that the proxy replaces and that
+// holds one address, such as CF-Connecting-IP or X-Real-IP; see IP. A request in which such
+// a field isn't exactly one line with one address is keyed like RemoteIP. New rejects
+// names that aren't a header field's, X-Forwarded-For, and a call without trusted addresses.
+func HeaderIP(name string, trusted ...netip.Prefix) Key {
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("SingleIPHeader(%.80q)", name),
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("HeaderIP(%.80q)", name),
 			Write: `write the name of a header field, such as "X-Real-IP"`})
-	case canonical == clientip.XForwardedFor:
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("SingleIPHeader(%q)", name),
+	case http.CanonicalHeaderKey(name) == clientip.XForwardedFor:
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("HeaderIP(%q)", name),
 			Problem: "this field is a list", Write: "write stint.ForwardedIP"})
-	case canonical == clientip.Forwarded:
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("SingleIPHeader(%q)", name),
-			Problem: "this field is a list", Write: "write stint.ForwardedHeaderIP"})
 	}
-	return IP{Header: name, Trusted: trusted}.key("SingleIPHeader")
+	return IP{Header: name, Trusted: trusted}.key("HeaderIP")
 }
 
 // Key returns the Key. New reports what is wrong with the fields.
@@ -234,7 +225,7 @@ func addressed(option string, problems []clientip.Problem) (m mistake.List) {
 
 // Header keys on the value of a header field, such as an API key. The key is empty if
 // the request doesn't have the field. New rejects names that aren't a header field's,
-// X-Forwarded-For and Forwarded (use ForwardedIP and ForwardedHeaderIP), and Host,
+// X-Forwarded-For and Forwarded (use ForwardedIP and HeaderIP), and Host,
 // which net/http keeps in Request.Host.
 //
 // If there are several lines of the field, the first counts, which http.Header.Get also
@@ -253,7 +244,7 @@ func Header(name string) Key {
 			Write: "write stint.ForwardedIP and the addresses of your proxies"})
 	case canonical == clientip.Forwarded:
 		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "a client can write anything into this field",
-			Write: "write stint.ForwardedHeaderIP and the addresses of your proxies"})
+			Write: "write stint.HeaderIP and the addresses of your proxies"})
 	case canonical == "Host":
 		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
 			Write: "write stint.KeyFunc(func(r *http.Request) (string, error) { return r.Host, nil })"})

@@ -264,7 +264,7 @@ func TestConfigErrors(t *testing.T) {
 		{"not a header", Header("X API Key"), []string{`"X API Key"`}},
 		{"Host", Header("host"), []string{"r.Host, nil"}},
 		{"addresses of proxies", Header("x-forwarded-for"), []string{`Header("x-forwarded-for")`, "write stint.ForwardedIP "}},
-		{"addresses of proxies", Hash(secret, Header("Forwarded")), []string{`Header("Forwarded")`, "write stint.ForwardedHeaderIP "}},
+		{"addresses of proxies", Hash(secret, Header("Forwarded")), []string{`Header("Forwarded")`, "write stint.HeaderIP "}},
 		{"no cookie", Cookie(""), []string{`Cookie("")`}},
 		{"not a cookie", Cookie("a=b"), []string{`"a=b"`}},
 		{"no mux", MuxPattern(nil), []string{"MuxPattern(nil)", "*http.ServeMux"}},
@@ -284,8 +284,8 @@ func TestConfigErrors(t *testing.T) {
 		{"inside join, after a failure", Join(fixedKey("", errors.New("no session")), ForwardedIP()), []string{"ForwardedIP"}},
 
 		{"no trust", ForwardedIP(), []string{"ForwardedIP", `MustParsePrefix("10.0.0.0/8")`, "RemoteIP()"}},
-		{"no trust", ForwardedHeaderIP(), []string{"ForwardedHeaderIP", "Forwarded would never be read"}},
-		{"no trust", SingleIPHeader("X-Real-IP"), []string{"SingleIPHeader", "X-Real-Ip would never be read"}},
+		{"no trust", HeaderIP("Forwarded"), []string{"HeaderIP", "Forwarded would never be read"}},
+		{"no trust", HeaderIP("X-Real-IP"), []string{"HeaderIP", "X-Real-Ip would never be read"}},
 		{"all of IPv4", ForwardedIP(netip.MustParsePrefix("0.0.0.0/0")), []string{"0.0.0.0/0", "proxies connect from"}},
 		{"all of IPv6", ForwardedIP(ten, netip.MustParsePrefix("::/0")), []string{"::/0"}},
 		{"all, with host bits", ForwardedIP(netip.MustParsePrefix("1.2.3.4/0")), []string{"0.0.0.0/0"}},
@@ -296,9 +296,8 @@ func TestConfigErrors(t *testing.T) {
 		{"more than all, mapped", ForwardedIP(netip.MustParsePrefix("::ffff:0.0.0.0/90")), []string{"/90", "IPv4 prefix"}},
 		{"invalid prefix", ForwardedIP(ten, netip.Prefix{}), []string{"prefix 2 is invalid", "ParsePrefix"}},
 		{"both at once", ForwardedIP(netip.Prefix{}, netip.MustParsePrefix("0.0.0.0/0")), []string{"invalid", "0.0.0.0/0"}},
-		{"no single header", SingleIPHeader("", ten), []string{`SingleIPHeader("")`, "X-Real-IP"}},
-		{"a list", SingleIPHeader("x-forwarded-for", ten), []string{"stint.ForwardedIP"}},
-		{"a list", SingleIPHeader("forwarded", ten), []string{"stint.ForwardedHeaderIP"}},
+		{"no single header", HeaderIP("", ten), []string{`HeaderIP("")`, "X-Real-IP"}},
+		{"a list", HeaderIP("x-forwarded-for", ten), []string{"stint.ForwardedIP"}},
 		{"bits", IP{IPv6Bits: 47}.Key(), []string{"IP: 47 bits", "48 to 128"}},
 		{"bits", IP{IPv6Bits: 129}.Key(), []string{"IP: 129 bits"}},
 		{"bits", IP{IPv6Bits: -1}.Key(), []string{"IP: -1 bits"}},
@@ -326,19 +325,19 @@ func TestConfigErrors(t *testing.T) {
 // What New must not report as a mistake.
 func TestNoConfigErrors(t *testing.T) {
 	for name, k := range map[string]Key{
-		"RemoteIP":          RemoteIP(),
-		"ForwardedIP":       ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")),
-		"ForwardedHeaderIP": ForwardedHeaderIP(netip.MustParsePrefix("fd00::/8")),
-		"SingleIPHeader":    SingleIPHeader("CF-Connecting-IP", netip.MustParsePrefix("::ffff:10.0.0.0/104")),
-		"IP":                IP{Header: "X-Forwarded-For", TrustUnix: true, IPv6Bits: 48}.Key(),
-		"Header":            Header("X-API-Key"),
-		"Cookie":            Cookie("__Host-session"),
-		"Pattern":           Pattern(),
-		"MuxPattern":        MuxPattern(http.NewServeMux()),
-		"Method":            Method(),
-		"Global":            Global(),
-		"Join":              Join(Header("X-Tenant"), Pattern()),
-		"Hash":              Hash(make([]byte, 16), Cookie("session")),
+		"RemoteIP":         RemoteIP(),
+		"ForwardedIP":      ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")),
+		"HeaderIP, a list": HeaderIP("Forwarded", netip.MustParsePrefix("fd00::/8")),
+		"HeaderIP":         HeaderIP("CF-Connecting-IP", netip.MustParsePrefix("::ffff:10.0.0.0/104")),
+		"IP":               IP{Header: "X-Forwarded-For", TrustUnix: true, IPv6Bits: 48}.Key(),
+		"Header":           Header("X-API-Key"),
+		"Cookie":           Cookie("__Host-session"),
+		"Pattern":          Pattern(),
+		"MuxPattern":       MuxPattern(http.NewServeMux()),
+		"Method":           Method(),
+		"Global":           Global(),
+		"Join":             Join(Header("X-Tenant"), Pattern()),
+		"Hash":             Hash(make([]byte, 16), Cookie("session")),
 	} {
 		probe := httptest.NewRequest("GET", "/", nil)
 		probe.RemoteAddr = "192.0.2.1:1"
@@ -590,8 +589,8 @@ func TestTrustIsCopied(t *testing.T) {
 	}
 }
 
-func TestSingleIPHeader(t *testing.T) {
-	k := SingleIPHeader("cf-connecting-ip", proxies...)
+func TestHeaderIP(t *testing.T) {
+	k := HeaderIP("cf-connecting-ip", proxies...)
 	const proxy = "10.0.0.1:1234"
 	runKeyCases(t, []keyCase{
 		{"IPv4", k, from(proxy, "CF-Connecting-IP: 203.0.113.9"), "203.0.113.9"},
@@ -675,7 +674,7 @@ func TestTrustUnixServed(t *testing.T) {
 }
 
 func TestIPAllocs(t *testing.T) {
-	forwardedIP, standard := ForwardedIP(proxies...), ForwardedHeaderIP(proxies...)
+	forwardedIP, standard := ForwardedIP(proxies...), HeaderIP("Forwarded", proxies...)
 	for _, tc := range []struct {
 		name string
 		k    Key
@@ -689,7 +688,7 @@ func TestIPAllocs(t *testing.T) {
 		{"ForwardedIP, not a proxy", forwardedIP, from("192.0.2.7:1234", "X-Forwarded-For: 203.0.113.9"), 0},
 		{"ForwardedIP, IPv4", forwardedIP, from("10.0.0.1:1", "X-Forwarded-For: 1.1.1.1, 203.0.113.9, 10.1.1.1:80"), 0},
 		{"ForwardedIP, IPv6", forwardedIP, from("[fd00::1]:1", "X-Forwarded-For: 2001:db8::9"), 1},
-		{"ForwardedHeaderIP, IPv4", standard, from("10.0.0.1:1", "Forwarded: for=203.0.113.9;proto=https, for=10.1.1.1"), 0},
+		{"HeaderIP, IPv4", standard, from("10.0.0.1:1", "Forwarded: for=203.0.113.9;proto=https, for=10.1.1.1"), 0},
 	} {
 		if n := testing.AllocsPerRun(100, func() { _, _ = tc.k.Of(tc.r) }); n > tc.most {
 			t.Errorf("%s: %v allocations, want %v", tc.name, n, tc.most)
@@ -698,7 +697,7 @@ func TestIPAllocs(t *testing.T) {
 }
 
 func BenchmarkIP(b *testing.B) {
-	forwardedIP, standard := ForwardedIP(proxies...), ForwardedHeaderIP(proxies...)
+	forwardedIP, standard := ForwardedIP(proxies...), HeaderIP("Forwarded", proxies...)
 	for _, bench := range []struct {
 		name string
 		k    Key
@@ -724,7 +723,7 @@ func BenchmarkIP(b *testing.B) {
 }
 
 func TestForwardedHeaderIP(t *testing.T) {
-	k := ForwardedHeaderIP(proxies...)
+	k := HeaderIP("Forwarded", proxies...)
 	const proxy = "10.0.0.1:1234"
 	fwd := func(name, want string, lines ...string) keyCase {
 		for i := range lines {

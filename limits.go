@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/store"
@@ -81,14 +82,15 @@ var (
 )
 
 // Every returns the window of length d, aligned to the Unix epoch. d is a multiple of a
-// microsecond, at most two years; New rejects any other.
+// microsecond, from a millisecond to two years; New rejects any other.
 func Every(d time.Duration) Window { return store.Every(d) }
 
 // Rate lets n pass at once, and n per period from then on, for each key. WithBurst sets how
 // many pass at once. A request costs 1 unit unless WithCost says otherwise. The default
 // algorithm is a TokenBucket; WithAlgorithm sets another. The default name is "rate".
 //
-// n is from 1 to 2^40, and per is a whole number of microseconds, at most two years.
+// n is from 1 to 2^40, and per is a whole number of microseconds, from a millisecond to two
+// years.
 // New rejects other numbers, and options that the algorithm doesn't use. A Rate
 // combines with every other kind of limit. Whether n is too low for what callers do isn't detected:
 // try it with WithDryRun.
@@ -98,6 +100,7 @@ func Every(d time.Duration) Window { return store.Every(d) }
 // request may pass up to a tick earlier or later than n per period says.
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	l := newLimit(limit.Charged, store.Spec{Name: "rate", Units: n, Period: per}, opts)
+	checkPeriod(l.rule)
 	if l.rule.Spec.WarmUp != 0 && !l.rule.AlgSet {
 		l.rule.Spec.Algorithm = WarmUp
 	}
@@ -127,6 +130,25 @@ func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 		l.rule.Spec.Window = Daily // or the store's limit would report a missing period
 	}
 	return l
+}
+
+// checkPeriod reports a period that lacks its unit.
+func checkPeriod(r *compile.Rule) {
+	if lacksUnit(r, "", r.Spec.Period) {
+		r.Spec.Period = time.Second // or the store's limit may report it too
+	}
+}
+
+// lacksUnit reports whether a duration that option was given lacks its unit, and adds that to
+// what is wrong with the rule.
+func lacksUnit(r *compile.Rule, option string, d time.Duration) bool {
+	ok, write := engine.CheckDuration(d, true, "")
+	if !ok && option == "" {
+		r.Errs.Bad("", fmt.Sprintf("a period of %v", d), write)
+	} else if !ok {
+		r.Errs.Bad(fmt.Sprintf("%s(%v)", option, d), "", write)
+	}
+	return !ok
 }
 
 func newLimit[O optionOf](k limit.Kind, spec store.Spec, opts []O) Limit {
@@ -180,7 +202,8 @@ func WithName(name string) LimitOption {
 // Requests are spaced out, not saved up: without a WithMaxWait (or Limiter.Wait), a
 // request that comes before its turn is denied.
 func WithWarmUp(d time.Duration) RateOption {
-	return checkedChange(d > 0, fmt.Sprintf("WithWarmUp(%v)", d), "write how long the rate takes to rise, such as 4*time.Second",
+	valid, write := engine.CheckDuration(d, d > 0, "write how long the rate takes to rise, such as 4*time.Second")
+	return checkedChange(valid, fmt.Sprintf("WithWarmUp(%v)", d), write,
 		func(r *compile.Rule) { r.Spec.WarmUp = d })
 }
 

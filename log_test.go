@@ -182,7 +182,7 @@ func TestLogs(t *testing.T) {
 		{"a cost below 0", []stint.Option{stint.Rate(9, time.Hour), cost(-1), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
 		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(&unsettled{spy: newSpy()})}, "WARN a charge could not be settled, or a slot not released", true},
 		{"a ban", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)), header}, "DEBUG a request was denied\nDEBUG a key is banned", true},
-		{"a ban that only reports", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun()), header}, "DEBUG a request was denied\nDEBUG a key is banned\nDEBUG a limit in a dry run would have denied a request", true},
+		{"a ban that only reports", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun(true)), header}, "DEBUG a request was denied\nDEBUG a key is banned\nDEBUG a limit in a dry run would have denied a request", true},
 	}
 	for _, tt := range tests {
 		for _, keys := range []bool{false, true} {

@@ -175,8 +175,10 @@ func WithFixedCost(units int64) ChargeOption {
 // The limit denies nothing, delays nothing, adds no header fields and ignores
 // FailClosed: enforced limits beside it answer as they would without it. If its key
 // can't be determined, the request is still denied.
-func WithDryRun() SharedOption {
-	return settingOption{setting: setting{name: "WithDryRun"}, sharedSetting: func(s *compile.Settings) { s.DryRun = true }}
+//
+// WithDryRun(false) enforces a limit whatever its defaults say.
+func WithDryRun(on bool) SharedOption {
+	return settingOption{setting: setting{name: "WithDryRun"}, sharedSetting: func(s *compile.Settings) { s.DryRun, s.DryRunSet = on, true }}
 }
 
 // setting is what an option sets. Update replaces what was given of the same setting.

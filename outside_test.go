@@ -233,7 +233,7 @@ func TestAllow(t *testing.T) {
 		{"costs nothing", []stint.Option{rate}, 0, false, is(store.ErrCost), 0, 3},
 		{"costs less than nothing", []stint.Option{rate}, -1, false, is(store.ErrCost), 0, 3},
 		{"slots", []stint.Option{rate, stint.Concurrency(2, named)}, 1, false, is(stint.ErrHolds), 0, 3},
-		{"slots that only report", []stint.Option{rate, stint.Concurrency(2, named, stint.WithDryRun())}, 1, false, is(stint.ErrHolds), 0, 3},
+		{"slots that only report", []stint.Option{rate, stint.Concurrency(2, named, stint.WithDryRun(true))}, 1, false, is(stint.ErrHolds), 0, 3},
 		{"slots of this process", []stint.Option{rate, stint.AdaptiveConcurrency(1, 2, named)}, 1, false, is(stint.ErrHolds), 0, 3},
 		{"slots of a route", []stint.Option{rate, stint.WithRoute("/", stint.Concurrency(1, named))}, 1, false, passes, 1, 2},
 		{"settled by responses", []stint.Option{rate, free}, 1, false, passes, 1, 2},

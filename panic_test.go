@@ -100,7 +100,7 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 		}},
 		{name: "reports", limits: func(f *fuse) []stint.Option {
 			return []stint.Option{
-				stint.Concurrency(1), stint.Rate(1, time.Hour, stint.WithDryRun()), stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithDryRun()),
+				stint.Concurrency(1), stint.Rate(1, time.Hour, stint.WithDryRun(true)), stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithDryRun(true)),
 				stint.Rate(100, second, f.settle(0)),
 			}
 		}},
@@ -323,7 +323,7 @@ func TestPanicLeavesNoneInFlight(t *testing.T) {
 		opts []stint.Option
 	}{
 		{"plain", []stint.Option{ample(stint.WithName("rate"))}},
-		{"with a dry run", []stint.Option{ample(stint.WithName("rate")), stint.Rate(1, time.Hour, stint.WithName("dry"), stint.WithDryRun())}},
+		{"with a dry run", []stint.Option{ample(stint.WithName("rate")), stint.Rate(1, time.Hour, stint.WithName("dry"), stint.WithDryRun(true))}},
 		{"slots", []stint.Option{stint.Concurrency(10, stint.WithName("slots"))}},
 		{"an adaptive limit", []stint.Option{stint.AdaptiveConcurrency(1, 10, stint.WithName("adaptive"))}},
 		{"bytes", []stint.Option{stint.Bandwidth(2048, stint.WithName("bytes"))}},

@@ -50,8 +50,8 @@ func TestSettle(t *testing.T) {
 		{"concurrency", []stint.Option{rate(), quota(), stint.Concurrency(3)}, 4, []string{"rate", "concurrency"}, [2]int64{9, 99}, `"concurrency" is a concurrency limit`},
 		{"negative", []stint.Option{rate(), quota()}, -1, nil, [2]int64{9, 99}, "cost out of range: -1"},
 		{"too large", []stint.Option{rate(), quota()}, store.MaxCost + 1, nil, [2]int64{9, 99}, "cost"},
-		{"dry run", []stint.Option{rate(), quota(stint.WithDryRun())}, 4, nil, [2]int64{6, 96}, ""},
-		{"dry run that was not charged", []stint.Option{rate(), quota(stint.WithDryRun(), cost(1000))}, 4, nil, [2]int64{6, 100}, ""},
+		{"dry run", []stint.Option{rate(), quota(stint.WithDryRun(true))}, 4, nil, [2]int64{6, 96}, ""},
+		{"dry run that was not charged", []stint.Option{rate(), quota(stint.WithDryRun(true), cost(1000))}, 4, nil, [2]int64{6, 100}, ""},
 		{"limits that are not this one's", []stint.Option{rate(), quota()}, 5, []string{"rate", "daily"}, [2]int64{9, 99}, `no limit "daily"`},
 	}
 	for _, tt := range tests {

@@ -254,8 +254,8 @@ var tenantLimit = stint.Rate(9, time.Minute, stint.WithName("tenant"))
 func TestUnionEnforces(t *testing.T) {
 	shared := stint.Rate(1, time.Minute, stint.WithName("shared"))
 	for name, opts := range map[string][]stint.Option{
-		"the route reports":  {shared, stint.WithRoute("/a", shared, stint.WithDryRun())},
-		"the route enforces": {stint.WithRoute("/", shared, stint.WithDryRun()), stint.WithRoute("/a", shared)},
+		"the route reports":  {shared, stint.WithRoute("/a", shared, stint.WithDryRun(true))},
+		"the route enforces": {stint.WithRoute("/", shared, stint.WithDryRun(true)), stint.WithRoute("/a", shared)},
 	} {
 		l := limiter(t, append(opts, everybody)...)
 		if got := codes(l, "GET", "//a", 2); got != "200 429" {

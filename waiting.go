@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/waiting"
 )
@@ -14,7 +15,7 @@ import (
 // WithMaxWait makes a request wait for its turn rather than be denied, if its turn
 // comes within d. The request's own deadline bounds the wait further. By default a
 // request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
-// WithQueue, and for 5 seconds a Concurrency with WithQueue. d must be positive; New
+// WithQueue, and for 5 seconds a Concurrency with WithQueue. d is 1 ms or more; New
 // rejects any other.
 //
 // On a limit that queues by itself, d bounds the wait in the queue. On a Concurrency or
@@ -24,7 +25,8 @@ import (
 // An HTTP/1.1 server doesn't notice that a client has left while the request's body is
 // unread: keep d to a few seconds.
 func WithMaxWait(d time.Duration) ChargeOption {
-	return checkedSetting(d > 0, fmt.Sprintf("WithMaxWait(%v)", d), "write a positive duration, or leave it out if nobody waits",
+	valid, write := engine.CheckDuration(d, d > 0, "write a positive duration, or leave it out if nobody waits")
+	return checkedSetting(valid, fmt.Sprintf("WithMaxWait(%v)", d), write,
 		func(s *compile.Settings) { s.MaxWait = d })
 }
 

@@ -84,7 +84,7 @@ func TestWaitingInAdmit(t *testing.T) {
 		{"the longest of two", []stint.Option{stint.Rate(2, second, stint.WithMaxWait(9*second)), stint.Rate(1, second, stint.WithMaxWait(9*second))},
 			3, millis(0, 1000, 2000), 0},
 		{"one waits, one denies", []stint.Option{stint.Rate(2, second, stint.WithMaxWait(9*second)), stint.Rate(3, time.Hour)}, 5, millis(0, 0, 500), 2},
-		{"a dry run delays nobody", []stint.Option{stint.Rate(1, second, stint.WithMaxWait(9*second), stint.WithDryRun()), stint.Rate(9, second)}, 3, millis(0, 0, 0), 0},
+		{"a dry run delays nobody", []stint.Option{stint.Rate(1, second, stint.WithMaxWait(9*second), stint.WithDryRun(true)), stint.Rate(9, second)}, 3, millis(0, 0, 0), 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -1607,7 +1607,7 @@ func TestShare(t *testing.T) {
 		{"a small share is one slot", stint.Concurrency(3, wait, queue, share(1, 10)), "+9x9 +1x9 -9x1 =1:1|9:2 -9x1 =1:1|9:2 -1x1 =1:1|9:2"},
 		{"who leaves the line leaves the share idle", ten(share(1, 50)), "+0x12 +1x1 -0x1 =0:9|1:1 -0x1 =0:9|1:1"},
 		{"of a limit that adapts", stint.AdaptiveConcurrency(10, 10, wait, queue, share(1, 30)), "+9x20 +1x20 -9x3 =1:3|9:7 -9x3 =1:3|9:7"},
-		{"a dry run", stint.Concurrency(1, wait, share(1, 50), stint.WithDryRun()), "+0x3 +1x3 =0:3|1:3"},
+		{"a dry run", stint.Concurrency(1, wait, share(1, 50), stint.WithDryRun(true)), "+0x3 +1x3 =0:3|1:3"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

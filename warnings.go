@@ -65,9 +65,9 @@ const (
 )
 
 var warningKinds = [...]struct{ name, text string }{
-	WarnForwardingHeader: {"forwarding-header", "the key is a forwarding header, which any client can write: use stint.ForwardedIP or stint.SingleIPHeader, with the addresses of your proxies"},
+	WarnForwardingHeader: {"forwarding-header", "the key is a forwarding header, which any client can write: use stint.ForwardedIP or stint.HeaderIP, with the addresses of your proxies"},
 	WarnPortInKey:        {"port-in-key", "the key contains the caller's port, so each connection has limits of its own: use stint.RemoteIP"},
-	WarnUntrustedProxy:   {"untrusted-proxy", "requests come through a proxy that the key doesn't trust, so its clients share limits: use stint.ForwardedIP or stint.SingleIPHeader, with the addresses of your proxies"},
+	WarnUntrustedProxy:   {"untrusted-proxy", "requests come through a proxy that the key doesn't trust, so its clients share limits: use stint.ForwardedIP or stint.HeaderIP, with the addresses of your proxies"},
 	WarnKeysNeverRepeat:  {"keys-never-repeat", "no key came twice in the first 10,000 requests, so nobody is limited: use a key that stays the same for a caller"},
 	WarnOneKey:           {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: use a key that distinguishes callers, or stint.Global()"},
 	WarnRebuilt:          {"rebuilt", "limiters are built again and again while requests are served: build them once, at start-up"},

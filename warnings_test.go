@@ -73,7 +73,7 @@ var warningCases = []struct {
 	{"a forwarding header", stint.Header("X-Real-IP"), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
 	{"one joined", stint.Join(stint.Pattern(), stint.Header("cf-connecting-ip")), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
 	{"one hashed", stint.Hash(make([]byte, 32), stint.FirstOf(stint.Header("X-API-Key"), stint.Header("True-Client-IP"))), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
-	{"one that is checked", stint.SingleIPHeader("X-Real-IP", netip.MustParsePrefix("192.0.2.0/24")), nil, 0, nil},
+	{"one that is checked", stint.HeaderIP("X-Real-IP", netip.MustParsePrefix("192.0.2.0/24")), nil, 0, nil},
 	{"a header of the application", stint.Header("X-API-Key"), nil, 0, nil},
 
 	{"the caller's port", stint.KeyFunc(remoteAddr), client, 1, []stint.WarningKind{stint.WarnPortInKey}},
@@ -544,7 +544,7 @@ func TestWarningOfACostTooHigh(t *testing.T) {
 // Costs that pass, and denials that pass later, warn of nothing.
 func TestNoWarningOfACost(t *testing.T) {
 	l := limiter(t, stint.WithKey(stint.RemoteIP()), stint.WithCost(func(*http.Request) int64 { return 10 }),
-		stint.Rate(10, time.Hour, stint.WithName("calls")), stint.Rate(5, time.Hour, stint.WithName("reports"), stint.WithDryRun()))
+		stint.Rate(10, time.Hour, stint.WithName("calls")), stint.Rate(5, time.Hour, stint.WithName("reports"), stint.WithDryRun(true)))
 	for range 3 {
 		through(l, client(1), nil)
 	}
@@ -663,7 +663,7 @@ func TestQuotaUnreachable(t *testing.T) {
 		{"that an hour ahead may use up", []stint.Option{quota(90_000), rate()}, ""},
 		{"within reach", []stint.Option{quota(10_000), rate()}, ""},
 		{"of another key", []stint.Option{quota(864_000, stint.WithKey(stint.Global())), rate()}, ""},
-		{"in a dry run", []stint.Option{quota(864_000), rate(stint.WithDryRun())}, ""},
+		{"in a dry run", []stint.Option{quota(864_000), rate(stint.WithDryRun(true))}, ""},
 		{"at a cost", []stint.Option{quota(864_000, stint.WithFixedCost(10)), rate()}, ""},
 		{"with a burst", []stint.Option{quota(864_000), rate(stint.WithBurst(800_000))}, ""},
 	} {
@@ -707,7 +707,7 @@ func TestUpdateDrops(t *testing.T) {
 		{"one in a route", options{calls(1), stint.WithRoute("/a", reports)}, []options{{calls(1)}, {stint.WithoutRoutes()}}, []string{"", `leaves out limit "reports"`}},
 		{"moved to a route", options{calls(1), reports}, []options{{calls(1), stint.WithRoute("/a", reports)}}, []string{""}},
 		{"one that an Update brought", options{calls(1)}, []options{{calls(1), reports}, {calls(1)}}, []string{"", ""}},
-		{"a dry run", options{calls(1), stint.Quota(1, stint.Daily, stint.WithDryRun())}, []options{{calls(1)}}, []string{""}},
+		{"a dry run", options{calls(1), stint.Quota(1, stint.Daily, stint.WithDryRun(true))}, []options{{calls(1)}}, []string{""}},
 	} {
 		h := newLogged(slog.LevelWarn)
 		l := limiter(t, append(tt.first, everybody, h.with())...)

@@ -23,12 +23,12 @@ const minToken = 16
 // it may be empty. The console calls allow for every request, which an open page makes
 // every half minute. allow must be safe for concurrent use.
 func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
-	return func(p *page) {
+	return option(func(p *page) {
 		if p.allow = allow; allow == nil {
 			p.wrong = append(p.wrong, errors.New("stint: console: the authorizer is nil: "+
 				"write console.WithAuthorizer(func(r *http.Request) (who string, ok bool) { … }), or console.WithToken(secret)"))
 		}
-	}
+	})
 }
 
 // WithToken lets in whoever has the secret: scripts send it as "Authorization: Bearer
@@ -39,13 +39,13 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 // The secret has at least 16 bytes, from a random source. Replicas behind one address
 // share it. If WithAuthorizer is there too, either lets in.
 func WithToken(secret string) Option {
-	return func(p *page) {
+	return option(func(p *page) {
 		if len(secret) < minToken {
 			p.wrong = append(p.wrong, fmt.Errorf("stint: console: the token has %d bytes: write a random one of at least %d", len(secret), minToken))
 			return
 		}
 		p.token = newToken(secret)
-	}
+	})
 }
 
 // token is a secret that opens the page.

@@ -75,13 +75,17 @@ import (
 )
 
 // Option is an option of New.
-type Option func(*page)
+type Option interface{ apply(*page) }
+
+type option func(*page)
+
+func (set option) apply(x *page) { set(x) }
 
 // Limiters sets the limiters that the page shows, in this order. The figures of a limiter
 // include the decisions of those derived from it by With: don't pass these too, or their
 // decisions are shown twice.
 func Limiters(lims ...*stint.Limiter) Option {
-	return func(p *page) {
+	return option(func(p *page) {
 		for _, l := range lims {
 			if l == nil {
 				p.wrong = append(p.wrong, errors.New("stint: console: a limiter is nil: leave it out"))
@@ -89,19 +93,19 @@ func Limiters(lims ...*stint.Limiter) Option {
 			}
 			p.boards = append(p.boards, newBoard(l))
 		}
-	}
+	})
 }
 
 // WithActions lets those who may see the page reset a key, or lift only its bans.
 // Actions are POST requests; cross-origin ones are denied with 403. Each action is
 // logged, with its remote address and who has called it if an authorizer says so.
-func WithActions() Option { return func(p *page) { p.Actions = true } }
+func WithActions() Option { return option(func(p *page) { p.Actions = true }) }
 
 // WithKeysInClear makes the page show whole keys, and the log of actions too.
-func WithKeysInClear() Option { return func(p *page) { p.Clear = true } }
+func WithKeysInClear() Option { return option(func(p *page) { p.Clear = true }) }
 
 // WithLogger sets the logger of actions. The default is slog.Default().
-func WithLogger(l *slog.Logger) Option { return func(p *page) { p.logger = l } }
+func WithLogger(l *slog.Logger) Option { return option(func(p *page) { p.logger = l }) }
 
 // page is the handler.
 type page struct {
@@ -135,7 +139,7 @@ func New(opts ...Option) (http.Handler, error) {
 			p.wrong = append(p.wrong, errors.New("stint: console: an option is nil: leave it out"))
 			continue
 		}
-		o(p)
+		o.apply(p)
 	}
 	if len(p.boards) == 0 {
 		p.wrong = append(p.wrong, errors.New("stint: console: no limiters: write console.Limiters(lim)"))

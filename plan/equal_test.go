@@ -58,7 +58,7 @@ func compare(t *testing.T, seed uint64) {
 		stint.Quota(70, stint.Hourly, stint.WithName("quota")),
 		stint.Rate(45, time.Second, stint.WithAlgorithm(stint.SlidingWindow), stint.WithKey(stint.Global()), stint.WithName("all")),
 		stint.Concurrency(3, stint.WithName("slots")),
-		stint.Rate(2, time.Second, stint.WithName("tighter"), stint.WithDryRun()),
+		stint.Rate(2, time.Second, stint.WithName("tighter"), stint.WithDryRun(true)),
 		stint.Ban(12, time.Minute, stint.WithBanFor(20*time.Second), stint.WithName("ban")),
 		stint.WithRoute("POST /login", stint.Rate(6, time.Minute, stint.WithSettle(stint.FailedOnly), stint.WithName("login"))),
 		stint.WithRoute("/slow/", stint.Rate(2, time.Second, stint.WithMaxWait(3*time.Second), stint.WithName("turns"))),

@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store/memstore"
 )
 
@@ -129,8 +130,9 @@ func WithFunctions() Option { return option(func(c *config) { c.trust = true }) 
 // default is 30 seconds.
 func WithWindow(d time.Duration) Option {
 	return option(func(c *config) {
-		if c.window = d; d <= 0 {
-			c.errs = append(c.errs, fmt.Errorf("plan: WithWindow(%v): write a positive duration", d))
+		c.window = d
+		if valid, write := engine.CheckDuration(d, d > 0, "write a positive duration"); !valid {
+			c.errs = append(c.errs, fmt.Errorf("plan: WithWindow(%v): %s", d, write))
 		}
 	})
 }

@@ -26,7 +26,7 @@ func TestIdle(t *testing.T) {
 		{"a faster one with less burst", []stint.Option{stint.Rate(10, time.Second), stint.Rate(12, time.Second, stint.WithBurst(9), stint.WithName("wide"))}, ""},
 		{"twice the same", []stint.Option{stint.Rate(10, time.Second, stint.WithName("a")), stint.Rate(10, time.Second, stint.WithName("b"))}, "a: no larger burst"},
 		{"another key", []stint.Option{stint.Rate(10, time.Second), stint.Rate(600, time.Minute, stint.WithName("wide"), stint.WithKey(stint.Global()))}, ""},
-		{"a dry run", []stint.Option{stint.Rate(10, time.Second, stint.WithDryRun()), stint.Rate(600, time.Minute, stint.WithName("wide"))}, ""},
+		{"a dry run", []stint.Option{stint.Rate(10, time.Second, stint.WithDryRun(true)), stint.Rate(600, time.Minute, stint.WithName("wide"))}, ""},
 		{"another cost", []stint.Option{stint.Rate(10, time.Second), stint.Rate(600, time.Minute, stint.WithName("wide"), stint.WithFixedCost(100))}, ""},
 		{"a settled one", []stint.Option{stint.Rate(10, time.Second, stint.WithSettle(stint.FailedOnly)), stint.Rate(600, time.Minute, stint.WithName("wide"))}, ""},
 		{"one with turns", []stint.Option{stint.Rate(10, time.Second, stint.WithMaxWait(time.Second)), stint.Rate(600, time.Minute, stint.WithName("wide"))}, ""},
@@ -72,7 +72,7 @@ func TestExplain(t *testing.T) {
 	called := func(*http.Request) (string, error) { t.Error("called"); return "", nil }
 	l := stint.Must(stint.New(
 		stint.Rate(10, time.Second, stint.WithName("rate")),
-		stint.Rate(10, time.Second, stint.WithName("tenant"), stint.WithKey(stint.KeyFunc(called)), stint.WithDryRun()),
+		stint.Rate(10, time.Second, stint.WithName("tenant"), stint.WithKey(stint.KeyFunc(called)), stint.WithDryRun(true)),
 		stint.Rate(10, time.Second, stint.WithName("api-key"), stint.WithKey(stint.Header("X-Api-Key"))),
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithFixedCost(2), stint.WithName("login"))),

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // Cache remembers the limits that a source has returned for each key. Make one with
@@ -84,40 +85,47 @@ func (noPlan) Error() string   { return "plans: no plan" }
 func (noPlan) StatusCode() int { return http.StatusForbidden }
 
 // Option changes a default of New.
-type Option func(*Cache) error
+type Option interface{ apply(*Cache) error }
+
+type option func(*Cache) error
+
+func (set option) apply(x *Cache) error { return set(x) }
 
 // WithTTL sets how long a plan counts as current. The default is a minute; New rejects
-// 0 or less.
+// less than 1 ms.
 func WithTTL(d time.Duration) Option {
-	return func(p *Cache) error {
+	return option(func(p *Cache) error {
 		p.ttl = d
-		return positive(d > 0, "WithTTL(%v)", d)
-	}
+		return duration("WithTTL", d)
+	})
 }
 
 // WithSize sets how many plans are kept. When there are more, the least recently used
 // one is dropped. The default is 10,000; New rejects numbers below 1.
 func WithSize(n int64) Option {
-	return func(p *Cache) error {
+	return option(func(p *Cache) error {
 		p.size = n
-		return positive(n > 0, "WithSize(%d)", n)
-	}
+		if n < 1 {
+			return fmt.Errorf("plans: WithSize(%d): write a positive value", n)
+		}
+		return nil
+	})
 }
 
 // WithLoadTimeout sets how long a load may take. Its context ends then, and callers stop
-// waiting for it. The default is 5 seconds; New rejects 0 or less.
+// waiting for it. The default is 5 seconds; New rejects less than 1 ms.
 func WithLoadTimeout(d time.Duration) Option {
-	return func(p *Cache) error {
+	return option(func(p *Cache) error {
 		p.timeout = d
-		return positive(d > 0, "WithLoadTimeout(%v)", d)
-	}
+		return duration("WithLoadTimeout", d)
+	})
 }
 
 // WithDefault sets the limits of a key whose plan can't be loaded, as long as it has no earlier
 // plan. They aren't for a key without a plan (ErrNoPlan). Without this option stint.WithFailurePolicy
 // applies. New rejects what stint.CheckLimits rejects, and no limits.
 func WithDefault(limits ...stint.Limit) Option {
-	return func(p *Cache) error {
+	return option(func(p *Cache) error {
 		if len(limits) == 0 {
 			return errors.New("plans: WithDefault(): write limits, or stint.Exempt()")
 		}
@@ -126,14 +134,15 @@ func WithDefault(limits ...stint.Limit) Option {
 			return fmt.Errorf("plans: WithDefault: %w", err)
 		}
 		return nil
-	}
+	})
 }
 
-func positive(is bool, option string, value any) error {
-	if is {
-		return nil
+// duration returns what is wrong with an option's duration, or nil.
+func duration(option string, d time.Duration) error {
+	if valid, write := engine.CheckDuration(d, d > 0, "write a positive value"); !valid {
+		return fmt.Errorf("plans: %s(%v): %s", option, d, write)
 	}
-	return fmt.Errorf("plans: "+option+": write a positive value", value)
+	return nil
 }
 
 // retry is how long after a failed load, or one that has found no plan, the key isn't loaded
@@ -160,7 +169,7 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 			errs = append(errs, fmt.Errorf("plans: New: option %d is nil: leave it out", i+1))
 			continue
 		}
-		errs = append(errs, o(p))
+		errs = append(errs, o.apply(p))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -143,15 +143,15 @@ var documents = []document{
 		[]stint.Option{remote,
 			stint.Bandwidth(10240, stint.WithBurst(4096), stint.WithName("bandwidth")),
 			stint.Bandwidth(20_000, stint.WithName("both"), stint.WithBurst(4096), stint.WithDirection(stint.Both), stint.WithKey(stint.Global())),
-			stint.Bandwidth(1_000_000_000, stint.WithName("shown"), stint.WithDryRun())}},
+			stint.Bandwidth(1_000_000_000, stint.WithName("shown"), stint.WithDryRun(true))}},
 	{"several limits, dry runs among them", limits("[{name: rate, rate: 5/1m, dry-run: true}, {name: hourly, quota: 3/hourly, dry-run: false}]"),
-		[]stint.Option{remote, stint.Rate(5, time.Minute, stint.WithDryRun(), stint.WithName("rate")), stint.Quota(3, stint.Hourly, stint.WithName("hourly"))}},
+		[]stint.Option{remote, stint.Rate(5, time.Minute, stint.WithDryRun(true), stint.WithName("rate")), stint.Quota(3, stint.Hourly, stint.WithName("hourly"))}},
 	{"a route with the limits at the top", "version: 1\nkey: remote-ip\nlimits: [{name: rate, rate: 5/1m}]\nroutes: {/a: {inherit: true, cost: 2, limits: [{name: own, rate: 3/1m}]}, /b: {inherit: true}}\n",
 		[]stint.Option{remote, stint.Rate(5, time.Minute, stint.WithName("rate")),
 			stint.WithRoute("/a", stint.Inherit(), stint.WithCost(func(*http.Request) int64 { return 2 }), stint.Rate(3, time.Minute, stint.WithName("own"))),
 			stint.WithRoute("/b", stint.Inherit())}},
 	{"everything is a dry run but one", "version: 1\nkey: remote-ip\nlimits: [{name: rate, rate: 1/1m}, {name: hourly, quota: 3/hourly, dry-run: false}]\ndry-run: true\n",
-		[]stint.Option{remote, stint.Rate(1, time.Minute, stint.WithDryRun(), stint.WithName("rate")), stint.Quota(3, stint.Hourly, stint.WithName("hourly"))}},
+		[]stint.Option{remote, stint.Rate(1, time.Minute, stint.WithDryRun(true), stint.WithName("rate")), stint.Quota(3, stint.Hourly, stint.WithName("hourly"))}},
 	{"keys of every form", `
 version: 1
 keys:
@@ -177,7 +177,7 @@ limits:
 		doc := netip.MustParsePrefix("192.0.2.0/24")
 		for i, k := range []stint.Key{
 			stint.Global(), stint.Method(), stint.Pattern(), stint.IP{IPv6Bits: 48}.Key(), client,
-			stint.ForwardedHeaderIP(doc), stint.SingleIPHeader("X-Real-IP", doc, netip.MustParsePrefix("2001:db8::1/128")),
+			stint.HeaderIP("Forwarded", doc), stint.HeaderIP("X-Real-IP", doc, netip.MustParsePrefix("2001:db8::1/128")),
 			stint.Header("X-API-Key"), stint.Cookie("session"), both, stint.Hash(secret, both), stint.KeyFunc(tenant),
 		} {
 			all = append(all, stint.Rate(3, time.Minute, stint.WithName(string(rune('a'+i))), stint.WithKey(k)))

@@ -269,7 +269,7 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 		return l
 	}
 	if l.dryRun != nil && *l.dryRun || l.dryRun == nil && dryRun {
-		set(&l.settings, "dry-run", n, stint.WithDryRun())
+		set(&l.settings, "dry-run", n, stint.WithDryRun(true))
 	}
 	all := l.said()
 	for _, o := range all {

@@ -114,7 +114,11 @@ func Load(path string, opts ...Option) (*Policy, error) {
 // Option is an option of Parse, Load and Watch. All three take the same options, so a
 // file means the same wherever it is read. WithObserver and WithDebounce only have an
 // effect in Watch.
-type Option func(*config)
+type Option interface{ apply(*config) }
+
+type option func(*config)
+
+func (set option) apply(x *config) { set(x) }
 
 // config is the sum of the options.
 type config struct {
@@ -151,7 +155,7 @@ func newConfig(opts []Option) (*config, error) {
 			c.bad("option %d is nil: leave it out", i+1)
 			continue
 		}
-		o(c)
+		o.apply(c)
 	}
 	return c, c.check()
 }
@@ -197,7 +201,7 @@ func register[F any](c *config, all map[string]F, option, name string, f F, isNi
 // WithKey lets a file use a key of the application by name: key: tenant. The name must not
 // be taken by another key. k is a stint.KeyFunc, or any other Key that stint.New takes.
 func WithKey(name string, k stint.Key) Option {
-	return func(c *config) {
+	return option(func(c *config) {
 		for _, e := range wrong(probe, stint.WithKey(k)) {
 			c.bad("WithKey(%q): %w", name, &e)
 		}
@@ -206,31 +210,31 @@ func WithKey(name string, k stint.Key) Option {
 			taken = append(taken, word)
 		}
 		register(c, c.keys, "WithKey", name, k, false, taken...)
-	}
+	})
 }
 
 // WithCostFunc lets a file use a cost function of the application by name: cost: rows.
 // See stint.WithCost.
 func WithCostFunc(name string, f func(*http.Request) int64) Option {
-	return func(c *config) { register(c, c.costs, "WithCostFunc", name, f, f == nil) }
+	return option(func(c *config) { register(c, c.costs, "WithCostFunc", name, f, f == nil) })
 }
 
 // WithSettleFunc lets a file use a function of the application that computes a
 // request's cost from its response: settle: tokens. See stint.WithSettle.
 func WithSettleFunc(name string, f func(r *http.Request, status int, written int64) int64) Option {
-	return func(c *config) { register(c, c.settles, "WithSettleFunc", name, f, f == nil, "failed-only") }
+	return option(func(c *config) { register(c, c.settles, "WithSettleFunc", name, f, f == nil, "failed-only") })
 }
 
 // WithPriorityFunc lets a file use a function of the application that returns a
 // request's priority class: priority: class. See stint.WithPriority.
 func WithPriorityFunc(name string, f func(*http.Request) int) Option {
-	return func(c *config) { register(c, c.priorities, "WithPriorityFunc", name, f, f == nil) }
+	return option(func(c *config) { register(c, c.priorities, "WithPriorityFunc", name, f, f == nil) })
 }
 
 // WithPredicate lets a file use a predicate of the application in skip and block: skip:
 // [internal].
 func WithPredicate(name string, f func(*http.Request) bool) Option {
-	return func(c *config) { register(c, c.predicates, "WithPredicate", name, f, f == nil, "preflight") }
+	return option(func(c *config) { register(c, c.predicates, "WithPredicate", name, f, f == nil, "preflight") })
 }
 
 // WithPlanFunc sets the function that returns the name of a request's plan. A file with
@@ -238,7 +242,7 @@ func WithPredicate(name string, f func(*http.Request) bool) Option {
 // without a default-plan that is an error. Errors are handled like those of a function
 // given to stint.WithLimitFunc: they never let a request pass.
 func WithPlanFunc(f func(*http.Request) (string, error)) Option {
-	return func(c *config) {
+	return option(func(c *config) {
 		switch {
 		case f == nil:
 			c.bad("WithPlanFunc(nil): write a function, or leave it out")
@@ -246,18 +250,18 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 			c.bad("WithPlanFunc is given twice: leave one out")
 		}
 		c.plan = f
-	}
+	})
 }
 
 // WithSecret sets the secret for keys that a file wants hashed; see stint.Hash, which
 // also says how long it must be. A secret doesn't belong in a file.
 func WithSecret(secret []byte) Option {
-	return func(c *config) {
+	return option(func(c *config) {
 		for _, e := range wrong(probe, stint.WithKey(stint.Hash(secret, stint.Global()))) {
 			c.bad("WithSecret: %s: %s", e.Problem, e.Write)
 		}
 		c.secret = slices.Clone(secret)
-	}
+	})
 }
 
 // WithOptions adds options that a file has no words for, such as a store, handlers and
@@ -265,5 +269,5 @@ func WithSecret(secret []byte) Option {
 // makes. For a limiter that is watched, give such options here rather than beside
 // Policy.Options, or the next update clears them.
 func WithOptions(opts ...stint.Option) Option {
-	return func(c *config) { c.options = append(c.options, opts...) }
+	return option(func(c *config) { c.options = append(c.options, opts...) })
 }

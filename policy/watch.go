@@ -44,26 +44,30 @@ type Change struct {
 // made one at a time, on a goroutine of the Watcher: a panic of f is logged. If given
 // several times, all functions are called, in order. f must not be nil.
 func WithObserver(f func(Change)) Option {
-	return func(c *config) {
+	return option(func(c *config) {
 		if f == nil {
 			c.bad("WithObserver(nil): write a function, or leave it out")
 			return
 		}
 		c.observers = append(c.observers, f)
-	}
+	})
 }
 
 // WithDebounce sets how long a file must stay unchanged before it is read, so that a
-// half-written file isn't read. The default is 100 ms; d must be positive. A file that
+// half-written file isn't read. The default is 100 ms; d is 1 ms or more. A file that
 // changes all the time is read after ten times d.
 func WithDebounce(d time.Duration) Option {
-	return func(c *config) {
+	return option(func(c *config) {
 		if d <= 0 {
 			c.bad("WithDebounce(%v): write a positive duration, or leave it out", d)
 			return
 		}
+		if d < time.Millisecond { // its unit is missing
+			c.bad("WithDebounce(%v): write %d*time.Millisecond", d, int64(d))
+			return
+		}
 		c.debounce = d
-	}
+	})
 }
 
 // Watcher follows a file. Watch makes one. It is safe for concurrent use.

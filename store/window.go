@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"github.com/stint-go/stint/internal/engine"
 	"hash/fnv"
 	"time"
 )
@@ -66,8 +67,9 @@ func (w Window) check(bad wrong) {
 	case w.loc == nowhere:
 		bad("Window", "the time zone is nil", `check the error of time.LoadLocation; where the system has no zones, import _ "time/tzdata"`)
 	case w.kind != everyWindow:
-	case w.every <= 0 || w.every%time.Microsecond != 0:
-		bad("Window", "a window of "+w.every.String(), "write a positive multiple of a microsecond")
+	case w.every < time.Millisecond || w.every%time.Microsecond != 0:
+		_, write := engine.CheckDuration(w.every, false, "write a multiple of a microsecond, a millisecond or more")
+		bad("Window", "a window of "+w.every.String(), write)
 	case float64(w.every.Microseconds()) > horizon/10:
 		bad("Window", "a window of "+w.every.String(), "write at most two years")
 	case w.loc != nil:

@@ -72,7 +72,7 @@ func ExampleTransport() {
 	// At most one request an hour to each host; who can't wait is told.
 	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey())))
 	client := &http.Client{
-		Transport: stinthttp.Transport(lim, http.DefaultTransport),
+		Transport: stinthttp.NewTransport(lim, http.DefaultTransport),
 		Timeout:   time.Minute,
 	}
 	for range 2 {
@@ -97,9 +97,9 @@ func ExampleTransport() {
 func ExampleWithDestination() {
 	secret := []byte("a secret of this process")
 	lim := stint.Must(stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.GivenKey())))
-	client := &http.Client{Transport: stinthttp.Transport(lim, nil,
+	client := &http.Client{Transport: stinthttp.NewTransport(lim, nil,
 		stinthttp.WithDestination(stint.Hash(secret, stint.Header("Authorization"))),
-		stinthttp.WithMaxWait(10*time.Second),
+		stinthttp.WithMaxPause(10*time.Second),
 		stinthttp.WithRetries(1),
 	)}
 	_ = client

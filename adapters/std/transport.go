@@ -10,8 +10,12 @@ import (
 	"github.com/stint-go/stint/adapters/std/internal/client"
 )
 
-// TransportOption changes a default of Transport.
-type TransportOption func(*client.Transport)
+// TransportOption changes a default of NewTransport.
+type TransportOption interface{ apply(*client.Transport) }
+
+type transportOption func(*client.Transport)
+
+func (set transportOption) apply(x *client.Transport) { set(x) }
 
 // WithDestination sets which requests share a turn, a limit and a pause, such as those
 // of one account at an API that limits by account:
@@ -22,40 +26,40 @@ type TransportOption func(*client.Transport)
 // applied to other hosts, even if they share the key. If k returns an error, RoundTrip
 // returns it and sends nothing. The default key is the request's scheme and host, such
 // as "https://api.example.com": in lower case, without a default port or a final dot.
-// Transport rejects the zero Key, one made with wrong
+// NewTransport rejects the zero Key, one made with wrong
 // arguments, stint.GivenKey, and the Key of an adapter.
 func WithDestination(k stint.Key) TransportOption {
-	return func(t *client.Transport) { t.Destination = k }
+	return transportOption(func(t *client.Transport) { t.Destination = k })
 }
 
-// WithMaxWait bounds each wait that a server asks for; jitter comes on top. If a server
+// WithMaxPause bounds each wait that a server asks for; jitter comes on top. If a server
 // asks for a longer pause, the answer is returned at once, and requests made meanwhile
 // are sent. It doesn't bound the waits for lim, which end with the request's context.
-// The default is 60 seconds. With 0, requests never wait for servers. Transport
+// The default is 60 seconds. With 0, requests never wait for servers. NewTransport
 // rejects less.
-func WithMaxWait(d time.Duration) TransportOption {
-	return func(t *client.Transport) { t.MaxWait = d }
+func WithMaxPause(d time.Duration) TransportOption {
+	return transportOption(func(t *client.Transport) { t.MaxPause = d })
 }
 
 // WithRetries sets how often a request is sent again after a 429 or 503. The default is
 // 3. With 0 every answer is returned as it is, but later requests still wait for the
-// pauses that it asks for. Transport rejects less.
+// pauses that it asks for. NewTransport rejects less.
 func WithRetries(n int) TransportOption {
-	return func(t *client.Transport) { t.Retries = n }
+	return transportOption(func(t *client.Transport) { t.Retries = n })
 }
 
 // WithRetryable sets which requests may be sent again after a 429 or 503, instead of
-// those that net/http itself would send again (see Transport):
+// those that net/http itself would send again (see NewTransport):
 //
 //	stinthttp.WithRetryable(func(r *http.Request) bool { return r.URL.Path == "/search" })
 //
 // A body that can't be sent twice never is, whatever may returns. may is called
-// concurrently. Transport rejects a nil one.
+// concurrently. NewTransport rejects a nil one.
 func WithRetryable(may func(*http.Request) bool) TransportOption {
-	return func(t *client.Transport) { t.Retryable = may }
+	return transportOption(func(t *client.Transport) { t.Retryable = may })
 }
 
-// Transport sends requests through base at the pace that lim permits and that servers
+// NewTransport sends requests through base at the pace that lim permits and that servers
 // ask for. If base is nil, it is http.DefaultTransport; if lim is nil, only the servers
 // set the pace. The RoundTripper is safe for concurrent use, keeps no goroutine,
 // keeps the pauses of at most 1024 destinations, and never changes the request it is
@@ -87,13 +91,13 @@ func WithRetryable(may func(*http.Request) bool) TransportOption {
 // see WithRetryable. It waits for the pause first, or
 // without one for 1 s, then 2 s, 4 s and so on. The answer is instead returned at once,
 // its body unread, if the request's body can't be sent twice (it needs GetBody),
-// WithRetries is used up, or the wait would exceed WithMaxWait or the context's
+// WithRetries is used up, or the wait would exceed WithMaxPause or the context's
 // deadline. All waits end with the request's context.
 //
-// Like New, Transport panics on invalid options and on a Limiter that stint.New has not made,
+// Like New, NewTransport panics on invalid options and on a Limiter that stint.New has not made,
 // on the former with an error that holds a
 // *stint.OptionError for each.
-func Transport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportOption) http.RoundTripper {
+func NewTransport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportOption) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
 	}
@@ -107,10 +111,10 @@ func Transport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportOpti
 			wrong = append(wrong, &stint.OptionError{Problem: fmt.Sprintf("option %d is nil", i+1), Write: "leave it out"})
 			continue
 		}
-		opt(t)
+		opt.apply(t)
 	}
 	if err := errors.Join(append(wrong, invalid(t)...)...); err != nil {
-		panic(fmt.Errorf("stinthttp: Transport: %w", err))
+		panic(fmt.Errorf("stinthttp: NewTransport: %w", err))
 	}
 	return t
 }
@@ -120,8 +124,10 @@ func invalid(t *client.Transport) (wrong []error) {
 	if t.Retryable == nil {
 		wrong = append(wrong, &stint.OptionError{Option: "WithRetryable(nil)", Write: "write a function, or leave it out for GET, HEAD, OPTIONS, TRACE and requests with an Idempotency-Key"})
 	}
-	if t.MaxWait < 0 {
-		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxWait(%v)", t.MaxWait), Write: "write 0 or more"})
+	if d := t.MaxPause; d < 0 {
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d), Write: "write 0 or more"})
+	} else if 0 < d && d < time.Millisecond { // its unit is missing
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d), Write: fmt.Sprintf("write %d*time.Millisecond", int64(d))})
 	}
 	if t.Retries < 0 {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithRetries(%d)", t.Retries), Write: "write 0 or more"})
@@ -135,7 +141,7 @@ func invalid(t *client.Transport) (wrong []error) {
 	}
 	// A limiter with the key finds out which requests have it.
 	l := stint.Must(stint.New(stint.Rate(1, time.Second), stint.WithKey(t.Destination), stint.WithoutWarnings()))
-	if l.Mount("stinthttp.Transport") != nil {
+	if l.Mount("stinthttp.NewTransport") != nil {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithDestination(%v)", t.Destination), Problem: "requests don't have it", Write: instead})
 	}
 	return wrong

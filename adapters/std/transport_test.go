@@ -21,7 +21,7 @@ func TestTransportWithServer(t *testing.T) {
 	)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { addrs <- r.RemoteAddr })))
 	defer srv.Close()
 	base := srv.Client().Transport
-	client := &http.Client{Transport: Transport(nil, base)}
+	client := &http.Client{Transport: NewTransport(nil, base)}
 	for i, want := range []int{200, 200, 429} {
 		resp, err := client.Post(srv.URL, "text/plain", strings.NewReader("x"))
 		if err != nil || resp.StatusCode != want {
@@ -43,7 +43,7 @@ func TestTransportOfAZeroLimiter(t *testing.T) {
 			t.Errorf("recovered %q", got)
 		}
 	}()
-	Transport(new(stint.Limiter), nil)
+	NewTransport(new(stint.Limiter), nil)
 }
 
 // Transport reports all wrong options at once, before any request.
@@ -56,11 +56,11 @@ func TestTransportReportsOptions(t *testing.T) {
 		{[]TransportOption{WithDestination(stint.GivenKey())}, []string{"WithDestination(GivenKey()): requests don't have it"}},
 		{[]TransportOption{WithDestination(stint.Join(stint.Method(), stint.AdapterKey("stintgin", func(*http.Request) (string, error) { return "", nil })))}, []string{"WithDestination(Join(Method(), stintgin.Key)): requests don't have it"}},
 		{[]TransportOption{WithDestination(stint.Header("a b"))}, []string{`WithDestination: stint: Header("a b"): write the name of a header field`}},
-		{[]TransportOption{nil, WithRetries(-1), WithMaxWait(-1), WithRetryable(nil), WithDestination(stint.Key{})}, []string{"option 1 is nil: leave it out", "WithRetries(-1): write 0", "WithMaxWait(-1ns): write 0", "WithRetryable(nil): write a function", "WithDestination(Key{})"}},
+		{[]TransportOption{nil, WithRetries(-1), WithMaxPause(-1), WithRetryable(nil), WithDestination(stint.Key{})}, []string{"option 1 is nil: leave it out", "WithRetries(-1): write 0", "WithMaxPause(-1ns): write 0", "WithRetryable(nil): write a function", "WithDestination(Key{})"}},
 	} {
 		err := func() (err error) {
 			defer func() { err, _ = recover().(error) }()
-			Transport(nil, nil, tt.opts...)
+			NewTransport(nil, nil, tt.opts...)
 			return nil
 		}()
 		var wrong *stint.OptionError

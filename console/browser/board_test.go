@@ -45,7 +45,7 @@ func newFleet(t *testing.T) (site, *remote) {
 		rate(300, "per-caller"), stint.Quota(100_000, stint.Daily, stint.WithName("daily-quota-of-the-plan")),
 		stint.AdaptiveConcurrency(4, 100, stint.WithName("workers"), stint.WithKey(stint.Global())),
 		stint.WithRoute("GET /login", rate(5, "login"), stint.Ban(20, time.Minute, stint.WithBanFor(time.Minute), stint.WithName("login-ban"))),
-		stint.WithRoute("GET /search", rate(60, "search"), stint.Rate(20, time.Minute, stint.WithName("search-stricter"), stint.WithDryRun())),
+		stint.WithRoute("GET /search", rate(60, "search"), stint.Rate(20, time.Minute, stint.WithName("search-stricter"), stint.WithDryRun(true))),
 		stint.WithRoute("GET /reports", stint.Concurrency(2, stint.WithName("reports"), stint.WithKey(stint.Global())))))
 	inner := stint.Must(stint.New(stint.WithLimiterName("payments"), stint.WithKey(stint.Header("X-Real-IP")),
 		rate(30, "pay"), rate(1000, "pay-all"), rate(10, "refund"), rate(2, "export")))

@@ -35,7 +35,7 @@ func main() {
 
 // polite waits for its turn before each request goes out through next.
 func polite(next http.RoundTripper) http.RoundTripper {
-	return stinthttp.Transport(stint.Must(stint.New(
+	return stinthttp.NewTransport(stint.Must(stint.New(
 		stint.Rate(2, time.Second, stint.WithBurst(1)),
 		stint.WithKey(stint.GivenKey()), // the destination
 	)), next)

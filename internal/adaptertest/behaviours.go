@@ -298,7 +298,7 @@ var behaviours = []behaviour{
 		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "slow down", always: true},
 	}},
-	{"a dry run reports only", front(stint.Rate(1, time.Minute, stint.WithDryRun()), stint.Rate(3, time.Minute, stint.WithName("real")), byAll), []step{
+	{"a dry run reports only", front(stint.Rate(1, time.Minute, stint.WithDryRun(true)), stint.Rate(3, time.Minute, stint.WithName("real")), byAll), []step{
 		{do: "GET /", want: 200, fields: []string{`RateLimit-Policy: "real";q=3;w=60`, `RateLimit: "real";r=2;t=20`}},
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 200},

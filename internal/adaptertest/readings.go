@@ -25,7 +25,7 @@ type setting struct {
 var (
 	plainly    = setting{"nothing", nil}
 	byAnother  = setting{"another key", []stint.RouteOption{stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "l", nil }))}}
-	reporting  = setting{"a dry run", []stint.RouteOption{stint.WithDryRun()}}
+	reporting  = setting{"a dry run", []stint.RouteOption{stint.WithDryRun(true)}}
 	failing    = setting{"FailClosed", []stint.RouteOption{stint.WithFailurePolicy(stint.FailClosed)}}
 	waiting    = setting{"a wait", []stint.RouteOption{stint.WithMaxWait(90 * time.Minute)}}
 	ofBytes    = []setting{plainly, byAnother, reporting, failing}

@@ -112,9 +112,9 @@ func (c *Resolver) String() string {
 	case c.header == XForwardedFor:
 		return "ForwardedIP(" + networks + ")"
 	case c.header == Forwarded:
-		return "ForwardedHeaderIP(" + networks + ")"
+		return "HeaderIP(\"Forwarded\", " + networks + ")"
 	}
-	return fmt.Sprintf("SingleIPHeader(%q, %s)", c.header, networks)
+	return fmt.Sprintf("HeaderIP(%q, %s)", c.header, networks)
 }
 
 // Header returns the header field that the client's address is read from, in canonical form,

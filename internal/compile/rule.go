@@ -57,7 +57,8 @@ type Settings struct {
 	Fixed   int64 // what Cost returns for every request; 0 if that isn't known
 	Settler *read.Settler
 	MaxWait time.Duration
-	DryRun  bool
+	// DryRun: the limit only reports. DryRunSet: a WithDryRun says so, or that it is enforced.
+	DryRun, DryRunSet bool
 	// Closed: if the store fails, requests are denied. FailureSet: a WithFailurePolicy says so,
 	// or that they pass.
 	Closed, FailureSet bool
@@ -82,7 +83,9 @@ func (s Settings) Or(d Settings) Settings {
 	if s.MaxWait == 0 {
 		s.MaxWait = d.MaxWait
 	}
-	s.DryRun = s.DryRun || d.DryRun
+	if !s.DryRunSet {
+		s.DryRun, s.DryRunSet = d.DryRun, d.DryRunSet
+	}
 	if !s.FailureSet {
 		s.Closed, s.FailureSet = d.Closed, d.FailureSet
 	}

@@ -35,7 +35,11 @@ import (
 const Scope = "github.com/stint-go/stint/observe/otel"
 
 // Option changes a default of Observe.
-type Option func(*config)
+type Option interface{ apply(*config) }
+
+type option func(*config)
+
+func (set option) apply(x *config) { set(x) }
 
 type config struct {
 	provider metric.MeterProvider
@@ -45,11 +49,11 @@ type config struct {
 // WithMeterProvider sets where metrics go. The default, also for nil, is what
 // otel.GetMeterProvider returns when Observe is called.
 func WithMeterProvider(p metric.MeterProvider) Option {
-	return func(c *config) {
+	return option(func(c *config) {
 		if p != nil {
 			c.provider = p
 		}
-	}
+	})
 }
 
 // WithMemory also reports what a store in memory holds, under a name
@@ -57,7 +61,7 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 // failover: a limiter's own store is reported without it, under the limiter's name.
 // Observe fails if s is nil.
 func WithMemory(name string, s *memstore.Store) Option {
-	return func(c *config) { c.memory = append(c.memory, &memory{name, s}) }
+	return option(func(c *config) { c.memory = append(c.memory, &memory{name, s}) })
 }
 
 // Observe reports what the limiter does, and those derived from it by With, until stop
@@ -81,7 +85,7 @@ func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
 	c := config{provider: usual}
 	for _, o := range opts {
 		if o != nil {
-			o(&c)
+			o.apply(&c)
 		}
 	}
 	d := lim.Describe()

@@ -203,7 +203,7 @@ var scenarios = []struct {
 			"limit.cost.charged{limit=users,limiter=api,route=GET /users/{id}} 2",
 		}},
 	{name: "a dry run, outside HTTP too",
-		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("trial"), stint.WithDryRun(), stint.WithKey(stint.GivenKey()))},
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("trial"), stint.WithDryRun(true), stint.WithKey(stint.GivenKey()))},
 		do: func(t *testing.T, w *watched) {
 			for range 2 {
 				if err := w.Allow(t.Context(), "a", 1); err != nil {
@@ -497,7 +497,7 @@ func TestMetrics(t *testing.T) {
 func TestCountersBeginAtZero(t *testing.T) {
 	w := watch(t, nil,
 		stint.Rate(5, time.Hour, stint.WithName("x")), stint.Ban(9, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("jail")),
-		stint.WithRoute("GET /trial", stint.Rate(5, time.Hour, stint.WithName("trial"), stint.WithDryRun())),
+		stint.WithRoute("GET /trial", stint.Rate(5, time.Hour, stint.WithName("trial"), stint.WithDryRun(true))),
 		stint.WithRoute("GET /file", stint.Bandwidth(1<<20, stint.WithName("bytes"))))
 	begun := []string{
 		"bans{limit=jail,limiter=api} 0",

@@ -41,7 +41,7 @@ func TestSpans(t *testing.T) {
 		{"denied", []stint.Option{stint.Rate(1, time.Minute, name)}, "a", "stint.denied{limit=x,limiter=api,outcome=denied,retry_after=60}"},
 		{"waited for its turn", []stint.Option{stint.Rate(1, time.Second, name, stint.WithMaxWait(time.Minute))}, "a",
 			"stint.waiting{limit=x,limiter=api,queued=1} stint.waited{limit=x,limiter=api,outcome=admitted,wait.duration=1}"},
-		{"a dry run", []stint.Option{stint.Rate(1, time.Minute, name, stint.WithDryRun())}, "a", "stint.dry_run_denied{limit=x,limiter=api,retry_after=60}"},
+		{"a dry run", []stint.Option{stint.Rate(1, time.Minute, name, stint.WithDryRun(true))}, "a", "stint.dry_run_denied{limit=x,limiter=api,retry_after=60}"},
 		{"no key", []stint.Option{stint.Rate(1, time.Minute, name)}, "", "stint.denied{limit=x,limiter=api,outcome=empty_key}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

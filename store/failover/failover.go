@@ -84,6 +84,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -114,11 +115,16 @@ const ProbeLimit = "failover-probe"
 
 // WithProbe sets the time before and between probes of a failing primary, and the
 // timeout of a probe. The probe's context ends at the timeout; a primary that ignores
-// it delays the next probe. Both are positive; see New for other values. The default is 250
+// it delays the next probe. Both are 1 ms or more; see New for other values. The default is 250
 // ms for each.
 func WithProbe(every, timeout time.Duration) Option {
 	return option(func(s *Store) {
-		s.require(every > 0 && timeout > 0, fmt.Sprintf("WithProbe(%v, %v)", every, timeout), "write positive durations, or leave it out for 250ms each")
+		for _, d := range [...]time.Duration{every, timeout} {
+			valid, write := engine.CheckDuration(d, d > 0, "write positive durations, or leave it out for 250ms each")
+			if s.require(valid, fmt.Sprintf("WithProbe(%v, %v)", every, timeout), write); !valid {
+				break
+			}
+		}
 		s.every, s.timeout = every, timeout
 	})
 }

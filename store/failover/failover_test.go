@@ -186,7 +186,7 @@ func TestConcurrently(t *testing.T) {
 	p, q := &side{}, &side{}
 	var last failover.State
 	var events, opened atomic.Uint64
-	s := failover.New(p, q, failover.WithThreshold(3), failover.WithProbe(time.Microsecond, 250*time.Millisecond),
+	s := failover.New(p, q, failover.WithThreshold(3), failover.WithProbe(time.Millisecond, 250*time.Millisecond),
 		failover.WithObserver(func(e failover.Event) {
 			if e.From != last || e.To == last {
 				t.Errorf("%+v after %v", e, last)

@@ -29,6 +29,7 @@ func TestMisconfigured(t *testing.T) {
 		"failover.New: option 1 is nil: leave it out":                             failover.New(p, nil, nil),
 		"WithThreshold(0): write 1 or more":                                       failover.New(p, nil, failover.WithThreshold(0)),
 		"WithProbe(1s, 0s): write positive durations":                             failover.New(p, nil, failover.WithProbe(time.Second, 0)),
+		"WithProbe(100ns, 1s): write 100*time.Millisecond":                        failover.New(p, nil, failover.WithProbe(100, time.Second)),
 		"WithProbe(-1ns, 1s): write positive durations":                           failover.New(p, nil, failover.WithProbe(-1, time.Second)),
 		"WithObserver(nil): write a function":                                     failover.New(p, nil, failover.WithObserver(nil)),
 	} {

@@ -183,7 +183,7 @@ func TestProbeHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memstore.New()
 		p := &gate{Store: m}
-		s := failover.New(p, nil, failover.WithThreshold(1), failover.WithProbe(time.Microsecond, 250*time.Millisecond))
+		s := failover.New(p, nil, failover.WithThreshold(1), failover.WithProbe(time.Millisecond, 250*time.Millisecond))
 		results := make([]store.Result, 1)
 		for range 1000 {
 			p.shut.Store(true)
@@ -191,7 +191,7 @@ func TestProbeHarmsNobody(t *testing.T) {
 				t.Fatal("no error")
 			}
 			p.shut.Store(false)
-			time.Sleep(time.Microsecond)
+			time.Sleep(time.Millisecond)
 			synctest.Wait()
 			if s.State() != failover.Closed {
 				t.Fatalf("%+v", s.Stats())

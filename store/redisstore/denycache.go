@@ -26,11 +26,11 @@ import (
 // It helps with limits that deny for longer than a call takes. At 1000 per second the
 // next request may pass before the server's answer arrives.
 func WithDenyCache(keys int64) Option {
-	return func(s *Store) {
+	return option(func(s *Store) {
 		if s.require(keys > 0, fmt.Sprintf("WithDenyCache(%d)", keys), "write 1 or more, or leave it out"); keys > 0 {
 			s.denies = newDenyCache(int(min(keys, math.MaxInt32)))
 		}
-	}
+	})
 }
 
 // longestDenial bounds how long a denial is answered from memory.

@@ -9,14 +9,14 @@ import (
 // WithHelpClock has the deny cache and prefetching count time by now. It stands after
 // the options that turn them on.
 func WithHelpClock(now func() time.Time) Option {
-	return func(s *Store) {
+	return option(func(s *Store) {
 		if s.denies != nil {
 			s.denies.now = now
 		}
 		if s.stocks != nil {
 			s.stocks.now = now
 		}
-	}
+	})
 }
 
 // Sweep gives back the tokens that WithPrefetch has kept too long, and waits for that.

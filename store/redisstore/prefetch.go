@@ -36,15 +36,15 @@ import (
 // Prefetching applies to calls with one limit, a TokenBucket without queue, debt or maximum
 // wait; all others ask the server as usual. n is at most a tenth of the limit's burst;
 // maxAge is at most a second and the time in which n tokens arrive. The store prefetches
-// for a key from its second call within maxAge. n is at least 2, and maxAge positive; see New
+// for a key from its second call within maxAge. n is at least 2, and maxAge 1 ms; see New
 // for other values.
 func WithPrefetch(n int64, maxAge time.Duration) Option {
-	return func(s *Store) {
-		valid := n > 1 && maxAge > 0
-		if s.require(valid, fmt.Sprintf("WithPrefetch(%d, %v)", n, maxAge), "write 2 tokens or more and a positive age, or leave it out"); valid {
+	return option(func(s *Store) {
+		valid, write := engine.CheckDuration(maxAge, n > 1 && maxAge > 0, "write 2 tokens or more and a positive age, or leave it out")
+		if s.require(valid, fmt.Sprintf("WithPrefetch(%d, %v)", n, maxAge), write); valid {
 			s.stocks = newStocks(n, maxAge)
 		}
-	}
+	})
 }
 
 // stocks are the tokens that this store has prefetched, by key and limit.

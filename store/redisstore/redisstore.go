@@ -99,6 +99,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -154,7 +155,11 @@ const (
 )
 
 // Option changes a default of New.
-type Option func(*Store)
+type Option interface{ apply(*Store) }
+
+type option func(*Store)
+
+func (set option) apply(x *Store) { set(x) }
 
 const (
 	defaultTimeout = 100 * time.Millisecond
@@ -168,19 +173,20 @@ const (
 
 // WithTimeout sets how long a call may take in total: waiting for a connection,
 // sending, and the answer. Set it to at least three times what nearly all calls take.
-// It is positive; see New for other values. The default is 100 ms.
+// It is 1 ms or more; see New for other values. The default is 100 ms.
 func WithTimeout(d time.Duration) Option {
-	return func(s *Store) {
-		s.require(d > 0, fmt.Sprintf("WithTimeout(%v)", d), "write a positive duration, or leave it out for 100ms")
+	return option(func(s *Store) {
+		valid, write := engine.CheckDuration(d, d > 0, "write a positive duration, or leave it out for 100ms")
+		s.require(valid, fmt.Sprintf("WithTimeout(%v)", d), write)
 		s.timeout = d
-	}
+	})
 }
 
 // WithPrefix sets the beginning of all keys in the server. Stores with different
 // prefixes share nothing. The default is "stint:". A prefix with braces, which would
 // choose a cluster's slot, is denied: see New.
 func WithPrefix(prefix string) Option {
-	return func(s *Store) { s.prefix = prefix }
+	return option(func(s *Store) { s.prefix = prefix })
 }
 
 // WithClock takes the time from now instead of from the server. Use it for servers that
@@ -196,26 +202,27 @@ func WithPrefix(prefix string) Option {
 // A lead lasts until no process has called for a day. To forget it, for instance after
 // a clock was wrong by hours, delete the keys that end in "%clock".
 func WithClock(now func() time.Time) Option {
-	return func(s *Store) {
+	return option(func(s *Store) {
 		s.require(now != nil, "WithClock(nil)", "write a function, such as time.Now, or leave it out for the server's clock")
 		s.clock = now
-	}
+	})
 }
 
 // WithoutBatching sends each call by itself. Use it for servers that limit the length
 // of scripts, and for comparisons. By default calls are batched.
 func WithoutBatching() Option {
-	return func(s *Store) { s.alone = true }
+	return option(func(s *Store) { s.alone = true })
 }
 
 // WithLeaseTTL sets how long the slots of a process that has died stay taken. Leases
 // are renewed every third of it. Give all processes the same value. It is at least 100 ms;
 // see New for other values. The default is 15 seconds.
 func WithLeaseTTL(d time.Duration) Option {
-	return func(s *Store) {
-		s.require(d >= shortestLease, fmt.Sprintf("WithLeaseTTL(%v)", d), "write 100ms or more, or leave it out for 15s")
+	return option(func(s *Store) {
+		valid, write := engine.CheckDuration(d, d >= shortestLease, "write 100ms or more, or leave it out for 15s")
+		s.require(valid, fmt.Sprintf("WithLeaseTTL(%v)", d), write)
 		s.lease = d
-	}
+	})
 }
 
 // WithLost calls lost when the server has lost a lease that is still held: it couldn't be
@@ -227,10 +234,10 @@ func WithLeaseTTL(d time.Duration) Option {
 // to slog.Default at level Error. The limiter that took the slot is notified, and logs
 // it, without this option.
 func WithLost(lost func(key string, limit *store.Limit)) Option {
-	return func(s *Store) {
+	return option(func(s *Store) {
 		s.require(lost != nil, "WithLost(nil)", "write a function, or leave it out")
 		s.lost = lost
-	}
+	})
 }
 
 // New returns a store that uses client: a *redis.Client, with or without Sentinel, a
@@ -244,7 +251,7 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{client: client, prefix: "stint:", timeout: defaultTimeout, lease: defaultLease, closed: make(chan struct{})}
 	for i, opt := range opts {
 		if s.require(opt != nil, fmt.Sprintf("redisstore.New: option %d is nil", i+1), "leave it out"); opt != nil {
-			opt(s)
+			opt.apply(s)
 		}
 	}
 	s.leaseArgs = leaseArgsOf(s.lease.Microseconds())

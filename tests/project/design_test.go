@@ -87,7 +87,7 @@ func designJobs(ctx context.Context, lim *stint.Limiter) error {
 }
 
 func designClient(lim *stint.Limiter) *http.Client {
-	client := &http.Client{Transport: stinthttp.Transport(lim, http.DefaultTransport)}
+	client := &http.Client{Transport: stinthttp.NewTransport(lim, http.DefaultTransport)}
 	return client
 }
 
@@ -119,7 +119,7 @@ var (
 
 func designOptions(s store.Store, secret []byte, user stint.Key, tokens func(*http.Request) int64) []stint.Option {
 	return []stint.Option{
-		stint.Rate(10, time.Second, stint.WithName("a"), stint.WithKey(stint.RemoteIP()), stint.WithDryRun(),
+		stint.Rate(10, time.Second, stint.WithName("a"), stint.WithKey(stint.RemoteIP()), stint.WithDryRun(true),
 			stint.WithFailurePolicy(stint.FailClosed), stint.WithCost(tokens), stint.WithMaxWait(time.Second)),
 		stint.Rate(10, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(3), stint.WithName("b")),
 		stint.Rate(10, time.Second, stint.WithWarmUp(time.Second), stint.WithName("c")),
@@ -127,11 +127,11 @@ func designOptions(s store.Store, secret []byte, user stint.Key, tokens func(*ht
 		stint.Rate(10, time.Second, stint.WithAlgorithm(stint.SlidingWindow), stint.WithBuckets(5), stint.WithName("e")),
 		stint.Concurrency(8, stint.WithShare(1, 50), stint.WithName("f")),
 		stint.AdaptiveConcurrency(1, 9, stint.WithName("g"), stint.WithKey(stint.Global())),
-		stint.Bandwidth(1<<20, stint.WithName("h"), stint.WithDryRun()),
+		stint.Bandwidth(1<<20, stint.WithName("h"), stint.WithDryRun(true)),
 		stint.Ban(3, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("i"), stint.WithKey(user)),
 		stint.WithCost(tokens), stint.WithMaxWait(time.Second), stint.WithFailurePolicy(stint.FailOpen),
 		stint.WithRoute("POST /login", stint.Inherit(), stint.WithKey(stint.Join(stint.Cookie("c"), stint.Pattern(), stint.Method())),
-			stint.WithCost(tokens), stint.WithMaxWait(time.Second), stint.WithDryRun(), stint.WithFailurePolicy(stint.FailOpen)),
+			stint.WithCost(tokens), stint.WithMaxWait(time.Second), stint.WithDryRun(true), stint.WithFailurePolicy(stint.FailOpen)),
 		stint.WithKey(stint.Hash(secret, stint.Header("X-API-Key"))),
 		stint.WithEmptyKey(stint.SkipEmptyKey),
 		stint.WithStore(s),

@@ -32,7 +32,7 @@ var fits = []struct{ option, takes string }{
 	{"WithDirection(stint.Both)", "Bandwidth"},
 
 	{"WithKey(stint.RemoteIP())", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
-	{"WithDryRun()", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
+	{"WithDryRun(true)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithFailurePolicy(stint.FailOpen)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithBanFor(1)", "Ban"},
 	{"WithCost(nil)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},

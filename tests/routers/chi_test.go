@@ -183,7 +183,7 @@ func TestReadings(t *testing.T) {
 	settings := [][]stint.RouteOption{
 		nil,
 		{stint.WithFixedCost(4)},
-		{stint.WithDryRun()},
+		{stint.WithDryRun(true)},
 		{stint.WithFailurePolicy(stint.FailClosed)},
 		{stint.WithSettle(stint.FailedOnly)},
 		{stint.WithSettle(func(*http.Request, int, int64) int64 { return 6 })},

@@ -1,5 +1,5 @@
 // Package client sends requests at the pace that a limiter permits and that servers ask
-// for: what is behind stinthttp.Transport.
+// for: what is behind stinthttp.NewTransport.
 package client
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	defaultMaxWait = 60 * time.Second
-	defaultRetries = 3
+	defaultMaxPause = 60 * time.Second
+	defaultRetries  = 3
 	// firstBackoff is the wait before the first retry if the server doesn't ask for
 	// one. It doubles with each retry.
 	firstBackoff = time.Second
@@ -27,13 +27,13 @@ const (
 	leastDrain = 100 * time.Millisecond
 )
 
-// Transport is the http.RoundTripper of stinthttp.Transport. Make one with New; its fields
+// Transport is the http.RoundTripper of stinthttp.NewTransport. Make one with New; its fields
 // are set before it is used.
 type Transport struct {
 	Limiter     *stint.Limiter // nil: only servers set the pace
 	Base        http.RoundTripper
 	Destination stint.Key     // which requests share a turn, a limit and a pause
-	MaxWait     time.Duration // the longest pause to wait for, 0 for none
+	MaxPause    time.Duration // the longest pause to wait for, 0 for none
 	Retries     int
 	Retryable   func(*http.Request) bool // whether a request may be sent twice
 
@@ -42,7 +42,7 @@ type Transport struct {
 
 // New returns a Transport with the defaults.
 func New(lim *stint.Limiter, base http.RoundTripper) *Transport {
-	return &Transport{Limiter: lim, Base: base, Destination: stint.KeyFunc(schemeAndHost), MaxWait: defaultMaxWait, Retries: defaultRetries, Retryable: Replayable}
+	return &Transport{Limiter: lim, Base: base, Destination: stint.KeyFunc(schemeAndHost), MaxPause: defaultMaxPause, Retries: defaultRetries, Retryable: Replayable}
 }
 
 // schemeAndHost returns the origin of a request's URL (RFC 6454), without the scheme's
@@ -171,7 +171,7 @@ func (t *Transport) passGate(ctx context.Context, to gateKey) (opened time.Time,
 
 // worthWaiting reports whether a request may wait for d.
 func (t *Transport) worthWaiting(ctx context.Context, now time.Time, d time.Duration) bool {
-	if d > t.MaxWait {
+	if d > t.MaxPause {
 		return false
 	}
 	deadline, ok := ctx.Deadline()

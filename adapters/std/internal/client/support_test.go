@@ -142,5 +142,5 @@ func transport(lim *stint.Limiter, base http.RoundTripper, set ...func(*Transpor
 }
 
 func retries(n int) func(*Transport)           { return func(t *Transport) { t.Retries = n } }
-func maxWait(d time.Duration) func(*Transport) { return func(t *Transport) { t.MaxWait = d } }
+func maxWait(d time.Duration) func(*Transport) { return func(t *Transport) { t.MaxPause = d } }
 func destination(k stint.Key) func(*Transport) { return func(t *Transport) { t.Destination = k } }
