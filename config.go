@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/field"
@@ -116,6 +117,7 @@ type conduct struct {
 	errorHandler  func(http.ResponseWriter, *http.Request, error)
 	problem       bool
 	styles        field.Styles
+	retryJitter   time.Duration
 	name          string // of WithLimiterName
 	withoutPermit bool
 	priority      func(*http.Request) int // or nil

@@ -113,7 +113,7 @@ func (e *DeniedError) setFields(h http.Header) {
 			Name: s.Name, Policy: of.Policy.Load().Text, Capacity: s.Capacity,
 			Remaining: s.Remaining, Reset: s.ResetAfter, Denied: !s.Allowed, Retry: s.RetryAfter, More: -1,
 		}
-		if of.Needs&limit.Local != 0 {
+		if of.Needs&limit.Local != 0 && it.Policy != "" {
 			it.Policy = field.Policy(s.Name, s.Capacity, 0)
 		}
 		r := store.Result{OK: s.Allowed, RetryAfter: s.RetryAfter, MoreAfter: s.more}
@@ -121,6 +121,7 @@ func (e *DeniedError) setFields(h http.Header) {
 			it.More = after
 		}
 	}
+	fields.Jitter = e.by.retryJitter
 	fields.Write(h, e.by.styles, "")
 }
 

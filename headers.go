@@ -3,7 +3,9 @@ package stint
 import (
 	"fmt"
 	"net/http"
+	"time"
 
+	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
 
@@ -72,6 +74,23 @@ func WithHeaders(styles ...HeaderStyle) Option {
 	})
 }
 
+// WithHidden keeps a limit out of the RateLimit and X-RateLimit fields, such as one that
+// protects a server and that clients can't plan by. The limit decides as without it; its
+// denials have a Retry-After, and the problem body names it. By default the fields show all
+// limits but a Ban, a Bandwidth and dry runs. New rejects it on a Ban or a Bandwidth.
+func WithHidden() LimitOption {
+	return changeOption{change: func(r *compile.Rule) { r.Hidden = true }}
+}
+
+// WithRetryJitter adds a random time of up to d to the Retry-After of each denial by a limit,
+// so that clients denied together don't come back together. Decision.RetryAfter and the other
+// fields keep the earliest instant. The default is 0, which adds nothing. New rejects a
+// negative d, and one above 0 and below a millisecond.
+func WithRetryJitter(d time.Duration) Option {
+	return checkedOption(d == 0 || d >= time.Millisecond, fmt.Sprintf("WithRetryJitter(%v)", d), "write a duration, such as 5*time.Second",
+		func(c *config) { c.retryJitter = d })
+}
+
 // setFields sets the header fields of the call's decision in h. Dry runs have none.
 func (a *admission) setFields(h http.Header) {
 	a.fields.Begin()
@@ -81,7 +100,7 @@ func (a *admission) setFields(h http.Header) {
 			continue
 		}
 		said := l.Policy.Load()
-		if l.Needs&limit.Local != 0 {
+		if l.Needs&limit.Local != 0 && said.Text != "" {
 			said = policyNow(l, ch, r)
 		}
 		it := a.fields.Add()
@@ -91,6 +110,7 @@ func (a *admission) setFields(h http.Header) {
 			it.More = after
 		}
 	}
+	a.fields.Jitter = a.version.retryJitter
 	a.fields.Write(h, a.version.styles, a.reading.Policy())
 }
 

@@ -238,6 +238,64 @@ func TestRetryAfterIsTheLatest(t *testing.T) {
 	}
 }
 
+// A hidden limit is in no field, whatever its kind, and its denials have a Retry-After.
+func TestHidden(t *testing.T) {
+	hidden := stint.WithHidden()
+	for _, tt := range []struct {
+		limit stint.Limit
+		retry string
+	}{
+		{stint.Rate(1, time.Hour, hidden), "3600"},
+		{stint.Quota(1, stint.Every(time.Hour), hidden), ""},
+		{stint.Concurrency(1, hidden), "1"},
+		{stint.AdaptiveConcurrency(1, 1, hidden), "1"},
+	} {
+		l := limiter(t, everybody, stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders), tt.limit, stint.Rate(9, time.Minute, stint.WithName("shown")))
+		for i := range 2 {
+			w := httptest.NewRecorder()
+			_, err := l.Open(w, get("/"))
+			if policy, limits := fields(t, w.Header()); policy != `"shown";q=9;w=60` || strip(limits) != `"shown"` || w.Header().Get("X-RateLimit-Limit") != "9" {
+				t.Errorf("%s and %s, X-RateLimit-Limit %s: want those of the other limit", policy, limits, w.Header().Get("X-RateLimit-Limit"))
+			}
+			if i == 1 && (err == nil || tt.retry != "" && w.Header().Get("Retry-After") != tt.retry || w.Header().Get("Retry-After") == "") {
+				t.Errorf("%v, Retry-After %q, want %s", err, w.Header().Get("Retry-After"), tt.retry)
+			}
+		}
+	}
+	for _, wrong := range []stint.Option{stint.Bandwidth(1<<20, hidden), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), hidden)} {
+		if _, err := stint.New(everybody, stint.Rate(1, time.Hour), wrong); err == nil || !strings.Contains(err.Error(), "WithHidden: no header field shows such a limit: leave it out") {
+			t.Error(err)
+		}
+	}
+}
+
+// Retry-After has up to the jitter on top, and the decision the earliest instant.
+func TestRetryJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, everybody, stint.Rate(1, time.Minute), stint.WithRetryJitter(30*time.Second))
+		codes(l, "GET", "/", 1)
+		seen := map[string]bool{}
+		for range 200 {
+			w := httptest.NewRecorder()
+			_, err := l.Open(w, get("/"))
+			retry := w.Header().Get("Retry-After")
+			var n int
+			if _, _ = fmt.Sscan(retry, &n); n < 60 || n > 90 || denied(t, err).Decision.RetryAfter != time.Minute {
+				t.Fatalf("Retry-After %s, the decision's %v: want 60 to 90, and 1m", retry, denied(t, err).Decision.RetryAfter)
+			}
+			seen[retry] = true
+		}
+		if len(seen) < 10 {
+			t.Errorf("%d values of Retry-After among 200 denials", len(seen))
+		}
+	})
+	for _, d := range []time.Duration{-time.Second, 100} {
+		if _, err := stint.New(everybody, stint.Rate(1, time.Hour), stint.WithRetryJitter(d)); err == nil || !strings.Contains(err.Error(), "WithRetryJitter") {
+			t.Errorf("%v: %v", d, err)
+		}
+	}
+}
+
 // X-RateLimit-Limit is what Remaining is for a key that has used nothing, whatever the algorithm.
 func TestCapacity(t *testing.T) {
 	for _, tt := range []struct {

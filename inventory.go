@@ -12,11 +12,11 @@ import (
 type listed struct {
 	what string // "limit api", "limit login of POST /login"
 	// says has what a change may be about, each in words.
-	says [5]string
+	says [6]string
 }
 
 // usually are the words that a line about a single limit leaves out.
-var usually = [len(listed{}.says)]string{2: "enforced", 3: "waits for nothing", 4: "open if the store fails"}
+var usually = [len(listed{}.says)]string{2: "enforced", 3: "waits for nothing", 4: "open if the store fails", 5: "shown in header fields"}
 
 // inventory lists the version's limits. One that a route inherits as it is stands there once.
 func (v *version) inventory() (all []listed) {
@@ -50,6 +50,9 @@ func list(p *read.Plan, e *read.Entry) listed {
 	}
 	if e.Closed {
 		l.says[4] = "closed if the store fails"
+	}
+	if e.Hidden() {
+		l.says[5] = "hidden from header fields"
 	}
 	return l
 }

@@ -17,7 +17,7 @@ import (
 // is a default for limits ([WithKey], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithDryRun],
 // [WithFailurePolicy], [WithEmptyKey]), or an option of the limiter as a whole: [WithRoute], [WithLimitFunc],
 // [WithStore], [WithMemory], [WithSkip], [WithBlock], [WithDenyHandler],
-// [WithErrorHandler], [WithProblem], [WithHeaders], [WithPriority],
+// [WithErrorHandler], [WithProblem], [WithHeaders], [WithRetryJitter], [WithPriority],
 // [WithObserver], [WithLogger], [WithLogKeys], [WithoutWarnings], [WithLimiterName],
 // [WithoutPermit], [WithoutRoutes], [WithoutLimitFuncs], [Complete]. nil is rejected. Of
 // the same setting given twice, the later replaces the earlier, except for WithKey and for those that
@@ -38,27 +38,27 @@ type RouteOption interface {
 // A limit takes the options of its kind: what would mean nothing to it doesn't
 // compile.
 type (
-	// RateOption is an option of Rate: [WithName], [WithKey], [WithAlgorithm],
+	// RateOption is an option of Rate: [WithName], [WithHidden], [WithKey], [WithAlgorithm],
 	// [WithBurst], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithQueue], [WithDebt],
 	// [WithWarmUp], [WithBuckets], [WithDryRun] or [WithFailurePolicy].
 	RateOption interface {
 		applyLimit(*compile.Rule)
 		ofRate()
 	}
-	// QuotaOption is an option of Quota: [WithName], [WithKey], [WithAlgorithm],
+	// QuotaOption is an option of Quota: [WithName], [WithHidden], [WithKey], [WithAlgorithm],
 	// [WithBurst], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithDryRun] or
 	// [WithFailurePolicy].
 	QuotaOption interface {
 		applyLimit(*compile.Rule)
 		ofQuota()
 	}
-	// ConcurrencyOption is an option of Concurrency: [WithName], [WithKey], [WithCost], [WithFixedCost],
+	// ConcurrencyOption is an option of Concurrency: [WithName], [WithHidden], [WithKey], [WithCost], [WithFixedCost],
 	// [WithQueue], [WithMaxWait], [WithShare], [WithDryRun] or [WithFailurePolicy].
 	ConcurrencyOption interface {
 		applyLimit(*compile.Rule)
 		ofConcurrency()
 	}
-	// AdaptiveOption is an option of AdaptiveConcurrency: [WithName], [WithKey],
+	// AdaptiveOption is an option of AdaptiveConcurrency: [WithName], [WithHidden], [WithKey],
 	// [WithAdaptation], [WithInitialLimit], [WithTolerance], [WithLatencyTimeout],
 	// [WithSampleWindow], [WithCost], [WithFixedCost], [WithQueue], [WithMaxWait], [WithShare],
 	// [WithDryRun] or [WithFailurePolicy].
@@ -80,7 +80,7 @@ type (
 	}
 )
 
-// LimitOption is an option of every kind of limit: [WithName], or a SharedOption.
+// LimitOption is an option of every kind of limit: [WithName], [WithHidden], or a SharedOption.
 type LimitOption interface {
 	RateOption
 	QuotaOption

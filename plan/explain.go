@@ -37,6 +37,8 @@ type Explained struct {
 	Cost int64
 	// DryRun: it only reports.
 	DryRun bool
+	// Hidden: no header field shows it.
+	Hidden bool
 	// Left says why it isn't charged after all, or which part isn't known; or "".
 	Left string
 }
@@ -84,7 +86,7 @@ func (x *Explanation) add(l Explained) {
 }
 
 func explained(e *read.Entry, r *http.Request) Explained {
-	x := Explained{Limit: e.Name(), Rule: compile.Text(e), KeyFrom: e.Key.Name, Cost: 1, DryRun: e.DryRun}
+	x := Explained{Limit: e.Name(), Rule: compile.Text(e), KeyFrom: e.Key.Name, Cost: 1, DryRun: e.DryRun, Hidden: e.Hidden()}
 	switch {
 	case e.Fixed > 0:
 		x.Cost = e.Fixed

@@ -46,7 +46,7 @@ func sayings(t *testing.T) (all []placedOption) {
 	values := map[string]string{
 		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "failure": "open", "empty-key": "skip", "skip": "[preflight]",
 		"algorithm": "fixed-window", "burst": "1", "direction": "both", "queue": "1",
-		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true",
+		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true", "hidden": "true",
 		"adaptation": "vegas", "tolerance": "2", "latency-timeout": "1s", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "for": "1h",
 	}
 	c, err := newConfig(nil)

@@ -249,6 +249,8 @@ routes:
 		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithName("rate")), stint.WithHeaders(stint.XRateLimitUnixHeaders, stint.RateLimitHeaders)}},
 	{"X-RateLimit fields", "version: 1\nkey: remote-ip\nheaders: x-ratelimit\nempty-key: deny\nlimits: [{name: rate, rate: 3/1m}]\n",
 		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithName("rate")), stint.WithHeaders(stint.XRateLimitHeaders)}},
+	{"a hidden limit", "version: 1\nkey: remote-ip\nlimits: [{name: rate, rate: 3/1m, hidden: true}, {name: slots, concurrency: 2, hidden: false}]\n",
+		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithName("rate"), stint.WithHidden()), stint.Concurrency(2, stint.WithName("slots"))}},
 	{"no fields", "version: 1\nkey: {header: X-API-Key}\nheaders: [none]\nlimits: [{name: rate, rate: 3/1m}]\n",
 		[]stint.Option{stint.WithKey(stint.Header("X-API-Key")), stint.Rate(3, time.Minute, stint.WithName("rate")), stint.WithHeaders(stint.NoHeaders)}},
 	{"plans", `

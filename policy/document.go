@@ -23,7 +23,7 @@ type document struct {
 	plans       []*plan
 	plansNode   *yaml.Node
 	defaultPlan *yaml.Node
-	options     []stint.Option // priority, headers, skip, block
+	options     []stint.Option // priority, headers, retry-jitter, skip, block
 }
 
 // entry is an item of limits: a limit, or the name of one.
@@ -107,6 +107,11 @@ func documentFields() []field[document] {
 			}
 		}},
 		{"headers", func(d *decoder, n *yaml.Node, doc *document) { d.headers(n, doc) }},
+		{"retry-jitter", func(d *decoder, n *yaml.Node, doc *document) {
+			if v, ok := d.duration(n, "retry-jitter"); ok {
+				doc.options = append(doc.options, stint.WithRetryJitter(v))
+			}
+		}},
 		{"skip", func(d *decoder, n *yaml.Node, doc *document) {
 			for _, p := range d.predicates(n, "skip") {
 				doc.options = append(doc.options, p.skip)

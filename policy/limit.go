@@ -142,6 +142,11 @@ func limitFields() []field[limit] {
 				l.dryRun = &v
 			}
 		}},
+		{"hidden", func(d *decoder, n *yaml.Node, l *limit) {
+			if v, ok := d.boolean(n, "hidden"); ok && v {
+				add(l, "hidden", n, stint.WithHidden())
+			}
+		}},
 		{"algorithm", func(d *decoder, n *yaml.Node, l *limit) {
 			var words []string
 			for _, a := range algorithms {

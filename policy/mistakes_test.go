@@ -63,7 +63,7 @@ var mistakes = []mistake{
 		`4:1: "key" is set twice, first in line 3: leave one out`,
 		`6:1: "routes" has no value: write one, or leave it out`,
 		`7:1: a name is text: put it in quotes`,
-		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, settle, max-wait, failure, empty-key, priority, limits, routes, plans, default-plan, headers, skip or block`,
+		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, settle, max-wait, failure, empty-key, priority, limits, routes, plans, default-plan, headers, retry-jitter, skip or block`,
 	}},
 	{"a double key in JSON", `{"version": 1, "key": "global", "limits": [{"rate": "1/s", "rate": "2/s"}]}`, false, []string{`1:60: "rate" is set twice, first in line 1: leave one out`}},
 
@@ -340,6 +340,7 @@ var mistakes = []mistake{
 	top("headers: []", true, `4:10: headers names no style: write ratelimit, x-ratelimit, x-ratelimit-unix or none`),
 	top("headers: [x-ratelimit, x-ratelimit-unix]", true, `4:10: one X-RateLimit-Reset can't be both seconds and a Unix time: leave x-ratelimit or x-ratelimit-unix out`),
 	top("headers: [ratelimit, none]", true, `4:10: none beside another style: leave one out`),
+	top("retry-jitter: 5", true, `4:15: retry-jitter is a duration: write one such as 30s, 5m, 1h30m or 1d`),
 	top("empty-key: allow", true, `4:12: unknown empty-key "allow": write deny or skip`),
 	top("skip: preflight", true, `4:7: skip is a list: write [preflight, {cidr: [10.0.0.0/8]}]`),
 	top("skip: [prefligt, {cdir: [10.0.0.0/8]}, {}, {cidr: ['::ffff:0:0/80']}]", true,

@@ -300,3 +300,23 @@ func TestLoad(t *testing.T) {
 		t.Errorf("a mistake: %v", err)
 	}
 }
+
+func TestRetryJitter(t *testing.T) {
+	p, err := policy.Parse("limits.yaml", []byte("version: 1\nkey: global\nretry-jitter: 1h\nlimits: [{name: rate, rate: 1/1h}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lim, err := stint.New(p.Options()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := false
+	for range 50 {
+		w := httptest.NewRecorder()
+		lim.Serve(w, httptest.NewRequest("GET", "/", nil), http.NotFound)
+		later = later || w.Code == 429 && w.Header().Get("Retry-After") > "3600"
+	}
+	if !later {
+		t.Error("no Retry-After is later than the limit says")
+	}
+}

@@ -188,6 +188,9 @@ func explainCommand() *cobra.Command {
 				if e.DryRun {
 					fmt.Fprintln(out, "  dry run: it only reports")
 				}
+				if e.Hidden {
+					fmt.Fprintln(out, "  hidden: no header field shows it")
+				}
 				if e.Key != "" {
 					fmt.Fprintf(out, "  key:  %s, of %s\n", plain(e.Key), plain(e.KeyFrom))
 				} else {

@@ -28,6 +28,7 @@ type Rule struct {
 	Kind   limit.Kind
 	Named  bool // by WithName
 	AlgSet bool // by WithAlgorithm
+	Hidden bool // by WithHidden
 	Shared Settings
 	Errs   mistake.List
 
@@ -104,6 +105,9 @@ func (r *Rule) compile(name string) (*store.Limit, mistake.List) {
 	spec.Name = name
 	l, err := store.NewLimit(spec)
 	errs := append(append(mistake.InSpec(err), r.Errs...), r.Shared.Errs...)
+	if r.Hidden && !r.Kind.Traits().Shown {
+		errs.Bad("WithHidden", "no header field shows such a limit", "leave it out")
+	}
 	if r.Line.Shares != nil && r.Line.Room != nil && *r.Line.Room == 0 {
 		errs.Bad("WithShare", "%s lets nobody wait, and shares order those who wait", "raise it, or leave the shares out", "WithQueue(0)")
 	}
@@ -218,7 +222,7 @@ func (g *Registry) apply(at *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 		at.Needs |= limit.Waits
 	}
 	said := &limit.Policy{Capacity: l.Engine(engine.Access{}).Full()}
-	if t.Shown && !s.DryRun {
+	if t.Shown && !s.DryRun && !r.Hidden {
 		said.Text = field.Policy(spec.Name, spec.Units, span(spec))
 	}
 	at.Policy.Store(said)

@@ -1,6 +1,7 @@
 package field
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
@@ -9,7 +10,7 @@ import (
 
 // denial sets the fields that only a denial has. Retry-After is the latest of all
 // denied items and of outer limiters, and at least a second, as for slots, whose time
-// isn't known.
+// isn't known. Jitter comes on top.
 func (w *Writer) denial(h http.Header) {
 	if !w.outermost {
 		forget(h)
@@ -22,6 +23,9 @@ func (w *Writer) denial(h http.Header) {
 		}
 	}
 	if latest < Never {
+		if w.Jitter > 0 {
+			latest += rand.N(w.Jitter + 1)
+		}
 		w.retryAfter(h, seconds(latest))
 	}
 }

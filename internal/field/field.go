@@ -71,6 +71,8 @@ func Policy(name string, units int64, in time.Duration) string {
 type Writer struct {
 	// Items are the items that Write writes.
 	Items []Item
+	// Jitter is added to Retry-After: a random part of it.
+	Jitter time.Duration
 
 	// These are of the current response.
 	outermost bool // no limiter before this one has set a field

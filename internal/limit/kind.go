@@ -106,6 +106,11 @@ func abuse(*store.Charge) Denial { return AbnormalUsage }
 // Traits returns what the kind does.
 func (k Kind) Traits() *Traits { return &kinds[k] }
 
+// Hidden reports whether header fields leave the limit out although they show others of its kind.
+func (l *Limit) Hidden() bool {
+	return kinds[l.Kind].Shown && !l.DryRun && l.Policy.Load().Text == ""
+}
+
 // Counted reports whether denials by the limit count for a ban.
 func (l *Limit) Counted() bool { return kinds[l.Kind].counted(l) }
 

@@ -17,6 +17,7 @@ import (
 var fits = []struct{ option, takes string }{
 	{"Rate(1, time.Second)", "New WithRoute"},
 	{"WithName(`a`)", "Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
+	{"WithHidden()", "Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithAlgorithm(stint.TokenBucket)", "Rate Quota"},
 	{"WithBurst(1)", "Rate Quota Bandwidth"},
 	{"WithQueue(1)", "Rate Concurrency AdaptiveConcurrency"},
@@ -51,6 +52,7 @@ var fits = []struct{ option, takes string }{
 	{"WithErrorHandler(nil)", "New"},
 	{"WithProblem()", "New"},
 	{"WithHeaders()", "New"},
+	{"WithRetryJitter(0)", "New"},
 	{"WithObserver(nil)", "New"},
 	{"WithLimiterName(`api`)", "New"},
 	{"WithoutWarnings()", "New"},
