@@ -1141,37 +1141,35 @@ func leave(l *stint.Limiter, do http.HandlerFunc) (got int) {
 // However many clients ask and leave before their turn, whoever stays gets the rate.
 func TestBandwidthBesideLeavers(t *testing.T) {
 	for _, tt := range leavers {
-		for _, stayers := range []int{1, 3} {
-			synctest.Test(t, func(t *testing.T) {
-				const span = 5 * time.Second
-				l := limiter(t, theKey, stint.Bandwidth(megabyte))
-				through(l, get("/"), send(250_000, 250_000)) // what passes at once
-				stop, end := context.WithCancel(t.Context())
-				time.AfterFunc(span, end)
-				var sent, taken atomic.Int64
-				go besides(stayers, stop, func(int) {
-					through(l, get("/").WithContext(stop), func(w http.ResponseWriter, _ *http.Request) {
-						for stop.Err() == nil {
-							n, err := w.Write(make([]byte, 10_000))
-							if sent.Add(int64(n)); err != nil {
-								return
-							}
+		synctest.Test(t, func(t *testing.T) {
+			const span, stayers = 5 * time.Second, 3
+			l := limiter(t, theKey, stint.Bandwidth(megabyte))
+			through(l, get("/"), send(250_000, 250_000)) // what passes at once
+			stop, end := context.WithCancel(t.Context())
+			time.AfterFunc(span, end)
+			var sent, taken atomic.Int64
+			go besides(stayers, stop, func(int) {
+				through(l, get("/").WithContext(stop), func(w http.ResponseWriter, _ *http.Request) {
+					for stop.Err() == nil {
+						n, err := w.Write(make([]byte, 10_000))
+						if sent.Add(int64(n)); err != nil {
+							return
 						}
-					})
+					}
 				})
-				time.Sleep(100 * time.Millisecond)
-				besides(tt.n, stop, func(i int) { taken.Add(int64(leave(l, tt.do(i)))) })
-				synctest.Wait()
-				got, all := sent.Load(), sent.Load()+taken.Load()
-				least := all / 2 // some leavers get what they ask for
-				if tt.whole {
-					least = 45 * megabyte / 10
-				}
-				if all < 48*megabyte/10 || got < least || all > 5*megabyte+125_000 {
-					t.Errorf("%s, %d stay: %d bytes in %v, %d with those of leavers", tt.name, stayers, got, span, all)
-				}
 			})
-		}
+			time.Sleep(100 * time.Millisecond)
+			besides(tt.n, stop, func(i int) { taken.Add(int64(leave(l, tt.do(i)))) })
+			synctest.Wait()
+			got, all := sent.Load(), sent.Load()+taken.Load()
+			least := all / 2 // some leavers get what they ask for
+			if tt.whole {
+				least = 45 * megabyte / 10
+			}
+			if all < 48*megabyte/10 || got < least || all > 5*megabyte+125_000 {
+				t.Errorf("%s, %d stay: %d bytes in %v, %d with those of leavers", tt.name, stayers, got, span, all)
+			}
+		})
 	}
 }
 

@@ -131,10 +131,7 @@ func traces(n int) int {
 	if os.Getenv("STINT_LONG") != "" {
 		return 50 * n
 	}
-	if testing.Short() {
-		return n / 8
-	}
-	return n / 2
+	return n / 8
 }
 
 func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }

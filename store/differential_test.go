@@ -44,7 +44,7 @@ var algorithms = []store.Algorithm{
 // traces yields the seeds to run.
 func traces(t *testing.T, n uint64) func(func(uint64) bool) {
 	from, long := uint64(0), n*50
-	n /= 2
+	n /= 8
 	if s := os.Getenv("STINT_SEED"); s != "" {
 		var err error
 		if from, err = strconv.ParseUint(s, 10, 64); err != nil {
@@ -53,8 +53,6 @@ func traces(t *testing.T, n uint64) func(func(uint64) bool) {
 		n = 1
 	} else if os.Getenv("STINT_LONG") != "" {
 		n = long
-	} else if testing.Short() || underRace {
-		n /= 4
 	}
 	return func(yield func(uint64) bool) {
 		for i := range n {

@@ -63,11 +63,7 @@ func (s *steps) Settle(_ context.Context, charges []store.Charge, results []stor
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	traces := uint64(250)
-	if underRace {
-		traces = 100
-	}
-	versionstest.Run(t, traces, func(t *testing.T, trace func(*testing.T, versionstest.Bench)) {
+	versionstest.Run(t, 60, func(t *testing.T, trace func(*testing.T, versionstest.Bench)) {
 		s := &steps{states: map[string]kept{}}
 		trace(t, versionstest.Bench{Store: s, Now: func() int64 { return s.now.Steady }, Sleep: func(d time.Duration) {
 			s.now.Steady += d.Microseconds()

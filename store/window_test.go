@@ -146,8 +146,8 @@ func TestWindowsAgainstWalk(t *testing.T) {
 		to := time.Date(z.to+1, 1, 1, 0, 0, 0, 0, time.UTC)
 		for _, w := range []Window{Daily.In(loc), Weekly.In(loc), Monthly.In(loc)} {
 			// starts[i] is an instant at which a higher number than ever is
-			// shown, found by looking at every change of the label by minutes
-			// and then seconds.
+			// shown, found by looking at the label every ten minutes, then
+			// every minute and every second of those.
 			var starts, numbers []int64
 			high := label(w, from.Add(-48*time.Hour).In(loc))
 			for at := from.Add(-48 * time.Hour); at.Before(to); at = at.Add(10 * time.Minute) {
@@ -155,6 +155,9 @@ func TestWindowsAgainstWalk(t *testing.T) {
 					continue
 				}
 				first := at.Add(-10 * time.Minute)
+				for label(w, first.Add(time.Minute).In(loc)) <= high {
+					first = first.Add(time.Minute)
+				}
 				for label(w, first.In(loc)) <= high {
 					first = first.Add(time.Second)
 				}

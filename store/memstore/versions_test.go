@@ -10,11 +10,7 @@ import (
 )
 
 func TestVersions(t *testing.T) {
-	traces := uint64(50)
-	if memstore.RaceDetector {
-		traces = 20
-	}
-	versionstest.Run(t, traces, func(t *testing.T, trace func(*testing.T, versionstest.Bench)) {
+	versionstest.Run(t, 12, func(t *testing.T, trace func(*testing.T, versionstest.Bench)) {
 		synctest.Test(t, func(t *testing.T) {
 			s, start := memstore.New(), time.Now()
 			now := func() int64 { return time.Since(start).Microseconds() }

@@ -29,11 +29,7 @@ func TestTwins(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	perAlgorithm := uint64(50)
-	if underRace {
-		perAlgorithm = 10
-	}
-	first, perAlgorithm := versionstest.Seeds(perAlgorithm)
+	first, perAlgorithm := versionstest.Seeds(12)
 	for _, a := range []store.Algorithm{
 		store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,
 		store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp, store.Concurrency, mixed, banned,

@@ -22,11 +22,7 @@ import (
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	traces := uint64(8)
-	if underRace {
-		traces = 5
-	}
-	first, traces := versionstest.Seeds(traces)
+	first, traces := versionstest.Seeds(3)
 	failed, answered := 0, 0
 	for _, a := range []store.Algorithm{
 		store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,

@@ -14,7 +14,7 @@ import (
 func TestVersions(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	rdb.AddHook(redisstore.ByToldClock())
-	versionstest.Run(t, 5, func(t *testing.T, trace func(*testing.T, versionstest.Bench)) {
+	versionstest.Run(t, 3, func(t *testing.T, trace func(*testing.T, versionstest.Bench)) {
 		c := newClock()
 		s := redisstore.New(rdb, redisstore.WithClock(c.now), redisstore.WithPrefix(redistest.Prefix(t)), patient,
 			redisstore.WithLeaseTTL(20*365*24*time.Hour))

@@ -84,7 +84,7 @@ var taken = map[string]string{
 		)`,
 }
 
-// Go code in documents compiles: whole programs are built (TestProgramsBuild), and
+// Go code in documents compiles: whole programs are compiled (TestProgramsCompile), and
 // parts of programs are compiled together with the declarations they assume.
 func TestDocumentsCompile(t *testing.T) {
 	c := doctest.New(t,

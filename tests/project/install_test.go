@@ -1,7 +1,9 @@
 package project
 
 import (
+	"net/http"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -102,4 +104,32 @@ func elsewhere(t *testing.T, proxy string) {
 	t.Setenv("GOWORK", "off")
 	t.Setenv("GOFLAGS", "-modcacherw")
 	t.Setenv("GOMODCACHE", t.TempDir())
+}
+
+// serves runs a program that readmeProgram was built to, and asks it.
+func serves(t *testing.T, program, addr string) {
+	t.Helper()
+	cmd := exec.Command(program)
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if !strings.Contains(said.String(), "curl -i http://"+addr) {
+			t.Errorf("it says %q, want the command to try", said.String())
+		}
+	}()
+	var resp *http.Response
+	eventually(t, func() bool {
+		var err error
+		resp, err = http.Get("http://" + addr)
+		return err == nil
+	})
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("RateLimit") == "" || resp.Header.Get("RateLimit-Policy") == "" {
+		t.Errorf("a plain request gets %s %v, want 200 and what is left", resp.Status, resp.Header)
+	}
 }
