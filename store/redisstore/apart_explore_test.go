@@ -400,7 +400,7 @@ func TestEveryOrderApart(t *testing.T) {
 		split(l, "", "", "take and leave")
 		split(l, "", "b", "take and leave")
 	}
-	if os.Getenv("STINT_LONG") != "" {
+	if os.Getenv("STINT_LONG")+os.Getenv("STINT_MUTANTS") != "" {
 		split(away, "", "", "take", "take", "take")
 	}
 	orders.Explore(t, apartMutants, splittings, func(variant string, x splitting) func(*orders.Run) {

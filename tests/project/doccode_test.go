@@ -26,7 +26,8 @@ var taken = map[string]string{
 			cloudflare             []netip.Prefix
 			upstream               *url.URL
 			admitted, wouldDeny  atomic.Int64
-		)`,
+		)
+		func hasAPIKey(*http.Request) bool`,
 	"README.md": `
 		var (
 			r   *gin.Engine
