@@ -499,7 +499,7 @@ func ExampleWithDryRun() {
 func ExampleWithBlock() {
 	lim := stint.Must(stint.New(
 		stint.Rate(10, time.Second),
-		stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("192.0.2.0/24"))),
+		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("192.0.2.0/24"))),
 		stint.WithSkip(stint.Preflight),
 		stint.WithKey(stint.RemoteIP())))
 	visit(limit(lim, hello), "GET", "/") // httptest's requests come from 192.0.2.1
@@ -920,16 +920,17 @@ func ExampleHash() {
 	// Output: 22 <nil>
 }
 
-func ExampleFromCIDR() {
-	internal := stint.FromCIDR(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"))
+func ExampleKey_In() {
+	proxies := netip.MustParsePrefix("192.0.2.0/24")
+	office := stint.ForwardedIP(proxies).In(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"))
 
 	r := httptest.NewRequest("GET", "/", nil)
-	r.RemoteAddr = "10.1.2.3:49152"
-	fmt.Println(internal.Match(r))
-
 	r.RemoteAddr = "192.0.2.7:49152"
-	r.Header.Set("X-Forwarded-For", "10.1.2.3") // not looked at
-	fmt.Println(internal.Match(r))
+	r.Header.Set("X-Forwarded-For", "10.1.2.3")
+	fmt.Println(office(r))
+
+	r.RemoteAddr = "198.51.100.7:49152" // not a proxy
+	fmt.Println(office(r))
 	// Output:
 	// true
 	// false

@@ -1,51 +1,37 @@
 package stint
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
 
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/keys"
-	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/read"
 )
-
-// Predicate answers a question about a request and knows how it was made: FromCIDR
-// returns one. New rejects the zero Predicate, and one made with arguments that can't work.
-type Predicate struct{ is *predicate }
-
-// predicate is the contents of a Predicate.
-type predicate struct {
-	read.Predicate
-	wrong mistake.List // in the arguments that it was made with
-}
-
-// Match returns the answer for a request. A Predicate that New rejects returns false.
-func (p Predicate) Match(r *http.Request) bool { return p.is != nil && p.is.Predicate.Match(r) }
 
 // WithSkip, given to New or With, exempts requests for which skip returns true, before
 // anything else is checked. On one limit, or as a default for a route's limits, it leaves
 // these limits out: a limit for clients without an API key skips those with one. If given
 // several times in one place, any of them exempts. By default nothing is exempt.
 //
-// skip is a function, such as Preflight, or a Predicate, such as FromCIDR returns. It is
-// called concurrently, once for each limit that has it; New doesn't call it. Allow, Take and
-// the like have no request, and skip no limit. New rejects nil and the zero Predicate.
-func WithSkip[P func(*http.Request) bool | Predicate](skip P) SharedOption {
-	p := predicateOf(skip)
-	return skipOption{all: p, settingOption: checkedSetting(p != nil, "WithSkip(nil)", "write a predicate, such as stint.Preflight", func(s *compile.Settings) {
-		s.Errs = append(s.Errs, p.wrong.Within("WithSkip")...)
-		s.Skip = either(s.Skip, p.Match)
+// skip is called concurrently, once for each limit that has it; New doesn't call it. Preflight is one,
+// and Key.In makes one of networks. Allow, Take and the like have no request, and skip no limit. New
+// rejects nil; in Update it clears what was given before.
+func WithSkip(skip func(*http.Request) bool) SharedOption {
+	return skipOption{all: skip, settingOption: checkedSetting(skip != nil, "WithSkip(nil)", "write a function, such as stint.Preflight", func(s *compile.Settings) {
+		s.Skip = either(s.Skip, skip)
 	})}
 }
 
 // skipOption is an option of limits that exempts a request from all where it is given to New.
 type skipOption struct {
 	settingOption
-	all *predicate // nil: rejected
+	all func(*http.Request) bool // nil: rejected
 }
 
 func (o skipOption) applyLimiter(c *config) {
@@ -53,8 +39,7 @@ func (o skipOption) applyLimiter(c *config) {
 		o.settingOption.applyLimiter(c)
 		return
 	}
-	c.Errs = append(c.Errs, o.all.wrong.Within("WithSkip")...)
-	c.Skip = append(c.Skip, o.all.Predicate)
+	c.Skip = append(c.Skip, predicateOf(o.all))
 }
 
 // either returns a function that reports whether one of two returns true. The first may be nil.
@@ -67,64 +52,74 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 
 // WithBlock denies requests for which block returns true with 403 (ErrBlocked),
 // without charging anything. If given several times, any of them denies. By default
-// nothing is blocked. block is a function, or a Predicate, such as FromCIDR returns. It is
-// called concurrently; New doesn't call it. New rejects nil and the zero Predicate.
-func WithBlock[P func(*http.Request) bool | Predicate](block P) Option {
-	p := predicateOf(block)
-	return checkedOption(p != nil, "WithBlock(nil)", "write a predicate, such as stint.FromCIDR(...)",
-		func(c *config) {
-			c.Errs = append(c.Errs, p.wrong.Within("WithBlock")...)
-			c.Block = append(c.Block, p.Predicate)
-		})
+// nothing is blocked. Key.In makes a function of networks. block is called concurrently; New doesn't
+// call it. New rejects nil; in Update it clears what was given before.
+func WithBlock(block func(*http.Request) bool) Option {
+	return checkedOption(block != nil, "WithBlock(nil)", "write a function, such as stint.RemoteIP().In(networks...)",
+		func(c *config) { c.Block = append(c.Block, predicateOf(block)) })
 }
 
-// predicateOf returns the contents of a Predicate, or those that a function would have; nil
-// for a nil function and the zero Predicate.
-func predicateOf(p any) *predicate {
-	switch p := p.(type) {
-	case Predicate:
-		return p.is
-	case func(*http.Request) bool:
-		if p != nil {
-			return &predicate{Predicate: read.Predicate{Match: p, Reads: readsOf(p)}}
-		}
+// predicateOf returns a function with what it looks at, as far as that is known: of Preflight, and of
+// what Key.In returns. No other function is called before there is a request.
+func predicateOf(match func(*http.Request) bool) read.Predicate {
+	p := read.Predicate{Match: match, Reads: keys.Reads{Function: true}}
+	switch reflect.ValueOf(match).Pointer() {
+	case reflect.ValueOf(Preflight).Pointer():
+		p.Reads = keys.Reads{Method: http.MethodOptions, Fields: []string{"Origin", "Access-Control-Request-Method"}}
+	case reflect.ValueOf((&networks{}).has).Pointer():
+		match((&http.Request{}).WithContext(context.WithValue(context.Background(), readsKey{}, &p.Reads)))
 	}
-	return nil
+	return p
 }
 
-// readsOf returns what a function that is a predicate looks at.
-func readsOf(p func(*http.Request) bool) keys.Reads {
-	if reflect.ValueOf(p).Pointer() == reflect.ValueOf(Preflight).Pointer() {
-		return keys.Reads{Method: http.MethodOptions, Fields: []string{"Origin", "Access-Control-Request-Method"}}
-	}
-	return keys.Reads{Function: true}
-}
+// readsKey is the key of where networks write what they read.
+type readsKey struct{}
 
 // ErrBlocked is the error of a request that a WithBlock predicate denies. It is
 // answered with 403.
 var ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
 
-// FromCIDR returns a predicate that matches requests whose peer has an address in one of
-// the networks: for WithSkip and internal callers, or for WithBlock. It looks at the
-// connection only, never at a header, so behind a proxy it sees the proxy: WithSkip of a network
-// with a proxy exempts all its clients, which isn't detected. New rejects invalid prefixes and an
-// empty list.
+// networks are those of a Key.In.
+type networks struct {
+	of  *keys.Key
+	set clientip.Prefixes
+}
+
+// In returns a function that reports whether the address that is the key is in one of the networks:
+// for WithSkip, or for WithBlock. It compares the whole address, also if the key is a prefix of it, as
+// it is for IPv6. An IPv4 network also contains its addresses in their IPv6 spellings, mapped
+// (::ffff:0:0/96) and NAT64 (64:ff9b::/96). An address that can't be determined is in no network.
+// The function is safe for concurrent use, and its time hardly grows with the number of networks.
 //
-// An IPv4 network also contains its addresses in their IPv6 spellings, mapped
-// (::ffff:0:0/96) and NAT64 (64:ff9b::/96). A peer without an address is in no network.
-// The time of a call hardly grows with the number of networks.
-func FromCIDR(prefixes ...netip.Prefix) Predicate {
+// RemoteIP().In looks at the connection only: behind a proxy, that is the proxy, and WithSkip of its
+// network exempts all clients. Write ForwardedIP(proxies...).In there.
+//
+// Only the keys of RemoteIP, ForwardedIP, HeaderIP and IP are addresses. In panics on another, on one
+// that New would reject, on an invalid network, and without any: it is called when a program starts.
+func (k Key) In(prefixes ...netip.Prefix) func(*http.Request) bool {
 	set, problems := clientip.NewPrefixes(prefixes)
-	wrong := addressed("FromCIDR", problems)
+	wrong := append(slices.Clip(k.described().Wrong), addressed("In", problems)...)
+	if len(wrong) == 0 && k.described().Client == nil {
+		wrong.Bad(k.described().Name+".In", "the key isn't an address", "write stint.RemoteIP().In, or behind a proxy stint.ForwardedIP(trusted...).In")
+	}
 	if len(prefixes) == 0 {
-		wrong.Bad("FromCIDR", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8"), or leave the predicate out`)
+		wrong.Bad("In", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8")`)
 	}
-	if wrong != nil {
-		return Predicate{&predicate{Predicate: read.Predicate{Match: func(*http.Request) bool { return false }}, wrong: wrong}}
+	if len(wrong) > 0 {
+		panic(joined(wrong))
 	}
-	return Predicate{&predicate{Predicate: read.Predicate{
-		Match: func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }, Reads: keys.Reads{Peer: true},
-	}}}
+	return (&networks{k.is, set}).has
+}
+
+// has reports whether the client that sent r is in one of the networks.
+func (n *networks) has(r *http.Request) bool {
+	if r.URL == nil { // a server's requests have one
+		if reads, ok := r.Context().Value(readsKey{}).(*keys.Reads); ok {
+			*reads = n.of.Reads
+			return false
+		}
+	}
+	return n.of.Client.In(r, n.set)
 }
 
 // Preflight is a predicate that is true for the request that a browser sends by itself

@@ -1,14 +1,15 @@
 package stint
 
 import (
+	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 )
 
-func TestFromCIDR(t *testing.T) {
-	p := FromCIDR(
+func TestIn(t *testing.T) {
+	p := RemoteIP().In(
 		netip.MustParsePrefix("10.1.2.3/8"), // with host bits
 		netip.MustParsePrefix("10.2.0.0/16"),
 		netip.MustParsePrefix("192.0.2.7/32"),
@@ -36,44 +37,91 @@ func TestFromCIDR(t *testing.T) {
 		{"@", false},
 	} {
 		r := from(tc.peer, "X-Forwarded-For: 10.0.0.1", "X-Real-IP: 10.0.0.1")
-		if got := p.Match(r); got != tc.want {
+		if got := p(r); got != tc.want {
 			t.Errorf("%s: %v", tc.peer, got)
 		}
 	}
-	gateway := FromCIDR(netip.MustParsePrefix("64:ff9b::/96"))
-	if !gateway.Match(from("[64:ff9b::10.0.0.1]:1")) || gateway.Match(from("10.0.0.1:1")) {
+	gateway := RemoteIP().In(netip.MustParsePrefix("64:ff9b::/96"))
+	if !gateway(from("[64:ff9b::10.0.0.1]:1")) || gateway(from("10.0.0.1:1")) {
 		t.Error("the NAT64 prefix is not all of IPv4")
 	}
-	if all := FromCIDR(netip.MustParsePrefix("0.0.0.0/0")); !all.Match(from("10.0.0.1:1")) || all.Match(from("[2001:db8::1]:1")) {
+	if all := RemoteIP().In(netip.MustParsePrefix("0.0.0.0/0")); !all(from("10.0.0.1:1")) || all(from("[2001:db8::1]:1")) {
 		t.Error("/0 is all of IPv4")
 	}
 	r := from("10.200.0.1:1")
-	if n := testing.AllocsPerRun(100, func() { p.Match(r) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { p(r) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-func TestPredicateProblem(t *testing.T) {
+// Behind a proxy, the client is found as the key finds it, and the whole address counts.
+func TestInBehindAProxy(t *testing.T) {
+	proxy := netip.MustParsePrefix("192.0.2.1/32")
+	office := []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32"), netip.MustParsePrefix("2001:db8::7/128")}
+	for name, p := range map[string]func(*http.Request) bool{
+		"X-Forwarded-For": ForwardedIP(proxy).In(office...),
+		"Forwarded":       HeaderIP("Forwarded", proxy).In(office...),
+		"X-Real-Ip":       HeaderIP("X-Real-IP", proxy).In(office...),
+	} {
+		line := name + ": "
+		if name == "Forwarded" {
+			line += "for="
+		}
+		quoted := func(a string) string {
+			if name == "Forwarded" {
+				return `"[` + a + `]"`
+			}
+			return a
+		}
+		for _, tc := range []struct {
+			peer, field string
+			want        bool
+		}{
+			{"192.0.2.1:1", line + "203.0.113.7", true},
+			{"192.0.2.1:1", line + "203.0.113.8", false},
+			{"192.0.2.1:1", line + quoted("2001:db8::7"), true},
+			{"192.0.2.1:1", line + quoted("2001:db8::8"), false}, // of the same key
+			{"192.0.2.9:1", line + "203.0.113.7", false},         // not a proxy
+			{"203.0.113.7:1", line + "192.0.2.9", true},
+			{"192.0.2.1:1", line + "unknown", false},
+		} {
+			if got := p(from(tc.peer, tc.field)); got != tc.want {
+				t.Errorf("%s from %s: %v", tc.field, tc.peer, got)
+			}
+		}
+	}
+}
+
+func TestInPanics(t *testing.T) {
 	ten := netip.MustParsePrefix("10.0.0.0/8")
 	for _, tc := range []struct {
 		name string
-		p    Predicate
-		want string // empty: no problem
+		in   func()
+		want string // empty: no panic
 	}{
-		{"fine", FromCIDR(ten), ""},
-		{"everything", FromCIDR(netip.MustParsePrefix("::/0")), ""},
-		{"none", FromCIDR(), "WithSkip(FromCIDR): no network"},
-		{"invalid", FromCIDR(ten, netip.Prefix{}), "WithSkip(FromCIDR): prefix 2 is invalid"},
-		{"wider than IPv4", FromCIDR(netip.MustParsePrefix("::ffff:0.0.0.0/95")), "IPv4 prefix"},
-		{"zero", Predicate{}, "WithSkip(nil): write a predicate"},
+		{"fine", func() { RemoteIP().In(ten) }, ""},
+		{"everything", func() { RemoteIP().In(netip.MustParsePrefix("::/0")) }, ""},
+		{"none", func() { RemoteIP().In() }, "In: no network"},
+		{"invalid", func() { RemoteIP().In(ten, netip.Prefix{}) }, "In: prefix 2 is invalid"},
+		{"wider than IPv4", func() { RemoteIP().In(netip.MustParsePrefix("::ffff:0.0.0.0/95")) }, "IPv4 prefix"},
+		{"no address", func() { Header("X-API-Key").In(ten) }, `Header("X-Api-Key").In: the key isn't an address: write stint.RemoteIP().In`},
+		{"of several", func() { Join(RemoteIP(), Method()).In(ten) }, "isn't an address"},
+		{"a function", func() { KeyFunc(func(*http.Request) (string, error) { return "", nil }).In(ten) }, "isn't an address"},
+		{"zero", func() { Key{}.In(ten) }, "Key"},
+		{"wrong", func() { ForwardedIP().In(ten) }, "ForwardedIP"},
 	} {
-		err := Check(Rate(1, time.Second), WithKey(Global()), WithSkip(tc.p))
-		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		got := ""
+		func() {
+			defer func() {
+				if v := recover(); v != nil {
+					got = fmt.Sprint(v)
+				}
+			}()
+			tc.in()
+		}()
+		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
-	}
-	if FromCIDR(netip.Prefix{}).Match(from("10.0.0.1:1")) {
-		t.Error("an invalid prefix holds an address")
 	}
 }
 
@@ -98,7 +146,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-func BenchmarkFromCIDR(b *testing.B) {
+func BenchmarkIn(b *testing.B) {
 	var many []netip.Prefix
 	for i := range 10_000 {
 		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(i >> 8), byte(i), 0, 0}), 24))
@@ -106,15 +154,15 @@ func BenchmarkFromCIDR(b *testing.B) {
 	r := from("192.0.2.7:1234")
 	for _, bench := range []struct {
 		name string
-		p    Predicate
+		p    func(*http.Request) bool
 	}{
-		{"1", FromCIDR(many[:1]...)},
-		{"10000", FromCIDR(many...)},
+		{"1", RemoteIP().In(many[:1]...)},
+		{"10000", RemoteIP().In(many...)},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				bench.p.Match(r)
+				bench.p(r)
 			}
 		})
 	}

@@ -93,7 +93,7 @@ func TestNotJudged(t *testing.T) {
 		{"limit function", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, errors.New("called") }), key}, everything, "WithLimitFunc", ""},
 		{"ban", []stint.Option{stint.Ban(5, time.Minute, stint.WithBanFor(time.Minute)), rate(stint.WithCost(func(*http.Request) int64 { return 2 }), stint.WithBurst(2)), key}, everything, "it counts denials by limit", ""},
 		{"skip", []stint.Option{rate(), key, stint.WithSkip(func(*http.Request) bool { return true })}, everything, "", "skipped or blocked: a function"},
-		{"network", []stint.Option{rate(), stint.WithKey(stint.Global()), stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("192.0.2.0/24")))}, nothing, "", "skipped or blocked: the log doesn't have the address"},
+		{"network", []stint.Option{rate(), stint.WithKey(stint.Global()), stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("192.0.2.0/24")))}, nothing, "", "skipped or blocked: the log doesn't have the address"},
 		{"host", []stint.Option{rate(), stint.WithKey(stint.Global()), stint.WithRoute("api.test/")}, nothing, "", "depends on the host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestReasons(t *testing.T) {
 	broken := at(2*time.Second, "192.0.2.1")
 	broken.Target = "/%zz"
 	s := run(t, made(stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Api-Key")),
-		stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("198.51.100.0/24")))), everything, []plan.Request{blocked, keyless, broken}).Scenarios[0]
+		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("198.51.100.0/24")))), everything, []plan.Request{blocked, keyless, broken}).Scenarios[0]
 	if want := map[string]int64{"blocked": 1, "empty key": 1}; !reflect.DeepEqual(s.Reasons, want) || s.Denied != 2 || len(s.Unjudged) != 1 {
 		t.Errorf("%v, want %v; %d denied, not judged: %v", s.Reasons, want, s.Denied, s.Unjudged)
 	}

@@ -76,8 +76,8 @@ func TestExplain(t *testing.T) {
 		stint.Rate(10, time.Second, stint.WithName("api-key"), stint.WithKey(stint.Header("X-Api-Key"))),
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithFixedCost(2), stint.WithName("login"))),
-		stint.WithSkip(stint.FromCIDR(netip.MustParsePrefix("10.0.0.0/8"))),
-		stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("203.0.113.0/24"))),
+		stint.WithSkip(stint.RemoteIP().In(netip.MustParsePrefix("10.0.0.0/8"))),
+		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("203.0.113.0/24"))),
 	))
 	request := func(method, target, peer string) *http.Request {
 		r := httptest.NewRequest(method, target, nil)

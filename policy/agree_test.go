@@ -109,7 +109,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 	object("single-ip-header", names(addressFieldsOf("", true)), "$defs", "key", "anyOf", 2, "properties", "single-ip-header")
 	object("a share", names(shareFields), "$defs", "limit", "anyOf", 1, "properties", "shares", "items")
 	object("settle", names(settleForms), "$defs", "settle", "anyOf", 2)
-	object("a predicate", names(predicateForms), "$defs", "predicate", "anyOf", 2)
+	object("a predicate", names(fromForms), "$defs", "predicate", "anyOf", 2)
 
 	// And there is no mapping of fixed fields that has been left out.
 	var count func(v any) int

@@ -48,6 +48,9 @@ func inFile(written string, e stint.OptionError) string {
 		const between = "\x00"
 		problem, write, _ = strings.Cut(reworded(problem+between+write, names), between)
 	}
+	if strings.HasSuffix(write, "*time.Millisecond") { // Go's missing unit; a file's durations have one
+		write = "write 1ms or more"
+	}
 	if problem = cmp.Or(problem, written); problem != "" {
 		problem += ": "
 	}

@@ -217,12 +217,13 @@ failure: closed
 empty-key: skip
 headers: [ratelimit, x-ratelimit]
 skip: [preflight, internal]
-block: [{cidr: [203.0.113.0/24, "2001:db8::/32"]}]
+block: [{cidr: [203.0.113.0/24, "2001:db8::/32"]}, {key: {forwarded-ip: {trusted: [10.0.0.0/8]}}, cidr: [198.51.100.0/24]}]
 limits: [{name: rate, rate: 60/1m, burst: 4, failure: open}, {name: once, rate: 30/1m, cost: 1}]
 `, []stint.Option{stint.WithKey(stint.KeyFunc(tenant)), stint.WithCost(rows), stint.WithMaxWait(2 * time.Second), stint.WithFailurePolicy(stint.FailClosed),
 		stint.WithEmptyKey(stint.SkipEmptyKey), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders),
 		stint.WithSkip(stint.Preflight), stint.WithSkip(internal),
-		stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"))),
+		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"))),
+		stint.WithBlock(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8")).In(netip.MustParsePrefix("198.51.100.0/24"))),
 		stint.Rate(60, time.Minute, stint.WithBurst(4), stint.WithFailurePolicy(stint.FailOpen), stint.WithName("rate")),
 		stint.Rate(30, time.Minute, stint.WithName("once"), stint.WithCost(func(*http.Request) int64 { return 1 }))}},
 	{"limits for some requests", `

@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"errors"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 
 	"go.yaml.in/yaml/v4"
@@ -18,22 +20,19 @@ type predicate struct {
 	block stint.Option
 }
 
-func predicateOf[P func(*http.Request) bool | stint.Predicate](p P) predicate {
-	return predicate{stint.WithSkip(p), stint.WithBlock(p)}
+func predicateOf(match func(*http.Request) bool) predicate {
+	return predicate{stint.WithSkip(match), stint.WithBlock(match)}
 }
 
-// predicateForms are the predicates that take a value.
-var predicateForms = []field[predicate]{
-	{"cidr", func(d *decoder, n *yaml.Node, to *predicate) {
-		networks := d.networks(n, "cidr")
-		if networks == nil {
-			return
-		}
-		in := stint.FromCIDR(networks...)
-		if !d.reports(n, "cidr", probe, stint.WithSkip(in)) {
-			*to = predicateOf(in)
-		}
-	}},
+// from is an entry for addresses: whose, and in which networks.
+type from struct {
+	key, at *yaml.Node
+	cidr    []netip.Prefix
+}
+
+var fromForms = []field[from]{
+	{"key", func(_ *decoder, n *yaml.Node, to *from) { to.key = n }},
+	{"cidr", func(d *decoder, n *yaml.Node, to *from) { to.at, to.cidr = n, d.networks(n, "cidr") }},
 }
 
 // predicates reads which requests skip or block applies to.
@@ -49,11 +48,7 @@ func (d *decoder) predicates(n *yaml.Node, what string) (all []predicate) {
 
 func (d *decoder) predicate(n *yaml.Node, what string) (p predicate) {
 	if n.Kind != yaml.ScalarNode {
-		object(d, n, "an entry of "+what, predicateExample, predicateForms, &p)
-		if p.skip == nil && len(n.Content) == 0 {
-			d.bad(n, "an empty entry of %s: write some of %s", what, predicateExample)
-		}
-		return p
+		return d.from(n, what)
 	}
 	if n.Value == "preflight" {
 		return predicateOf(stint.Preflight)
@@ -65,4 +60,45 @@ func (d *decoder) predicate(n *yaml.Node, what string) (p predicate) {
 		d.unknown(n, "unknown entry %q of %s: %s; predicates of the application are registered with policy.WithPredicate", n.Value, what, choose(n.Value, known))
 	}
 	return p
+}
+
+// from reads an entry for addresses. Without a key, they are those of connections.
+func (d *decoder) from(n *yaml.Node, what string) (p predicate) {
+	var f from
+	before := len(d.errs)
+	object(d, n, "an entry of "+what, predicateExample, fromForms, &f)
+	key := stint.RemoteIP()
+	if f.key != nil {
+		key = d.key(f.key)
+	}
+	if len(d.errs) > before {
+		return p
+	}
+	if f.at == nil {
+		d.bad(n, "an entry of %s without networks: write some of %s", what, predicateExample)
+		return p
+	}
+	if _, wrong := within(key, anywhere); wrong != nil {
+		d.bad(f.key, "the key of an entry of %s is an address: write remote-ip or {forwarded-ip: {trusted: [...]}}", what)
+		return p
+	}
+	in, wrong := within(key, f.cidr)
+	if wrong != nil {
+		d.bad(f.at, "%s", inFile("cidr", *wrong))
+		return p
+	}
+	return predicateOf(in)
+}
+
+// anywhere is a network that is right.
+var anywhere = []netip.Prefix{netip.MustParsePrefix("::/0")}
+
+// within is key.In. It returns what is wrong instead of panicking.
+func within(key stint.Key, networks []netip.Prefix) (in func(*http.Request) bool, wrong *stint.OptionError) {
+	defer func() {
+		if v, ok := recover().(error); ok && !errors.As(v, &wrong) {
+			panic(v)
+		}
+	}()
+	return key.In(networks...), nil
 }

@@ -201,7 +201,7 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 429},
 	}},
-	{"blocked", front(stint.Rate(1, time.Minute), byAll, stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("192.0.2.0/24")))), []step{
+	{"blocked", front(stint.Rate(1, time.Minute), byAll, stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("192.0.2.0/24")))), []step{
 		{do: "GET /", with: []string{"From: 192.0.2.7:1000"}, want: 403, body: "{", never: "192.0.2"},
 		{do: "GET /", with: []string{"From: 198.51.100.7:1000"}, want: 200},
 	}},

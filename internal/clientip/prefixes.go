@@ -77,13 +77,6 @@ func (s Prefixes) contains(a netip.Addr) bool {
 	return low > 0 && s[low-1].Contains(a)
 }
 
-// HasPeer reports whether the peer of a connection, given as RemoteAddr, is in one of
-// the networks, by its address or, behind NAT64, by the IPv4 address embedded in it.
-func (s Prefixes) HasPeer(remoteAddr string) bool {
-	a := parseNode(remoteAddr).addr
-	return a.IsValid() && (s.contains(a) || nat64.Contains(a) && s.contains(embedded(a)))
-}
-
 // nat64 is the network in which gateways put the IPv4 addresses of their clients (RFC
 // 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")

@@ -132,14 +132,27 @@ func (c *Resolver) Key(r *http.Request) string {
 			return host
 		}
 	}
-	n := parseNode(r.RemoteAddr)
-	if c.header != "" && c.trusts(r, n) {
-		n = c.client(c, n, r.Header[c.header])
-	}
+	n := c.node(r)
 	if n.text != "" {
 		return n.text
 	}
 	return c.name(n.addr)
+}
+
+// node returns the client that sent r.
+func (c *Resolver) node(r *http.Request) node {
+	n := parseNode(r.RemoteAddr)
+	if c.header != "" && c.trusts(r, n) {
+		n = c.client(c, n, r.Header[c.header])
+	}
+	return n
+}
+
+// In reports whether the address of the client that sent r is in one of the networks, by itself or,
+// behind NAT64, by the IPv4 address embedded in it. It is the whole address, whatever the key is.
+func (c *Resolver) In(r *http.Request, s Prefixes) bool {
+	a := c.node(r).addr
+	return a.IsValid() && (s.contains(a) || nat64.Contains(a) && s.contains(embedded(a)))
 }
 
 // behind returns the client of a trusted proxy according to the lines of the header, as

@@ -40,6 +40,8 @@ type Key struct {
 	Signs warn.Signs
 	// Reads lists the parts of a request that the key is read from.
 	Reads Reads
+	// Client finds the client's address, if the key is one; or it is nil.
+	Client *clientip.Resolver
 	// Wrong lists mistakes in the arguments that it was made with. It has no key then.
 	Wrong mistake.List
 
@@ -84,7 +86,7 @@ func address(name string, client *clientip.Resolver) *Key {
 	if field := client.Header(); field != "" {
 		reads.Fields = []string{field}
 	}
-	return &Key{Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads,
+	return &Key{Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads, Client: client,
 		Never: true, Signs: warn.OfPeer, id: lastID.Add(1)}
 }
 

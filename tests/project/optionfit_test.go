@@ -47,7 +47,7 @@ var fits = []struct{ option, takes string }{
 	{"WithLimitFunc(nil)", "New"},
 	{"WithLimitSource(stint.RemoteIP(), nil)", "New"},
 	{"WithSkip(stint.Preflight)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
-	{"WithBlock(stint.Predicate{})", "New"},
+	{"WithBlock(nil)", "New"},
 	{"WithDenyHandler(nil)", "New"},
 	{"WithErrorHandler(nil)", "New"},
 	{"WithProblem()", "New"},
