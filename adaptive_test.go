@@ -782,7 +782,7 @@ func TestAdaptiveBesideAnyName(t *testing.T) {
 func TestAWaitThatEndsIsNoDrop(t *testing.T) {
 	for name, opts := range map[string][]stint.Option{
 		"queue": {stint.Rate(1, time.Hour), stint.WithMaxWait(2 * time.Hour)},
-		"store": {stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithStore(down{}), stint.WithFailurePolicy(stint.FailClosed)},
+		"store": {stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithStore(failing(errDown)), stint.WithFailurePolicy(stint.FailClosed)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

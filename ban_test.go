@@ -505,7 +505,7 @@ func TestBanOutranksCapacity(t *testing.T) {
 // the store, and calls that it may be in the way of ask again.
 func TestBanCountsADenialOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{Store: memstore.New(), settle: time.Second}
+		s := slow(0, time.Second)
 		var banned int
 		l := limiter(t, stint.Rate(1, time.Minute, stint.WithName("rate")), stint.Ban(2, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban")),
 			stint.WithKey(stint.GivenKey()), stint.WithStore(s), stint.WithObserver(func(e stint.Event) {

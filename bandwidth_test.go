@@ -746,35 +746,33 @@ func (f *farEnd) Write(b []byte) (int, error) {
 
 func (f *farEnd) WriteString(s string) (int, error) { return f.Write([]byte(s)) }
 
-// tollkeeper is a store that counts, and notes costs that can never pass.
+// tollkeeper is a store that notes costs that can never pass.
 type tollkeeper struct {
-	store.Store
+	spy
 	mu    sync.Mutex
-	takes int
 	above []string // costs above a burst
 	never string   // the limit that lets nothing pass
 }
 
-func newTollkeeper() *tollkeeper { return &tollkeeper{Store: memstore.New()} }
-
-func (k *tollkeeper) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	k.mu.Lock()
-	k.takes++
-	for _, c := range charges {
-		if burst := c.Limit.Spec().Burst; c.Cost > burst {
-			k.above = append(k.above, fmt.Sprintf("%s: cost %d above the burst of %d", c.Limit.Name(), c.Cost, burst))
+func newTollkeeper() *tollkeeper {
+	k := &tollkeeper{spy: spy{Store: memstore.New()}}
+	k.OnTake = func(c *asks) error {
+		k.mu.Lock()
+		for _, c := range c.Charges {
+			if burst := c.Limit.Spec().Burst; c.Cost > burst {
+				k.above = append(k.above, fmt.Sprintf("%s: cost %d above the burst of %d", c.Limit.Name(), c.Cost, burst))
+			}
 		}
-	}
-	k.mu.Unlock()
-	if err := k.Store.Take(ctx, charges, results); err != nil {
+		k.mu.Unlock()
+		err := c.Pass()
+		for i := range c.Charges {
+			if c.Charges[i].Limit.Name() == k.never {
+				c.Results[i] = store.Result{RetryAfter: stint.Never}
+			}
+		}
 		return err
 	}
-	for i := range charges {
-		if charges[i].Limit.Name() == k.never {
-			results[i] = store.Result{RetryAfter: stint.Never}
-		}
-	}
-	return nil
+	return k
 }
 
 // band is a Bandwidth of a test.
@@ -856,7 +854,8 @@ func TestBandwidthBesideBandwidths(t *testing.T) {
 						if len(k.above) > 0 {
 							t.Error(k.above[0])
 						}
-						return far.log, k.takes
+						takes, _ = k.Counts()
+						return far.log, takes
 					}
 					log, takes := run(tt.bands)
 					if len(log) == 0 || log[len(log)-1].bytes != size {
@@ -996,8 +995,9 @@ func TestBandwidthThatNeverPasses(t *testing.T) {
 					t.Errorf("dry run %v: wrote %d, %v", dry, n, err)
 				}
 			})
-			if took := time.Since(start); took != 0 || k.takes != 1 {
-				t.Errorf("dry run %v: took %v and %d calls", dry, took, k.takes)
+			takes, _ := k.Counts()
+			if took := time.Since(start); took != 0 || takes != 1 {
+				t.Errorf("dry run %v: took %v and %d calls", dry, took, takes)
 			}
 			if e := seen.Last(); e.Kind != stint.EventPaced || (e.Pacing.Err == nil) != dry {
 				t.Errorf("dry run %v: %v %+v", dry, e.Kind, e.Pacing)

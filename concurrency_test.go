@@ -15,7 +15,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/explore"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 func TestSlotsFirstComeFirstServed(t *testing.T) {
@@ -299,40 +298,13 @@ func TestInFlightOfALoweredLimit(t *testing.T) {
 	})
 }
 
-// paused is a store whose answers take a while once it has a scheduler: anybody may
-// come in before and after.
-type paused struct {
-	store.Store
-	s *explore.Scheduler
-}
-
-func (st *paused) step(ctx context.Context, label string) {
-	if st.s != nil {
-		st.s.Step(ctx, label)
-	}
-}
-
-func (st *paused) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	st.step(ctx, "asks")
-	err := st.Store.Take(ctx, charges, results)
-	if !results[0].OK {
-		st.step(ctx, "is denied")
-	}
-	return err
-}
-
-func (st *paused) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	st.step(ctx, "gives back")
-	return st.Store.Settle(ctx, charges, results)
-}
-
 // A waiter gets a slot when it is released, in whatever order callers ask, leave and
 // release: no caller has to wait for the next poll, no slot is held twice, and none is
 // lost.
 func TestEveryOrderOfALine(t *testing.T) {
 	explore.Run(t, func(s *explore.Scheduler) {
 		start := time.Now()
-		st := &paused{Store: memstore.New()}
+		st := newSpy() // whose answers take a while after the first: anybody may come in before and after
 		l, err := stint.New(theKey, stint.WithStore(st),
 			stint.Concurrency(1, stint.WithName("x"), stint.WithQueue(2), stint.WithMaxWait(time.Minute)))
 		if err != nil {
@@ -359,7 +331,18 @@ func TestEveryOrderOfALine(t *testing.T) {
 			if err != nil {
 				s.Broken("%v", err)
 			}
-			st.s = s
+			st.OnTake = func(c *asks) error {
+				s.Step(c.Ctx, "asks")
+				err := c.Pass()
+				if !c.Results[0].OK {
+					s.Step(c.Ctx, "is denied")
+				}
+				return err
+			}
+			st.OnSettle = func(c *asks) error {
+				s.Step(c.Ctx, "gives back")
+				return c.Pass()
+			}
 			for _, name := range []string{"b", "c"} {
 				s.Go(name, func(ctx context.Context) {
 					waits, cancel := context.WithCancel(ctx)

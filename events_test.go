@@ -301,7 +301,7 @@ func TestEventsAllocateWhatTheyHold(t *testing.T) {
 		}, nil},
 		{stint.EventStoreFailed, func() []stint.Option { return []stint.Option{stint.Rate(9, time.Hour, name), down()} }, nil},
 		{stint.EventSettleFailed, func() []stint.Option {
-			return []stint.Option{stint.Concurrency(1<<30, name), stint.WithStore(&unsettled{spy: newSpy()})}
+			return []stint.Option{stint.Concurrency(1<<30, name), stint.WithStore(unsettled())}
 		}, nil},
 		{stint.EventEnded, func() []stint.Option { return []stint.Option{stint.Concurrency(9, name)} }, nil},
 		{stint.EventEnded, func() []stint.Option {
@@ -359,7 +359,7 @@ func (d *discard) handle(l *stint.Limiter, r *http.Request, do http.HandlerFunc)
 func TestEventsTellWhatTheStoreTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took []time.Duration
-		l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(&slow{Store: memstore.New(), take: 30 * time.Millisecond}),
+		l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(slow(30*time.Millisecond, 0)),
 			stint.WithObserver(func(e stint.Event) {
 				if e.Kind != stint.EventEnded {
 					took = append(took, e.StoreTook)
@@ -367,7 +367,7 @@ func TestEventsTellWhatTheStoreTook(t *testing.T) {
 			}))
 		through(l, get("/"), nil)
 		through(l, get("/"), nil)
-		down := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(hangs{}),
+		down := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(hangs()),
 			stint.WithObserver(func(e stint.Event) { took = append(took, e.StoreTook) }))
 		through(down, get("/"), nil)
 		if fmt.Sprint(took) != "[30ms 30ms 20ms]" {
@@ -377,11 +377,13 @@ func TestEventsTellWhatTheStoreTook(t *testing.T) {
 }
 
 // hangs is a store that fails after a while.
-type hangs struct{ store.Store }
-
-func (hangs) Take(context.Context, []store.Charge, []store.Result) error {
-	time.Sleep(20 * time.Millisecond)
-	return errors.New("gone")
+func hangs() *spy {
+	s := newSpy()
+	s.OnTake = func(*asks) error {
+		time.Sleep(20 * time.Millisecond)
+		return errors.New("gone")
+	}
+	return s
 }
 
 // Each admitted request ends, so that figures of those in flight come down.
@@ -431,7 +433,7 @@ func TestEventsTellWhichBan(t *testing.T) {
 func TestEventsKnowWhatTheyAreAbout(t *testing.T) {
 	name := stint.WithName("x")
 	fails := func() store.Store { return failing(errDown) }
-	settles := func() store.Store { return &unsettled{spy: newSpy()} }
+	settles := func() store.Store { return unsettled() }
 	write := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100)) }
 	rate := stint.Rate(9, time.Hour, name)
 	tests := []struct {
@@ -523,7 +525,8 @@ func TestEventsTellWhatSettlingTook(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told []string
-				s := &slow{Store: memstore.New(), take: 30 * time.Millisecond, settle: 7 * time.Millisecond, fails: tt.fails}
+				s := slow(30*time.Millisecond, 7*time.Millisecond)
+				s.OnSettle = someLost(tt.fails, s.OnSettle)
 				l := limiter(t, tt.limit, theKey, stint.WithStore(s), stint.WithObserver(func(e stint.Event) {
 					told = append(told, fmt.Sprint(e.Kind, " ", e.StoreTook))
 				}))
@@ -545,10 +548,8 @@ func TestEventsTellWhatSettlingTook(t *testing.T) {
 func TestEachKindHasItsFields(t *testing.T) {
 	const everyOne, decided = "Kind Limiter Route", " Request Decision StoreTook"
 	name := stint.WithName("x")
-	slowly := func() store.Store {
-		return &slow{Store: memstore.New(), take: 2 * time.Millisecond, settle: 2 * time.Millisecond}
-	}
-	fails := func() store.Store { return hangs{memstore.New()} }
+	slowly := func() store.Store { return slow(2*time.Millisecond, 2*time.Millisecond) }
+	fails := func() store.Store { return hangs() }
 	waits := []stint.RouteOption{stint.Concurrency(1, name, stint.WithQueue(5), stint.WithMaxWait(time.Minute))}
 	two := stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })
 	second := func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) }
@@ -575,7 +576,7 @@ func TestEachKindHasItsFields(t *testing.T) {
 		{kind: stint.EventStoreFailed, limits: waits, store: fails(), want: everyOne + decided + " Err"},
 		{kind: stint.EventStoreFailed, limits: []stint.RouteOption{stint.Bandwidth(4096, name)}, store: fails(), do: write, want: everyOne + " Request Decision Err"},
 		{kind: stint.EventSettleFailed, limits: []stint.RouteOption{stint.Concurrency(9, name)},
-			store: &slow{Store: memstore.New(), settle: 2 * time.Millisecond, fails: 1}, want: everyOne + " Decision Err StoreTook"},
+			store: &spy{Store: memstore.New(), OnSettle: someLost(1, late(2*time.Millisecond))}, want: everyOne + " Decision Err StoreTook"},
 		{kind: stint.EventDryRunDenied, limits: []stint.RouteOption{stint.Rate(1, time.Hour, name, stint.WithDryRun(true))}, want: everyOne + decided},
 		{kind: stint.EventLimitChanged, limits: []stint.RouteOption{stint.AdaptiveConcurrency(1, 30, stint.WithSampleWindow(100*time.Millisecond), name)},
 			do: func(_ http.ResponseWriter, r *http.Request) {

@@ -341,27 +341,26 @@ func outageStore(server *redistest.Server, timeout redisstore.Option) *redisstor
 // while is a store that gives up after outageTimeout while it is told that the server
 // hangs. At other times a busy machine may take as long as it needs.
 type while struct {
-	hangs          atomic.Bool
-	patient, hasty store.Store
+	spy
+	hangs atomic.Bool
 }
 
 func newWhile(server *redistest.Server) *while {
-	return &while{patient: outageStore(server, patient), hasty: outageStore(server, redisstore.WithTimeout(outageTimeout))}
-}
-
-func (w *while) now() store.Store {
-	if w.hangs.Load() {
-		return w.hasty
+	w := &while{spy: spy{Store: outageStore(server, patient)}}
+	hasty := outageStore(server, redisstore.WithTimeout(outageTimeout))
+	w.OnTake = func(c *asks) error {
+		if w.hangs.Load() {
+			return hasty.Take(c.Ctx, c.Charges, c.Results)
+		}
+		return c.Pass()
 	}
-	return w.patient
-}
-
-func (w *while) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	return w.now().Take(ctx, charges, results)
-}
-
-func (w *while) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	return w.now().Settle(ctx, charges, results)
+	w.OnSettle = func(c *asks) error {
+		if w.hangs.Load() {
+			return hasty.Settle(c.Ctx, c.Charges, c.Results)
+		}
+		return c.Pass()
+	}
+	return w
 }
 
 // answer is a response and how long it took.
@@ -619,17 +618,6 @@ func TestBreakerWithoutMemory(t *testing.T) {
 	}
 }
 
-// counted is a store that counts the calls.
-type counted struct {
-	store.Store
-	takes int
-}
-
-func (s *counted) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	s.takes++
-	return s.Store.Take(ctx, charges, results)
-}
-
 // endedContexts are the ways in which a context may have ended before the
 // limiter sees it.
 func endedContexts(t *testing.T) map[string]context.Context {
@@ -655,7 +643,7 @@ func TestContextThatHasEnded(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		for which, ctx := range endedContexts(t) {
 			for kind, limit := range limits {
-				spy, seen := &counted{Store: s}, &events{}
+				spy, seen := &spy{Store: s}, &events{}
 				l := limiter(t, theKey, limit, stint.WithStore(spy), seen.Option())
 				ways := map[string]func() error{
 					"Take": func() error { _, err := l.Take(ctx, "k", 1); return err },
@@ -668,10 +656,10 @@ func TestContextThatHasEnded(t *testing.T) {
 				for way, try := range ways {
 					seen.Clear()
 					err := try()
-					if !errors.Is(err, ctx.Err()) || errors.As(err, new(*stint.DeniedError)) || seen.Kinds() != "Canceled" || spy.takes != 0 {
-						t.Errorf("%s, %s, %s: error %v, events %q, the store asked %d times", which, kind, way, err, seen.Kinds(), spy.takes)
+					takes, _ := spy.Counts()
+					if !errors.Is(err, ctx.Err()) || errors.As(err, new(*stint.DeniedError)) || seen.Kinds() != "Canceled" || takes != 0 {
+						t.Errorf("%s, %s, %s: error %v, events %q, the store asked %d times", which, kind, way, err, seen.Kinds(), takes)
 					}
-					spy.takes = 0
 				}
 			}
 		}

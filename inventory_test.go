@@ -38,7 +38,7 @@ func TestNewLimitersAreLogged(t *testing.T) {
 	if len(got) != 2 || got[0] != want[0] || !strings.Contains(got[1], "slots") {
 		t.Fatalf("logged\n%q\nwant\n%q", got, want)
 	}
-	if lines[0]["level"] != "DEBUG" || lines[0]["store"] != "limitertest.Spy" || lines[1]["store"] != "memory of this process" || lines[0]["limiter"] != "front" {
+	if lines[0]["level"] != "DEBUG" || lines[0]["store"] != "storefake.Store" || lines[1]["store"] != "memory of this process" || lines[0]["limiter"] != "front" {
 		t.Errorf("%v", lines)
 	}
 	h = newLogged(slog.LevelInfo)

@@ -1,7 +1,6 @@
 package stint_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // told is an observer that writes down what it gets.
@@ -33,18 +30,6 @@ func (o *told) Observe(e stint.Event) {
 		what += " ends a wait"
 	}
 	o.note(what)
-}
-
-// interrupted is a store that calls a function in the midst of each Take.
-type interrupted struct {
-	store.Store
-	during func()
-}
-
-func (s *interrupted) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	err := s.Store.Take(ctx, charges, results)
-	s.during()
-	return err
 }
 
 // An observer that is added while a request is decided, waits or holds something gets
@@ -81,7 +66,12 @@ func TestLateObservers(t *testing.T) {
 					}
 					t.Run(strings.Join([]string{tt.name, way.name, when, map[bool]string{true: "beside another", false: "alone"}[beside]}, ", "), func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
-							s := &interrupted{memstore.New(), func() {}}
+							s, during := newSpy(), func() {}
+							s.OnTake = func(c *asks) error {
+								err := c.Pass()
+								during()
+								return err
+							}
 							opts := []stint.Option{theKey, tt.limit, stint.WithStore(s)}
 							l := limiter(t, opts...)
 							var late, early told
@@ -112,13 +102,13 @@ func TestLateObservers(t *testing.T) {
 							request := func(during func()) {
 								var before *stint.Permit
 								if waits {
-									was := s.during
-									s.during = func() {}
+									was := during
+									during = func() {}
 									p, err := l.Open(httptest.NewRecorder(), get("/"))
 									if err != nil {
 										t.Fatal(err)
 									}
-									before, s.during = p, was
+									before, during = p, was
 								}
 								armed = true
 								done := make(chan struct{})
@@ -129,7 +119,7 @@ func TestLateObservers(t *testing.T) {
 								<-done
 								time.Sleep(time.Minute)
 							}
-							s.during = func() { added("in the store") }
+							during = func() { added("in the store") }
 							request(func() { added("in the handler") })
 							if got := strings.Join(late.got, " "); got != "" && got != "Updated" {
 								t.Errorf("of the request under way it gets %s", got)

@@ -96,7 +96,7 @@ func TestLogsOfManyFailures(t *testing.T) {
 		for _, line := range lines {
 			suppressed, _ := line["suppressed"].(float64)
 			sum += 1 + int(suppressed)
-			if line["level"] != "ERROR" || line["error"] != errDown.Error() || line["request"] != "passed" || line["limiter"] != "front" || line["store"] != "limitertest.Spy" {
+			if line["level"] != "ERROR" || line["error"] != errDown.Error() || line["request"] != "passed" || line["limiter"] != "front" || line["store"] != "storefake.Store" {
 				t.Errorf("%v", line)
 			}
 		}
@@ -149,7 +149,7 @@ func TestLogsOfShortTrouble(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			lines := h.lines(t)
-			if got := brief(lines); got != "INFO the store answers again" || lines[0]["suppressed"] != 44.0 || lines[0]["store"] != "limitertest.Spy" {
+			if got := brief(lines); got != "INFO the store answers again" || lines[0]["suppressed"] != 44.0 || lines[0]["store"] != "storefake.Store" {
 				t.Errorf("afterwards: %v", lines)
 			}
 			time.Sleep(time.Minute)
@@ -180,7 +180,7 @@ func TestLogs(t *testing.T) {
 		{"a limit function that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, broken }), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
 		{"a tenant without a plan", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, plans.ErrNoPlan }), header}, "WARN a limit function denied a request", false},
 		{"a cost below 0", []stint.Option{stint.Rate(9, time.Hour), cost(-1), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
-		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(&unsettled{spy: newSpy()})}, "WARN a charge could not be settled, or a slot not released", true},
+		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(unsettled())}, "WARN a charge could not be settled, or a slot not released", true},
 		{"a ban", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)), header}, "DEBUG a request was denied\nDEBUG a key is banned", true},
 		{"a ban that only reports", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun(true)), header}, "DEBUG a request was denied\nDEBUG a key is banned\nDEBUG a limit in a dry run would have denied a request", true},
 	}
@@ -352,7 +352,7 @@ func TestLogsOfAPrimary(t *testing.T) {
 		ask(1, errDown)
 		ask(10, nil)
 		lines := h.lines(t)
-		if got := brief(lines); got != one || lines[0]["store"] != "limitertest.Spy" {
+		if got := brief(lines); got != one || lines[0]["store"] != "storefake.Store" {
 			t.Errorf("after one failure: %v", lines)
 		}
 		primary.FailWith(errDown)
@@ -368,7 +368,7 @@ func TestLogsOfAPrimary(t *testing.T) {
 		ask(3, errDown)
 		lines = h.lines(t)
 		for _, line := range lines[2:] {
-			if got := brief([]map[string]any{line}); got != fails && got != one || line["store"] != "limitertest.Spy" {
+			if got := brief([]map[string]any{line}); got != fails && got != one || line["store"] != "storefake.Store" {
 				t.Errorf("while it fails: %v", line)
 			}
 		}

@@ -385,19 +385,14 @@ func collected(gone func() bool) bool {
 // What is known of names keeps no store alive, not even one that refers back to its
 // limiter.
 func TestNamesakesKeepNoStore(t *testing.T) {
-	gone := func() weak.Pointer[lasso] {
-		s := &lasso{Store: memstore.New()}
-		s.limiter = limiter(t, stint.Rate(5, time.Minute, stint.WithName("calls")), theKey, stint.WithStore(s))
+	gone := func() weak.Pointer[spy] {
+		s := newSpy() // that leads to its limiter, as one with a callback may
+		l := limiter(t, stint.Rate(5, time.Minute, stint.WithName("calls")), theKey, stint.WithStore(s))
+		s.OnTake = func(c *asks) error { l.Turns(); return c.Pass() }
 		limiter(t, stint.Rate(5, time.Minute, stint.WithName("calls")), theKey, stint.WithStore(s))
 		return weak.Make(s)
 	}()
 	if !collected(func() bool { return gone.Value() == nil }) {
 		t.Error("a store is kept that nobody uses")
 	}
-}
-
-// lasso is a store that leads to its limiter, as one with a callback may.
-type lasso struct {
-	store.Store
-	limiter *stint.Limiter
 }

@@ -92,24 +92,6 @@ func TestObserversAreToldOnceOfAnEnd(t *testing.T) {
 	}
 }
 
-// unsettled is a store that settles nothing, and calls cut, if there is one, when it
-// is asked for the second time.
-type unsettled struct {
-	*spy
-	takes int
-	cut   func()
-}
-
-func (s *unsettled) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	err := s.spy.Take(ctx, charges, results)
-	if s.takes++; s.cut != nil && s.takes > 1 {
-		s.cut()
-	}
-	return err
-}
-
-func (s *unsettled) Settle(context.Context, []store.Charge, []store.Result) error { return errDown }
-
 // An observer may use the request's permit in any event: no lock is held then.
 func TestObserversUseThePermit(t *testing.T) {
 	name := stint.WithName("x")
@@ -128,11 +110,11 @@ func TestObserversUseThePermit(t *testing.T) {
 	}{
 		{"settled at the end", []stint.Option{stint.Rate(9, time.Second, settle, name)}, nil, nothing, 1, stint.EventSettled},
 		{"not settled at the end", []stint.Option{stint.Rate(9, time.Second, settle, name)},
-			func(func()) store.Store { return &unsettled{spy: newSpy()} }, nothing, 1, stint.EventSettleFailed},
+			func(func()) store.Store { return unsettled() }, nothing, 1, stint.EventSettleFailed},
 		{"not released", []stint.Option{stint.Concurrency(9, name)},
-			func(func()) store.Store { return &unsettled{spy: newSpy()} }, nothing, 1, stint.EventSettleFailed},
+			func(func()) store.Store { return unsettled() }, nothing, 1, stint.EventSettleFailed},
 		{"not settled by hand", []stint.Option{stint.Rate(9, time.Second, name)},
-			func(func()) store.Store { return &unsettled{spy: newSpy()} },
+			func(func()) store.Store { return unsettled() },
 			func(_ http.ResponseWriter, r *http.Request) {
 				_ = stint.FromContext(r.Context()).Settle(r.Context(), 2)
 			}, 1, stint.EventSettleFailed},
@@ -142,7 +124,17 @@ func TestObserversUseThePermit(t *testing.T) {
 		{"a store that fails under a response, closed", []stint.Option{stint.Bandwidth(1<<20, name, stint.WithFailurePolicy(stint.FailClosed))},
 			func(func()) store.Store { s := newSpy(); s.FailWith(errDown); return s }, write(10), 1, stint.EventStoreFailed},
 		{"bytes not given back", []stint.Option{stint.Bandwidth(4096, name, stint.WithBurst(4096))},
-			func(cancel func()) store.Store { return &unsettled{spy: newSpy(), cut: cancel} }, write(20_000), 1, stint.EventSettleFailed},
+			func(cancel func()) store.Store {
+				s := unsettled()
+				s.OnTake = func(c *asks) error {
+					err := c.Pass()
+					if takes, _ := s.Counts(); takes > 1 {
+						cancel()
+					}
+					return err
+				}
+				return s
+			}, write(20_000), 1, stint.EventSettleFailed},
 		{"a limit that changes", []stint.Option{stint.AdaptiveConcurrency(1, 30, stint.WithSampleWindow(100*time.Millisecond), name)}, nil,
 			func(_ http.ResponseWriter, r *http.Request) {
 				stint.FromContext(r.Context()).Drop()

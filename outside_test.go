@@ -16,7 +16,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 var (
@@ -354,7 +353,7 @@ func TestAllowObserved(t *testing.T) {
 func TestAllowEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := map[stint.EventKind]time.Duration{}
-		l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(&slow{Store: memstore.New(), take: 30 * time.Millisecond}),
+		l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(slow(30*time.Millisecond, 0)),
 			stint.WithObserver(func(e stint.Event) { took[e.Kind] = e.StoreTook }))
 		if err := l.Allow(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // fuse has the functions of an application panic at one moment: when one of them
@@ -228,26 +226,8 @@ func attempt(site http.Handler, r *http.Request) {
 	site.ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// bursting is a store that panics when it is asked for the nth time, or when it settles.
-type bursting struct {
-	store.Store
-	n       int
-	settles bool
-}
-
-func (b *bursting) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if b.settles {
-		panic("the store")
-	}
-	return b.Store.Settle(ctx, charges, results)
-}
-
-func (b *bursting) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if b.n--; b.n == 0 {
-		panic("the store")
-	}
-	return b.Store.Take(ctx, charges, results)
-}
+// burst is what panics in place of a call.
+func burst(*asks) error { panic("the store") }
 
 // A panic that goes through a request that waits ends the wait for its observers, and gives
 // back what it has got: of a store that is asked again, or after the wait, before the
@@ -255,19 +235,25 @@ func (b *bursting) Take(ctx context.Context, charges []store.Charge, results []s
 func TestPanicEndsTheWait(t *testing.T) {
 	for _, test := range []struct {
 		name, panics string
-		wait         func(t *testing.T, l *stint.Limiter, b *bursting)
+		wait         func(t *testing.T, l *stint.Limiter, b *spy)
 	}{
-		{"in the wait", "the store", func(t *testing.T, l *stint.Limiter, b *bursting) {
-			b.n = 2
+		{"in the wait", "the store", func(t *testing.T, l *stint.Limiter, b *spy) {
+			b.OnTake = func(c *asks) error {
+				b.OnTake = func(c *asks) error {
+					b.OnTake = nil
+					return burst(c)
+				}
+				return c.Pass()
+			}
 			_, _ = l.Wait(t.Context(), "k", 1)
 		}},
-		{"after it", "no header", func(t *testing.T, l *stint.Limiter, b *bursting) {
+		{"after it", "no header", func(t *testing.T, l *stint.Limiter, b *spy) {
 			l.Serve(headless{httptest.NewRecorder()}, get("/"), func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := &bursting{Store: memstore.New()}
+				b := newSpy()
 				l := limiter(t, stint.Concurrency(1, stint.WithName("slots"), stint.WithQueue(1)), theKey, stint.WithStore(b))
 				var told []string
 				l.Observe(func(e stint.Event) {
@@ -347,14 +333,16 @@ func TestPanicLeavesNoneInFlight(t *testing.T) {
 		for _, way := range ways {
 			t.Run(kind.name+" by "+way.name, func(t *testing.T) {
 				for told := 1; told <= 4; told++ {
-					s := &bursting{Store: memstore.New()}
+					s := newSpy()
 					l := limiter(t, append([]stint.Option{theKey, stint.WithStore(s)}, kind.opts...)...)
 					var gauges [2]gauge
 					l.Observe(gauges[0].observe)
-					s.settles = told == 4 // instead of an observer
+					if told == 4 { // instead of an observer
+						s.OnSettle = burst
+					}
 					left := told
 					l.Observe(func(stint.Event) {
-						if left--; left == 0 && !s.settles {
+						if left--; left == 0 && told < 4 {
 							panic("an observer")
 						}
 					})
@@ -363,7 +351,7 @@ func TestPanicLeavesNoneInFlight(t *testing.T) {
 						defer func() { _ = recover() }()
 						way.run(l)
 					}()
-					s.settles = false
+					s.OnSettle = nil
 					for i, g := range gauges {
 						if g.flying != 0 || g.begun != gauges[0].begun {
 							t.Errorf("trips at %d: observer %d has counted %d, and has %d in flight", told, i, g.begun, g.flying)

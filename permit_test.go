@@ -688,26 +688,12 @@ func TestReleaseFails(t *testing.T) {
 	}
 }
 
-// lossy loses the answers of settlements, or fails them before they are made.
-type lossy struct {
-	store.Store
-	fail func(settle func() error) error
-}
-
-func (s *lossy) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	settle := func() error { return s.Store.Settle(ctx, charges, results) }
-	if s.fail == nil {
-		return settle()
-	}
-	return s.fail(settle)
-}
-
 // A settlement that may have been made isn't made again, by whoever tries: 10, of which
 // each request costs 5 at first.
 func TestSettlementOfUnknownOutcome(t *testing.T) {
-	lost := func(settle func() error) error { return errors.Join(settle(), errDown) }
-	panics := func(settle func() error) error { panic(errors.Join(settle(), errDown)) }
-	unmade := func(func() error) error { return store.NotMade(errDown) }
+	lost := func(c *asks) error { return errors.Join(c.Pass(), errDown) }
+	panics := func(c *asks) error { panic(errors.Join(c.Pass(), errDown)) }
+	unmade := func(*asks) error { return store.NotMade(errDown) }
 	byHand := func(ctx context.Context, p *stint.Permit) (err error) {
 		defer func() {
 			if v := recover(); v != nil {
@@ -718,7 +704,7 @@ func TestSettlementOfUnknownOutcome(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		fail  func(func() error) error
+		fail  func(*asks) error
 		again func(context.Context, *stint.Permit) error
 		with  int64 // what WithSettle says
 		want  int64 // left of 10, of which others have taken 5
@@ -732,16 +718,16 @@ func TestSettlementOfUnknownOutcome(t *testing.T) {
 		{"not made, then settled again", unmade, byHand, 7, 5, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &lossy{Store: memstore.New()}
+			s := newSpy()
 			l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate"), cost(5), settleTo(tt.with)))
 			through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
 				p := stint.FromContext(r.Context())
 				take(t, l, 5)
-				s.fail = tt.fail
+				s.OnSettle = tt.fail
 				if err := byHand(r.Context(), p); !errors.Is(err, errDown) {
 					t.Errorf("the first settlement: %v", err)
 				}
-				s.fail = nil
+				s.OnSettle = nil
 				if tt.again != nil {
 					if err := tt.again(r.Context(), p); (err != nil) != tt.err {
 						t.Errorf("settled again: %v", err)
@@ -760,15 +746,15 @@ func TestSettlementOfUnknownOutcome(t *testing.T) {
 
 // The same if the settlement after the handler is the one whose outcome isn't known.
 func TestLateSettlementOfUnknownOutcome(t *testing.T) {
-	s := &lossy{Store: memstore.New()}
+	s := newSpy()
 	l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate"), cost(5), settleTo(0)))
 	var p *stint.Permit
 	through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
 		p = stint.FromContext(r.Context())
 		take(t, l, 5)
-		s.fail = func(settle func() error) error { return errors.Join(settle(), errDown) }
+		s.OnSettle = func(c *asks) error { return errors.Join(c.Pass(), errDown) }
 	})
-	s.fail = nil
+	s.OnSettle = nil
 	if err := p.Settle(t.Context(), 0); err == nil {
 		t.Error("settled again")
 	}
@@ -823,10 +809,16 @@ func TestSettleAfterTheContext(t *testing.T) {
 	for _, ended := range ends {
 		for _, how := range hows {
 			var seen []context.Context
+			network := func() *spy {
+				return &spy{Store: memstore.New(), OnSettle: func(c *asks) error {
+					seen = append(seen, c.Ctx)
+					return c.Pass()
+				}}
+			}
 			for name, s := range map[string]store.Store{
 				"memory":   memstore.New(),
-				"network":  &contexts{newSpy(), &seen},
-				"failover": failover.New(&contexts{newSpy(), &seen}, nil),
+				"network":  network(),
+				"failover": failover.New(network(), nil),
 			} {
 				t.Run(ended.name+"/"+how.name+"/"+name, func(t *testing.T) {
 					seen = nil
@@ -851,15 +843,4 @@ func TestSettleAfterTheContext(t *testing.T) {
 			}
 		}
 	}
-}
-
-// contexts is a store that remembers the contexts of settlements.
-type contexts struct {
-	store.Store
-	seen *[]context.Context
-}
-
-func (s *contexts) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	*s.seen = append(*s.seen, ctx)
-	return s.Store.Settle(ctx, charges, results)
 }

@@ -312,20 +312,14 @@ func TestSettlePanics(t *testing.T) {
 	through(l, get("/"), answering(200, ""))
 }
 
-// slowSettle blocks its Settle until it is told.
-type slowSettle struct {
-	store.Store
-	until chan struct{}
-}
-
-func (s *slowSettle) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	<-s.until
-	return s.Store.Settle(ctx, charges, results)
-}
-
 // A response that is known to be complete doesn't wait for the store.
 func TestSettleComesBehindTheResponse(t *testing.T) {
-	s := &slowSettle{newSpy(), make(chan struct{})}
+	until := make(chan struct{})
+	s := newSpy()
+	s.OnSettle = func(c *asks) error {
+		<-until
+		return c.Pass()
+	}
 	l := limiter(t, theKey, stint.Rate(10, time.Hour, stint.WithName("rate")), settleTo(4), stint.WithStore(s))
 	srv := serve(t, mount(l, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "6")
@@ -336,7 +330,7 @@ func TestSettleComesBehindTheResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, err := io.ReadAll(resp.Body)
-	close(s.until)
+	close(until)
 	if err != nil || string(body) != "served" {
 		t.Errorf("got %q, %v", body, err)
 	}
@@ -460,28 +454,14 @@ func TestSettleBadlyBesideSettle(t *testing.T) {
 	}
 }
 
-// quick is a store that says whether it answers at once, and notes whether its
-// Settle had a deadline.
-type quick struct {
-	store.Store
-	atOnce  bool
-	bounded bool
+// deadlines is a store that notes whether its Settle had a deadline.
+func deadlines(atOnce bool, ends time.Duration) (s *spy, bounded *bool) {
+	bounded = new(bool)
+	return &spy{Store: memstore.New(), AtOnce: atOnce, Ends: ends, OnSettle: func(c *asks) error {
+		_, *bounded = c.Ctx.Deadline()
+		return c.Pass()
+	}}, bounded
 }
-
-func (q *quick) AnswersAtOnce() bool { return q.atOnce }
-
-func (q *quick) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	_, q.bounded = ctx.Deadline()
-	return q.Store.Settle(ctx, charges, results)
-}
-
-// ending is a store whose calls end by themselves.
-type ending struct {
-	*quick
-	timeout time.Duration
-}
-
-func (e *ending) Timeout() time.Duration { return e.timeout }
 
 // For a store whose calls end soon enough by themselves, no deadline is set when a permit ends,
 // whatever wraps the store.
@@ -489,28 +469,28 @@ func TestSettleWithAStoreThatIsBounded(t *testing.T) {
 	tests := []struct {
 		name    string
 		timeout time.Duration
-		wrap    func(e *ending) store.Store
+		wrap    func(e *spy) store.Store
 		want    bool // a deadline
 	}{
-		{"soon", time.Second, func(e *ending) store.Store { return e }, false},
-		{"late", time.Minute, func(e *ending) store.Store { return e }, true},
-		{"never", 0, func(e *ending) store.Store { return e }, true},
-		{"failover to memory", time.Second, func(e *ending) store.Store { return failover.New(e, memstore.New()) }, false},
-		{"failover of one", time.Second, func(e *ending) store.Store { return failover.New(e, nil) }, false},
+		{"soon", time.Second, func(e *spy) store.Store { return e }, false},
+		{"late", time.Minute, func(e *spy) store.Store { return e }, true},
+		{"never", 0, func(e *spy) store.Store { return e }, true},
+		{"failover to memory", time.Second, func(e *spy) store.Store { return failover.New(e, memstore.New()) }, false},
+		{"failover of one", time.Second, func(e *spy) store.Store { return failover.New(e, nil) }, false},
 		{"failover of two that are late together", 1500 * time.Millisecond,
-			func(e *ending) store.Store { return failover.New(e, &ending{&quick{Store: memstore.New()}, e.timeout}) }, true},
-		{"failover to one that isn't", time.Second, func(e *ending) store.Store { return failover.New(e, newSpy()) }, true},
+			func(e *spy) store.Store { return failover.New(e, &spy{Store: memstore.New(), Ends: e.Ends}) }, true},
+		{"failover to one that isn't", time.Second, func(e *spy) store.Store { return failover.New(e, newSpy()) }, true},
 	}
 	for _, tt := range tests {
-		e := &ending{&quick{Store: memstore.New()}, tt.timeout}
+		e, bounded := deadlines(false, tt.timeout)
 		l := limiter(t, theKey, stint.Concurrency(10, stint.WithName("slots")), stint.WithStore(tt.wrap(e)))
 		p, err := l.Take(t.Context(), "k", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Done()
-		if e.bounded != tt.want {
-			t.Errorf("%s: with a deadline: %t, want %t", tt.name, e.bounded, tt.want)
+		if *bounded != tt.want {
+			t.Errorf("%s: with a deadline: %t, want %t", tt.name, *bounded, tt.want)
 		}
 	}
 }
@@ -521,26 +501,26 @@ func TestSettleWithAStoreThatAnswersAtOnce(t *testing.T) {
 	tests := []struct {
 		name   string
 		atOnce bool
-		wrap   func(q *quick) store.Store
+		wrap   func(q *spy) store.Store
 		want   bool
 	}{
-		{"memory, wrapped", true, func(q *quick) store.Store { return q }, true},
-		{"another", false, func(q *quick) store.Store { return q }, false},
-		{"failover of two", true, func(q *quick) store.Store { return failover.New(q, memstore.New()) }, true},
-		{"failover of one", true, func(q *quick) store.Store { return failover.New(q, nil) }, true},
-		{"failover to another", true, func(q *quick) store.Store { return failover.New(q, newSpy()) }, false},
-		{"failover from another", false, func(q *quick) store.Store { return failover.New(q, memstore.New()) }, false},
+		{"memory, wrapped", true, func(q *spy) store.Store { return q }, true},
+		{"another", false, func(q *spy) store.Store { return q }, false},
+		{"failover of two", true, func(q *spy) store.Store { return failover.New(q, memstore.New()) }, true},
+		{"failover of one", true, func(q *spy) store.Store { return failover.New(q, nil) }, true},
+		{"failover to another", true, func(q *spy) store.Store { return failover.New(q, newSpy()) }, false},
+		{"failover from another", false, func(q *spy) store.Store { return failover.New(q, memstore.New()) }, false},
 	}
 	for _, tt := range tests {
-		q := &quick{Store: memstore.New(), atOnce: tt.atOnce}
+		q, bounded := deadlines(tt.atOnce, 0)
 		l := limiter(t, theKey, stint.Rate(10, time.Hour, stint.WithName("rate")), settleTo(4), stint.WithStore(tt.wrap(q)))
 		w := httptest.NewRecorder()
 		mount(l, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "6")
 			_, _ = io.WriteString(w, "served")
 		}).ServeHTTP(w, get("/"))
-		if w.Flushed == tt.want || q.bounded == tt.want {
-			t.Errorf("%s: flushed %v, with a deadline %v", tt.name, w.Flushed, q.bounded)
+		if w.Flushed == tt.want || *bounded == tt.want {
+			t.Errorf("%s: flushed %v, with a deadline %v", tt.name, w.Flushed, *bounded)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/limitertest"
 	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store/redisstore"
 )
 
@@ -89,23 +90,46 @@ func codes(l *stint.Limiter, method, path string, n int) string {
 // What these tests share with those of the adapters.
 type (
 	events = limitertest.Events
-	spy    = limitertest.Spy
-	down   = limitertest.Down
+	spy    = storefake.Store
+	asks   = storefake.Call
 )
 
 var (
-	newSpy     = limitertest.NewSpy
+	newSpy     = storefake.New
 	free       = limitertest.Free
 	globalKey  = limitertest.GlobalKey
 	serve      = limitertest.Serve
 	eventually = limitertest.Eventually
-	errDown    = limitertest.ErrDown
+	errDown    = storefake.ErrDown
 )
 
 // failing is a store whose every call fails.
 func failing(err error) *spy {
 	s := newSpy()
 	s.FailWith(err)
+	return s
+}
+
+// slow is a store in memory to which it is a way there and a way back.
+func slow(take, settle time.Duration) *spy {
+	s := newSpy()
+	s.OnTake, s.OnSettle = late(take), late(settle)
+	return s
+}
+
+// late passes a call on after half of the time, and its answer after the other.
+func late(all time.Duration) func(*asks) error {
+	return func(c *asks) error {
+		time.Sleep(all / 2)
+		defer time.Sleep(all / 2)
+		return c.Pass()
+	}
+}
+
+// unsettled is a store that settles nothing.
+func unsettled() *spy {
+	s := newSpy()
+	s.OnSettle = func(*asks) error { return errDown }
 	return s
 }
 

@@ -22,60 +22,50 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
-// slow is a store in memory to which it is a way there and a way back, and of
-// whose settlements every so many fail, half of them after they were made.
-type slow struct {
-	*memstore.Store
-	take, settle time.Duration
-	fails        int64
-	settles      atomic.Int64
-}
+var errLost = errors.New("answer lost")
 
-func (s *slow) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	time.Sleep(s.take / 2)
-	defer time.Sleep(s.take / 2)
-	return s.Store.Take(ctx, charges, results)
-}
-
-func (s *slow) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	time.Sleep(s.settle / 2)
-	defer time.Sleep(s.settle / 2)
-	n := s.settles.Add(1)
-	if s.fails > 0 && n%s.fails == 0 {
-		if n%(2*s.fails) == 0 {
-			_ = s.Store.Settle(ctx, charges, results)
+// someLost has every so many settlements fail, half of them after they were made; 0 for none.
+func someLost(every int64, settle func(*asks) error) func(*asks) error {
+	var settles atomic.Int64
+	return func(c *asks) error {
+		n := settles.Add(1)
+		if every == 0 || n%every != 0 {
+			return settle(c)
 		}
+		if n%(2*every) != 0 {
+			c.Charges, c.Results = nil, nil // so it takes as long
+		}
+		_ = settle(c)
 		return errLost
 	}
-	return s.Store.Settle(ctx, charges, results)
 }
-
-// AnswersAtOnce takes back what the store inside says.
-func (s *slow) AnswersAtOnce() bool { return false }
 
 // lonely is a slow store that doesn't keep who leaves: it settles back what it has
 // granted to them, in no order, as one in a network does.
-type lonely struct{ slow }
-
-func (s *lonely) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	charges, answers := slices.Clone(charges), make([]store.Result, len(results))
-	done := make(chan error, 1)
-	go func() { done <- s.slow.Take(ctx, charges, answers) }()
-	select {
-	case err := <-done:
-		copy(results, answers)
-		return err
-	case <-ctx.Done():
-	}
-	go func() {
-		<-done
-		for i := range charges {
-			charges[i].Cost, charges[i].Receipt = 0, answers[i].Receipt
+func lonely(take time.Duration) *spy {
+	s, there := slow(take, 0), late(take)
+	s.OnTake = func(c *asks) error {
+		own := *c
+		own.Charges, own.Results = slices.Clone(c.Charges), make([]store.Result, len(c.Results))
+		done := make(chan error, 1)
+		go func() { done <- there(&own) }()
+		select {
+		case err := <-done:
+			copy(c.Results, own.Results)
+			return err
+		case <-c.Ctx.Done():
 		}
-		time.Sleep(rand.N(100 * time.Millisecond))
-		_ = s.slow.Settle(context.Background(), charges, answers)
-	}()
-	return ctx.Err()
+		go func() {
+			<-done
+			for i := range own.Charges {
+				own.Charges[i].Cost, own.Charges[i].Receipt = 0, own.Results[i].Receipt
+			}
+			time.Sleep(rand.N(100 * time.Millisecond))
+			_ = s.Settle(context.Background(), own.Charges, own.Results)
+		}()
+		return c.Ctx.Err()
+	}
+	return s
 }
 
 // A caller that leaves while the store is asked leaves nothing behind either.
@@ -88,7 +78,7 @@ func TestAllLeaveAsking(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				st := &lonely{slow{Store: memstore.New(), take: 20 * time.Millisecond}}
+				st := lonely(20 * time.Millisecond)
 				l := limiter(t, theKey, limit, stint.WithStore(st))
 				take(t, l, 1)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -121,7 +111,7 @@ func TestAllLeaveAsking(t *testing.T) {
 // A store that never answers delays a leaving caller for a while, not for ever.
 func TestLeaveWhoNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &lonely{slow{Store: memstore.New(), take: time.Hour}}
+		st := lonely(time.Hour)
 		l := limiter(t, theKey, stint.Rate(10, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Second)), stint.WithStore(st))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -185,7 +175,7 @@ func TestAllLeave(t *testing.T) {
 	}{
 		{"in memory", func() store.Store { return memstore.New() }},
 		{"slow", func() store.Store {
-			return &slow{Store: memstore.New(), take: 2 * time.Millisecond, settle: 40 * time.Millisecond}
+			return slow(2*time.Millisecond, 40*time.Millisecond)
 		}},
 	}
 	for _, tt := range limits {
@@ -341,7 +331,7 @@ func TestImpatientCrowd(t *testing.T) {
 	stores := map[string]func() store.Store{
 		"in memory": func() store.Store { return memstore.New() },
 		"slow": func() store.Store {
-			return &slow{Store: memstore.New(), take: 2 * time.Millisecond, settle: 60 * time.Millisecond}
+			return slow(2*time.Millisecond, 60*time.Millisecond)
 		},
 	}
 	limits := map[string]stint.Limit{
@@ -399,81 +389,47 @@ func impatient(t *testing.T, l *stint.Limiter, d time.Duration, rnd *rand.Rand) 
 	return early.Load(), all.Load()
 }
 
-// stepped is a store in memory at which callers stop: before a call lands, and
-// before its answer goes back.
-type stepped struct {
-	*memstore.Store
-	s *explore.Scheduler
-	queue
-
-	mu      sync.Mutex
-	on      bool
-	settles int
-}
-
-func (st *stepped) switched(on bool) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.on = on
-}
-
-func (st *stepped) stops() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.on
-}
-
-func (st *stepped) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if !st.stops() {
-		return st.Store.Take(ctx, charges, results)
+// stops makes callers of s stop before a call lands, and before its answer goes back.
+func (q queue) stops(s *explore.Scheduler, st *spy) {
+	st.OnTake = func(c *asks) error {
+		s.Step(c.Ctx, "Take lands")
+		err := c.Pass()
+		s.Note(c.Ctx, "cost %d is told %v, %v", c.Charges[0].Cost, c.Results[0].OK, c.Results[0].Delay)
+		s.Step(c.Ctx, "Take returns")
+		return err
 	}
-	st.s.Step(ctx, "Take lands")
-	err := st.Store.Take(ctx, charges, results)
-	st.s.Note(ctx, "cost %d is told %v, %v", charges[0].Cost, results[0].OK, results[0].Delay)
-	st.s.Step(ctx, "Take returns")
-	return err
-}
-
-var errLost = errors.New("answer lost")
-
-func (st *stepped) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if !st.stops() {
-		return st.Store.Settle(ctx, charges, results)
-	}
-	st.mu.Lock()
-	st.settles++
-	n := st.settles
-	st.mu.Unlock()
-	marks := make([]int64, len(charges))
-	for i := range charges {
-		marks[i] = charges[i].Receipt.Mark
-	}
-	st.s.Note(ctx, "settles %d", marks)
-	st.s.Step(ctx, "Settle lands")
-	if st.reversed {
-		slices.Reverse(charges)
-	}
-	var err error
-	if n != st.fails || st.landed {
-		err = st.Store.Settle(ctx, charges, results)
-	}
-	if n == st.fails {
-		err = errLost
-	}
-	for i := range charges {
-		switch {
-		case st.trusted: // says that it has given back what it was asked to
-			results[i].Receipt.Mark = min(results[i].Receipt.Mark, charges[i].Receipt.Mark-1)
-		case st.denied: // says that it hasn't
-			results[i].Receipt.Mark = charges[i].Receipt.Mark
+	var settles atomic.Int64
+	st.OnSettle = func(c *asks) error {
+		n := int(settles.Add(1))
+		marks := make([]int64, len(c.Charges))
+		for i := range c.Charges {
+			marks[i] = c.Charges[i].Receipt.Mark
 		}
+		s.Note(c.Ctx, "settles %d", marks)
+		s.Step(c.Ctx, "Settle lands")
+		if q.reversed {
+			slices.Reverse(c.Charges)
+		}
+		var err error
+		if n != q.fails || q.landed {
+			err = c.Pass()
+		}
+		if n == q.fails {
+			err = errLost
+		}
+		for i, charge := range c.Charges {
+			switch {
+			case q.trusted: // says that it has given back what it was asked to
+				c.Results[i].Receipt.Mark = min(c.Results[i].Receipt.Mark, charge.Receipt.Mark-1)
+			case q.denied: // says that it hasn't
+				c.Results[i].Receipt.Mark = charge.Receipt.Mark
+			}
+			marks[i] = c.Results[i].Receipt.Mark
+		}
+		s.Note(c.Ctx, "has settled: %d, %v", marks, err)
+		s.Step(c.Ctx, "Settle returns")
+		return err
 	}
-	for i := range charges {
-		marks[i] = results[i].Receipt.Mark
-	}
-	st.s.Note(ctx, "has settled: %d, %v", marks, err)
-	st.s.Step(ctx, "Settle returns")
-	return err
 }
 
 // queue is a line of waiters A, B and C for a rate that passes one every 100 ms,
@@ -496,7 +452,7 @@ type queue struct {
 const perTurn = 100 * time.Millisecond
 
 func (q queue) scenario(s *explore.Scheduler) {
-	st := &stepped{Store: memstore.New(), s: s, queue: q}
+	st := &spy{Store: memstore.New(), AtOnce: true}
 	opts := []stint.Option{theKey, stint.WithStore(st)}
 	for _, l := range q.limits {
 		opts = append(opts, l)
@@ -547,13 +503,13 @@ func (q queue) scenario(s *explore.Scheduler) {
 	if q.late {
 		s.Go("clock", func(ctx context.Context) { s.Pass(ctx, perTurn/2) })
 	}
-	st.switched(true)
+	q.stops(s, st)
 	s.State(func() string {
 		d, err := look.Peek(context.Background(), "k")
 		return fmt.Sprint(d.Limits, err, l.Turns())
 	})
 	s.End(func() {
-		st.switched(false)
+		st.OnTake, st.OnSettle = nil, nil
 		slices.Sort(passed)
 		for i, at := range passed {
 			if at < time.Duration(i+1)*perTurn {
@@ -723,7 +679,7 @@ func TestImpatientFleet(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range passed {
 				wg.Go(func() {
-					l := limiter(t, theKey, stint.WithStore(&slow{Store: s, take: 2 * time.Millisecond, settle: 2 * time.Millisecond}),
+					l := limiter(t, theKey, stint.WithStore(&spy{Store: s, OnTake: late(2 * time.Millisecond), OnSettle: late(2 * time.Millisecond)}),
 						stint.Rate(100, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(50)))
 					passed[i], _ = impatient(t, l, 5*time.Second, newRand(10*seed+uint64(i)))
 					time.Sleep(time.Second)
@@ -892,38 +848,23 @@ func TestKindsOfLines(t *testing.T) {
 	}
 }
 
-// shaky is a store in memory whose settlements fail or panic while it is told so.
-type shaky struct {
-	*memstore.Store
-	settle func() error
-	made   int
-}
-
-func (s *shaky) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if s.settle != nil {
-		return s.settle()
-	}
-	s.made++
-	return s.Store.Settle(ctx, charges, results)
-}
-
 // A panic of what gives turns back is the caller's that leaves. Its turn is written off, as after
 // any failure, and turns left later go back.
 func TestPanicBehindWaiters(t *testing.T) {
 	for name, tt := range map[string]struct {
-		settle   func() error
+		settle   func(*asks) error
 		observer func(stint.Event)
 	}{
-		"an observer": {func() error { return errDown }, func(e stint.Event) {
+		"an observer": {func(*asks) error { return errDown }, func(e stint.Event) {
 			if e.Kind == stint.EventSettleFailed {
 				panic("oops")
 			}
 		}},
-		"a store": {func() error { panic("oops") }, func(stint.Event) {}},
+		"a store": {func(*asks) error { panic("oops") }, func(stint.Event) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &shaky{Store: memstore.New(), settle: tt.settle}
+				s := &spy{Store: memstore.New(), OnSettle: tt.settle, AtOnce: true}
 				l := limiter(t, theKey, stint.WithStore(s), stint.WithObserver(tt.observer),
 					stint.Rate(1, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Hour)))
 				start := time.Now()
@@ -950,7 +891,7 @@ func TestPanicBehindWaiters(t *testing.T) {
 				_, first := enter()
 				leave, _ := enter()
 				leave() // its turn, at 2s, is lost
-				s.settle = nil
+				s.OnSettle = nil
 				_, second := enter()
 				leave, _ = enter()
 				leave()
@@ -960,8 +901,9 @@ func TestPanicBehindWaiters(t *testing.T) {
 						t.Errorf("turn %d at %v, want %v", i, got, want)
 					}
 				}
-				if panics != 1 || s.made != 1 {
-					t.Errorf("%d panics and %d settlements, want one of each", panics, s.made)
+				_, made := s.Counts()
+				if panics != 1 || made != 2 {
+					t.Errorf("%d panics and %d settlements, want 1 and 2", panics, made)
 				}
 			})
 		})

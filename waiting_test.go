@@ -642,15 +642,6 @@ func TestHeadAsksAtTheEnd(t *testing.T) {
 	})
 }
 
-// faraway is a store whose answers take a millisecond: in fake time, whoever asks
-// it without pause would otherwise do so for ever.
-type faraway struct{ *spy }
-
-func (s faraway) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	time.Sleep(time.Millisecond)
-	return s.spy.Take(ctx, charges, results)
-}
-
 // A call that waits for two limits in turn waits for each as long as that limit's
 // WithMaxWait says, and asks the store as often as in one line.
 func TestPatienceIsTheLinesOwn(t *testing.T) {
@@ -677,8 +668,8 @@ func TestPatienceIsTheLinesOwn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := stint.Concurrency(1, stint.WithName("a"), stint.WithMaxWait(ms(200)))
 				b := stint.Concurrency(1, stint.WithName("b"), stint.WithQueue(2), stint.WithMaxWait(ms(5000)))
-				s := newSpy()
-				root := limiter(t, theKey, stint.WithStore(faraway{s}), stint.Rate(1000, time.Second, stint.WithName("rate")))
+				s := slow(time.Millisecond, 0) // or in fake time, whoever asks it without pause does so for ever
+				root := limiter(t, theKey, stint.WithStore(s), stint.Rate(1000, time.Second, stint.WithName("rate")))
 				with := func(limits ...stint.Option) *stint.Limiter {
 					l, err := root.With(limits...)
 					if err != nil {
@@ -745,23 +736,15 @@ func lined(t *testing.T, s store.Store, opts ...stint.ConcurrencyOption) (l *sti
 		})), begun
 }
 
-// underWay counts the calls under way.
-type underWay struct {
-	store.Store
-	n atomic.Int64
-}
-
-func (a *underWay) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	a.n.Add(1)
-	defer a.n.Add(-1)
-	return a.Store.Take(ctx, charges, results)
-}
-
 // The order is kept by the process, so it is the same on every store.
 func TestLineOverStores(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
-		asks := &underWay{Store: s}
-		l, begun := lined(t, asks, stint.WithQueue(4), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30))
+		var underWay atomic.Int64
+		l, begun := lined(t, &spy{Store: s, OnTake: func(c *asks) error {
+			underWay.Add(1)
+			defer underWay.Add(-1)
+			return c.Pass()
+		}}, stint.WithQueue(4), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30))
 		var held []*stint.Permit
 		for range 3 {
 			held = append(held, take(t, l, 1))
@@ -785,7 +768,7 @@ func TestLineOverStores(t *testing.T) {
 			t.Errorf("%+v, want to be denied at once", d)
 		}
 		// Who has asked before it was overtaken is not called back, and a server takes its time.
-		for end := time.Now().Add(time.Minute); asks.n.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); underWay.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
 		held[0].Done()
 		wg.Wait()

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
@@ -599,19 +600,11 @@ func TestWarningThatNothingWaits(t *testing.T) {
 	}
 }
 
-// forgetful is a store whose server may evict keys.
-type forgetful struct {
-	store.Store
-	observers store.Observers
-}
-
-func (s *forgetful) Observe(o *store.Observer) { s.observers.Observe(o) }
-
 // A store that may forget is warned about once, whatever it tells later. What is put right is
 // no longer described.
 func TestStoreForgets(t *testing.T) {
 	h := newLogged(0)
-	s := &forgetful{Store: memstore.New()}
+	s := &storefake.Telling{Store: spy{Store: memstore.New()}}
 	named := stint.Rate(1, time.Second, stint.WithName("calls"))
 	l := limiter(t, named, everybody, h.with(), stint.WithStore(failover.New(s, memstore.New())))
 	silent := limiter(t, named, everybody, h.with(), stint.WithStore(s), stint.WithoutWarnings(stint.WarnStoreForgets))
@@ -624,7 +617,7 @@ func TestStoreForgets(t *testing.T) {
 		return all
 	}
 	for _, why := range []string{"evicts", "has evicted 5"} {
-		s.observers.Tell(store.Notice{Kind: store.MayForget, Err: errors.New(why)})
+		s.Tell(store.Notice{Kind: store.MayForget, Err: errors.New(why)})
 		for _, l := range []*stint.Limiter{l, more} {
 			if got := described(l); !slices.Equal(got, []string{"store-forgets: " + why}) {
 				t.Errorf("described %q", got)
@@ -637,7 +630,7 @@ func TestStoreForgets(t *testing.T) {
 	if lines := h.lines(t); len(lines) != 1 || lines[0]["msg"] != "stint: evicts" || lines[0]["warning"] != "store-forgets" {
 		t.Errorf("logged %v", lines)
 	}
-	s.observers.Tell(store.Notice{Kind: store.MayForget})
+	s.Tell(store.Notice{Kind: store.MayForget})
 	if got := described(l); got != nil {
 		t.Errorf("described %q when it was put right", got)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/console"
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -128,16 +129,10 @@ func TestHowNear(t *testing.T) {
 	})
 }
 
-// losing is a store whose notices are the test's.
-type losing struct {
-	store.Store
-	store.Observers
-}
-
 // What is wrong is listed first, and only as long as it is.
 func TestWhatIsWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &losing{Store: memstore.New()}
+		shared := &storefake.Telling{Store: storefake.Store{Store: memstore.New()}}
 		l := limiter(t, stint.WithLimiterName("front"), stint.WithStore(shared), stint.WithLogger(slog.New(slog.DiscardHandler)),
 			stint.Concurrency(2, stint.WithName("slots")), stint.WithKey(stint.Header("X-Api-Key")))
 		full := limiter(t, stint.WithLimiterName("full"), stint.WithMemory(memstore.WithMaxKeys(1)), stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithKey(stint.Header("X-Api-Key")))

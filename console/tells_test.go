@@ -1,14 +1,12 @@
 package console_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +14,7 @@ import (
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/console"
-	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -34,26 +32,17 @@ func says(t *testing.T, h http.Handler, wants ...string) {
 	}
 }
 
-// remote is a store that takes its time, and fails when told to.
-type remote struct {
-	store.Store
-	takes time.Duration
-	down  atomic.Bool
-}
-
-func (r *remote) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	time.Sleep(r.takes)
-	if r.down.Load() {
-		return errors.New("no route to the store")
-	}
-	return r.Store.Take(ctx, charges, results)
-}
+var errAway = errors.New("no route to the store")
 
 // The page says whose the counts and figures are, how long the store takes, and whether
 // it is there.
 func TestPageTellsOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		primary := &remote{Store: memstore.New(), takes: 10 * time.Millisecond}
+		primary, takes := storefake.New(), 10*time.Millisecond
+		primary.OnTake = func(c *storefake.Call) error {
+			time.Sleep(takes)
+			return c.Pass()
+		}
 		both := failover.New(primary, memstore.New(), failover.WithThreshold(2))
 		defer both.Close()
 		l := limiter(t, stint.WithStore(both), stint.Rate(1000, time.Hour, stint.WithName("api")),
@@ -61,7 +50,7 @@ func TestPageTellsOfTheStore(t *testing.T) {
 		h := page(t, console.Limiters(l))
 		says(t, h, "Primary store: the breaker is closed")
 		traffic(l, "/", "k", 98)
-		primary.takes = 100 * time.Millisecond
+		takes = 100 * time.Millisecond
 		traffic(l, "/", "k", 2)
 		says(t, h,
 			"Counts are in a failover.Store, shared by all processes that use it. The figures on this page are this process's own; what a key has left counts all processes.",
@@ -73,12 +62,12 @@ func TestPageTellsOfTheStore(t *testing.T) {
 				t.Errorf("%s: the page doesn't say %q, but %s", limit, want, got)
 			}
 		}
-		primary.down.Store(true)
+		primary.FailWith(errAway)
 		traffic(l, "/", "k", 4)
 		time.Sleep(time.Second)
 		says(t, h, "Wrong now limiter 1 : primary store failed , 2000-01-01 00:00:02: failover: the breaker is open", "Primary store, 2000-01-01 00:00:02: failed: failover: the breaker is open", "no route to the store")
 		says(t, page(t, console.Limiters(l)), "Primary store: failed: failover: the breaker is open", "no route to the store")
-		primary.down.Store(false)
+		primary.FailWith(nil)
 		time.Sleep(time.Minute)
 		says(t, h, "Nothing is wrong", "answers again, the breaker is closed")
 	})
@@ -86,14 +75,14 @@ func TestPageTellsOfTheStore(t *testing.T) {
 
 func TestPageTellsTheLastError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := &remote{Store: memstore.New()}
+		down := storefake.New()
 		l := limiter(t, stint.WithStore(down), stint.Rate(1000, time.Hour, stint.WithName("api")), stint.WithKey(stint.Header("X-Api-Key")))
 		h := page(t, console.Limiters(l))
 		traffic(l, "/", "k", 1)
 		if got := reads(h); strings.Contains(got, "error") {
 			t.Errorf("without an error: %s", got)
 		}
-		down.down.Store(true)
+		down.FailWith(errAway)
 		traffic(l, "/", "k", 3)
 		time.Sleep(time.Second)
 		says(t, h, "Wrong now limiter 1 : store failed , 2000-01-01 00:00:00: no route to the store", "Last error, 2000-01-01 00:00:00: store failed: no route to the store", "store failed 3", "allowed 1 denied 0")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/adaptertest"
-	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/internal/storefake"
 )
 
 // What requests and answers look like through all adapters, with the problem bodies of
@@ -94,11 +94,6 @@ func TestNewPanics(t *testing.T) {
 	New(stint.Rate(1, time.Second))
 }
 
-type down struct{}
-
-func (down) Take(context.Context, []store.Charge, []store.Result) error   { return errors.New("down") }
-func (down) Settle(context.Context, []store.Charge, []store.Result) error { return errors.New("down") }
-
 // What outer middleware and the HTTPErrorHandler get.
 func TestErrors(t *testing.T) {
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
@@ -118,7 +113,7 @@ func TestErrors(t *testing.T) {
 		{"denied with a handler", []stint.Option{stint.Rate(1, time.Hour), stint.WithCost(func(*http.Request) int64 { return 2 }), byAll, stint.WithDenyHandler(text)}, 418, nil, ""},
 		{"denied with a problem", []stint.Option{stint.Rate(1, time.Hour), stint.WithCost(func(*http.Request) int64 { return 2 }), byAll, stint.WithProblem()}, 429, nil,
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["rate"]}`},
-		{"store down, with a problem", []stint.Option{stint.Rate(1, time.Hour, stint.WithName("rate")), byAll, stint.WithStore(down{}), closed, stint.WithProblem()}, 503, nil,
+		{"store down, with a problem", []stint.Option{stint.Rate(1, time.Hour, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down()), closed, stint.WithProblem()}, 503, nil,
 			`{"type":"about:blank","title":"Service Unavailable","status":503}`},
 		{"blocked, with a problem", []stint.Option{stint.Rate(1, time.Hour), byAll, stint.WithBlock(func(*http.Request) bool { return true }), stint.WithProblem()}, 403, nil,
 			`{"type":"about:blank","title":"Forbidden","status":403}`},
@@ -128,7 +123,7 @@ func TestErrors(t *testing.T) {
 			stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusTeapot) })}, 418, nil, ""},
 		{"blocked", []stint.Option{stint.Rate(1, time.Hour), byAll, stint.WithBlock(func(*http.Request) bool { return true })}, 403,
 			func(err error) bool { return errors.Is(err, stint.ErrBlocked) }, `{"message":"Forbidden"}`},
-		{"store down", []stint.Option{stint.Rate(1, time.Hour, stint.WithName("rate")), byAll, stint.WithStore(down{}), closed}, 503,
+		{"store down", []stint.Option{stint.Rate(1, time.Hour, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down()), closed}, 503,
 			func(err error) bool { return errors.As(err, new(*stint.StoreError)) }, `{"message":"Service Unavailable"}`},
 		{"key function fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", errors.New("secret") }))}, 500,
 			func(err error) bool { return strings.Contains(err.Error(), "secret") }, `{"message":"Internal Server Error"}`},

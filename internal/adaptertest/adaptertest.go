@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
 )
 
@@ -164,7 +164,7 @@ var (
 )
 
 // left is how many of the bytes of a Bandwidth's burst may pass now.
-func left(t *testing.T, s *limitertest.Spy, burst int64) int64 {
+func left(t *testing.T, s *storefake.Store, burst int64) int64 {
 	t.Helper()
 	c := s.Last()
 	results := make([]store.Result, 1)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/limitertest"
+	"github.com/stint-go/stint/internal/storefake"
 )
 
 // answers are the ways in which a handler may answer a denial. They mean the same through
@@ -152,7 +153,7 @@ func flowDenyHandlers(t *testing.T, a Adapter) {
 		}, "/", 403, `{"type":"about:blank","title":"Forbidden","status":403}`},
 		{"store down", func(h http.HandlerFunc) []stint.Option {
 			return []stint.Option{stint.Rate(1, time.Minute, stint.WithName("rate")), errorHandler(h),
-				stint.WithStore(limitertest.Down{}), stint.WithFailurePolicy(stint.FailClosed)}
+				stint.WithStore(storefake.Down()), stint.WithFailurePolicy(stint.FailClosed)}
 		}, "/", 503, `{"type":"about:blank","title":"Service Unavailable","status":503}`},
 	}
 	for _, r := range kinds {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/limitertest"
+	"github.com/stint-go/stint/internal/storefake"
 )
 
 const megabyte = 1_000_000
@@ -132,7 +133,7 @@ func flowUpload(t *testing.T, a Adapter) {
 func flowBandwidthLeft(t *testing.T, a Adapter) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &limitertest.Events{}
-		s := limitertest.NewSpy()
+		s := storefake.New()
 		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithName("bandwidth")), byAll, seen.Option(), stint.WithStore(s))
 		client := inMemory(t, a.Build(one(l, send(1_000_000, 1_000_000))))
 		begun := time.Now()
@@ -160,11 +161,11 @@ func flowBandwidthLeft(t *testing.T, a Adapter) {
 // A response that can't be paid for, under FailClosed, doesn't look complete.
 func flowBandwidthCut(t *testing.T, a Adapter) {
 	synctest.Test(t, func(t *testing.T) {
-		s := limitertest.NewSpy()
+		s := storefake.New()
 		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithFailurePolicy(stint.FailClosed), stint.WithName("bandwidth")), byAll, stint.WithStore(s))
 		client := inMemory(t, a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
 			send(9_000, 9_000)(w, r)
-			s.FailWith(limitertest.ErrDown)
+			s.FailWith(storefake.ErrDown)
 			send(9_000, 9_000)(w, r)
 		})))
 		resp, err := client.Get(siteURL)
@@ -180,13 +181,13 @@ func flowBandwidthCut(t *testing.T, a Adapter) {
 
 // The same over real connections and HTTP/2, whose streams end in other ways.
 func flowBandwidthHTTP2(t *testing.T, a Adapter) {
-	s := limitertest.NewSpy()
+	s := storefake.New()
 	l := compiled(t, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithFailurePolicy(stint.FailClosed), stint.WithName("bandwidth")), byAll, stint.WithStore(s))
 	cut := false
 	srv := httptest.NewUnstartedServer(a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
 		send(70_000, 70_000)(w, r)
 		if cut {
-			s.FailWith(limitertest.ErrDown)
+			s.FailWith(storefake.ErrDown)
 			send(70_000, 70_000)(w, r)
 		}
 	})))

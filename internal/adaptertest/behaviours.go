@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
+	"github.com/stint-go/stint/internal/storefake"
 )
 
 // behaviour is a conversation with a site, which is the same through every
@@ -304,11 +304,11 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 429, body: problem("real")},
 	}},
-	{"fail open", front(stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(limitertest.Down{})), []step{
+	{"fail open", front(stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down())), []step{
 		{do: "GET /", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:", "Retry-After:"}},
 		{do: "GET /", want: 200},
 	}},
-	{"fail closed", front(stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(limitertest.Down{}), stint.WithFailurePolicy(stint.FailClosed)), []step{
+	{"fail closed", front(stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down()), stint.WithFailurePolicy(stint.FailClosed)), []step{
 		{do: "GET /", want: 503, body: `{"type":"about:blank"`, never: "10.1.2.3", fields: []string{"RateLimit:", "Retry-After: 1", "Cache-Control: no-store"}},
 	}},
 	{"a cost that never fits", front(stint.Rate(5, time.Minute), stint.WithCost(func(*http.Request) int64 { return 6 }), byAll), []step{
@@ -485,7 +485,7 @@ var behaviours = []behaviour{
 		{do: "GET /", after: time.Minute, want: 200},
 	}},
 	{"an adaptive limit goes on without the store", front(
-		stint.AdaptiveConcurrency(1, 50, stint.WithInitialLimit(3), stint.WithName("adaptive")), stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(limitertest.Down{}),
+		stint.AdaptiveConcurrency(1, 50, stint.WithInitialLimit(3), stint.WithName("adaptive")), stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down()),
 	), []step{
 		{do: "GET /", want: 200, fields: []string{`RateLimit: "adaptive";r=2`, `RateLimit-Policy: "adaptive";q=3;qu="concurrent-requests"`}},
 		{do: "GET /", want: 200},

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
+	"github.com/stint-go/stint/internal/storefake"
 )
 
 // setting is what a route says of the limit that another route has, too.
@@ -49,9 +49,9 @@ const (
 )
 
 // twoRoutes is a site with a limit on two routes, with a setting on each.
-func twoRoutes(t *testing.T, limit stint.Limit, one, other setting, do http.HandlerFunc) (Site, *stint.Limiter, *limitertest.Spy) {
+func twoRoutes(t *testing.T, limit stint.Limit, one, other setting, do http.HandlerFunc) (Site, *stint.Limiter, *storefake.Store) {
 	t.Helper()
-	s := limitertest.NewSpy()
+	s := storefake.New()
 	l := compiled(t, byK, stint.WithStore(s), stint.Rate(1000, time.Second, stint.WithName("rest")),
 		stint.WithRoute("POST /sessions/{id}", append([]stint.RouteOption{limit}, one.with...)...),
 		stint.WithRoute("POST /{page}/{id}", append([]stint.RouteOption{limit}, other.with...)...))
@@ -115,7 +115,7 @@ func flowReadings(t *testing.T, a Adapter) {
 	t.Run("requests without a store", func(t *testing.T) {
 		pairs(t, ofRequests, func(t *testing.T, one, other setting, path string) []int64 {
 			site, _, s := twoRoutes(t, stint.Rate(10, time.Hour, stint.WithName("calls")), one, other, nil)
-			s.FailWith(limitertest.ErrDown)
+			s.FailWith(storefake.ErrDown)
 			w := httptest.NewRecorder()
 			a.Build(site).ServeHTTP(w, httptest.NewRequest("POST", path, nil))
 			return []int64{int64(-w.Code)}
@@ -150,7 +150,7 @@ func flowReadings(t *testing.T, a Adapter) {
 			return []int64{at, inside}
 		})
 	})
-	for name, fails := range map[string]error{"bytes": nil, "bytes without a store": limitertest.ErrDown} {
+	for name, fails := range map[string]error{"bytes": nil, "bytes without a store": storefake.ErrDown} {
 		t.Run(name, func(t *testing.T) {
 			pairs(t, ofBytes, func(t *testing.T, one, other setting, path string) []int64 {
 				site, _, s := twoRoutes(t, stint.Bandwidth(1<<20, stint.WithName("bytes")), one, other, func(w http.ResponseWriter, _ *http.Request) {

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // explored is the store that is explored, with a limit of its own.
@@ -81,19 +81,6 @@ var mutants = []steps.Variant{
 		{File: "sample.go", Was: "		k.freed(charges[i].Limit.Name(), charges[i].Key)\n	}\n", Is: "	}\n"}}},
 	{Name: "a slot is taken in two steps", Edits: []steps.Edit{{File: "keys.go", Was: "res.Receipt = store.Receipt{Cost: c.Cost, Lease: k.lend(e, c.Cost)}", Is: "k.mu.Unlock()\n		k.mu.Lock()\n		res.Receipt = store.Receipt{Cost: c.Cost, Lease: k.lend(e, c.Cost)}"}}},
 	{Name: "a lease is released twice", Edits: []steps.Edit{{File: "keys.go", Was: "	delete(k.leases, id)\n", Is: ""}}},
-}
-
-// below is a store in which each call is a step.
-type below struct{ store.Store }
-
-func (b *below) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	steps.At(steps.Store, unsafe.Pointer(b))
-	return b.Store.Take(ctx, charges, results)
-}
-
-func (b *below) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	steps.At(steps.Store, unsafe.Pointer(b))
-	return b.Store.Settle(ctx, charges, results)
 }
 
 // caller is a sequence of actions with a permit of its own.
@@ -232,7 +219,12 @@ func TestEveryOrder(t *testing.T) {
 	scenario := func(newStore func(store.Store, func()) explored, callers ...string) func(*steps.Run) {
 		return func(r *steps.Run) {
 			w := &world{Run: r, slots: 1}
-			b := &below{memstore.New()}
+			b := storefake.New()
+			step := func(c *storefake.Call) error {
+				steps.At(steps.Store, unsafe.Pointer(b))
+				return c.Pass()
+			}
+			b.OnTake, b.OnSettle = step, step
 			w.store = newStore(b, w.tell)
 			w.own = w.store.Limit(w.slots)
 			w.other = otherLimit

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/storetest"
@@ -18,40 +19,40 @@ import (
 
 var errDown = errors.New("down")
 
-// below is a store in memory that can be told to fail, and notes its calls.
+// below is a store in memory that notes its calls.
 type below struct {
-	*memstore.Store
+	storefake.Store
+	store.Resetter
 	mu     sync.Mutex
 	calls  []string
 	fails  error
 	panics bool
 }
 
-func (b *below) call(verb string, charges []store.Charge) error {
-	for i := range charges {
-		verb += fmt.Sprintf(" %s:%s:%d", charges[i].Limit.Name(), charges[i].Key, charges[i].Cost)
-	}
-	b.mu.Lock()
-	b.calls = append(b.calls, verb)
-	b.mu.Unlock()
-	if b.panics {
-		panic("boom")
-	}
-	return b.fails
+func newBelow() *below {
+	mem := memstore.New()
+	b := &below{Store: storefake.Store{Store: mem, AtOnce: true}, Resetter: mem}
+	b.OnTake, b.OnSettle = b.noted("Take"), b.noted("Settle")
+	return b
 }
 
-func (b *below) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if err := b.call("Take", charges); err != nil {
-		return err
+func (b *below) noted(verb string) func(*storefake.Call) error {
+	return func(c *storefake.Call) error {
+		call := verb
+		for _, c := range c.Charges {
+			call += fmt.Sprintf(" %s:%s:%d", c.Limit.Name(), c.Key, c.Cost)
+		}
+		b.mu.Lock()
+		b.calls = append(b.calls, call)
+		b.mu.Unlock()
+		if b.panics {
+			panic("boom")
+		}
+		if b.fails != nil {
+			return b.fails
+		}
+		return c.Pass()
 	}
-	return b.Store.Take(ctx, charges, results)
-}
-
-func (b *below) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if err := b.call("Settle", charges); err != nil {
-		return err
-	}
-	return b.Store.Settle(ctx, charges, results)
 }
 
 // over is a Store with a limit of its own, of 2 slots, and one of the store below, of
@@ -65,7 +66,7 @@ type over struct {
 }
 
 func newOver(t testing.TB) *over {
-	o := &over{below: &below{Store: memstore.New()}}
+	o := &over{below: newBelow()}
 	o.keys = NewKeys(func(limit, key string) {
 		o.below.mu.Lock()
 		defer o.below.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -26,49 +27,28 @@ var (
 	errPanic = errors.New("a panic")
 )
 
-// flaky is a store in memory that does what it is told before and after a call.
-type flaky struct {
-	*memstore.Store
-	before, after func() error // of a Take, or nil
-	settles       int
-	settleErr     error
-	settlePanic   any
-}
-
-func (f *flaky) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if f.before != nil {
-		if err := f.before(); err != nil {
+// before passes a call on behind f.
+func before(f func() error) func(*storefake.Call) error {
+	return func(c *storefake.Call) error {
+		if err := f(); err != nil {
 			return err
 		}
+		return c.Pass()
 	}
-	err := f.Store.Take(ctx, charges, results)
-	if f.after != nil && err == nil {
-		err = f.after()
-	}
-	return err
 }
 
-func (f *flaky) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	f.settles++
-	if f.settlePanic != nil {
-		panic(f.settlePanic)
-	}
-	if f.settleErr != nil {
-		return f.settleErr
-	}
-	return f.Store.Settle(ctx, charges, results)
-}
-
-// bench is a backend over a flaky store, with a rate of ten and four slots.
+// bench is a backend over a store that a test may break, with a rate of ten and four slots.
 type bench struct {
 	*decide.Backend
-	store       *flaky
+	memory      *memstore.Store
+	store       *storefake.Store // before it
 	rate, slots *limit.Limit
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{store: &flaky{Store: memstore.New()}, Backend: new(decide.Backend)}
+	b := &bench{memory: memstore.New(), Backend: new(decide.Backend)}
+	b.store = &storefake.Store{Store: b.memory, AtOnce: true}
 	b.Store, b.Lines = b.store, new(waiting.Lines)
 	b.Keys = adaptive.NewKeys(func(string, string) {})
 	b.Local = b.Keys.Over(b.Store)
@@ -108,7 +88,7 @@ func (b *bench) call() *decide.Call {
 // lines: "3 1 1".
 func (b *bench) used(t *testing.T) string {
 	t.Helper()
-	b.store.before, b.store.after = nil, nil
+	b.store.OnTake = nil
 	results := make([]store.Result, 2)
 	if err := b.store.Take(t.Context(), []store.Charge{{Key: "key", Limit: b.rate.Limit}, {Key: "key", Limit: b.slots.Limit}}, results); err != nil {
 		t.Fatal(err)
@@ -226,11 +206,12 @@ func TestMayWait(t *testing.T) {
 				asked := 0
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				b.store.after = func() error {
+				b.store.OnTake = func(call *storefake.Call) error {
+					err := call.Pass()
 					if asked++; test.leaves {
 						cancel()
 					}
-					return nil
+					return err
 				}
 				c, err := call(ctx, test.cost)
 				if canceled := (*decide.Canceled)(nil); errors.As(err, &canceled) != test.leaves || !test.leaves && err != nil {
@@ -271,16 +252,16 @@ func TestNotGranted(t *testing.T) {
 			return ctx
 		}, "*decide.Canceled"},
 		{"store down, open", func(b *bench, c *decide.Call) context.Context {
-			b.store.before = fails
+			b.store.OnTake = before(fails)
 			return context.Background()
 		}, "*decide.Failed false"},
 		{"store down, closed", func(b *bench, c *decide.Call) context.Context {
-			b.rate.Closed, b.store.before = true, fails
+			b.rate.Closed, b.store.OnTake = true, before(fails)
 			return context.Background()
 		}, "*decide.Failed true"},
 		{"store down as the client leaves", func(b *bench, c *decide.Call) context.Context {
 			ctx, stop := context.WithCancel(context.Background())
-			b.store.before = func() error { stop(); return errDown }
+			b.store.OnTake = before(func() error { stop(); return errDown })
 			return ctx
 		}, "*decide.Canceled"},
 	} {
@@ -310,7 +291,7 @@ func TestNotGranted(t *testing.T) {
 func TestStorePanics(t *testing.T) {
 	b := newBench(t)
 	c := b.call()
-	b.store.before = func() error { panic(errPanic) }
+	b.store.OnTake = before(func() error { panic(errPanic) })
 	func() {
 		defer func() {
 			if got := recover(); got != errPanic {
@@ -339,7 +320,7 @@ func TestStoreDownBesideAdaptive(t *testing.T) {
 	c.Add(b.rate, "key", 3)
 	c.Add(&limit.Limit{Limit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}, "key", 1)
 	c.Locally()
-	b.store.before = func() error { return errDown }
+	b.store.OnTake = before(func() error { return errDown })
 	if err := c.Decide(t.Context()); err != nil || !c.Allowed {
 		t.Fatalf("%v, allowed %v", err, c.Allowed)
 	}
@@ -378,18 +359,18 @@ func TestUnknownSettlement(t *testing.T) {
 			}
 			gs := new(decide.Grants)
 			c.HandTo(gs, make([]decide.Grant, 2))
-			b.store.settleErr = test.err
+			b.store.OnSettle = before(func() error { return test.err })
 			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, nil); !errors.Is(s.Err, errDown) || len(s.Charges) != 1 {
 				t.Errorf("settled: %+v", s)
 			}
-			b.store.settleErr = nil
+			b.store.OnSettle = nil
 			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, nil); s.Amended != test.again {
 				t.Errorf("settled again: %+v", s)
 			}
 			gs.ReleaseHere(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 1}}}, func(decide.Settlement) {})
-			if b.store.settles != test.settles {
-				t.Errorf("the store was asked %d times, want %d", b.store.settles, test.settles)
+			if _, settles := b.store.Counts(); settles != test.settles {
+				t.Errorf("the store was asked %d times, want %d", settles, test.settles)
 			}
 			if used := b.used(t); used != test.used {
 				t.Errorf("%s are used, want %s", used, test.used)
@@ -433,12 +414,12 @@ func TestRankOutlivesTheStore(t *testing.T) {
 			return c
 		}
 		var down atomic.Bool
-		b.store.before = func() error {
+		b.store.OnTake = before(func() error {
 			if down.Load() {
 				return errDown
 			}
 			return nil
-		}
+		})
 		holder := begin("holder", 4)
 		if err := holder.Decide(t.Context()); err != nil || !holder.Allowed {
 			t.Fatalf("%v, allowed %v", err, holder.Allowed)
@@ -485,7 +466,7 @@ func TestReleaseOfSlots(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.Release = b.store.Store.Engine(engine.Access{}).Release
+				b.Release = b.memory.Engine(engine.Access{}).Release
 				b.slots.Limit = newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1})
 				holder, gs := b.call(), new(decide.Grants)
 				if err := holder.Decide(t.Context()); err != nil || !holder.Allowed {
@@ -520,8 +501,8 @@ func TestReleaseOfSlots(t *testing.T) {
 				if got := b.used(t); got != "6 1 1" {
 					t.Errorf("%s used, want 6 1 1", got)
 				}
-				if ends != 1 || b.store.settles != test.settles {
-					t.Errorf("%d ends, %d settlements, want 1 and %d", ends, b.store.settles, test.settles)
+				if _, settles := b.store.Counts(); ends != 1 || settles != test.settles {
+					t.Errorf("%d ends, %d settlements, want 1 and %d", ends, settles, test.settles)
 				}
 			})
 		})
@@ -542,7 +523,7 @@ func TestStorePanicsInSettle(t *testing.T) {
 		holder.HandTo(gs, make([]decide.Grant, 2))
 
 		var asked atomic.Int32
-		b.store.before = func() error { asked.Add(1); return nil }
+		b.store.OnTake = before(func() error { asked.Add(1); return nil })
 		ctx, leave := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -552,7 +533,7 @@ func TestStorePanicsInSettle(t *testing.T) {
 		})
 		synctest.Wait()
 		asked.Store(0)
-		b.store.settlePanic = errPanic
+		b.store.OnSettle = before(func() error { panic(errPanic) })
 		var end decide.Settlement
 		func() {
 			defer func() {

@@ -1,10 +1,9 @@
-// Package limitertest holds what tests of limiters share: a list of events, stores that fail,
-// and what is left of a limit.
+// Package limitertest holds what tests of limiters share: a list of events and what is left
+// of a limit.
 package limitertest
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // Events collects what an observer is told, but for EventEnded, which follows every
@@ -68,80 +65,6 @@ func (e *Events) Clear() {
 	defer e.mu.Unlock()
 	e.all = nil
 }
-
-// Spy is a store in memory that counts calls, remembers the last charge, and fails on
-// demand.
-type Spy struct {
-	store.Store
-	mu             sync.Mutex
-	takes, settles int
-	fail           error
-	last           store.Charge
-}
-
-// NewSpy returns a Spy.
-func NewSpy() *Spy { return &Spy{Store: memstore.New()} }
-
-// FailWith makes further calls fail with err, or work if it is nil.
-func (s *Spy) FailWith(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = err
-}
-
-func (s *Spy) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	s.mu.Lock()
-	s.takes++
-	s.last = charges[len(charges)-1]
-	err := s.fail
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return s.Store.Take(ctx, charges, results)
-}
-
-func (s *Spy) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	s.mu.Lock()
-	s.settles++
-	err := s.fail
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return s.Store.Settle(ctx, charges, results)
-}
-
-// Counts returns how many calls there were.
-func (s *Spy) Counts() (takes, settles int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takes, s.settles
-}
-
-// Last returns the last charge of the last Take, at no cost.
-func (s *Spy) Last() store.Charge {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return store.Charge{Key: s.last.Key, Limit: s.last.Limit}
-}
-
-// Down is a store that answers nothing.
-type Down struct{}
-
-var (
-	// errDialing is the error of Down.
-	errDialing = errors.New("dial tcp 10.1.2.3: denied")
-	// ErrDown is an error for FailWith.
-	ErrDown = errors.New("store is down")
-)
-
-func (Down) Take(context.Context, []store.Charge, []store.Result) error { return errDialing }
-
-func (Down) Settle(context.Context, []store.Charge, []store.Result) error { return errDialing }
 
 // GlobalKey is the key of Global.
 func GlobalKey(t *testing.T) string {

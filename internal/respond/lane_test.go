@@ -9,24 +9,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
 
 // asked calls then before a Take is answered: it is given how many came before.
-type asked struct {
-	store.Store
-	takes int
-	then  func(n int) error
-}
-
-func (a *asked) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	a.takes++
-	if err := a.then(a.takes - 1); err != nil {
-		return err
+func asked(then func(n int) error) *storefake.Store {
+	s := storefake.New()
+	s.OnTake = func(c *storefake.Call) error {
+		n, _ := s.Counts()
+		if err := then(n - 1); err != nil {
+			return err
+		}
+		return c.Pass()
 	}
-	return a.Store.Take(ctx, charges, results)
+	return s
 }
 
 // begin is a response with one ByteLimit of 4096 bytes per second and as many at once.
@@ -64,7 +63,7 @@ func TestLaneCallsWithoutItsLock(t *testing.T) {
 		hook   func(p *Payer, end func())
 	}{
 		{"a store that is asked", false, nil, func(p *Payer, end func()) {
-			p.Store.(*asked).then = func(int) error { end(); return nil }
+			p.Store = asked(func(int) error { end(); return nil })
 		}},
 		{"a store that has failed", false, failing, func(p *Payer, end func()) {
 			p.StoreFailed = func(_ []store.Charge, err error, _ bool) error { end(); return err }
@@ -88,7 +87,7 @@ func TestLaneCallsWithoutItsLock(t *testing.T) {
 				return nil
 			}
 		}
-		s, p := begin(t, ctx, &asked{Store: memstore.New(), then: then}, tt.closed)
+		s, p := begin(t, ctx, asked(then), tt.closed)
 		ended := false
 		tt.hook(p, func() { s.End(); ended = true })
 		done := make(chan struct{})
@@ -111,12 +110,12 @@ func TestLaneCallsWithoutItsLock(t *testing.T) {
 func TestLaneGivesBackOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, p := begin(t, ctx, &asked{Store: memstore.New(), then: func(n int) error {
+	s, p := begin(t, ctx, asked(func(n int) error {
 		if n > 0 {
 			cancel()
 		}
 		return nil
-	}}, false)
+	}), false)
 	var back, atEnd []store.Charge
 	p.GiveBack = func(_ context.Context, charges []store.Charge) []store.Result {
 		back = append(back, charges...)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 )
@@ -167,7 +168,7 @@ func TestReset(t *testing.T) {
 }
 
 func TestHealthyPathDoesNotAllocate(t *testing.T) {
-	s := failover.New(nothing{}, nothing{})
+	s := failover.New(storefake.New(), storefake.New())
 	charges, results := charge(), make([]store.Result, 1)
 	late, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
@@ -251,10 +252,10 @@ func TestConcurrently(t *testing.T) {
 
 func BenchmarkTake(b *testing.B) {
 	p := &side{err: errDown}
-	open := failover.New(p, nothing{}, failover.WithThreshold(1), failover.WithProbe(time.Hour, 250*time.Millisecond))
+	open := failover.New(p, storefake.New(), failover.WithThreshold(1), failover.WithProbe(time.Hour, 250*time.Millisecond))
 	defer open.Close()
 	take(open)
-	closed := failover.New(nothing{}, nothing{})
+	closed := failover.New(storefake.New(), storefake.New())
 	bounded, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	for _, bb := range []struct {

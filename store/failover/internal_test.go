@@ -1,43 +1,27 @@
 package failover
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
 )
-
-// scripted is a store whose Take fails with err, and that counts releases.
-type scripted struct {
-	err            error
-	taken, settled int
-}
-
-func (s *scripted) Take(context.Context, []store.Charge, []store.Result) error {
-	s.taken++
-	return s.err
-}
-
-func (s *scripted) Settle(_ context.Context, charges []store.Charge, _ []store.Result) error {
-	s.settled += len(charges)
-	return nil
-}
 
 // A caller that finds the breaker open may keep its release only after the breaker has
 // closed and the goroutine is gone.
 func TestKeptTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &scripted{}
+		p := storefake.New()
 		s := New(p, nil)
 		for range 3 {
 			s.keep([]store.Charge{{Key: "k", Limit: probeLimit(nil), Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
 			synctest.Wait()
 		}
-		if p.settled != 3 || s.probing || len(s.kept) != 0 {
-			t.Errorf("settled %d, %d kept", p.settled, len(s.kept))
+		if _, settled := p.Counts(); settled != 3 || s.probing || len(s.kept) != 0 {
+			t.Errorf("settled %d, %d kept", settled, len(s.kept))
 		}
 	})
 }
@@ -46,7 +30,7 @@ func TestKeptTooLate(t *testing.T) {
 // anything about the primary after an outage that came between.
 func TestOutcomesOfAnEarlierPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(&scripted{}, nil, WithThreshold(2))
+		s := New(storefake.New(), nil, WithThreshold(2))
 		defer s.Close()
 		before, _ := s.circuit.state()
 		down := errors.New("down")
@@ -86,25 +70,18 @@ func TestOutcomesOfAnEarlierPeriod(t *testing.T) {
 // A release that the primary goes on failing is tried for a minute.
 func TestReleaseIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &unsettled{}
+		p, last := storefake.New(), time.Time{}
+		p.OnSettle = func(*storefake.Call) error {
+			last = time.Now()
+			return storefake.ErrDown
+		}
 		s := New(p, nil, WithThreshold(1000))
 		start := time.Now()
 		s.keep([]store.Charge{{Key: "k", Limit: probeLimit(nil), Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if took := p.last.Sub(start); took < keepFor || took > keepFor+time.Second || len(s.kept) != 0 || s.probing {
+		if took := last.Sub(start); took < keepFor || took > keepFor+time.Second || len(s.kept) != 0 || s.probing {
 			t.Errorf("tried for %v, %d kept", took, len(s.kept))
 		}
 	})
-}
-
-// unsettled is a store that fails to settle.
-type unsettled struct {
-	scripted
-	last time.Time
-}
-
-func (u *unsettled) Settle(context.Context, []store.Charge, []store.Result) error {
-	u.last = time.Now()
-	return errors.New("down")
 }

@@ -5,18 +5,12 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// stuck fails to settle, and says that it hasn't.
-type stuck struct{ store.Store }
-
 var errStuck = errors.New("stuck")
-
-func (stuck) Settle(context.Context, []store.Charge, []store.Result) error {
-	return store.NotMade(errStuck)
-}
 
 // A settlement that one side has made and the other hasn't isn't one that wasn't made.
 func TestSettledOnOneSide(t *testing.T) {
@@ -25,7 +19,9 @@ func TestSettledOnOneSide(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle := func(paths ...uint8) error {
-		s := New(stuck{memstore.New()}, memstore.New())
+		p := storefake.New()
+		p.OnSettle = func(*storefake.Call) error { return store.NotMade(errStuck) }
+		s := New(p, memstore.New())
 		var charges []store.Charge
 		for _, path := range paths {
 			charges = append(charges, store.Charge{Key: "k", Limit: l, Receipt: store.Receipt{Cost: 1, Path: path}})

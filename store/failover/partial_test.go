@@ -1,7 +1,6 @@
 package failover_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,9 +143,8 @@ func TestProbedAlgorithms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := &side{}
-			p := &gate{Store: memstore.New()}
-			s := failover.New(teed{p, m}, nil, failover.WithThreshold(1), failover.WithProbe(time.Millisecond, time.Second))
+			p := newGate(memstore.New())
+			s := failover.New(p, nil, failover.WithThreshold(1), failover.WithProbe(time.Millisecond, time.Second))
 			for range 3000 {
 				p.shut.Store(true)
 				if err := s.Take(t.Context(), []store.Charge{{Key: "k", Limit: own, Cost: 1}}, make([]store.Result, 1)); err == nil {
@@ -159,22 +157,11 @@ func TestProbedAlgorithms(t *testing.T) {
 					t.Fatalf("%v: %+v, %v", spec.Algorithm, s.Stats(), s.Degraded())
 				}
 			}
-			if last := m.takes[len(m.takes)-1]; !isProbe([]store.Charge{last}) || last.Limit.Algorithm() != spec.Algorithm {
+			if last := p.Last(); !isProbe([]store.Charge{last}) || last.Limit.Algorithm() != spec.Algorithm {
 				t.Errorf("%v: probed with %v", spec.Algorithm, last.Limit.Algorithm())
 			}
 		})
 	}
-}
-
-// teed is a store whose calls another has seen before.
-type teed struct {
-	*gate
-	seen *side
-}
-
-func (s teed) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	s.seen.takes = append(s.seen.takes, charges...)
-	return s.gate.Take(ctx, charges, results)
 }
 
 // A probe takes nothing from the limits of its key, and a key can be probed as often as
@@ -182,7 +169,7 @@ func (s teed) Take(ctx context.Context, charges []store.Charge, results []store.
 func TestProbeHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memstore.New()
-		p := &gate{Store: m}
+		p := newGate(m)
 		s := failover.New(p, nil, failover.WithThreshold(1), failover.WithProbe(time.Millisecond, 250*time.Millisecond))
 		results := make([]store.Result, 1)
 		for range 1000 {

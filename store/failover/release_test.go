@@ -56,7 +56,7 @@ func left(t *testing.T, m store.Store) (int64, int64) {
 func TestReleaseAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memstore.New()
-		p := &gate{Store: m}
+		p := newGate(m)
 		s := failover.New(p, memstore.New(), failover.WithThreshold(1))
 		var held [][]store.Charge
 		for range 4 {
@@ -115,7 +115,7 @@ func TestReleaseMeetsAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := memstore.New()
-				p := &gate{Store: m}
+				p := newGate(m)
 				s := failover.New(p, nil, failover.WithThreshold(2))
 				var held [][]store.Charge
 				for range 5 {
@@ -149,7 +149,7 @@ func TestReleaseMeetsAnOutage(t *testing.T) {
 
 func TestCloseEndsReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &gate{Store: memstore.New()}
+		p := newGate(memstore.New())
 		s := failover.New(p, nil, failover.WithThreshold(1))
 		first, second := hold(t, s, slots, limit), hold(t, s, slots, limit)
 		p.shut.Store(true)
@@ -175,7 +175,7 @@ func TestNoSlotIsLost(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		m := memstore.New()
-		p := &gate{Store: m}
+		p := newGate(m)
 		s := failover.New(p, memstore.New(), failover.WithThreshold(1), failover.WithProbe(time.Millisecond, 250*time.Millisecond))
 		var wg sync.WaitGroup
 		var primary atomic.Int64

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 )
@@ -183,36 +184,34 @@ func trip(t *testing.T, s *failover.Store, n int) {
 	}
 }
 
-type nothing struct{}
-
-func (nothing) Take(context.Context, []store.Charge, []store.Result) error   { return nil }
-func (nothing) Settle(context.Context, []store.Charge, []store.Result) error { return nil }
-
 // gate is a store that can be shut: it then fails what it is asked for, but lets
 // in a Settle, so that what was made is known.
 type gate struct {
-	store.Store
+	storefake.Store
 	shut    atomic.Bool
 	settled atomic.Int64
 	meet    func(context.Context) error // what a Settle meets first, or nil
 }
 
-func (g *gate) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if g.shut.Load() {
-		return errDown
-	}
-	return g.Store.Take(ctx, charges, results)
-}
-
-func (g *gate) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if isProbe(charges) {
-		return g.Store.Settle(ctx, charges, results)
-	}
-	if g.meet != nil {
-		if err := g.meet(ctx); err != nil {
-			return err
+func newGate(before store.Store) *gate {
+	g := &gate{Store: storefake.Store{Store: before}}
+	g.OnTake = func(c *storefake.Call) error {
+		if g.shut.Load() {
+			return errDown
 		}
+		return c.Pass()
 	}
-	g.settled.Add(int64(len(charges)))
-	return g.Store.Settle(ctx, charges, results)
+	g.OnSettle = func(c *storefake.Call) error {
+		if isProbe(c.Charges) {
+			return c.Pass()
+		}
+		if g.meet != nil {
+			if err := g.meet(c.Ctx); err != nil {
+				return err
+			}
+		}
+		g.settled.Add(int64(len(c.Charges)))
+		return c.Pass()
+	}
+	return g
 }
