@@ -23,7 +23,7 @@ func TestBanOptions(t *testing.T) {
 	rate := stint.Rate(1, time.Minute)
 	for want, opts := range map[string][]stint.Option{
 		": no limit beside it": {stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour))},
-		`"b": no limit beside`: {rate, stint.WithRoute("/x", stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("b")))},
+		`"b": no limit beside`: {rate, stint.WithRoute("/x", stint.Only(stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("b"))))},
 		"write at most 1000":   {rate, stint.Ban(1001, time.Minute, stint.WithBanFor(time.Hour))},
 		"0 units":              {rate, stint.Ban(0, time.Minute, stint.WithBanFor(time.Hour))},
 		"period 0s":            {rate, stint.Ban(1, 0, stint.WithBanFor(time.Hour))},
@@ -197,7 +197,9 @@ func TestBanWithNothingToCount(t *testing.T) {
 		{"slots without", []stint.Option{ban(), stint.Concurrency(1, stint.WithQueue(0))}, true},
 		{"rate that waits", []stint.Option{ban(), stint.Rate(1, time.Second, stint.WithMaxWait(time.Second))}, true},
 		{"only reports for now", []stint.Option{ban(), stint.Rate(1, time.Second, stint.WithDryRun(true))}, true},
-		{"route", []stint.Option{ban(), stint.Rate(1, time.Second), stint.WithRoute("/", ban())}, false},
+		{"route", []stint.Option{ban(), stint.Rate(1, time.Second), stint.WithRoute("/", stint.Only(ban()))}, false},
+		{"the limiter's beside a route", []stint.Option{stint.Rate(1, time.Second), stint.WithRoute("/", ban())}, true},
+		{"a route's beside the limiter", []stint.Option{ban(), stint.WithRoute("/", stint.Rate(1, time.Second))}, true},
 		{"limit func", []stint.Option{ban(), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, true},
 	} {
 		_, err := stint.New(append(tt.opts, theKey)...)
@@ -391,14 +393,14 @@ func TestBanUpdate(t *testing.T) {
 	})
 }
 
-// One Ban given to several routes is one ban.
+// One Ban given to several routes is one ban, also where they have only their own limits.
 func TestBanOverRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ban := stint.Ban(3, time.Hour, stint.WithBanFor(time.Hour))
 		l := limiter(t, theKey, stint.Rate(100, time.Hour), ban,
-			stint.WithRoute("POST /login", stint.Rate(1, time.Hour), ban),
-			stint.WithRoute("/search", stint.Rate(1, time.Hour), ban),
-			stint.WithRoute("/health"))
+			stint.WithRoute("POST /login", stint.Rate(1, time.Hour)),
+			stint.WithRoute("/search", stint.Only(stint.Rate(1, time.Hour), ban)),
+			stint.WithRoute("/health", stint.Exempt()))
 		if got := codes(l, "POST", "/login", 3) + " " + codes(l, "GET", "/search", 2); got != "200 429 429 200 429" {
 			t.Fatal(got)
 		}

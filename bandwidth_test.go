@@ -577,7 +577,7 @@ func TestBandwidthSaysWhatToWrite(t *testing.T) {
 			t.Errorf("error %v, want %s alone", err, tt.want)
 		}
 	}
-	if _, err := stint.New(everybody, stint.Bandwidth(megabyte), cost(3), stint.WithMaxWait(time.Second), settleTo(1)); err != nil {
+	if _, err := stint.New(everybody, stint.Bandwidth(megabyte), stint.Rate(9, time.Second), cost(3), stint.WithMaxWait(time.Second), settleTo(1)); err != nil {
 		t.Errorf("options of the limiter: %v", err)
 	}
 }

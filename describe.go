@@ -18,8 +18,8 @@ type Description struct {
 	// Store holds the counts of all rules that aren't Local: the store of WithStore, or
 	// the limiter's own memory.
 	Store store.Store
-	// Rules are the limiter's own limits, in the order in which they are decided,
-	// followed by those of each route. Limits of a WithLimitFunc are missing.
+	// Rules are the limiter's own limits, followed by those of each route, each where it is
+	// written. Limits of a WithLimitFunc are missing.
 	Rules []Rule
 	// Unmatched are the patterns of WithRoute that no request has matched, in this process
 	// since the limiter was made or an Update brought them.
@@ -61,7 +61,7 @@ func (l *Limiter) Describe() Description {
 	v := l.inForce()
 	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warnings.about(v)}
 	for _, p := range v.plans.All() {
-		for _, e := range p.Entries {
+		for _, e := range p.Own {
 			d.Rules = append(d.Rules, ruleOf(p.Pattern, e))
 		}
 		if p.Pattern != "" && !p.Met() {

@@ -19,7 +19,7 @@ func TestDescribe(t *testing.T) {
 		stint.Rate(10, time.Second, stint.WithName("api"), stint.WithBurst(20)),
 		stint.AdaptiveConcurrency(1, 9, stint.WithKey(stint.Global())),
 		stint.WithRoute("POST /login", stint.Ban(5, time.Minute, stint.WithBanFor(time.Hour)), stint.Rate(1, time.Minute, stint.WithName("login"))),
-		stint.WithRoute("GET /healthz"))
+		stint.WithRoute("GET /healthz", stint.Exempt()))
 	told := func() string {
 		d := l.Describe()
 		lines := []string{d.Name}
@@ -82,7 +82,7 @@ func TestDescribeWhatWasDone(t *testing.T) {
 				stint.Rate(2, 24*time.Hour, stint.WithName("tried"), stint.WithDryRun(true)),
 				stint.Concurrency(1, stint.WithName("slots"), stint.WithMaxWait(time.Minute)),
 				stint.WithRoute("/login", stint.Rate(1000, time.Hour, stint.WithName("login"))),
-				stint.WithRoute("/lost", stint.Inherit()), stint.WithRoute("/l/", stint.Inherit()))
+				stint.WithRoute("/lost", stint.WithFixedCost(2)), stint.WithRoute("/l/", stint.WithFixedCost(2)))
 		}
 		l := limiter(t, opts(3)...)
 		told := func() string {
@@ -106,7 +106,7 @@ func TestDescribeWhatWasDone(t *testing.T) {
 			through(l, get("/"), nil)
 		}
 		through(l, get("/login"), nil)
-		want("api 0s true 0, tried 0s true 3, slots 0s false 0, login 0s false 0, /lost /l/")
+		want("api 0s true 0, tried 0s true 4, slots 0s false 0, login 0s false 0, /lost /l/")
 		held, err := derive(t, l).Take(t.Context(), "other", 1)
 		if err != nil {
 			t.Fatal(err)
@@ -117,8 +117,8 @@ func TestDescribeWhatWasDone(t *testing.T) {
 		} else {
 			p.Done()
 		}
-		want("api 0s true 0, tried 0s true 3, slots 0s true 0, login 0s false 0, /lost /l/")
+		want("api 0s true 0, tried 0s true 4, slots 0s true 0, login 0s false 0, /lost /l/")
 		update(t, l, opts(4)...)
-		want("api 1h0m1s false 0, tried 0s true 3, slots 0s true 0, login 0s false 0, /lost /l/")
+		want("api 1h0m1s false 0, tried 0s true 4, slots 0s true 0, login 0s false 0, /lost /l/")
 	})
 }

@@ -402,7 +402,7 @@ func TestDryRunOfAnotherReading(t *testing.T) {
 		limit := stint.Rate(10, time.Hour)
 		seen := &events{}
 		l := limiter(t, theKey, seen.Option(), limit,
-			stint.WithRoute("/api/", append(tt.files, limit)...), stint.WithRoute("POST /api/auth/login", append(tt.login, limit)...))
+			stint.WithRoute("/api/", append(tt.files, stint.Only(limit))...), stint.WithRoute("POST /api/auth/login", append(tt.login, stint.Only(limit))...))
 		through(l, httptest.NewRequest("POST", "/api/auth%2flogin", nil), nil)
 		if s := seen.Last().Decision.Limits; len(s) != 1 || s[0].DryRun != (tt.name == "both dry runs") || remaining(t, l) != 5 {
 			t.Errorf("%s: %+v, %d left, want 5", tt.name, s, remaining(t, l))

@@ -57,9 +57,9 @@ func TestEventsTell(t *testing.T) {
 		want := []string{
 			"Admitted front  slots status 0 held 0s, slots of k cost 1 left 3",
 			"Ended front  slots status 0 held 1s, slots of k cost 1 left 3",
-			"Admitted front POST /login one status 0 held 0s, login of k cost 5 left 4, one of %00global cost 1 left 0",
-			"Settled front POST /login one status 0 held 0s, login of k cost 2 left 7, one of %00global cost 1 left 0",
-			"Ended front POST /login one status 200 held 1s, login of k cost 2 left 7, one of %00global cost 1 left 0",
+			"Admitted front POST /login one status 0 held 0s, slots of k cost 1 left 3, login of k cost 5 left 4, one of %00global cost 1 left 0",
+			"Settled front POST /login one status 0 held 0s, slots of k cost 1 left 3, login of k cost 2 left 7, one of %00global cost 1 left 0",
+			"Ended front POST /login one status 200 held 1s, slots of k cost 1 left 3, login of k cost 2 left 7, one of %00global cost 1 left 0",
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -399,7 +399,7 @@ func ExampleWithRoute() {
 	lim := stint.Must(stint.New(
 		stint.Rate(1000, time.Hour),
 		stint.WithRoute("POST /login", stint.Rate(1, time.Hour, stint.WithName("login"))),
-		stint.WithRoute("GET /health"), // exempt
+		stint.WithRoute("GET /health", stint.Exempt()), // exempt
 		stint.WithKey(stint.RemoteIP())))
 	h := limit(lim, hello)
 	visit(h, "POST", "/login")

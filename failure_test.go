@@ -223,7 +223,7 @@ func TestLimitFunc(t *testing.T) {
 	seen := &events{}
 	l := limiter(t, stint.WithKey(stint.Header("X-Tenant")), stint.Rate(100, time.Hour), seen.Option(),
 		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) { return plans[r.Header.Get("X-Plan")], nil }),
-		stint.WithRoute("/free"), stint.WithRoute("/login", stint.Rate(50, time.Hour, stint.WithName("login"))))
+		stint.WithRoute("/free", stint.Exempt()), stint.WithRoute("/login", stint.Rate(50, time.Hour, stint.WithName("login"))))
 	ask := func(path, tenant, plan string) *httptest.ResponseRecorder {
 		r := get(path)
 		r.Header.Set("X-Tenant", tenant)
@@ -238,7 +238,7 @@ func TestLimitFunc(t *testing.T) {
 		{"/", "a", "gold", 200, `"rate" "plan" "concurrency"`},
 		{"/", "b", "bronze", 200, `"rate" "plan"`},
 		{"/", "b", "bronze", 429, `"rate" "plan"`},
-		{"/login", "c", "bronze", 200, `"login" "plan"`},
+		{"/login", "c", "bronze", 200, `"rate" "login" "plan"`},
 		{"/free", "b", "bronze", 200, ``},
 		{"/", "d", "none", 200, `"rate"`},
 		// Who changes plans keeps what has been consumed: one of three.
@@ -275,7 +275,7 @@ func TestLimitFunc(t *testing.T) {
 // Limits of the same rule are one limit, wherever they are used.
 func TestOneLimitInSeveralPlaces(t *testing.T) {
 	shared := stint.Rate(3, time.Hour, stint.WithName("shared"))
-	l := limiter(t, theKey, shared, stint.WithRoute("/a", shared, stint.Concurrency(1)),
+	l := limiter(t, theKey, stint.WithRoute("/{$}", shared), stint.WithRoute("/a", shared, stint.Concurrency(1)),
 		stint.WithRoute("/b", stint.Rate(9, time.Hour)),
 		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 			if r.URL.Path == "/b" {

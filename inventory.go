@@ -18,18 +18,11 @@ type listed struct {
 // usually are the words that a line about a single limit leaves out.
 var usually = [len(listed{}.says)]string{2: "enforced", 3: "waits for nothing", 4: "open if the store fails", 5: "shown in header fields"}
 
-// inventory lists the version's limits. One that a route inherits as it is stands there once.
+// inventory lists the version's limits, each where it is written.
 func (v *version) inventory() (all []listed) {
-	own := len(v.plans.Base.Entries)
 	for _, p := range v.plans.All() {
-		for _, e := range p.Entries {
-			l := list(p, e)
-			inherited := p.Pattern != "" && slices.ContainsFunc(all[:own], func(o listed) bool {
-				return o.what == "limit "+e.Name() && o.says == l.says
-			})
-			if !inherited {
-				all = append(all, l)
-			}
+		for _, e := range p.Own {
+			all = append(all, list(p, e))
 		}
 	}
 	return all

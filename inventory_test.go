@@ -65,7 +65,7 @@ func TestUpdatesAreLogged(t *testing.T) {
 			want []string
 		}{
 			{[]stint.Option{api(60), key, login(other(5))}, nil},
-			{[]stint.Option{api(100), key, login(other(5), stint.Inherit()), daily}, []string{
+			{[]stint.Option{api(100), key, login(other(5), stint.WithFixedCost(2)), daily}, []string{
 				"limit api: TokenBucket: 100 per minute, burst 100, was 60 per minute, burst 60; limit daily added: FixedWindow: 1000 daily, by RemoteIP()"}},
 			{[]stint.Option{api(100, stint.WithKey(stint.Global()), stint.WithDryRun(true)), stint.WithoutRoutes()}, []string{
 				"limit api: by Global(), was by RemoteIP(); limit api: in a dry run, was enforced; limit daily removed; limit other of POST /login removed"}},

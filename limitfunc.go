@@ -12,16 +12,16 @@ import (
 )
 
 // WithLimitFunc adds limits that depend on the request, such as those of a tenant's
-// plan. They are decided together with the limiter's other limits, or with its route's;
-// a route that is exempt stays exempt. It needs a default WithKey. New rejects a nil f.
+// plan. They are decided together with the limiter's other limits and those of its routes,
+// except where a route has Only or Exempt. It needs a default WithKey. New rejects a nil f.
 // f is called concurrently.
 //
 // If f returns an error, the request is denied: the error goes to the error handler.
 // Its status is that of its StatusCode() int method if it has one, otherwise 500. If the
 // error wraps a *SourceError, the limiter's WithFailurePolicy decides instead. If f
 // returns no limits and no error, and no other limit of the request holds, that is
-// ErrNoLimits: a plan that isn't found is no reason to let everything pass. Exempt()
-// exempts.
+// ErrNoLimits: a plan that isn't found is no reason to let everything pass. Exempt() adds
+// no limit.
 //
 // Every limit needs a WithName that differs from the others'. A Limit is compiled once
 // however often it is returned, so return the same values where possible: package
@@ -43,9 +43,10 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 // an error, and which no other limit holds. It is answered with 500, and logged.
 var ErrNoLimits = read.ErrNoLimits
 
-// Exempt stands for no limits where a WithLimitFunc returns it, alone: for a tenant whose
-// plan has none. Other limits of the limiter still apply. New and WithRoute reject it: a
-// WithRoute without options exempts a route.
+// Exempt stands for no limits. In a WithRoute, alone, it exempts the requests of the route: nothing
+// less specific holds for them, neither limits nor limit functions. What a WithLimitFunc
+// returns, alone, it adds no limit, for a tenant whose plan has none; other limits still
+// apply. New rejects it elsewhere, and beside anything else.
 func Exempt() Limit { return Limit{exempt} }
 
 // LimitSource returns the limits of a key for a limiter. It is called concurrently.
@@ -171,7 +172,7 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 // charge adds the charges of the limits that the function returns for a request.
 func (f *limitFunc) charge(q *read.Reading) error {
 	limits, err := f.ofRequest(q.R)
-	return f.each(q, limits, err, !f.of.Shared.Closed, q.Charge)
+	return f.each(q, limits, err, !f.of.Shared.Closed, q.Made)
 }
 
 // entries returns those of the limits that the source has for a key. Who only looks wants to know if

@@ -38,7 +38,7 @@ func TestNoLimits(t *testing.T) {
 		{"nothing, in a dry run", []stint.Option{returns(), stint.WithDryRun(true)}, 200},
 		{"nothing, beside another's plan", []stint.Option{returns(), returns(plan)}, 200},
 		{"nothing, beside another's exemption", []stint.Option{returns(), returns(stint.Exempt())}, 500},
-		{"on a route that is exempt", []stint.Option{returns(), stint.WithRoute("/")}, 200},
+		{"on a route that is exempt", []stint.Option{returns(), stint.WithRoute("/", stint.Exempt())}, 200},
 	} {
 		seen := &events{}
 		l := limiter(t, append(tt.opts, everybody, seen.Option())...)

@@ -31,7 +31,12 @@ func (l Limit) applyLimiter(c *config) {
 func (l Limit) sets() setting { return setting{name: "limits"} }
 
 func (l Limit) applyRoute(rc *compile.Route) {
-	if l.written(&rc.Errs) {
+	switch {
+	case l.rule == exempt && rc.Exempt:
+		rc.Errs.Bad("Exempt()", "given twice", "leave one out")
+	case l.rule == exempt:
+		rc.Exempt = true
+	case l.written(&rc.Errs):
 		rc.Limits = append(rc.Limits, l.rule)
 	}
 }
@@ -42,7 +47,7 @@ func (l Limit) written(errs *mistake.List) bool {
 	case nil:
 		errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
 	case exempt:
-		errs.Bad("Exempt()", "only a WithLimitFunc returns it", "write stint.WithRoute(pattern) without options to exempt a route")
+		errs.Bad("Exempt()", "it exempts a limiter from nothing", "write it in a stint.WithRoute, or return it from a limit function")
 	default:
 		return true
 	}

@@ -27,9 +27,11 @@ type Option interface {
 	sets() setting
 }
 
-// RouteOption is an argument of [WithRoute]: a limit, [Inherit], or an option that is a default
-// for the limits of that route. A default applies to the kinds of limit that the option goes
-// with. A limit's own option wins over its route's, and that over the limiter's.
+// RouteOption is an argument of [WithRoute]: a limit, [Only], [Exempt], or an option that is a
+// default for the limits of that route. [WithCost] and [WithFixedCost] are more: what the
+// route's requests cost all limits. A default applies to the kinds of limit that the option goes
+// with, and is rejected if there is none. A limit's own option wins over its route's, and that
+// over the limiter's.
 type RouteOption interface {
 	Option
 	applyRoute(*compile.Route)

@@ -141,7 +141,7 @@ func TestWaitForAConstantKey(t *testing.T) {
 
 func TestResetLimit(t *testing.T) {
 	l := limiter(t, stint.WithKey(byTenant), stint.Rate(5, time.Hour), stint.AdaptiveConcurrency(1, 9, stint.WithInitialLimit(5), stint.WithKey(stint.Global())),
-		stint.WithRoute("/login", stint.Rate(1, time.Hour, stint.WithName("login"), stint.WithKey(stint.Global()))))
+		stint.WithRoute("/login", stint.Only(stint.Rate(1, time.Hour, stint.WithName("login"), stint.WithKey(stint.Global())))))
 	if got := codes(l, "GET", "/login", 2); got != "200 429" {
 		t.Fatal(got)
 	}
@@ -457,7 +457,7 @@ func TestTake(t *testing.T) {
 
 func TestPeekAndReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Rate(2, time.Hour), stint.Concurrency(3), stint.WithRoute("/a", stint.Rate(1, time.Hour)))
+		l := limiter(t, theKey, stint.Rate(2, time.Hour), stint.Concurrency(3), stint.WithRoute("/a", stint.Only(stint.Rate(1, time.Hour))))
 		codes(l, "GET", "/a", 2)
 		take(t, l, 2)
 		d, err := l.Peek(t.Context(), "k")
@@ -500,9 +500,9 @@ func everywhere(t *testing.T, opts ...stint.Option) *stint.Limiter {
 	return limiter(t, append([]stint.Option{
 		stint.WithKey(byTenant),
 		stint.Rate(5, time.Hour, stint.WithName("rate")), shared,
-		stint.WithRoute("/login", shared, stint.Rate(1, time.Hour, stint.WithName("login")), stint.Ban(1, time.Hour, stint.WithBanFor(2*time.Hour))),
-		stint.WithRoute("/slots", stint.Concurrency(3, stint.WithName("slots"), stint.WithQueue(1)),
-			stint.AdaptiveConcurrency(1, 9, stint.WithName("adaptive"), stint.WithInitialLimit(4), stint.WithKey(stint.Global()))),
+		stint.WithRoute("/login", stint.Only(shared, stint.Rate(1, time.Hour, stint.WithName("login")), stint.Ban(1, time.Hour, stint.WithBanFor(2*time.Hour)))),
+		stint.WithRoute("/slots", stint.Only(stint.Concurrency(3, stint.WithName("slots"), stint.WithQueue(1)),
+			stint.AdaptiveConcurrency(1, 9, stint.WithName("adaptive"), stint.WithInitialLimit(4), stint.WithKey(stint.Global())))),
 		stint.WithRoute("/turns", stint.Rate(2, time.Minute, stint.WithName("turns"), stint.WithMaxWait(time.Hour))),
 		stint.WithRoute("/bytes", stint.Bandwidth(4096, stint.WithName("bytes")), stint.Rate(7, time.Hour, stint.WithName("downloads"))),
 	}, opts...)...)
@@ -631,7 +631,7 @@ func TestCostsNothing(t *testing.T) {
 	for name, limit := range limits {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := limiter(t, theKey, byHeader, limit)
+				l := limiter(t, theKey, byHeader, limit, stint.WithRoute("/elsewhere", stint.Rate(1, second, stint.WithName("elsewhere")))) // which takes the cost
 				ctx, cancel := context.WithCancel(t.Context())
 				enter := func(ctx context.Context) {
 					go through(l, get("/").WithContext(ctx), func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -664,7 +664,7 @@ func TestPeekRequest(t *testing.T) {
 	header := func(name string) stint.Option { return stint.WithKey(stint.Header(name)) }
 	vip := stint.Rate(50, time.Hour, stint.WithName("vip"))
 	l := limiter(t, header("X-Tenant"), stint.Rate(3, time.Hour, stint.WithName("rate"), stint.WithFixedCost(2)),
-		stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login"), stint.WithKey(stint.Global()))), stint.WithRoute("GET /free"),
+		stint.WithRoute("GET /login", stint.Only(stint.Rate(1, time.Hour, stint.WithName("login"), stint.WithKey(stint.Global())))), stint.WithRoute("GET /free", stint.Exempt()),
 		stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{vip}, nil }),
 		stint.WithSkip(func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }),
 		stint.WithBlock(func(r *http.Request) bool { return r.Header.Get("X-Block") != "" }))
@@ -680,7 +680,7 @@ func TestPeekRequest(t *testing.T) {
 			path, field, want string
 			allowed           bool
 		}{
-			{"/", "", "[rate 3 vip 50]", true}, {"/login", "", "[login 1 vip 50]", true}, {"/free", "", "[]", true},
+			{"/", "", "[rate 3 vip 50]", true}, {"/login", "", "[login 1]", true}, {"/free", "", "[]", true},
 			{"/", "X-Skip", "[]", true}, {"/", "X-Block", "[]", false},
 		} {
 			d, err := l.PeekRequest(ask(tt.path, tt.field))

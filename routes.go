@@ -6,15 +6,21 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 )
 
-// WithRoute gives requests that match pattern their own limits, instead of the
-// limiter's. Inherit stands for the limiter's own, under the route's settings. Without any
-// option, the route is exempt. Patterns are those of http.ServeMux ("POST /login",
-// "/files/", "api.example.com/"). The most specific pattern wins; hosts match in any case.
-// New rejects invalid and conflicting patterns, and a route with settings but no limit.
+// WithRoute adds limits for requests that match pattern: they hold beside the limiter's own, and
+// beside those of every other route that matches. Patterns are those of http.ServeMux ("POST /login",
+// "/files/", "api.example.com/"), and so is which of two is the more specific; hosts match in
+// any case.
 //
-//	stint.WithRoute("POST /login", stint.Rate(5, time.Minute)), // instead of the limiter's limits
-//	stint.WithRoute("POST /export", stint.Inherit(), stint.WithCost(ten)), // the same limits, at another cost
-//	stint.WithRoute("/healthz"), // none
+//	stint.WithRoute("POST /login", stint.Rate(5, time.Minute)), // beside the limiter's limits
+//	stint.WithRoute("GET /search", stint.Only(stint.Rate(2, time.Second))), // instead of them
+//	stint.WithRoute("GET /healthz", stint.Exempt()), // none
+//	stint.WithRoute("POST /export", stint.WithFixedCost(10)), // the same limits, at another cost
+//
+// A WithCost or WithFixedCost among opts is what the requests cost all rates and quotas that
+// have no cost of their own, wherever these are written; the most specific route that gives one
+// decides it. Other options are defaults of the limits in opts. New rejects invalid and conflicting
+// patterns, a route without options, options that no limit takes, and a Limit that holds there
+// already.
 //
 // A request that routers can read in several ways gets the limits of every reading,
 // each once, and is exempt only if every reading is. The readings are the path as sent,
@@ -24,39 +30,64 @@ import (
 //
 // That no request matches a pattern is no error: Limiter.Describe lists it as unmatched.
 //
-// In With, a route also replaces the limits of the limiter that is extended. That
-// limiter's routes are inherited, with the new limits added.
+// What With adds, limits and routes, holds beside what the limiter that is extended has for a
+// request. Only and Exempt in With drop that, too; those of the extended limiter drop nothing that
+// With adds.
 func WithRoute(pattern string, opts ...RouteOption) Option {
 	return option("WithRoute", func(c *config) {
 		rc := compile.Route{Pattern: pattern}
+		var instead *compile.Route // what Only has
 		for i, o := range opts {
 			if o == nil {
 				rc.Errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 				continue
 			}
-			o.applyRoute(&rc)
+			if _, is := o.(only); is && instead != nil {
+				rc.Errs.Bad("Only", "given twice", "put the limits of both into one")
+			} else if is {
+				instead = new(compile.Route)
+				o.applyRoute(instead)
+			} else {
+				o.applyRoute(&rc)
+			}
 		}
-		if len(opts) > 0 && len(rc.Limits) == 0 && !rc.Inherit && rc.Errs == nil {
-			rc.Errs.Bad("", "options, but no limit",
-				"write limits, stint.Inherit() for the limiter's own under these options, or no option at all to exempt the route")
+		if instead != nil {
+			switch {
+			case rc.Exempt:
+				rc.Errs.Bad("Exempt()", "beside something else", "leave one out")
+			case len(rc.Limits) > 0:
+				rc.Errs.Bad("Only", "beside other limits", "put them into it, or leave stint.Only out")
+			}
+			rc.Only, rc.Limits = true, append(rc.Limits, instead.Limits...)
+			rc.Errs = append(rc.Errs, instead.Errs...)
 		}
 		c.Routes = append(c.Routes, rc)
 	})
 }
 
-// Inherit stands in a WithRoute for the limiter's own limits: the same limits, with the same
-// counts, under the route's key, cost and other settings, as far as a limit has none of its
-// own. Further limits may stand beside it. Limits of a WithLimitFunc apply too, under the
-// limiter's settings, as on every route. New rejects Inherit elsewhere, and if the limiter
-// has no limits.
-func Inherit() RouteOption { return inherit{} }
+// Only makes limits of a WithRoute hold instead of all that is less specific: the limits of less
+// specific routes, the limiter's own, and those of its limit functions. Costs of less specific
+// routes stay. New rejects it without limits, also from an empty slice; twice, or beside limits, in
+// one route; and outside a route.
+func Only(limits ...Limit) RouteOption { return only(limits) }
 
-type inherit struct{}
+type only []Limit
 
-func (inherit) applyRoute(rc *compile.Route) { rc.Inherit = true }
+func (o only) applyRoute(rc *compile.Route) {
+	if len(o) == 0 {
+		rc.Errs.Bad("Only", "no limits", "write some, or stint.Exempt() if requests of the route have none")
+	}
+	for _, l := range o {
+		if l.rule == exempt {
+			rc.Errs.Bad("Only(Exempt())", "", "write stint.Exempt() alone")
+			continue
+		}
+		l.applyRoute(rc)
+	}
+}
 
-func (inherit) sets() setting { return setting{name: "Inherit"} }
+func (only) sets() setting { return setting{name: "Only"} }
 
-func (inherit) applyLimiter(c *config) {
-	c.Errs.Bad("Inherit()", "only a WithRoute has limits to inherit", "leave it out, or write it in a stint.WithRoute")
+func (o only) applyLimiter(c *config) {
+	c.Errs.Bad("Only", "it stands outside a route", "write the limits without it, or in a stint.WithRoute")
 }

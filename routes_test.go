@@ -2,12 +2,14 @@ package stint_test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"slices"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,35 +46,11 @@ func TestRouteDefaults(t *testing.T) {
 		stint.WithRoute("/a", key("route"), stint.Rate(1, time.Second), stint.Quota(9, stint.Daily), stint.Concurrency(1, key("limit"))),
 		stint.WithRoute("/b", stint.Rate(1, time.Second), stint.Quota(9, stint.Daily)),
 	)
-	for path, want := range map[string]string{"/": "limiter", "/a": "route limit", "/b": "limiter"} {
+	for path, want := range map[string]string{"/": "limiter", "/a": "limiter route limit", "/b": "limiter"} {
 		called = nil
 		codes(l, "POST", path, 1)
 		if got := strings.Join(called, " "); got != want {
 			t.Errorf("%s: key functions called: %q, want %q", path, got, want)
-		}
-	}
-}
-
-func TestWithAddsToRoutes(t *testing.T) {
-	base := limiter(t, everybody, stint.Rate(9, time.Minute, stint.WithName("base")),
-		stint.WithRoute("/a", stint.Rate(9, time.Minute, stint.WithName("a"))),
-		stint.WithRoute("/b", stint.Rate(9, time.Minute, stint.WithName("b"))),
-		stint.WithRoute("/free"))
-	l, err := base.With(stint.Rate(9, time.Minute, stint.WithName("more")),
-		stint.WithRoute("/b", stint.Rate(9, time.Minute, stint.WithName("own"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests := map[string]string{
-		"/":     `"base";r=8;t=7, "more";r=8;t=7`,
-		"/a":    `"a";r=8;t=7, "more";r=8;t=7`,
-		"/b":    `"own";r=8;t=7`,
-		"/free": `"more";r=7;t=7`,
-	}
-	for _, path := range []string{"/", "/a", "/b", "/free"} {
-		w := through(l, get(path), nil)
-		if got := strip(w.Header().Get("RateLimit")); got != strip(tests[path]) {
-			t.Errorf("%s: %s, want the limits of %s", path, got, tests[path])
 		}
 	}
 }
@@ -103,15 +81,109 @@ func TestWithKeepsRoutesNames(t *testing.T) {
 	}
 }
 
-// A limit that With adds, and that an inherited route has already, is charged once there.
-func TestWithALimitOfARoute(t *testing.T) {
-	login := stint.Rate(2, time.Minute, stint.WithName("login"))
-	base := limiter(t, everybody, stint.Rate(9, time.Minute), stint.WithRoute("/a", login))
-	l := stint.Must(base.With(login))
-	l = stint.Must(l.With(stint.Rate(9, time.Minute, stint.WithName("more"))))
-	if got := codes(l, "GET", "/a", 3); got != "200 200 429" {
-		t.Errorf("got %s, want 200 200 429", got)
+// Each row of the table in docs/routes.md is what a request is held to.
+func TestRoutesAddUp(t *testing.T) {
+	text, err := os.ReadFile("docs/routes.md")
+	if err != nil {
+		t.Fatal(err)
 	}
+	rows := 0
+	table, _, _ := strings.Cut(string(text), "\n## Readings")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.ReplaceAll(line, "| | ", "|  | "), "| \n"), " | ")
+		if len(cells) != 4 || cells[0] == "New" || cells[0] == "---" {
+			continue
+		}
+		rows++
+		t.Run(strings.Join(cells, " | "), func(t *testing.T) {
+			limits := map[string]stint.Limit{}
+			seen := &events{}
+			l := limiter(t, append(written(limits, cells[0]), everybody, seen.Option())...)
+			if cells[1] != "" {
+				l = derive(t, l, append(written(limits, cells[1]), everybody)...)
+			}
+			method, target, found := strings.Cut(strings.Trim(cells[2], "`"), " ")
+			if !found {
+				method, target = "GET", method
+			}
+			host, path, _ := strings.Cut(target, "/")
+			through(l, requested(t, method+" /"+path+" "+cmp.Or(host, "x")), nil)
+			held := []string{}
+			if all := seen.All(); len(all) > 0 {
+				for _, s := range all[0].Decision.Limits {
+					held = append(held, costing(s.Name, s.Cost))
+				}
+			}
+			if got := cmp.Or(strings.Join(held, ", "), "none"); got != cells[3] {
+				t.Errorf("held to %s", got)
+			}
+		})
+	}
+	if rows < 30 {
+		t.Errorf("found %d rows", rows)
+	}
+}
+
+func costing(name string, cost int64) string {
+	if cost == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s×%d", name, cost)
+}
+
+// written are the options that a cell of the table stands for.
+func written(limits map[string]stint.Limit, cell string) (all []stint.Option) {
+	limit := func(word string) stint.Limit {
+		name, cost, found := strings.Cut(word, "×")
+		if _, is := limits[name]; !is {
+			opts := []stint.RateOption{stint.WithName(name)}
+			if n, _ := strconv.ParseInt(cost, 10, 64); found {
+				opts = append(opts, stint.WithFixedCost(n))
+			}
+			limits[name] = stint.Rate(1000, time.Hour, opts...)
+		}
+		return limits[name]
+	}
+	for part := range strings.SplitSeq(cell, "; ") {
+		switch pattern, rest, route := strings.Cut(strings.TrimPrefix(part, "`"), "` "); {
+		case route:
+			all = append(all, stint.WithRoute(pattern, inRoute(limit, rest)...))
+		case part == "func Exempt":
+			all = append(all, returning(stint.Exempt()))
+		case strings.HasPrefix(part, "func "):
+			all = append(all, returning(limit(part[5:])))
+		default:
+			all = append(all, limit(part))
+		}
+	}
+	return all
+}
+
+func returning(l stint.Limit) stint.Option {
+	return stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{l}, nil })
+}
+
+// inRoute are the options of a route of the table.
+func inRoute(limit func(string) stint.Limit, text string) (opts []stint.RouteOption) {
+	if inner, only := strings.CutPrefix(text, "Only("); only {
+		var limits []stint.Limit
+		for word := range strings.SplitSeq(strings.TrimSuffix(inner, ")"), ", ") {
+			limits = append(limits, limit(word))
+		}
+		return []stint.RouteOption{stint.Only(limits...)}
+	}
+	for word := range strings.SplitSeq(text, ", ") {
+		switch cost, is := strings.CutPrefix(word, "×"); {
+		case is:
+			n, _ := strconv.ParseInt(cost, 10, 64)
+			opts = append(opts, stint.WithFixedCost(n))
+		case word == "Exempt":
+			opts = append(opts, stint.Exempt())
+		default:
+			opts = append(opts, limit(word))
+		}
+	}
+	return opts
 }
 
 // A request that can be read in several ways is held to the limits of all readings,
@@ -135,19 +207,19 @@ func TestUnionOfRoutes(t *testing.T) {
 	}{
 		{"two routes", []stint.Option{rate("base"), stint.WithRoute("/a", rate("a"))},
 			"GET //a x", "base a", `"base";r=99, "a";r=99`},
-		{"one that is exempt", []stint.Option{rate("base"), stint.WithRoute("/a")},
+		{"one that is exempt", []stint.Option{rate("base"), stint.WithRoute("/a", stint.Exempt())},
 			"GET //a x", "base", `"base";r=99`},
-		{"both exempt", []stint.Option{rate("base"), stint.WithRoute("/a"), stint.WithRoute("/")},
+		{"both exempt", []stint.Option{rate("base"), stint.WithRoute("/a", stint.Exempt()), stint.WithRoute("/", stint.Exempt())},
 			"GET //a x", "", ""},
-		{"a limit of both", []stint.Option{shared, rate("base"), stint.WithRoute("/a", shared, rate("a"))},
+		{"a limit of both", []stint.Option{shared, rate("base"), stint.WithRoute("/a", stint.Only(shared, rate("a")))},
 			"GET //a x", "shared base a", `"shared";r=99, "base";r=99, "a";r=99`},
-		{"a limit of both, by equal keys", []stint.Option{shared, stint.WithRoute("/a", shared, key("default"))},
+		{"a limit of both, by equal keys", []stint.Option{shared, stint.WithRoute("/a", stint.Only(shared), key("default"))},
 			"GET //a x", "shared", `"shared";r=99`},
-		{"a limit of both, at the higher cost", []stint.Option{shared, cost(7), stint.WithRoute("/a", shared, cost(3))},
+		{"a limit of both, at the higher cost", []stint.Option{shared, cost(7), stint.WithRoute("/a", stint.Only(shared), cost(3))},
 			"GET //a x", "shared", `"shared";r=93`},
-		{"the other way round", []stint.Option{shared, cost(3), stint.WithRoute("/a", shared, cost(7))},
+		{"the other way round", []stint.Option{shared, cost(3), stint.WithRoute("/a", stint.Only(shared), cost(7))},
 			"GET //a x", "shared", `"shared";r=93`},
-		{"slots of both", []stint.Option{slots, stint.WithRoute("/a", slots)},
+		{"slots of both", []stint.Option{slots, stint.WithRoute("/a", stint.Only(slots))},
 			"GET //a x", "slots", `"slots";r=2`},
 		{"three", []stint.Option{rate("base"), stint.WithRoute("GET /a%2Fb", rate("one")), stint.WithRoute("GET /a/b", rate("two"))},
 			"GET /x/../a%2fb x", "base two one", `"base";r=99, "two";r=99, "one";r=99`},
@@ -178,7 +250,7 @@ func TestUnionOfKeys(t *testing.T) {
 	key := func(k string) stint.SharedOption {
 		return stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return k, nil }))
 	}
-	l := limiter(t, shared, key("base"), stint.WithRoute("/a", shared, key("a")))
+	l := limiter(t, shared, key("base"), stint.WithRoute("/a", stint.Only(shared), key("a")))
 	for _, step := range []struct{ request, left string }{
 		{"GET /a x", `"shared";r=8`},
 		{"GET //a x", `"shared";r=7`},
@@ -205,7 +277,7 @@ func TestUnionSettlesAllOfAName(t *testing.T) {
 	key := func(k string) stint.SharedOption {
 		return stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return k, nil }))
 	}
-	l := limiter(t, shared, key("base"), stint.WithRoute("/a", shared, key("a")))
+	l := limiter(t, shared, key("base"), stint.WithRoute("/a", stint.Only(shared), key("a")))
 	through(l, requested(t, "GET //a x"), func(_ http.ResponseWriter, r *http.Request) {
 		if err := stint.FromContext(r.Context()).Settle(r.Context(), 4, "shared"); err != nil {
 			t.Error(err)
@@ -222,8 +294,8 @@ func TestUnionSettlesAllOfAName(t *testing.T) {
 func TestUnionNested(t *testing.T) {
 	shared := stint.Rate(9, time.Minute, stint.WithName("shared"))
 	page := stint.Bandwidth(1<<30, stint.WithName("page"))
-	outer := limiter(t, everybody, shared, page, stint.WithRoute("/a", shared, page, everybody),
-		stint.WithRoute("/free"), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+	outer := limiter(t, everybody, shared, page, stint.WithRoute("/a", stint.Only(shared, page), everybody),
+		stint.WithRoute("/free", stint.Exempt()), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
 			return []stint.Limit{tenantLimit}, nil
 		}))
 	inner, err := outer.With(stint.Rate(9, time.Minute, stint.WithName("more")))
@@ -254,8 +326,8 @@ var tenantLimit = stint.Rate(9, time.Minute, stint.WithName("tenant"))
 func TestUnionEnforces(t *testing.T) {
 	shared := stint.Rate(1, time.Minute, stint.WithName("shared"))
 	for name, opts := range map[string][]stint.Option{
-		"the route reports":  {shared, stint.WithRoute("/a", shared, stint.WithDryRun(true))},
-		"the route enforces": {stint.WithRoute("/", shared, stint.WithDryRun(true)), stint.WithRoute("/a", shared)},
+		"the route reports":  {shared, stint.WithRoute("/a", stint.Only(shared), stint.WithDryRun(true))},
+		"the route enforces": {stint.WithRoute("/", stint.Only(shared), stint.WithDryRun(true)), stint.WithRoute("/a", stint.Only(shared))},
 	} {
 		l := limiter(t, append(opts, everybody)...)
 		if got := codes(l, "GET", "//a", 2); got != "200 429" {
@@ -309,7 +381,7 @@ func TestUnionSettlesNested(t *testing.T) {
 		return stint.Rate(100, time.Hour, append(opts, stint.WithName(name))...)
 	}
 	outer := limiter(t, theKey, rate("outer", cost(20)))
-	inner := limiter(t, theKey, rate("inner"), stint.WithRoute("POST /login", rate("login", cost(10))))
+	inner := limiter(t, theKey, rate("inner"), stint.WithRoute("POST /login", stint.Only(rate("login", cost(10)))))
 	for _, tt := range []struct {
 		request string
 		to      int64
@@ -341,7 +413,7 @@ func TestUnionSettlesNested(t *testing.T) {
 func TestUnionPacesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := stint.Bandwidth(1<<20, stint.WithName("page"))
-		l := limiter(t, everybody, page, stint.WithRoute("/a", page))
+		l := limiter(t, everybody, page, stint.WithRoute("/a", stint.Only(page)))
 		start := time.Now()
 		through(l, requested(t, "GET //a x"), func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, strings.Repeat("x", 3<<20))
@@ -356,60 +428,6 @@ func TestUnionPacesOnce(t *testing.T) {
 			t.Errorf("took %v, and %v by the usual spelling", once, usual)
 		}
 	})
-}
-
-// A route that inherits has the limiter's own limits, with their counts, at its own cost and
-// by its own key.
-func TestInherit(t *testing.T) {
-	ten := stint.WithCost(func(*http.Request) int64 { return 10 })
-	rate := stint.Rate(20, time.Hour, stint.WithName("rate"))
-	l := limiter(t, rate, stint.Quota(1000, stint.Daily, stint.WithName("daily"), stint.WithKey(stint.Global())), everybody,
-		stint.WithRoute("POST /export", stint.Inherit(), ten),
-		stint.WithRoute("POST /search", stint.Inherit(), stint.Rate(1, time.Hour, stint.WithName("search"))),
-		stint.WithRoute("POST /tenant", stint.Inherit(), stint.WithKey(stint.Header("X-Tenant"))))
-	ask := func(l *stint.Limiter, method, path string) int {
-		r := httptest.NewRequest(method, path, nil)
-		r.Header.Set("X-Tenant", "t")
-		return through(l, r, nil).Code
-	}
-	left := func(l *stint.Limiter, key string) (all []int64) {
-		d, err := l.PeekAll(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range d.Limits[:2] {
-			all = append(all, s.Remaining)
-		}
-		return all
-	}
-	for _, step := range []struct {
-		method, path string
-		want         int
-		left         []int64
-	}{
-		{"GET", "/", 200, []int64{19, 999}},
-		{"POST", "/export", 200, []int64{9, 989}},
-		{"POST", "/export", 429, []int64{9, 989}},
-		{"POST", "/search", 200, []int64{8, 988}},
-		{"POST", "/search", 429, []int64{8, 988}},
-		{"POST", "/tenant", 200, []int64{8, 987}},
-	} {
-		if got, now := ask(l, step.method, step.path), left(l, "global"); got != step.want || !slices.Equal(now, step.left) {
-			t.Errorf("%s %s: %d, %v left; want %d, %v", step.method, step.path, got, now, step.want, step.left)
-		}
-	}
-
-	// What a derived limiter inherits is all that it has, its parent's with its parent's key.
-	parent := limiter(t, stint.Rate(20, time.Hour, stint.WithName("rate")), stint.WithKey(stint.Header("X-Tenant")))
-	derived := derive(t, parent, everybody, stint.Rate(30, time.Hour, stint.WithName("own")), stint.WithRoute("/export", stint.Inherit(), ten))
-	for _, want := range []int{200, 200, 429} {
-		if got := ask(derived, "GET", "/export"); got != want {
-			t.Errorf("derived: %d, want %d", got, want)
-		}
-	}
-	if d, err := parent.Peek(t.Context(), "t"); err != nil || d.Remaining != 0 {
-		t.Errorf("the parent's limit: %+v, %v", d, err)
-	}
 }
 
 // A function that makes keys runs once for each limiter that a request passes, whatever becomes of
@@ -432,15 +450,15 @@ func TestKeyFunctionsRunOnce(t *testing.T) {
 		{"an empty key", "GET / x", []stint.Option{key("a", ""), stint.WithEmptyKey(stint.SkipEmptyKey), rate("one"), rate("two")}, nil, map[string]int{"a": 1}},
 		{"bytes", "GET / x", []stint.Option{key("a", "k"), stint.Bandwidth(1 << 20), rate("two"), rate("three")}, nil, map[string]int{"a": 1}},
 		{"a limiter further out", "GET / x", []stint.Option{key("a", "k"), rate("one")}, []stint.Option{rate("two")}, map[string]int{"a": 2}},
-		{"two routes, one key", "GET //a x", []stint.Option{shared, rate("one"), key("a", "k"), stint.WithRoute("/a", shared, rate("two"), key("b", "k"))}, nil, map[string]int{"a": 1, "b": 1}},
-		{"two routes, two keys", "GET //a x", []stint.Option{shared, rate("one"), key("a", "k"), stint.WithRoute("/a", shared, rate("two"), key("b", "l"))}, nil, map[string]int{"a": 1, "b": 1}},
-		{"two routes, and nothing else", "GET //a x", []stint.Option{shared, key("a", "k"), stint.WithRoute("/a", shared, key("b", "l"))}, nil, map[string]int{"a": 1, "b": 1}},
+		{"two routes, one key", "GET //a x", []stint.Option{shared, rate("one"), key("a", "k"), stint.WithRoute("/a", stint.Only(shared, rate("two")), key("b", "k"))}, nil, map[string]int{"a": 1, "b": 1}},
+		{"two routes, two keys", "GET //a x", []stint.Option{shared, rate("one"), key("a", "k"), stint.WithRoute("/a", stint.Only(shared, rate("two")), key("b", "l"))}, nil, map[string]int{"a": 1, "b": 1}},
+		{"two routes, and nothing else", "GET //a x", []stint.Option{shared, key("a", "k"), stint.WithRoute("/a", stint.Only(shared), key("b", "l"))}, nil, map[string]int{"a": 1, "b": 1}},
 		{"two routes, and a function's limits", "GET //a x", []stint.Option{
-			shared, key("a", "k"), stint.WithRoute("/a", shared, key("b", "k"), stint.WithFailurePolicy(stint.FailClosed)), // the route is the stricter
+			shared, key("a", "k"), stint.WithRoute("/a", stint.Only(shared), key("b", "k"), stint.WithFailurePolicy(stint.FailClosed)), // the route is the stricter
 			stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{made}, nil }),
 		}, nil, map[string]int{"a": 1, "b": 1}},
 		{"two routes, no key", "GET //a x", []stint.Option{
-			stint.WithEmptyKey(stint.SkipEmptyKey), shared, rate("one"), key("a", ""), stint.WithRoute("/a", shared, rate("two"), key("b", "")),
+			stint.WithEmptyKey(stint.SkipEmptyKey), shared, rate("one"), key("a", ""), stint.WithRoute("/a", stint.Only(shared, rate("two")), key("b", "")),
 		}, nil, map[string]int{"a": 1, "b": 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

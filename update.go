@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/read"
@@ -127,8 +128,9 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	l.observers.given, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
 	f.enlist()
 	was := f.limits()
+	records := map[*limit.Record]*limit.Record{}
 	for _, m := range f.members { // all of them first: members share limits, which no request has yet
-		follow(versions[m], m.now.Load())
+		follow(versions[m], m.now.Load(), records)
 	}
 	f.registry.Put(n)
 	for _, m := range f.members {
@@ -145,8 +147,9 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	return append(news, f.warnings.add(v, f.warnings.dropped(v, was, f.limits())...)...), nil
 }
 
-// follow makes a version go on with what limits of the same numbers have recorded before.
-func follow(v, before *version) {
+// follow makes a version go on with what limits of the same numbers have recorded before. records are
+// what the versions that it shares limits with go on with, by what they would begin with.
+func follow(v, before *version, records map[*limit.Record]*limit.Record) {
 	was := map[string]*read.Plan{}
 	for _, q := range before.plans.All() {
 		was[q.Pattern] = q
@@ -160,12 +163,19 @@ func follow(v, before *version) {
 			p.Meet()
 		}
 		named := map[string]*read.Entry{}
-		for _, o := range q.Entries {
+		for _, o := range q.Own {
 			named[o.Name()] = o
 		}
-		for _, e := range p.Entries {
+		for _, e := range p.Own {
 			if o := named[e.Name()]; o != nil && list(p, e) == list(q, o) {
-				e.Record = o.Record
+				records[e.Record] = o.Record
+			}
+		}
+	}
+	for _, p := range v.plans.All() { // routes have limits written elsewhere, which record the same
+		for _, e := range append(slices.Clip(p.Entries), p.Own...) {
+			if o := records[e.Record]; o != nil {
+				e.Record = o
 			}
 		}
 	}

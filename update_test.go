@@ -53,7 +53,7 @@ func TestUpdateKeepsWhatIsNotGiven(t *testing.T) {
 	units := func(n int64) stint.Option { return stint.WithCost(func(*http.Request) int64 { return n }) }
 	all := []stint.Option{
 		hourly(2), stint.Quota(3, stint.Daily), everybody, function,
-		stint.WithRoute("/only", hourly(7)),
+		stint.WithRoute("/only", stint.Only(hourly(7))),
 		stint.WithSkip(on("/skip")), stint.WithSkip(on("/skip-too")), stint.WithBlock(on("/block")),
 		stint.WithDenyHandler(stint.PlainText("slow down")), stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
 			said := "blocked"
@@ -70,9 +70,9 @@ func TestUpdateKeepsWhatIsNotGiven(t *testing.T) {
 		given []stint.Option
 		want  map[string]string // by path
 	}{
-		{"nothing", nil, map[string]string{"/": kept, "/only": "4 of rate-2=7 func=4, then slow down", "/skip": "free", "/skip-too": "free", "/block": "0 of , then blocked"}},
+		{"nothing", nil, map[string]string{"/": kept, "/only": "7 of rate-2=7, then slow down", "/skip": "free", "/skip-too": "free", "/block": "0 of , then blocked"}},
 		{"limits", []stint.Option{hourly(1)}, map[string]string{"/": "1 of rate=1 func=4, then slow down", "/skip": "free", "/block": "0 of , then blocked"}},
-		{"a route", []stint.Option{stint.WithRoute("/new")}, map[string]string{"/": kept, "/new": "free", "/only": kept}},
+		{"a route", []stint.Option{stint.WithRoute("/new", stint.Exempt())}, map[string]string{"/": kept, "/new": "free", "/only": kept}},
 		{"no routes", []stint.Option{stint.WithoutRoutes()}, map[string]string{"/only": kept}},
 		{"no limit functions", []stint.Option{stint.WithoutLimitFuncs()}, map[string]string{"/": "2 of rate=2 daily=3, then slow down"}},
 		{"a limit function", []stint.Option{another}, map[string]string{"/": "2 of rate=2 daily=3 another=5, then slow down"}},
@@ -473,7 +473,7 @@ func TestUpdateBetweenNestedLimiters(t *testing.T) {
 			update(t, f.parent, opts(7)...)
 		}, `"outer";q=9 "func";q=9 "inner";q=7 "most";q=9`, `"outer";q=7 "func";q=7 "inner";q=7 "most";q=9`},
 		{"to what limits nothing by itself", func(t *testing.T, f family) {
-			update(t, f.parent, stint.Complete(), theKey, stint.WithRoute("/nowhere"))
+			update(t, f.parent, stint.Complete(), theKey, stint.WithRoute("/nowhere", stint.Rate(9, time.Hour, stint.WithName("nowhere"))))
 		}, `"outer";q=9 "func";q=9 "inner";q=9 "most";q=9`, `"inner";q=9 "most";q=9`},
 	}
 	for _, tt := range tests {

@@ -652,7 +652,7 @@ func TestQuotaUnreachable(t *testing.T) {
 		want string
 	}{
 		{"a zero too many", []stint.Option{quota(864_000), rate()}, `limit "daily" lets 864000 pass, and limit "calls" beside it at most`},
-		{"in a route", []stint.Option{rate(), stint.WithRoute("/a", stint.Inherit(), stint.Quota(864_000, stint.Daily, stint.WithName("daily")))}, `limit "daily"`},
+		{"in a route", []stint.Option{rate(), stint.WithRoute("/a", stint.Quota(864_000, stint.Daily, stint.WithName("daily")))}, `limit "daily"`},
 		{"that an hour ahead may use up", []stint.Option{quota(90_000), rate()}, ""},
 		{"within reach", []stint.Option{quota(10_000), rate()}, ""},
 		{"of another key", []stint.Option{quota(864_000, stint.WithKey(stint.Global())), rate()}, ""},

@@ -105,7 +105,7 @@ func TestPageTells(t *testing.T) {
 		l := limiter(t, stint.WithLimiterName("front"), stint.WithKey(stint.Header("X-Api-Key")),
 			stint.Rate(3, time.Hour, stint.WithName("api")),
 			stint.Concurrency(2, stint.WithName("slots"), stint.WithKey(stint.Global())),
-			stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login"))))
+			stint.WithRoute("GET /login", stint.Only(stint.Rate(1, time.Hour, stint.WithName("login")))))
 		h, masked := page(t, console.Limiters(l), console.WithKeysInClear()), page(t, console.Limiters(l))
 		traffic(l, "/", "somebody-else", 2)
 		traffic(l, "/", hostile, 5)
@@ -126,12 +126,12 @@ func TestPageTells(t *testing.T) {
 				"requests a second", "— api " + hostile + " 0 20m0s 0 left, 1 needed: TokenBucket: 3 per 1h0m0s, burst 3",
 			},
 			"/debug/stint/?limiter=0&limit=api": {
-				"api close TokenBucket: 3 per 1h0m0s, burst 3, counted in this process . For requests that match no route. Its key is from the request: Header(\"X-Api-Key\").",
+				"api close TokenBucket: 3 per 1h0m0s, burst 3, counted in this process . For all requests, unless a route says otherwise. Its key is from the request: Header(\"X-Api-Key\").",
 				"most denied " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",
 				"allowed 5 denied 2 share denied 28.6 % decisive 2",
 			},
 			"/debug/stint/?limiter=0&limit=slots": {
-				"For requests that match no route. Its key is one for all requests.", "most denied none most admitted Global 5",
+				"For all requests, unless a route says otherwise. Its key is one for all requests.", "most denied none most admitted Global 5",
 				"slots held here 0 held by the key admitted last 1 of 2",
 			},
 			"/debug/stint/?limiter=0&limit=gone": {"No such limit now"},

@@ -43,7 +43,7 @@ func TestKeyIsLookedUpEverywhere(t *testing.T) {
 		w := ask(h, "POST", "/key", keyForm("bob", "look"))
 		got := text(w.Body.String())
 		for _, want := range []string{
-			"api TokenBucket: 5 per 1h0m0s, burst 5; for requests that match no route 4 of 5 left; full again in 12m0s",
+			"api TokenBucket: 5 per 1h0m0s, burst 5; for all requests, unless a route says otherwise 4 of 5 left; full again in 12m0s",
 			"login TokenBucket: 2 per 1h0m0s, burst 2; for GET /login 0 of 2 left, would be denied for 30m0s ; full again in 1h0m0s",
 			"for GET /login not banned; denials until it is: 8",
 			"reports Concurrency: 3; for GET /reports 3 of 3 left, 0 held",
@@ -170,10 +170,10 @@ func TestLimitsOfASource(t *testing.T) {
 	h := page(t, console.Limiters(l), console.WithActions(), console.WithLogger(slog.New(slog.DiscardHandler)))
 	traffic(l, "/", "bob", 4)
 	for _, step := range []struct{ do, want string }{
-		{"look", "plan TokenBucket: 2 per 1h0m0s, burst 2; for requests that match no route 0 of 2 left"},
+		{"look", "plan TokenBucket: 2 per 1h0m0s, burst 2; for all requests, unless a route says otherwise 0 of 2 left"},
 		{"look", "banned for"},
-		{"lift", "for requests that match no route not banned; denials until it is: 2"},
-		{"reset", "for requests that match no route 2 of 2 left"},
+		{"lift", "for all requests, unless a route says otherwise not banned; denials until it is: 2"},
+		{"reset", "for all requests, unless a route says otherwise 2 of 2 left"},
 	} {
 		if got := text(ask(h, "POST", "/key", keyForm("bob", step.do)).Body.String()); !strings.Contains(got, step.want) {
 			t.Errorf("%s: the page doesn't say %q: %s", step.do, step.want, got)

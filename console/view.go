@@ -479,7 +479,9 @@ func (v *limitView) binds() {
 const elsewhere = "from a WithLimitFunc, a limiter derived by With, or before an Update"
 
 // whereOf returns the requests that a rule is for.
-func whereOf(r stint.Rule) string { return cmp.Or(r.Route, "requests that match no route") }
+func whereOf(r stint.Rule) string {
+	return cmp.Or(r.Route, "all requests, unless a route says otherwise")
+}
 
 func (p *page) keys(counts []topkeys.Count) (all []keyView) {
 	for _, c := range counts {

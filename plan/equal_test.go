@@ -61,8 +61,8 @@ func compare(t *testing.T, seed uint64) {
 		stint.Rate(2, time.Second, stint.WithName("tighter"), stint.WithDryRun(true)),
 		stint.Ban(12, time.Minute, stint.WithBanFor(20*time.Second), stint.WithName("ban")),
 		stint.WithRoute("POST /login", stint.Rate(6, time.Minute, stint.WithSettle(stint.FailedOnly), stint.WithName("login"))),
-		stint.WithRoute("/slow/", stint.Rate(2, time.Second, stint.WithMaxWait(3*time.Second), stint.WithName("turns"))),
-		stint.WithRoute("/healthz"),
+		stint.WithRoute("/slow/", stint.Only(stint.Rate(2, time.Second, stint.WithMaxWait(3*time.Second), stint.WithName("turns")))),
+		stint.WithRoute("/healthz", stint.Exempt()),
 		stint.WithLogger(slog.New(slog.DiscardHandler)),
 		key,
 	}

@@ -50,11 +50,8 @@ func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	j.reading.By(&j.plans)
 	j.call.By(&j.backend)
 	of := l.Engine(engine.Access{})
-	j.plans = *of
-	j.plans.Base = j.judged(of.Base)
-	j.plans.Routes = nil
+	j.plans = of.Map(j.judged)
 	for _, p := range of.Routes {
-		j.plans.Routes = append(j.plans.Routes, j.judged(p))
 		if host := hostOf(p.Pattern); host != "" && !says.Host && !slices.Contains(j.hosts, host) {
 			j.hosts = append(j.hosts, host)
 		}
@@ -111,10 +108,21 @@ func (j *judge) judged(p *read.Plan) *read.Plan {
 	for _, e := range entries {
 		j.fields = append(j.fields, e.Key.Reads.Fields...)
 	}
-	return read.NewPlan(p.Pattern, entries, funcs)
+	q := read.NewPlan(p.Pattern, entries, funcs)
+	q.Cost = p.Cost
+	for _, e := range p.Own {
+		if slices.ContainsFunc(entries, func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit }) {
+			q.Own = append(q.Own, e)
+		}
+	}
+	return q
 }
 
+// note says why a limit isn't judged, or those of functions. Other routes have the limit, too.
 func (j *judge) note(name, route, why string) {
+	if slices.ContainsFunc(j.notes, func(n NotJudged) bool { return n.Limit == name && n.Why == why }) {
+		return
+	}
 	j.notes = append(j.notes, NotJudged{Limit: name, Route: route, Why: why})
 }
 

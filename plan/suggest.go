@@ -140,7 +140,7 @@ type demand struct {
 func newDemands(l *stint.Limiter, c *config, says Says, start time.Time) *demands {
 	d := &demands{judge: newJudge(l, says, c, start.Truncate(time.Second)), byLimit: map[*store.Limit]*demand{}, leftOut: map[string]int64{}, most: c.keys}
 	for _, p := range d.judge.plans.All() {
-		for _, e := range p.Entries {
+		for _, e := range p.Own {
 			of := e.Limit.Limit
 			switch why := unsuited(e); {
 			case d.byLimit[of] != nil:

@@ -147,9 +147,9 @@ func TestSuggestByRoute(t *testing.T) {
 		stint.Rate(1, time.Second, stint.WithName("all"), stint.WithKey(stint.Header("X-Api-Key"))),
 		stint.Quota(10, stint.Daily, stint.WithName("quota")),
 		stint.Rate(1, time.Second, stint.WithName("tenant"), stint.WithKey(stint.Header("X-Tenant"))),
-		stint.WithRoute("POST /login", stint.Rate(3, time.Second, stint.WithName("login"), stint.WithFixedCost(3))),
-		stint.WithRoute("POST /pay", stint.Rate(1, time.Second, stint.WithName("paid"), stint.WithSettle(stint.FailedOnly))),
-		stint.WithRoute("GET /healthz"),
+		stint.WithRoute("POST /login", stint.Only(stint.Rate(3, time.Second, stint.WithName("login"), stint.WithFixedCost(3)))),
+		stint.WithRoute("POST /pay", stint.Only(stint.Rate(1, time.Second, stint.WithName("paid"), stint.WithSettle(stint.FailedOnly)))),
+		stint.WithRoute("GET /healthz", stint.Exempt()),
 		stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings())
 	var requests []plan.Request
 	for i := range 1200 {

@@ -45,7 +45,7 @@ func TestIdle(t *testing.T) {
 		}
 	}
 	l := stint.Must(stint.New(stint.Rate(10, time.Second), key,
-		stint.WithRoute("/a", stint.Inherit(), stint.Rate(600, time.Minute, stint.WithName("wide")))))
+		stint.WithRoute("/a", stint.Rate(600, time.Minute, stint.WithName("wide")))))
 	if all := plan.Idle(l); len(all) != 1 || all[0].Route != "/a" || all[0].Limit != "wide" {
 		t.Errorf("in a route: %+v", all)
 	}
@@ -75,7 +75,7 @@ func TestExplain(t *testing.T) {
 		stint.Rate(10, time.Second, stint.WithName("tenant"), stint.WithKey(stint.KeyFunc(called)), stint.WithDryRun(true)),
 		stint.Rate(10, time.Second, stint.WithName("api-key"), stint.WithKey(stint.Header("X-Api-Key"))),
 		stint.WithKey(stint.RemoteIP()),
-		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithFixedCost(2), stint.WithName("login"))),
+		stint.WithRoute("POST /login", stint.Only(stint.Rate(5, time.Minute, stint.WithFixedCost(2), stint.WithName("login")))),
 		stint.WithSkip(stint.RemoteIP().In(netip.MustParsePrefix("10.0.0.0/8"))),
 		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("203.0.113.0/24"))),
 	))

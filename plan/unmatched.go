@@ -14,9 +14,9 @@ import (
 	"github.com/stint-go/stint/internal/read"
 )
 
-// Unmatched returns the routes that no request matches, as they are written or because others
-// match all of their requests before; and the limiter's own limits that no request is
-// charged for, because routes match all requests.
+// Unmatched returns the routes that no request matches, as they are written or because more specific
+// ones with Only or Exempt match all of their requests; and the limiter's own limits that no request is
+// charged for, because such routes match all requests.
 //
 // It asks the limiter's routes for the requests that would have to match: for a wildcard, those with
 // a segment that no pattern names, which only wildcards match. If such a request goes elsewhere, so
@@ -26,10 +26,7 @@ func Unmatched(l *stint.Limiter) (all []Finding) {
 	if plans.Router == nil {
 		return nil
 	}
-	patterns := make([]string, len(plans.Routes))
-	for i, p := range plans.Routes {
-		patterns[i] = p.Pattern
-	}
+	patterns := plans.Patterns()
 	u := unmatched{plans, patterns, fresh(patterns)}
 	for i, pattern := range patterns {
 		method, host, rest := parts(pattern)
@@ -46,7 +43,7 @@ func Unmatched(l *stint.Limiter) (all []Finding) {
 		if !slices.ContainsFunc(plans.Routes, func(p *read.Plan) bool {
 			return slices.ContainsFunc(p.Entries, func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit })
 		}) {
-			all = append(all, Finding{Limit: e.Name(), Text: fmt.Sprintf("no request is charged for it: %s matches all requests: name it among that route's limits, or leave it out", u.names(by))})
+			all = append(all, Finding{Limit: e.Name(), Text: fmt.Sprintf("no request is charged for it: %s has only its own limits, or none, and matches all requests: write it there, or leave it out", u.names(by))})
 		}
 	}
 	return all
@@ -77,14 +74,16 @@ func parts(pattern string) (method, host, rest string) {
 	return method, pattern[:i], pattern[i:]
 }
 
-// reaches reports whether some request matches a pattern, or no pattern for the number behind the
-// last.
+// reaches reports whether some request is held to what is written for a pattern, or matches no pattern
+// for the number behind the last.
 func (u *unmatched) reaches(pattern int, method, host, rest string) bool {
 	if clean(rest) != rest { // only clients get here that ask for what routers clean
 		return false
 	}
 	found, _ := u.witnesses(method, host, rest)
-	return slices.Contains(found, pattern)
+	return slices.ContainsFunc(found, func(by int) bool {
+		return by == pattern || by < len(u.patterns) && pattern < len(u.patterns) && u.plans.Holds(pattern, by)
+	})
 }
 
 // witnesses returns the numbers of the patterns that match requests which the pattern of these
@@ -130,8 +129,13 @@ func (u *unmatched) witnesses(method, host, rest string) (all, first []int) {
 			continue // no client can ask for it
 		}
 		one, others := u.plans.Router.Find(&http.Request{Method: method, Host: host, URL: to, RequestURI: target})
-		first = append(first, one)
-		all = append(append(all, one), others...)
+		first = append(first, one.Pattern)
+		for _, m := range append(others, one) {
+			all = append(all, m.Pattern)
+			if m.Beside < len(u.patterns) {
+				all = append(all, m.Beside)
+			}
+		}
 	}
 	return all, first
 }
@@ -157,7 +161,7 @@ func (u *unmatched) why(method, host, rest string) string {
 	if by = slices.DeleteFunc(by, func(i int) bool { return i == len(u.patterns) }); len(by) == 0 {
 		return "it never matches: no request has such a method, host and path: leave it out"
 	}
-	return "it never matches: " + u.names(by) + " matches all of its requests before: leave it out, or one of the others"
+	return "it never matches: " + u.names(by) + " matches all of its requests before, and has only its own limits, or none: leave it out, or one of the others"
 }
 
 // names names patterns, each once.

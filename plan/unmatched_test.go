@@ -24,12 +24,12 @@ func TestUnmatched(t *testing.T) {
 		{[]string{"/a//b/"}, map[string]string{"/a//b/": `write "/a/b/"`}},
 		{[]string{"/a/../b"}, map[string]string{"/a/../b": `write "/b"`}},
 		{[]string{"/a%2Fb", "/é", "/any", "API.test./x", "[::1]/x", "PURGE /x", "/{x}/", "CONNECT /y", "/100%25", "/{any}/any2"}, nil},
-		{[]string{"/"}, map[string]string{"own": `"/" matches all requests`}},
+		{[]string{"/"}, map[string]string{"own": `"/" has only its own limits, or none, and matches all requests`}},
 		{[]string{"GET /", "api.test/"}, nil},
 	} {
 		options := []stint.Option{stint.Rate(1, time.Second, stint.WithName("own")), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings()}
 		for i, p := range tt.patterns {
-			options = append(options, stint.WithRoute(p, stint.Rate(1, time.Second, stint.WithName(fmt.Sprint("route-", i)))))
+			options = append(options, stint.WithRoute(p, stint.Only(stint.Rate(1, time.Second, stint.WithName(fmt.Sprint("route-", i))))))
 		}
 		l, err := stint.New(options...)
 		if err != nil {
@@ -49,8 +49,9 @@ func TestUnmatched(t *testing.T) {
 			}
 		}
 	}
-	// A limit that a route takes over is charged.
-	l := stint.Must(stint.New(stint.Rate(1, time.Second, stint.WithName("own")), stint.WithKey(stint.RemoteIP()), stint.WithRoute("/", stint.Inherit())))
+	// What holds beside more specific routes is charged.
+	l := stint.Must(stint.New(stint.Rate(1, time.Second, stint.WithName("own")), stint.WithKey(stint.RemoteIP()), stint.WithRoute("/", stint.WithFixedCost(1)),
+		stint.WithRoute("/a/", stint.Quota(9, stint.Daily)), stint.WithRoute("/a/{$}", stint.WithFixedCost(1)), stint.WithRoute("/a/{x}", stint.WithFixedCost(1)), stint.WithRoute("/a/{x}/{rest...}", stint.WithFixedCost(1))))
 	if found := plan.Unmatched(l); len(found) > 0 {
 		t.Errorf("%+v", found)
 	}

@@ -134,22 +134,22 @@ var documents = []document{
 				stint.WithSampleWindow(200*time.Millisecond), stint.WithQueue(4), stint.WithKey(stint.Global()), stint.WithName("adaptive")),
 			stint.AdaptiveConcurrency(2, 20, stint.WithName("other"), stint.WithTolerance(1.25)),
 			stint.AdaptiveConcurrency(3, 20, stint.WithName("third"), stint.WithAdaptation(stint.AIMD), stint.WithLatencyTimeout(150*time.Millisecond))}},
-	{"a ban", "version: 1\nkey: remote-ip\ncost: 1\nlimits: [{name: rate, rate: 1/1m}, {name: ban, ban: 2/h, for: 90m}]\nroutes: {/login: {limits: [{name: probe, rate: 1/1m}, ban]}}\n",
+	{"a ban", "version: 1\nkey: remote-ip\ncost: 1\nlimits: [{name: rate, rate: 1/1m}, {name: ban, ban: 2/h, for: 90m}]\nroutes: {/login: {only: [{name: probe, rate: 1/1m}, ban]}}\n",
 		func() []stint.Option {
 			ban := stint.Ban(2, time.Hour, stint.WithBanFor(90*time.Minute), stint.WithName("ban"))
-			return []stint.Option{remote, stint.Rate(1, time.Minute, stint.WithName("rate")), ban, stint.WithRoute("/login", stint.Rate(1, time.Minute, stint.WithName("probe")), ban)}
+			return []stint.Option{remote, stint.Rate(1, time.Minute, stint.WithName("rate")), ban, stint.WithRoute("/login", stint.Only(stint.Rate(1, time.Minute, stint.WithName("probe")), ban))}
 		}()},
-	{"bandwidths", "version: 1\nkey: remote-ip\ncost: 2\nmax-wait: 1s\nlimits: [{name: bandwidth, bandwidth: 1_0KiB/s, burst: 4KiB}, {name: both, bandwidth: 20kB/s, burst: 4096B, direction: both, key: global}, {name: shown, bandwidth: 1GB/s, dry-run: true, direction: responses}]\n",
+	{"bandwidths", "version: 1\nkey: remote-ip\nlimits: [{name: bandwidth, bandwidth: 1_0KiB/s, burst: 4KiB}, {name: both, bandwidth: 20kB/s, burst: 4096B, direction: both, key: global}, {name: shown, bandwidth: 1GB/s, dry-run: true, direction: responses}]\n",
 		[]stint.Option{remote,
 			stint.Bandwidth(10240, stint.WithBurst(4096), stint.WithName("bandwidth")),
 			stint.Bandwidth(20_000, stint.WithName("both"), stint.WithBurst(4096), stint.WithDirection(stint.Both), stint.WithKey(stint.Global())),
 			stint.Bandwidth(1_000_000_000, stint.WithName("shown"), stint.WithDryRun(true))}},
 	{"several limits, dry runs among them", limits("[{name: rate, rate: 5/1m, dry-run: true}, {name: hourly, quota: 3/hourly, dry-run: false}]"),
 		[]stint.Option{remote, stint.Rate(5, time.Minute, stint.WithDryRun(true), stint.WithName("rate")), stint.Quota(3, stint.Hourly, stint.WithName("hourly"))}},
-	{"a route with the limits at the top", "version: 1\nkey: remote-ip\nlimits: [{name: rate, rate: 5/1m}]\nroutes: {/a: {inherit: true, cost: 2, limits: [{name: own, rate: 3/1m}]}, /b: {inherit: true}}\n",
+	{"routes with costs", "version: 1\nkey: remote-ip\nlimits: [{name: rate, rate: 5/1m}]\nroutes: {/a: {cost: 2, limits: [{name: own, rate: 3/1m}]}, /b: {cost: 3}}\n",
 		[]stint.Option{remote, stint.Rate(5, time.Minute, stint.WithName("rate")),
-			stint.WithRoute("/a", stint.Inherit(), stint.WithCost(func(*http.Request) int64 { return 2 }), stint.Rate(3, time.Minute, stint.WithName("own"))),
-			stint.WithRoute("/b", stint.Inherit())}},
+			stint.WithRoute("/a", stint.WithCost(func(*http.Request) int64 { return 2 }), stint.Rate(3, time.Minute, stint.WithName("own"))),
+			stint.WithRoute("/b", stint.WithFixedCost(3))}},
 	{"everything is a dry run but one", "version: 1\nkey: remote-ip\nlimits: [{name: rate, rate: 1/1m}, {name: hourly, quota: 3/hourly, dry-run: false}]\ndry-run: true\n",
 		[]stint.Option{remote, stint.Rate(1, time.Minute, stint.WithDryRun(true), stint.WithName("rate")), stint.Quota(3, stint.Hourly, stint.WithName("hourly"))}},
 	{"keys of every form", `
@@ -190,22 +190,22 @@ key: remote-ip
 limits:
   - {name: client, rate: 9/1m}
 routes:
-  POST /login: {limits: [client, {name: login, rate: 2/1m}]}
-  POST /reset: {limits: [login, t], max-wait: 1s}
-  GET /healthz: {limits: []}
+  POST /login: {only: [client, {name: login, rate: 2/1m}]}
+  POST /reset: {only: [login, t], max-wait: 1s}
+  GET /healthz: {exempt: true}
   /export:
     key: tenant
     cost: 2
     failure: closed
-    limits: [client, {name: t, rate: 2/1m, key: tenant}, {name: exports, rate: 5/1m}]
+    only: [client, {name: t, rate: 2/1m, key: tenant}, {name: exports, rate: 5/1m}]
 `, func() []stint.Option {
 		client, login := stint.Rate(9, time.Minute, stint.WithName("client")), stint.Rate(2, time.Minute, stint.WithName("login"))
 		return []stint.Option{remote, client,
-			stint.WithRoute("POST /login", client, login),
-			stint.WithRoute("POST /reset", login, perTenant, stint.WithMaxWait(time.Second)),
-			stint.WithRoute("GET /healthz"),
+			stint.WithRoute("POST /login", stint.Only(client, login)),
+			stint.WithRoute("POST /reset", stint.Only(login, perTenant), stint.WithMaxWait(time.Second)),
+			stint.WithRoute("GET /healthz", stint.Exempt()),
 			stint.WithRoute("/export", stint.WithKey(stint.KeyFunc(tenant)), stint.WithCost(func(*http.Request) int64 { return 2 }),
-				stint.WithFailurePolicy(stint.FailClosed), client, perTenant, stint.Rate(5, time.Minute, stint.WithName("exports"))),
+				stint.WithFailurePolicy(stint.FailClosed), stint.Only(client, perTenant, stint.Rate(5, time.Minute, stint.WithName("exports")))),
 		}
 	}()},
 	{"settings for all", `
@@ -262,8 +262,8 @@ plans:
   free: {limits: [{name: requests, quota: 2/hourly}]}
   pro: {limits: [{name: requests, quota: 4/hourly}, {name: flow, rate: 2/1s}]}
 default-plan: free
-routes: {GET /healthz: {limits: []}}
-`, []stint.Option{stint.WithKey(stint.KeyFunc(tenant)), stint.Rate(20, time.Minute, stint.WithName("tenant")), stint.WithRoute("GET /healthz"),
+routes: {GET /healthz: {exempt: true}}
+`, []stint.Option{stint.WithKey(stint.KeyFunc(tenant)), stint.Rate(20, time.Minute, stint.WithName("tenant")), stint.WithRoute("GET /healthz", stint.Exempt()),
 		plansOf(map[string][]stint.Limit{
 			"free": {stint.Quota(2, stint.Hourly, stint.WithName("requests"))},
 			"pro":  {stint.Quota(4, stint.Hourly, stint.WithName("requests")), stint.Rate(2, time.Second, stint.WithName("flow"))},
@@ -272,8 +272,8 @@ routes: {GET /healthz: {limits: []}}
 		[]stint.Option{stint.WithKey(stint.KeyFunc(tenant)), plansOf(map[string][]stint.Limit{"pro": {stint.Rate(2, time.Minute, stint.WithName("rate"))}, "free": {stint.Exempt()}}, "")}},
 	{"JSON, with tabs, and escapes that YAML has too", "{\n\t\"version\": 1,\n\t\"key\": \"remote-ip\",\n\t\"limits\": [\n\t\t{\"rate\": \"1_000\\/1h\", \"burst\": \"1_0\", \"name\": \"\\u0061\"},\r\n\t\t{\"concurrency\":8, \"name\": \"concurrency\"}\n\t]\n}",
 		[]stint.Option{remote, stint.Rate(1000, time.Hour, stint.WithBurst(10), stint.WithName("a")), stint.Concurrency(8, stint.WithName("concurrency"))}},
-	{"JSON in one line", `{"version":1,"key":{"header":"X-API-Key"},"limits":[{"name":"daily","quota":"5/daily"}],"routes":{"GET /{$}":{"limits":[]}}}`,
-		[]stint.Option{stint.WithKey(stint.Header("X-API-Key")), stint.Quota(5, stint.Daily, stint.WithName("daily")), stint.WithRoute("GET /{$}")}},
+	{"JSON in one line", `{"version":1,"key":{"header":"X-API-Key"},"limits":[{"name":"daily","quota":"5/daily"}],"routes":{"GET /{$}":{"exempt":true}}}`,
+		[]stint.Option{stint.WithKey(stint.Header("X-API-Key")), stint.Quota(5, stint.Daily, stint.WithName("daily")), stint.WithRoute("GET /{$}", stint.Exempt())}},
 	{"comments, a mark of byte order, a start of document, and other line ends", "\ufeff# limits\r\n---\r\nversion: 1 # the first\r\nkey: remote-ip\r\nlimits:\r\n- name: rate\r\n  rate: 3/1m\r\n...\r\n",
 		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithName("rate"))}},
 }

@@ -37,8 +37,9 @@ type route struct {
 	pattern  string
 	settings settings
 	limits   []entry
-	given    bool
-	inherit  bool
+	given    bool // limits or only
+	only     bool
+	exempt   bool
 }
 
 type plan struct {
@@ -75,16 +76,8 @@ func documentFields() []field[document] {
 			values, _ := d.mapping(n, "routes", `{"POST /login": {limits: [...]}}`)
 			for _, v := range values {
 				r := &route{node: v.key, pattern: v.key.Value}
-				fields := append(settingsFields(routeSettings), routeLimits(doc), routeInherit, skipField(routeSettings))
-				if object(d, v.value, "a route", "{limits: [{name: login, rate: 5/1m}]}, or {limits: []} to exempt it", fields, r) {
-					set := len(r.settings.options) > 0 || r.settings.keyed
-					switch {
-					case r.inherit:
-					case !r.given:
-						d.bad(v.key, "a route without limits: write them, inherit: true for those at the top, or limits: [] to exempt it")
-					case set && len(r.limits) == 0:
-						d.bad(v.key, "settings, but no limit: write limits, inherit: true for those at the top under these settings, or limits: [] alone to exempt the route")
-					}
+				if object(d, v.value, "a route", "{limits: [{name: login, rate: 5/1m}]}, or {exempt: true}", routeFields(doc), r) {
+					d.checkRoute(v.key, r)
 				}
 				doc.routes = append(doc.routes, r)
 				d.routes[r.pattern] = place{v.key.Line, v.key.Column}
@@ -125,16 +118,39 @@ func documentFields() []field[document] {
 	}...)
 }
 
-func routeSettings(r *route) *settings { return &r.settings }
+func routeFields(doc *document) []field[route] {
+	limits := func(only bool) func(*decoder, *yaml.Node, *route) {
+		return func(d *decoder, n *yaml.Node, r *route) {
+			if r.given {
+				d.bad(n, "limits beside only: put them into one: limits hold beside what is less specific, only instead of that")
+				return
+			}
+			r.limits, r.given, r.only = d.entries(n, doc), true, only
+			if len(n.Content) == 0 {
+				d.bad(n, "no limits: write some, or exempt: true if requests of the route have none")
+			}
+		}
+	}
+	of := func(r *route) *settings { return &r.settings }
+	return append(settingsFields(of), skipField(of),
+		field[route]{"limits", limits(false)}, field[route]{"only", limits(true)},
+		field[route]{"exempt", func(d *decoder, n *yaml.Node, r *route) {
+			on, ok := d.boolean(n, "exempt")
+			if r.exempt = on; ok && !on {
+				d.bad(n, "exempt: false says nothing: leave it out")
+			}
+		}})
+}
 
-var routeInherit = field[route]{"inherit", func(d *decoder, n *yaml.Node, r *route) {
-	r.inherit, _ = d.boolean(n, "inherit")
-}}
-
-func routeLimits(doc *document) field[route] {
-	return field[route]{"limits", func(d *decoder, n *yaml.Node, r *route) {
-		r.limits, r.given = d.entries(n, doc), true
-	}}
+// checkRoute reports a route with nothing, and one that is exempt and has something.
+func (d *decoder) checkRoute(at *yaml.Node, r *route) {
+	set := len(r.settings.options) > 0 || r.settings.keyed
+	switch {
+	case r.exempt && (r.given || set):
+		d.bad(at, "exempt beside something else: leave one out")
+	case !r.exempt && !r.given && !set:
+		d.bad(at, "a route with nothing: write limits, only, a cost, or exempt: true")
+	}
 }
 
 func planFields(doc *document) []field[plan] {
@@ -330,7 +346,7 @@ func (d *decoder) checkKeys(doc *document) {
 func (d *decoder) checkRoutes(doc *document) {
 	opts := []stint.Option{probe}
 	for _, r := range doc.routes {
-		opts = append(opts, stint.WithRoute(r.pattern))
+		opts = append(opts, stint.WithRoute(r.pattern, stint.Exempt()))
 	}
 	d.attribute(&document{node: doc.node, routes: doc.routes}, wrong(opts...))
 }
@@ -371,14 +387,22 @@ func (doc *document) assemble(with *config) []stint.Option {
 	}
 	for _, r := range doc.routes {
 		var opts []stint.RouteOption
-		if r.inherit {
-			opts = append(opts, stint.Inherit())
-		}
 		for _, s := range r.settings.options {
 			opts = append(opts, s.option)
 		}
+		var limits []stint.Limit
 		for _, e := range r.limits {
-			opts = append(opts, e.limit.built)
+			limits = append(limits, e.limit.built)
+		}
+		switch {
+		case r.exempt:
+			opts = append(opts, stint.Exempt())
+		case r.only:
+			opts = append(opts, stint.Only(limits...))
+		default:
+			for _, l := range limits {
+				opts = append(opts, l)
+			}
 		}
 		options = append(options, stint.WithRoute(r.pattern, opts...))
 	}

@@ -22,7 +22,7 @@ limits:
   - {name: per-client, rate: 100/1m, burst: 20}
 routes:
   POST /login: {limits: [{name: login, rate: 5/1m}]}
-  GET /healthz: {limits: []}
+  GET /healthz: {exempt: true}
 `))
 	if err != nil {
 		log.Fatal(err)

@@ -304,19 +304,26 @@ var mistakes = []mistake{
 	}},
 
 	// Routes.
-	{"settings of a route without limits", "version: 1\nkey: global\nlimits: [{rate: 1/s}]\nroutes:\n  /a: {limits: [], cost: 2}\n  /b: {cost: 2}\n  /c: {limits: [], key: global}\n", true, []string{
-		`5:3: settings, but no limit: write limits, inherit: true for those at the top under these settings, or limits: [] alone to exempt the route`,
-		`6:3: a route without limits: write them, inherit: true for those at the top, or limits: [] to exempt it`,
-		`7:3: settings, but no limit: write limits, inherit: true for those at the top under these settings, or limits: [] alone to exempt the route`,
+	{"routes that say nothing", "version: 1\nkey: global\nlimits: [{rate: 1/s}]\nroutes:\n  /a: {limits: []}\n  /b: {only: []}\n  /c: {exempt: true, cost: 1}\n  /d: {exempt: false}\n  /e: {limits: [{name: e, rate: 1/s}], only: [{name: f, rate: 1/s}]}\n", true, []string{
+		`5:16: no limits: write some, or exempt: true if requests of the route have none`,
+		`6:14: no limits: write some, or exempt: true if requests of the route have none`,
+		`7:3: exempt beside something else: leave one out`,
+		`8:3: a route with nothing: write limits, only, a cost, or exempt: true`,
+		`8:16: exempt: false says nothing: leave it out`,
+		`9:46: limits beside only: put them into one: limits hold beside what is less specific, only instead of that`,
 	}},
-	{"patterns", "version: 1\nkey: global\nroutes:\n  POST login: {limits: []}\n  GET /{a}/x: {limits: []}\n  GET /x/{a}: {limits: []}\n  /a: {}\n  /b:\n  /a: {limits: []}\n  /c: []\n  /d: {limits: [], limit: 1}\n", false, []string{
+	{"settings of a route without limits", "version: 1\nkey: global\nlimits: [{rate: 1/s}]\nroutes:\n  /a: {max-wait: 1s}\n  /b: {key: global}\n", false, []string{
+		`5:3: no limit in the route takes it: leave it out, or write such a limit`,
+		`6:3: no limit in the route takes it: leave it out, or write such a limit`,
+	}},
+	{"patterns", "version: 1\nkey: global\nroutes:\n  POST login: {exempt: true}\n  GET /{a}/x: {exempt: true}\n  GET /x/{a}: {exempt: true}\n  /a: {}\n  /b:\n  /a: {exempt: true}\n  /c: []\n  /d: {exempt: true, limit: 1}\n", false, []string{
 		`4:3: parsing "POST login": at offset 5: host/path missing /: write a pattern of http.ServeMux, such as "POST /login"`,
 		`6:3: pattern "GET /x/{a}" conflicts with pattern "GET /{a}/x": write one that is more specific or less`,
-		`7:3: a route without limits: write them, inherit: true for those at the top, or limits: [] to exempt it`,
+		`7:3: a route with nothing: write limits, only, a cost, or exempt: true`,
 		`8:3: "/b" has no value: write one, or leave it out`,
 		`9:3: "/a" is set twice, first in line 7: leave one out`,
-		`10:7: a route is a mapping: write {limits: [{name: login, rate: 5/1m}]}, or {limits: []} to exempt it`,
-		`11:20: unknown field "limit" of a route: write limits`,
+		`10:7: a route is a mapping: write {limits: [{name: login, rate: 5/1m}]}, or {exempt: true}`,
+		`11:22: unknown field "limit" of a route: write limits`,
 	}},
 	top("routes: {/: {limits: {rate: 1/s}}}", true, `4:22: limits is a list: write [{name: per-client, rate: 100/1m}]`),
 
@@ -396,9 +403,9 @@ func TestSize(t *testing.T) {
 	}
 	var long strings.Builder
 	for i := range 5000 {
-		fmt.Fprintf(&long, `,"GET /%d": {"limits": []}`, i)
+		fmt.Fprintf(&long, `,"GET /%d": {"exempt": true}`, i)
 	}
-	if _, err := policy.Parse("p.json", []byte(`{"version": 1, "key": "global", "routes": {`+long.String()[1:]+`}}`)); err != nil {
+	if _, err := policy.Parse("p.json", []byte(`{"version": 1, "key": "global", "limits": [{"rate": "1/s"}], "routes": {`+long.String()[1:]+`}}`)); err != nil {
 		t.Errorf("a long line: %v", err)
 	}
 	// As deep as a file can be.

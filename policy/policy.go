@@ -7,7 +7,7 @@
 //	  - {name: per-client, rate: 100/1m, burst: 20}
 //	routes:
 //	  POST /login: {limits: [{name: login, rate: 5/1m}]}
-//	  GET /healthz: {limits: []}
+//	  GET /healthz: {exempt: true}
 //
 // Load reads the file once; Watch reads it again whenever it changes:
 //

@@ -11,10 +11,10 @@ import (
 // if its route or the top says it.
 func TestCostTooHigh(t *testing.T) {
 	for text, at := range map[string]string{
-		"version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\n  cost: 20\n":                                         "6:9",
-		"version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\ncost: 20\n":                                           "4:3",
-		"version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\nroutes:\n  POST /report: {inherit: true, cost: 20}\n": "4:3",
-		"version: 1\nkey: remote-ip\nlimits:\n- concurrency: 10\n  name: calls\n  cost: 20\n":                                    "6:9",
+		"version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\n  cost: 20\n":                          "6:9",
+		"version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\ncost: 20\n":                            "4:3",
+		"version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\nroutes:\n  POST /report: {cost: 20}\n": "4:3",
+		"version: 1\nkey: remote-ip\nlimits:\n- concurrency: 10\n  name: calls\n  cost: 20\n":                     "6:9",
 	} {
 		_, err := policy.Parse("limits.yaml", []byte(text))
 		if err == nil || !strings.HasPrefix(err.Error(), "limits.yaml:"+at+": a request costs 20, and no more than 10 ever pass: write a lower cost, or raise the limit") {

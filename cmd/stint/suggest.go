@@ -175,9 +175,13 @@ func (s *suggesting) document(head []string, numbers func(i int) (limit, why str
 		}
 		switch {
 		case limit != "":
-			fmt.Fprintf(&b, "%slimits: [{name: %s, %s}]\n", indent, names[i], limit)
+			field := "limits"
+			if indent != "" {
+				field = "only" // what was counted for the limiter's own is without the routes' requests
+			}
+			fmt.Fprintf(&b, "%s%s: [{name: %s, %s}]\n", indent, field, names[i], limit)
 		case indent != "":
-			fmt.Fprintf(&b, "%slimits: [] # none, until you write one\n", indent)
+			fmt.Fprintf(&b, "%sexempt: true # until you write limits\n", indent)
 		default:
 			fmt.Fprintf(&b, "# So requests that match no route have no limit.\n")
 		}

@@ -88,7 +88,7 @@ func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) h
 		stint.WithRoute("POST /signup",
 			stint.Rate(3, time.Hour, stint.WithName("signup")), stint.WithKey(stint.RemoteIP())),
 		// A route without limits is exempt.
-		stint.WithRoute("GET /healthz"),
+		stint.WithRoute("GET /healthz", stint.Exempt()),
 		stint.WithErrorHandler(whichTenant),
 	))
 

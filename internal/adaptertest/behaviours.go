@@ -147,14 +147,20 @@ var behaviours = []behaviour{
 		{do: "GET /", with: []string{"X-Key: hidden-1"}, want: 429, body: problem("rate"), never: "hidden-1"},
 	}},
 	{"routes", front(stint.Rate(9, time.Minute), stint.WithRoute("POST /login", stint.Rate(1, time.Minute, stint.WithName("login"))), byAll), []step{
-		{do: "POST /login", want: 200, fields: []string{`RateLimit: "login";r=0;t=60`}},
+		{do: "POST /login", want: 200, fields: []string{`RateLimit: "rate";r=8;t=7, "login";r=0;t=60`}},
 		{do: "POST //login", want: 429, body: problem("login")},
 		{do: "POST /./login", want: 429, body: problem("login")},
 		{do: "POST /x/../login", want: 429, body: problem("login")},
 		{do: "POST /%6Cogin", want: 429, body: problem("login")},
-		{do: "GET /login", want: 200, fields: []string{`RateLimit: "rate";r=8;t=7`}},
+		{do: "GET /login", want: 200, fields: []string{`RateLimit: "rate";r=7;t=7`}},
 	}},
-	{"a route that is exempt", front(stint.Rate(1, time.Minute), stint.WithRoute("GET /login"), byAll), []step{
+	{"a route with only its own limits", front(stint.Rate(1, time.Minute), stint.WithRoute("GET /login", stint.Only(stint.Rate(2, time.Minute, stint.WithName("login")))), byAll), []step{
+		{do: "GET /", want: 200},
+		{do: "GET /login", want: 200, fields: []string{`RateLimit: "login";r=1;t=30`}},
+		{do: "GET /login", want: 200},
+		{do: "GET /login", want: 429, body: problem("login")},
+	}},
+	{"a route that is exempt", front(stint.Rate(1, time.Minute), stint.WithRoute("GET /login", stint.Exempt()), byAll), []step{
 		{do: "GET /login", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:"}},
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 429},
@@ -166,8 +172,8 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=10;t=3, "concurrency";r=1`}},
 	}},
 	{"HEAD", front(stint.Rate(9, time.Minute), stint.WithRoute("GET /login", stint.Rate(1, time.Minute, stint.WithName("login"))), byAll), []step{
-		{do: "HEAD /login", want: 200, fields: []string{`RateLimit: "login";r=0;t=60`}},
-		{do: "HEAD /login", want: 429, body: "-", fields: []string{`RateLimit: "login";r=0;t=60`, "Retry-After: 60"}},
+		{do: "HEAD /login", want: 200, fields: []string{`RateLimit: "rate";r=8;t=7, "login";r=0;t=60`}},
+		{do: "HEAD /login", want: 429, body: "-", fields: []string{`RateLimit: "rate";r=8;t=7, "login";r=0;t=60`, "Retry-After: 60"}},
 		{do: "GET /login", want: 429},
 	}},
 	{"OPTIONS counts", front(stint.Rate(1, time.Minute), byAll), []step{
@@ -413,7 +419,7 @@ var behaviours = []behaviour{
 	}},
 	{"no permit where nothing is limited", func(t *testing.T) Site {
 		return Site{
-			Limits: []*stint.Limiter{compiled(t, stint.Rate(1, time.Minute), byAll, stint.WithRoute("/"))},
+			Limits: []*stint.Limiter{compiled(t, stint.Rate(1, time.Minute), byAll, stint.WithRoute("/", stint.Exempt()))},
 			Routes: []Route{{Path: "/", Do: func(w http.ResponseWriter, r *http.Request) {
 				p := stint.FromContext(r.Context())
 				fmt.Fprintln(w, p == nil, p.Settle(r.Context(), 5), p.Decision().Allowed)
@@ -443,7 +449,7 @@ var behaviours = []behaviour{
 		return []stint.Option{
 			stint.Rate(9, time.Minute), stint.WithKey(stint.RemoteIP()),
 			stint.Rate(1, time.Minute, stint.WithName("user"), stint.WithKey(stint.Hash(secret, stint.Join(stint.Method(), user)))),
-			stint.WithRoute("/login", stint.Rate(2, time.Minute, stint.WithName("login")), stint.WithKey(user)),
+			stint.WithRoute("/login", stint.Only(stint.Rate(2, time.Minute, stint.WithName("login"))), stint.WithKey(user)),
 			stint.WithEmptyKey(stint.SkipEmptyKey),
 		}
 	}), []step{

@@ -53,9 +53,22 @@ func twoRoutes(t *testing.T, limit stint.Limit, one, other setting, do http.Hand
 	t.Helper()
 	s := storefake.New()
 	l := compiled(t, byK, stint.WithStore(s), stint.Rate(1000, time.Second, stint.WithName("rest")),
-		stint.WithRoute("POST /sessions/{id}", append([]stint.RouteOption{limit}, one.with...)...),
-		stint.WithRoute("POST /{page}/{id}", append([]stint.RouteOption{limit}, other.with...)...))
+		stint.WithRoute("POST /sessions/{id}", only(limit, one.with)...),
+		stint.WithRoute("POST /{page}/{id}", only(limit, other.with)...))
 	return Site{Limits: []*stint.Limiter{l}, Routes: []Route{{Path: "/sessions/{id}", Do: do}, {Path: "/{page}/{id}", Do: do}}}, l, s
+}
+
+// only are the options of a route that has only a limit, and those of a setting.
+func only(limit stint.Limit, with []stint.RouteOption) (opts []stint.RouteOption) {
+	limits := []stint.Limit{limit}
+	for _, o := range with {
+		if l, is := o.(stint.Limit); is {
+			limits = append(limits, l)
+		} else {
+			opts = append(opts, o)
+		}
+	}
+	return append(opts, stint.Only(limits...))
 }
 
 // pairs calls measure with each pair of settings, for a request that has the first, the second and

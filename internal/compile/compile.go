@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/stint-go/stint/internal/keys"
@@ -36,7 +35,8 @@ type Route struct {
 	Pattern string
 	Shared  Settings
 	Limits  []*Rule
-	Inherit bool // by Inherit
+	Only    bool // by Only: they are instead of all that is less specific
+	Exempt  bool // by Exempt: likewise, and there are none
 	Errs    mistake.List
 }
 
@@ -48,9 +48,6 @@ type Result struct {
 	Shared Settings
 	// Lent: the store is of WithStore, and others may use it.
 	Lent bool
-
-	charges  []*read.Func // of Funcs
-	settings map[*read.Entry]Settings
 }
 
 // Keys returns the keys of WithKey among the options, each once.
@@ -102,6 +99,7 @@ type compiler struct {
 	naming *Naming // which it extends
 	parent *Result // that the limiter extends, or nil
 	to     *Result
+	funcs  []*read.Func // of the options
 	errs   mistake.List
 	idle   []idle
 }
@@ -121,16 +119,13 @@ func (g *Registry) Compile(c *Config, parent *Result, names *Names, naming *Nami
 		*to = *parent
 	}
 	k := &compiler{Registry: g, Config: c, names: names, naming: naming, parent: parent, to: to}
-	to.Lent, to.settings = lent, maps.Clone(to.settings)
-	if to.settings == nil {
-		to.settings = map[*read.Entry]Settings{}
-	}
+	to.Lent = lent
 	to.Shared = c.Shared.Or(to.Shared)
 	to.Shared.Errs = nil
 	for _, made := range c.Funcs {
 		f := &Func{Owner: c.Owner, Shared: to.Shared, registry: g, lent: lent, names: names, look: naming.look(to.Shared.Key)}
 		to.Funcs = append(slices.Clip(to.Funcs), f)
-		to.charges = append(slices.Clip(to.charges), made(f))
+		k.funcs = append(k.funcs, made(f))
 	}
 	to.Plans.Skip = append(slices.Clip(to.Plans.Skip), c.Skip...)
 	to.Plans.Block = append(slices.Clip(to.Plans.Block), c.Block...)
@@ -151,20 +146,13 @@ func (k *compiler) compile() {
 	if k.Store != nil && k.MemorySet {
 		k.errs.Bad("WithMemory", "given beside WithStore", "leave one out")
 	}
-	own := k.entries("", k.Limits, k.to.Shared)
-	base, routes := own, []*read.Plan(nil)
-	if k.parent != nil {
-		base, routes = k.inherit(own)
-	}
-	k.to.Plans.Base = read.NewPlan("", base, k.to.charges)
-	k.checkBans("", k.to.Plans.Base, k.Limits)
+	own := read.Level{Routes: map[string]*read.Layer{}}
+	own.Own = &read.Layer{Entries: k.entries("", k.Limits, k.to.Shared), Funcs: k.funcs}
 	for _, rc := range k.Routes {
-		routes = append(routes, k.route(rc, base))
+		own.Routes[rc.Pattern] = k.route(rc)
 	}
-	k.to.Plans.Routes, k.to.Plans.Router = routes, nil
-	if len(routes) > 0 {
-		k.to.Plans.Router = k.router(routes)
-	}
+	k.plans(own)
+	k.checkSettings("", k.Config.Shared, k.Limits)
 	k.checkShares()
 	switch key := k.to.Shared.Key; {
 	case len(k.Funcs) == 0:
@@ -173,7 +161,8 @@ func (k *compiler) compile() {
 	case key.Given:
 		k.errs.Bad("WithLimitFunc", "the default key is GivenKey(), which requests don't have", "write another stint.WithKey beside it")
 	}
-	if k.parent == nil && len(k.Limits)+len(k.Funcs)+len(k.Routes) == 0 {
+	exempt := func(rc Route) bool { return rc.Exempt }
+	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && len(slices.DeleteFunc(slices.Clone(k.Routes), exempt)) == 0 {
 		k.errs.Bad("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
 	}
 }
@@ -201,80 +190,173 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 			if wrong := idleShares(r, e); wrong != nil {
 				k.idle = append(k.idle, idle{compiled, wrong.At(route, e.Name())})
 			}
-			k.to.settings[e] = settings
 			all = append(all, e)
 		}
 	}
 	return all
 }
 
-// inherit adds the limiter's own entries to its parent's, and to those of the parent's
-// routes.
-func (k *compiler) inherit(own []*read.Entry) (base []*read.Entry, routes []*read.Plan) {
-	inherited := k.parent.Plans.Base.Entries
-	for _, e := range own {
-		if slices.ContainsFunc(inherited, func(p *read.Entry) bool { return p.Limit.Limit == e.Limit.Limit }) {
-			k.bad(mistake.Mistake{Limit: e.Name(), Problem: "inherited already", Write: "leave it out"})
+// plans makes the plans of the limiter: its own level, beside those of its parent.
+func (k *compiler) plans(own read.Level) {
+	var levels []read.Level
+	var patterns []string
+	if k.parent != nil {
+		levels, patterns = slices.Clip(k.parent.Plans.Levels), slices.Clip(k.parent.Plans.Patterns())
+	}
+	inherited := len(patterns)
+	for _, rc := range k.Routes {
+		if i := slices.Index(patterns, rc.Pattern); i < 0 || i >= inherited { // what is given twice is reported
+			patterns = append(patterns, rc.Pattern)
 		}
 	}
-	for _, p := range k.parent.Plans.Routes {
-		if slices.ContainsFunc(k.Routes, func(rc Route) bool { return rc.Pattern == p.Pattern }) {
-			continue
+	k.to.Plans.Router = nil
+	if len(patterns) > 0 {
+		rt, problems := routing.New(patterns)
+		for _, p := range problems {
+			k.bad(mistake.Mistake{Route: p.Pattern, Problem: p.What, Write: p.Write})
 		}
-		// A route that is exempt stays exempt from the parent's limits.
-		added := read.NewPlan("", own, k.to.charges[len(k.parent.charges):])
-		routes = append(routes, read.Joined(p, added))
+		if k.to.Plans.Router = rt; problems != nil {
+			patterns = nil // what the routes add up to isn't known
+		}
 	}
-	return append(slices.Clip(inherited), own...), routes
+	k.to.Plans.Build(append(levels, own), patterns)
+	for _, p := range k.to.Plans.All() {
+		k.checkTwice(p)
+		k.checkCosts(p)
+	}
+	for _, rc := range k.Routes {
+		k.checkRoute(rc, own.Routes[rc.Pattern])
+	}
+	k.checkBans(own)
 }
 
-// route makes the plan of a WithRoute. base are the limiter's own limits.
-func (k *compiler) route(rc Route, base []*read.Entry) *read.Plan {
+// route makes the layer of a WithRoute.
+func (k *compiler) route(rc Route) *read.Layer {
 	k.errs = append(k.errs, append(slices.Clip(rc.Errs), rc.Shared.Errs...).At(rc.Pattern, "")...)
-	all := k.entries(rc.Pattern, rc.Limits, rc.Shared.Or(k.to.Shared))
-	if len(rc.Limits) == 0 && !rc.Inherit {
-		return read.NewPlan(rc.Pattern, nil, nil)
+	l := &read.Layer{Entries: k.entries(rc.Pattern, rc.Limits, rc.Shared.Or(k.to.Shared)), Only: rc.Only || rc.Exempt}
+	if rc.Shared.Cost != nil {
+		l.Cost = &read.Cost{Of: rc.Shared.Cost, Fixed: rc.Shared.Fixed}
 	}
-	written := rc.Limits
-	if rc.Inherit {
-		if len(base)+len(k.to.Funcs)+len(k.Limits) == 0 {
-			k.bad(mistake.Mistake{Route: rc.Pattern, Option: "Inherit()", Problem: "the limiter has no limits", Write: "write some in New, or in the route"})
-		}
-		inherited := k.inheritEntries(k.naming, base, k.to.settings, rc.Shared)
-		for _, e := range inherited {
-			if m := tooHigh(rc.Pattern, e); m != nil && e.Fixed == rc.Shared.Fixed { // others are reported where they stand
-				k.bad(*m)
-			}
-		}
-		all = append(inherited, all...)
-		if i := slices.IndexFunc(rc.Limits, func(r *Rule) bool {
-			return slices.ContainsFunc(base, func(e *read.Entry) bool { return k.naming.limits[r] == e.Limit.Limit })
-		}); i >= 0 {
-			k.bad(mistake.Mistake{Route: rc.Pattern, Limit: k.naming.name(rc.Limits[i]), Problem: "given twice, once by Inherit()", Write: "leave one out"})
-		}
-		written = slices.Concat(k.Limits, written)
-	}
-	p := read.NewPlan(rc.Pattern, all, k.to.charges)
-	k.checkBans(rc.Pattern, p, written)
-	return p
+	return l
 }
 
-// checkBans reports the bans of a plan that nothing feeds.
-func (k *compiler) checkBans(route string, p *read.Plan, written []*Rule) {
-	if slices.ContainsFunc(written, func(r *Rule) bool { return k.naming.limits[r] == nil }) {
-		return // a limit that is wrong may be what another lacks
+// checkTwice reports a limit that is written in several of the places that hold for a request.
+func (k *compiler) checkTwice(p *read.Plan) {
+	for i, e := range p.Entries {
+		if slices.ContainsFunc(p.Entries[:i], func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit }) &&
+			slices.ContainsFunc(p.Own, func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit }) {
+			m := mistake.Mistake{Limit: e.Name(), Problem: "inherited already", Write: "leave it out"}
+			if p.Pattern != "" {
+				m = mistake.Mistake{Route: p.Pattern, Limit: e.Name(), Problem: "it holds there already, from the limiter or a less specific route",
+					Write: "leave it out, or write stint.Only if the route's limits are instead of those"}
+			}
+			k.bad(m)
+		}
 	}
-	if len(p.Funcs) > 0 {
-		return // its limits are not known yet
+}
+
+// checkCosts reports limits that never let a route's fixed cost pass.
+func (k *compiler) checkCosts(p *read.Plan) {
+	says := func(l read.Level) bool { return l.Routes[p.Pattern] != nil && l.Routes[p.Pattern].Cost == p.Cost }
+	if p.Cost == nil || !slices.ContainsFunc(k.to.Plans.Levels, says) {
+		return // that of a less specific route, where it is reported
 	}
 	for _, e := range p.Entries {
-		if e.Needs&limit.Counts == 0 {
-			continue
+		if m := tooHigh(p.Pattern, e); m != nil && e.Open && !slices.Contains(p.Own, e) { // where it is written, it is reported
+			k.bad(*m)
 		}
-		if wrong := lacksFeed(e, p.Entries); wrong != nil {
-			wrong.Route, wrong.Limit = route, e.Name()
-			k.bad(*wrong)
+	}
+}
+
+// checkRoute reports what is wrong with a route as a whole.
+func (k *compiler) checkRoute(rc Route, l *read.Layer) {
+	if rc.Errs != nil || rc.Shared.Errs != nil {
+		return
+	}
+	bad := func(option, problem, write string) {
+		k.bad(mistake.Mistake{Route: rc.Pattern, Option: option, Problem: problem, Write: write})
+	}
+	settings := rc.Shared.given()
+	switch {
+	case rc.Exempt && len(rc.Limits)+len(settings) > 0:
+		bad("Exempt()", "beside something else", "leave one out: an exempt route has no limits")
+		return
+	case !rc.Exempt && len(rc.Limits)+len(settings) == 0:
+		bad("", "nothing in it", "write limits, a stint.WithCost, or stint.Exempt() if its requests have no limits")
+		return
+	}
+	s := rc.Shared
+	s.Cost = nil
+	k.checkSettings(rc.Pattern, s, rc.Limits)
+	if rc.Shared.Cost != nil && !k.takesCost(l) {
+		bad(rc.Shared.costOption(), "no rate or quota takes it", "leave it out: rates and quotas that hold for the route have costs of their own, or there are none")
+	}
+}
+
+// takesCost reports whether the cost of a route's layer is that of some limit.
+func (k *compiler) takesCost(l *read.Layer) bool {
+	plans := &k.to.Plans
+	open := func(e *read.Entry) bool { return e.Open }
+	for i, p := range plans.Routes {
+		if (len(p.Funcs) > 0 || slices.ContainsFunc(p.Entries, open)) && plans.Applies(l, i) {
+			return true
 		}
+	}
+	return len(plans.Routes) == 0
+}
+
+// checkSettings reports the defaults that no limit takes: of a route, or of the limiter.
+func (k *compiler) checkSettings(route string, s Settings, rules []*Rule) {
+	if route == "" {
+		rules = nil
+		for _, u := range k.uses() {
+			rules = append(rules, u.rule)
+		}
+		if len(k.Funcs) > 0 || len(rules) == 0 && k.parent == nil { // whose limits aren't known, or which is a mistake of its own
+			return
+		}
+	}
+	where := "in the route"
+	if route == "" {
+		where = "here"
+	}
+	for _, t := range s.given() {
+		if !slices.ContainsFunc(rules, func(r *Rule) bool { return t.by(r.Kind) }) {
+			k.bad(mistake.Mistake{Route: route, Option: t.option, Problem: "no limit " + where + " takes it", Write: "leave it out, or write such a limit"})
+		}
+	}
+}
+
+// checkBans reports the bans of a level that nothing feeds.
+func (k *compiler) checkBans(level read.Level) {
+	if slices.ContainsFunc(k.uses(), func(u use) bool { return k.naming.limits[u.rule] == nil }) {
+		return // a limit that is wrong may be what another lacks
+	}
+	check := func(route string, l *read.Layer) {
+		for _, e := range l.Entries {
+			if e.Needs&limit.Counts == 0 {
+				continue
+			}
+			var wrong *mistake.Mistake
+			fed := false
+			for _, p := range k.to.Plans.All() {
+				if slices.Contains(p.Entries, e) {
+					m := lacksFeed(e, p.Entries)
+					fed = fed || m == nil || len(p.Funcs) > 0 // whose limits are not known yet
+					if wrong == nil {
+						wrong = m
+					}
+				}
+			}
+			if !fed && wrong != nil {
+				wrong.Route, wrong.Limit = route, e.Name()
+				k.bad(*wrong)
+			}
+		}
+	}
+	check("", level.Own)
+	for _, rc := range k.Routes {
+		check(rc.Pattern, level.Routes[rc.Pattern])
 	}
 }
 
@@ -295,19 +377,6 @@ func (k *compiler) checkShares() {
 			k.errs = append(k.errs, i.wrong...)
 		}
 	}
-}
-
-// router makes the router of routes.
-func (k *compiler) router(routes []*read.Plan) *routing.Router {
-	patterns := make([]string, len(routes))
-	for i, p := range routes {
-		patterns[i] = p.Pattern
-	}
-	rt, problems := routing.New(patterns)
-	for _, p := range problems {
-		k.bad(mistake.Mistake{Route: p.Pattern, Problem: p.What, Write: p.Write})
-	}
-	return rt
 }
 
 // limits names and compiles the limits that the naming doesn't know yet.

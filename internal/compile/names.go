@@ -9,7 +9,6 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -205,15 +204,4 @@ func (g *Registry) sharesOf(own *Rule, of *limit.Limit) func() *waiting.Shares {
 		}
 		return own.Line.Shares
 	}
-}
-
-// inheritEntries returns entries for a route with settings s that inherits their limits. was
-// has the settings that they were made with.
-func (g *Registry) inheritEntries(n *Naming, entries []*read.Entry, was map[*read.Entry]Settings, s Settings) (all []*read.Entry) {
-	for _, e := range entries {
-		r := n.rules[e.Name()]
-		settings := r.Shared.Or(s).Or(was[e])
-		all = append(all, g.entry(r, e.Limit.Limit, settings, n.look(settings.Key)))
-	}
-	return all
 }

@@ -70,6 +70,44 @@ type Settings struct {
 	Errs                mistake.List
 }
 
+// given returns the options that s has, each with whether a kind of limit takes it.
+func (s *Settings) given() (all []taken) {
+	add := func(set bool, option string, by func(limit.Kind) bool) {
+		if set {
+			all = append(all, taken{option, by})
+		}
+	}
+	any := func(limit.Kind) bool { return true }
+	settled := func(k limit.Kind) bool { return k.Traits().Settled }
+	waits := func(k limit.Kind) bool { return k.Traits().Way != waiting.ForNothing }
+	add(s.Key != nil, "WithKey", any)
+	add(s.Cost != nil, s.costOption(), costs)
+	add(s.Settler != nil, "WithSettle", settled)
+	add(s.MaxWait != 0, "WithMaxWait", waits)
+	add(s.DryRun, "WithDryRun", any)
+	add(s.FailureSet, "WithFailurePolicy", any)
+	add(s.Skip != nil, "WithSkip", any)
+	add(s.EmptySet, "WithEmptyKey", any)
+	return all
+}
+
+// taken is an option, and which kinds of limit take it.
+type taken struct {
+	option string
+	by     func(limit.Kind) bool
+}
+
+// costs reports whether a default WithCost is that of a kind of limit.
+func costs(k limit.Kind) bool { return k.Traits().Costs == limit.AnyCost }
+
+// costOption is what has set the cost.
+func (s *Settings) costOption() string {
+	if s.Fixed != 0 {
+		return fmt.Sprintf("WithFixedCost(%d)", s.Fixed)
+	}
+	return "WithCost"
+}
+
 // Or fills in what s doesn't set from the defaults d.
 func (s Settings) Or(d Settings) Settings {
 	if s.Key == nil {
@@ -153,7 +191,7 @@ func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, look *warn.Look) *
 	t := r.Kind.Traits()
 	switch t.Costs {
 	case limit.AnyCost:
-		e.Cost, e.Fixed = s.Cost, s.Fixed
+		e.Cost, e.Fixed, e.Open = s.Cost, s.Fixed, r.Shared.Cost == nil
 	case limit.OwnCost:
 		// The limiter's are about units of rates: a request that costs ten of those takes one
 		// slot, which is released, not settled.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/store"
 )
 
@@ -19,11 +20,11 @@ import (
 // So it never gets more than by any reading alone, whichever the router behind the limiter
 // follows. It pays for that with a copy of each limit; other requests pay nothing.
 
-// union returns the plan of a request that is held to those of several patterns.
-func (p *Plans) union(patterns []int) *Plan {
+// union returns the plan of a request that is held to those of several matches.
+func (p *Plans) union(matches []routing.Match) *Plan {
 	var plans []*Plan
-	for _, n := range patterns {
-		if plan := p.at(n); !plan.exempt() {
+	for _, m := range matches {
+		if plan := p.at(m); !plan.exempt() {
 			plans = append(plans, plan)
 		}
 	}
@@ -38,20 +39,6 @@ func (p *Plans) union(patterns []int) *Plan {
 		names[i] = plan.Pattern
 	}
 	return both(strings.Join(names, ", "), plans...)
-}
-
-// Joined returns the plan of a route that a derived limiter inherits, with limits of its own. If
-// the route has some of these already, a request is held to both.
-func Joined(p, own *Plan) *Plan {
-	has := func(e *Entry) bool {
-		return slices.ContainsFunc(p.Entries, func(o *Entry) bool { return o.Limit.Limit == e.Limit.Limit })
-	}
-	if len(p.readings) > 0 || slices.ContainsFunc(own.Entries, has) {
-		return both(p.Pattern, p, own)
-	}
-	j := NewPlan(p.Pattern, slices.Concat(p.Entries, own.Entries), slices.Concat(p.Funcs, own.Funcs))
-	j.of = []*Plan{p}
-	return j
 }
 
 // both returns the plan of requests that are held to several. Its entries are only the first of
@@ -132,26 +119,37 @@ func (q *Reading) chargeIn(reading int, e *Entry) error {
 	return q.charge(e.in(reading))
 }
 
-// usedBy makes limits that a function has returned those of the readings that have it.
-func (q *Reading) usedBy(f *Func, entries []*Entry) {
+// usedBy makes limits that a function has returned those of the readings that have it, at the highest
+// cost.
+func (q *Reading) usedBy(f *Func, entries []*Entry) error {
 	first := len(q.entries) - len(entries)
 	for i, e := range entries {
-		own := e.in(0)
-		own.Uses = own.Uses[:0]
+		var own *Entry
+		most := int64(0)
 		for n, p := range q.Plan.readings {
-			if slices.Contains(p.Funcs, f) {
-				own.use(n, e)
+			if !slices.Contains(p.Funcs, f) {
+				continue
+			}
+			as := e.costing(p.Cost)
+			cost, err := q.cost(as)
+			if err != nil {
+				return err
+			}
+			if most = max(most, cost); own == nil {
+				own = as.in(n)
+			} else {
+				own.use(n, as)
 			}
 		}
 		entries[i] = own
-		q.call.Replace(first+i, &own.Limit, q.call.Charges[first+i].Cost)
+		q.call.Replace(first+i, &own.Limit, most)
 	}
+	return nil
 }
 
 // in returns the entry as a reading of one request has it.
 func (e *Entry) in(reading int) *Entry {
-	own := &Entry{Key: e.Key, Look: e.Look, Cost: e.Cost, Fixed: e.Fixed, Settler: e.Settler, Bytes: e.Bytes, SkipEmpty: e.SkipEmpty}
-	e.CopyTo(&own.Limit)
+	own := e.copy()
 	own.use(reading, e)
 	return own
 }

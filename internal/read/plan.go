@@ -23,6 +23,7 @@ type Entry struct {
 	Look    *warn.Look                // at the key
 	Cost    func(*http.Request) int64 // nil: 1
 	Fixed   int64                     // what Cost returns for every request; 0 if that isn't known
+	Open    bool                      // a route's Cost is the limit's
 	Settler *Settler                  // nil: the charge stays
 	Bytes   *Bytes                    // of a Bandwidth
 
@@ -48,17 +49,19 @@ type Bytes struct {
 	Responses, Requests bool  // whose bodies it counts
 }
 
-// Plan is the limits of one route, or of the limiter where no route matches.
+// Plan is the limits of the requests of one route, or of those that no route matches.
 type Plan struct {
 	Entries []*Entry
+	Own     []*Entry // those written in the route, or in the limiter beside its routes
 	Funcs   []*Func
+	Cost    *Cost  // of the most specific route that says one; or nil
 	Policy  string // RateLimit-Policy of all entries
-	Pattern string // of the WithRoute
+	Pattern string // of the WithRoute, or of several, separated by commas
 	Alone   *Entry // the only one, where a decision is its charge and nothing else; or nil
 
 	plain    []*Entry // Entries, if each is charged as it is; nil if one may be skipped, and with readings
 	readings []*Plan  // otherwise those that its requests are held to: see charge
-	of       []*Plan  // those whose limits it has, if it is of several
+	of       []*Plan  // those of other patterns that its requests match
 	met      atomic.Bool
 }
 
@@ -122,6 +125,8 @@ type Plans struct {
 	Base   *Plan
 	Routes []*Plan         // Base is for requests that none of them matches
 	Router *routing.Router // of the routes' patterns; nil without
+	Levels []Level         // that they are made of, the limiter's last
+	chains *chains
 
 	Skip, Block []Predicate
 	// Priority returns a request's class, or is nil.
@@ -140,15 +145,7 @@ func (p *Plans) Find(r *http.Request) *Plan {
 	if len(others) == 0 {
 		return p.at(first)
 	}
-	return p.union(append([]int{first}, others...))
-}
-
-// at returns the plan of a pattern that the router has found.
-func (p *Plans) at(pattern int) *Plan {
-	if pattern == len(p.Routes) {
-		return p.Base
-	}
-	return p.Routes[pattern]
+	return p.union(append([]routing.Match{first}, others...))
 }
 
 // Predicate is a predicate of WithSkip or WithBlock.
@@ -179,7 +176,7 @@ func (p *Plans) Shows() bool {
 	if len(p.Skip)+len(p.Block) > 0 || p.Priority != nil {
 		return true
 	}
-	for _, plan := range append([]*Plan{p.Base}, p.Routes...) {
+	for _, plan := range p.All() {
 		if len(plan.Funcs) > 0 || slices.ContainsFunc(plan.Entries, (*Entry).shows) {
 			return true
 		}
@@ -193,15 +190,11 @@ func (e *Entry) shows() bool {
 	return e.Key != nil && e.Key.Signs&warn.OfFunction != 0 || e.Cost != nil && e.Fixed == 0 || e.Settler != nil || e.Skip != nil
 }
 
-// Entries returns the entries of all plans, each once.
+// Entries returns the limits that are written in the limiter and its routes, each once.
 func (p *Plans) Entries(yield func(*Entry) bool) {
-	seen := map[*Entry]bool{} // With adds an entry to several plans
-	for _, plan := range append([]*Plan{p.Base}, p.Routes...) {
-		for _, e := range plan.Entries {
-			if seen[e] {
-				continue
-			}
-			if seen[e] = true; !yield(e) {
+	for _, plan := range p.All() {
+		for _, e := range plan.Own {
+			if !yield(e) {
 				return
 			}
 		}

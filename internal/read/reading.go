@@ -161,7 +161,9 @@ func (q *Reading) more(p *Plan) error {
 			return err
 		}
 		if len(p.readings) > 0 {
-			q.usedBy(f, q.entries[first:])
+			if err := q.usedBy(f, q.entries[first:]); err != nil {
+				return err
+			}
 		}
 	}
 	if q.planless && !q.enforced {

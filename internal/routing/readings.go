@@ -23,13 +23,18 @@ import (
 //
 // either as it is or cleaned, and with or without the trailing slash.
 
-// Find returns the patterns that the readings of a request select, each once: that of
+// Match is what one reading of a request selects: the most specific pattern, and, if that has a
+// host, the most specific of those without one. Both are the number for no pattern where there
+// is none.
+type Match struct{ Pattern, Beside int }
+
+// Find returns the matches of the readings of a request, each once: that of
 // the first reading, and those of the others, which are nil for the usual request.
 //
 // The usual request has one reading, and the mux shows it: it redirects a path that
 // needs cleaning or lacks a trailing slash. But it doesn't clean for CONNECT, nor
 // remove the port from the host then.
-func (rt *Router) Find(r *http.Request) (first int, others []int) {
+func (rt *Router) Find(r *http.Request) (first Match, others []Match) {
 	if p := r.URL.Path; r.Method != http.MethodConnect &&
 		(r.URL.RawPath == "" || r.URL.RawPath == p) && (!rt.hosts || usualHost(r.Host)) {
 		h, _ := rt.mux.Handler(r)
@@ -38,7 +43,16 @@ func (rt *Router) Find(r *http.Request) (first int, others []int) {
 			found, ok = rt.find(r.Method, r.Host, r.URL.EscapedPath()+"/"), true
 		}
 		if ok && (p == "/" || p[len(p)-1] != '/' || found.names(p)) {
-			return found.number, nil
+			m := Match{found.number, rt.rest.number}
+			if found.host {
+				h, _ := rt.plain.mux.Handler(r)
+				beside, ok := h.(*target)
+				if !ok {
+					beside = rt.plain.find(r.Method, "", r.URL.EscapedPath()+"/")
+				}
+				m.Beside = beside.number
+			}
+			return m, nil
 		}
 	}
 	rs := readings{Router: rt, method: r.Method}
@@ -48,14 +62,14 @@ func (rt *Router) Find(r *http.Request) (first int, others []int) {
 			rs.text(text)
 		}
 	}
-	return rs.patterns[0], rs.patterns[1:]
+	return rs.matches[0], rs.matches[1:]
 }
 
-// readings collects the patterns that the readings of a request select.
+// readings collects the matches of the readings of a request.
 type readings struct {
 	*Router
 	method, host string
-	patterns     []int
+	matches      []Match
 }
 
 // textsOf returns a path decoded, decoded by segments, and as sent, each escaped.
@@ -93,17 +107,24 @@ func (rs *readings) text(text string) {
 // path reads a path with its trailing slash, and without it unless the selected pattern
 // names the slash: the path without is then a different resource.
 func (rs *readings) path(p string) {
-	found := rs.find(rs.method, rs.host, rs.literally(p))
-	rs.add(found.number)
+	found := rs.add(p)
 	if short, ok := strings.CutSuffix(p, "/"); ok && short != "" && !found.names(p) {
-		rs.add(rs.find(rs.method, rs.host, rs.literally(short)).number)
+		rs.add(short)
 	}
 }
 
-func (rs *readings) add(pattern int) {
-	if !slices.Contains(rs.patterns, pattern) {
-		rs.patterns = append(rs.patterns, pattern)
+// add adds the match of a path.
+func (rs *readings) add(p string) *target {
+	p = rs.literally(p)
+	found := rs.find(rs.method, rs.host, p)
+	m := Match{found.number, rs.rest.number}
+	if found.host {
+		m.Beside = rs.plain.find(rs.method, "", p).number
 	}
+	if !slices.Contains(rs.matches, m) {
+		rs.matches = append(rs.matches, m)
+	}
+	return found
 }
 
 // literally escapes a path so that a mux finds nothing to clean: "." and ".." are

@@ -19,6 +19,9 @@ type Router struct {
 	mux   *http.ServeMux
 	rest  *target // for what no pattern matches
 	hosts bool    // some pattern has a host
+	// plain is the router of the patterns without a host, where some have one. A mux prefers those
+	// with a host to all others, also to more specific ones.
+	plain *Router
 	// No pattern has more slashes than depth, nor a segment of more than longest bytes,
 	// escaped.
 	depth, longest int
@@ -27,6 +30,7 @@ type Router struct {
 // target is the handler that the mux finds: a pattern.
 type target struct {
 	number int
+	host   bool // the pattern has one
 	// slashes is the number of slashes in the pattern's path if it ends in a slash,
 	// otherwise 0.
 	slashes int
@@ -48,7 +52,7 @@ const everything = "/"
 // what matches none of them, by the length of the list. If there are problems, the
 // Router can't be used.
 func New(patterns []string) (*Router, []Problem) {
-	rt := &Router{mux: http.NewServeMux(), rest: &target{number: len(patterns)}}
+	rt := newRouter(len(patterns))
 	var problems []Problem
 	for i, p := range patterns {
 		if slices.Contains(patterns[:i], p) {
@@ -57,11 +61,26 @@ func New(patterns []string) (*Router, []Problem) {
 			problems = append(problems, Problem{p, what, write})
 		}
 	}
-	// Without this pattern the mux would compute the allowed methods for everything
-	// else. It conflicts only with another pattern that matches everything.
-	_, _ = handle(rt.mux, everything, rt.rest)
+	if rt.hosts && problems == nil {
+		rt.plain = newRouter(len(patterns))
+		for i, p := range patterns {
+			if _, host, _ := split(p); host == "" {
+				rt.plain.add(i, p)
+			}
+		}
+		rt.plain.close()
+	}
+	rt.close()
 	return rt, problems
 }
+
+func newRouter(rest int) *Router {
+	return &Router{mux: http.NewServeMux(), rest: &target{number: rest}}
+}
+
+// close adds a pattern without which the mux would compute the allowed methods for everything that
+// matches no other. It conflicts only with another pattern that matches everything.
+func (rt *Router) close() { _, _ = handle(rt.mux, everything, rt.rest) }
 
 // add registers a pattern. Hosts ignore case and may end in a dot, so the mux gets them
 // in a single spelling.
@@ -79,7 +98,7 @@ func (rt *Router) add(number int, pattern string) (what, write string) {
 	rt.hosts = rt.hosts || host != ""
 	slashes := strings.Count(path, "/")
 	rt.depth, rt.longest = max(rt.depth, slashes), max(rt.longest, 3*len(path))
-	t := &target{number: number}
+	t := &target{number: number, host: host != ""}
 	if strings.HasSuffix(path, "/") || strings.HasSuffix(path, "/{$}") || strings.HasSuffix(path, "...}") {
 		t.slashes = slashes
 	}

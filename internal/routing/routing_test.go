@@ -34,9 +34,13 @@ func router(t *testing.T, routes [][2]string) named {
 // found are the names that a request finds, in order.
 func (n named) found(r *http.Request) string {
 	first, others := n.Find(r)
-	all := []string{n.names[first]}
-	for _, o := range others {
-		all = append(all, n.names[o])
+	var all []string
+	for _, m := range append([]Match{first}, others...) {
+		name := n.names[m.Pattern]
+		if beside := n.names[m.Beside]; beside != "base" {
+			name += "+" + beside
+		}
+		all = append(all, name)
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")
@@ -132,25 +136,25 @@ func TestFind(t *testing.T) {
 		{"GET /anything api.example.com", "api"},
 		{"GET /anything api.example.com:8080", "api"},
 		{"GET /anything api.example.com:", "api"},
-		{"POST /login api.example.com", "api"}, // a pattern with a host is more specific
-		{"POST /login API.example.com", "api login"},
-		{"POST /login api.example.com.", "api login"},
-		{"POST /login API.Example.COM.:443", "api login"},
-		{"POST http://API.example.com/login x", "api login"},
+		{"POST /login api.example.com", "api+login"}, // a pattern with a host is more specific, and the other matches, too
+		{"POST /login API.example.com", "api+login login"},
+		{"POST /login api.example.com.", "api+login login"},
+		{"POST /login API.Example.COM.:443", "api+login login"},
+		{"POST http://API.example.com/login x", "api+login login"},
 		// Ports that some routers cut off and others don't.
-		{"POST /login api.example.com:80:80", "api login"},
-		{"POST /login api.example.com::", "api login"},
-		{"POST /login api.example.com::80", "api login"},
-		{"POST /login API.example.com.:80:80", "api login"},
-		{"POST /login api.example.com..", "api login"},
-		{"POST /login [api.example.com]", "api login"},
-		{"POST /login [api.example.com]:80", "api login"},
-		{"POST /login [api.example.com", "api login"},
-		{"POST /login [api.example.com]x:80", "api login"},
-		{"POST /login api.example.com]:80", "api login"},
-		{"POST /login/ Api.example.com", "api base login"},
-		{"POST /login upper.example.com", "upper"},
-		{"POST /login UPPER.example.com", "login upper"},
+		{"POST /login api.example.com:80:80", "api+login login"},
+		{"POST /login api.example.com::", "api+login login"},
+		{"POST /login api.example.com::80", "api+login login"},
+		{"POST /login API.example.com.:80:80", "api+login login"},
+		{"POST /login api.example.com..", "api+login login"},
+		{"POST /login [api.example.com]", "api+login login"},
+		{"POST /login [api.example.com]:80", "api+login login"},
+		{"POST /login [api.example.com", "api+login login"},
+		{"POST /login [api.example.com]x:80", "api+login login"},
+		{"POST /login api.example.com]:80", "api+login login"},
+		{"POST /login/ Api.example.com", "api api+login base login"},
+		{"POST /login upper.example.com", "upper+login"},
+		{"POST /login UPPER.example.com", "login upper+login"},
 		{"GET / [::1]", "base six"},
 		{"GET / [::1]:8080", "six"},
 		{"GET / [::1]::", "base six"},
@@ -201,14 +205,19 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// The usual request takes one lookup in the mux and nothing else.
+// The usual request takes one lookup in the mux and nothing else, or two if it matches a pattern
+// with a host.
 func TestUsualRequestAllocatesNothing(t *testing.T) {
 	rt, _ := New([]string{"POST /login", "GET /files/", "api.example.com/"})
 	for _, request := range []string{"GET / x", "POST /login x", "GET /files/a/b x", "GET /a api.example.com:80"} {
 		r := requested(t, request)
-		most := testing.AllocsPerRun(100, func() { rt.mux.Handler(r) })
+		most := testing.AllocsPerRun(100, func() {
+			if h, _ := rt.mux.Handler(r); h.(*target).host {
+				rt.plain.mux.Handler(r)
+			}
+		})
 		if n := testing.AllocsPerRun(100, func() { rt.Find(r) }); n > most {
-			t.Errorf("%s: %v allocations, the mux alone has %v", request, n, most)
+			t.Errorf("%s: %v allocations, the muxes alone have %v", request, n, most)
 		}
 	}
 }
@@ -225,6 +234,39 @@ func TestLongPaths(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 20 {
 			t.Errorf("a path of 1 MB of %q took %d MB", unit, mb)
+		}
+	}
+}
+
+func TestChains(t *testing.T) {
+	patterns := []string{
+		"/", "/api/", "POST /api/export", "/api/{version}/", "GET /api/{version}/users/{id}", "GET /api/v1/users/{id}",
+		"/files", "/files/", "/files/{$}", "/files/{a}/{b}", "/any/{x...}", "GET /api/{version}/",
+		"api.test/", "GET API.test./api/", "GET /%61pi/{version}/users/",
+	}
+	_, problems := New(patterns)
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	for i, chain := range Chains(patterns) {
+		var got []string
+		for _, n := range chain {
+			got = append(got, patterns[n])
+		}
+		want := map[string]string{
+			"/": "/", "/api/": "/api/ > /", "POST /api/export": "POST /api/export > /api/{version}/ > /api/ > /",
+			"/api/{version}/":               "/api/{version}/ > /api/ > /",
+			"GET /api/{version}/users/{id}": "GET /api/{version}/users/{id} > GET /%61pi/{version}/users/ > GET /api/{version}/ > /api/{version}/ > /api/ > /",
+			"GET /api/v1/users/{id}":        "GET /api/v1/users/{id} > GET /api/{version}/users/{id} > GET /%61pi/{version}/users/ > GET /api/{version}/ > /api/{version}/ > /api/ > /",
+			"/files":                        "/files > /files/{$} > /files/ > /",
+			"/files/":                       "/files/ > /", "/files/{$}": "/files/{$} > /files/ > /", "/files/{a}/{b}": "/files/{a}/{b} > /files/ > /",
+			"/any/{x...}":         "/any/{x...} > /",
+			"GET /api/{version}/": "GET /api/{version}/ > /api/{version}/ > /api/ > /",
+			"api.test/":           "api.test/", "GET API.test./api/": "GET API.test./api/ > api.test/",
+			"GET /%61pi/{version}/users/": "GET /%61pi/{version}/users/ > GET /api/{version}/ > /api/{version}/ > /api/ > /",
+		}[patterns[i]]
+		if got := strings.Join(got, " > "); got != want {
+			t.Errorf("%s: %s, want %s", patterns[i], got, want)
 		}
 	}
 }

@@ -42,7 +42,9 @@ func designLimiter(rdb redis.UniversalClient, cached http.Handler) (*stint.Limit
 		stint.Quota(10_000, stint.Daily, stint.WithKey(stint.Header("X-API-Key")), stint.WithName("daily")),
 		stint.Concurrency(8, stint.WithName("slots")),
 		stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))),
-		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithName("login"))), // replaces the limits for that pattern
+		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithName("login"))),              // beside the limits above
+		stint.WithRoute("GET /search", stint.Only(stint.Rate(2, time.Second, stint.WithName("search")))), // instead of them
+		stint.WithRoute("GET /healthz", stint.Exempt()),                                                  // none
 		stint.WithStore(failover.New(redisstore.New(rdb), memstore.New())),
 		stint.WithDenyHandler(stint.Degrade(cached)), // or any http.Handler: deny, redirect
 	)
@@ -130,7 +132,7 @@ func designOptions(s store.Store, secret []byte, user stint.Key, tokens func(*ht
 		stint.Bandwidth(1<<20, stint.WithName("h"), stint.WithDryRun(true)),
 		stint.Ban(3, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("i"), stint.WithKey(user)),
 		stint.WithCost(tokens), stint.WithMaxWait(time.Second), stint.WithFailurePolicy(stint.FailOpen),
-		stint.WithRoute("POST /login", stint.Inherit(), stint.WithKey(stint.Join(stint.Cookie("c"), stint.Pattern(), stint.Method())),
+		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithName("login")), stint.WithKey(stint.Join(stint.Cookie("c"), stint.Pattern(), stint.Method())),
 			stint.WithCost(tokens), stint.WithMaxWait(time.Second), stint.WithDryRun(true), stint.WithFailurePolicy(stint.FailOpen)),
 		stint.WithKey(stint.Hash(secret, stint.Header("X-API-Key"))),
 		stint.WithEmptyKey(stint.SkipEmptyKey),

@@ -16,6 +16,8 @@ import (
 // fits are the options there are, and what takes each.
 var fits = []struct{ option, takes string }{
 	{"Rate(1, time.Second)", "New WithRoute"},
+	{"Only()", "New WithRoute"}, // New rejects it
+	{"Exempt()", "New WithRoute"},
 	{"WithName(`a`)", "Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithHidden()", "Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithAlgorithm(stint.TokenBucket)", "Rate Quota"},

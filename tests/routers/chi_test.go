@@ -23,7 +23,7 @@ func site(search http.HandlerFunc) http.Handler {
 	lim := stint.Must(stint.New(
 		stint.Rate(100, time.Minute),
 		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithName("login"))),
-		stint.WithRoute("/healthz"), // exempt
+		stint.WithRoute("/healthz", stint.Exempt()), // exempt
 		stint.WithKey(stint.RemoteIP())))
 	searches := stint.Must(lim.With(stint.Rate(2, time.Second, stint.WithName("search"))))
 

@@ -70,15 +70,15 @@ func limits() []stint.Option {
 	return []stint.Option{
 		stint.WithKey(stint.Global()),
 		limit("base"),
-		stint.WithRoute("POST /api/auth/login", limit("auth")),
-		stint.WithRoute("/api/", limit("api")),
-		stint.WithRoute("POST /login", limit("login")),
-		stint.WithRoute("GET /users/me"),
-		stint.WithRoute("GET /users/{id}", limit("user")),
-		stint.WithRoute("GET /users/{id}/posts", limit("posts")),
-		stint.WithRoute("GET /files/{path...}", limit("files")),
-		stint.WithRoute("/health/"),
-		stint.WithRoute("CONNECT /tunnel/{to...}", limit("tunnel")),
+		stint.WithRoute("POST /api/auth/login", stint.Only(limit("auth"))),
+		stint.WithRoute("/api/", stint.Only(limit("api"))),
+		stint.WithRoute("POST /login", stint.Only(limit("login"))),
+		stint.WithRoute("GET /users/me", stint.Exempt()),
+		stint.WithRoute("GET /users/{id}", stint.Only(limit("user"))),
+		stint.WithRoute("GET /users/{id}/posts", stint.Only(limit("posts"))),
+		stint.WithRoute("GET /files/{path...}", stint.Only(limit("files"))),
+		stint.WithRoute("/health/", stint.Exempt()),
+		stint.WithRoute("CONNECT /tunnel/{to...}", stint.Only(limit("tunnel"))),
 	}
 }
 
@@ -86,7 +86,7 @@ var wildcard = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
 // hostLimits returns limits and the limit of onHost.
 func hostLimits() []stint.Option {
-	return append(limits(), stint.WithRoute("POST api.example.com/login", limit("host")))
+	return append(limits(), stint.WithRoute("POST api.example.com/login", stint.Only(limit("host"))))
 }
 
 func limit(name string) stint.Limit { return stint.Rate(1e6, time.Second, stint.WithName(name)) }

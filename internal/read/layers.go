@@ -1,0 +1,215 @@
+package read
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/stint-go/stint/internal/routing"
+)
+
+// A request is held to layers: its limiter's own limits, and those of the routes that match it. A
+// layer may say that nothing less specific applies, and what the request costs. So a plan is made of
+// layers, from the most specific to the least:
+//
+//	the routes of the limiter that match, those with a host first
+//	the limiter's own limits
+//	the same of the limiter that it extends by With
+//
+// Patterns for one host that match a request are a chain (routing.Chains), so the plan of each is
+// made beforehand. A request that matches a pattern with a host and one without has a plan made of
+// both, when it is first asked for.
+
+// Layer is what a route says, or a limiter beside its routes. Once the plans are built, it is
+// immutable.
+type Layer struct {
+	Entries []*Entry // the limits that are written there
+	Funcs   []*Func
+	Cost    *Cost // nil: not said
+	Only    bool  // nothing less specific applies
+}
+
+// Cost is what a route's requests cost the limits that have no cost of their own.
+type Cost struct {
+	Of    func(*http.Request) int64
+	Fixed int64 // as in Entry
+}
+
+// Level is what New or one With has said.
+type Level struct {
+	Own    *Layer
+	Routes map[string]*Layer // by their patterns
+}
+
+// chains are how patterns follow each other, and the plans of two of them.
+type chains struct {
+	patterns []string
+	of       [][]int
+	pairs    sync.Map          // of routing.Match: *Plan. There are no more than patterns say.
+	to       func(*Plan) *Plan // of Map, or nil
+}
+
+// Build makes the plans of the levels, of which the last is the limiter's. The patterns are those of
+// the Router.
+func (p *Plans) Build(levels []Level, patterns []string) {
+	p.Levels, p.chains = levels, &chains{patterns: patterns, of: routing.Chains(patterns)}
+	p.Base = p.plan(nil)
+	p.Routes = make([]*Plan, len(patterns))
+	for i := range patterns {
+		p.Routes[i] = p.plan(p.chains.of[i])
+	}
+	for i, q := range p.Routes {
+		for _, n := range p.chains.of[i][1:] {
+			q.of = append(q.of, p.Routes[n])
+		}
+	}
+}
+
+// Map returns the plans with each replaced.
+func (p *Plans) Map(to func(*Plan) *Plan) Plans {
+	q := *p
+	q.Base, q.Routes = to(p.Base), make([]*Plan, len(p.Routes))
+	for i, plan := range p.Routes {
+		q.Routes[i] = to(plan)
+	}
+	q.chains = &chains{patterns: p.chains.patterns, of: p.chains.of, to: to}
+	return q
+}
+
+// Patterns returns those of the routes.
+func (p *Plans) Patterns() []string { return p.chains.patterns }
+
+// plan makes the plan of a chain of patterns.
+func (p *Plans) plan(chain []int) *Plan {
+	all := p.layers(chain)
+	var entries []*Entry
+	var funcs []*Func
+	var cost *Cost
+	for _, l := range all {
+		if cost = l.Cost; cost != nil {
+			break
+		}
+	}
+	for _, l := range slices.Backward(all) {
+		for _, e := range l.Entries {
+			if l.Cost != cost {
+				e = e.costing(cost)
+			}
+			entries = append(entries, e)
+		}
+		funcs = append(funcs, l.Funcs...)
+	}
+	pattern := ""
+	if len(chain) > 0 {
+		pattern = p.chains.patterns[chain[0]]
+	}
+	made := NewPlan(pattern, entries, funcs)
+	made.Cost = cost
+	for _, l := range p.Levels {
+		if of := l.layer(pattern); of != nil {
+			made.Own = append(made.Own, of.Entries...)
+		}
+	}
+	return made
+}
+
+// layers returns those of a chain of patterns.
+func (p *Plans) layers(chain []int) (all []*Layer) {
+	for _, l := range slices.Backward(p.Levels) {
+		for _, n := range append(slices.Clip(chain), -1) {
+			of := l.Own
+			if n >= 0 {
+				of = l.Routes[p.chains.patterns[n]]
+			}
+			if of == nil {
+				continue
+			}
+			if all = append(all, of); of.Only {
+				return all
+			}
+		}
+	}
+	return all
+}
+
+func (l *Level) layer(pattern string) *Layer {
+	if pattern == "" {
+		return l.Own
+	}
+	return l.Routes[pattern]
+}
+
+// Applies reports whether a layer applies to requests that match a route and those that are less
+// specific.
+func (p *Plans) Applies(l *Layer, route int) bool {
+	return slices.Contains(p.layers(p.chains.of[route]), l)
+}
+
+// Holds reports whether what a route says holds for requests that match another one, or the same.
+func (p *Plans) Holds(route, at int) bool {
+	all := p.layers(p.chains.of[at])
+	return slices.ContainsFunc(p.Levels, func(l Level) bool {
+		of := l.Routes[p.chains.patterns[route]]
+		return of != nil && slices.Contains(all, of)
+	})
+}
+
+// at returns the plan of a match.
+func (p *Plans) at(m routing.Match) *Plan {
+	switch none := len(p.Routes); {
+	case m.Pattern == none:
+		return p.Base
+	case m.Beside == none:
+		return p.Routes[m.Pattern]
+	}
+	if made, ok := p.chains.pairs.Load(m); ok {
+		return made.(*Plan)
+	}
+	with, without := p.Routes[m.Pattern], p.Routes[m.Beside]
+	made := p.plan(slices.Concat(p.chains.of[m.Pattern], p.chains.of[m.Beside]))
+	if made.repeats() { // a limit that is written in both
+		made = both(with.Pattern, with, without)
+	} else if p.chains.to != nil {
+		made = p.chains.to(made)
+	}
+	made.Pattern = strings.Join([]string{with.Pattern, without.Pattern}, ", ")
+	made.of = []*Plan{with, without}
+	kept, _ := p.chains.pairs.LoadOrStore(m, made)
+	return kept.(*Plan)
+}
+
+// repeats reports whether the plan has a limit twice.
+func (p *Plan) repeats() bool {
+	for i, e := range p.Entries {
+		if slices.ContainsFunc(p.Entries[:i], func(o *Entry) bool { return o.Limit.Limit == e.Limit.Limit }) {
+			return true
+		}
+	}
+	return false
+}
+
+// costing returns the entry as it is for requests of a cost.
+func (e *Entry) costing(c *Cost) *Entry {
+	if c == nil || !e.Open {
+		return e
+	}
+	own := e.copy()
+	own.Cost, own.Fixed, own.Costs = c.Of, c.Fixed, true
+	return own
+}
+
+// copy returns a copy of the entry, which records what happens with it.
+func (e *Entry) copy() *Entry {
+	own := &Entry{Key: e.Key, Look: e.Look, Cost: e.Cost, Fixed: e.Fixed, Open: e.Open, Settler: e.Settler, Bytes: e.Bytes, Skip: e.Skip, SkipEmpty: e.SkipEmpty}
+	e.CopyTo(&own.Limit)
+	return own
+}
+
+// Made adds the charge of a limit that a function has returned.
+func (q *Reading) Made(e *Entry) error {
+	if q.Plan != nil {
+		e = e.costing(q.Plan.Cost)
+	}
+	return q.Charge(e)
+}
