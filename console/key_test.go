@@ -29,7 +29,7 @@ func TestKeyIsLookedUpEverywhere(t *testing.T) {
 		l := limiter(t, stint.WithKey(stint.Header("X-Api-Key")),
 			stint.Rate(5, time.Hour, stint.WithName("api")),
 			stint.AdaptiveConcurrency(1, 9, stint.WithName("workers"), stint.WithInitialLimit(4), stint.WithKey(stint.Global())),
-			stint.WithRoute("GET /login", stint.Rate(2, time.Hour, stint.WithName("login")), stint.Ban(9, time.Hour, stint.WithBanFor(time.Hour))),
+			stint.WithRoute("GET /login", stint.Only(stint.Rate(2, time.Hour, stint.WithName("login")), stint.Ban(9, time.Hour, stint.WithBanFor(time.Hour)))),
 			stint.WithRoute("GET /reports", stint.Concurrency(3, stint.WithName("reports"))),
 			stint.WithRoute("GET /files", stint.Bandwidth(1<<20, stint.WithName("bytes")), stint.Rate(7, time.Hour, stint.WithName("files"))),
 			stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{vip}, nil }))
@@ -71,7 +71,7 @@ func TestKeyIsLookedUpEverywhere(t *testing.T) {
 func TestActions(t *testing.T) {
 	newLimiter := func(t *testing.T) *stint.Limiter {
 		l := limiter(t, stint.Rate(3, time.Hour, stint.WithName("api")), stint.WithKey(stint.Header("X-Api-Key")),
-			stint.WithRoute("/", stint.Rate(3, time.Hour, stint.WithName("all")), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour))))
+			stint.WithRoute("/", stint.Only(stint.Rate(3, time.Hour, stint.WithName("all")), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)))))
 		traffic(l, "/", hostile, 5)
 		return l
 	}

@@ -195,7 +195,7 @@ func TestPageTellsWhatDoesNothing(t *testing.T) {
 		l := limiter(t, stint.WithLimiterName("front"), stint.WithKey(stint.Header("X-Api-Key")),
 			stint.Rate(3, 24*time.Hour, stint.WithName("api")), stint.Rate(1000, time.Hour, stint.WithName("large")),
 			stint.Rate(2, 24*time.Hour, stint.WithName("tried"), stint.WithDryRun(true)),
-			stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login"))),
+			stint.WithRoute("GET /login", stint.Only(stint.Rate(1, time.Hour, stint.WithName("login")))),
 			stint.WithRoute("GET /lost", stint.WithFixedCost(2)))
 		h := page(t, console.Limiters(l))
 		time.Sleep(time.Hour)

@@ -33,7 +33,7 @@ routes:
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, httptest.NewRequest("POST", "/login", nil))
 	fmt.Println(w.Header().Get("RateLimit-Policy"))
-	// Output: "login";q=5;w=60
+	// Output: "per-client";q=100;w=60, "login";q=5;w=60
 }
 
 func ExampleParse_mistakes() {

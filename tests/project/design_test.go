@@ -42,9 +42,9 @@ func designLimiter(rdb redis.UniversalClient, cached http.Handler) (*stint.Limit
 		stint.Quota(10_000, stint.Daily, stint.WithKey(stint.Header("X-API-Key")), stint.WithName("daily")),
 		stint.Concurrency(8, stint.WithName("slots")),
 		stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))),
-		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithName("login"))),              // beside the limits above
-		stint.WithRoute("GET /search", stint.Only(stint.Rate(2, time.Second, stint.WithName("search")))), // instead of them
-		stint.WithRoute("GET /healthz", stint.Exempt()),                                                  // none
+		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithName("login"))),                // beside the limits above
+		stint.WithRoute("GET /search", stint.Only(stint.Rate(2, time.Second, stint.WithName("searches")))), // instead of them
+		stint.WithRoute("GET /healthz", stint.Exempt()),                                                    // none
 		stint.WithStore(failover.New(redisstore.New(rdb), memstore.New())),
 		stint.WithDenyHandler(stint.Degrade(cached)), // or any http.Handler: deny, redirect
 	)
