@@ -738,7 +738,7 @@ func TestUpdateOfALineOfTwoKeys(t *testing.T) {
 			return stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return k, nil }))
 		}
 		both := func(x stint.Limit) []stint.Option {
-			return []stint.Option{x, key("base"), stint.WithRoute("/a", x, key("a"))}
+			return []stint.Option{x, key("base"), stint.WithRoute("/a", stint.Only(x), key("a"))}
 		}
 		l := limiter(t, both(stint.Concurrency(1, name, wait))...)
 		for _, held := range []string{"base", "a"} {

@@ -1809,7 +1809,7 @@ func TestShareOptions(t *testing.T) {
 		"Limiter.Wait waits":           {shared},
 		"a route's requests wait":      {stint.WithRoute("/a", shared, stint.WithMaxWait(time.Second))},
 		"those of another route do":    {stint.WithRoute("/a", shared), stint.WithRoute("/b", shared, stint.WithMaxWait(time.Second))},
-		"it is the limiter's, as well": {shared, stint.WithRoute("/a", shared)},
+		"it is the limiter's, as well": {shared, stint.WithRoute("/a", stint.Only(shared))},
 	} {
 		if err := stint.Check(append(opts, theKey)...); err != nil {
 			t.Errorf("%s: %v", name, err)
