@@ -376,7 +376,7 @@ func TestDenyOutside(t *testing.T) {
 		"no fields":      {1, []stint.Option{rate(1), stint.WithHeaders(stint.NoHeaders)}},
 		"one of several": {1, []stint.Option{rate(1, stint.WithDryRun(true)), stint.Quota(1, stint.Daily), stint.Rate(9, time.Minute), all}},
 		"a higher cost":  {3, []stint.Option{rate(5)}},
-		"slots":          {1, []stint.Option{stint.Concurrency(1)}},
+		"slots":          {1, []stint.Option{stint.Concurrency(1), stint.WithRoute("/elsewhere", rate(9))}},
 		"adaptive slots": {1, []stint.Option{stint.AdaptiveConcurrency(1, 1), rate(9), all}},
 		"a ban":          {1, []stint.Option{rate(1), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour))}},
 		"a window":       {1, []stint.Option{rate(1, stint.WithAlgorithm(stint.SlidingCounter)), all}},

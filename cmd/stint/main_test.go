@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 		"good.yaml":   tight,
 		"bad.yaml":    "version: 1\nkey: remote-ip\nlimits:\n  - {name: a, rate: 10/1s, brst: 2}\n  - {name: b, rate: x}\n",
 		"idle.yaml":   "version: 1\nkey: remote-ip\nlimits:\n  - {name: rate, rate: 1/1s}\n  - {name: daily, quota: 1000000/daily}\n",
-		"routes.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /: {only: [{name: all, rate: 1/1s}]}\n  /find//all: {limits: [{name: find, rate: 1/1s}]}\n",
+		"routes.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /: {only: [{name: all, rate: 1/1s}]}\n  /find//all: {only: [{name: find, rate: 1/1s}]}\n",
 		"query.yaml":  "version: 1\nkey: remote-ip\nroutes:\n  GET /find?q=1: {limits: [{name: find, rate: 1/1s}]}\n",
 		"shadow.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /a/: {exempt: true}\n  /a/{$}: {exempt: true}\n  /a/{x}: {exempt: true}\n  /a/{x}/{rest...}: {exempt: true}\n",
 		"named.yaml":  "version: 1\nlimits:\n  - {name: a, rate: 10/1s, key: tenant, cost: rows, settle: tokens}\nskip: [internal]\npriority: class\nkey: {hash: remote-ip}\n",

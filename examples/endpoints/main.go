@@ -86,8 +86,7 @@ func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) h
 		stint.WithRoute("GET /reports", stint.Concurrency(2, stint.WithName("reports"))),
 		// A client that signs up is not a tenant yet, so its address is the key.
 		stint.WithRoute("POST /signup",
-			stint.Rate(3, time.Hour, stint.WithName("signup")), stint.WithKey(stint.RemoteIP())),
-		// A route without limits is exempt.
+			stint.Only(stint.Rate(3, time.Hour, stint.WithName("signup"))), stint.WithKey(stint.RemoteIP())),
 		stint.WithRoute("GET /healthz", stint.Exempt()),
 		stint.WithErrorHandler(whichTenant),
 	))

@@ -67,7 +67,7 @@ func limited(limits store.Store, next http.Handler) http.Handler {
 	return stinthttp.New(
 		stint.Rate(5, 10*time.Second, stint.WithName("requests")),
 		stint.WithRoute("POST /login",
-			stint.Rate(5, time.Minute, stint.WithName("login"), stint.WithFailurePolicy(stint.FailClosed))),
+			stint.Only(stint.Rate(5, time.Minute, stint.WithName("login"), stint.WithFailurePolicy(stint.FailClosed)))),
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithStore(limits),
 	)(next)
