@@ -29,7 +29,7 @@ func TestAdaptiveMisuse(t *testing.T) {
 		{stint.AdaptiveConcurrency(1, 10, stint.WithTolerance(0.9)), "WithTolerance(0.9): write 1"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithSampleWindow(time.Millisecond)), "WithSampleWindow(1ms): write 100ms"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(9)), "WithAdaptation(9): write stint.Gradient2, stint.Vegas or stint.AIMD"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithLatencyTimeout(99*time.Microsecond)), "WithLatencyTimeout(99µs): write 100µs or more"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithLatencyTimeout(99*time.Microsecond)), "WithLatencyTimeout(99µs): write 99000*time.Millisecond"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithTolerance(2), stint.WithAdaptation(stint.Vegas)), "WithTolerance: Vegas has no tolerance: leave it out, or write Gradient2"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.AIMD), stint.WithTolerance(1.5)), "WithTolerance: AIMD has no tolerance: leave it out, or write Gradient2"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithLatencyTimeout(time.Second)), "WithLatencyTimeout: Gradient2 has no latency timeout: leave it out, or write AIMD"},

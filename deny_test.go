@@ -270,7 +270,7 @@ func TestErrorWriter(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(1, time.Hour), stint.WithProblem())
 	take(t, l, 1)
 	_, err := l.Take(t.Context(), "k", 1)
-	if err := l.Update(theKey, stint.Rate(1, time.Hour)); err != nil {
+	if err := l.Update(stint.Complete(), theKey, stint.Rate(1, time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	for err, passes := range map[error]bool{err: false, &stint.DeniedError{}: true} {

@@ -36,7 +36,7 @@ func TestDescribe(t *testing.T) {
 	if got := told(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if err := l.Update(stint.Quota(7, stint.Daily, stint.WithDryRun(true)), stint.WithKey(stint.GivenKey())); err != nil {
+	if err := l.Update(stint.Complete(), stint.Quota(7, stint.Daily, stint.WithDryRun(true)), stint.WithKey(stint.GivenKey())); err != nil {
 		t.Fatal(err)
 	}
 	want = `

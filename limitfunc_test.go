@@ -136,7 +136,7 @@ func TestLimitUser(t *testing.T) {
 	check("", stint.Exempt())
 	check("zero Limit", stint.Limit{})
 	check(`limit "own": another limit has that name`, plan, stint.Rate(5, time.Hour, stint.WithName("own")))
-	if err := l.Update(everybody, source, stint.WithFixedCost(6)); err != nil {
+	if err := l.Update(stint.Complete(), everybody, source, stint.WithFixedCost(6)); err != nil {
 		t.Fatal(err)
 	}
 	check("a request costs 6, and no more than 5 ever pass", plan)

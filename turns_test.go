@@ -804,7 +804,7 @@ func TestKindsOfLines(t *testing.T) {
 		{"two of a limit function", fresh(rate, quota), nil, 3},
 		{"two, in either order", turned(), nil, 3},
 		{"updates that say the same", []stint.Option{theKey, rate()}, []stint.Option{theKey, rate()}, 3},
-		{"updates between a limit and a function's", []stint.Option{theKey, rate()}, fresh(rate), 3},
+		{"updates between a limit and a function's", []stint.Option{theKey, rate()}, append(fresh(rate), stint.Complete()), 3},
 		{"updates to another rate", []stint.Option{theKey, rate()},
 			[]stint.Option{theKey, stint.Rate(2, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Minute))}, 2},
 	}
@@ -931,7 +931,7 @@ func TestWaitForAnyTurn(t *testing.T) {
 		"sliding window":              {with(stint.SlidingWindow), 0, 2 * time.Hour},
 		"sliding log":                 {with(stint.SlidingLog), 0, 2 * time.Hour},
 		"sliding counter":             {with(stint.SlidingCounter), 0, 0},
-		"sliding counter, in time":    {with(stint.SlidingCounter), 4 * time.Hour, 0},
+		"sliding counter, in time":    {with(stint.SlidingCounter), 24 * time.Hour, 0},
 		"sliding counter, too late":   {with(stint.SlidingCounter), time.Hour, denied},
 		"warm-up":                     {stint.Rate(2, time.Hour, stint.WithWarmUp(time.Hour)), 0, 0},
 		"in time":                     {with(stint.TokenBucket), 2*time.Hour + time.Second, 2 * time.Hour},

@@ -672,7 +672,7 @@ func TestQuotaUnreachable(t *testing.T) {
 		if len(described) != 1 || !strings.HasPrefix(described[0].Text, tt.want) || described[0].Kind != stint.WarnQuotaUnreachable || len(h.lines(t)) != 1 {
 			t.Errorf("%s: described %+v, want %s", tt.name, described, tt.want)
 		}
-		if err := l.Update(quota(10_000), rate(), key); err != nil || len(l.Describe().Warnings) > 0 {
+		if err := l.Update(stint.WithoutRoutes(), quota(10_000), rate(), key); err != nil || len(l.Describe().Warnings) > 0 {
 			t.Errorf("%s: described %+v once put right, error %v", tt.name, l.Describe().Warnings, err)
 		}
 	}
