@@ -102,13 +102,11 @@ func TestLateObservers(t *testing.T) {
 							request := func(during func()) {
 								var before *stint.Permit
 								if waits {
-									was := during
-									during = func() {}
 									p, err := l.Open(httptest.NewRecorder(), get("/"))
 									if err != nil {
 										t.Fatal(err)
 									}
-									before, during = p, was
+									before = p
 								}
 								armed = true
 								done := make(chan struct{})

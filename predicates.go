@@ -14,7 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/read"
 )
 
-// WithSkip, given to New or With, exempts requests for which skip returns true, before
+// WithSkip exempts, given to New or With, requests for which skip returns true, before
 // anything else is checked. On one limit, or as a default for a route's limits, it leaves
 // these limits out: a limit for clients without an API key skips those with one. If given
 // several times in one place, any of them exempts. By default nothing is exempt.

@@ -940,7 +940,7 @@ func TestWaitForAnyTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).Sub(time.Now())) // the beginning of an hour
+				time.Sleep(time.Until(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))) // the beginning of an hour
 				l := limiter(t, theKey, tt.limit)
 				start := time.Now()
 				for range 5 {

@@ -64,10 +64,10 @@ func (l *Limiter) logChanges() {
 	}})
 }
 
-// WithoutRoutes, given to Update, removes the routes. New and With reject it.
+// WithoutRoutes removes the routes in an Update. New and With reject it.
 func WithoutRoutes() Option { return without("WithRoute", "WithoutRoutes()") }
 
-// WithoutLimitFuncs, given to Update, removes the functions of WithLimitFunc. New and With reject
+// WithoutLimitFuncs removes the functions of WithLimitFunc in an Update. New and With reject
 // it.
 func WithoutLimitFuncs() Option { return without("WithLimitFunc", "WithoutLimitFuncs()") }
 

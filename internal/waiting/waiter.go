@@ -32,7 +32,6 @@ type Waiter struct {
 	Outcome
 
 	lines *Lines
-	waits bool   // something may make it wait
 	visit *Visit // of the lines of turns
 	slot  slotWait
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -40,13 +39,6 @@ func limiter(t testing.TB, opts ...stint.Option) *stint.Limiter {
 // mount mounts a limiter in front of a handler that answers 200.
 func mount(l *stint.Limiter) http.Handler {
 	return stinthttp.Middleware(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-}
-
-// through returns the answer to a request for /.
-func through(l *stint.Limiter) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	mount(l).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	return w
 }
 
 // logger is an option that logs into text what is wrong.
