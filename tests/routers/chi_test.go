@@ -205,8 +205,8 @@ func TestReadings(t *testing.T) {
 					calls := stint.Rate(10, time.Hour, stint.WithName("calls"))
 					m := chi.NewRouter()
 					m.Use(stinthttp.New(stint.WithKey(stint.Global()), stint.Rate(1000, time.Hour, stint.WithName("rest")),
-						stint.WithRoute("POST /sessions/{id}", append([]stint.RouteOption{calls}, one...)...),
-						stint.WithRoute("POST /{page}/{id}", append([]stint.RouteOption{calls}, other...)...),
+						stint.WithRoute("POST /sessions/{id}", append([]stint.RouteOption{stint.Only(calls)}, one...)...),
+						stint.WithRoute("POST /{page}/{id}", append([]stint.RouteOption{stint.Only(calls)}, other...)...),
 						stint.WithLogger(slog.New(slog.DiscardHandler))))
 					m.Post("/sessions/{id}", settles)
 					m.Post("/{page}/{id}", settles)
