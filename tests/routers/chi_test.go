@@ -177,6 +177,19 @@ func TestChiTimeout(t *testing.T) {
 	})
 }
 
+// only returns the options of a route that has only a limit, and those of the options that are limits.
+func only(l stint.Limit, with []stint.RouteOption) (opts []stint.RouteOption) {
+	limits := []stint.Limit{l}
+	for _, o := range with {
+		if l, ok := o.(stint.Limit); ok {
+			limits = append(limits, l)
+		} else {
+			opts = append(opts, o)
+		}
+	}
+	return append(opts, stint.Only(limits...))
+}
+
 // chi routes a path as it is sent. No spelling of it gets more than the others, whatever two routes
 // say of one limit. The table of internal/adaptertest does this for the adapters, at more length.
 func TestReadings(t *testing.T) {
@@ -205,8 +218,8 @@ func TestReadings(t *testing.T) {
 					calls := stint.Rate(10, time.Hour, stint.WithName("calls"))
 					m := chi.NewRouter()
 					m.Use(stinthttp.New(stint.WithKey(stint.Global()), stint.Rate(1000, time.Hour, stint.WithName("rest")),
-						stint.WithRoute("POST /sessions/{id}", append([]stint.RouteOption{stint.Only(calls)}, one...)...),
-						stint.WithRoute("POST /{page}/{id}", append([]stint.RouteOption{stint.Only(calls)}, other...)...),
+						stint.WithRoute("POST /sessions/{id}", only(calls, one)...),
+						stint.WithRoute("POST /{page}/{id}", only(calls, other)...),
 						stint.WithLogger(slog.New(slog.DiscardHandler))))
 					m.Post("/sessions/{id}", settles)
 					m.Post("/{page}/{id}", settles)
