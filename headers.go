@@ -87,7 +87,8 @@ func WithHidden() LimitOption {
 // fields keep the earliest instant. The default is 0, which adds nothing. New rejects a
 // negative d, and one above 0 and below a millisecond.
 func WithRetryJitter(d time.Duration) Option {
-	return checkedOption(d == 0 || d >= time.Millisecond, fmt.Sprintf("WithRetryJitter(%v)", d), "write a duration, such as 5*time.Second",
+	valid, write := engine.CheckDuration(d, d >= 0, "write a duration, such as 5*time.Second")
+	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,
 		func(c *config) { c.retryJitter = d })
 }
 

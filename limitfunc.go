@@ -146,7 +146,10 @@ type limitFunc struct {
 
 // reports reports whether a limit that the function returned is a dry run.
 func (f *limitFunc) reports(l Limit) bool {
-	return f.of.Shared.DryRun || l.rule != nil && l.rule.Shared.DryRun
+	if l.rule == nil {
+		return f.of.Shared.DryRun
+	}
+	return l.rule.Shared.Or(f.of.Shared).DryRun
 }
 
 // entry returns a limit that the function returned, as requests are read for it.
@@ -193,7 +196,7 @@ func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, lo
 // of a request without them. open says that it passes if the source fails.
 func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, charge func(*read.Entry) error) error {
 	if err != nil {
-		if err := f.fail(q, err, open, len(limits) > 0); err != nil || len(limits) == 0 {
+		if err := f.fail(q, err, open, len(limits) > 0 || f.of.Shared.DryRun); err != nil || len(limits) == 0 {
 			return err
 		}
 	}
@@ -223,7 +226,7 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 // fail records why the function returned no limits, or some that can't be used. It returns the
 // denial, or nil if the request goes on.
 func (f *limitFunc) fail(q *read.Reading, err error, open, goesOn bool) error {
-	return q.DenyLimits(err, goesOn || f.of.Shared.DryRun || open && errors.As(err, new(*SourceError)))
+	return q.DenyLimits(err, goesOn || open && errors.As(err, new(*SourceError)))
 }
 
 // CheckLimits returns what is wrong with limits that a WithLimitFunc is going to return

@@ -36,6 +36,8 @@ func TestNoLimits(t *testing.T) {
 			stint.Rate(9, time.Hour, stint.WithName("left"), stint.WithKey(stint.Header("X-None")))}, 500},
 		{"nothing, beside a Bandwidth", []stint.Option{returns(), stint.Bandwidth(1 << 20)}, 200},
 		{"nothing, in a dry run", []stint.Option{returns(), stint.WithDryRun(true)}, 200},
+		{"a plan that can't be used, in a dry run", []stint.Option{returns(stint.Rate(0, time.Hour)), stint.WithDryRun(true)}, 200},
+		{"one that is enforced, in a dry run", []stint.Option{returns(stint.Rate(0, time.Hour, stint.WithDryRun(false))), stint.WithDryRun(true)}, 500},
 		{"nothing, beside another's plan", []stint.Option{returns(), returns(plan)}, 200},
 		{"nothing, beside another's exemption", []stint.Option{returns(), returns(stint.Exempt())}, 500},
 		{"on a route that is exempt", []stint.Option{returns(), stint.WithRoute("/", stint.Exempt())}, 200},
