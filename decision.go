@@ -50,9 +50,9 @@ type LimitStatus struct {
 	// Reason explains the present limit of an AdaptiveConcurrency; NotAdaptive for any
 	// other limit.
 	Reason AdaptiveReason
-	// Capacity is what Remaining is for a key that has used nothing: the burst of a bucket and
-	// what its queue holds, the n of a window or quota, the number of slots. For an
-	// AdaptiveConcurrency it is that number at the moment.
+	// Capacity is the Remaining of a key that has used nothing. A bucket's is its burst and its
+	// queue, a window's or quota's is its n, a concurrency limit's is its number of slots.
+	// An AdaptiveConcurrency changes its number of slots; Capacity is the number now.
 	Capacity int64
 	// InFlight is how many slots of a concurrency limit are held, including this
 	// request's. It may exceed Capacity after an Update has lowered that. It is 0 for

@@ -18,8 +18,8 @@ type Description struct {
 	// Store holds the counts of all rules that aren't Local: the store of WithStore, or
 	// the limiter's own memory.
 	Store store.Store
-	// Rules are the limiter's own limits, followed by those of each route, each where it is
-	// written. Limits of a WithLimitFunc are missing.
+	// Rules are the limiter's own limits, then the limits written in each route. Limits of a
+	// WithLimitFunc are missing.
 	Rules []Rule
 	// Unmatched are the patterns of WithRoute that no request has matched, in this process
 	// since the limiter was made or an Update brought them.
@@ -72,7 +72,7 @@ func (l *Limiter) Describe() Description {
 }
 
 // DescribeKey returns the Rules of the limits that a WithLimitSource has for key now, which Describe
-// doesn't know. Errors are those of PeekAll.
+// doesn't know. It returns the errors of PeekAll.
 func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, err error) {
 	_, sourced, _, err := l.inForce().entriesOf(ctx, key)
 	for _, e := range sourced {

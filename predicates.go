@@ -14,10 +14,10 @@ import (
 	"github.com/stint-go/stint/internal/read"
 )
 
-// WithSkip exempts, given to New or With, requests for which skip returns true, before
-// anything else is checked. On one limit, or as a default for a route's limits, it leaves
-// these limits out: a limit for clients without an API key skips those with one. If given
-// several times in one place, any of them exempts. By default nothing is exempt.
+// WithSkip exempts requests for which skip returns true. Given to New or With, it exempts them from
+// everything, before anything else is checked. Given to one limit, or to a route as a default of its
+// limits, it leaves out these limits: a limit for clients without an API key skips those with one. If
+// given several times in one place, any of them exempts. By default nothing is exempt.
 //
 // skip is called concurrently, once for each limit that has it; New doesn't call it. Preflight is one,
 // and Key.In makes one of networks. Allow, Take and the like have no request, and skip no limit. New

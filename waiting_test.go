@@ -1140,6 +1140,7 @@ func TestReplaced(t *testing.T) {
 // on average, of that length; and returns how many of each class came and were denied. A
 // quarter of the capacity is of class 9: half of a share of 50 %. The others are of class 0.
 // It ends with the 274th of class 9. Requests go to ls in turn. If equal, they have no class.
+// It sleeps by the clock of its caller: a bubble's, or the real one if the store is a server.
 func rush(rnd *rand.Rand, times float64, second time.Duration, equal bool, ls ...*stint.Limiter) (came, denied [10]int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

@@ -200,7 +200,7 @@ func (b *board) bans(ctx context.Context, key string) (names []string, err error
 	return names, err
 }
 
-// rules returns the limiter's rules, and those of a key.
+// rules returns the rules of the limiter and of the key's plan.
 func (b *board) rules(ctx context.Context, key string) ([]stint.Rule, error) {
 	more, err := b.limiter.DescribeKey(ctx, key)
 	return append(b.limiter.Describe().Rules, more...), err

@@ -9,8 +9,7 @@ import (
 // dozen bytes for each of its policies.
 const maxField = 8 << 10
 
-// policyLeft is what a server says of a policy: what is left of it, and for how long no
-// more than that may be used.
+// policyLeft is what a server's field says about one policy: left requests may follow within pause.
 type policyLeft struct {
 	left     int64
 	pause    time.Duration
