@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"github.com/stint-go/stint/internal/engine"
 	"hash/fnv"
 	"time"
 )
@@ -67,9 +66,10 @@ func (w Window) check(bad wrong) {
 	case w.loc == nowhere:
 		bad("Window", "the time zone is nil", `check the error of time.LoadLocation; where the system has no zones, import _ "time/tzdata"`)
 	case w.kind != everyWindow:
-	case w.every < time.Millisecond || w.every%time.Microsecond != 0:
-		_, write := engine.CheckDuration(w.every, false, "write a multiple of a microsecond, a millisecond or more")
-		bad("Window", "a window of "+w.every.String(), write)
+	case 0 < w.every && w.every < time.Millisecond: // it lacks its unit
+		bad("Window", "a window of "+w.every.String(), fmt.Sprintf("write %d*%%v", int64(w.every)), "time.Millisecond")
+	case w.every <= 0 || w.every%time.Microsecond != 0:
+		bad("Window", "a window of "+w.every.String(), "write a multiple of a microsecond, a millisecond or more")
 	case float64(w.every.Microseconds()) > horizon/10:
 		bad("Window", "a window of "+w.every.String(), "write at most two years")
 	case w.loc != nil:
