@@ -50,7 +50,7 @@ func TestFile(t *testing.T) {
 		{"GET", "/items", "small", `"flow";q=10;w=1, "in-flight";q=8;qu="concurrent-requests", "requests";q=100;w=90000`},
 		{"GET", "/items", "large", `"flow";q=10;w=1, "in-flight";q=8;qu="concurrent-requests", "requests";q=10000;w=90000`},
 		{"GET", "/items", "new", `"flow";q=10;w=1, "in-flight";q=8;qu="concurrent-requests", "requests";q=100;w=90000`},
-		{"POST", "/reports", "small", `"flow";q=10;w=1, "reports";q=2;qu="concurrent-requests", "requests";q=100;w=90000`},
+		{"POST", "/reports", "small", `"flow";q=10;w=1, "in-flight";q=8;qu="concurrent-requests", "reports";q=2;qu="concurrent-requests", "requests";q=100;w=90000`},
 		{"GET", "/healthz", "", ""},
 	} {
 		w := do(server, tt.method, tt.path, tt.tenant)
