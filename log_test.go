@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ type logged struct {
 	slog.Handler
 	mu    sync.Mutex // some lines come from a timer
 	out   *bytes.Buffer
-	asked int
+	asked atomic.Int64
 }
 
 func newLogged(level slog.Level) *logged {
@@ -36,7 +37,7 @@ func newLogged(level slog.Level) *logged {
 }
 
 func (h *logged) Enabled(ctx context.Context, level slog.Level) bool {
-	h.asked++
+	h.asked.Add(1)
 	return h.Handler.Enabled(ctx, level)
 }
 
@@ -222,18 +223,18 @@ func TestLogs(t *testing.T) {
 func TestLogsCost(t *testing.T) {
 	h := newLogged(slog.LevelInfo)
 	l := limiter(t, stint.Rate(5, time.Hour), theKey, h.with())
-	h.asked = 0 // when it was made
+	h.asked.Store(0) // when it was made
 	for range 5 {
 		through(l, get("/"), nil)
 	}
-	if h.asked != 0 {
-		t.Errorf("asked %d times in 5 requests that passed", h.asked)
+	if h.asked.Load() != 0 {
+		t.Errorf("asked %d times in 5 requests that passed", h.asked.Load())
 	}
 	for range 7 {
 		through(l, get("/"), nil)
 	}
-	if h.asked != 7 || h.out.Len() != 0 {
-		t.Errorf("asked %d times in 7 denials, and wrote %q", h.asked, h.out)
+	if h.asked.Load() != 7 || h.out.Len() != 0 {
+		t.Errorf("asked %d times in 7 denials, and wrote %q", h.asked.Load(), h.out)
 	}
 }
 

@@ -62,7 +62,7 @@ var visits = map[string]visit{
 	"quickstart":  {within: time.Second, sees: []string{ok, `(?m)^200 "rate";r=0`, denied, denied, "Retry-After: "}},
 	"quota":       {within: 3 * time.Second / 2, sees: []string{"daily: 999 of 1000 left", "HTTP/1.1 403", ok, denied + ` "rate";r=0`}},
 	"slots":       {redis: true, alone: true, says: []string{"job . waits for a slot", "job . runs", "job . has ended", "job . runs", "job . has ended"}},
-	"tenants":     {redis: true, args: "-timeout 1m", sees: []string{"403", "calls: 9 of 10 left", denied, "calls: .* of 600 left"}},
+	"tenants":     {redis: true, args: "-timeout 1m", sees: []string{"403", "calls: 9 of 10 left", denied, "calls: .* of 50 left"}},
 }
 
 func TestExamples(t *testing.T) {

@@ -359,8 +359,12 @@ func (p *Cache) run(key string, c *call) {
 			p.keep(key, c)
 		}
 	}()
-	if limits, err = p.load(c.ctx, key); err == nil {
+	limits, err = p.load(c.ctx, key)
+	switch {
+	case err == nil:
 		err = stint.CheckLimits(limits...)
+	case errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() != nil: // what those who wait are told
+		err = errOverdue
 	}
 }
 

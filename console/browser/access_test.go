@@ -139,7 +139,7 @@ func TestScreenReader(t *testing.T) {
 		"region":       {"Nothing is wrong", "shop"},
 		"columnheader": {"limit", "denied, last 5 min", "key that binds it, last 5 min", "used by the nearest key, of the limit", "now"},
 		"rowheader":    {"caller", "workers", "login", "ban"},
-		"meter":        {"caller: 3 of 3 left", "login: 0 of 1 left"},
+		"meter":        {"caller: 2 of 3 left", "login: 0 of 1 left"},
 	} {
 		for _, name := range want {
 			if !slices.Contains(names[role], name) {

@@ -42,8 +42,7 @@ const usage = `priority listens on http://%[1]v, serves four requests at a time 
 Try, in another terminal: thirty reports fill the slots and the queue. The five checkouts come
 last, and are served first.
 
-  (for i in $(seq 30); do curl -s http://%[1]v/reports & done; sleep 0.5;
-   for i in $(seq 5); do curl -s http://%[1]v/checkout & done; wait)
+  (for i in $(seq 30); do curl -s http://%[1]v/reports & done; sleep 0.5; for i in $(seq 5); do curl -s http://%[1]v/checkout & done; wait)
 
 `
 

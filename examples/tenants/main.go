@@ -51,10 +51,10 @@ func main() {
 }
 
 const usage = `tenants listens on http://%[1]v. The hash "plans" of the Redis at %[2]s:%[3]s says who has which plan.
-Try, in another terminal: 403 without a plan, 10 calls with "free", and more with "scale", at most %[4]v later.
+Try, in another terminal: 403 without a plan, a second later 10 calls with "free", and at most %[4]v later more with "scale".
 
   curl -s -H 'X-Tenant: acme' http://%[1]v/; echo
-  redis-cli -h %[2]s -p %[3]s hset plans acme free
+  redis-cli -h %[2]s -p %[3]s hset plans acme free; sleep 1
   for i in $(seq 11); do curl -s -w '%%{http_code}\n' -H 'X-Tenant: acme' http://%[1]v/; done
   redis-cli -h %[2]s -p %[3]s hset plans acme scale; for i in 1 2; do sleep %[5]v; curl -s -H 'X-Tenant: acme' http://%[1]v/; done
 

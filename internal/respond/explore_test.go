@@ -437,8 +437,6 @@ var mutants = []steps.Variant{
 		Was: "s.up.total, s.up.arrives = r.ContentLength, true", Is: "s.up.total = r.ContentLength"}}},
 	{Name: "an upload pays before it reads", Edits: []steps.Edit{{File: "pace.go",
 		Was: "	n, err = b.ReadCloser.Read(p[:min(", Is: "	_, _ = b.lane.pay(1)\n	n, err = b.ReadCloser.Read(p[:min("}}},
-	{Name: "a turn can't be left", Edits: []steps.Edit{{File: "lane.go",
-		Was: "		case <-l.ctx.Done():\n			err = l.ctx.Err()\n", Is: ""}}},
 	{Name: "a store that is down is asked for each piece", Edits: []steps.Edit{{File: "lane.go",
 		Was: "		l.open = time.Now().Add(reopen)\n", Is: ""}}},
 	{Name: "a block that has been used in part is given back", Edits: []steps.Edit{{File: "toll.go",

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint/internal/storefake"
@@ -104,6 +105,25 @@ func TestLaneCallsWithoutItsLock(t *testing.T) {
 			t.Errorf("%s: it is not called", tt.name)
 		}
 	}
+}
+
+// A client that leaves ends the pause until turns can be reserved again, too.
+func TestLaneEndsAPauseWithoutTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leaving, leave := context.WithCancel(t.Context())
+		full := storefake.New()
+		full.OnTake = func(c *storefake.Call) error {
+			c.Results[0] = store.Result{RetryAfter: time.Minute}
+			return nil
+		}
+		s, _ := begin(t, leaving, full, false)
+		time.AfterFunc(time.Second, leave)
+		start := time.Now()
+		n, err := s.Writer(httptest.NewRecorder()).Write(make([]byte, 9000))
+		if took := time.Since(start); n != 0 || !errors.Is(err, context.Canceled) || took != time.Second {
+			t.Errorf("wrote %d after %v: %v", n, took, err)
+		}
+	})
 }
 
 // If a response ends while a turn is being given back, it is given back once.

@@ -51,7 +51,7 @@ func (x Explored) Left() (kept, events int, probing bool) { return len(x.kept), 
 type half struct {
 	*orders.Run
 	name   string
-	is     string // up, down, hanging (calls until their deadlines), or late (after these)
+	is     string // up, down, failing (calls after a while), hanging (until their deadlines), or late (after these)
 	stands map[store.Receipt]bool
 	heard  map[store.Receipt]bool // to be settled, but was down
 	made   byte                   // leases
@@ -75,6 +75,10 @@ func (h *half) asked(ctx context.Context, since int) error {
 	orders.Note("the %s is asked, and is %s", h.name, h.is)
 	switch is := h.is; is {
 	case "down":
+		h.failed[since]++
+		return errHalf
+	case "failing":
+		lang.Receive(twin.After(900 * time.Millisecond)) // longer than an outage that a probe ends
 		h.failed[since]++
 		return errHalf
 	case "hanging", "late":
@@ -201,7 +205,7 @@ func (w *pair) do(what string, held *store.Receipt) {
 	}
 	began := orders.Now()
 	switch what {
-	case "up", "down", "hanging", "late":
+	case "up", "down", "failing", "hanging", "late":
 		orders.At(orders.Store, unsafe.Pointer(w.primary))
 		w.primary.is = what
 		orders.Note("the primary is %s", what)
@@ -297,6 +301,7 @@ func TestEveryOrder(t *testing.T) {
 	during(2, "down; charge; charge; up; wait; down; charge; charge; up; wait")
 	during(2, "down; charge; charge; up; wait; down; charge; up; charge; wait")
 	during(1, "charge in 900ms", "hanging; down; charge; up; wait; wait; wait; wait")
+	during(1, "charge", "failing; down; charge; up; wait; wait; wait; wait")
 	during(2, "take; down; charge; charge; release; up", "wait; down; wait; up")
 	during(1, "take; release", "down; up")
 	during(1, "take; release", "charge", "down; up")
