@@ -25,7 +25,7 @@ import (
 //
 // Every limit needs a WithName that differs from the others'. A Limit is compiled once
 // however often it is returned, so return the same values where possible: package
-// variables, or the cached values of package plans. Limits with the same name in different plans
+// variables, or the cached values of package tenants. Limits with the same name in different plans
 // share a key's consumption, so a tenant who changes plans keeps its count.
 //
 // Allow, Take, Peek and Reset have no request, so they leave the limits of f out. See
@@ -95,7 +95,7 @@ func (e *SourceError) Unwrap() error { return e.Err }
 func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 
 // WithLimitSource is WithLimitFunc for limits that a key has, such as a tenant, and that
-// are read from elsewhere, as package plans does. A request's key is that of k, which may be
+// are read from elsewhere, as package tenants does. A request's key is that of k, which may be
 // empty. Allow, Take, Wait, Peek, PeekAll and Reset ask s for the key that they are given. Limits
 // of s that can't be used are a *SourceError, too.
 //

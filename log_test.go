@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plans"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/tenants"
 )
 
 // logged is a handler that keeps what it is given, and counts what it is asked.
@@ -179,7 +179,7 @@ func TestLogs(t *testing.T) {
 		{"an empty key", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-None"))}, "WARN a request with an empty key was denied", false},
 		{"a key that fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", broken }))}, "WARN a key function failed, and the request was denied", false},
 		{"a limit function that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, broken }), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
-		{"a tenant without a plan", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, plans.ErrNoPlan }), header}, "WARN a limit function denied a request", false},
+		{"a tenant without a plan", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, tenants.ErrNoPlan }), header}, "WARN a limit function denied a request", false},
 		{"a cost below 0", []stint.Option{stint.Rate(9, time.Hour), cost(-1), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
 		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(unsettled())}, "WARN a charge could not be settled, or a slot not released", true},
 		{"a ban", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)), header}, "DEBUG a request was denied\nDEBUG a key is banned", true},

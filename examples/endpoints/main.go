@@ -17,7 +17,7 @@ import (
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/plans"
+	"github.com/stint-go/stint/tenants"
 )
 
 func main() {
@@ -56,19 +56,22 @@ func planOf(_ context.Context, tenant string) ([]stint.Limit, error) {
 	case "large":
 		return paid, nil
 	}
-	return nil, fmt.Errorf("%w: %q", plans.ErrNoPlan, tenant)
+	return nil, fmt.Errorf("%w: %q", tenants.ErrNoPlan, tenant)
 }
 
 // whichTenant answers requests without a tenant. It writes nothing for other denials, so
 // the limiter answers them.
 func whichTenant(w http.ResponseWriter, _ *http.Request, err error) {
-	if errors.Is(err, stint.ErrEmptyKey) || errors.Is(err, plans.ErrNoPlan) {
+	if errors.Is(err, stint.ErrEmptyKey) || errors.Is(err, tenants.ErrNoPlan) {
 		http.Error(w, "which tenant?", http.StatusForbidden)
 	}
 }
 
 func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) http.Handler {
-	tenants := plans.Must(plans.New(load, plans.WithTTL(time.Minute), plans.WithSize(10_000)))
+	cache, err := tenants.New(load, tenants.WithTTL(time.Minute), tenants.WithSize(10_000))
+	if err != nil {
+		log.Fatal(err)
+	}
 
 	limits := stint.Must(stint.New(
 		// All other routes: eight requests at a time for each tenant, and what its
@@ -80,7 +83,7 @@ func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) h
 			if tenant == "" {
 				return nil, nil
 			}
-			return tenants.Get(r.Context(), tenant)
+			return cache.Get(r.Context(), tenant)
 		}),
 		// Reports are expensive: two at a time, and the plan.
 		stint.WithRoute("GET /reports", stint.Concurrency(2, stint.WithName("reports"))),

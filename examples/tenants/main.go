@@ -21,9 +21,9 @@ import (
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/plans"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
+	"github.com/stint-go/stint/tenants"
 )
 
 func main() {
@@ -78,7 +78,7 @@ func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.L
 	return func(ctx context.Context, tenant string) ([]stint.Limit, error) {
 		name, err := rdb.HGet(ctx, "plans", tenant).Result()
 		if errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("tenant %q: %w", tenant, plans.ErrNoPlan) // 403
+			return nil, fmt.Errorf("tenant %q: %w", tenant, tenants.ErrNoPlan) // 403
 		}
 		if err != nil {
 			return nil, err
@@ -93,13 +93,16 @@ func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.L
 
 func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, error), ttl time.Duration) http.Handler {
 	// While plans can't be loaded, known ones stay in force, and other tenants have the free one.
-	tenants := plans.Must(plans.New(load, plans.WithTTL(ttl), plans.WithDefault(offers["free"]...)))
+	cache, err := tenants.New(load, tenants.WithTTL(ttl), tenants.WithDefault(offers["free"]...))
+	if err != nil {
+		log.Fatal(err)
+	}
 	return stinthttp.New(
 		// Mount this behind the authentication that sets the field: a client that
 		// writes the field itself chooses whose limits it uses. Without the field
 		// there is no plan, and the answer is 403.
 		stint.WithKey(stint.Header("X-Tenant")),
-		tenants.Limits(stint.Header("X-Tenant")),
+		cache.Limits(stint.Header("X-Tenant")),
 		stint.Concurrency(8, stint.WithName("in-flight")), // of any plan
 		stint.WithStore(shared),
 	)(http.HandlerFunc(left))

@@ -92,7 +92,7 @@ func TestDocumentsCompile(t *testing.T) {
 		"context", "fmt", "log", "os", "net", "net/http", "net/http/httputil", "net/netip", "net/url", "sync/atomic", "time", "errors", "strings", "testing",
 		"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9",
 		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover", module+"/store/storetest",
-		module+"/console", module+"/plan", module+"/plans",
+		module+"/console", module+"/plan", module+"/tenants",
 		"stinthttp "+module+"/adapters/std", "stintgin "+module+"/adapters/gin", "stintecho "+module+"/adapters/echo")
 	for _, doc := range documents(t) {
 		text := read(t, doc)

@@ -70,7 +70,7 @@ var imports = map[string]rule{
 	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/compile", "internal/decide", "internal/engine", "internal/failure", "internal/field", "internal/keys", "internal/keytext", "internal/limit", "internal/logs", "internal/mistake", "internal/namesakes", "internal/read", "internal/respond", "internal/waiting", "internal/warn"}},
 	"internal/topkeys":          {notEven: []string{"net/http", "net"}},
 	"console":                   {own: []string{".", "internal/keytext", "internal/topkeys", "store", "store/memstore"}},
-	"plans":                     {own: []string{".", "internal/engine"}},
+	"tenants":                   {own: []string{".", "internal/engine"}},
 	"plan":                      {own: []string{".", "internal/compile", "internal/decide", "internal/engine", "internal/keys", "internal/keytext", "internal/limit", "internal/read", "store", "store/memstore"}},
 	"adapters/internal/pattern": {},
 	"adapters/internal/lead":    {},
@@ -85,7 +85,7 @@ var imports = map[string]rule{
 		own:   []string{"internal/explore/steps", "internal/explore/steps/..."},
 	},
 	"examples/...": {
-		own:      []string{".", "store/...", "adapters/...", "console", "plans"},
+		own:      []string{".", "store/...", "adapters/...", "console", "tenants"},
 		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
 	},
 }

@@ -1,15 +1,16 @@
-package plans_test
+package tenants_test
 
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"time"
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/plans"
+	"github.com/stint-go/stint/tenants"
 )
 
 func Example() {
@@ -17,10 +18,13 @@ func Example() {
 		fmt.Println("loading the plan of", tenant)
 		return []stint.Limit{stint.Rate(100, time.Minute, stint.WithName("plan"))}, nil
 	}
-	tenants := plans.Must(plans.New(fromDatabase, plans.WithTTL(5*time.Minute)))
+	cache, err := tenants.New(fromDatabase, tenants.WithTTL(5*time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
 	limit := stinthttp.New(
 		stint.WithKey(stint.Header("X-Tenant")),
-		tenants.Limits(stint.Header("X-Tenant")))
+		cache.Limits(stint.Header("X-Tenant")))
 	h := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println("hello", r.Header.Get("X-Tenant"))
 	}))

@@ -1,14 +1,17 @@
-// Package plans caches limits that come from a slow source, such as tenants' plans in a
-// database:
+// Package tenants gives each tenant its own limits, which it loads from a slow source, such as
+// a database, and caches:
 //
-//	tenants := plans.Must(plans.New(load))
+//	cache, err := tenants.New(load)
+//	if err != nil {
+//		log.Fatal(err)
+//	}
 //	limit := stinthttp.New(
 //		stint.WithKey(stint.Header("X-Tenant")),
-//		tenants.Limits(stint.Header("X-Tenant")))
+//		cache.Limits(stint.Header("X-Tenant")))
 //
-// Mount the limiter behind the authentication: each request with a made-up key would
-// ask the source.
-package plans
+// A tenant's plan is the limits that load returns for its key. Mount the limiter behind the
+// authentication: each request with a made-up key would ask the source.
+package tenants
 
 import (
 	"container/list"
@@ -81,7 +84,7 @@ var ErrNoPlan error = noPlan{}
 
 type noPlan struct{}
 
-func (noPlan) Error() string   { return "plans: no plan" }
+func (noPlan) Error() string   { return "tenants: no plan" }
 func (noPlan) StatusCode() int { return http.StatusForbidden }
 
 // Option changes a default of New.
@@ -106,7 +109,7 @@ func WithSize(n int64) Option {
 	return option(func(p *Cache) error {
 		p.size = n
 		if n < 1 {
-			return fmt.Errorf("plans: WithSize(%d): write a positive value", n)
+			return fmt.Errorf("tenants: WithSize(%d): write a positive value", n)
 		}
 		return nil
 	})
@@ -127,11 +130,11 @@ func WithLoadTimeout(d time.Duration) Option {
 func WithDefault(limits ...stint.Limit) Option {
 	return option(func(p *Cache) error {
 		if len(limits) == 0 {
-			return errors.New("plans: WithDefault(): write limits, or stint.Exempt()")
+			return errors.New("tenants: WithDefault(): write limits, or stint.Exempt()")
 		}
 		p.fallback = limits
 		if err := stint.CheckLimits(limits...); err != nil {
-			return fmt.Errorf("plans: WithDefault: %w", err)
+			return fmt.Errorf("tenants: WithDefault: %w", err)
 		}
 		return nil
 	})
@@ -140,7 +143,7 @@ func WithDefault(limits ...stint.Limit) Option {
 // duration returns what is wrong with an option's duration, or nil.
 func duration(option string, d time.Duration) error {
 	if valid, write := engine.CheckDuration(d, d > 0, "write a positive value"); !valid {
-		return fmt.Errorf("plans: %s(%v): %s", option, d, write)
+		return fmt.Errorf("tenants: %s(%v): %s", option, d, write)
 	}
 	return nil
 }
@@ -149,8 +152,8 @@ func duration(option string, d time.Duration) error {
 // again: not every request should ask the source.
 const retry = time.Second
 
-// New returns a cache in front of load, which returns the limits of a key. Each limit
-// needs a stint.WithName. load is called on a goroutine of its own, concurrently for
+// New returns a cache in front of load, which returns the limits of a key: a tenant's plan. Each
+// limit needs a stint.WithName. load is called on a goroutine of its own, concurrently for
 // different keys; a panic in it is an error of that load. It must return when its context ends:
 // a key isn't loaded again before.
 //
@@ -162,11 +165,11 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 	}
 	var errs []error
 	if load == nil {
-		errs = append(errs, errors.New("plans: New(nil): write a function that loads the limits of a key"))
+		errs = append(errs, errors.New("tenants: New(nil): write a function that loads the limits of a key"))
 	}
 	for i, o := range opts {
 		if o == nil {
-			errs = append(errs, fmt.Errorf("plans: New: option %d is nil: leave it out", i+1))
+			errs = append(errs, fmt.Errorf("tenants: New: option %d is nil: leave it out", i+1))
 			continue
 		}
 		errs = append(errs, o.apply(p))
@@ -175,14 +178,6 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 		return nil, err
 	}
 	return p, nil
-}
-
-// Must returns p, or panics with err. Use it for package variables and at start-up.
-func Must(p *Cache, err error) *Cache {
-	if err != nil {
-		panic(err)
-	}
-	return p
 }
 
 // Limits returns the option that gives each request the plan of its key, as Get does. It is a
@@ -340,10 +335,10 @@ func (p *Cache) start(ctx context.Context, key string) *call {
 // run loads a plan, keeps it unless the key was forgotten meanwhile, and wakes those who wait.
 func (p *Cache) run(key string, c *call) {
 	var limits []stint.Limit
-	err := errors.New("plans: the load did not return")
+	err := errors.New("tenants: the load did not return")
 	defer func() {
 		if v := recover(); v != nil { // on this goroutine a panic would end the process
-			err = fmt.Errorf("plans: the load panicked: %v", v)
+			err = fmt.Errorf("tenants: the load panicked: %v", v)
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -383,7 +378,7 @@ func (c *call) wait(ctx context.Context) (*plan, *failure) {
 	}
 }
 
-var errOverdue = fmt.Errorf("plans: the load takes longer than its timeout: %w", context.DeadlineExceeded)
+var errOverdue = fmt.Errorf("tenants: the load takes longer than its timeout: %w", context.DeadlineExceeded)
 
 // keep keeps the outcome of a load. The caller holds p.mu.
 func (p *Cache) keep(key string, c *call) {

@@ -1,4 +1,4 @@
-package plans_test
+package tenants_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/plans"
+	"github.com/stint-go/stint/tenants"
 )
 
 var byTenant = stint.Header("X-Tenant")
@@ -22,7 +22,7 @@ type client struct {
 	failed []error // of the events that say so
 }
 
-func newClient(cache *plans.Cache, opts ...stint.Option) *client {
+func newClient(cache *tenants.Cache, opts ...stint.Option) *client {
 	c := new(client)
 	l := stint.Must(stint.New(append(opts, stint.WithKey(byTenant), cache.Limits(byTenant), stint.WithObserver(func(e stint.Event) {
 		if e.Kind == stint.EventLimitsFailed {
@@ -49,7 +49,7 @@ func TestEachLimiterChecksPlans(t *testing.T) {
 		t.Run(taken, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &source{sold: []stint.Limit{requests(100, "calls")}}
-				cache := plans.Must(plans.New(s.load))
+				cache := must(tenants.New(s.load))
 				opts := []stint.Option{
 					stint.WithKey(byTenant), cache.Limits(byTenant), stint.WithFailurePolicy(stint.FailClosed),
 					stint.Concurrency(8, stint.WithName("slots")),
@@ -98,11 +98,11 @@ func TestEachLimiterChecksPlans(t *testing.T) {
 // What holds for a tenant whose plan can't be loaded.
 func TestFailurePolicies(t *testing.T) {
 	closed, other := stint.WithFailurePolicy(stint.FailClosed), requests(7, "other")
-	free := plans.WithDefault(requests(3, "free"))
+	free := tenants.WithDefault(requests(3, "free"))
 	for _, tt := range []struct {
 		name   string
 		err    error
-		cache  []plans.Option
+		cache  []tenants.Option
 		opts   []stint.Option
 		status int
 		policy string
@@ -111,15 +111,15 @@ func TestFailurePolicies(t *testing.T) {
 		{name: "open", err: errDown, status: 200},
 		{name: "open, beside another limit", err: errDown, opts: []stint.Option{other}, status: 200, policy: `"other";q=7;w=1`},
 		{name: "closed", err: errDown, opts: []stint.Option{closed, other}, status: 503, retry: true},
-		{name: "a default", err: errDown, cache: []plans.Option{free}, opts: []stint.Option{closed}, status: 200, policy: `"free";q=3;w=1`},
-		{name: "no limits as a default", err: errDown, cache: []plans.Option{plans.WithDefault(stint.Exempt())}, opts: []stint.Option{closed, other}, status: 200, policy: `"other";q=7;w=1`},
-		{name: "a default that can't be used", err: errDown, cache: []plans.Option{plans.WithDefault(requests(3, "other"))}, opts: []stint.Option{closed, other}, status: 503, retry: true},
-		{name: "no plan", err: plans.ErrNoPlan, cache: []plans.Option{free}, status: 403},
+		{name: "a default", err: errDown, cache: []tenants.Option{free}, opts: []stint.Option{closed}, status: 200, policy: `"free";q=3;w=1`},
+		{name: "no limits as a default", err: errDown, cache: []tenants.Option{tenants.WithDefault(stint.Exempt())}, opts: []stint.Option{closed, other}, status: 200, policy: `"other";q=7;w=1`},
+		{name: "a default that can't be used", err: errDown, cache: []tenants.Option{tenants.WithDefault(requests(3, "other"))}, opts: []stint.Option{closed, other}, status: 503, retry: true},
+		{name: "no plan", err: tenants.ErrNoPlan, cache: []tenants.Option{free}, status: 403},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &source{err: tt.err}
-				c := newClient(plans.Must(plans.New(s.load, tt.cache...)), tt.opts...)
+				c := newClient(must(tenants.New(s.load, tt.cache...)), tt.opts...)
 				for i := range 2 {
 					if status, policy := c.send("acme"); status != tt.status || policy != tt.policy {
 						t.Errorf("status %d, %s", status, policy)
@@ -140,7 +140,7 @@ func TestFailurePolicies(t *testing.T) {
 func TestOldPlansAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{sold: []stint.Limit{requests(1, "plan")}}
-		c := newClient(plans.Must(plans.New(s.load)), requests(9, "other"))
+		c := newClient(must(tenants.New(s.load)), requests(9, "other"))
 		send := func(told int) {
 			t.Helper()
 			time.Sleep(time.Hour)
@@ -166,7 +166,7 @@ func TestOldPlansAreReported(t *testing.T) {
 
 // A key that can't work is reported when the limiter is made or mounted, not by its requests.
 func TestWrongKeys(t *testing.T) {
-	cache := plans.Must(plans.New((&source{}).load))
+	cache := must(tenants.New((&source{}).load))
 	for key, want := range map[stint.Key]string{
 		{}:                            "Key{}): write a key",
 		stint.Header("a b"):           `Header("a b")): write the name of a header field`,
@@ -199,7 +199,7 @@ func TestPlanThatTheLimiterMakesWrong(t *testing.T) {
 		"nobody's key": {stint.WithKey(stint.GivenKey()), "WithKey(GivenKey()): requests don't have it"},
 	} {
 		s := &source{sold: []stint.Limit{stint.Rate(10, time.Second, stint.WithName("plan"), tt.opt)}}
-		c := newClient(plans.Must(plans.New(s.load)), stint.WithFixedCost(20), stint.WithFailurePolicy(stint.FailClosed))
+		c := newClient(must(tenants.New(s.load)), stint.WithFixedCost(20), stint.WithFailurePolicy(stint.FailClosed))
 		for range 2 {
 			if status, _ := c.send("acme"); status != 503 || !strings.Contains(c.failed[len(c.failed)-1].Error(), tt.want) || s.count() != 1 {
 				t.Errorf("%s: %d, %v after %d loads", name, status, c.failed, s.count())
@@ -213,7 +213,7 @@ func TestPlansOfGivenKeys(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &source{sold: []stint.Limit{requests(3, "plan"), stint.Quota(9, stint.Daily, stint.WithName("day"))}}
-			opts := []stint.Option{stint.WithKey(byTenant), plans.Must(plans.New(s.load, plans.WithTTL(time.Hour))).Limits(byTenant)}
+			opts := []stint.Option{stint.WithKey(byTenant), must(tenants.New(s.load, tenants.WithTTL(time.Hour))).Limits(byTenant)}
 			if own {
 				opts = append(opts, stint.Concurrency(5, stint.WithName("slots")), stint.WithRoute("POST /", requests(8, "route")))
 			}
@@ -286,7 +286,7 @@ func TestGivenKeysWithoutPlans(t *testing.T) {
 	closed, other, asked := stint.WithFailurePolicy(stint.FailClosed), requests(7, "other"), new(stint.SourceError)
 	failed := func(err error) bool { return errors.As(err, &asked) && errors.Is(err, errDown) }
 	fine := func(err error) bool { return err == nil }
-	none := func(err error) bool { return errors.Is(err, plans.ErrNoPlan) }
+	none := func(err error) bool { return errors.Is(err, tenants.ErrNoPlan) }
 	for _, tt := range []struct {
 		name        string
 		sold        []stint.Limit
@@ -297,13 +297,13 @@ func TestGivenKeysWithoutPlans(t *testing.T) {
 		{name: "down, open", err: errDown, take: fine, looks: failed},
 		{name: "down, open, beside another limit", err: errDown, opts: []stint.Option{other}, take: fine, looks: failed},
 		{name: "down, closed", err: errDown, opts: []stint.Option{closed, other}, take: failed, looks: failed},
-		{name: "no plan", err: plans.ErrNoPlan, take: none, looks: none},
-		{name: "no plan, beside another limit", err: plans.ErrNoPlan, opts: []stint.Option{other}, take: none, looks: fine},
+		{name: "no plan", err: tenants.ErrNoPlan, take: none, looks: none},
+		{name: "no plan, beside another limit", err: tenants.ErrNoPlan, opts: []stint.Option{other}, take: none, looks: fine},
 		{name: "exempt", sold: []stint.Limit{stint.Exempt()}, take: fine, looks: fine},
 		{name: "nothing", take: func(err error) bool { return errors.Is(err, stint.ErrNoLimits) }, looks: func(err error) bool { return errors.Is(err, stint.ErrNoLimits) }},
 	} {
 		s := &source{sold: tt.sold, err: tt.err}
-		l := stint.Must(stint.New(append(tt.opts, stint.WithKey(byTenant), plans.Must(plans.New(s.load)).Limits(byTenant))...))
+		l := stint.Must(stint.New(append(tt.opts, stint.WithKey(byTenant), must(tenants.New(s.load)).Limits(byTenant))...))
 		p, err := l.Take(t.Context(), "acme", 1)
 		if !tt.take(err) || err == nil && p == nil {
 			t.Errorf("%s: Take: %v, %v", tt.name, p, err)

@@ -1,4 +1,4 @@
-package plans_test
+package tenants_test
 
 import (
 	"context"
@@ -11,10 +11,18 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plans"
+	"github.com/stint-go/stint/tenants"
 )
 
 var errDown = errors.New("source is down")
+
+// must returns a cache, or panics with err.
+func must(c *tenants.Cache, err error) *tenants.Cache {
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
 
 // source is a database of plans, which change: each load takes as long as slow says when it
 // begins, and then returns what is sold, or err.
@@ -78,7 +86,7 @@ type asked struct {
 }
 
 // get expects what Get returns. Loads that it has begun are over then, if they take no time.
-func get(t *testing.T, p *plans.Cache, s *source, want asked) {
+func get(t *testing.T, p *tenants.Cache, s *source, want asked) {
 	t.Helper()
 	began := time.Now()
 	limits, err := p.Get(t.Context(), "k")
@@ -96,10 +104,10 @@ func get(t *testing.T, p *plans.Cache, s *source, want asked) {
 // However many ask, a key is loaded once: for those who wait, and for those who come within a
 // second after it has failed, or has found no plan.
 func TestLoadOnce(t *testing.T) {
-	for _, err := range []error{nil, errDown, fmt.Errorf("tenant k: %w", plans.ErrNoPlan)} {
+	for _, err := range []error{nil, errDown, fmt.Errorf("tenant k: %w", tenants.ErrNoPlan)} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &source{slow: time.Second, sold: []stint.Limit{requests(1, "plan")}, err: err}
-			p := plans.Must(plans.New(s.load))
+			p := must(tenants.New(s.load))
 			for range 2 {
 				var wg sync.WaitGroup
 				for i := range 100 {
@@ -127,7 +135,7 @@ func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second, third := requests(1, "plan"), requests(2, "plan"), requests(3, "plan")
 		s := &source{slow: time.Second}
-		p := plans.Must(plans.New(s.load, plans.WithTTL(10*time.Second)))
+		p := must(tenants.New(s.load, tenants.WithTTL(10*time.Second)))
 		s.sell(first)
 		get(t, p, s, asked{first, nil, time.Second, 1})
 		s.sell(second)
@@ -159,19 +167,19 @@ func TestNoPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plan := requests(1, "plan")
 		s := &source{sold: []stint.Limit{plan}}
-		p := plans.Must(plans.New(s.load, plans.WithTTL(10*time.Second)))
+		p := must(tenants.New(s.load, tenants.WithTTL(10*time.Second)))
 		get(t, p, s, asked{plan, nil, 0, 1})
-		s.fail(fmt.Errorf("tenant k: %w", plans.ErrNoPlan))
+		s.fail(fmt.Errorf("tenant k: %w", tenants.ErrNoPlan))
 		get(t, p, s, asked{plan, nil, 0, 1}) // current
 		time.Sleep(11 * time.Second)
 		get(t, p, s, asked{plan, nil, 0, 2}) // old, and loaded behind
-		get(t, p, s, asked{err: plans.ErrNoPlan, loads: 2})
+		get(t, p, s, asked{err: tenants.ErrNoPlan, loads: 2})
 		time.Sleep(time.Second)
 		s.fail(errDown)
 		get(t, p, s, asked{err: errDown, loads: 3})
 	})
 	var status interface{ StatusCode() int }
-	if !errors.As(fmt.Errorf("tenant k: %w", plans.ErrNoPlan), &status) || status.StatusCode() != 403 {
+	if !errors.As(fmt.Errorf("tenant k: %w", tenants.ErrNoPlan), &status) || status.StatusCode() != 403 {
 		t.Error("the request isn't answered with 403")
 	}
 }
@@ -198,7 +206,7 @@ func TestLoadsThatFail(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &source{sold: []stint.Limit{good}}
-				p := plans.Must(plans.New(s.load))
+				p := must(tenants.New(s.load))
 				get(t, p, s, asked{plan: good, loads: 1})
 				s.sell(tt.sold...)
 				if tt.does != nil {
@@ -224,7 +232,7 @@ func TestSurviveTheFirstCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plan := requests(1, "plan")
 		s := &source{slow: 2 * time.Second, sold: []stint.Limit{plan}}
-		p := plans.Must(plans.New(s.load))
+		p := must(tenants.New(s.load))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := p.Get(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*stint.SourceError)) {
@@ -240,7 +248,7 @@ func TestLateLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := requests(1, "plan"), requests(2, "plan")
 		s := &source{slow: time.Minute, ignores: true, sold: []stint.Limit{first}}
-		p := plans.Must(plans.New(s.load, plans.WithTTL(time.Hour), plans.WithLoadTimeout(3*time.Second)))
+		p := must(tenants.New(s.load, tenants.WithTTL(time.Hour), tenants.WithLoadTimeout(3*time.Second)))
 		get(t, p, s, asked{err: context.DeadlineExceeded, took: 3 * time.Second, loads: 1})
 		get(t, p, s, asked{err: context.DeadlineExceeded, loads: 1})
 		time.Sleep(time.Minute)
@@ -273,7 +281,7 @@ func TestForget(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				before, after := requests(1, "plan"), requests(2, "plan")
 				s := &source{sold: []stint.Limit{before}, ignores: true}
-				p := plans.Must(plans.New(s.load, plans.WithSize(1)))
+				p := must(tenants.New(s.load, tenants.WithSize(1)))
 				if tt.old {
 					get(t, p, s, asked{plan: before, loads: 1})
 					time.Sleep(time.Minute) // to be loaded again
@@ -302,7 +310,7 @@ func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plan := requests(1, "plan")
 		s := &source{sold: []stint.Limit{plan}}
-		p := plans.Must(plans.New(s.load))
+		p := must(tenants.New(s.load))
 		get(t, p, s, asked{plan: plan, loads: 1})
 		p.Forget("k")
 		s.fail(errDown)
@@ -315,7 +323,7 @@ func TestForget(t *testing.T) {
 
 func TestAreBounded(t *testing.T) {
 	s := &source{sold: []stint.Limit{requests(1, "plan")}}
-	p := plans.Must(plans.New(s.load, plans.WithSize(3)))
+	p := must(tenants.New(s.load, tenants.WithSize(3)))
 	for _, step := range []struct {
 		key   string
 		loads int
@@ -327,7 +335,7 @@ func TestAreBounded(t *testing.T) {
 			t.Errorf("%s: %d loads, want %d", step.key, got, step.loads)
 		}
 	}
-	s.fail(plans.ErrNoPlan)
+	s.fail(tenants.ErrNoPlan)
 	for i := range 100 {
 		_, _ = p.Get(t.Context(), fmt.Sprint("made up ", i))
 	}
@@ -342,18 +350,18 @@ func TestOptions(t *testing.T) {
 	load := (&source{}).load
 	for _, tc := range []struct {
 		load func(context.Context, string) ([]stint.Limit, error)
-		opt  plans.Option
+		opt  tenants.Option
 		want string
 	}{
-		{nil, plans.WithTTL(time.Minute), "New(nil): write a function"},
-		{load, plans.WithTTL(0), "WithTTL(0s): write a positive"},
-		{load, plans.WithSize(0), "WithSize(0): write a positive"},
-		{load, plans.WithLoadTimeout(-1), "WithLoadTimeout(-1ns): write a positive"},
-		{load, plans.WithDefault(), "WithDefault(): write limits, or stint.Exempt()"},
-		{load, plans.WithDefault(requests(0, "free")), "WithDefault: stint: limit \"free\": 0 units"},
+		{nil, tenants.WithTTL(time.Minute), "New(nil): write a function"},
+		{load, tenants.WithTTL(0), "WithTTL(0s): write a positive"},
+		{load, tenants.WithSize(0), "WithSize(0): write a positive"},
+		{load, tenants.WithLoadTimeout(-1), "WithLoadTimeout(-1ns): write a positive"},
+		{load, tenants.WithDefault(), "WithDefault(): write limits, or stint.Exempt()"},
+		{load, tenants.WithDefault(requests(0, "free")), "WithDefault: stint: limit \"free\": 0 units"},
 		{load, nil, "option 1 is nil"},
 	} {
-		if c, err := plans.New(tc.load, tc.opt); c != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
+		if c, err := tenants.New(tc.load, tc.opt); c != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v, %v, want an error with %q", c, err, tc.want)
 		}
 	}
