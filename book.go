@@ -20,7 +20,7 @@ type book struct {
 
 // finding is a likely mistake that was found.
 type finding struct {
-	kind   WarningKind
+	kind   string
 	limits []string // whose key it is about, or that it is about
 	text   string   // instead of the kind's
 	// applies reports whether it is about something that a version has.
@@ -28,7 +28,7 @@ type finding struct {
 }
 
 func (f *finding) warning() Warning {
-	return Warning{f.kind, f.limits, cmp.Or(f.text, warningKinds[f.kind].text), f.kind.link()}
+	return Warning{f.kind, f.limits, cmp.Or(f.text, warningKinds[warningOf(f.kind)].text), warningLink(f.kind)}
 }
 
 // notice is a warning that is new, and not given yet.

@@ -105,7 +105,7 @@ func receive(t *testing.T, sc scene, down time.Duration, opts ...stint.Option) [
 	opts = append(opts, stint.WithStore(s), stint.WithObserver(d.observe), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders),
 		stint.WithPriority(func(r *http.Request) int { n, _ := strconv.Atoi(r.Header.Get("X-Class")); return n }), theKey,
 		stint.WithRoute("/slots", stint.Concurrency(1, stint.WithName("elsewhere"))), // or New rejects the classes
-		stint.WithoutWarnings(stint.WarnNothingWaits))                                // which the limit that a dry run is beside may do
+		stint.WithoutWarnings("nothing-waits"))                                       // which the limit that a dry run is beside may do
 	l := limiter(t, opts...)
 	d.start = time.Now().Truncate(time.Minute).Add(time.Minute) // windows are of the clock
 	time.Sleep(time.Until(d.start))
@@ -379,7 +379,7 @@ func TestDryRunDeniesForItsKeyOnly(t *testing.T) {
 	for _, tt := range tests {
 		s, seen := newSpy(), &events{}
 		s.FailWith(errDown)
-		l := limiter(t, append(tt.opts, theKey, stint.WithStore(s), seen.Option(), stint.WithoutWarnings(stint.WarnNothingWaits))...)
+		l := limiter(t, append(tt.opts, theKey, stint.WithStore(s), seen.Option(), stint.WithoutWarnings("nothing-waits"))...)
 		if w := through(l, get("/"), nil); w.Code != tt.status || seen.Kinds() != tt.events {
 			t.Errorf("%s: %d and %s, want %d and %s", tt.name, w.Code, seen.Kinds(), tt.status, tt.events)
 		}

@@ -149,7 +149,7 @@ func (e Event) LogValue() slog.Value {
 	}
 	warning := ""
 	if e.Warning != nil {
-		limit, warning = strings.Join(e.Warning.Limits, ", "), e.Warning.Kind.String()
+		limit, warning = strings.Join(e.Warning.Limits, ", "), e.Warning.Kind
 	} else {
 		e.Warning = new(Warning)
 	}

@@ -166,7 +166,7 @@ func TestObserversHaveEventsOfTheirOwn(t *testing.T) {
 				told[e.Kind] = e.Pacing.Limit
 			}
 			if e.Warning != nil {
-				told[e.Kind] = e.Warning.Kind.String()
+				told[e.Kind] = e.Warning.Kind
 			}
 		}),
 	).Serve(httptest.NewRecorder(), get("/"), func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })

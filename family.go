@@ -79,7 +79,7 @@ func (f *family) announce(l *Limiter, c *config) (all []notice) {
 func (f *family) lend() (all []namesakes.Meaning) {
 	for _, m := range f.members {
 		v := m.now.Load()
-		if !v.compiled.Lent || v.silent.has(WarnNameConflict) {
+		if !v.compiled.Lent || v.silent.has(warnNameConflict) {
 			continue
 		}
 		for e := range v.plans.Entries {

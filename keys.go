@@ -266,7 +266,7 @@ func Cookie(name string) Key {
 // Pattern keys on the pattern that the http.ServeMux around the limiter has matched, so
 // every route gets its own count. Requests that match none, or that reach the limiter
 // before a ServeMux, share one key: with the path itself a client could make up as many
-// keys as it likes. For a limiter around a ServeMux, use MuxPattern; WarnOneKey finds the
+// keys as it likes. For a limiter around a ServeMux, use MuxPattern; the warning one-key finds the
 // mistake if the key is Pattern alone.
 func Pattern() Key { return Key{keys.Pattern} }
 

@@ -244,7 +244,7 @@ func TestWhoLogs(t *testing.T) {
 	a, b, c := newLogged(slog.LevelDebug), newLogged(slog.LevelDebug), newLogged(slog.LevelDebug)
 	all := []*logged{a, b, c}
 	none := stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 }))
-	l := limiter(t, none, theKey, a.with(), stint.WithoutWarnings(stint.WarnCostTooHigh))
+	l := limiter(t, none, theKey, a.with(), stint.WithoutWarnings("cost-too-high"))
 	d := stint.Must(l.With(stint.WithLogKeys()))
 	steps := []struct {
 		what string

@@ -22,10 +22,10 @@ import (
 // rebuilt finds that limiters are built again and again while requests are served. v was built
 // now: derived from another of the family, or as the first of it.
 func (b *book) rebuilt(v *version, derived bool) []finding {
-	if v.silent.has(WarnRebuilt) || !b.builds.Add(derived) {
+	if v.silent.has(warnRebuilt) || !b.builds.Add(derived) {
 		return nil
 	}
-	return []finding{{kind: WarnRebuilt, applies: func(*version) bool { return true }}}
+	return []finding{{kind: warnRebuilt, applies: func(*version) bool { return true }}}
 }
 
 // nothingWaits finds that the version orders requests that wait, although none waits.
@@ -33,7 +33,7 @@ func nothingWaits(v *version) []finding {
 	if !ordersNone(v) {
 		return nil
 	}
-	return []finding{{kind: WarnNothingWaits, applies: ordersNone}}
+	return []finding{{kind: warnNothingWaits, applies: ordersNone}}
 }
 
 // ordersNone reports whether the version orders requests that wait, although none waits. Those of
@@ -72,7 +72,7 @@ func unreachable(v *version) (found []finding) {
 		for _, u := range compile.Unreached(p) {
 			text := fmt.Sprintf("limit %q lets %d pass, and limit %q beside it at most %d in that time: lower the quota, or raise the rate",
 				u.Quota, u.Units, u.Rate, u.Most)
-			found = append(found, finding{kind: WarnQuotaUnreachable, limits: []string{u.Quota}, text: text, applies: func(v *version) bool {
+			found = append(found, finding{kind: warnQuotaUnreachable, limits: []string{u.Quota}, text: text, applies: func(v *version) bool {
 				return slices.ContainsFunc(v.plans.All(), func(p *read.Plan) bool {
 					return slices.Contains(compile.Unreached(p), u)
 				})
@@ -86,7 +86,7 @@ func unreachable(v *version) (found []finding) {
 func conflicting(us *namesakes.Family, c namesakes.Conflict) finding {
 	text := fmt.Sprintf("limit %q is %q here and %q in another limiter on its store, so what a caller gets depends on which one decides: "+
 		"write another stint.WithName in one of them", c.Name, c.Says, c.Other)
-	return finding{kind: WarnNameConflict, limits: []string{c.Name}, text: text, applies: func(v *version) bool {
+	return finding{kind: warnNameConflict, limits: []string{c.Name}, text: text, applies: func(v *version) bool {
 		return us.Differs(c.Meaning) && v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.Name && compile.Text(e) == c.Says })
 	}}
 }
@@ -111,7 +111,7 @@ func (b *book) dropped(after *version, was, is map[string]string) (found []findi
 					text = fmt.Sprintf("Update renames limit %q to %q, so callers begin anew: keep its name, by stint.WithName(%[1]q)", name, other)
 				}
 			}
-			found = append(found, finding{kind: WarnUpdateDrops, limits: []string{name}, text: text, applies: func(v *version) bool { return v == after }})
+			found = append(found, finding{kind: warnUpdateDrops, limits: []string{name}, text: text, applies: func(v *version) bool { return v == after }})
 		}
 	}
 	for name := range is {
@@ -129,7 +129,7 @@ func costTooHigh(ch *store.Charge) finding {
 	if isBucket(ch.Limit) {
 		text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)
 	}
-	return finding{kind: WarnCostTooHigh, limits: []string{name}, text: text, applies: func(v *version) bool {
+	return finding{kind: warnCostTooHigh, limits: []string{name}, text: text, applies: func(v *version) bool {
 		return v.hasEntry(func(e *read.Entry) bool { return e.Name() == name && largest(e.Limit.Limit) < cost })
 	}}
 }
@@ -145,7 +145,7 @@ func isBucket(l *store.Limit) bool {
 
 // wrongKey finds what a look has shown about a key, for the first of all versions that has the key
 // and warns of the kind, or for none.
-func wrongKey(all []*version, l *warn.Look, kind WarningKind) (to *version, f finding) {
+func wrongKey(all []*version, l *warn.Look, kind string) (to *version, f finding) {
 	var limits []string
 	for _, v := range all {
 		names, uses := v.uses(l)
@@ -174,13 +174,13 @@ func usesFor(l *warn.Look, limits []string) func(*version) bool {
 // keyWarnings are the warnings that signs of a wrong key come to.
 var keyWarnings = [...]struct {
 	found warn.Found
-	kind  WarningKind
+	kind  string
 }{
-	{warn.Forwarding, WarnForwardingHeader},
-	{warn.Port, WarnPortInKey},
-	{warn.Proxy, WarnUntrustedProxy},
-	{warn.NeverRepeats, WarnKeysNeverRepeat},
-	{warn.OneKey, WarnOneKey},
+	{warn.Forwarding, warnForwardingHeader},
+	{warn.Port, warnPortInKey},
+	{warn.Proxy, warnUntrustedProxy},
+	{warn.NeverRepeats, warnKeysNeverRepeat},
+	{warn.OneKey, warnOneKey},
 }
 
 // warnsOfKeys reports whether the version gives a warning for which requests are looked at.

@@ -249,7 +249,7 @@ func TestNamesakes(t *testing.T) {
 		}, []string{sixNotFive}},
 		{"an update that gets out of its way", func(t *testing.T, s store.Store) {
 			l := make(t, s, limit(5))
-			update(t, l, stint.Rate(5, time.Minute, stint.WithName("own")), key, stint.WithoutWarnings(stint.WarnUpdateDrops))
+			update(t, l, stint.Rate(5, time.Minute, stint.WithName("own")), key, stint.WithoutWarnings("update-drops"))
 			make(t, s, limit(6))
 		}, nil},
 		{"a route's", func(t *testing.T, s store.Store) {
@@ -289,7 +289,7 @@ func TestNamesakes(t *testing.T) {
 			make(t, layers{s}, limit(6))
 		}, nil},
 		{"one that isn't to be warned", func(t *testing.T, s store.Store) {
-			make(t, s, limit(5), stint.WithoutWarnings(stint.WarnNameConflict))
+			make(t, s, limit(5), stint.WithoutWarnings("name-conflict"))
 			make(t, s, limit(6))
 			make(t, s, limit(7), stint.WithoutWarnings())
 		}, nil},
@@ -335,7 +335,7 @@ func TestNamesakesAreDescribed(t *testing.T) {
 		want bool
 	}{{second, 6, true}, {first, 6, false}, {first, 7, true}, {second, 7, false}} {
 		update(t, step.of, limit(step.n), theKey)
-		if all := second.Describe().Warnings; len(all) > 0 != step.want || step.want && all[0].Kind != stint.WarnNameConflict {
+		if all := second.Describe().Warnings; len(all) > 0 != step.want || step.want && all[0].Kind != "name-conflict" {
 			t.Errorf("step %d: described %+v", i+1, all)
 		}
 	}

@@ -106,7 +106,7 @@ func (l *Limiter) handleNotice(n store.Notice) {
 		l.warnOfForgetting(n.Err)
 	case store.Full:
 		v := l.inForce()
-		l.family.warnings.warn(v, finding{kind: WarnStoreFull, text: n.Err.Error(), applies: v.sharesStore})
+		l.family.warnings.warn(v, finding{kind: warnStoreFull, text: n.Err.Error(), applies: v.sharesStore})
 	}
 }
 
@@ -118,7 +118,7 @@ func (l *Limiter) warnOfForgetting(why error) {
 	}
 	v := l.inForce()
 	applies := func(o *version) bool { return l.storeForgets.Load() && v.sharesStore(o) }
-	l.family.warnings.warn(v, finding{kind: WarnStoreForgets, text: why.Error(), applies: applies})
+	l.family.warnings.warn(v, finding{kind: warnStoreForgets, text: why.Error(), applies: applies})
 }
 
 // sendSafely passes an event that isn't a request's to the limiter's observers and its log.

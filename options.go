@@ -152,7 +152,7 @@ type (
 //
 // Given to New, With or WithRoute, it is the default for rates and quotas there. A
 // Concurrency or AdaptiveConcurrency takes one slot per request, unless it has a WithCost
-// of its own. A cost that a limit never lets pass is a warning (WarnCostTooHigh).
+// of its own. A cost that a limit never lets pass is a warning (cost-too-high).
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	return checkedSetting(cost != nil, "WithCost(nil)", "write a function, or leave it out if every request costs 1",
 		func(s *compile.Settings) { s.Cost, s.Fixed = cost, 0 })
@@ -243,7 +243,7 @@ func checkedChange(valid bool, option, write string, set change) changeOption {
 // limits without one; a limit without one from a WithLimitFunc denies the request.
 //
 // If limiters that aren't derived from each other give one name different numbers in s,
-// that is a warning (WarnNameConflict). Limiters of other processes aren't compared. If one of them
+// that is a warning (name-conflict). Limiters of other processes aren't compared. If one of them
 // is mounted inside the other, a request is charged to that name twice, which isn't detected:
 // derive the inner one by Limiter.With.
 func WithStore(s store.Store) Option {

@@ -17,7 +17,7 @@ type service struct {
 	// open returns what the service does in a step of ten minutes, about ten requests. right
 	// says that it makes no mistake; otherwise it makes a single one.
 	open    func(t *testing.T, right bool, opts ...stint.Option) (step func(i int))
-	mistake stint.WarningKind
+	mistake string
 }
 
 func oneOf[T any](right bool, good, bad T) T {
@@ -45,7 +45,7 @@ var services = []service{
 				through(l, from("10.7.0.3:4711", "User-Agent", "health check"), nil)
 			}
 		}
-	}, stint.WarnUntrustedProxy},
+	}, "untrusted-proxy"},
 
 	{"with a single attacker", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
 		l := limiter(t, append(opts, stint.Rate(10, time.Hour), stint.Ban(20, time.Hour, stint.WithBanFor(time.Hour)),
@@ -58,7 +58,7 @@ var services = []service{
 				through(l, from(fmt.Sprintf("198.51.100.%d:%d", (i*4+j)%250, 1025+(i+j*97)%60_000), "User-Agent", fmt.Sprint("browser ", j)), nil)
 			}
 		}
-	}, stint.WarnPortInKey},
+	}, "port-in-key"},
 
 	{"of jobs, changed every day", func(t *testing.T, right bool, opts ...stint.Option) func(int) {
 		limits := func(n int64) []stint.Option {
@@ -77,7 +77,7 @@ var services = []service{
 				time.Sleep(10 * time.Second)
 			}
 		}
-	}, stint.WarnCostTooHigh},
+	}, "cost-too-high"},
 }
 
 // Services that do everything right are warned of nothing for eight days, nor do they log

@@ -132,7 +132,7 @@ func outcome(l *stint.Limiter, path string) string {
 func TestUpdateThatIsWrong(t *testing.T) {
 	mem := memstore.New()
 	base := []stint.Option{stint.Rate(5, time.Hour, stint.WithName("rate")), theKey, stint.WithStore(mem),
-		stint.WithoutWarnings(stint.WarnNameConflict)} // with the limiters of the cases before
+		stint.WithoutWarnings("name-conflict")} // with the limiters of the cases before
 	tests := []struct {
 		name string
 		opts []stint.Option

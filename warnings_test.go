@@ -69,39 +69,39 @@ var warningCases = []struct {
 	key      stint.Key
 	request  func(i int) *http.Request // nil: New alone
 	most     int                       // requests; 0: until the key source is no longer looked at
-	warnings []stint.WarningKind
+	warnings []string
 }{
-	{"a forwarding header", stint.Header("X-Real-IP"), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
-	{"one joined", stint.Join(stint.Pattern(), stint.Header("cf-connecting-ip")), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
-	{"one hashed", stint.Hash(make([]byte, 32), stint.FirstOf(stint.Header("X-API-Key"), stint.Header("True-Client-IP"))), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
+	{"a forwarding header", stint.Header("X-Real-IP"), nil, 0, []string{"forwarding-header"}},
+	{"one joined", stint.Join(stint.Pattern(), stint.Header("cf-connecting-ip")), nil, 0, []string{"forwarding-header"}},
+	{"one hashed", stint.Hash(make([]byte, 32), stint.FirstOf(stint.Header("X-API-Key"), stint.Header("True-Client-IP"))), nil, 0, []string{"forwarding-header"}},
 	{"one that is checked", stint.HeaderIP("X-Real-IP", netip.MustParsePrefix("192.0.2.0/24")), nil, 0, nil},
 	{"a header of the application", stint.Header("X-API-Key"), nil, 0, nil},
 
-	{"the caller's port", stint.KeyFunc(remoteAddr), client, 1, []stint.WarningKind{stint.WarnPortInKey}},
+	{"the caller's port", stint.KeyFunc(remoteAddr), client, 1, []string{"port-in-key"}},
 	{"the caller's port, joined", stint.Join(stint.Header("X-API-Key"), stint.KeyFunc(remoteAddr)),
-		func(i int) *http.Request { return bearer(i, 3) }, 300, []stint.WarningKind{stint.WarnPortInKey}},
+		func(i int) *http.Request { return bearer(i, 3) }, 300, []string{"port-in-key"}},
 	{"the caller's address by hand, where a middleware wrote it", stint.KeyFunc(remoteAddr),
 		func(i int) *http.Request { return from("2001:db8::" + strconv.Itoa(i%9)) }, 0, nil},
 	{"the caller's address", stint.RemoteIP(), client, 0, nil},
 
-	{"a proxy, and RemoteIP", stint.RemoteIP(), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
-	{"a proxy, and RemoteIP, to the end", stint.RemoteIP(), behind, 0, []stint.WarningKind{stint.WarnUntrustedProxy}},
-	{"a proxy, and RemoteIP without a credential", stint.FirstOf(stint.Header("X-API-Key"), stint.RemoteIP()), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy, and RemoteIP", stint.RemoteIP(), behind, 300, []string{"untrusted-proxy"}},
+	{"a proxy, and RemoteIP, to the end", stint.RemoteIP(), behind, 0, []string{"untrusted-proxy"}},
+	{"a proxy, and RemoteIP without a credential", stint.FirstOf(stint.Header("X-API-Key"), stint.RemoteIP()), behind, 300, []string{"untrusted-proxy"}},
 	{"a proxy, and a credential or else RemoteIP", stint.FirstOf(stint.Header("X-API-Key"), stint.RemoteIP()),
 		func(i int) *http.Request { r := behind(i); r.Header.Set("X-API-Key", strconv.Itoa(i%7)); return r }, 0, nil},
-	{"a proxy, and RemoteIP by hand", stint.KeyFunc(func(r *http.Request) (string, error) { return stint.RemoteIP().Of(r) }), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
-	{"a proxy, and others trusted", stint.ForwardedIP(proxiesElse), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
-	{"a proxy, and RemoteIP joined", stint.Join(stint.RemoteIP(), stint.Method()), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy, and RemoteIP by hand", stint.KeyFunc(func(r *http.Request) (string, error) { return stint.RemoteIP().Of(r) }), behind, 300, []string{"untrusted-proxy"}},
+	{"a proxy, and others trusted", stint.ForwardedIP(proxiesElse), behind, 300, []string{"untrusted-proxy"}},
+	{"a proxy, and RemoteIP joined", stint.Join(stint.RemoteIP(), stint.Method()), behind, 300, []string{"untrusted-proxy"}},
 	{"a proxy on a Unix socket", stint.RemoteIP(),
-		func(i int) *http.Request { return from("@", "Forwarded", "for="+address(i)) }, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+		func(i int) *http.Request { return from("@", "Forwarded", "for="+address(i)) }, 300, []string{"untrusted-proxy"}},
 	{"a proxy whose address begins as its clients' do", stint.RemoteIP(),
 		func(i int) *http.Request {
 			return from("10.0.0.1:4711", "X-Forwarded-For", "10.0.0.1"+strconv.Itoa(i%10)+", 110.0.0.1")
-		}, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+		}, 300, []string{"untrusted-proxy"}},
 	{"a proxy that names itself", stint.RemoteIP(),
 		func(i int) *http.Request {
 			return from("10.0.0.7:4711", "Forwarded", "for="+address(i)+";by=10.0.0.7")
-		}, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+		}, 300, []string{"untrusted-proxy"}},
 	{"a key joined of a text that begins with the proxy's address", stint.Join(stint.KeyFunc(func(r *http.Request) (string, error) { return "10.0.0.7-and-more!", nil }), stint.ForwardedIP(proxies)), behind, 300, nil},
 	{"a proxy that is trusted", stint.ForwardedIP(proxies), behind, 0, nil},
 	{"a proxy, and a credential", stint.Header("X-API-Key"),
@@ -130,7 +130,7 @@ var warningCases = []struct {
 
 	{"a proxy behind one that is trusted", stint.ForwardedIP(proxies), func(i int) *http.Request {
 		return from("10.0.0.7:4711", "X-Forwarded-For", address(i)+", 203.0.113."+strconv.Itoa(i%9))
-	}, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	}, 300, []string{"untrusted-proxy"}},
 	{"two proxies that are trusted", stint.ForwardedIP(proxies, proxiesElse), func(i int) *http.Request {
 		return from("10.0.0.7:4711", "X-Forwarded-For", fmt.Sprintf("198.51.100.%d, 10.9.0.%d", i%200, i%9))
 	}, 0, nil},
@@ -144,7 +144,7 @@ var warningCases = []struct {
 
 	{"a proxy that names nobody", stint.ForwardedIP(proxies), func(i int) *http.Request {
 		return from("10.0.0.7:4711", "User-Agent", "agent "+strconv.Itoa(i%5))
-	}, 0, []stint.WarningKind{stint.WarnOneKey}},
+	}, 0, []string{"one-key"}},
 	{"a trusted proxy that often names nobody", stint.ForwardedIP(proxies), func(i int) *http.Request {
 		if i%4 == 0 {
 			return behind(i)
@@ -155,7 +155,7 @@ var warningCases = []struct {
 		return from("127.0.0.1:4711", "X-API-Key", strconv.Itoa(i%7))
 	}, 0, nil},
 
-	{"no pattern", stint.Pattern(), client, 0, []stint.WarningKind{stint.WarnOneKey}},
+	{"no pattern", stint.Pattern(), client, 0, []string{"one-key"}},
 	{"no pattern, joined", stint.Join(stint.RemoteIP(), stint.Pattern()), client, 0, nil},
 	{"one pattern", stint.Pattern(), func(int) *http.Request { return patterned("GET /") }, 0, nil},
 	{"no pattern now and then", stint.Pattern(), func(i int) *http.Request {
@@ -167,27 +167,27 @@ var warningCases = []struct {
 	{"what a mux doesn't match", stint.MuxPattern(http.NewServeMux()), client, 0, nil},
 
 	{"a new key each time", stint.Header("X-Request-ID"),
-		func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []stint.WarningKind{stint.WarnKeysNeverRepeat}},
+		func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []string{"keys-never-repeat"}},
 	{"a new key each time, by a function", stint.KeyFunc(func(r *http.Request) (string, error) {
 		if id := r.Header.Get("X-Request-ID"); id != "" {
 			return id, nil
 		}
 		return "", errors.New("no id")
-	}), func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []stint.WarningKind{stint.WarnKeysNeverRepeat}},
+	}), func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []string{"keys-never-repeat"}},
 	{"many credentials", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 4000) }, 0, nil},
 	{"credentials, each twice", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i/2, 1_000_000) }, 0, nil},
 	{"new clients only", stint.RemoteIP(), func(i int) *http.Request { return from(address(i) + ":4711") }, 0, nil},
 	{"a new key each time, by method", stint.Join(stint.Method(), stint.Header("X-Request-ID")),
-		func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []stint.WarningKind{stint.WarnKeysNeverRepeat}},
+		func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []string{"keys-never-repeat"}},
 	{"new clients only, hashed", stint.Hash(make([]byte, 32), stint.RemoteIP()), func(i int) *http.Request { return from(address(i) + ":4711") }, 0, nil},
 
-	{"one address", stint.RemoteIP(), func(int) *http.Request { return client(1) }, 0, []stint.WarningKind{stint.WarnOneKey}},
+	{"one address", stint.RemoteIP(), func(int) *http.Request { return client(1) }, 0, []string{"one-key"}},
 	{"one address, of nearly all", stint.RemoteIP(), func(i int) *http.Request {
 		if i%200 == 0 {
 			return client(i)
 		}
 		return client(1)
-	}, 0, []stint.WarningKind{stint.WarnOneKey}},
+	}, 0, []string{"one-key"}},
 	{"one address, of most", stint.RemoteIP(), func(i int) *http.Request {
 		if i%30 == 0 {
 			return client(i)
@@ -195,16 +195,16 @@ var warningCases = []struct {
 		return client(1)
 	}, 0, nil},
 	{"few addresses, one after the other", stint.RemoteIP(), func(i int) *http.Request { return client(i / 2000) }, 0, nil},
-	{"one cookie", stint.Cookie("session"), func(int) *http.Request { return from("198.51.100.1:4711", "Cookie", "session=1") }, 0, []stint.WarningKind{stint.WarnOneKey}},
-	{"one credential", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 1) }, 0, []stint.WarningKind{stint.WarnOneKey}},
+	{"one cookie", stint.Cookie("session"), func(int) *http.Request { return from("198.51.100.1:4711", "Cookie", "session=1") }, 0, []string{"one-key"}},
+	{"one credential", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 1) }, 0, []string{"one-key"}},
 	{"two credentials", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 2) }, 0, nil},
 	{"one address by hand", stint.KeyFunc(func(r *http.Request) (string, error) {
 		host, _, _ := strings.Cut(r.RemoteAddr, ":")
 		return "ip " + host, nil
-	}), func(int) *http.Request { return client(1) }, 0, []stint.WarningKind{stint.WarnOneKey}},
+	}), func(int) *http.Request { return client(1) }, 0, []string{"one-key"}},
 	{"one method", stint.Method(), client, 0, nil},
 	{"no user, as a text", stint.KeyFunc(func(r *http.Request) (string, error) { return fmt.Sprint(r.Context().Value("user")), nil }), client, 0,
-		[]stint.WarningKind{stint.WarnOneKey}},
+		[]string{"one-key"}},
 	{"no user, of some", stint.KeyFunc(func(r *http.Request) (string, error) {
 		if r.RemoteAddr[len(r.RemoteAddr)-6]%2 == 0 {
 			return "<nil>", nil
@@ -252,7 +252,7 @@ func TestWarnings(t *testing.T) {
 					stint.WithLimiterName("front"), h.with(),
 					stint.WithObserver(func(e stint.Event) {
 						if e.Kind == stint.EventWarning {
-							told = append(told, e.Warning.Kind.String())
+							told = append(told, e.Warning.Kind)
 						}
 					}),
 				}
@@ -267,16 +267,16 @@ func TestWarnings(t *testing.T) {
 				var want, described []string
 				lines := h.lines(t)
 				for i, k := range tt.warnings {
-					want = append(want, k.String())
+					want = append(want, k)
 					if i < len(lines) {
-						if got := fmt.Sprint(lines[i]["level"], lines[i]["limiter"], lines[i]["limit"], lines[i]["warning"]); got != "WARNfrontcalls"+k.String() {
+						if got := fmt.Sprint(lines[i]["level"], lines[i]["limiter"], lines[i]["limit"], lines[i]["warning"]); got != "WARNfrontcalls"+k {
 							t.Errorf("logged %v", lines[i])
 						}
 					}
 				}
 				for _, w := range l.Describe().Warnings {
-					described = append(described, w.Kind.String())
-					if !slices.Equal(w.Limits, []string{"calls"}) || w.Text == "" || !strings.HasSuffix(w.Link, "#"+w.Kind.String()) {
+					described = append(described, w.Kind)
+					if !slices.Equal(w.Limits, []string{"calls"}) || w.Text == "" || !strings.HasSuffix(w.Link, "#"+w.Kind) {
 						t.Errorf("described %+v", w)
 					}
 				}
@@ -303,7 +303,7 @@ func TestWarnings(t *testing.T) {
 func TestWarningsFollowUpdate(t *testing.T) {
 	h := newLogged(slog.LevelWarn)
 	options := func(name string, key stint.Key) []stint.Option {
-		return []stint.Option{stint.Rate(1, time.Second, stint.WithName(name)), stint.WithKey(key), h.with(), stint.WithoutWarnings(stint.WarnUpdateDrops)}
+		return []stint.Option{stint.Rate(1, time.Second, stint.WithName(name)), stint.WithKey(key), h.with(), stint.WithoutWarnings("update-drops")}
 	}
 	forged := stint.Header("X-Client-IP")
 	l := limiter(t, options("a", forged)...)
@@ -339,10 +339,10 @@ func TestWarningsHaveRoom(t *testing.T) {
 		}
 	})
 	var all, described []string
-	l := limiter(t, everybody, stint.Rate(1, time.Second), stint.WithoutWarnings(stint.WarnUpdateDrops))
+	l := limiter(t, everybody, stint.Rate(1, time.Second), stint.WithoutWarnings("update-drops"))
 	for i := range updates {
 		all = []string{"stays", "limit" + strconv.Itoa(i)}
-		err := l.Update(observed, stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings(stint.WarnUpdateDrops),
+		err := l.Update(observed, stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings("update-drops"),
 			stint.Rate(1, time.Second, stint.WithName(all[0]), stint.WithKey(stint.Header("X-Client-IP"))),
 			stint.WithRoute("/", stint.Rate(1, time.Second, stint.WithName(all[1]), stint.WithKey(stint.Header("X-Real-IP")))))
 		if err != nil {
@@ -380,7 +380,7 @@ func TestWarningsAfterManyUpdates(t *testing.T) {
 			}
 		}
 		watch(t, l, never, 0)
-		if all := l.Describe().Warnings; len(all) != 1 || all[0].Kind != stint.WarnKeysNeverRepeat {
+		if all := l.Describe().Warnings; len(all) != 1 || all[0].Kind != "keys-never-repeat" {
 			t.Errorf("described %+v, want keys-never-repeat", all)
 		}
 	})
@@ -426,8 +426,11 @@ func TestWarningsAllocateNothing(t *testing.T) {
 }
 
 func TestWithoutWarningsOfNoKind(t *testing.T) {
-	_, err := stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings(0, 99))
-	if err == nil || !strings.Contains(err.Error(), "WithoutWarnings(99): write constants such as stint.WarnOneKey") || !strings.Contains(err.Error(), "WithoutWarnings(0)") {
+	_, err := stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings("", "one-key", "OneKey"))
+	const known = "write cost-too-high, forwarding-header, keys-never-repeat, name-conflict, nothing-waits, one-key, port-in-key, " +
+		"quota-unreachable, rebuilt, store-forgets, store-full, untrusted-proxy or update-drops"
+	if err == nil || !strings.Contains(err.Error(), `WithoutWarnings("OneKey"): `+known) || !strings.Contains(err.Error(), `WithoutWarnings("")`) ||
+		strings.Contains(err.Error(), `WithoutWarnings("one-key")`) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -531,7 +534,7 @@ func TestWarningOfACostTooHigh(t *testing.T) {
 	if len(found) != 1 || found[0] != want {
 		t.Errorf("logged %q, want %q", found, want)
 	}
-	if all := l.Describe().Warnings; len(all) != 1 || all[0].Kind != stint.WarnCostTooHigh || !strings.HasSuffix(all[0].Link, "#cost-too-high") {
+	if all := l.Describe().Warnings; len(all) != 1 || all[0].Kind != "cost-too-high" || !strings.HasSuffix(all[0].Link, "#cost-too-high") {
 		t.Errorf("described %+v", all)
 	}
 	if err := l.Update(rate(20)...); err != nil {
@@ -550,7 +553,7 @@ func TestNoWarningOfACost(t *testing.T) {
 		through(l, client(1), nil)
 	}
 	quiet := limiter(t, stint.WithKey(stint.RemoteIP()), stint.WithCost(func(*http.Request) int64 { return 10 }),
-		stint.Rate(5, time.Hour), stint.WithoutWarnings(stint.WarnCostTooHigh))
+		stint.Rate(5, time.Hour), stint.WithoutWarnings("cost-too-high"))
 	through(quiet, client(1), nil)
 	for _, l := range []*stint.Limiter{l, quiet} {
 		if all := l.Describe().Warnings; len(all) != 0 {
@@ -582,16 +585,16 @@ func TestWarningThatNothingWaits(t *testing.T) {
 		{"jobs", []stint.Option{share, given}, false},
 		{"jobs by one key", []stint.Option{share, all}, false},
 		{"a function", []stint.Option{byAddress, class, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, false},
-		{"turned off", []stint.Option{rate, byAddress, class, stint.WithoutWarnings(stint.WarnNothingWaits)}, false},
+		{"turned off", []stint.Option{rate, byAddress, class, stint.WithoutWarnings("nothing-waits")}, false},
 		{"no order", []stint.Option{rate, slots, byAddress}, false},
 	} {
 		h := newLogged(slog.LevelInfo)
 		l := limiter(t, append(tt.opts, h.with())...)
-		found := slices.ContainsFunc(l.Describe().Warnings, func(w stint.Warning) bool { return w.Kind == stint.WarnNothingWaits })
+		found := slices.ContainsFunc(l.Describe().Warnings, func(w stint.Warning) bool { return w.Kind == "nothing-waits" })
 		if found != tt.want || len(h.lines(t)) > 0 != tt.want {
 			t.Errorf("%s: warned %v, want %v: %v", tt.name, found, tt.want, h.lines(t))
 		}
-		if err := l.Update(stint.Complete(), rate, byAddress, stint.WithoutWarnings(stint.WarnUpdateDrops)); err != nil {
+		if err := l.Update(stint.Complete(), rate, byAddress, stint.WithoutWarnings("update-drops")); err != nil {
 			t.Fatal(err)
 		}
 		if all := l.Describe().Warnings; len(all) != 0 {
@@ -607,12 +610,12 @@ func TestStoreForgets(t *testing.T) {
 	s := &storefake.Telling{Store: spy{Store: memstore.New()}}
 	named := stint.Rate(1, time.Second, stint.WithName("calls"))
 	l := limiter(t, named, everybody, h.with(), stint.WithStore(failover.New(s, memstore.New())))
-	silent := limiter(t, named, everybody, h.with(), stint.WithStore(s), stint.WithoutWarnings(stint.WarnStoreForgets))
+	silent := limiter(t, named, everybody, h.with(), stint.WithStore(s), stint.WithoutWarnings("store-forgets"))
 	more := derive(t, l, stint.Rate(2, time.Second, stint.WithName("more")))
 	elsewhere := derive(t, l, stint.WithStore(memstore.New()), stint.Rate(2, time.Second, stint.WithName("else")))
 	described := func(l *stint.Limiter) (all []string) {
 		for _, w := range l.Describe().Warnings {
-			all = append(all, w.Kind.String()+": "+w.Text)
+			all = append(all, w.Kind+": "+w.Text)
 		}
 		return all
 	}
@@ -669,7 +672,7 @@ func TestQuotaUnreachable(t *testing.T) {
 			}
 			continue
 		}
-		if len(described) != 1 || !strings.HasPrefix(described[0].Text, tt.want) || described[0].Kind != stint.WarnQuotaUnreachable || len(h.lines(t)) != 1 {
+		if len(described) != 1 || !strings.HasPrefix(described[0].Text, tt.want) || described[0].Kind != "quota-unreachable" || len(h.lines(t)) != 1 {
 			t.Errorf("%s: described %+v, want %s", tt.name, described, tt.want)
 		}
 		if err := l.Update(stint.WithoutRoutes(), quota(10_000), rate(), key); err != nil || len(l.Describe().Warnings) > 0 {
@@ -713,7 +716,7 @@ func TestUpdateDrops(t *testing.T) {
 				if len(described)+len(lines) > 0 {
 					t.Errorf("%s: update %d: described %+v, logged %v", tt.name, i, described, lines)
 				}
-			} else if len(described) != 1 || len(lines) != 1 || described[0].Kind != stint.WarnUpdateDrops || !strings.HasPrefix(described[0].Text, "Update "+tt.want[i]) {
+			} else if len(described) != 1 || len(lines) != 1 || described[0].Kind != "update-drops" || !strings.HasPrefix(described[0].Text, "Update "+tt.want[i]) {
 				t.Errorf("%s: update %d: described %+v, logged %v, want %s", tt.name, i, described, lines, tt.want[i])
 			}
 		}

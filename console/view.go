@@ -210,7 +210,7 @@ func (v *limiterView) problems(b *board) (all []problem) {
 		add(problem{At: f.At, What: "policy file rejected", Text: f.Err + ". The policy " + since + " stays in force."})
 	}
 	for _, w := range v.Warnings {
-		add(problem{What: "warning", Link: w.Link, See: w.Kind.String(), Limits: w.Limits, Text: w.Text})
+		add(problem{What: "warning", Link: w.Link, See: w.Kind, Limits: w.Limits, Text: w.Text})
 	}
 	return all
 }

@@ -248,7 +248,7 @@ func (w *Watcher) read() (*Policy, outcome) {
 		return nil, outcome{data, err, true}
 	}
 	// A file is complete for all to see, so that a limit is gone is no mistake.
-	if err := w.to.Update(append(p.Options(), stint.WithoutWarnings(stint.WarnUpdateDrops))...); err != nil {
+	if err := w.to.Update(append(p.Options(), stint.WithoutWarnings("update-drops"))...); err != nil {
 		return nil, outcome{data, fmt.Errorf("policy: %s: %w", w.path, err), false}
 	}
 	return p, outcome{data, nil, true}

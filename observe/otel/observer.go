@@ -287,7 +287,7 @@ type limiter struct {
 	settled                                attributes    // of a Settle that hasn't failed
 	failedOpen, failedClosed, settleFailed attributes
 	reload                                 [2]attributes // accepted, rejected
-	warning                                []attributes  // by kind
+	warning                                []attributes  // as warningKinds
 	plain                                  attributes
 	degraded                               level
 }
@@ -314,13 +314,12 @@ func newLimiter(all []attribute.KeyValue) *limiter {
 		failedClosed: with(take, outcomeKey.String("denied")),
 		settleFailed: with(settle, outcomeKey.String("lost")),
 		reload:       [2]attributes{with(outcomeKey.String("accepted")), with(outcomeKey.String("rejected"))},
-		warning:      make([]attributes, 1),
 	}
 	for i, outcome := range [...]string{done: "ok", canceled: "canceled"} {
 		l.took[i] = with(take, outcomeKey.String(outcome))
 	}
 	l.settled = with(settle, outcomeKey.String("ok"))
-	for _, kind := range warningKinds() {
+	for _, kind := range warningKinds {
 		l.warning = append(l.warning, with(warningKey.String(kind)))
 	}
 	return l

@@ -2,6 +2,7 @@ package stintotel
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/metric"
@@ -23,7 +24,7 @@ func (o *observer) begin(d stint.Description) {
 	l := o.limiters.at(d.Name)
 	zero(o.storeFailures, l.failedOpen, l.failedClosed, l.settleFailed)
 	zero(o.reloads, l.reload[:]...)
-	zero(o.warnings, l.warning[1:]...)
+	zero(o.warnings, l.warning...)
 	for _, w := range d.Warnings {
 		o.countWarning(context.Background(), d.Name, &w)
 	}
@@ -55,28 +56,21 @@ func (o *observer) begin(d stint.Description) {
 // countWarning counts a warning, once: begin may find one that an event has just reported.
 func (o *observer) countWarning(ctx context.Context, limiter string, w *stint.Warning) {
 	all := o.limiters.at(limiter).warning
-	if int(w.Kind) >= len(all) {
+	i := slices.Index(warningKinds, w.Kind)
+	if i < 0 {
 		return
 	}
 	if _, known := o.given.LoadOrStore(given{limiter, w.Kind, strings.Join(w.Limits, "\x00")}, nil); !known {
-		o.warnings.Add(ctx, 1, all[w.Kind].add...)
+		o.warnings.Add(ctx, 1, all[i].add...)
 	}
 }
 
 // given identifies a warning.
-type given struct {
-	limiter string
-	kind    stint.WarningKind
-	limits  string
-}
+type given struct{ limiter, kind, limits string }
 
-// warningKinds returns the kinds of warnings, as attributes have them, by their numbers from 1.
-func warningKinds() (names []string) {
-	for k := stint.WarningKind(1); ; k++ {
-		name := k.String()
-		if strings.HasPrefix(name, "WarningKind(") {
-			return names
-		}
-		names = append(names, name)
-	}
+// warningKinds are the kinds of warnings, each a line of docs/warnings.md. They are written here
+// because each has a counter that begins at 0.
+var warningKinds = []string{
+	"forwarding-header", "port-in-key", "untrusted-proxy", "keys-never-repeat", "one-key", "rebuilt", "cost-too-high",
+	"nothing-waits", "store-forgets", "quota-unreachable", "update-drops", "store-full", "name-conflict",
 }

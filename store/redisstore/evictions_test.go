@@ -159,7 +159,7 @@ func TestALimiterOnAServerThatEvicts(t *testing.T) {
 	}
 	select {
 	case w := <-warned:
-		if w.Kind != stint.WarnStoreForgets || !strings.Contains(w.Text, "the Redis at "+server.Addr()+" evicts keys by allkeys-lru") {
+		if w.Kind != "store-forgets" || !strings.Contains(w.Text, "the Redis at "+server.Addr()+" evicts keys by allkeys-lru") {
 			t.Errorf("warned %+v", w)
 		}
 	case <-time.After(time.Minute):

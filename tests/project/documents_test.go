@@ -130,18 +130,33 @@ func TestDocumentedEvents(t *testing.T) {
 // Each warning's link leads to its line.
 func TestWarningsAreDocumented(t *testing.T) {
 	lines := anchors(read(t, "docs/warnings.md"))
-	kinds := 0
-	for k := stint.WarningKind(1); !strings.Contains(k.String(), "("); k++ {
-		if kinds++; !slices.Contains(lines, "#"+k.String()) {
+	kinds := warningKinds()
+	for _, k := range kinds {
+		if !slices.Contains(lines, "#"+k) {
 			t.Errorf("docs/warnings.md has no line on %v", k)
 		}
 	}
-	if kinds < 7 {
-		t.Errorf("there are %d kinds", kinds)
+	for file, kept := range map[string]string{"warnings.go": "//\t", "observe/otel/zero.go": `"`} { // in lists of their own
+		text := read(t, file)
+		for _, k := range kinds {
+			if list := regexp.MustCompile(`(?m)^\s*` + kept + `.*` + k); !list.MatchString(text) {
+				t.Errorf("%s doesn't list %s", file, k)
+			}
+		}
+	}
+	if len(kinds) < 7 {
+		t.Errorf("there are %d kinds", len(kinds))
 	}
 	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Header("X-Real-IP")), logger(new(strings.Builder)))
 	const page = "https://github.com/stint-go/stint/blob/main/docs/warnings.md#forwarding-header"
 	if got := l.Describe().Warnings[0].Link; got != page {
 		t.Errorf("links to %s, want %s", got, page)
 	}
+}
+
+// warningKinds returns all kinds of warnings, which New lists.
+func warningKinds() []string {
+	_, list, _ := strings.Cut(stint.Check(stint.WithoutWarnings("none")).Error(), `WithoutWarnings("none"): write `)
+	list, _, _ = strings.Cut(list, "\n")
+	return strings.Split(strings.Replace(list, " or ", ", ", 1), ", ")
 }
