@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -51,7 +52,8 @@ import (
 // for all their adaptive limits together. Beyond that the least recently used keys
 // start anew, as do those of a limit that an Update has removed.
 func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
-	c := &adaptive.Config{Algorithm: adaptations[Gradient2], Min: min, Max: max, Window: adaptive.DefaultWindow}
+	c := &adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}
+	Gradient2(adaptive.DefaultTolerance).set(c)
 	r := &compile.Rule{Kind: limit.Adaptive, Adaptive: c, Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
 		r.Errs.Bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
@@ -65,19 +67,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	case c.Start < min || c.Start > max:
 		r.Errs.Bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
 	}
-	ofOne(r, "WithTolerance", "tolerance", Gradient2, &c.Tolerance, adaptive.DefaultTolerance)
-	ofOne(r, "WithLatencyTimeout", "latency timeout", AIMD, &c.Timeout, adaptive.DefaultTimeout)
 	return Limit{r}
-}
-
-// ofOne fills in the default of a number that only one adaptation uses. With another
-// adaptation the option would have no effect, so it is a mistake.
-func ofOne[N comparable](r *compile.Rule, option, what string, of Adaptation, n *N, otherwise N) {
-	if *n == *new(N) {
-		*n = otherwise
-	} else if has := r.Adaptive.Algorithm; has != adaptations[of] {
-		r.Errs.Bad(option, "%v has no "+what, "leave it out, or write %v", has, adaptations[of])
-	}
 }
 
 // mostAdaptive is the largest max: far more than a process has in flight.
@@ -89,60 +79,68 @@ func configures(valid bool, option, write string, set func(*adaptive.Config)) Ad
 	return checkedChange(valid, option, write, func(r *compile.Rule) { set(r.Adaptive) })
 }
 
-// Adaptation says how an AdaptiveConcurrency follows the latency.
-type Adaptation uint8
+// Adaptation says how an AdaptiveConcurrency follows the latency: Gradient2, Vegas or AIMD.
+// WithAdaptation takes it. It is immutable and safe for concurrent use.
+type Adaptation struct {
+	set     func(*adaptive.Config) // nil if the arguments are wrong
+	written string                 // with wrong arguments, and what to write instead
+	write   string
+}
 
-const (
-	// Gradient2 compares latency with its long-term average. It is lenient with work of
-	// mixed durations: latency may grow by the tolerance before the limit shrinks.
-	// Latency alone doesn't take the limit below 8.
-	Gradient2 Adaptation = iota
-	// Vegas estimates the queue from the smallest latency seen, and keeps it to a few
-	// requests. If requests are many and alike, it stays close to what a service can do
-	// at once. If durations vary by chance, it takes that for a queue and denies
-	// requests that the service could handle.
-	Vegas
-	// AIMD adds one to the limit while requests take no longer than WithLatencyTimeout,
-	// and takes off a tenth when one in twenty takes longer or fails. It needs no usual
-	// latency, so an overload never becomes usual to it, and processes in front of one
-	// service end up with equal limits. The queue grows as long as the timeout allows:
-	// choose the timeout for your service.
-	AIMD
-)
+// Gradient2 compares latency with its long-term average, and shrinks the limit when latency
+// exceeds tolerance times that. It is lenient with work of mixed durations. Latency alone
+// doesn't take the limit below 8. An AdaptiveConcurrency without a WithAdaptation has
+// Gradient2(1.5).
+//
+// tolerance is from 1 to 100; New rejects other values. With 1, if requests are many and alike,
+// the limit stays within a few requests of what the service can do at once. With 1.5 it is half
+// above that, and rises further while an overload lasts, but mixed work isn't mistaken for
+// overload.
+func Gradient2(tolerance float64) Adaptation {
+	return adaptation(tolerance >= 1 && tolerance <= 100, // NaN is neither
+		fmt.Sprintf("Gradient2(%v)", tolerance), "write 1 or more, up to 100",
+		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Gradient2, tolerance, 0 })
+}
 
-var adaptations = [...]*adaptive.Algorithm{Gradient2: adaptive.Gradient2, Vegas: adaptive.Vegas, AIMD: adaptive.AIMD}
+// Vegas estimates the queue from the smallest latency seen, and keeps it to a few
+// requests. If requests are many and alike, the limit stays close to what a service can do
+// at once. If durations vary by chance, it takes that for a queue and denies
+// requests that the service could handle.
+func Vegas() Adaptation {
+	return adaptation(true, "Vegas()", "", func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Vegas, 0, 0 })
+}
+
+// AIMD adds one to the limit while requests take no longer than timeout, and takes off a tenth
+// when one in twenty takes longer or fails. No request is interrupted. It needs no usual
+// latency, so an overload never becomes usual to it, and processes in front of one
+// service end up with equal limits. The queue grows as long as timeout allows.
+//
+// timeout is a millisecond or more; New rejects other values. Start with twice what the slowest
+// requests take without a queue. If more than one in twenty takes longer than timeout without
+// any queue, the limit falls to its min.
+func AIMD(timeout time.Duration) Adaptation {
+	valid, write := engine.CheckDuration(timeout, timeout > 0, "write 1ms or more")
+	return adaptation(valid, fmt.Sprintf("AIMD(%v)", timeout), write,
+		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.AIMD, 0, timeout })
+}
+
+func adaptation(valid bool, written, write string, set func(*adaptive.Config)) Adaptation {
+	if valid {
+		return Adaptation{set: set}
+	}
+	return Adaptation{written: written, write: write}
+}
 
 // WithAdaptation sets how an AdaptiveConcurrency follows the latency: Gradient2, Vegas
-// or AIMD. The default is Gradient2. New rejects any other value.
+// or AIMD.
+//
+//	stint.WithAdaptation(stint.AIMD(150 * time.Millisecond))
+//
+// The default is Gradient2(1.5). New rejects wrong numbers in them, and the zero Adaptation.
 func WithAdaptation(a Adaptation) AdaptiveOption {
-	return configures(a <= AIMD, fmt.Sprintf("WithAdaptation(%d)", a), "write stint.Gradient2, stint.Vegas or stint.AIMD",
-		func(c *adaptive.Config) { c.Algorithm = adaptations[a] })
-}
-
-// WithTolerance sets the factor by which latency may exceed its long-term average
-// before Gradient2 shrinks the limit, from 1 to 100. The default is 1.5. New rejects
-// other values, and the option beside Vegas and AIMD.
-//
-// With 1, if requests are many and alike, the limit stays within a few requests of what
-// the service can do at once. With 1.5 it is half above that, and rises further while
-// an overload lasts, but mixed work isn't mistaken for overload.
-func WithTolerance(factor float64) AdaptiveOption {
-	valid := factor >= 1 && factor <= 100 // NaN is neither
-	return configures(valid, fmt.Sprintf("WithTolerance(%v)", factor), "write 1 or more, up to 100",
-		func(c *adaptive.Config) { c.Tolerance = factor })
-}
-
-// WithLatencyTimeout sets how long a request may take before AIMD counts it as slow and
-// shrinks the limit: 1 ms or more. No request is interrupted. The default is 5 s, as
-// in Netflix's library. New rejects shorter times, and the option beside Gradient2 (the
-// default) and Vegas.
-//
-// Start with twice what the slowest requests take without a queue. If more than one in
-// twenty takes longer than d without any queue, the limit falls to its min.
-func WithLatencyTimeout(d time.Duration) AdaptiveOption {
-	valid, write := engine.CheckDuration(d, d > 0, "write 1ms or more")
-	return configures(valid, fmt.Sprintf("WithLatencyTimeout(%v)", d), write,
-		func(c *adaptive.Config) { c.Timeout = d })
+	written := cmp.Or(a.written, "WithAdaptation(Adaptation{})")
+	write := cmp.Or(a.write, "write stint.Gradient2, stint.Vegas or stint.AIMD")
+	return configures(a.set != nil, written, write, a.set)
 }
 
 // WithInitialLimit sets where an AdaptiveConcurrency starts, between its min and max.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,14 +27,12 @@ func TestAdaptiveMisuse(t *testing.T) {
 		{stint.AdaptiveConcurrency(1, 1_000_001), "up to 1000000"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(11)), "WithInitialLimit(11): write 1 to 10"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(-1)), "WithInitialLimit(-1): write 1 or more"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithTolerance(0.9)), "WithTolerance(0.9): write 1"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.Gradient2(0.9))), "Gradient2(0.9): write 1 or more, up to 100"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.Gradient2(math.NaN()))), "Gradient2(NaN): write 1 or more, up to 100"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithSampleWindow(time.Millisecond)), "WithSampleWindow(1ms): write 100ms"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(9)), "WithAdaptation(9): write stint.Gradient2, stint.Vegas or stint.AIMD"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithLatencyTimeout(99*time.Microsecond)), "WithLatencyTimeout(99µs): write 99000*time.Millisecond"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithTolerance(2), stint.WithAdaptation(stint.Vegas)), "WithTolerance: Vegas has no tolerance: leave it out, or write Gradient2"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.AIMD), stint.WithTolerance(1.5)), "WithTolerance: AIMD has no tolerance: leave it out, or write Gradient2"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithLatencyTimeout(time.Second)), "WithLatencyTimeout: Gradient2 has no latency timeout: leave it out, or write AIMD"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithLatencyTimeout(5*time.Second), stint.WithAdaptation(stint.Vegas)), "WithLatencyTimeout: Vegas has no latency timeout: leave it out, or write AIMD"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.Adaptation{})), "WithAdaptation(Adaptation{}): write stint.Gradient2, stint.Vegas or stint.AIMD"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.AIMD(0))), "AIMD(0s): write 1ms or more"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.AIMD(99*time.Microsecond))), "AIMD(99µs): write 99000*time.Millisecond"},
 		{stint.AdaptiveConcurrency(1, 10, nil), "option 1 is nil"},
 	} {
 		_, err := stint.New(tt.limit, theKey)
@@ -86,7 +85,9 @@ func TestAdaptiveSamples(t *testing.T) {
 		window(t, l, 20, lasts(100*time.Millisecond))
 		window(t, l, 20, lasts(100*time.Millisecond))
 	}
-	aimd := []stint.AdaptiveOption{stint.WithAdaptation(stint.AIMD)}
+	aimd := func(timeout time.Duration) []stint.AdaptiveOption {
+		return []stint.AdaptiveOption{stint.WithAdaptation(stint.AIMD(timeout))}
+	}
 	for _, tt := range []struct {
 		name string
 		do   func(*stint.Limiter, *testing.T)
@@ -97,13 +98,13 @@ func TestAdaptiveSamples(t *testing.T) {
 		{"within the timeout, for AIMD", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, lasts(5*time.Second))
 			window(t, l, 20, lasts(5*time.Second))
-		}, 23, stint.AdaptiveGrowing, aimd},
+		}, 23, stint.AdaptiveGrowing, aimd(5 * time.Second)},
 		{"slower than the timeout, for AIMD", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, lasts(101*time.Millisecond))
-		}, 18, stint.AdaptiveQueueing, append(aimd, stint.WithLatencyTimeout(100*time.Millisecond))},
+		}, 18, stint.AdaptiveQueueing, aimd(100 * time.Millisecond)},
 		{"dropped, for AIMD", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
-		}, 18, stint.AdaptiveDrops, aimd},
+		}, 18, stint.AdaptiveDrops, aimd(5 * time.Second)},
 		{"as usual", slow, 22, stint.AdaptiveGrowing, nil}, // three windows of a fifth of four
 		{"slower", func(l *stint.Limiter, t *testing.T) {
 			slow(l, t)

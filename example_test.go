@@ -650,7 +650,7 @@ func ExampleAdaptiveConcurrency() {
 func ExampleWithAdaptation() {
 	lim, err := stint.New(
 		stint.AdaptiveConcurrency(4, 64,
-			stint.WithAdaptation(stint.Vegas),
+			stint.WithAdaptation(stint.Vegas()),
 			stint.WithInitialLimit(16),
 			stint.WithSampleWindow(200*time.Millisecond)),
 		stint.WithKey(stint.Global()),
@@ -664,23 +664,22 @@ func ExampleWithAdaptation() {
 	// Output: 16 <nil>
 }
 
-// With Gradient2: latency may be no more than a tenth above the usual.
-func ExampleWithTolerance() {
+// Latency may be no more than a tenth above the usual.
+func ExampleGradient2() {
 	_, err := stint.New(
-		stint.AdaptiveConcurrency(20, 200, stint.WithTolerance(1.1)),
+		stint.AdaptiveConcurrency(20, 200, stint.WithAdaptation(stint.Gradient2(1.1))),
 		stint.WithKey(stint.Global()),
 	)
 	fmt.Println(err)
 	// Output: <nil>
 }
 
-// With AIMD: requests should take no longer than 300 ms. The limit starts where
+// Requests should take no longer than 300 ms. The limit starts where
 // the service is known to be fine, as it climbs by one a second.
-func ExampleWithLatencyTimeout() {
+func ExampleAIMD() {
 	lim, err := stint.New(
 		stint.AdaptiveConcurrency(20, 200,
-			stint.WithAdaptation(stint.AIMD),
-			stint.WithLatencyTimeout(300*time.Millisecond),
+			stint.WithAdaptation(stint.AIMD(300*time.Millisecond)),
 			stint.WithInitialLimit(60)),
 		stint.WithKey(stint.Global()),
 	)

@@ -61,9 +61,8 @@ type (
 		ofConcurrency()
 	}
 	// AdaptiveOption is an option of AdaptiveConcurrency: [WithName], [WithHidden], [WithKey],
-	// [WithAdaptation], [WithInitialLimit], [WithTolerance], [WithLatencyTimeout],
-	// [WithSampleWindow], [WithCost], [WithFixedCost], [WithQueue], [WithMaxWait], [WithShare],
-	// [WithDryRun] or [WithFailurePolicy].
+	// [WithAdaptation], [WithInitialLimit], [WithSampleWindow], [WithCost], [WithFixedCost],
+	// [WithQueue], [WithMaxWait], [WithShare], [WithDryRun] or [WithFailurePolicy].
 	AdaptiveOption interface {
 		applyLimit(*compile.Rule)
 		ofAdaptive()

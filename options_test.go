@@ -49,10 +49,10 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"durations without a unit", []stint.Option{everybody, stint.WithMaxWait(100),
 			stint.Rate(5, 60, stint.WithWarmUp(4)), stint.Quota(1, stint.Every(7)),
 			stint.Ban(3, 10, stint.WithBanFor(5)),
-			stint.AdaptiveConcurrency(1, 9, stint.WithLatencyTimeout(150), stint.WithAdaptation(stint.AIMD), stint.WithSampleWindow(500))},
+			stint.AdaptiveConcurrency(1, 9, stint.WithAdaptation(stint.AIMD(150)), stint.WithSampleWindow(500))},
 			[]string{"WithMaxWait(100ns): write 100*time.Millisecond", "WithWarmUp(4ns): write 4*time.Millisecond", "a period of 60ns: write 60*time.Millisecond",
 				"a window of 7ns: write 7*time.Millisecond", "WithBanFor(5ns): write 5*time.Millisecond", "a period of 10ns: write 10*time.Millisecond",
-				"WithLatencyTimeout(150ns): write 150*time.Millisecond", "WithSampleWindow(500ns): write 500*time.Millisecond"}},
+				"AIMD(150ns): write 150*time.Millisecond", "WithSampleWindow(500ns): write 500*time.Millisecond"}},
 		{"nothing", nil, []string{"no limits: write at least one"}},
 		{"no limits", []stint.Option{everybody}, []string{"no limits"}},
 		{"nil option", []stint.Option{rate, nil, everybody}, []string{"option 2 is nil"}},
@@ -430,7 +430,6 @@ func TestOptionErrorIn(t *testing.T) {
 	}{
 		{[]stint.Option{theKey, stint.Quota(1, stint.Daily, stint.WithBurst(5))}, "<FixedWindow> has no burst: leave it out, or write <TokenBucket>"},
 		{[]stint.Option{theKey, stint.Rate(1, 0)}, "period 0s: write a positive duration, such as <time.Second>"},
-		{[]stint.Option{theKey, stint.AdaptiveConcurrency(1, 2, stint.WithLatencyTimeout(time.Second))}, "<Gradient2> has no latency timeout: leave it out, or write <AIMD>"},
 		{[]stint.Option{key, stint.Rate(1, time.Second)}, "no proxy is trusted, so 100%v would never be read: " +
 			`write the addresses that your proxies connect from, such as <netip.MustParsePrefix("10.0.0.0/8")>, or <stint.RemoteIP()> if there are none`},
 		{[]stint.Option{theKey, stint.Rate(1, time.Second, stint.WithName("50%v"))}, `name "50%v": write a letter, then up to 63 of A-Z a-z 0-9 _ . -`},

@@ -157,7 +157,7 @@ func opens(t *testing.T, h http.Handler, want string) {
 func TestPageTellsOfAdaptiveLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, stint.WithKey(stint.Global()), stint.AdaptiveConcurrency(1, 50, stint.WithName("workers"), stint.WithInitialLimit(10),
-			stint.WithAdaptation(stint.AIMD), stint.WithLatencyTimeout(100*time.Millisecond), stint.WithSampleWindow(time.Second)))
+			stint.WithAdaptation(stint.AIMD(100*time.Millisecond)), stint.WithSampleWindow(time.Second)))
 		h := page(t, console.Limiters(l))
 		took := 20 * time.Millisecond
 		served := stinthttp.Middleware(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(took) }))

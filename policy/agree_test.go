@@ -47,7 +47,7 @@ func sayings(t *testing.T) (all []placedOption) {
 		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "failure": "open", "empty-key": "skip", "skip": "[preflight]",
 		"algorithm": "fixed-window", "burst": "1", "direction": "both", "queue": "1",
 		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true", "hidden": "true",
-		"adaptation": "vegas", "tolerance": "2", "latency-timeout": "1s", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "for": "1h",
+		"adaptation": "vegas", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "for": "1h",
 	}
 	c, err := newConfig(nil)
 	if err != nil {
@@ -107,6 +107,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 	object("forwarded-ip", names(addressFieldsOf("X", false)), "$defs", "forwarded")
 	object("single-ip-header", names(addressFieldsOf("", true)), "$defs", "key", "anyOf", 2, "properties", "single-ip-header")
 	object("a share", names(shareFields), "$defs", "limit", "anyOf", 1, "properties", "shares", "items")
+	object("adaptation", names(adaptationForms), "$defs", "limit", "anyOf", 1, "properties", "adaptation", "anyOf", 1)
 	object("settle", names(settleForms), "$defs", "settle", "anyOf", 2)
 	object("a predicate", names(fromForms), "$defs", "predicate", "anyOf", 2)
 

@@ -128,12 +128,12 @@ var documents = []document{
 			stint.Concurrency(8, stint.WithQueue(4), stint.WithShare(9, 30), stint.WithShare(0, 70), stint.WithName("concurrency")),
 			stint.AdaptiveConcurrency(2, 20, stint.WithMaxWait(time.Second), stint.WithShare(5, 100), stint.WithName("adaptive"))}},
 	{"adaptive concurrency", limits("[{name: adaptive, adaptive-concurrency: 1_0-200}]"), []stint.Option{remote, stint.AdaptiveConcurrency(10, 200, stint.WithName("adaptive"))}},
-	{"adaptive concurrency with all there is", limits("[{name: adaptive, adaptive-concurrency: 1-20, adaptation: vegas, initial-limit: 3, sample-window: 200ms, queue: 4, key: global}, {name: other, adaptive-concurrency: 2-20, adaptation: gradient2, tolerance: 1.25}, {name: third, adaptive-concurrency: 3-20, adaptation: aimd, latency-timeout: 150ms}]"),
+	{"adaptive concurrency with all there is", limits("[{name: adaptive, adaptive-concurrency: 1-20, adaptation: vegas, initial-limit: 3, sample-window: 200ms, queue: 4, key: global}, {name: other, adaptive-concurrency: 2-20, adaptation: {gradient2: 1.25}}, {name: third, adaptive-concurrency: 3-20, adaptation: {aimd: 150ms}}]"),
 		[]stint.Option{remote,
-			stint.AdaptiveConcurrency(1, 20, stint.WithAdaptation(stint.Vegas), stint.WithInitialLimit(3),
+			stint.AdaptiveConcurrency(1, 20, stint.WithAdaptation(stint.Vegas()), stint.WithInitialLimit(3),
 				stint.WithSampleWindow(200*time.Millisecond), stint.WithQueue(4), stint.WithKey(stint.Global()), stint.WithName("adaptive")),
-			stint.AdaptiveConcurrency(2, 20, stint.WithName("other"), stint.WithTolerance(1.25)),
-			stint.AdaptiveConcurrency(3, 20, stint.WithName("third"), stint.WithAdaptation(stint.AIMD), stint.WithLatencyTimeout(150*time.Millisecond))}},
+			stint.AdaptiveConcurrency(2, 20, stint.WithName("other"), stint.WithAdaptation(stint.Gradient2(1.25))),
+			stint.AdaptiveConcurrency(3, 20, stint.WithName("third"), stint.WithAdaptation(stint.AIMD(150*time.Millisecond)))}},
 	{"a ban", "version: 1\nkey: remote-ip\ncost: 1\nlimits: [{name: rate, rate: 1/1m}, {name: ban, ban: 2/h, for: 90m}]\nroutes: {/login: {only: [{name: probe, rate: 1/1m}, ban]}}\n",
 		func() []stint.Option {
 			ban := stint.Ban(2, time.Hour, stint.WithBanFor(90*time.Minute), stint.WithName("ban"))

@@ -183,26 +183,8 @@ func limitFields() []field[limit] {
 			}
 		}},
 		{"adaptation", func(d *decoder, n *yaml.Node, l *limit) {
-			switch word, _ := d.word(n, "adaptation", "gradient2", "vegas", "aimd"); word {
-			case "gradient2":
-				add(l, "adaptation", n, stint.WithAdaptation(stint.Gradient2))
-			case "vegas":
-				add(l, "adaptation", n, stint.WithAdaptation(stint.Vegas))
-			case "aimd":
-				add(l, "adaptation", n, stint.WithAdaptation(stint.AIMD))
-			}
-		}},
-		{"tolerance", func(d *decoder, n *yaml.Node, l *limit) {
-			factor, err := strconv.ParseFloat(n.Value, 64)
-			if n.Kind != yaml.ScalarNode || strings.Trim(n.Value, "0123456789.") != "" || err != nil {
-				d.bad(n, "tolerance is a factor of 1 or more: write one such as 1.5")
-				return
-			}
-			add(l, "tolerance", n, stint.WithTolerance(factor))
-		}},
-		{"latency-timeout", func(d *decoder, n *yaml.Node, l *limit) {
-			if v, ok := d.duration(n, "latency-timeout"); ok {
-				add(l, "latency-timeout", n, stint.WithLatencyTimeout(v))
+			if a, ok := d.adaptation(n); ok {
+				add(l, "adaptation", n, stint.WithAdaptation(a))
 			}
 		}},
 		{"initial-limit", number("initial-limit", 1, stint.WithInitialLimit)},
@@ -231,6 +213,48 @@ func limitFields() []field[limit] {
 			add[any](l, "for", n, nil) // it was written, if wrongly
 		}},
 	}...)
+}
+
+// adaptationForms are the adaptations that take a number.
+var adaptationForms = []field[stint.Adaptation]{
+	{"gradient2", func(d *decoder, n *yaml.Node, to *stint.Adaptation) {
+		factor, err := strconv.ParseFloat(n.Value, 64)
+		if n.Kind != yaml.ScalarNode || strings.Trim(n.Value, "0123456789.") != "" || err != nil {
+			d.bad(n, "gradient2 has a tolerance, a factor of 1 or more: write one such as 1.5")
+			return
+		}
+		d.adapts(n, "gradient2", stint.Gradient2(factor), to)
+	}},
+	{"aimd", func(d *decoder, n *yaml.Node, to *stint.Adaptation) {
+		if v, ok := d.duration(n, "aimd"); ok {
+			d.adapts(n, "aimd", stint.AIMD(v), to)
+		}
+	}},
+}
+
+const adaptationExample = "vegas, {gradient2: 1.5} or {aimd: 150ms}"
+
+// adaptation reads how a limit follows the latency: a word, or a mapping with a single form.
+func (d *decoder) adaptation(n *yaml.Node) (a stint.Adaptation, ok bool) {
+	before := len(d.errs)
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Value == "vegas":
+		return stint.Vegas(), true
+	case n.Kind == yaml.ScalarNode:
+		d.bad(n, "unknown adaptation %q: write %s", n.Value, adaptationExample)
+	case n.Kind == yaml.MappingNode && len(n.Content) != 2:
+		d.bad(n, "an adaptation has one form: write %s", adaptationExample)
+	default:
+		object(d, n, "an adaptation", adaptationExample, adaptationForms, &a)
+	}
+	return a, len(d.errs) == before
+}
+
+// adapts sets an adaptation, unless its number is wrong.
+func (d *decoder) adapts(n *yaml.Node, field string, a stint.Adaptation, to *stint.Adaptation) {
+	if !d.reports(n, field, stint.AdaptiveConcurrency(1, 1, stint.WithAdaptation(a)), stint.WithKey(stint.Global())) {
+		*to = a
+	}
 }
 
 func number[O any](name string, least int64, option func(int64) O) func(*decoder, *yaml.Node, *limit) {

@@ -48,24 +48,23 @@ Watch the limit follow the workers, and latency_ms stay near the 100 that the wo
 `
 
 type algorithm struct {
-	name string
-	opts []stint.AdaptiveOption
+	name       string
+	adaptation stint.Adaptation
 }
 
 // The work is uniform, so the limits follow the latency closely. AIMD's timeout allows
 // a queue half as long as the work.
 var algorithms = []algorithm{
-	{"gradient2", []stint.AdaptiveOption{stint.WithAdaptation(stint.Gradient2), stint.WithTolerance(1)}},
-	{"vegas", []stint.AdaptiveOption{stint.WithAdaptation(stint.Vegas)}},
-	{"aimd", []stint.AdaptiveOption{stint.WithAdaptation(stint.AIMD), stint.WithLatencyTimeout(150 * time.Millisecond)}},
+	{"gradient2", stint.Gradient2(1)},
+	{"vegas", stint.Vegas()},
+	{"aimd", stint.AIMD(150 * time.Millisecond)},
 }
 
 // limiter has one limit for the whole service. It adapts twice a second, since there
 // are enough requests for that.
 func limiter(a algorithm) *stint.Limiter {
-	opts := append([]stint.AdaptiveOption{stint.WithSampleWindow(500 * time.Millisecond)}, a.opts...)
 	return stint.Must(stint.New(
-		stint.AdaptiveConcurrency(4, 200, opts...),
+		stint.AdaptiveConcurrency(4, 200, stint.WithAdaptation(a.adaptation), stint.WithSampleWindow(500*time.Millisecond)),
 		stint.WithKey(stint.Global()),
 	))
 }

@@ -45,7 +45,7 @@ func server(token string) (http.Handler, error) {
 		stint.WithMemory(),
 		stint.Rate(20, time.Second, stint.WithName("caller"), stint.WithBurst(40)),
 		stint.AdaptiveConcurrency(4, 100, stint.WithName("workers"), stint.WithKey(stint.Global()),
-			stint.WithAdaptation(stint.Vegas), stint.WithSampleWindow(time.Second)),
+			stint.WithAdaptation(stint.Vegas()), stint.WithSampleWindow(time.Second)),
 		stint.WithRoute("GET /login",
 			stint.Rate(5, 10*time.Second, stint.WithName("login")),
 			stint.Ban(20, 30*time.Second, stint.WithBanFor(20*time.Second))),

@@ -53,7 +53,6 @@ func (a *Algorithm) String() string { return a.name }
 const (
 	DefaultStart     = 20
 	DefaultTolerance = 1.5
-	DefaultTimeout   = 5 * time.Second
 	DefaultWindow    = time.Second
 )
 
@@ -69,7 +68,7 @@ const (
 	dropShare = 20
 )
 
-// Config is the configuration of a Limit. Every field must be set.
+// Config is the configuration of a Limit. Every field that its Algorithm has must be set.
 type Config struct {
 	Algorithm       *Algorithm
 	Min, Max, Start int64

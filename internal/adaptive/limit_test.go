@@ -40,7 +40,7 @@ func limitOf(cfg Config) *windows {
 		cfg.Tolerance = DefaultTolerance
 	}
 	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
+		cfg.Timeout = 5 * time.Second
 	}
 	cfg.Window = DefaultWindow
 	return &windows{Limit: New(cfg, 1)}

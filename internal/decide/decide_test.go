@@ -316,7 +316,7 @@ func TestStoreDownBesideAdaptive(t *testing.T) {
 	c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
 	c.By(b.Backend)
 	here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 10}),
-		adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 10, Start: 5, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout})
+		adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 10, Start: 5, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance})
 	c.Add(b.rate, "key", 3)
 	c.Add(&limit.Limit{Limit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}, "key", 1)
 	c.Locally()
@@ -392,7 +392,7 @@ func TestRankOutlivesTheStore(t *testing.T) {
 		b.Keys = adaptive.NewKeys(func(name, key string) { b.Lines.Wake(waiting.Key{Limit: name, Key: key, Decided: true}) })
 		b.Local = b.Keys.Over(b.Store)
 		here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 1}),
-			adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 1, Start: 1, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout})
+			adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 1, Start: 1, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance})
 		local := &limit.Limit{Limit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}
 		var mu sync.Mutex
 		var order []string
