@@ -86,6 +86,9 @@ func WithDenyHandler(h http.Handler) Option {
 // ended, or 500. As long as h hasn't called WriteHeader, the first Write, ReadFrom or
 // Flush sends that status; one that h writes is kept. If h writes nothing, or by
 // default, the limiter writes a problem body that doesn't show the error's text.
+//
+// The writer has a method ImplicitStatus() int, which returns that status, as does the one that a
+// WithDenyHandler gets: an adapter needs it for a framework whose writer has a status of its own.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return checkedOption(h != nil, "WithErrorHandler(nil)", "write a function, or leave it out for a problem body", func(c *config) {
 		c.errorHandler = h

@@ -48,9 +48,10 @@ func build(s adaptertest.Site) http.Handler {
 	}
 	for _, l := range slices.Backward(s.Limits) {
 		if s.Deny != nil {
-			l = stint.Must(l.With(stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				s.Deny(w, stint.DeniedFromContext(r.Context()).Decision.Limit)
-			}))))
+			l = stint.Must(l.With(stint.WithDenyHandler(s.Deny)))
+		}
+		if s.Fail != nil {
+			l = stint.Must(l.With(stint.WithErrorHandler(s.Fail)))
 		}
 		h = stinthttp.Middleware(l)(h)
 	}

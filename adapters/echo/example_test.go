@@ -67,6 +67,27 @@ func ExampleKey() {
 	// ada 429 "rate";r=0;t=60
 }
 
+// Denials in the application's own words.
+func ExampleWithDenyHandler() {
+	e := echo.New()
+	e.Use(stintecho.New(
+		stint.Rate(1, time.Minute),
+		stint.WithKey(stint.RemoteIP()),
+		stintecho.WithDenyHandler(func(c echo.Context) error {
+			return c.JSON(c.Response().Status, echo.Map{"error": "slow down"})
+		}),
+	))
+	e.GET("/", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Header().Get("Retry-After"), " ", w.Body)))
+	}
+	// Output:
+	// 204
+	// 429 60 {"error":"slow down"}
+}
+
 // An application that answers errors in its own way, but whose denials are to be
 // problem+json.
 func ExampleMiddleware_problem() {

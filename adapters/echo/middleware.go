@@ -40,7 +40,7 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // In two cases l answers itself, and nil is returned:
 //
 //   - With stint.WithProblem, it writes an application/problem+json body.
-//   - With stint.WithDenyHandler or stint.WithErrorHandler, that handler answers.
+//   - With a WithDenyHandler or WithErrorHandler, of this package or of stint, that handler answers.
 //
 // If a limit looks at the response (stint.WithSettle, stint.AdaptiveConcurrency) and
 // the next handler returns an error, the application's HTTPErrorHandler is called here,

@@ -47,18 +47,15 @@ func TestMiddleware(t *testing.T) {
 // build is a site on echo.
 func build(s adaptertest.Site, opts ...stint.Option) http.Handler {
 	e := echo.New()
+	front := opts
 	if s.Deny != nil {
-		opts = nil // or there is nothing left to deny
-		e.HTTPErrorHandler = func(err error, c echo.Context) {
-			if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
-				s.Deny(c.Response(), denied.Decision.Limit)
-				return
-			}
-			e.DefaultHTTPErrorHandler(err, c)
-		}
+		front = append(front, WithDenyHandler(func(c echo.Context) error { s.Deny(c.Response(), c.Request()); return nil }))
+	}
+	if s.Fail != nil {
+		front = append(front, WithErrorHandler(func(c echo.Context, err error) error { s.Fail(c.Response(), c.Request(), err); return nil }))
 	}
 	for _, l := range s.Limits {
-		e.Use(Middleware(l, opts...))
+		e.Use(Middleware(l, front...))
 	}
 	for _, l := range s.Keyed(user) {
 		e.Use(authenticate, Middleware(l, opts...))

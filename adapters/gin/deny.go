@@ -8,12 +8,12 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// WithDeny answers requests that a limit denies with a gin handler: c.JSON, a
-// template, a redirect. It is an option for New, Middleware, stint.New, With and
-// Update, and replaces a stint.WithDenyHandler.
+// WithDenyHandler is stint.WithDenyHandler with a gin handler: c.JSON, a template, a
+// redirect. It is an option for New, Middleware, stint.New, With and Update, and replaces a
+// stint.WithDenyHandler.
 //
 //	r.Use(stintgin.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
-//		stintgin.WithDeny(func(c *gin.Context) {
+//		stintgin.WithDenyHandler(func(c *gin.Context) {
 //			c.JSON(http.StatusTooManyRequests, gin.H{"error": "slow down"})
 //		})))
 //
@@ -25,25 +25,42 @@ import (
 //
 // If another adapter mounts the limiter, there is no gin.Context: h doesn't run, and
 // the limiter answers. stint.New rejects a nil h.
-func WithDeny(h gin.HandlerFunc) stint.Option {
+func WithDenyHandler(h gin.HandlerFunc) stint.Option {
 	if h == nil {
 		return stint.WithDenyHandler(nil) // New reports it
 	}
-	return stint.WithDenyHandler(denier(h))
+	return stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, h) }))
 }
 
-// denier makes a gin handler the http.Handler that the limiter calls.
-type denier gin.HandlerFunc
+// WithErrorHandler is stint.WithErrorHandler with a function of gin's context. h answers every
+// request that is denied, unless a deny handler answers it: one whose key is empty or that is
+// blocked, too. It is an option where WithDenyHandler is one, and replaces a stint.WithErrorHandler.
+//
+//	stintgin.WithErrorHandler(func(c *gin.Context, err error) {
+//		c.JSON(c.Writer.Status(), gin.H{"limit": errors.Is(err, stint.ErrDenied)})
+//	})
+//
+// stint.WithErrorHandler lists the errors. c.Writer.Status() is the status of the error, and that of
+// a body that h writes without another. The rest is as for WithDenyHandler.
+func WithErrorHandler(h func(*gin.Context, error)) stint.Option {
+	if h == nil {
+		return stint.WithErrorHandler(nil) // New reports it
+	}
+	return stint.WithErrorHandler(func(w http.ResponseWriter, r *http.Request, err error) {
+		answer(w, r, func(c *gin.Context) { h(c, err) })
+	})
+}
 
-func (h denier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// answer has a gin handler answer a denied request through the limiter's writer.
+func answer(w http.ResponseWriter, r *http.Request, h gin.HandlerFunc) {
 	c, ok := Context(r)
 	if !ok {
 		return
 	}
 	c.Abort()
 	request, response := c.Request, c.Writer
-	if denied := stint.DeniedFromContext(r.Context()); denied != nil {
-		response.WriteHeader(denied.StatusCode()) // gin sends it unless h sets another
+	if denial, ok := w.(interface{ ImplicitStatus() int }); ok {
+		response.WriteHeader(denial.ImplicitStatus()) // gin sends it unless h sets another
 	}
 	c.Request, c.Writer = r, &writer{response, w}
 	defer func() { c.Request, c.Writer = request, response }()

@@ -17,11 +17,11 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Wherever WithDeny is given, it answers, and the fields are set.
-func TestWithDeny(t *testing.T) {
+// Wherever WithDenyHandler is given, it answers, and the fields are set.
+func TestWithDenyHandler(t *testing.T) {
 	limit, byAll := stint.Rate(1, time.Hour), stint.WithKey(stint.Global())
-	own := WithDeny(func(c *gin.Context) { c.String(http.StatusTeapot, "own") })
-	other := WithDeny(func(c *gin.Context) { c.String(http.StatusTeapot, "other") })
+	own := WithDenyHandler(func(c *gin.Context) { c.String(http.StatusTeapot, "own") })
+	other := WithDenyHandler(func(c *gin.Context) { c.String(http.StatusTeapot, "other") })
 	updated := func() *stint.Limiter {
 		l := limiter(t, limit)
 		if err := l.Update(limit, byAll, own); err != nil {
@@ -60,7 +60,7 @@ func TestWithDeny(t *testing.T) {
 }
 
 // What the deny handler finds, and what it can't undo.
-func TestWithDenyInTheChain(t *testing.T) {
+func TestWithDenyHandlerInTheChain(t *testing.T) {
 	const (
 		types   = `{"type":"https://iana.org/assignments/http-problem-types#`
 		tooMany = types + `quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["rate"]}` + "\n"
@@ -96,7 +96,7 @@ func TestWithDenyInTheChain(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			served = 0
-			l := limiter(t, tt.limit, WithDeny(tt.deny))
+			l := limiter(t, tt.limit, WithDenyHandler(tt.deny))
 			r := gin.New()
 			r.Use(func(c *gin.Context) {
 				c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), key{}, "user"))
@@ -122,11 +122,11 @@ func TestWithDenyInTheChain(t *testing.T) {
 
 // A denied request may be sent to another route: the limiter that denied it lets it
 // pass, and others decide it.
-func TestWithDenySendsElsewhere(t *testing.T) {
+func TestWithDenyHandlerSendsElsewhere(t *testing.T) {
 	r := gin.New()
 	calls := 0
 	elsewhere := func(path string) stint.Option {
-		return WithDeny(func(c *gin.Context) {
+		return WithDenyHandler(func(c *gin.Context) {
 			if calls++; calls > 10 {
 				panic("the handler is called for ever")
 			}
@@ -154,9 +154,9 @@ func TestWithDenySendsElsewhere(t *testing.T) {
 }
 
 // gin takes a route that isn't there for 404: no reason to answer a denial so.
-func TestWithDenyWithoutARoute(t *testing.T) {
+func TestWithDenyHandlerWithoutARoute(t *testing.T) {
 	r := gin.New()
-	r.Use(Middleware(limiter(t, stint.Rate(1, time.Hour), WithDeny(func(c *gin.Context) {
+	r.Use(Middleware(limiter(t, stint.Rate(1, time.Hour), WithDenyHandler(func(c *gin.Context) {
 		_, _ = c.Writer.WriteString("cached")
 	}))))
 	for _, want := range []int{404, 429} {
@@ -167,8 +167,8 @@ func TestWithDenyWithoutARoute(t *testing.T) {
 }
 
 // Without a gin.Context there still is an answer: the limiter's.
-func TestWithDenyElsewhere(t *testing.T) {
-	l := limiter(t, stint.Rate(1, time.Hour), WithDeny(func(*gin.Context) { t.Error("ran") }))
+func TestWithDenyHandlerElsewhere(t *testing.T) {
+	l := limiter(t, stint.Rate(1, time.Hour), WithDenyHandler(func(*gin.Context) { t.Error("ran") }))
 	var w *httptest.ResponseRecorder
 	for range 2 {
 		w = httptest.NewRecorder()
@@ -180,8 +180,8 @@ func TestWithDenyElsewhere(t *testing.T) {
 	}
 }
 
-func TestWithDenyNil(t *testing.T) {
-	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.Global()), WithDeny(nil)); err == nil {
+func TestWithDenyHandlerNil(t *testing.T) {
+	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.Global()), WithDenyHandler(nil)); err == nil {
 		t.Error("no error")
 	}
 	defer func() {
@@ -189,15 +189,15 @@ func TestWithDenyNil(t *testing.T) {
 			t.Errorf("recovered %v", err)
 		}
 	}()
-	Middleware(limiter(t, stint.Rate(1, time.Hour)), WithDeny(nil))
+	Middleware(limiter(t, stint.Rate(1, time.Hour)), WithDenyHandler(nil))
 }
 
 // The server removes the files of a form that the deny handler has read.
-func TestWithDenyLeavesFilesToTheServer(t *testing.T) {
+func TestWithDenyHandlerLeavesFilesToTheServer(t *testing.T) {
 	for name, k := range map[string]stint.Key{"a constant key": stint.Global(), "gin's key": user} {
 		e := gin.New()
 		e.Use(authenticate, New(stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 })), stint.WithKey(k),
-			WithDeny(func(c *gin.Context) {
+			WithDenyHandler(func(c *gin.Context) {
 				if err := c.Request.ParseMultipartForm(1); err != nil {
 					t.Error(err)
 				}

@@ -1,6 +1,7 @@
 package stintgin_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -76,7 +77,7 @@ func ExampleKey() {
 }
 
 // Denials in the application's own words.
-func ExampleWithDeny() {
+func ExampleWithDenyHandler() {
 	slowDown := func(c *gin.Context) {
 		denied := stint.DeniedFromContext(c.Request.Context())
 		c.JSON(denied.StatusCode(), gin.H{"error": "slow down", "limit": denied.Decision.Limit})
@@ -85,7 +86,7 @@ func ExampleWithDeny() {
 	r.Use(stintgin.New(
 		stint.Rate(1, time.Minute),
 		stint.WithKey(stint.RemoteIP()),
-		stintgin.WithDeny(slowDown),
+		stintgin.WithDenyHandler(slowDown),
 	))
 	r.GET("/", func(c *gin.Context) { c.Status(http.StatusNoContent) })
 	for range 2 {
@@ -98,10 +99,33 @@ func ExampleWithDeny() {
 	// 429 60 {"error":"slow down","limit":"rate"}
 }
 
+// One function answers every denial: by a limit, for an empty key, and of a blocked address.
+func ExampleWithErrorHandler() {
+	r := gin.New()
+	r.Use(stintgin.New(
+		stint.Rate(1, time.Minute),
+		stint.WithKey(stint.Header("X-API-Key")),
+		stintgin.WithErrorHandler(func(c *gin.Context, err error) {
+			c.JSON(c.Writer.Status(), gin.H{"limited": errors.Is(err, stint.ErrDenied), "no key": errors.Is(err, stint.ErrEmptyKey)})
+		}),
+	))
+	r.GET("/", func(c *gin.Context) { c.Status(http.StatusNoContent) })
+	for _, key := range []string{"", "ada", "ada"} {
+		w, req := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+		req.Header.Set("X-API-Key", key)
+		r.ServeHTTP(w, req)
+		fmt.Println(strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Body)))
+	}
+	// Output:
+	// 403 {"limited":false,"no key":true}
+	// 204
+	// 429 {"limited":true,"no key":false}
+}
+
 // One route answers with a page of its own, and shares its limits with the rest.
-func ExampleWithDeny_route() {
+func ExampleWithDenyHandler_route() {
 	lim := stint.Must(stint.New(stint.Rate(1, time.Minute), stint.WithKey(stint.RemoteIP())))
-	page := stintgin.WithDeny(func(c *gin.Context) {
+	page := stintgin.WithDenyHandler(func(c *gin.Context) {
 		c.Redirect(http.StatusFound, "/busy")
 	})
 	r := gin.New()

@@ -29,7 +29,7 @@ func TestKeyLetsGo(t *testing.T) {
 	var kept []context.Context
 	keep := func(r *http.Request) { kept = append(kept, r.Context()) }
 	l := stint.Must(stint.New(stint.Rate(1, time.Hour),
-		WithDeny(func(c *gin.Context) { keep(c.Request) }),
+		WithDenyHandler(func(c *gin.Context) { keep(c.Request) }),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Request != nil {
 				keep(e.Request)

@@ -44,7 +44,7 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // writes counts too, and is paced by a stint.Bandwidth, unless a middleware before this
 // one has replaced c.Writer.
 //
-// With options, Middleware uses l.With(opts...), for instance a WithDeny for one route.
+// With options, Middleware uses l.With(opts...), for instance a WithDenyHandler for one route.
 // It panics on an invalid option, and if a limit uses stint.GivenKey or the Key of
 // another adapter. The handler is safe for concurrent use.
 func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {

@@ -34,9 +34,10 @@ func build(s adaptertest.Site) http.Handler {
 	for _, l := range s.Limits {
 		var opts []stint.Option
 		if s.Deny != nil {
-			opts = append(opts, WithDeny(func(c *gin.Context) {
-				s.Deny(c.Writer, stint.DeniedFromContext(c.Request.Context()).Decision.Limit)
-			}))
+			opts = append(opts, WithDenyHandler(func(c *gin.Context) { s.Deny(c.Writer, c.Request) }))
+		}
+		if s.Fail != nil {
+			opts = append(opts, WithErrorHandler(func(c *gin.Context, err error) { s.Fail(c.Writer, c.Request, err) }))
 		}
 		e.Use(Middleware(l, opts...))
 	}

@@ -44,9 +44,10 @@ type Site struct {
 	// authentication has: X-User, which it leaves where its handlers look for it.
 	ByUser func(stint.Key) []*stint.Limiter
 	Routes []Route
-	// Deny answers what the outermost limits deny in the router's own way,
-	// where that isn't nil: by a handler of its own kind.
-	Deny func(w http.ResponseWriter, limit string)
+	// Deny and Fail answer what the limits of Limits deny in the router's own way, where they
+	// aren't nil: by a deny handler and an error handler of its kind.
+	Deny http.HandlerFunc
+	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // Keyed are the site's limits by the router's own key.

@@ -255,23 +255,55 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 429, body: "slow down\n", fields: []string{"Content-Type: text/plain; charset=utf-8", "Retry-After: 60"}},
 	}},
-	{"in the router's own way", func(t *testing.T) Site {
-		s := front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.Redirect("/never")))(t)
-		if strings.Contains(t.Name(), "echo") { // whose own way is for limiters without a handler
-			s = front(stint.Rate(1, time.Minute), byAll)(t)
-		}
-		s.Deny = func(w http.ResponseWriter, limit string) {
-			w.Header().Set("Content-Type", "text/x-own")
-			w.WriteHeader(http.StatusTeapot)
-			_, _ = io.WriteString(w, "own answer for "+limit)
-		}
-		return s
-	}, []step{
-		{do: "GET /", want: 200, body: "served"},
-		{do: "GET /", want: 418, body: "own answer for rate", fields: []string{
+	{"in the router's own way", answered(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/x-own")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, "own answer for "+stint.DeniedFromContext(r.Context()).Decision.Limit)
+	}, nil, stint.Rate(1, time.Minute), byKey, stint.WithDenyHandler(stint.Redirect("/never"))), []step{
+		{do: "GET /", with: []string{"X-Key: a"}, want: 200, body: "served"},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 418, body: "own answer for rate", always: true, fields: []string{
 			"Content-Type: text/x-own", `RateLimit: "rate";r=0;t=60`, "Retry-After: 60", "Cache-Control: no-store",
 		}},
-		{do: "GET /", after: time.Minute, want: 200, body: "served"},
+		{do: "GET /", want: 403, body: "{", never: "own"},
+		{do: "GET /", with: []string{"X-Key: a"}, after: time.Minute, want: 200, body: "served"},
+	}},
+	{"in the router's own way, without a status", answered(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "not now") }, nil,
+		stint.Rate(1, time.Minute), byAll), []step{
+		{do: "GET /", want: 200, body: "served"},
+		{do: "GET /", want: 429, body: "not now", always: true, fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After: 60"}},
+	}},
+	{"in the router's own way, with nothing", answered(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Note", "full") }, nil,
+		stint.Rate(1, time.Minute), byAll), []step{
+		{do: "GET /", want: 200, body: "served"},
+		{do: "GET /", want: 429, body: problem("rate"), always: true, fields: []string{"X-Note: full", "Retry-After: 60"}},
+	}},
+	{"every denial in the router's own way", answered(nil, func(w http.ResponseWriter, r *http.Request, err error) {
+		if r.URL.Path == "/login" {
+			w.WriteHeader(http.StatusTeapot)
+		}
+		_, _ = fmt.Fprint(w, "sorry: ", errors.Is(err, stint.ErrDenied), errors.Is(err, stint.ErrEmptyKey), errors.Is(err, stint.ErrBlocked))
+	}, stint.Rate(1, time.Minute), byKey, stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("198.51.100.0/24"))),
+		stint.WithErrorHandler(func(http.ResponseWriter, *http.Request, error) {})), []step{
+		{do: "GET /", want: 403, body: "sorry: false true false", always: true, fields: []string{"RateLimit:"}},
+		{do: "GET /login", want: 418, body: "sorry: false true false", always: true},
+		{do: "GET /", with: []string{"X-Key: a", "From: 198.51.100.7:1000"}, want: 403, body: "sorry: false false true", always: true},
+		{do: "GET /", with: []string{"X-Key: " + strings.Repeat("x", 1<<20)}, want: 403, body: "sorry: false false false", always: true},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 200, body: "served"},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "sorry: true false false", always: true, fields: []string{"Retry-After: 60"}},
+	}},
+	{"both handlers are the router's own", answered(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "slow down") },
+		func(w http.ResponseWriter, _ *http.Request, _ error) { _, _ = io.WriteString(w, "who?") },
+		stint.Rate(1, time.Minute), byKey), []step{
+		{do: "GET /", want: 403, body: "who?", always: true},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "slow down", always: true},
+	}},
+	{"an error handler of the router's own that writes nothing", answered(nil, func(http.ResponseWriter, *http.Request, error) {},
+		stint.Rate(1, time.Minute), byKey), []step{
+		{do: "GET /", want: 403, body: `{"type":"about:blank","title":"Forbidden","status":403}`, always: true},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: problem("rate"), always: true},
 	}},
 	{"a problem, asked for", front(stint.Rate(1, time.Minute), byKey, stint.WithProblem()), []step{
 		{do: "GET /", with: []string{"X-Key: a"}, want: 200, body: "served"},
@@ -563,6 +595,15 @@ var (
 func front(opts ...stint.Option) func(*testing.T) Site {
 	return func(t *testing.T) Site {
 		return Site{Limits: []*stint.Limiter{compiled(t, opts...)}, Routes: []Route{{Path: "/"}, {Path: "/login"}, {Path: "/users/{id}"}}}
+	}
+}
+
+// answered is front, with handlers of the router's own kind.
+func answered(deny http.HandlerFunc, fail func(http.ResponseWriter, *http.Request, error), opts ...stint.Option) func(*testing.T) Site {
+	return func(t *testing.T) Site {
+		s := front(opts...)(t)
+		s.Deny, s.Fail = deny, fail
+		return s
 	}
 }
 

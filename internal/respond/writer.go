@@ -25,6 +25,7 @@ type body interface {
 func (w *writer) Header() http.Header         { return w.w.Header() }
 func (w *writer) Unwrap() http.ResponseWriter { return w.w }
 func (w *writer) NeedsResponse() bool         { return w.s.Decides }
+func (w *writer) ImplicitStatus() int         { return w.s.implicit }
 
 func (w *writer) Write(b []byte) (int, error) {
 	w.begin()
