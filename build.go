@@ -131,15 +131,14 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 	case from == nil && c.Store != nil:
 		in, lent = c.Store, true
 		lines = f.linesOf(in)
-	case from == nil && (c.MemorySet || parent == nil):
-		own := memstore.New(c.Memory...)
-		in, v.most = own, own.Stats().MaxKeys
+	case from == nil && parent == nil:
+		in = memstore.New()
 		lines = new(waiting.Lines)
 	default:
 		if from == nil {
 			from = parent
 		}
-		in, lent, v.most = from.backend.Store, from.compiled.Lent, from.most
+		in, lent = from.backend.Store, from.compiled.Lent
 		lines = from.backend.Lines
 	}
 	v.allower, _ = in.(store.Allower)

@@ -43,7 +43,7 @@ func TestNamesInASharedStore(t *testing.T) {
 		{"a route", []stint.Option{shared, named("a"), stint.WithRoute("/r", rate)}, nil, nil, []string{`WithRoute("/r"): ` + want}},
 		{"wrong itself as well", []stint.Option{shared, stint.Rate(0, time.Second)}, nil, nil, []string{want, "0 units"}},
 		{"With", []stint.Option{shared, named("a")}, []stint.Option{rate}, nil, []string{want}},
-		{"With another store", []stint.Option{shared, named("a")}, []stint.Option{rate, stint.WithMemory()}, nil, nil},
+		{"With another store", []stint.Option{shared, named("a")}, []stint.Option{named("b"), stint.WithStore(memstore.New())}, nil, nil},
 		{"With a store, inherited", []stint.Option{rate, stint.WithRoute("/r", stint.Quota(1, stint.Daily))}, []stint.Option{shared, named("a")}, nil,
 			[]string{`limit "rate": inherited with a default name`, `limit "daily": inherited with a default name`}},
 		{"Update", []stint.Option{shared, named("a")}, nil, []stint.Option{rate}, []string{want}},
@@ -121,31 +121,18 @@ func TestLimitersOnOneStoreAreApart(t *testing.T) {
 	})
 }
 
-func TestWithMemory(t *testing.T) {
-	small := stint.WithMemory(memstore.WithMaxKeys(1))
-	l := limiter(t, stint.Rate(1, time.Hour), theKey, small)
-	// A store of one key has the others share a state: no key beyond it is alone.
-	denials := 0
-	for _, key := range []string{"a", "b", "c"} {
-		if _, err := l.Take(t.Context(), key, 1); err != nil {
-			denials++
-		}
-	}
-	if denials != 1 {
-		t.Errorf("%d of 3 keys denied in a store of one, want the one that shares another's state", denials)
-	}
-
+// An Update may give the store again, and no other. A derived limiter may have one of its own.
+func TestStoreOfALimiter(t *testing.T) {
+	own, other := stint.WithStore(memstore.New(memstore.WithMaxKeys(9))), stint.WithStore(memstore.New(memstore.WithMaxKeys(9)))
 	for _, tt := range []struct {
 		name       string
 		opts, then []stint.Option
 		want       []string
 	}{
-		{"said again", []stint.Option{small}, []stint.Option{small}, nil},
-		{"left out", []stint.Option{small}, nil, nil},
-		{"another size", []stint.Option{small}, []stint.Option{stint.WithMemory(memstore.WithMaxKeys(2))}, []string{"WithMemory: not the limiter's store"}},
-		{"the default's", nil, []stint.Option{stint.WithMemory()}, nil},
-		{"in place of a store", []stint.Option{stint.WithStore(memstore.New())}, []stint.Option{stint.WithMemory()}, []string{"WithMemory: not the limiter's store"}},
-		{"beside a store", []stint.Option{small, stint.WithStore(memstore.New())}, nil, []string{"WithMemory: given beside WithStore: leave one out"}},
+		{"given again", []stint.Option{own}, []stint.Option{own}, nil},
+		{"left out", []stint.Option{own}, nil, nil},
+		{"another", []stint.Option{own}, []stint.Option{other}, []string{"WithStore: not the limiter's store"}},
+		{"in place of its own", nil, []stint.Option{other}, []string{"WithStore: not the limiter's store"}},
 	} {
 		rate := stint.Rate(1, time.Hour, stint.WithName("rate"))
 		l, err := stint.New(append(tt.opts, rate, theKey)...)
@@ -157,10 +144,11 @@ func TestWithMemory(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) { reports(t, err, tt.want...) })
 	}
 
-	// A derived limiter may have a memory of its own.
-	inner := derive(t, l, stint.Rate(9, time.Hour), stint.WithMemory())
-	if d, err := inner.Peek(t.Context(), "a"); err != nil || d.Limits[0].Remaining != 1 {
-		t.Errorf("derived with its own memory: %+v, %v", d.Limits, err)
+	l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("rate")), theKey)
+	take(t, l, 1)
+	inner := derive(t, l, stint.Rate(9, time.Hour, stint.WithName("inner")), other)
+	if d, err := inner.Peek(t.Context(), "k"); err != nil || d.Limits[0].Remaining != 1 {
+		t.Errorf("derived with a store of its own: %+v, %v", d.Limits, err)
 	}
 }
 

@@ -82,7 +82,7 @@ func (l *Limiter) ReportPolicy(file string, err error) {
 // that a store that outlives the limiter doesn't retain it.
 func (l *Limiter) observeStore(c *config) {
 	given := c.Store
-	if given == nil && (l.parent == nil || c.MemorySet) {
+	if given == nil && l.parent == nil {
 		given = l.now.Load().backend.Store // its own
 	}
 	if from, ok := given.(store.Observable); ok {

@@ -10,13 +10,12 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // Option is an argument of [New], [Limiter.With] and [Limiter.Update]: a limit, an option that
 // is a default for limits ([WithKey], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithDryRun],
 // [WithFailurePolicy], [WithEmptyKey]), or an option of the limiter as a whole: [WithRoute], [WithLimitFunc],
-// [WithStore], [WithMemory], [WithSkip], [WithBlock], [WithDenyHandler],
+// [WithStore], [WithSkip], [WithBlock], [WithDenyHandler],
 // [WithErrorHandler], [WithProblem], [WithHeaders], [WithRetryJitter], [WithPriority],
 // [WithObserver], [WithLogger], [WithLogKeys], [WithoutWarnings], [WithLimiterName],
 // [WithoutPermit], [WithoutRoutes], [WithoutLimitFuncs], [Complete]. nil is rejected. Of
@@ -232,9 +231,12 @@ func checkedChange(valid bool, option, write string, set change) changeOption {
 }
 
 // WithStore keeps the counts in s, such as a store of package redisstore. The default
-// is a store in memory that the limiter shares only with limiters derived from it; see
-// WithMemory. New rejects a nil s, a store that reports itself as misconfigured, and
-// WithMemory beside it.
+// is a store in memory that the limiter shares only with limiters derived from it, and in which
+// limits need no names. New rejects a nil s, and a store that reports itself as misconfigured.
+//
+// For a store in memory of another size, name the limits:
+//
+//	stint.WithStore(memstore.New(memstore.WithMaxKeys(100_000)))
 //
 // Other limiters may use s too, in this process or, with Redis, in others. Limits with
 // the same name share what a key has consumed there. So every limit needs a WithName: a
@@ -255,20 +257,6 @@ func WithStore(s store.Store) Option {
 			c.Errs.Bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
 		}
 		c.Store = s
-	})
-}
-
-// WithMemory configures the limiter's own store in memory, which it has unless
-// WithStore sets another:
-//
-//	stint.WithMemory(memstore.WithMaxKeys(100_000))
-//
-// No other limiter uses that store, so names are optional. New rejects it beside
-// WithStore. Limiter.Update needs the same options as New, since the store stays.
-func WithMemory(opts ...memstore.Option) Option {
-	return option("WithStore", func(c *config) {
-		c.Memory = append(c.Memory, opts...)
-		c.MemorySet = true
 	})
 }
 

@@ -113,8 +113,6 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"wrong options of stores", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
 			stint.WithStore(failover.New(memstore.New(memstore.WithMaxKeys(0)), nil, failover.WithThreshold(0)))},
 			[]string{"WithStore: WithThreshold(0): write 1 or more", "WithStore: WithMaxKeys(0): write a number from 1"}},
-		{"a wrong option of the limiter's own store", []stint.Option{everybody, rate, stint.WithMemory(memstore.WithMaxKeys(-1))},
-			[]string{"WithMemory: WithMaxKeys(-1): write a number from 1 to 2147483647"}},
 		{"no time zone", []stint.Option{everybody, stint.Quota(1, stint.Daily.In(nil))},
 			[]string{`limit "daily": the time zone is nil: check the error of time.LoadLocation; where the system has no zones, import _ "time/tzdata"`}},
 		{"a header of proxies", []stint.Option{rate, stint.WithKey(stint.Header("X-Forwarded-For"))},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // requested makes a request of "METHOD target host", as a server does.
@@ -392,7 +393,7 @@ func TestUnionSettlesNested(t *testing.T) {
 		{"POST /%6cogin x", 5, "outer:80 login:95 inner:99"}, // the one reading with login refunds it, and not both refund outer
 		{"POST /%6cogin x", 30, "outer:70 login:70 inner:99"},
 	} {
-		outer, inner := derive(t, outer, stint.WithMemory()), derive(t, inner, stint.WithMemory())
+		outer, inner := derive(t, outer, stint.WithStore(memstore.New())), derive(t, inner, stint.WithStore(memstore.New()))
 		var got []string
 		mount(outer, mount(inner, func(_ http.ResponseWriter, r *http.Request) {
 			p := stint.FromContext(r.Context())

@@ -382,15 +382,12 @@ func TestUpdateIsFollowed(t *testing.T) {
 	parent := limiter(t, stint.Rate(10, time.Hour), theKey)
 	child := derive(t, parent, own, stint.WithDenyHandler(stint.PlainText("child")))
 	grandchild := derive(t, child, stint.Quota(50, stint.Monthly))
-	sibling := derive(t, parent, stint.Quota(9, stint.Weekly), stint.WithMemory())
 	take(t, grandchild, 4)
-	take(t, sibling, 1)
 
 	update(t, parent, stint.Rate(20, time.Hour), stint.Rate(7, time.Minute), theKey, stint.WithDenyHandler(stint.PlainText("parent")))
 	check(t, parent, "parent", "rate 16/20 rate-3 7/7")
 	check(t, child, "child", "rate 16/20 rate-3 7/7 rate-2 96/100")
 	check(t, grandchild, "grandchild", "rate 16/20 rate-3 7/7 rate-2 96/100 monthly 46/50")
-	check(t, sibling, "sibling, which has another store", "rate 19/20 rate-3 7/7 weekly 8/9")
 
 	update(t, child, stint.Rate(200, time.Hour), stint.WithDenyHandler(nil))
 	check(t, parent, "parent of an updated limiter", "rate 16/20 rate-3 7/7")
@@ -404,10 +401,7 @@ func TestUpdateIsFollowed(t *testing.T) {
 	check(t, child, "child, given nothing", "rate 9/20 rate-3 0/7 rate-2 189/200")
 	update(t, child, stint.Complete())
 	check(t, child, "child that adds nothing", "rate 9/20 rate-3 0/7")
-	update(t, sibling, stint.Quota(8, stint.Weekly))
-	check(t, sibling, "its store after an update without one", "rate 19/20 rate-3 7/7 weekly 7/8")
 	update(t, parent, stint.Rate(20, time.Hour), theKey)
-	check(t, sibling, "its store after its parent's", "rate 19/20 weekly 7/8")
 	// A default name that is free again goes to who comes first, and with it
 	// what was consumed under it: this is why limits have a WithName.
 	check(t, derive(t, parent, stint.Rate(5, time.Minute)), "derived later", "rate 9/20 rate-2 0/5")
@@ -427,6 +421,20 @@ func TestUpdateIsFollowed(t *testing.T) {
 		t.Errorf("a limit that a derived limiter adds: %v", err)
 	}
 	check(t, child, "after it", "rate 1/1 lone 1/1")
+}
+
+// A derived limiter with another store keeps that, and what is counted there.
+func TestUpdateWithAnotherStore(t *testing.T) {
+	rate := func(n int64) stint.Limit { return stint.Rate(n, time.Hour, stint.WithName("rate")) }
+	weekly := func(n int64) stint.Limit { return stint.Quota(n, stint.Weekly, stint.WithName("weekly")) }
+	parent := limiter(t, rate(10), theKey)
+	child := derive(t, parent, weekly(9), stint.WithStore(memstore.New()))
+	take(t, child, 1)
+	update(t, parent, rate(20), theKey)
+	check(t, parent, "parent", "rate 20/20")
+	check(t, child, "child", "rate 19/20 weekly 8/9")
+	update(t, child, weekly(8))
+	check(t, child, "after an update without a store", "rate 19/20 weekly 7/8")
 }
 
 // exhaust uses a limiter up, and returns its first denial.

@@ -26,7 +26,6 @@ type version struct {
 	plans    *read.Plans     // compiled
 	backend  *decide.Backend // decides what is read by the plans
 	allower  store.Allower   // the backend's store, if it is one; or nil
-	most     int64           // how many keys the store holds, where it is the limiter's own
 	// tooCostly is called for a charge of a request that costs more than its limit ever lets pass.
 	tooCostly func(*store.Charge)
 	dryRuns   bool // some limit may be in a dry run

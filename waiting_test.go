@@ -881,13 +881,13 @@ func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 func TestLinesOfTwoStores(t *testing.T) {
 	soon := 10 * time.Millisecond
 	for name, limit := range map[string]stint.Limit{
-		"slots": stint.Concurrency(1, stint.WithQueue(5), stint.WithMaxWait(time.Minute)),
-		"turns": stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute)),
+		"slots": stint.Concurrency(1, stint.WithQueue(5), stint.WithMaxWait(time.Minute), stint.WithName("x")),
+		"turns": stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute), stint.WithName("x")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				parent := limiter(t, theKey, limit)
-				child := derive(t, parent, stint.WithMemory())
+				child := derive(t, parent, stint.WithStore(memstore.New()))
 				start := time.Now()
 				// The parent's only unit is taken. Of two that wait for the next, the
 				// second leaves.
@@ -926,8 +926,8 @@ func TestLinesOfTwoStores(t *testing.T) {
 // who waits beside either.
 func TestLinesOfTwoStoresForOneProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		parent := limiter(t, theKey, stint.AdaptiveConcurrency(1, 1, stint.WithQueue(5)))
-		child := derive(t, parent, stint.WithMemory())
+		parent := limiter(t, theKey, stint.AdaptiveConcurrency(1, 1, stint.WithQueue(5), stint.WithName("adaptive")))
+		child := derive(t, parent, stint.WithStore(memstore.New()))
 		start := time.Now()
 		for _, l := range []*stint.Limiter{parent, child, parent} {
 			p := take(t, l, 1)

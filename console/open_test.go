@@ -135,7 +135,7 @@ func TestWhatIsWrong(t *testing.T) {
 		shared := &storefake.Telling{Store: storefake.Store{Store: memstore.New()}}
 		l := limiter(t, stint.WithLimiterName("front"), stint.WithStore(shared), stint.WithLogger(slog.New(slog.DiscardHandler)),
 			stint.Concurrency(2, stint.WithName("slots")), stint.WithKey(stint.Header("X-Api-Key")))
-		full := limiter(t, stint.WithLimiterName("full"), stint.WithMemory(memstore.WithMaxKeys(1)), stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithKey(stint.Header("X-Api-Key")))
+		full := limiter(t, stint.WithLimiterName("full"), stint.WithStore(memstore.New(memstore.WithMaxKeys(1))), stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithKey(stint.Header("X-Api-Key")))
 		if err := l.Mount("stinthttp"); err != nil { // it has no requests here
 			t.Fatal(err)
 		}

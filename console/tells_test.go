@@ -90,7 +90,7 @@ func TestPageTellsTheLastError(t *testing.T) {
 }
 
 func TestPageTellsOfMemory(t *testing.T) {
-	l := limiter(t, stint.WithMemory(memstore.WithMaxKeys(100)), stint.Rate(1000, time.Hour, stint.WithName("api")), stint.WithKey(stint.Header("X-Api-Key")))
+	l := limiter(t, stint.WithStore(memstore.New(memstore.WithMaxKeys(100))), stint.Rate(1000, time.Hour, stint.WithName("api")), stint.WithKey(stint.Header("X-Api-Key")))
 	h := page(t, console.Limiters(l))
 	for _, key := range []string{"a", "b", "c"} {
 		traffic(l, "/", key, 1)

@@ -188,7 +188,6 @@ func TestNamesInAFile(t *testing.T) {
 		{"a shared store", text, []policy.Option{shared}, rate + "\n" + daily},
 		{"and a mistake", text + "cost: -1\n", []policy.Option{shared}, rate + "\n" + daily + "\np.yaml:5:7: cost"},
 		{"a store of its own", text, nil, ""},
-		{"which is small", text, []policy.Option{policy.WithOptions(stint.WithMemory(memstore.WithMaxKeys(9)))}, ""},
 		{"a plan", text + "plans: {free: {limits: [{rate: 1/1m}]}}\n", []policy.Option{policy.WithPlanFunc(planOf)}, plan},
 		{"a plan in a shared store", text + "plans: {free: {limits: [{rate: 1/1m}]}}\n", []policy.Option{policy.WithPlanFunc(planOf), shared}, rate + "\n" + daily + "\n" + plan},
 	} {

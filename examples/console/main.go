@@ -42,7 +42,6 @@ func server(token string) (http.Handler, error) {
 	limiter, err := stint.New(
 		stint.WithLimiterName("shop"),
 		stint.WithKey(stint.Header("X-Api-Key")),
-		stint.WithMemory(),
 		stint.Rate(20, time.Second, stint.WithName("caller"), stint.WithBurst(40)),
 		stint.AdaptiveConcurrency(4, 100, stint.WithName("workers"), stint.WithKey(stint.Global()),
 			stint.WithAdaptation(stint.Vegas()), stint.WithSampleWindow(time.Second)),

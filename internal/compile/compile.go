@@ -9,7 +9,6 @@ import (
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // Config is the part of the options of one New or With that is about limits.
@@ -20,9 +19,7 @@ type Config struct {
 	Funcs       []func(*Func) *read.Func
 	Skip, Block []read.Predicate
 
-	Store     store.Store
-	Memory    []memstore.Option
-	MemorySet bool
+	Store store.Store
 
 	// Owner identifies the limiter, from one Update to the next.
 	Owner any
@@ -138,14 +135,8 @@ func (k *compiler) bad(m mistake.Mistake) { k.errs = append(k.errs, &m) }
 func (k *compiler) compile() {
 	k.errs = append(slices.Clip(k.Errs), k.Config.Shared.Errs...)
 	k.errs = append(k.errs, mistake.Of("WithStore", k.Store)...)
-	if k.MemorySet {
-		k.errs = append(k.errs, mistake.Of("WithMemory", memstore.New(k.Memory...))...)
-	}
 	k.limits()
 	k.checkNames()
-	if k.Store != nil && k.MemorySet {
-		k.errs.Bad("WithMemory", "given beside WithStore", "leave one out")
-	}
 	own := read.Level{Routes: map[string]*read.Layer{}}
 	own.Own = &read.Layer{Entries: k.entries("", k.Limits, k.to.Shared), Funcs: k.funcs}
 	for _, rc := range k.Routes {

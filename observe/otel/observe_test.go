@@ -413,7 +413,7 @@ var scenarios = []struct {
 			"warnings{limiter=api,warning=cost-too-high} 1",
 		}},
 	{name: "its own store in memory",
-		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithMemory(memstore.WithMaxKeys(10))},
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(memstore.New(memstore.WithMaxKeys(10)))},
 		do:   func(_ *testing.T, w *watched) { w.admit(2, "a") },
 		want: []string{"memory.key.usage{store.name=api} 1", "memory.key.limit{store.name=api} 10"}},
 	{name: "a full store in memory", memory: 1,

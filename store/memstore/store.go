@@ -1,11 +1,12 @@
 // Package memstore is the store for one process. It keeps counts in memory and decides
 // exactly, for any number of goroutines.
 //
-//	stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
-//		stint.WithMemory(memstore.WithMaxKeys(100_000)))
+//	stint.New(stint.Rate(10, time.Second, stint.WithName("calls")), stint.WithKey(stint.RemoteIP()),
+//		stint.WithStore(memstore.New(memstore.WithMaxKeys(100_000))))
 //
-// This limiter has a store of its own. To share a store between limiters, or to read its
-// [Store.Stats], make it with [New] and pass it to stint.WithStore.
+// A limiter without a stint.WithStore has a store of the default size, in which its limits need no
+// names. For another size, to share a store between limiters, or to read its [Store.Stats], make it
+// with [New] and pass it to stint.WithStore.
 //
 // # Memory
 //

@@ -141,7 +141,7 @@ func designOptions(s store.Store, secret []byte, user stint.Key, tokens func(*ht
 }
 
 func designJobLimits() (*stint.Limiter, error) {
-	return stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.GivenKey()), stint.WithMemory(memstore.WithMaxKeys(1000)))
+	return stint.New(stint.Rate(1, time.Second, stint.WithName("jobs")), stint.WithKey(stint.GivenKey()), stint.WithStore(memstore.New(memstore.WithMaxKeys(1000))))
 }
 
 var _ = []any{designServer, designAdapter, designClient, designDecision, designJobLimits}

@@ -65,7 +65,7 @@ var imports = map[string]rule{
 	"internal/limit":            {own: []string{"internal/adaptive", "internal/engine", "internal/keytext", "internal/waiting", "store"}, notEven: []string{"net/http", "net"}},
 	"internal/decide":           {own: []string{"internal/adaptive", "internal/background", "internal/engine", "internal/limit", "internal/waiting", "store"}, notEven: []string{"net/http", "net"}},
 	"internal/read":             {own: []string{"internal/decide", "internal/failure", "internal/keys", "internal/keytext", "internal/limit", "internal/routing", "internal/warn", "store"}},
-	"internal/compile":          {own: []string{"internal/adaptive", "internal/engine", "internal/field", "internal/keys", "internal/limit", "internal/mistake", "internal/namesakes", "internal/read", "internal/routing", "internal/waiting", "internal/warn", "store", "store/memstore"}},
+	"internal/compile":          {own: []string{"internal/adaptive", "internal/engine", "internal/field", "internal/keys", "internal/limit", "internal/mistake", "internal/namesakes", "internal/read", "internal/routing", "internal/waiting", "internal/warn", "store"}},
 	"internal/respond":          {own: []string{"internal/waiting", "store"}},
 	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/compile", "internal/decide", "internal/engine", "internal/failure", "internal/field", "internal/keys", "internal/keytext", "internal/limit", "internal/logs", "internal/mistake", "internal/namesakes", "internal/read", "internal/respond", "internal/waiting", "internal/warn"}},
 	"internal/topkeys":          {notEven: []string{"net/http", "net"}},

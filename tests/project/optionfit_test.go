@@ -42,7 +42,6 @@ var fits = []struct{ option, takes string }{
 	{"WithSettle(nil)", "New WithRoute Rate Quota"},
 
 	{"WithStore(nil)", "New"},
-	{"WithMemory()", "New"},
 	{"WithRoute(``)", "New"},
 	{"WithLimitFunc(nil)", "New"},
 	{"WithLimitSource(stint.RemoteIP(), nil)", "New"},
