@@ -195,9 +195,14 @@ const (
 	// EventKeyFailed: a key can't be read, or is too long.
 	EventKeyFailed
 	// EventLimitsFailed: a WithLimitFunc failed or returned limits that can't be used, or
-	// a WithCost returned a negative cost. The request goes on if that is a dry run's, if others
-	// hold instead of the limits (LimitSource), or if a *SourceError meets FailOpen.
+	// a WithCost returned a negative cost. The request is denied, except by a dry run. If the
+	// StatusCode of Err is below 500, the function has denied the request, as for a key
+	// without a plan.
 	EventLimitsFailed
+	// EventSourceFailed: what limits are read from has failed (Err wraps a *SourceError), and the
+	// request goes on: with the limits that the LimitSource returned beside the error, such as
+	// those that it knew before, or without any under FailOpen.
+	EventSourceFailed
 	// EventStoreFailed: the store failed. Under FailClosed Err is a *StoreError; under
 	// FailOpen the request passed.
 	EventStoreFailed
@@ -263,8 +268,9 @@ var eventKinds = [...]struct {
 	EventCanceled:      {name: "Canceled", decided: true},
 	EventBlocked:       {name: "Blocked", message: logs.Denied},
 	EventEmptyKey:      {name: "EmptyKey", message: logs.EmptyKey},
-	EventKeyFailed:     {name: "KeyFailed", message: logs.KeyFailed},
+	EventKeyFailed:     {name: "KeyFailed", message: logs.KeyFailed, blamed: logs.KeyDenied},
 	EventLimitsFailed:  {name: "LimitsFailed", message: logs.LimitsFailed, blamed: logs.LimitsDenied},
+	EventSourceFailed:  {name: "SourceFailed", message: logs.SourceFailed},
 	EventStoreFailed:   {name: "StoreFailed", message: logs.StoreFailed},
 	EventSettleFailed:  {name: "SettleFailed", message: logs.SettleFailed},
 	EventDryRunDenied:  {name: "DryRunDenied", decided: true, message: logs.DryRun},
@@ -308,12 +314,18 @@ func (e *Event) message() logs.Message {
 	case e.call:
 		return logs.CallFailed
 	case k.blamed != 0:
-		var s interface{ StatusCode() int } // which escapes
-		if errors.As(e.Err, &s) && s.StatusCode() < 500 {
+		if e.blamesCaller() {
 			return k.blamed
 		}
 	}
 	return k.message
+}
+
+// blamesCaller reports whether the event's error is an answer to the caller, such as 403, and not a
+// failure.
+func (e *Event) blamesCaller() bool {
+	var s interface{ StatusCode() int }
+	return errors.As(e.Err, &s) && s.StatusCode() < 500
 }
 
 // inSeconds is a duration in one unit whatever writes it: slog's handlers disagree about

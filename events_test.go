@@ -573,6 +573,7 @@ func TestEachKindHasItsFields(t *testing.T) {
 		{kind: stint.EventKeyFailed, limits: []stint.RouteOption{stint.Rate(9, time.Hour, name,
 			stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", errDown })))}, want: everyOne + " Request Decision Err"},
 		{kind: stint.EventLimitsFailed, more: []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, errDown })}, want: "Kind Limiter Request Err"},
+		{kind: stint.EventSourceFailed, more: []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, &stint.SourceError{Err: errDown} })}, want: "Kind Limiter Request Err"},
 		{kind: stint.EventStoreFailed, limits: waits, store: fails(), want: everyOne + decided + " Err"},
 		{kind: stint.EventStoreFailed, limits: []stint.RouteOption{stint.Bandwidth(4096, name)}, store: fails(), do: write, want: everyOne + " Request Decision Err"},
 		{kind: stint.EventSettleFailed, limits: []stint.RouteOption{stint.Concurrency(9, name)},

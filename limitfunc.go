@@ -52,7 +52,8 @@ func Exempt() Limit { return Limit{exempt} }
 // LimitSource returns the limits of a key for a limiter. It is called concurrently.
 //
 // An error without limits is that of WithLimitFunc: a *SourceError if the source fails. With limits
-// beside it, these hold, and the error is only reported (EventLimitsFailed).
+// beside it, these hold, and the error is only reported: EventSourceFailed if it wraps a *SourceError,
+// otherwise EventLimitsFailed.
 type LimitSource func(ctx context.Context, key string, by LimitUser) ([]Limit, error)
 
 // LimitUser is a limiter that asks a LimitSource for limits.
@@ -226,7 +227,13 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 // fail records why the function returned no limits, or some that can't be used. It returns the
 // denial, or nil if the request goes on.
 func (f *limitFunc) fail(q *read.Reading, err error, open, goesOn bool) error {
-	return q.DenyLimits(err, goesOn || open && errors.As(err, new(*SourceError)))
+	if !errors.As(err, new(*SourceError)) {
+		return q.DenyLimits(read.LimitsFailed, err, goesOn)
+	}
+	if goesOn || open {
+		return q.DenyLimits(read.SourceFailed, err, true)
+	}
+	return q.DenyLimits(read.LimitsFailed, err, false)
 }
 
 // CheckLimits returns what is wrong with limits that a WithLimitFunc is going to return

@@ -109,7 +109,8 @@ func TestSourceErrors(t *testing.T) {
 			if w := through(l, get("/"), nil); w.Code != want || i == 1 && (w.Header().Get("Retry-After") != "") != tt.retry {
 				t.Errorf("%s: request %d: %d %v, want %d", tt.name, i, w.Code, w.Header(), want)
 			}
-			if !strings.Contains(seen.Kinds(), "LimitsFailed") {
+			told := map[bool]string{true: "SourceFailed", false: "LimitsFailed"}[want != 503 && want != 500]
+			if !strings.Contains(seen.Kinds(), told) {
 				t.Errorf("%s: told %v", tt.name, seen.Kinds())
 			}
 		}

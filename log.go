@@ -16,7 +16,7 @@ import (
 )
 
 // WithLogger sets the logger for what goes wrong (failures of the store and their end, of key
-// functions and limit functions, empty keys, charges that could not be settled, lost leases,
+// functions, limit functions and sources of limits, charges that could not be settled, lost leases,
 // likely mistakes), and for changes by an Update or a policy file. A message about one limit or
 // one store is logged at once, then at most once a minute: when the minute is over, the latest
 // of those in between is logged, with the number suppressed before it. Limiters that share a
@@ -62,7 +62,7 @@ func (s *sender) write(m logs.Message, e *Event) {
 		line.Text, line.About = e.Warning.Text, [3]any{log, e.Warning.Kind, strings.Join(e.Warning.Limits, "\x00")}
 	}
 	var request []slog.Attr
-	if r := e.Request; (m == logs.Denied || m == logs.EmptyKey) && r != nil && r.URL != nil {
+	if r := e.Request; (m == logs.Denied || m == logs.EmptyKey || m == logs.KeyDenied || m == logs.LimitsDenied) && r != nil && r.URL != nil {
 		request = []slog.Attr{slog.String("method", r.Method), slog.String("url_path", fmt.Sprintf("%.200s", r.URL.Path))}
 	}
 	said := *e

@@ -167,7 +167,7 @@ func (a *admission) sendWrong() {
 // eventOf has the event of each thing that keeps a request from being charged.
 var eventOf = [...]EventKind{
 	read.KeyFailed: EventKeyFailed, read.EmptyKey: EventEmptyKey,
-	read.LimitsFailed: EventLimitsFailed, read.NoLimits: EventLimitsFailed, read.DryRunDenied: EventDryRunDenied,
+	read.LimitsFailed: EventLimitsFailed, read.SourceFailed: EventSourceFailed, read.NoLimits: EventLimitsFailed, read.DryRunDenied: EventDryRunDenied,
 }
 
 // charged reports whether a limiter of the family further out has charged the limit for

@@ -253,7 +253,7 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 // reasons are the reasons of denials that are not by a limit.
 var reasons = [...]string{
 	read.KeyFailed: "key can't be determined", read.EmptyKey: "empty key",
-	read.LimitsFailed: "limits can't be determined", read.NoLimits: "no limits", read.DryRunDenied: "dry run",
+	read.LimitsFailed: "limits can't be determined", read.SourceFailed: "limits can't be read", read.NoLimits: "no limits", read.DryRunDenied: "dry run",
 }
 
 // sure reports whether a request has the plan whatever host it asks.

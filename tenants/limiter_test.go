@@ -25,7 +25,7 @@ type client struct {
 func newClient(cache *tenants.Cache, opts ...stint.Option) *client {
 	c := new(client)
 	l := stint.Must(stint.New(append(opts, stint.WithKey(byTenant), cache.Limits(byTenant), stint.WithObserver(func(e stint.Event) {
-		if e.Kind == stint.EventLimitsFailed {
+		if e.Kind == stint.EventLimitsFailed || e.Kind == stint.EventSourceFailed {
 			c.failed = append(c.failed, e.Err)
 		}
 	}))...))
@@ -161,6 +161,25 @@ func TestOldPlansAreReported(t *testing.T) {
 		send(3)
 		s.sell(requests(1, "plan"))
 		send(3)
+	})
+}
+
+// A load that fails behind a request is reported with the next one: no request has to wait for a load
+// until the source is known to be down.
+func TestLoadsBehindRequestsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{sold: []stint.Limit{requests(1, "plan")}}
+		c := newClient(must(tenants.New(s.load, tenants.WithTTL(time.Minute))))
+		c.send("acme")
+		s.fail(errDown)
+		for i, told := range []int{0, 1, 2} {
+			time.Sleep(map[bool]time.Duration{true: time.Minute, false: 10 * time.Second}[i == 0])
+			c.send("acme")
+			synctest.Wait()
+			if len(c.failed) != told {
+				t.Errorf("request %d: told %d times, want %d", i, len(c.failed), told)
+			}
+		}
 	})
 }
 

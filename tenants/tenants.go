@@ -188,8 +188,9 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 // plan, such as one with the name of a limit of its own, the last plan that it has taken stays in
 // force there. Without one the plan counts as one that can't be loaded.
 //
-// Observers get an EventLimitsFailed of each request whose plan can't be loaded, with or without
-// WithDefault, and one of each load after which an earlier plan stays in force.
+// Observers get an event of each failed load after which an earlier plan stays in force, and of each
+// request whose plan can't be loaded: EventSourceFailed, or EventLimitsFailed if the request is denied. One
+// of a key without a plan is an EventLimitsFailed whose error wraps ErrNoPlan.
 //
 // A plan of no limits is stint.Exempt(). A load that returns nothing and no error leaves the
 // request to the limiter's other limits; without one that holds it is stint.ErrNoLimits. An empty
@@ -239,7 +240,7 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 	}
 	c := p.start(ctx, key)
 	if t != nil && now.Sub(t.plan.loaded) < 2*p.ttl {
-		return p.limits(t, nil, by)
+		return p.limits(t, p.failures[key], by) // of the load before
 	}
 	p.mu.Unlock()
 	plan, f := c.wait(ctx)

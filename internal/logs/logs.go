@@ -25,8 +25,10 @@ const (
 	Denied Message = iota + 1
 	EmptyKey
 	KeyFailed
+	KeyDenied
 	LimitsFailed
 	LimitsDenied
+	SourceFailed
 	StoreFailed
 	StoreAnswers
 	SettleFailed
@@ -53,10 +55,12 @@ var said = [messages]struct {
 	ends   bool    // it is written only after that message
 }{
 	Denied:               {level: slog.LevelDebug, text: "a request was denied"},
-	EmptyKey:             {level: slog.LevelWarn, text: "a request with an empty key was denied"},
+	EmptyKey:             {level: slog.LevelDebug, text: "a request with an empty key was denied"},
 	KeyFailed:            {level: slog.LevelWarn, text: "a key function failed, and the request was denied"},
+	KeyDenied:            {level: slog.LevelDebug, text: "a key function denied a request"},
 	LimitsFailed:         {level: slog.LevelError, text: "the limits of a request, or its cost, could not be determined"},
-	LimitsDenied:         {level: slog.LevelWarn, text: "a limit function denied a request"},
+	LimitsDenied:         {level: slog.LevelDebug, text: "a limit function denied a request"},
+	SourceFailed:         {level: slog.LevelError, text: "the source of limits failed, and earlier limits, the default or none hold"},
 	StoreFailed:          {level: slog.LevelError, text: "the store failed to decide a request", begins: true},
 	StoreAnswers:         {level: slog.LevelInfo, text: "the store answers again", after: StoreFailed, ends: true},
 	SettleFailed:         {level: slog.LevelWarn, text: "a charge could not be settled, or a slot not released"},

@@ -57,7 +57,7 @@ func line(m Message, text string) Line {
 
 var named = map[string]Message{
 	"fails": StoreFailed, "answers": StoreAnswers, "bad": PolicyRejected, "good": PolicyInForce,
-	"empty": EmptyKey, "denied": Denied,
+	"empty": KeyFailed, "denied": Denied,
 }
 
 // A message about one subject has a line at once, and then one a minute: the latest, with the
@@ -132,7 +132,7 @@ func TestSubjectsAreForgotten(t *testing.T) {
 		before := len(subjects.all)
 		subjects.mu.Unlock()
 		for i := range 100 {
-			some := line(EmptyKey, "empty")
+			some := line(KeyFailed, "empty")
 			some.About = i
 			l.Write(t.Context(), some)
 			l.Write(t.Context(), some)

@@ -76,6 +76,7 @@ const (
 	KeyFailed What = iota
 	EmptyKey
 	LimitsFailed
+	SourceFailed // the request goes on
 	NoLimits
 	DryRunDenied // a limit in dry run would have denied the request for that
 )
@@ -394,8 +395,8 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 
 // DenyLimits records why a function returned no limits, and returns the denial of its request,
 // or nil if it goes on without them.
-func (q *Reading) DenyLimits(err error, goesOn bool) error {
-	if err = q.deny(LimitsFailed, err); goesOn {
+func (q *Reading) DenyLimits(what What, err error, goesOn bool) error {
+	if err = q.deny(what, err); goesOn {
 		return nil
 	}
 	return err

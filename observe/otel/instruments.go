@@ -23,6 +23,7 @@ type instruments struct {
 	waited          metric.Float64Histogram
 	storeTook       metric.Float64Histogram
 	storeFailures   metric.Int64Counter
+	sourceFailures  metric.Int64Counter
 	degraded        metric.Int64ObservableUpDownCounter
 	keys            metric.Int64ObservableUpDownCounter
 	keysMost        metric.Int64ObservableUpDownCounter
@@ -55,6 +56,7 @@ func (i *instruments) define(m metric.Meter) error {
 	i.bans = made(&all, m.Int64Counter, "stint.bans", "{ban}", "Bans started.")
 	i.leasesLost = made(&all, m.Int64Counter, "stint.store.lost_leases", "{lease}", "Lost leases of slots that are still held.")
 	i.storeFailures = made(&all, m.Int64Counter, "stint.store.failures", "{failure}", "Calls of the store that failed.")
+	i.sourceFailures = made(&all, m.Int64Counter, "stint.source.failures", "{failure}", "Failures of what limits are read from.")
 	i.adaptiveChanges = made(&all, m.Int64Counter, "stint.adaptive.changes", "{change}", "Changes of an AdaptiveConcurrency, by reason.")
 	i.paced = made(&all, m.Int64Counter, "stint.bandwidth.io", "By", "Bytes of bodies paced by a Bandwidth.")
 	i.reloads = made(&all, m.Int64Counter, "stint.policy.reloads", "{reload}", "Policy files accepted or rejected.")

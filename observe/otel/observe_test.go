@@ -28,6 +28,7 @@ import (
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/tenants"
 )
 
 // watched is a limiter that is observed, and the reader of its metrics.
@@ -396,6 +397,25 @@ var scenarios = []struct {
 			"policy.reloads{limiter=api,outcome=accepted} 1",
 			"policy.reloads{limiter=api,outcome=rejected} 1",
 		}},
+	{name: "a source of limits that fails, and a key without a plan",
+		opts: []stint.Option{source(stint.Rate(5, time.Hour, stint.WithName("before")))},
+		do: func(_ *testing.T, w *watched) {
+			w.admit(2, "kept")
+			w.admit(3, "down")
+			w.admit(4, "unknown")
+		},
+		want: []string{
+			"source.failures{limiter=api,outcome=passed} 5",
+			"decisions{limit=before,limiter=api,outcome=admitted} 2",
+			"decisions{limiter=api,outcome=limits_denied} 4",
+		}},
+	{name: "a source of limits that fails closed",
+		opts: []stint.Option{source(), stint.WithFailurePolicy(stint.FailClosed)},
+		do:   func(_ *testing.T, w *watched) { w.admit(3, "down") },
+		want: []string{
+			"source.failures{limiter=api,outcome=denied} 3",
+			"decisions{limiter=api,outcome=limits_failed} 3",
+		}},
 	{name: "likely mistakes, found by New and later",
 		opts: []stint.Option{
 			stint.Rate(5, time.Hour, stint.WithName("x"), stint.WithKey(stint.Header("X-Real-IP"))),
@@ -430,6 +450,20 @@ var scenarios = []struct {
 			"memory.overflow{outcome=allowed,store.name=local} 1",
 			"memory.overflow{outcome=denied,store.name=local} 98",
 		}},
+}
+
+// source is a source of limits that is down. It has limits for the key kept, and a key unknown has none.
+func source(known ...stint.Limit) stint.Option {
+	return stint.WithLimitSource(stint.Header("Key"), func(_ context.Context, key string, _ stint.LimitUser) ([]stint.Limit, error) {
+		err := &stint.SourceError{Err: errors.New("no route to the database")}
+		switch key {
+		case "kept":
+			return known, err
+		case "unknown":
+			return nil, tenants.ErrNoPlan
+		}
+		return nil, err
+	})
 }
 
 // is checks the lines of the metrics that want names. Of those that are 0 only the wanted ones
@@ -513,6 +547,8 @@ func TestCountersBeginAtZero(t *testing.T) {
 		"limit.decisions{limit=x,limiter=api,outcome=denied} 0",
 		"policy.reloads{limiter=api,outcome=accepted} 0",
 		"policy.reloads{limiter=api,outcome=rejected} 0",
+		"source.failures{limiter=api,outcome=denied} 0",
+		"source.failures{limiter=api,outcome=passed} 0",
 		"store.failures{limiter=api,outcome=denied,store.operation=take} 0",
 		"store.failures{limiter=api,outcome=lost,store.operation=settle} 0",
 		"store.failures{limiter=api,outcome=passed,store.operation=take} 0",

@@ -88,8 +88,15 @@ func (o *observer) observe(e stint.Event) {
 	case stint.EventCanceled:
 		o.recordStoreTime(ctx, &e, l.took[canceled])
 		o.became(ctx, &e)
-	case stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed, stint.EventLimitsFailed:
+	case stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed:
 		o.became(ctx, &e)
+	case stint.EventLimitsFailed:
+		if source := (*stint.SourceError)(nil); errors.As(e.Err, &source) {
+			o.sourceFailures.Add(ctx, 1, l.sourceDenied.add...)
+		}
+		o.became(ctx, &e)
+	case stint.EventSourceFailed: // the request goes on
+		o.sourceFailures.Add(ctx, 1, l.sourcePassed.add...)
 	case stint.EventStoreFailed:
 		o.countFailure(ctx, &e, l)
 	case stint.EventSettleFailed:
@@ -171,7 +178,7 @@ func (o *observer) became(ctx context.Context, e *stint.Event) {
 		s.passed.admitted.add(1)
 		return
 	}
-	o.decisions.Add(ctx, 1, s.outcome[e.Kind].add...)
+	o.decisions.Add(ctx, 1, s.outcome[outcomeOf(e)].add...)
 }
 
 // recordStoreTime records how long the store took, if it was asked.
@@ -286,6 +293,7 @@ type limiter struct {
 	took                                   [2]attributes // by what became of a Take, unless it failed
 	settled                                attributes    // of a Settle that hasn't failed
 	failedOpen, failedClosed, settleFailed attributes
+	sourcePassed, sourceDenied             attributes
 	reload                                 [2]attributes // accepted, rejected
 	warning                                []attributes  // as warningKinds
 	plain                                  attributes
@@ -313,6 +321,8 @@ func newLimiter(all []attribute.KeyValue) *limiter {
 		failedOpen:   with(take, outcomeKey.String("passed")),
 		failedClosed: with(take, outcomeKey.String("denied")),
 		settleFailed: with(settle, outcomeKey.String("lost")),
+		sourcePassed: with(outcomeKey.String("passed")),
+		sourceDenied: with(outcomeKey.String("denied")),
 		reload:       [2]attributes{with(outcomeKey.String("accepted")), with(outcomeKey.String("rejected"))},
 	}
 	for i, outcome := range [...]string{done: "ok", canceled: "canceled"} {

@@ -1,6 +1,7 @@
 package stintotel
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -34,6 +35,31 @@ var outcomes = [...]string{
 	stint.EventKeyFailed:    "key_failed",
 	stint.EventLimitsFailed: "limits_failed",
 	stint.EventStoreFailed:  "store_failed",
+	keyDenied:               "key_denied",
+	limitsDenied:            "limits_denied",
+}
+
+// Outcomes of a request whose key or limit function denies it: the error is an answer, such as
+// 403, and not a failure.
+const (
+	keyDenied = iota + int(stint.EventWarning) + 1
+	limitsDenied
+)
+
+// outcomeOf returns the index of an event's outcome.
+func outcomeOf(e *stint.Event) int {
+	switch {
+	case e.Kind == stint.EventKeyFailed && isAnswer(e.Err):
+		return keyDenied
+	case e.Kind == stint.EventLimitsFailed && isAnswer(e.Err):
+		return limitsDenied
+	}
+	return int(e.Kind)
+}
+
+func isAnswer(err error) bool {
+	var s interface{ StatusCode() int } // which escapes
+	return errors.As(err, &s) && s.StatusCode() < 500
 }
 
 // Outcomes of one limit.
@@ -104,7 +130,9 @@ func newSeries(all []attribute.KeyValue) *series {
 		sent:  with(directionKey.String("transmit")), received: with(directionKey.String("receive")),
 	}
 	for i, outcome := range outcomes {
-		s.outcome[i] = with(outcomeKey.String(outcome))
+		if outcome != "" {
+			s.outcome[i] = with(outcomeKey.String(outcome))
+		}
 	}
 	for i, answer := range answers {
 		s.answer[i] = with(outcomeKey.String(answer))

@@ -36,8 +36,8 @@ func annotate(ctx context.Context, e *stint.Event) {
 		return
 	}
 	where := id{e.Limiter, e.Route, e.Decision.Limit}.attributes()
-	if int(e.Kind) < len(outcomes) {
-		where = append(where, outcomeKey.String(outcomes[e.Kind]))
+	if i := outcomeOf(e); i < len(outcomes) && outcomes[i] != "" {
+		where = append(where, outcomeKey.String(outcomes[i]))
 	}
 	if e.EndsWait {
 		span.AddEvent(spanWaited, trace.WithAttributes(append(where[:len(where):len(where)], waitKey.Float64(e.Waited.Seconds()))...))

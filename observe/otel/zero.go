@@ -23,6 +23,7 @@ func (o *observer) begin(d stint.Description) {
 	}
 	l := o.limiters.at(d.Name)
 	zero(o.storeFailures, l.failedOpen, l.failedClosed, l.settleFailed)
+	zero(o.sourceFailures, l.sourcePassed, l.sourceDenied)
 	zero(o.reloads, l.reload[:]...)
 	zero(o.warnings, l.warning...)
 	for _, w := range d.Warnings {

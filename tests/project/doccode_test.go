@@ -23,6 +23,7 @@ var taken = map[string]string{
 			berlin *time.Location
 
 			user, account stint.Key
+			handler                http.Handler
 			cloudflare             []netip.Prefix
 			upstream               *url.URL
 			admitted, wouldDeny  atomic.Int64

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -34,6 +35,15 @@ func limiter(shared, local store.Store) (*stint.Limiter, error) {
 // mistaken is a limiter with a likely mistake: clients write its key themselves.
 func mistaken() *stint.Limiter {
 	return stint.Must(stint.New(stint.WithLimiterName("mistaken"), stint.Rate(5, time.Second), stint.WithKey(stint.Header("X-Real-IP"))))
+}
+
+// planned is a limiter whose limits are read from a source that is down.
+func planned() *stint.Limiter {
+	key := stint.Header("X-Client")
+	return stint.Must(stint.New(stint.WithLimiterName("planned"), stint.WithKey(key), stint.WithLimitSource(key,
+		func(context.Context, string, stint.LimitUser) ([]stint.Limit, error) {
+			return nil, &stint.SourceError{Err: errGone}
+		})))
 }
 
 // work is the handler that the limits protect.

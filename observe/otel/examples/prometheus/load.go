@@ -72,6 +72,13 @@ func misread(lim *stint.Limiter, load time.Duration) {
 	}
 }
 
+// unread asks for a decision every few seconds whose limits can't be read.
+func unread(lim *stint.Limiter, load time.Duration) {
+	for end := time.Now().Add(load); time.Now().Before(end); time.Sleep(2 * time.Second) {
+		_ = lim.Allow(context.Background(), "me", 1) // it passes
+	}
+}
+
 // troubled is a store as it is on a bad day: of every 10 seconds it is slow in one,
 // and gone for three. Then it loses a lease.
 type troubled struct {

@@ -64,7 +64,13 @@ func run(addr string, load time.Duration) error {
 			return err
 		}
 		defer stop()
+		withPlans := planned()
+		if stop, err = stintotel.Observe(withPlans, stintotel.WithMeterProvider(provider)); err != nil {
+			return err
+		}
+		defer stop()
 		go misread(lim, load)
+		go unread(withPlans, load)
 	}
 
 	mux := http.NewServeMux()
