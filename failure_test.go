@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -498,20 +499,29 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 	}
 }
 
-// transitions are the notices that the observer of a breaker gets.
-type transitions chan failover.Event
+// breaker has the states that the breaker of a store changes to.
+func breaker(t *testing.T, s *failover.Store) (changes chan failover.State) {
+	changes, state := make(chan failover.State, 10), failover.Closed
+	o := &store.Observer{Tell: func(n store.Notice) {
+		if now := map[store.NoticeKind]failover.State{store.Degraded: failover.Open}[n.Kind]; n.Kind != store.CallFailed && now != state {
+			state = now
+			changes <- now
+		}
+	}}
+	s.Observe(o)
+	t.Cleanup(func() { runtime.KeepAlive(o) }) // the store doesn't keep it
+	return changes
+}
 
-func (c transitions) await(t *testing.T, to failover.State) failover.Event {
+func await(t *testing.T, changes chan failover.State, to failover.State) {
 	t.Helper()
 	select {
-	case e := <-c:
-		if e.To != to || e.From == to {
-			t.Fatalf("%v to %v (%v), want to %v", e.From, e.To, e.Err, to)
+	case now := <-changes:
+		if now != to {
+			t.Fatalf("%v, want %v", now, to)
 		}
-		return e
 	case <-time.After(time.Minute):
 		t.Fatalf("never %v", to)
-		return failover.Event{}
 	}
 }
 
@@ -519,9 +529,9 @@ func (c transitions) await(t *testing.T, to failover.State) failover.Event {
 // is known, requests don't wait for it, and its return is detected in the background.
 func TestMemoryBesideStoppedRedis(t *testing.T) {
 	server, p := redistest.Start(t), asking{redistest.StartPulse(t)}
-	changes, seen, primary := make(transitions, 10), &events{}, newWhile(server)
-	s := failover.New(primary, memstore.New(),
-		failover.WithObserver(func(e failover.Event) { changes <- e }))
+	seen, primary := &events{}, newWhile(server)
+	s := failover.New(primary, memstore.New())
+	changes := breaker(t, s)
 	defer s.Close()
 	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.Option()))
 	// passed says how many of n requests passed that came at once; the others
@@ -551,8 +561,9 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 	if n, longest := passed("during", 20); n != 5 || longest > 3*outageTimeout {
 		t.Errorf("%d of 5 passed, held for %v of %v", n, longest, outageTimeout)
 	}
-	if e := changes.await(t, failover.Open); errors.Is(e.Err, store.ErrMisconfigured) {
-		t.Errorf("opened for %v", e.Err)
+	await(t, changes, failover.Open)
+	if err := s.Degraded(); errors.Is(err, store.ErrMisconfigured) {
+		t.Errorf("opened for %v", err)
 	}
 	failures := s.Stats().Failures
 	for i := range 10 {
@@ -570,16 +581,14 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 	server.Resume()
 	primary.hangs.Store(false)
 	// No request comes meanwhile.
-	if e := changes.await(t, failover.Closed); e.Probes == 0 {
-		t.Errorf("closed without a probe: %+v", e)
-	}
+	await(t, changes, failover.Closed)
 	if n, _ := passed("before", 20); n != 0 {
 		t.Errorf("Redis let %d more pass of a key that had had all", n)
 	}
 	if n, _ := passed("after", 20); n != 5 {
 		t.Errorf("%d of 5 passed", n)
 	}
-	if stats := s.Stats(); stats.Opened != 1 || stats.State != failover.Closed || len(changes) > 0 {
+	if stats := s.Stats(); stats.Opened != 1 || stats.Probes == 0 || stats.State != failover.Closed || len(changes) > 0 {
 		t.Errorf("%+v, and %d more changes", stats, len(changes))
 	}
 	if kinds := seen.Kinds(); strings.Contains(kinds, "StoreFailed") {
@@ -591,16 +600,16 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 // decides.
 func TestBreakerWithoutMemory(t *testing.T) {
 	server, p := redistest.Start(t), asking{redistest.StartPulse(t)}
-	changes, seen, primary := make(transitions, 10), &events{}, newWhile(server)
+	seen, primary := &events{}, newWhile(server)
 	var nobody store.Store
-	s := failover.New(primary, nobody,
-		failover.WithObserver(func(e failover.Event) { changes <- e }))
+	s := failover.New(primary, nobody)
+	changes := breaker(t, s)
 	defer s.Close()
 	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.Option(), stint.WithFailurePolicy(stint.FailClosed)))
 	primary.hangs.Store(true)
 	server.Pause()
 	p.atOnce(20, apps, "u")
-	changes.await(t, failover.Open)
+	await(t, changes, failover.Open)
 	answers := p.atOnce(20, apps, "u")
 	for _, a := range answers {
 		if a.Code != http.StatusServiceUnavailable || a.Header().Get("Retry-After") == "" || a.held > outageTimeout/2 {
@@ -612,7 +621,7 @@ func TestBreakerWithoutMemory(t *testing.T) {
 	}
 	server.Resume()
 	primary.hangs.Store(false)
-	changes.await(t, failover.Closed)
+	await(t, changes, failover.Closed)
 	if a := p.ask(apps[0], "v"); a.Code != http.StatusOK || len(a.Header().Values("RateLimit")) == 0 {
 		t.Errorf("%d %v", a.Code, a.Header())
 	}

@@ -30,7 +30,7 @@ func main() {
 	flag.Parse()
 
 	rdb := redis.NewClient(&redis.Options{Addr: *server})
-	limits := degrading(rdb, *timeout, func(e failover.Event) { log.Printf("%v -> %v: %v", e.From, e.To, e.Err) })
+	limits := degrading(rdb, *timeout)
 	defer limits.Close()
 
 	listener, err := net.Listen("tcp", *addr)
@@ -44,7 +44,7 @@ func main() {
 
 const usage = `fallback listens on http://%[1]v and allows each address 5 requests in 10 s, counted in the Redis at %[2]s:%[3]s.
 Try, in another terminal: the sixth is denied. Stop the Redis while you ask again (redis-cli -h %[2]s -p %[3]s shutdown):
-memory starts with a count of its own, goes on denying, and says here when it has taken over.
+memory starts with a count of its own and goes on denying. The log here has when it takes over, and when the Redis is back.
 
   for i in $(seq 7); do curl -s -o /dev/null -w '%%{http_code} ' http://%[1]v/; done; echo
   for i in $(seq 20); do curl -s -o /dev/null -w '%%{http_code} ' http://%[1]v/; sleep 0.5; done; echo
@@ -53,11 +53,10 @@ memory starts with a count of its own, goes on denying, and says here when it ha
 
 // degrading uses the Redis, and memory while the Redis is down. No request waits for a
 // Redis that is known to be down: a background probe finds out when it is back.
-func degrading(rdb redis.UniversalClient, timeout time.Duration, observe func(failover.Event)) *failover.Store {
+func degrading(rdb redis.UniversalClient, timeout time.Duration) *failover.Store {
 	return failover.New(
 		redisstore.New(rdb, redisstore.WithTimeout(timeout)),
 		memstore.New(memstore.WithMaxKeys(100_000)),
-		failover.WithObserver(observe),
 	)
 }
 

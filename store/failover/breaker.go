@@ -27,19 +27,6 @@ func (s State) String() string {
 	return "closed"
 }
 
-// Event is a change of the breaker's state.
-type Event struct {
-	// From and To are the states before and after.
-	From, To State
-	// At is the time of the change.
-	At time.Time
-	// Err is the primary's last failure. It is set when the breaker opens.
-	Err error
-	// Probes is the number of probes it took to close the breaker, including the one
-	// that succeeded. It is set when the breaker closes.
-	Probes uint64
-}
-
 // Stats holds counts since New.
 type Stats struct {
 	State     State

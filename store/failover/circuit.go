@@ -2,7 +2,6 @@ package failover
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/stint-go/stint/store"
 )
@@ -60,9 +59,8 @@ func (s *Store) fail(since period, cause error, charges []store.Charge) {
 		s.probed = probesFor(charges)
 	}
 	if s.circuit.row.Add(1) >= int64(s.threshold) {
-		s.change(Event{From: Closed, To: Open, Err: cause})
+		s.change(event{opens: true, err: cause})
 		s.opened.Add(1)
-		s.before = s.probes.Load()
 	}
 }
 
@@ -70,17 +68,22 @@ func (s *Store) fail(since period, cause error, charges []store.Charge) {
 func (s *Store) closeBreaker() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.change(Event{From: Open, To: Closed, Probes: s.probes.Load() - s.before})
+	s.change(event{})
+}
+
+// event is a change of the breaker.
+type event struct {
+	opens bool
+	err   error // why
 }
 
 // change begins another period. The caller holds mu.
-func (s *Store) change(e Event) {
+func (s *Store) change(e event) {
 	s.circuit.row.Store(0)
 	s.circuit.period.Add(1)
 	if s.life.Err() != nil {
 		return
 	}
-	e.At = time.Now()
 	s.events = append(s.events, e)
 	s.work()
 }

@@ -36,10 +36,21 @@ const exploredFile = `package failover
 
 import "github.com/stint-go/stint/store"
 
-type Explored struct{ *Store }
+type Explored struct {
+	*Store
+	told *store.Observer
+}
 
 func Explore(primary, secondary store.Store, threshold int, observe func(opens bool)) Explored {
-	return Explored{New(primary, secondary, WithThreshold(threshold), WithObserver(func(e Event) { observe(e.To == Open) }))}
+	open := false
+	x := Explored{New(primary, secondary, WithThreshold(threshold)), &store.Observer{Tell: func(n store.Notice) {
+		if opens := n.Kind == store.Degraded; n.Kind != store.CallFailed && opens != open {
+			open = opens
+			observe(opens)
+		}
+	}}}
+	x.Observe(x.told)
+	return x
 }
 
 func (x Explored) Period() int { now, _ := x.circuit.state(); return int(now) }

@@ -129,17 +129,6 @@ func WithProbe(every, timeout time.Duration) Option {
 	})
 }
 
-// WithObserver calls observe whenever the breaker opens or closes. Calls are made one
-// at a time and in order, on the goroutine that probes: a slow observer delays the next
-// probe but never a caller of the store. A panic in it is logged to slog.Default at
-// level Error.
-func WithObserver(observe func(Event)) Option {
-	return option(func(s *Store) {
-		s.require(observe != nil, "WithObserver(nil)", "write a function, or leave it out")
-		s.observe = observe
-	})
-}
-
 // Store combines two stores. Make one with New. It is safe for concurrent use.
 type Store struct {
 	primary, secondary store.Store
@@ -148,7 +137,6 @@ type Store struct {
 
 	threshold      int
 	every, timeout time.Duration
-	observe        func(Event)
 	observers      store.Observers
 
 	circuit circuit
@@ -159,9 +147,8 @@ type Store struct {
 	last    error          // the primary's last failure
 	cause   error          // ErrOpen with last, made when first needed
 	probed  []store.Charge // what the primary is probed with
-	events  []Event        // not yet observed
+	events  []event        // not yet reported
 	probing bool           // the probing goroutine runs
-	before  uint64         // probes made before the breaker opened
 	kept    map[slot]kept  // releases to make when the breaker has closed
 
 	life context.Context // until Close
@@ -395,7 +382,10 @@ func name(s store.Store) string {
 //   - store.Restored when the breaker closes.
 //   - Everything that the two sides report.
 //
-// A failed call is reported on its own goroutine, the rest on the one that probes.
+// A failed call is reported on its own goroutine. The rest is reported one at a time and in
+// order on the goroutine that probes: a slow observer delays the next probe but never a caller of
+// the store, and a panic in it is logged to slog.Default at level Error. A limiter with the store
+// sends an EventStoreDegraded for each.
 func (s *Store) Observe(o *store.Observer) {
 	s.observers.Observe(o)
 	for _, side := range [...]store.Store{s.primary, s.secondary} {

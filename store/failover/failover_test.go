@@ -185,18 +185,13 @@ func TestHealthyPathDoesNotAllocate(t *testing.T) {
 // Callers, occasional outages, and everything that reads: for -race.
 func TestConcurrently(t *testing.T) {
 	p, q := &side{}, &side{}
-	var last failover.State
 	var events, opened atomic.Uint64
-	s := failover.New(p, q, failover.WithThreshold(3), failover.WithProbe(time.Millisecond, 250*time.Millisecond),
-		failover.WithObserver(func(e failover.Event) {
-			if e.From != last || e.To == last {
-				t.Errorf("%+v after %v", e, last)
-			}
-			if last = e.To; last == failover.Open {
-				opened.Add(1)
-			}
-			events.Add(1)
-		}))
+	s := observed(t, failover.New(p, q, failover.WithThreshold(3), failover.WithProbe(time.Millisecond, 250*time.Millisecond)), func(e change) {
+		if e.To == failover.Open {
+			opened.Add(1)
+		}
+		events.Add(1)
+	})
 	var wg sync.WaitGroup
 	var primary, secondary, denied atomic.Uint64
 	for g := range 8 {

@@ -31,7 +31,6 @@ func TestMisconfigured(t *testing.T) {
 		"WithProbe(1s, 0s): write positive durations":                             failover.New(p, nil, failover.WithProbe(time.Second, 0)),
 		"WithProbe(100ns, 1s): write 100*time.Millisecond":                        failover.New(p, nil, failover.WithProbe(100, time.Second)),
 		"WithProbe(-1ns, 1s): write positive durations":                           failover.New(p, nil, failover.WithProbe(-1, time.Second)),
-		"WithObserver(nil): write a function":                                     failover.New(p, nil, failover.WithObserver(nil)),
 	} {
 		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
 		for i, err := range []error{s.Take(ctx, charges, results), s.Settle(ctx, charges, results), s.Reset(ctx, "k", l)} {

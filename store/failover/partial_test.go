@@ -17,8 +17,8 @@ import (
 func TestReadOnlyPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &side{written: errReadOnly}
-		var events []failover.Event
-		s := failover.New(p, &side{}, failover.WithThreshold(2), failover.WithObserver(func(e failover.Event) { events = append(events, e) }))
+		var events []change
+		s := observed(t, failover.New(p, &side{}, failover.WithThreshold(2)), func(e change) { events = append(events, e) })
 		trip(t, s, 2)
 		for range 40 {
 			time.Sleep(250 * time.Millisecond)
@@ -33,7 +33,7 @@ func TestReadOnlyPrimary(t *testing.T) {
 		p.set(func(p *side) { p.written = nil })
 		time.Sleep(250 * time.Millisecond)
 		synctest.Wait()
-		if len(events) != 2 || events[0].Err != errReadOnly || events[1].Probes != 41 || s.State() != failover.Closed {
+		if len(events) != 2 || events[0].Err != errReadOnly || s.Stats().Probes != 41 || s.State() != failover.Closed {
 			t.Errorf("%v, events %+v", s.State(), events)
 		}
 	})
@@ -196,8 +196,8 @@ func TestProbeHarmsNobody(t *testing.T) {
 func TestPrimaryDownInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := &side{}, &side{}
-		var events []failover.Event
-		s := failover.New(p, q, failover.WithThreshold(3), failover.WithObserver(func(e failover.Event) { events = append(events, e) }))
+		var events []change
+		s := observed(t, failover.New(p, q, failover.WithThreshold(3)), func(e change) { events = append(events, e) })
 		p.set(func(p *side) { p.lost = map[string]error{"c": errDown} })
 		// Successes between: the calls of the part that is down fall back, each
 		// by itself.

@@ -38,7 +38,7 @@ func (s *Store) probe() {
 	}
 }
 
-// catchUp reports events to the observer, and tries once to make the kept releases if
+// catchUp reports events to the observers, and tries once to make the kept releases if
 // the breaker is closed. It returns true if nothing is left to do: the goroutine then
 // ends, and the next change or kept release starts another.
 func (s *Store) catchUp() (done bool) {
@@ -51,13 +51,10 @@ func (s *Store) catchUp() (done bool) {
 			e := s.events[0]
 			s.events = s.events[1:]
 			s.mu.Unlock()
-			if s.observe != nil {
-				background.Do("telling that the breaker has changed", func() { s.observe(e) })
-			}
-			if e.To == Open {
-				s.reportDegraded(e.Err)
+			if e.opens {
+				s.reportDegraded(e.err)
 			} else {
-				s.observers.Tell(store.Notice{Kind: store.Restored, Store: s.primary})
+				s.report(store.Notice{Kind: store.Restored, Store: s.primary})
 			}
 		case !open && !released && len(s.kept) > 0:
 			released = true
@@ -167,7 +164,12 @@ func (s *Store) reportFailure(err error) {
 
 // reportDegraded reports that the breaker is open, or stays open, because of err.
 func (s *Store) reportDegraded(err error) {
-	s.observers.Tell(store.Notice{Kind: store.Degraded, Store: s.primary, Err: fmt.Errorf("%w: %w", ErrOpen, err)})
+	s.report(store.Notice{Kind: store.Degraded, Store: s.primary, Err: fmt.Errorf("%w: %w", ErrOpen, err)})
+}
+
+// report tells the observers from the goroutine that probes, which goes on if one panics.
+func (s *Store) report(n store.Notice) {
+	background.Do("telling that the breaker has changed", func() { s.observers.Tell(n) })
 }
 
 // caught turns a panic into an error: a panic that a caller could have recovered must
@@ -182,7 +184,7 @@ func caught(call func() error) (err error) {
 }
 
 // Close stops the probing for good: a breaker that is open, or opens later, stays open.
-// Releases kept for when it closes aren't made, and the observer isn't called any more,
+// Releases kept for when it closes aren't made, and no change is reported any more,
 // except for a call under way. Close doesn't close the two stores. It may be called
 // more than once and concurrently.
 func (s *Store) Close() error {

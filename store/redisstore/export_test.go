@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -39,3 +40,25 @@ func (s *Store) Die() { s.leases.close() }
 
 // Unusable reports whether an error is of one of the classes but ErrConfiguration.
 var Unusable = unusable
+
+// Told is a store whose charges have an observer, as those of a limiter have.
+type Told struct {
+	*Store
+	observer *store.Observer
+}
+
+// WithLost has lost called for each lease that the store loses.
+func (s *Store) WithLost(lost func(key string, l *store.Limit)) Told {
+	return Told{s, &store.Observer{Tell: func(n store.Notice) {
+		if n.Kind == store.LeaseLost {
+			lost(n.Key, n.Limit)
+		}
+	}}}
+}
+
+func (s Told) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	for i := range charges {
+		charges[i].Observer = s.observer
+	}
+	return s.Store.Take(ctx, charges, results)
+}

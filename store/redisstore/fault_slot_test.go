@@ -91,8 +91,8 @@ func TestFaultsLeasesInSlotHalfWay(t *testing.T) {
 	redistest.Suite(t, "faults")
 	cluster := redistest.StartCluster(t, 2, 0)
 	rdb := cluster.Client()
-	s := redisstore.New(rdb, patient, redisstore.WithLeaseTTL(fleetLease),
-		redisstore.WithLost(func(_ string, l *store.Limit) { t.Errorf("lost %s", l.Name()) }))
+	s := redisstore.New(rdb, patient, redisstore.WithLeaseTTL(fleetLease)).
+		WithLost(func(_ string, l *store.Limit) { t.Errorf("lost %s", l.Name()) })
 	defer s.Close()
 	charges, results := make([]store.Charge, 2), make([]store.Result, 2)
 	for i := range charges {

@@ -475,13 +475,10 @@ func (s *Store) reportLost(key string, id store.LeaseID, entered bool) {
 	if !held {
 		return
 	}
-	// The other leases are renewed whatever these functions do.
+	// The other leases are renewed whatever the observer does.
 	if of.observer != nil {
 		background.Do("reporting a lost lease", func() {
 			of.observer.Tell(store.Notice{Kind: store.LeaseLost, Key: h.identity, Limit: of.limit})
 		})
-	}
-	if s.lost != nil {
-		background.Do("reporting a lost lease", func() { s.lost(h.identity, of.limit) })
 	}
 }

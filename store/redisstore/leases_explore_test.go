@@ -58,15 +58,25 @@ type Slots interface {
 	Lost(key string)
 }
 
-type Leased struct{ *Store }
+type Leased struct {
+	*Store
+	told *store.Observer
+}
+
+func (s Leased) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	for i := range charges {
+		charges[i].Observer = s.told
+	}
+	return s.Store.Take(ctx, charges, results)
+}
 
 var there Slots
 
 func ExploreLeases(w Slots) Leased {
 	there = w
-	s := New(nil, WithLost(func(key string, _ *store.Limit) { w.Lost(key) }))
+	s := New(nil)
 	s.wrong = nil
-	return Leased{s}
+	return Leased{s, &store.Observer{Tell: func(n store.Notice) { w.Lost(n.Key) }}}
 }
 
 func (s *Store) decided(t *ticket[taking]) (reusable bool, err error) {

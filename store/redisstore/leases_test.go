@@ -37,12 +37,12 @@ func TestLeases(t *testing.T) {
 	const ttl = 100 * time.Millisecond
 	var lost atomic.Int64
 	opts := []redisstore.Option{redisstore.WithPrefix(prefix), redisstore.WithClock(c.now), patient, redisstore.WithLeaseTTL(ttl)}
-	mine := redisstore.New(rdb, append(opts, redisstore.WithLost(func(key string, l *store.Limit) {
+	mine := redisstore.New(rdb, opts...).WithLost(func(key string, l *store.Limit) {
 		if key != "k" || l.Name() != "n" {
 			t.Errorf("lost %q of %q", l.Name(), key)
 		}
 		lost.Add(1)
-	}))...)
+	})
 	defer mine.Close()
 	dead := redisstore.New(rdb, opts...)
 	l := limit(t, store.Spec{Units: 4, Algorithm: store.Concurrency})
@@ -83,7 +83,7 @@ func TestLeases(t *testing.T) {
 // A server that is out of memory renews nothing, and says so.
 func TestRenewalOutOfMemory(t *testing.T) {
 	server := redistest.Start(t)
-	s := redisstore.New(server.Client(), patient, redisstore.WithLost(func(string, *store.Limit) { t.Error("lost") }))
+	s := redisstore.New(server.Client(), patient).WithLost(func(string, *store.Limit) { t.Error("lost") })
 	defer s.Close()
 	l := limit(t, store.Spec{Algorithm: store.Concurrency, Units: 3})
 	if r, err := take(s, "k", l, 1); err != nil || !r.OK {
@@ -119,7 +119,7 @@ func TestLostSlotsCountAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lost atomic.Int64
-			s := redisstore.New(c.client, patient, redisstore.WithLeaseTTL(time.Hour), redisstore.WithLost(func(string, *store.Limit) { lost.Add(1) }))
+			s := redisstore.New(c.client, patient, redisstore.WithLeaseTTL(time.Hour)).WithLost(func(string, *store.Limit) { lost.Add(1) })
 			other := redisstore.New(c.client, patient, redisstore.WithLeaseTTL(time.Hour))
 			defer other.Close()
 			defer s.Close()
@@ -130,7 +130,7 @@ func TestLostSlotsCountAgain(t *testing.T) {
 					t.Errorf("%d held and %d left, %v; want %d held", r.Held, r.Remaining, err, want)
 				}
 			}
-			get := func(s *redisstore.Store, cost int64) store.Receipt {
+			get := func(s store.Store, cost int64) store.Receipt {
 				t.Helper()
 				r, err := take(s, "k", l, cost)
 				if err != nil || !r.OK {
@@ -138,7 +138,7 @@ func TestLostSlotsCountAgain(t *testing.T) {
 				}
 				return r.Receipt
 			}
-			release := func(s *redisstore.Store, r store.Receipt) {
+			release := func(s store.Store, r store.Receipt) {
 				t.Helper()
 				if _, err := settle(s, "k", l, r, 0); err != nil {
 					t.Error(err)

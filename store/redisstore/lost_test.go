@@ -14,7 +14,7 @@ import (
 func TestLostPanics(t *testing.T) {
 	logged := logs(t)
 	rdb := redistest.Shared(t).Client()
-	s := manyStore(t, rdb, WithLost(func(key string, _ *store.Limit) { panic("oops " + key) }))
+	s := manyStore(t, rdb).WithLost(func(key string, _ *store.Limit) { panic("oops " + key) })
 	l := denyLimit(t, store.Spec{Name: "n", Units: 1, Algorithm: store.Concurrency})
 	for _, key := range []string{"a", "b"} {
 		var r [1]store.Result

@@ -168,7 +168,7 @@ func TestManyLeases(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	lost := 0
-	s := manyStore(t, rdb, WithLost(func(string, *store.Limit) { lost++ }))
+	s := manyStore(t, rdb).WithLost(func(string, *store.Limit) { lost++ })
 	l := denyLimit(t, store.Spec{Name: "n", Units: many, Algorithm: store.Concurrency})
 	const onOne, keys = 2300, 900
 	var wg sync.WaitGroup

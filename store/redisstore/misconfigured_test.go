@@ -30,7 +30,6 @@ func TestMisconfiguredOptions(t *testing.T) {
 		"WithTimeout(0s): write a positive duration":                 redisstore.New(rdb, redisstore.WithTimeout(0)),
 		"WithLeaseTTL(99ms): write 100ms or more":                    redisstore.New(rdb, redisstore.WithLeaseTTL(99*time.Millisecond)),
 		"WithClock(nil): write a function":                           redisstore.New(rdb, redisstore.WithClock(nil)),
-		"WithLost(nil): write a function":                            redisstore.New(rdb, redisstore.WithLost(nil)),
 		"WithDenyCache(0): write 1 or more":                          redisstore.New(rdb, redisstore.WithDenyCache(0)),
 		"WithPrefetch(1, 1s): write 2 tokens or more":                redisstore.New(rdb, redisstore.WithPrefetch(1, time.Second)),
 		"WithPrefetch(9, 0s): write 2 tokens or more and a positive": redisstore.New(rdb, redisstore.WithPrefetch(9, 0)),

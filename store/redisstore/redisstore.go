@@ -80,7 +80,7 @@
 // at once. Settling a lease to 0 ends its renewal even if the server can't be reached.
 //
 // A lease that the server has lost, by an outage longer than the lease or a FLUSHALL, counts
-// again when it is renewed next, and [WithLost] reports it. More slots may be held then than the
+// again when it is renewed next, and the limiter that took the slot reports it (stint.EventLeaseLost). More slots may be held then than the
 // limit has. A lease that was released never comes back, and none that Reset has removed does,
 // unless a FLUSHALL or a step back of the server's clock comes between. A lease that hasn't been
 // renewed for half a day doesn't come back.
@@ -114,7 +114,6 @@ type Store struct {
 	lease     time.Duration
 	leaseArgs *[2]any
 	clock     func() time.Time
-	lost      func(key string, limit *store.Limit)
 	alone     bool // no batches
 	denies    *denyCache
 	stocks    *stocks
@@ -222,21 +221,6 @@ func WithLeaseTTL(d time.Duration) Option {
 		valid, write := engine.CheckDuration(d, d >= shortestLease, "write 100ms or more, or leave it out for 15s")
 		s.require(valid, fmt.Sprintf("WithLeaseTTL(%v)", d), write)
 		s.lease = d
-	})
-}
-
-// WithLost calls lost when the server has lost a lease that is still held: it couldn't be
-// reached for longer than the lease's time, or has lost the key. Its slot may have been given to
-// another request. When lost is called, the lease counts again, so more slots may be held than
-// the limit has. lost is also called if another process has reset the limit; that lease counts
-// no more. A lease may be lost several times. Calls are made one at a time and delay
-// the renewal of other leases, so lost should return quickly. A panic in it is logged
-// to slog.Default at level Error. The limiter that took the slot is notified, and logs
-// it, without this option.
-func WithLost(lost func(key string, limit *store.Limit)) Option {
-	return option(func(s *Store) {
-		s.require(lost != nil, "WithLost(nil)", "write a function, or leave it out")
-		s.lost = lost
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // Reset implements store.Resetter. Leases of the limits that this store holds are no
-// longer renewed; those of other processes are reported lost there (WithLost). More than
+// longer renewed; those of other processes are reported lost there (store.LeaseLost). More than
 // 1000 limits go in several calls. If Reset fails, some limits may have been reset, and
 // leases are renewed as before.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {

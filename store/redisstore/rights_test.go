@@ -46,10 +46,10 @@ func everything(t *testing.T, rdb redis.UniversalClient, from int, done func(kin
 	const hour = time.Hour
 	clock, lost := newClock(), 0
 	ever := redisstore.WithLeaseTTL(hour)
-	told := redisstore.WithLost(func(string, *store.Limit) { lost++ })
-	byServer := redisstore.New(rdb, patient, ever, told)
+	told := func(string, *store.Limit) { lost++ }
+	byServer := redisstore.New(rdb, patient, ever).WithLost(told)
 	defer byServer.Close()
-	byCaller := redisstore.New(rdb, patient, ever, told, redisstore.WithPrefix("stint:told:"), redisstore.WithClock(clock.now))
+	byCaller := redisstore.New(rdb, patient, ever, redisstore.WithPrefix("stint:told:"), redisstore.WithClock(clock.now)).WithLost(told)
 	defer byCaller.Close()
 	for i, specs := range everyKind[from:] {
 		name := fmt.Sprint("x", from+i)
@@ -73,7 +73,7 @@ const brief = 30 * time.Minute
 // exercise charges a limit beyond what it lets through, under two sets of numbers,
 // renews its leases, settles some of that up and some down, the last charges first, and
 // resets it.
-func exercise(t *testing.T, s *redisstore.Store, name string, specs [2]store.Spec, sleep func(time.Duration)) error {
+func exercise(t *testing.T, s redisstore.Told, name string, specs [2]store.Spec, sleep func(time.Duration)) error {
 	t.Helper()
 	ctx := context.Background()
 	var l *store.Limit

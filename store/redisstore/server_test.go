@@ -34,7 +34,7 @@ func take(s store.Store, key string, l *store.Limit, cost int64) (store.Result, 
 	return r[0], err
 }
 
-func settle(s *redisstore.Store, key string, l *store.Limit, receipt store.Receipt, cost int64) (store.Result, error) {
+func settle(s store.Store, key string, l *store.Limit, receipt store.Receipt, cost int64) (store.Result, error) {
 	var r [1]store.Result
 	err := s.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Cost: cost, Receipt: receipt}}, r[:])
 	return r[0], err

@@ -24,7 +24,11 @@ import (
 )
 
 // Option changes how Run tests a store.
-type Option func(*config)
+type Option interface{ apply(*config) }
+
+type option func(*config)
+
+func (set option) apply(c *config) { set(c) }
 
 type config struct {
 	newStore func(*testing.T) store.Store
@@ -38,13 +42,13 @@ type config struct {
 // exactly its argument, which is a multiple of a microsecond and may be months. The
 // clock must stand still otherwise.
 func WithSleep(sleep func(time.Duration)) Option {
-	return func(c *config) { c.sleep = sleep }
+	return option(func(c *config) { c.sleep = sleep })
 }
 
 // WithNow sets the clock that the store's calendar windows follow. The default is
 // time.Now. Use it together with WithSleep.
 func WithNow(now func() time.Time) Option {
-	return func(c *config) { c.now = now }
+	return option(func(c *config) { c.now = now })
 }
 
 // Run tests the stores made by newStore. Each rule is a subtest with a store of its
@@ -57,7 +61,7 @@ func WithNow(now func() time.Time) Option {
 func Run(t *testing.T, newStore func(*testing.T) store.Store, opts ...Option) {
 	c := &config{newStore: newStore, now: time.Now}
 	for _, opt := range opts {
-		opt(c)
+		opt.apply(c)
 	}
 	for _, row := range traceRows() {
 		c.run(t, "Trace/"+row.name, row.rule)
