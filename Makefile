@@ -41,7 +41,7 @@ test: redis ## the tests, as a reader of the README runs them: 2 to 5 minutes on
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): 2 to 5 minutes on 2 cores, by the machine"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -p $(PACKAGES) -count=1 $(LONGEST) $(PKG)
-	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./policy/... ./cmd/stint/...)
+	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./policy/... ./cmd/stint/... ./adapters/grpc/...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race
@@ -134,7 +134,7 @@ run: ## the quickstart server of the README
 race: redis ## every test of what runs concurrently, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -count=1 -race -skip EveryOrder $(filter-out ./lua,$(LONGEST)) \
 		$(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -vE '/(lua|store|plan|explore/steps)$$'),$(PKG))
-	$(if $(filter ./...,$(PKG)),cd policy && $(WORKSPACE) CGO_ENABLED=1 $(GO) test -count=1 -race ./...)
+	$(if $(filter ./...,$(PKG)),$(WORKSPACE) CGO_ENABLED=1 $(GO) test -count=1 -race ./policy/... ./adapters/grpc/...)
 
 # What computes with int: adapters, examples and tools have no numbers of their own, and an
 # exploration is about the order in which things happen. On Redis, scripts compute. Some hosts run
@@ -161,7 +161,7 @@ api: ## testdata/api.txt, the exported names, written anew
 tidy: ## go.mod and go.sum of every module: those beside the root follow it
 	$(WORKSPACE) scripts/tidy
 
-# The tests of policy, cmd/stint, tests and its routers are make test's too, in the workspace; those of
+# The tests of policy, cmd/stint, adapters/grpc, tests and its routers are make test's too, in the workspace; those of
 # tests ask it, and make test-console runs the browser's.
 ALONE = $(filter-out tests console/browser,$(MODULES))
 test-modules: ## every module beside the root as its own go.mod has it, without go.work: vetted, and tested

@@ -65,8 +65,8 @@ func public(t *testing.T) (all []*types.Package) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("GOWORK", workspace) // policy is a module of its own
-	list, err := exec.Command("go", "list", "./...", "./policy").Output()
+	t.Setenv("GOWORK", workspace) // some are modules of their own
+	list, err := exec.Command("go", "list", "./...", "./policy", "./adapters/grpc").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

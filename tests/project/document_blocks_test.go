@@ -25,6 +25,7 @@ var tested = map[string]string{
 	"README.md console":                "TestSessions",
 	"docs/architecture.md mermaid":     "drawings",
 	"docs/algorithms.md text":          "a formula",
+	"docs/grpc.md go adapters/grpc":    "adapters/grpc TestDocumentIsThisCode",
 	"docs/policy.md go policy":         "policy TestProgramOfTheDocument",
 	"docs/policy.md yaml":              "policy TestDocument",
 	"docs/proxies.md nginx":            "TestProxies",

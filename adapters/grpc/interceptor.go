@@ -1,0 +1,148 @@
+// Package stintgrpc applies stint's limits to the calls of a gRPC server.
+//
+//	lim, err := stint.New(
+//		stint.Rate(10, time.Second),
+//		stint.WithRoute("/grpc.health.v1.Health/", stint.Exempt()),
+//		stint.WithKey(stint.RemoteIP()))
+//	…
+//	grpc.NewServer(
+//		grpc.ChainUnaryInterceptor(recovery, stintgrpc.UnaryServerInterceptor(lim)),
+//		grpc.ChainStreamInterceptor(recovery, stintgrpc.StreamServerInterceptor(lim)))
+//
+// A server needs both interceptors: one for unary calls, one for streams.
+//
+// # Requests
+//
+// A call is decided as an HTTP request, so every key, route, cost and policy file means
+// what it does in front of net/http:
+//
+//   - The method is POST. The path is the full name, such as "/pkg.Service/Method", and so
+//     is the Pattern, unless the server doesn't know the service
+//     (grpc.UnknownServiceHandler). "/pkg.Service/" is the pattern of a service's methods.
+//   - The header is the metadata. Values of binary metadata (-bin) are decoded. Host is the
+//     authority.
+//   - RemoteAddr is the peer's address, and TLS its state of TLS.
+//   - The context is the call's. What interceptors further out have stored there is in
+//     r.Context(): a stint.KeyFunc of it is the key of an authenticated user. Metadata and
+//     peer are there, too.
+//   - The body is empty. [Message] returns the message of a unary call.
+//
+// # Answers
+//
+// The RateLimit fields of an admitted call are header metadata: "ratelimit",
+// "ratelimit-policy". A call that isn't admitted ends with a status. Its fields,
+// "retry-after" among them, are trailer metadata, which is what every client's error has;
+// nothing else is sent, so that clients' retry policies apply.
+//
+//	a limit denies                       RESOURCE_EXHAUSTED
+//	blocked, or an empty key             PERMISSION_DENIED
+//	the key is an error with a status    the status of the error: see below
+//	the store fails, under FailClosed    UNAVAILABLE
+//	the client leaves while it waits     CANCELLED
+//	its deadline has passed              DEADLINE_EXCEEDED
+//	anything else                        INTERNAL
+//
+// A status has a google.rpc.RetryInfo exactly if the call can pass later; it says what
+// retry-after says, in whole seconds. An error of a key, or of another function of the
+// application, may be a gRPC status, which is then the call's. Otherwise its StatusCode
+// method counts, translated as google.rpc.Code says: 401 is UNAUTHENTICATED. The messages
+// of other errors aren't shown to the client.
+//
+// The error that an interceptor further out gets wraps the limiter's: errors.As finds a
+// *stint.DeniedError in it. The interceptors don't call the handlers of
+// stint.WithDenyHandler and stint.WithErrorHandler, which write HTTP.
+//
+// # Settling
+//
+// The status that functions of stint.WithSettle and adaptive limits get is the HTTP status
+// that the code of the handler's error stands for, such as 401 for UNAUTHENTICATED; written is 0.
+package stintgrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"github.com/stint-go/stint"
+)
+
+const adapter = "stintgrpc"
+
+// UnaryServerInterceptor admits unary calls through l. If l admits a call, the handler
+// runs, with the stint.Permit in its context; otherwise the call ends with a status, as
+// the package says. Slots of concurrency limits are released when the handler returns or
+// panics. The panic is passed on, so an interceptor that recovers belongs further out.
+//
+// Interceptors of several limiters decide separately, and each adds its fields.
+//
+// UnaryServerInterceptor panics if a limit of l is a stint.Bandwidth, or uses stint.GivenKey
+// or the Key of another adapter. A Bandwidth that l gets later, by an Update or from a function,
+// does nothing. The interceptor is safe for concurrent use.
+func UnaryServerInterceptor(l *stint.Limiter) grpc.UnaryServerInterceptor {
+	mount(l)
+	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+		c := newCall(ctx, info.FullMethod, true)
+		c.message = message
+		failed := l.Admit(c, &c.request, func(w http.ResponseWriter, r *http.Request) {
+			if c.tells() {
+				_ = grpc.SetHeader(ctx, c.metadata()) // an interceptor further out may have sent it
+			}
+			answer, err = handler(r.Context(), message)
+			c.end(w, err)
+		})
+		if failed != nil {
+			_ = grpc.SetTrailer(ctx, c.metadata())
+			return nil, c.refuse(ctx, failed)
+		}
+		return answer, err
+	}
+}
+
+// StreamServerInterceptor admits streams through l, as UnaryServerInterceptor admits unary
+// calls. A stream is one call, however many messages it has: a slot of a concurrency limit
+// is held until its handler returns, which it does soon after the client has left. To limit messages,
+// call stint.Limiter.Take for each in the handler.
+func StreamServerInterceptor(l *stint.Limiter) grpc.StreamServerInterceptor {
+	mount(l)
+	return func(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+		ctx := s.Context()
+		c := newCall(ctx, info.FullMethod, server != nil)
+		failed := l.Admit(c, &c.request, func(w http.ResponseWriter, r *http.Request) {
+			if c.tells() {
+				_ = s.SetHeader(c.metadata())
+			}
+			err = handler(server, &stream{s, r.Context()})
+			c.end(w, err)
+		})
+		if failed != nil {
+			s.SetTrailer(c.metadata())
+			return c.refuse(ctx, failed)
+		}
+		return err
+	}
+}
+
+// stream is a stream whose context has the permit.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+// mount panics if calls can't be held to a limit of l.
+func mount(l *stint.Limiter) {
+	errs := []error{l.Mount(adapter)}
+	for _, rule := range l.Describe().Rules {
+		if strings.HasPrefix(rule.Text, "Bandwidth:") {
+			errs = append(errs, fmt.Errorf("stint: limit %q: a Bandwidth, which can't pace the messages of %s: leave it out, or mount the limiter with stinthttp in front of grpc.Server.ServeHTTP", rule.Limit, adapter))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		panic(err)
+	}
+}
