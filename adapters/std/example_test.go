@@ -105,3 +105,26 @@ func ExampleWithDestination() {
 	_ = client
 	// Output:
 }
+
+// A page of an account: what the caller has used of each limit. The page itself costs nothing.
+func ExampleUsage() {
+	lim := stint.Must(stint.New(
+		stint.Rate(100, time.Minute, stint.WithName("calls")),
+		stint.WithRoute("GET /search", stint.Rate(10, time.Minute, stint.WithName("search"))),
+		stint.WithRoute("GET /account/usage", stint.Exempt()),
+		stint.WithKey(stint.Header("X-API-Key")),
+	))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /search", func(http.ResponseWriter, *http.Request) {})
+	mux.Handle("GET /account/usage", stinthttp.Usage(lim))
+	h := stinthttp.Middleware(lim)(mux)
+
+	for _, path := range []string{"/search", "/account/usage"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+		r.Header.Set("X-API-Key", "ada's")
+		h.ServeHTTP(w, r)
+		fmt.Print(w.Body)
+	}
+	// Output:
+	// {"limits":[{"limit":"calls","capacity":100,"used":1,"left":99,"reset":1},{"limit":"search","route":"GET /search","capacity":10,"used":1,"left":9,"reset":6}]}
+}

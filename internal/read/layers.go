@@ -208,6 +208,10 @@ func (e *Entry) copy() *Entry {
 
 // Made adds the charge of a limit that a function has returned.
 func (q *Reading) Made(e *Entry) error {
+	if q.everything {
+		q.lookAt(e)
+		return nil
+	}
 	if q.Plan != nil {
 		e = e.costing(q.Plan.Cost)
 	}

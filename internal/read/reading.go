@@ -44,7 +44,9 @@ type state struct {
 	Differs bool
 
 	nested bool
-	paces  limit.Needs // of Paced
+	// everything: limits are looked at, and none is charged; see Everything.
+	everything bool
+	paces      limit.Needs // of Paced
 	// enforced: some limit is charged for the request, and isn't a dry run. planless: a
 	// function has returned no limits.
 	enforced, planless bool
@@ -179,6 +181,42 @@ var ErrNoLimits = errors.New("stint: no limits: return stint.Exempt() for a requ
 // Planless records that a function has returned no limits. If no other limit holds, the request
 // is denied.
 func (q *Reading) Planless() { q.planless = true }
+
+// Everything makes charges of no cost to all limits that the plans have, and their functions for the
+// request, under the keys that the request has for them. It returns why a function that returned no
+// limits has none; the other charges are made all the same.
+func (q *Reading) Everything() (err error) {
+	q.Plan, q.Differs, q.everything = nil, true, true
+	for e := range q.plans.Entries {
+		q.lookAt(e)
+	}
+	for _, f := range q.plans.Base.Funcs {
+		limits, wrong := len(q.entries), len(q.Wrong)
+		_ = f.Charge(q) // which is also in Wrong
+		for _, w := range q.Wrong[wrong:] {
+			if len(q.entries) == limits && (w.What == LimitsFailed || w.What == SourceFailed) {
+				err = errors.Join(err, w.Err)
+			}
+		}
+	}
+	if q.call.Needs&limit.Local != 0 {
+		q.arrange()
+	}
+	return err
+}
+
+// lookAt makes the charge of Everything to one limit.
+func (q *Reading) lookAt(e *Entry) {
+	if e.DryRun || e.Needs&limit.Paces != 0 || e.Hidden() || e.Skip != nil && e.Skip(q.R) {
+		return
+	}
+	key, err := q.key(e)
+	if err != nil || key == "" {
+		q.know(e.Key, "")
+	} else if q.find(e.Limit.Limit, key) < 0 {
+		q.add(e, key, 0)
+	}
+}
 
 // arrange puts the charges of limits of this process last.
 func (q *Reading) arrange() {

@@ -1,0 +1,47 @@
+package stintecho_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/stint-go/stint"
+	stintecho "github.com/stint-go/stint/adapters/echo"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+// A page of an account. It is mounted behind the limiter, so that the key finds what the
+// authentication has set, and is exempt from it.
+func Example_usage() {
+	user := stintecho.Key(func(c echo.Context) (string, error) {
+		user, _ := c.Get("user").(string)
+		return user, nil
+	})
+	lim := stint.Must(stint.New(
+		stint.Rate(100, time.Minute, stint.WithName("calls"), stint.WithKey(user)),
+		stint.WithRoute("GET /account/usage", stint.Exempt()),
+	))
+
+	e := echo.New()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc { // the authentication
+		return func(c echo.Context) error {
+			c.Set("user", c.Request().Header.Get("X-User"))
+			return next(c)
+		}
+	})
+	e.Use(stintecho.Middleware(lim))
+	e.GET("/", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+	e.GET("/account/usage", echo.WrapHandler(stinthttp.Usage(lim)))
+
+	for _, path := range []string{"/", "/account/usage"} {
+		w, req := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+		req.Header.Set("X-User", "ada")
+		e.ServeHTTP(w, req)
+		fmt.Print(w.Body)
+	}
+	// Output:
+	// {"limits":[{"limit":"calls","capacity":100,"used":1,"left":99,"reset":1}]}
+}

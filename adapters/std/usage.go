@@ -1,0 +1,61 @@
+package stinthttp
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// Usage returns a handler that answers, as JSON, how the caller of its request stands with every limit
+// of l, for a page of their account. It charges nothing: see [stint.Limiter.Usage] for which limits
+// are in it.
+//
+//	{"limits": [
+//	  {"limit": "calls", "capacity": 100, "used": 7, "left": 93, "reset": 5},
+//	  {"limit": "search", "route": "GET /search", "capacity": 10, "used": 10, "left": 0, "reset": 60}
+//	]}
+//
+// reset is in seconds, rounded up: the time until nothing is used. The answer isn't cached. If the
+// store or a source of limits fails, the status is 503, and the body has no details.
+//
+// Mount it behind the authentication that the keys rely on. Keys of stintgin and stintecho need a
+// request that a middleware of that adapter has passed on: mount the handler by gin.WrapH or
+// echo.WrapHandler behind the middleware of l. To charge nothing there either, exempt the page from l
+// by stint.WithRoute and stint.Exempt. The handler is safe for concurrent use.
+func Usage(l *stint.Limiter) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		all, err := l.Usage(r)
+		w.Header().Set("Cache-Control", "no-store")
+		if err != nil {
+			status := http.StatusInternalServerError
+			var s interface{ StatusCode() int }
+			if errors.As(err, &s) {
+				status = s.StatusCode()
+			}
+			http.Error(w, http.StatusText(status), status)
+			return
+		}
+		page := usagePage{Limits: make([]usageLine, len(all))} // [] rather than null
+		for i, u := range all {
+			page.Limits[i] = usageLine{u.Limit, u.Route, u.Capacity, u.Used, u.Left, int64((u.Reset + time.Second - 1) / time.Second)}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(page) // the client may have left
+	})
+}
+
+type usagePage struct {
+	Limits []usageLine `json:"limits"`
+}
+
+type usageLine struct {
+	Limit    string `json:"limit"`
+	Route    string `json:"route,omitempty"`
+	Capacity int64  `json:"capacity"`
+	Used     int64  `json:"used"`
+	Left     int64  `json:"left"`
+	Reset    int64  `json:"reset"`
+}
