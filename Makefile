@@ -95,11 +95,12 @@ test-install: ## what a release would tag, installed by who has nothing else, in
 
 # go.mod requires the oldest versions that pass, since a requirement upgrades who has an older one.
 NEWEST = github.com/gin-gonic/gin github.com/labstack/echo/v4 github.com/redis/go-redis/v9
-test-newest: redis ## the tests of what imports them, with the newest gin, echo and go-redis, in a copy
+test-newest: redis ## the tests of what imports them, with the newest gin, echo (v4 and v5) and go-redis, in a copy
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git ls-files -z | tar --null -cT - | tar -x -C "$$copy" && \
 	cd "$$copy" && $(GO) get $(addsuffix @latest,$(NEWEST)) && $(GO) mod tidy && grep -E '^	($(subst $(eval) ,|,$(NEWEST))) ' go.mod && \
 	$(GO) test -count=1 ./adapters/... && $(GO) test -count=1 -run 'Conformance|Client|Hook|PausedServer' ./store/redisstore && \
-	export GOWORK="$$copy/go.work" && $(GO) work use && $(GO) test -count=1 ./tests/routers
+	export GOWORK="$$copy/go.work" && $(GO) work use && $(GO) test -count=1 ./tests/routers && \
+	cd adapters/echov5 && $(GO) get github.com/labstack/echo/v5@latest && grep echo/v5 go.mod && $(GO) test -count=1 .
 
 test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
 	@echo "asking a Prometheus for each panel and each alert: about half a minute"

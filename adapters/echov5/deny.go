@@ -1,0 +1,75 @@
+package stintecho
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/stint-go/stint"
+)
+
+// WithDenyHandler is stint.WithDenyHandler with an echo handler, which answers requests that a
+// limit denies. It is an option for New, Middleware, stint.New, With and Update, and replaces a
+// stint.WithDenyHandler. Without one the application's HTTPErrorHandler answers.
+//
+//	e.Use(stintecho.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
+//		stintecho.WithDenyHandler(func(c *echo.Context) error {
+//			return c.JSON(http.StatusTooManyRequests, map[string]string{"error": "slow down"})
+//		})))
+//
+// When h runs, the fields are set. stint.DeniedFromContext(c.Request().Context()) returns which
+// limit denied and with which StatusCode. If h returns an error, the application's HTTPErrorHandler
+// answers that. A body that h writes to c.Response() without a status is sent with that of the
+// denial; if h writes nothing and returns nil, the limiter writes a problem body. In each case
+// Middleware returns nil, so middleware outside sees no error.
+//
+// If another adapter mounts the limiter, there is no echo.Context: h doesn't run, and
+// the limiter answers. stint.New rejects a nil h.
+func WithDenyHandler(h echo.HandlerFunc) stint.Option {
+	if h == nil {
+		return stint.WithDenyHandler(nil) // New reports it
+	}
+	return stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, h) }))
+}
+
+// WithErrorHandler is stint.WithErrorHandler with a function of echo's context. h answers every
+// request that is denied, unless a deny handler answers it: one whose key is empty or that is
+// blocked, too. It is an option where WithDenyHandler is one, and replaces a stint.WithErrorHandler.
+//
+//	stintecho.WithErrorHandler(func(c *echo.Context, err error) error {
+//		return c.JSON(echo.StatusCode(err), map[string]bool{"limit": errors.Is(err, stint.ErrDenied)})
+//	})
+//
+// stint.WithErrorHandler lists the errors. echo.StatusCode(err) is the status of the error, and that
+// of a body that h writes without another. The rest is as for WithDenyHandler.
+func WithErrorHandler(h func(*echo.Context, error) error) stint.Option {
+	if h == nil {
+		return stint.WithErrorHandler(nil) // New reports it
+	}
+	return stint.WithErrorHandler(func(w http.ResponseWriter, r *http.Request, err error) {
+		answer(w, r, func(c *echo.Context) error { return h(c, err) })
+	})
+}
+
+// answer has an echo handler answer a denied request through the limiter's writer. The handler
+// gets a response of its own: that of the request is below the limiter's writer.
+func answer(w http.ResponseWriter, r *http.Request, h echo.HandlerFunc) {
+	c, ok := Context(r)
+	if !ok {
+		return
+	}
+	request, response := c.Request(), c.Response()
+	own := echo.NewResponse(w, c.Logger())
+	if denial, ok := w.(interface{ ImplicitStatus() int }); ok {
+		own.Status = denial.ImplicitStatus() // echo sends it unless h sets another
+	}
+	c.SetRequest(r)
+	c.SetResponse(own)
+	defer func() {
+		c.SetRequest(request)
+		c.SetResponse(response)
+	}()
+	if err := h(c); err != nil {
+		c.Echo().HTTPErrorHandler(c, err)
+	}
+}
