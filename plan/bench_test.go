@@ -39,7 +39,7 @@ func BenchmarkRun(b *testing.B) {
 			data := accessLog(300_000, 100_000)
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
-				log, err := plan.Text("access.log", bytes.NewReader(data), plan.Combined)
+				log, err := plan.Read("access.log", bytes.NewReader(data))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -65,7 +65,7 @@ func BenchmarkSuggest(b *testing.B) {
 	data := accessLog(300_000, 100_000)
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		log, err := plan.Text("access.log", bytes.NewReader(data), plan.Combined)
+		log, err := plan.Read("access.log", bytes.NewReader(data))
 		if err != nil {
 			b.Fatal(err)
 		}

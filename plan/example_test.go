@@ -18,7 +18,7 @@ const accessLines = `192.0.2.7 - - [10/Mar/2026:12:00:00 +0000] "GET /a HTTP/1.1
 `
 
 func ExampleRun() {
-	requests, err := plan.Text("access.log", strings.NewReader(accessLines), plan.Combined)
+	requests, err := plan.Read("access.log", strings.NewReader(accessLines))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -28,6 +28,7 @@ type judge struct {
 	plans  read.Plans
 	hosts  []string // of routes, if the log doesn't say which host is asked
 	fields []string // header fields that the plans read
+	peer   bool     // they read the peer
 	never  string   // why no request is judged, or ""
 	blind  map[string]string
 	notes  []NotJudged
@@ -107,6 +108,7 @@ func (j *judge) judged(p *read.Plan) *read.Plan {
 	}
 	for _, e := range entries {
 		j.fields = append(j.fields, e.Key.Reads.Fields...)
+		j.peer = j.peer || e.Key.Reads.Peer
 	}
 	q := read.NewPlan(p.Pattern, entries, funcs)
 	q.Cost = p.Cost
@@ -362,6 +364,7 @@ func (e *ends) Pop() any {
 type maker struct {
 	says   Says
 	fields []int // of says.Fields, those that are looked at
+	peer   bool  // it is looked at
 	fresh  bool  // a request each: functions of the application may keep it
 
 	request http.Request
@@ -372,10 +375,15 @@ type maker struct {
 
 func newMaker(says Says, trust bool, judges ...*judge) *maker {
 	m := &maker{says: says, fresh: trust, values: make([]string, len(says.Fields)), header: http.Header{}}
+	any := trust
+	for _, j := range judges {
+		any = any || len(j.plans.Skip)+len(j.plans.Block) > 0
+		m.peer = says.Peer && (m.peer || any || j.peer)
+	}
 	for i, name := range says.Fields {
-		read := trust
+		read := any
 		for _, j := range judges {
-			read = read || slices.Contains(j.fields, name) || len(j.plans.Skip)+len(j.plans.Block) > 0
+			read = read || slices.Contains(j.fields, name)
 		}
 		if read {
 			m.fields = append(m.fields, i)
@@ -384,8 +392,19 @@ func newMaker(says Says, trust bool, judges ...*judge) *maker {
 	return m
 }
 
-// of returns the request, or nil for one that no server would have passed on.
-func (m *maker) of(is *Request) *http.Request {
+// Why a request isn't judged, whatever its limits are.
+const (
+	unreadable = "its target can't be read, so no handler has seen it"
+	noAddress  = "its peer isn't an address"
+	// Caddy and others write it for values that they hide.
+	redacted = "REDACTED"
+)
+
+// of returns the request, or why it isn't judged.
+func (m *maker) of(is *Request) (_ *http.Request, why string) {
+	if m.peer && !isAddress(is.Peer) {
+		return nil, noAddress
+	}
 	if m.fresh {
 		m.values, m.header = make([]string, len(m.says.Fields)), http.Header{}
 	}
@@ -403,7 +422,7 @@ func (m *maker) of(is *Request) *http.Request {
 	default:
 		parsed, err := url.ParseRequestURI(t)
 		if err != nil {
-			return nil
+			return nil, unreadable
 		}
 		if u = parsed; u.Host != "" {
 			host = u.Host
@@ -411,9 +430,12 @@ func (m *maker) of(is *Request) *http.Request {
 	}
 	for _, i := range m.fields {
 		name := m.says.Fields[i]
-		if m.values[i] = is.Fields[i]; m.values[i] == "" {
+		switch m.values[i] = is.Fields[i]; m.values[i] {
+		case "":
 			delete(m.header, name)
-		} else {
+		case redacted:
+			return nil, "the log hides its header field " + name + ": " + redacted
+		default:
 			m.header[name] = m.values[i : i+1 : i+1]
 		}
 	}
@@ -423,5 +445,5 @@ func (m *maker) of(is *Request) *http.Request {
 	}
 	*to = http.Request{Method: is.Method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: m.header, Host: host, RemoteAddr: is.Peer, RequestURI: is.Target, Body: http.NoBody}
-	return to
+	return to, ""
 }

@@ -12,17 +12,20 @@ import (
 )
 
 // Log is requests that were served, in the order in which they ended, except for some
-// seconds: see WithWindow. Text and JSON read one from a file; an application may have its
-// own. It is for one goroutine.
+// minutes: see WithWindow. Read reads one from a file; an application may have its own. It is
+// for one goroutine.
 type Log interface {
 	// Says returns what the log says of every request.
 	Says() Says
-	// Next sets r to the next request. At the end, the error is io.EOF.
+	// Next sets r to the next request. It may use the array of r.Fields again. At the end, the error
+	// is io.EOF.
 	Next(r *Request) error
 }
 
 // Says lists what a log says of its requests. A limit that needs anything else isn't judged.
 type Says struct {
+	// Format is the name of the log's format, for reports, or "".
+	Format string
 	// Resolution is that of Request.End, and a microsecond if it is 0. A log with whole seconds
 	// is replayed twice: see Report.
 	Resolution time.Duration
@@ -34,11 +37,13 @@ type Says struct {
 
 // Request is a request as a log describes it.
 type Request struct {
-	// End is when it had been answered. It arrived at End less Took.
+	// End is when it had been answered. It arrived at End less Took. If a log has only when
+	// requests arrived, End is that.
 	End time.Time
 	// Took is how long that took.
 	Took time.Duration
-	// Peer is the address that it was sent from, with or without a port.
+	// Peer is the address that it was sent from, with or without a port. A request whose peer isn't
+	// an address isn't judged.
 	Peer string
 	// Method is its method.
 	Method string
@@ -191,15 +196,20 @@ func Merge(logs ...Log) (Log, error) {
 	}
 	m := &merged{says: logs[0].Says()}
 	m.says.Fields = slices.Clone(m.says.Fields)
+	var formats []string
 	for _, l := range logs {
 		says := l.Says()
 		m.says.Resolution = max(m.says.Resolution, says.Resolution)
+		if !slices.Contains(formats, says.Format) {
+			formats = append(formats, says.Format)
+		}
 		m.says.Took = m.says.Took && says.Took
 		m.says.Peer = m.says.Peer && says.Peer
 		m.says.Host = m.says.Host && says.Host
 		m.says.Status = m.says.Status && says.Status
 		m.says.Fields = slices.DeleteFunc(m.says.Fields, func(name string) bool { return !slices.Contains(says.Fields, name) })
 	}
+	m.says.Format = strings.Join(formats, ", ")
 	for _, l := range logs {
 		p := &part{log: l}
 		says := l.Says()
@@ -270,6 +280,18 @@ func (m *merged) brokenLines() (b Broken) {
 	return b
 }
 
+// unfound returns the fields that no part has.
+func (m *merged) unfound() (all []string) {
+	for i, p := range m.parts {
+		if of := unfoundOf(p.log); i == 0 {
+			all = of
+		} else {
+			all = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(of, name) })
+		}
+	}
+	return all
+}
+
 func (b *Broken) add(o Broken) {
 	b.Lines += o.Lines
 	b.First = append(b.First, o.First[:min(len(o.First), mostBroken-len(b.First))]...)
@@ -283,32 +305,19 @@ func brokenOf(l Log) Broken {
 	return Broken{}
 }
 
-// requestLine splits "GET /path HTTP/1.1".
-func requestLine(line string) (method, target string, ok bool) {
-	method, rest, ok := strings.Cut(line, " ")
-	if !ok || method == "" {
-		return "", "", false
+// unfoundOf returns the fields of WithField that no line of a log has had.
+func unfoundOf(l Log) []string {
+	if u, ok := l.(interface{ unfound() []string }); ok {
+		return u.unfound()
 	}
-	target, proto := rest, ""
-	if i := strings.LastIndexByte(rest, ' '); i >= 0 {
-		target, proto = rest[:i], rest[i+1:]
-	}
-	if !strings.HasPrefix(proto, "HTTP/") {
-		return "", "", false
-	}
-	return method, target, isTarget(target)
+	return nil
 }
 
-// isTarget reports whether a text may be the target of a request: anything else never reached
-// a handler.
-func isTarget(s string) bool {
-	if s == "" {
-		return false
+// misnamed returns the error of a log whose fields were named wrongly, or nil.
+func misnamed(l Log) error {
+	all := unfoundOf(l)
+	if len(all) == 0 {
+		return nil
 	}
-	for i := 0; i < len(s); i++ {
-		if s[i] <= ' ' || s[i] == 0x7f {
-			return false
-		}
-	}
-	return true
+	return fmt.Errorf("plan: no line of the log has %s: name the field as the log does, or leave it out", strings.Join(all, ", "))
 }

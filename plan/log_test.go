@@ -36,13 +36,13 @@ func TestText(t *testing.T) {
 		want               plan.Request
 	}{
 		{
-			"combined", plan.Combined,
+			"combined", "combined",
 			`192.0.2.7 - ann [10/Mar/2026:13:55:36 -0700] "GET /a?b=c HTTP/1.1" 200 2326 "https://example.com/" "curl/8"`,
 			plan.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Remote-User", "Referer", "User-Agent"}},
 			plan.Request{End: end, Peer: "192.0.2.7", Method: "GET", Target: "/a?b=c", Status: 200, Written: 2326, Fields: []string{"ann", "https://example.com/", "curl/8"}},
 		},
 		{
-			"common, with more behind it", plan.Common,
+			"common, with more behind it", "common",
 			`2001:db8::1 - - [10/Mar/2026:13:55:36 -0700] "POST /login HTTP/2.0" 403 - 0.1 more`,
 			plan.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Remote-User"}},
 			plan.Request{End: end, Peer: "2001:db8::1", Method: "POST", Target: "/login", Status: 403, Fields: []string{""}},
@@ -67,7 +67,7 @@ func TestText(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l, err := plan.Text("access.log", strings.NewReader(tt.line+"\n"), tt.format)
+			l, err := plan.Read("access.log", strings.NewReader(tt.line+"\n"), plan.WithFormat(tt.format))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,6 +82,7 @@ func TestText(t *testing.T) {
 			if !reflect.DeepEqual(all[0], tt.want) {
 				t.Errorf("%+v, want %+v", all[0], tt.want)
 			}
+			tt.says.Format = tt.format
 			if got := l.Says(); !reflect.DeepEqual(got, tt.says) {
 				t.Errorf("it says %+v, want %+v", got, tt.says)
 			}
@@ -99,74 +100,41 @@ func TestFormatMistakes(t *testing.T) {
 		`%t \"%r\" %{X-Key`:                             "without a }",
 		`[$time_local] "$request" "$cookie_session" $x`: "$http_cookie",
 	} {
-		if _, err := plan.Text("a", strings.NewReader(""), format); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := plan.Read("a", strings.NewReader(""), plan.WithFormat(format)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", format, err, want)
 		}
 	}
 }
 
-func TestJSON(t *testing.T) {
-	end := time.Date(2026, 3, 10, 13, 55, 36, 250_000_000, time.UTC)
-	caddy := map[string]string{"header.X-Api-Key": "request.headers.X-Api-Key.0"}
-	for k, v := range plan.Presets["caddy"] {
-		caddy[k] = v
+// field is what WithField has for a part.
+type field struct{ part, name string }
+
+func options(format string, fields []field) (opts []plan.ReadOption) {
+	if format != "" {
+		opts = append(opts, plan.WithFormat(format))
 	}
-	for _, tt := range []struct {
-		name   string
-		fields map[string]string
-		line   string
-		want   plan.Request
-	}{
-		{
-			"caddy", caddy,
-			`{"level":"info","ts":1773150936.25,"request":{"remote_ip":"192.0.2.7","method":"GET","host":"api.test","uri":"/a?b","headers":{"X-Api-Key":["k1"]}},"duration":0.0015,"size":12,"status":200}`,
-			plan.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Host: "api.test", Method: "GET", Target: "/a?b", Status: 200, Written: 12, Fields: []string{"k1"}},
-		},
-		{
-			"traefik", plan.Presets["traefik"],
-			`{"ClientHost":"192.0.2.7","DownstreamContentSize":12,"DownstreamStatus":200,"Duration":1500000,"RequestHost":"api.test","RequestMethod":"GET","RequestPath":"/a?b","StartUTC":"2026-03-10T13:55:36.2485Z"}`,
-			plan.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Host: "api.test", Method: "GET", Target: "/a?b", Status: 200, Written: 12},
-		},
-		{
-			"envoy", plan.Presets["envoy"],
-			`{"start_time":"2026-03-10T13:55:36.240Z","duration":10,"method":"GET","path":"/a","authority":"api.test","response_code":200,"bytes_sent":12}`,
-			plan.Request{End: end, Took: 10 * time.Millisecond, Host: "api.test", Method: "GET", Target: "/a", Status: 200, Written: 12},
-		},
-		{
-			"nginx", plan.Presets["nginx"],
-			`{"msec":"1773150936.250","request_time":"0.010","remote_addr":"192.0.2.7","request_method":"GET","request_uri":"/a","host":"api.test","status":"200","body_bytes_sent":"12"}`,
-			plan.Request{End: end, Took: 10 * time.Millisecond, Peer: "192.0.2.7", Host: "api.test", Method: "GET", Target: "/a", Status: 200, Written: 12},
-		},
-	} {
-		l, err := plan.JSON("access.json", strings.NewReader(tt.line), tt.fields)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := read(t, l)
-		if len(all) != 1 {
-			t.Errorf("%s: %d requests", tt.name, len(all))
-			continue
-		}
-		if !all[0].End.Equal(tt.want.End) {
-			t.Errorf("%s: it ended at %v, want %v", tt.name, all[0].End, tt.want.End)
-		}
-		if all[0].End = tt.want.End; !reflect.DeepEqual(all[0], tt.want) {
-			t.Errorf("%s: %+v, want %+v", tt.name, all[0], tt.want)
-		}
+	for _, f := range fields {
+		opts = append(opts, plan.WithField(f.part, f.name))
 	}
+	return opts
+}
+
+func TestFieldMistakes(t *testing.T) {
 	for _, tt := range []struct {
-		fields map[string]string
+		format string
+		fields []field
 		want   string
 	}{
-		{map[string]string{"method": "m", "target": "t"}, "no time"},
-		{map[string]string{"method": "m", "target": "t", "start": "s"}, "start without took"},
-		{map[string]string{"end": "t"}, "no request"},
-		{map[string]string{"end": "t", "method": "m", "target": "t", "user": "u"}, `"user" is no part of a request`},
-		{map[string]string{"end": "t", "method": "m", "target": "t", "took": "d h"}, `the unit "h"`},
-		{map[string]string{"end": "t", "method": "m", "target": "t", "status": "s ms"}, `the unit "ms"`},
+		{"json", []field{{"method", "m"}, {"target", "t"}}, "no time"},
+		{"json", []field{{"end", "t"}}, "no request"},
+		{"json", []field{{"user", "u"}}, `"user" is no part of a request`},
+		{"json", []field{{"took", "d h"}}, `the unit "h"`},
+		{"json", []field{{"status", "s ms"}}, `the unit "ms"`},
+		{"combined", []field{{"took", "d"}}, "for text, give the server's log_format"},
+		{"xml", nil, `no format is called "xml": write one of`},
 	} {
-		if _, err := plan.JSON("a", strings.NewReader(""), tt.fields); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%v: %v, want %q", tt.fields, err, tt.want)
+		if _, err := plan.Read("a", strings.NewReader(""), options(tt.format, tt.fields)...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s %v: %v, want %q", tt.format, tt.fields, err, tt.want)
 		}
 	}
 }
@@ -182,7 +150,7 @@ func TestBrokenLines(t *testing.T) {
 		`192.0.2.7 - - [10/Mar/2026:13:55:36 +0000] "GET /`,
 		"\x00\x01",
 	}
-	l, err := plan.Text("access.log", strings.NewReader(good+strings.Join(bad, "\n")+"\n\n"+good), plan.Common)
+	l, err := plan.Read("access.log", strings.NewReader(good+strings.Join(bad, "\n")+"\n\n"+good), plan.WithFormat("common"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +162,7 @@ func TestBrokenLines(t *testing.T) {
 		t.Errorf("%d requests, broken: %+v", r.Log.Requests, r.Log.Broken)
 	}
 	for _, content := range []string{"", "\n\n", "no log\n"} {
-		l, err := plan.Text("access.log", strings.NewReader(content), plan.Common)
+		l, err := plan.Read("access.log", strings.NewReader(content), plan.WithFormat("common"))
 		if err != nil {
 			t.Fatal(err)
 		}

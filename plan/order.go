@@ -1,60 +1,90 @@
 package plan
 
 import (
+	"container/heap"
 	"fmt"
 	"io"
-	"sort"
 	"time"
 )
 
 // arrival is a request, and when it arrived.
 type arrival struct {
 	at time.Time
+	n  int64 // its number in the log
 	Request
 }
 
+func (a *arrival) before(b *arrival) bool {
+	if !a.at.Equal(b.at) {
+		return a.at.Before(b.at)
+	}
+	return a.n < b.n
+}
+
 // order puts the requests of a log, which come in the order of their ends and not quite, into
-// the order in which they arrived. It holds those of the last window.
+// the order in which they arrived. It holds those of the last window, and at most mostHeld.
+//
+// Most come in order, and wait in a queue. The others wait in a heap.
 type order struct {
 	log    Log
 	window time.Duration
 	took   bool // the log says how long requests took
 
-	held   []*arrival // by at; those of one instant in the order of the log
+	queue  []*arrival // in order
+	late   arrivals
 	free   []*arrival
 	newest time.Time // end
 	last   time.Time // arrival of the request that was returned last
 	over   bool
 
 	sorted, moved int64
+	disorder      time.Duration // the most that a request ended before one that came before it
 	read          int64
 	begin, end    time.Time // of the requests: the first arrival, the last end
 }
 
+// mostHeld is how many requests are held at most: some tens of megabytes.
+const mostHeld = 1 << 16
+
 // next returns the next arrival, or io.EOF. It is valid until free has it.
 func (o *order) next() (*arrival, error) {
-	for !o.over && (len(o.held) == 0 || o.newest.Sub(o.held[0].at) <= o.window) {
-		a := o.room()
-		err := o.log.Next(&a.Request)
-		if err == io.EOF {
-			o.over = true
-			break
+	for {
+		first := o.first()
+		if first != nil && (o.over || o.newest.Sub(first.at) > o.window || len(o.queue)+len(o.late) >= mostHeld) {
+			if len(o.late) > 0 && first == o.late[0] {
+				heap.Pop(&o.late)
+			} else {
+				o.queue[0] = nil
+				o.queue = o.queue[1:]
+			}
+			o.last = first.at
+			return first, nil
 		}
-		if err != nil {
+		if o.over {
+			return nil, io.EOF
+		}
+		a := o.room()
+		if err := o.log.Next(&a.Request); err == io.EOF {
+			o.over = true
+			continue
+		} else if err != nil {
 			return nil, err
 		}
-		o.read++
 		if err := o.put(a); err != nil {
 			return nil, err
 		}
 	}
-	if len(o.held) == 0 {
-		return nil, io.EOF
+}
+
+// first returns the first of those that are held, or nil.
+func (o *order) first() *arrival {
+	switch {
+	case len(o.queue) == 0 && len(o.late) == 0:
+		return nil
+	case len(o.queue) == 0 || len(o.late) > 0 && o.late[0].before(o.queue[0]):
+		return o.late[0]
 	}
-	a := o.held[0]
-	o.held = o.held[1:]
-	o.last = a.at
-	return a, nil
+	return o.queue[0]
 }
 
 func (o *order) room() *arrival {
@@ -68,20 +98,24 @@ func (o *order) room() *arrival {
 
 // put holds a request.
 func (o *order) put(a *arrival) error {
-	if o.newest.Sub(a.End) > o.window && o.read > 1 {
-		return fmt.Errorf("plan: the log's times run backwards: request %d ended at %s, %v before one that came before it: "+
-			"give each rotated file as a log of its own, or a longer window", o.read, a.End.Format(time.RFC3339Nano), o.newest.Sub(a.End).Round(time.Millisecond))
-	}
-	if a.End.After(o.newest) {
+	o.read++
+	a.n = o.read
+	back := o.newest.Sub(a.End)
+	switch {
+	case o.read == 1 || back < 0:
 		o.newest = a.End
-	} else if a.End.Before(o.newest) {
+	case back > o.window:
+		return fmt.Errorf("plan: the log's times run backwards: request %d ended at %s, %v before one that came before it: "+
+			"give each rotated file as a log of its own, or a longer window", o.read, a.End.Format(time.RFC3339Nano), back.Round(time.Millisecond))
+	case back > 0:
 		o.sorted++
+		o.disorder = max(o.disorder, back)
 	}
 	a.at = a.End
 	if o.took {
 		a.at = a.End.Add(-max(a.Took, 0))
 	}
-	if a.at.Before(o.last) { // it took longer than the window
+	if a.at.Before(o.last) { // it took longer than the window, or there was no room to wait for it
 		a.at = o.last
 		o.moved++
 	}
@@ -89,14 +123,25 @@ func (o *order) put(a *arrival) error {
 		o.begin = a.at
 	}
 	o.end = o.newest
-	n := len(o.held)
-	if n == 0 || !a.at.Before(o.held[n-1].at) { // as most are
-		o.held = append(o.held, a)
-		return nil
+	if n := len(o.queue); n == 0 || !a.at.Before(o.queue[n-1].at) {
+		o.queue = append(o.queue, a)
+	} else {
+		heap.Push(&o.late, a)
 	}
-	i := sort.Search(n, func(i int) bool { return a.at.Before(o.held[i].at) })
-	o.held = append(o.held, nil)
-	copy(o.held[i+1:], o.held[i:])
-	o.held[i] = a
 	return nil
+}
+
+// arrivals is a heap.
+type arrivals []*arrival
+
+func (a arrivals) Len() int           { return len(a) }
+func (a arrivals) Less(i, j int) bool { return a[i].before(a[j]) }
+func (a arrivals) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *arrivals) Push(x any)        { *a = append(*a, x.(*arrival)) }
+func (a *arrivals) Pop() any {
+	last := len(*a) - 1
+	x := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	return x
 }

@@ -2,7 +2,7 @@
 // would have denied, when, and by which limit. It replays a log through the decisions that
 // decide requests, in the log's time, without sleeping.
 //
-//	log, err := plan.Text("access.log", file, plan.Combined)
+//	log, err := plan.Read("access.log", file)
 //	report, err := plan.Run(newLimiter, log)
 //	fmt.Println(report.Strictest().Denied)
 //
@@ -33,6 +33,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -87,7 +88,7 @@ type config struct {
 }
 
 func newConfig() *config {
-	return &config{window: 30 * time.Second, every: 100_000, top: 20, keys: memstore.DefaultMaxKeys, headroom: 1.25, horizon: time.Minute}
+	return &config{window: 5 * time.Minute, every: 100_000, top: 20, keys: memstore.DefaultMaxKeys, headroom: 1.25, horizon: time.Minute}
 }
 
 // WithAgainst also replays the log through the limiter that is in force, and reports whose
@@ -124,10 +125,11 @@ func WithHorizon(d time.Duration) SuggestOption {
 func WithFunctions() Option { return option(func(c *config) { c.trust = true }) }
 
 // WithWindow sets how far apart the lines of requests that arrived one after the other may
-// be: by how much a log may be out of order, and how long a request may take. Requests that
-// took longer count as arriving as early as still possible, and Report.Log.Moved counts them.
-// A log that goes back by more is an error. The requests of a window are held in memory. The
-// default is 30 seconds.
+// be: by how much a log may be out of order, and how long a request may take. A log that goes
+// back by more is an error. The requests of a window are held in memory, and sorted: the last
+// 65,536 of them. Requests that took longer than the window, or would come before those that
+// there was no room for, count as arriving as early as still possible, and Report.Log.Moved counts
+// them. The default is five minutes.
 func WithWindow(d time.Duration) Option {
 	return option(func(c *config) {
 		c.window = d
@@ -205,7 +207,7 @@ func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...RunOption) 
 		judges = append(judges, all[0].old)
 	}
 	r.maker = newMaker(r.says, c.trust, judges...)
-	if err := r.run(first); err != nil {
+	if err := errors.Join(r.run(first), misnamed(log)); err != nil {
 		return nil, err
 	}
 	return r.report(all), nil
@@ -227,7 +229,7 @@ func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error), l
 	o := &order{log: log, window: c.window, took: says.Took}
 	first, err := o.next()
 	if err == io.EOF {
-		err = broken(log)
+		err = cmp.Or(misnamed(log), broken(log))
 	}
 	if err != nil {
 		return nil, nil, nil, err
@@ -269,10 +271,10 @@ type replay struct {
 	maker    *maker
 }
 
-// reading is what is made of the log's requests in one scenario. r is nil for a request that no
-// server would have passed on.
+// reading is what is made of the log's requests in one scenario. r is nil for a request that isn't
+// judged, and why says why.
 type reading interface {
-	decide(at time.Time, is *Request, r *http.Request) error
+	decide(at time.Time, is *Request, r *http.Request, why string) error
 }
 
 func (r *replay) run(a *arrival) error {
@@ -280,12 +282,13 @@ func (r *replay) run(a *arrival) error {
 		return r.runSeconds(a)
 	}
 	for n := int64(1); ; n++ {
-		if err := r.readings[0].decide(a.at, &a.Request, r.maker.of(&a.Request)); err != nil {
+		made, why := r.maker.of(&a.Request)
+		err := r.readings[0].decide(a.at, &a.Request, made, why)
+		if err != nil {
 			return err
 		}
 		r.progress(n, a.at)
 		r.order.free = append(r.order.free, a)
-		var err error
 		if a, err = r.order.next(); err == io.EOF {
 			return nil
 		} else if err != nil {
@@ -311,9 +314,9 @@ func (r *replay) runSeconds(a *arrival) error {
 			}
 		}
 		for i, b := range batch {
-			made := r.maker.of(&b.Request)
+			made, why := r.maker.of(&b.Request)
 			spread := second.Add(time.Second * time.Duration(i) / time.Duration(len(batch)))
-			if err := errors.Join(r.readings[0].decide(second, &b.Request, made), r.readings[1].decide(spread, &b.Request, made)); err != nil {
+			if err := errors.Join(r.readings[0].decide(second, &b.Request, made, why), r.readings[1].decide(spread, &b.Request, made, why)); err != nil {
 				return err
 			}
 			n++

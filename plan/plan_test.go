@@ -236,7 +236,7 @@ func TestOrder(t *testing.T) {
 	if !r.Log.From.Equal(noon) || !r.Log.To.Equal(noon.Add(9*time.Second)) {
 		t.Errorf("from %v to %v", r.Log.From, r.Log.To)
 	}
-	_, err := plan.Run(lim, &sliceLog{everything, []plan.Request{at(time.Minute, "192.0.2.1"), at(0, "192.0.2.1")}})
+	_, err := plan.Run(lim, &sliceLog{everything, []plan.Request{at(6*time.Minute, "192.0.2.1"), at(0, "192.0.2.1")}})
 	if err == nil || !strings.Contains(err.Error(), "run backwards") {
 		t.Errorf("backwards: %v", err)
 	}

@@ -55,3 +55,5 @@ func (p *proxied) Next(r *Request) error {
 }
 
 func (p *proxied) brokenLines() Broken { return brokenOf(p.log) }
+
+func (p *proxied) unfound() []string { return unfoundOf(p.log) }

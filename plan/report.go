@@ -38,7 +38,9 @@ func (r *Report) Strictest() *Scenario {
 
 // LogReport describes the log.
 type LogReport struct {
-	Requests int64 `json:"requests"`
+	// Format is the name of its format, or of those of several logs: "combined in syslog".
+	Format   string `json:"format,omitempty"`
+	Requests int64  `json:"requests"`
 	// From is when the first request arrived, To when the last ended.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -47,10 +49,11 @@ type LogReport struct {
 	// Durations: it says how long requests took.
 	Durations bool   `json:"durations"`
 	Broken    Broken `json:"broken"`
-	// Sorted is how many requests were logged after one that ended later, and Moved how many
-	// took longer than the window.
-	Sorted int64 `json:"sorted,omitempty"`
-	Moved  int64 `json:"moved,omitempty"`
+	// Sorted is how many requests were logged after one that ended later, and Disorder by how
+	// much at most, in seconds. Moved is how many could not be sorted: see WithWindow.
+	Sorted   int64   `json:"sorted,omitempty"`
+	Disorder float64 `json:"disorder,omitempty"`
+	Moved    int64   `json:"moved,omitempty"`
 	// Overflow is how many charges found no room for their key, and were decided by counts
 	// that keys share: see WithMaxKeys.
 	Overflow uint64 `json:"overflow,omitempty"`
@@ -198,8 +201,8 @@ func (r *replay) report(all []*scenario) *Report {
 func (r *replay) logReport() LogReport {
 	o := r.order
 	out := LogReport{
-		Requests: o.read, From: o.begin, To: o.end, Resolution: max(r.says.Resolution, time.Microsecond).Seconds(),
-		Durations: r.says.Took, Broken: brokenOf(r.log), Sorted: o.sorted, Moved: o.moved,
+		Format: r.says.Format, Requests: o.read, From: o.begin, To: o.end, Resolution: max(r.says.Resolution, time.Microsecond).Seconds(),
+		Durations: r.says.Took, Broken: brokenOf(r.log), Sorted: o.sorted, Disorder: o.disorder.Seconds(), Moved: o.moved,
 	}
 	if r.hash != nil {
 		out.Broken.First = nil // their addresses are keys

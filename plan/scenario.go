@@ -42,14 +42,10 @@ func newScenario(name string, l, against *stint.Limiter, c *config, says Says, s
 	return s
 }
 
-// unreadable is why a request isn't judged whose target isn't one.
-const unreadable = "its target can't be read, so no handler has seen it"
-
-// decide decides a request, and counts what becomes of it. r is nil for one that no server would
-// have passed on.
-func (s *scenario) decide(at time.Time, is *Request, r *http.Request) error {
+// decide decides a request, and counts what becomes of it.
+func (s *scenario) decide(at time.Time, is *Request, r *http.Request, why string) error {
 	if r == nil {
-		s.unjudged[unreadable]++
+		s.unjudged[why]++
 		return nil
 	}
 	v := s.judge.decide(at, is, r)

@@ -102,7 +102,8 @@ func TestRunEqualsAServer(t *testing.T) {
 	for _, l := range log.lines {
 		fmt.Fprintln(&file, l.text)
 	}
-	parsed, err := plan.JSON("server.json", &file, map[string]string{"end": "end", "took": "took us", "method": "method", "target": "target", "status": "status", "header.X-Api-Key": "key"})
+	parsed, err := plan.Read("server.json", &file, plan.WithField("end", "end"), plan.WithField("took", "took us"), plan.WithField("method", "method"),
+		plan.WithField("target", "target"), plan.WithField("status", "status"), plan.WithField("header.X-Api-Key", "key"))
 	if err != nil {
 		t.Fatal(err)
 	}

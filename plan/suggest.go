@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -41,7 +42,7 @@ func Suggest(newLimiter func() (*stint.Limiter, error), log Log, opts ...Suggest
 		r.readings = append(r.readings, d)
 	}
 	r.maker = newMaker(r.says, c.trust, all[0].judge)
-	if err := r.run(first); err != nil {
+	if err := errors.Join(r.run(first), misnamed(log)); err != nil {
 		return nil, err
 	}
 	return r.suggestions(all), nil
@@ -167,9 +168,9 @@ func unsuited(e *read.Entry) string {
 }
 
 // decide implements reading.
-func (d *demands) decide(at time.Time, is *Request, r *http.Request) error {
+func (d *demands) decide(at time.Time, is *Request, r *http.Request, why string) error {
 	if r == nil {
-		d.leftOut[unreadable]++
+		d.leftOut[why]++
 		return nil
 	}
 	v, charged := d.judge.look(is, r)

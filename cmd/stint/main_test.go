@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -204,12 +205,34 @@ func TestInputs(t *testing.T) {
 	})
 	for _, args := range [][]string{
 		{"log"}, {"log.gz"}, {"log.zst"}, {"common"}, {"caddy"}, {"-"}, {}, {"first", "second"}, {"second", "first"}, {"one", "two"},
-		{"--format", "combined", "log"}, {"--format", `%h %l %u %t "%r" %>s %b %D`, "apache"}, {"--format", "json:caddy", "caddy"},
+		{"--format", "combined", "log"}, {"--format", `%h %l %u %t "%r" %>s %b %D`, "apache"}, {"--format", "caddy", "caddy"},
 		{"--format", "json", "--field", "end=ts", "--field", "method=request.method", "--field", "target=request.uri", "--field", "peer=request.remote_ip", "caddy"},
 	} {
 		code, out, errs := command(t, log, append([]string{"plan", "--policy", "p.yaml"}, args...)...)
 		if code != 0 || !strings.Contains(out, "20 judged, 16 denied (80.0%)") {
 			t.Errorf("plan %v: exit code %d: %s%s", args, code, out, errs)
+		}
+	}
+}
+
+const caddyLine = `{"ts":1773144000,"request":{"remote_ip":"192.0.2.1","method":"GET","host":"a","uri":"/"},"duration":0,"size":1,"status":200}` + "\n"
+
+// A log in another order and behind a prefix is the same log, and the report says what it was.
+func TestReportOfALog(t *testing.T) {
+	lines := strings.SplitAfter(access(10, "192.0.2.1", "192.0.2.2"), "\n")
+	lines = lines[:len(lines)-1]
+	slices.Reverse(lines)
+	files(t, map[string]string{"p.yaml": tight, "log": "Mar 10 12:00:00 web1 nginx: " + strings.Join(lines, "Mar 10 12:00:00 web1 nginx: ")})
+	code, out, errs := command(t, "", "plan", "--policy", "p.yaml", "--html", "r.html", "log")
+	page, _ := os.ReadFile("r.html")
+	for _, want := range []string{"format: combined in syslog\n", "18 requests were logged out of order, by up to 9s, and are sorted\n", "20 judged, 16 denied (80.0%)"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d: %q isn't in %s%s", code, want, out, errs)
+		}
+	}
+	for _, want := range []string{"Format: combined in syslog", "18 requests were logged out of order, by up to 9s"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("%q isn't in the page", want)
 		}
 	}
 }
@@ -221,8 +244,8 @@ func TestBadInput(t *testing.T) {
 	files(t, map[string]string{
 		"p.yaml": tight, "bad.yaml": "version: 1\nkey: remote-ip\nlimits:\n  - {name: a, rate: 10/1s, brst: 2}\n",
 		"log": access(10, "192.0.2.1"), "empty": "", "blank": "\n\n", "words": "some words\n", "cut.gz": gz[:len(gz)-20],
-		"backwards": strings.Join(strings.SplitAfter(access(120, "192.0.2.1"), "\n")[100:], "") + backwards,
-		"other":     `{"a":1}` + "\n",
+		"backwards": strings.Join(strings.SplitAfter(access(420, "192.0.2.1"), "\n")[400:], "") + backwards,
+		"other":     `{"a":1}` + "\n", "caddy": caddyLine,
 	})
 	for _, tt := range []struct {
 		args []string
@@ -239,10 +262,11 @@ func TestBadInput(t *testing.T) {
 		{[]string{"--policy", "p.yaml", "--format", "combined", "words"}, "none of its 1 lines could be read"},
 		{[]string{"--policy", "p.yaml", "cut.gz"}, "unexpected EOF"},
 		{[]string{"--policy", "p.yaml", "backwards"}, "run backwards"},
-		{[]string{"--policy", "p.yaml", "other"}, "--field"},
-		{[]string{"--policy", "p.yaml", "--format", "xml", "log"}, "--format xml: write"},
-		{[]string{"--policy", "p.yaml", "--format", "json:iis", "log"}, "caddy, envoy, nginx, traefik"},
-		{[]string{"--policy", "p.yaml", "--field", "a=b", "log"}, "--field is for logs of JSON"},
+		{[]string{"--policy", "p.yaml", "other"}, "give a field for each part of a request"},
+		{[]string{"--policy", "p.yaml", "--format", "xml", "log"}, `no format is called "xml": write one of`},
+		{[]string{"--policy", "p.yaml", "--proxy", "front", "log"}, "write the address"},
+		{[]string{"--policy", "p.yaml", "--field", "header.X-Key=request.headers.X", "caddy"}, "no line of the log has request.headers.X"},
+		{[]string{"--policy", "p.yaml", "--field", "end=b", "log"}, "a field is for logs of JSON"},
 		{[]string{"--policy", "p.yaml", "--max-denied", "many", "log"}, "write a share"},
 		{[]string{"--policy", "p.yaml", "--max-denied", "101%", "log"}, "from 0% to 100%"},
 		{[]string{"--policy", "p.yaml", "--max-flips", "0", "log"}, "--max-flips needs --against"},

@@ -42,7 +42,7 @@ evenly spread; gates go by the stricter.
 It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
 		Example: `  stint plan --policy new.yaml --against old.yaml access.log.1.gz access.log
   stint plan --policy new.yaml --format '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" $request_time' access.log
-  stint plan --policy new.yaml --format json:caddy --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
+  stint plan --policy new.yaml --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
   stint plan --policy new.yaml --max-denied 0.1% --quiet access.log`,
 		RunE: func(c *cobra.Command, logs []string) error { return p.run(c, logs) },
 	}
@@ -61,8 +61,8 @@ It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
 // flags adds the flags that say how logs are read.
 func (in *input) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&in.format, "format", auto, "`FORMAT` of the logs: auto, combined, common, json:PRESET ("+presets()+"), json, or the server's own log format")
-	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME` says where a part of a request is in JSON: end, start, took, peer, method, target, host, status, bytes, header.NAME")
+	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: "+strings.Join(plan.Formats(), ", ")+", or the server's own log_format or LogFormat")
+	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME` says where a part of a request is in JSON or in columns: end, start, took, peer, method, target, query, request, host, status, bytes, header.NAME")
 	f.StringVar(&in.proxy, "proxy", "", "the logs are of a proxy at this `ADDRESS`, in front of the server that has the limits")
 }
 

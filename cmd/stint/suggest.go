@@ -53,7 +53,7 @@ It says nothing of a share if fewer than ten keys are beyond it: 99 % takes 1,00
 It exits with 1 if it can suggest nothing.`,
 		Example: `  stint suggest --key remote-ip access.log.1.gz access.log
   stint suggest --key remote-ip --route 'POST /login' --route '/api/' --out policy.yaml --html report.html access.log
-  stint suggest --key '{header: X-API-Key}' --format json:caddy --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
+  stint suggest --key '{header: X-API-Key}' --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
   stint suggest --key user --func user=header.Remote-User access.log`,
 		RunE: func(c *cobra.Command, logs []string) error { return s.run(c, logs) },
 	}
@@ -375,7 +375,7 @@ func (o *reporting) flags(c *cobra.Command) {
 	f.StringVar(&o.html, "html", "", "also write the report to `FILE`, as one page with pictures")
 	f.BoolVar(&o.hashKeys, "hash-keys", false, "show keys as hashes, for reports that others see")
 	f.Int64Var(&o.top, "top", 20, "how many keys are listed")
-	f.DurationVar(&o.window, "window", 30*time.Second, "how far lines may be out of order, and how long requests may take")
+	f.DurationVar(&o.window, "window", 5*time.Minute, "how far lines may be out of order, and how long requests may take")
 	f.Int64Var(&o.maxKeys, "max-keys", 1<<20, "room for this many keys")
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
 }

@@ -53,8 +53,8 @@ func TestSuggest(t *testing.T) {
 	for _, args := range [][]string{
 		{"--key", "remote-ip"},
 		{"--key", "remote-ip", "--route", "POST /{$}", "--route", "POST /", "--route", "GET /{item}"},
-		{"--key", "{header: X-Key}", "--format", "json:nginx", "--field", "header.X-Key=key"},
-		{"--key", "user", "--func", "user=header.X-Key", "--format", "json:nginx", "--field", "header.X-Key=key"},
+		{"--key", "{header: X-Key}", "--format", "nginx-json", "--field", "header.X-Key=key"},
+		{"--key", "user", "--func", "user=header.X-Key", "--format", "nginx-json", "--field", "header.X-Key=key"},
 		{"--key", "remote-ip", "--headroom", "1", "--horizon", "10s", "--share", "99%"},
 	} {
 		code, out, errs := command(t, "", append(append([]string{"suggest", "--out", "p.yaml", "--json"}, args...), "log")...)
@@ -176,7 +176,7 @@ func TestSuggestNothing(t *testing.T) {
 func TestSuggestHostileLog(t *testing.T) {
 	files(t, map[string]string{"log": crowd(1200, 12, "\x1b[31m<script>alert(1)</script>\u202e") + "\x1b[31m<script>alert(1)</script>\n"})
 	for _, hashed := range []bool{false, true} {
-		args := []string{"suggest", "--key", "{header: X-Key}", "--format", "json:nginx", "--field", "header.X-Key=key", "--html", "r.html"}
+		args := []string{"suggest", "--key", "{header: X-Key}", "--format", "nginx-json", "--field", "header.X-Key=key", "--html", "r.html"}
 		if hashed {
 			args = append(args, "--hash-keys")
 		}

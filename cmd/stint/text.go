@@ -114,6 +114,12 @@ func writeText(out io.Writer, r *plan.Report, gates []gate) error {
 // logText describes a log.
 func logText(b *bytes.Buffer, l *plan.LogReport) {
 	fmt.Fprintf(b, "%d requests from %s to %s,\nin %s\n", l.Requests, l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolution(l))
+	if l.Format != "" {
+		wrap(b, "format: "+plain(l.Format))
+	}
+	if l.Sorted > 0 {
+		fmt.Fprintf(b, "%d requests were logged out of order, by up to %s, and are sorted\n", l.Sorted, span(l.Disorder))
+	}
 	if l.Broken.Lines > 0 {
 		fmt.Fprintf(b, "%d lines could not be read%s\n", l.Broken.Lines, map[bool]string{true: ", such as"}[len(l.Broken.First) > 0])
 		for _, line := range l.Broken.First {
@@ -121,7 +127,7 @@ func logText(b *bytes.Buffer, l *plan.LogReport) {
 		}
 	}
 	if l.Moved > 0 {
-		fmt.Fprintf(b, "%d requests took longer than the window: they count as arriving as early as it allows\n", l.Moved)
+		fmt.Fprintf(b, "%d requests took longer than the window, or there was no room to sort them: they count as arriving later\n", l.Moved)
 	}
 }
 

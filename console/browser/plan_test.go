@@ -89,7 +89,7 @@ func TestPageOfAPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	command(t, dir, "plan", "--policy", "policy.yaml", "--html", "report.html", "--format", "json:nginx", "--field", "peer=", "--field", "host=", "--field", "bytes=", "--field", "header.X-Api-Key=key", "access.json")
+	command(t, dir, "plan", "--policy", "policy.yaml", "--html", "report.html", "--format", "nginx-json", "--field", "peer=", "--field", "host=", "--field", "bytes=", "--field", "header.X-Api-Key=key", "access.json")
 	open(t, ctx, dir, "stint plan: policy.yaml")
 	says(t, ctx, "body", "600 requests")
 	says(t, ctx, "body", "denied by quota")
@@ -117,7 +117,7 @@ func TestPageOfSuggestions(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "access.json"), []byte(log.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command(t, dir, "suggest", "--key", "{header: X-Api-Key}", "--html", "report.html", "--format", "json:nginx", "--field", "peer=", "--field", "host=", "--field", "bytes=", "--field", "header.X-Api-Key=key", "access.json")
+	command(t, dir, "suggest", "--key", "{header: X-Api-Key}", "--html", "report.html", "--format", "nginx-json", "--field", "peer=", "--field", "host=", "--field", "bytes=", "--field", "header.X-Api-Key=key", "access.json")
 	open(t, ctx, dir, "stint suggest: limits by {header: X-Api-Key}")
 	says(t, ctx, "pre", "version: 1")
 	says(t, ctx, "body", "onerror") // as text, among the keys that are touched

@@ -67,7 +67,7 @@ func TestPlanOfNginxLog(t *testing.T) {
 			t.Fatalf("%d lines of %d in the log: %v", bytes.Count(text, []byte("\n")), requests, err)
 		}
 	}
-	log, err := plan.Text(path, bytes.NewReader(text), plan.Combined)
+	log, err := plan.Read(path, bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

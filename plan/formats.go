@@ -1,0 +1,509 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// format is how a line splits, and which part of a request each value is.
+type format struct {
+	name string
+	// layout is that of lines of text, as nginx and Apache are configured with.
+	layout string
+	// columns: a line #Fields: names the columns of those behind it.
+	columns bool
+	// fields are the columns, or the places in JSON objects. Those that a log lacks aren't known.
+	fields []field
+	// mark is a field without which a log has another format.
+	mark string
+	// shows reports what a request shows: 1 that this is the format, -1 that it is another, 0 nothing. nil
+	// for a format that shows itself.
+	shows func(*Request) int
+}
+
+// field is a part of a request and its name in a log.
+type field struct {
+	part, name string
+	given      bool // by WithField: a log must have it
+}
+
+// The layouts of nginx and Apache that have a name.
+const (
+	combined = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`
+	common   = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent`
+)
+
+// formats are the formats that have a name. Of those that read a log alike, the first is taken, so
+// one that says more comes first.
+var formats = []format{
+	{name: "ingress-nginx", layout: combined + ` $request_length $request_time [$unused] [`},
+	{name: "main", layout: combined + ` "$http_x_forwarded_for"`, shows: forwarded},
+	{name: "combined", layout: combined},
+	{name: "common", layout: common},
+	{name: "vhost_combined", layout: `$server_name:$server_port ` + combined},
+	{name: "haproxy", layout: `$remote_addr [$start] $frontend $backend/$server $x/$x/$x/$x/$milliseconds $status $bytes_read $x $x $x $x/$x/$x/$x/$x $captures "$request"`},
+	{name: "envoy", layout: `[$start] "$request" $status $flags $received $body_bytes_sent $milliseconds $upstream "$http_x_forwarded_for" "$http_user_agent" "$http_x_request_id" "$host" "$upstream_host"`},
+	{name: "alb", layout: `$type $time_iso8601 $elb $remote_addr $target $processing_time $processing_time $processing_time $status $target_status $received $sent "$request_url" "$http_user_agent" `},
+	{name: "cloudfront", columns: true, mark: "x-edge-location", fields: fields("date", "date", "time", "time", "took s", "time-taken", "peer", "c-ip",
+		"method", "cs-method", "target", "cs-uri-stem", "query", "cs-uri-query", "host", "x-host-header", "status", "sc-status", "header.X-Forwarded-For", "x-forwarded-for")},
+	{name: "w3c", columns: true, mark: "cs-method", fields: fields("date", "date", "time", "time", "took ms", "time-taken", "peer", "c-ip",
+		"method", "cs-method", "target", "cs-uri-stem", "query", "cs-uri-query", "host", "cs-host", "status", "sc-status", "bytes", "sc-bytes", "header."+UserField, "cs-username")},
+	{name: "caddy", mark: "request.uri", fields: fields("end", "ts", "took s", "duration", "peer", "request.remote_ip",
+		"method", "request.method", "target", "request.uri", "host", "request.host", "status", "status", "bytes", "size")},
+	{name: "traefik", mark: "DownstreamStatus", fields: fields("start", "StartUTC", "took ns", "Duration", "peer", "ClientHost",
+		"method", "RequestMethod", "target", "RequestPath", "host", "RequestHost", "status", "DownstreamStatus", "bytes", "DownstreamContentSize")},
+	{name: "envoy-json", mark: "response_code", fields: fields("start", "start_time", "took ms", "duration",
+		"method", "method", "target", "path", "host", "authority", "status", "response_code", "bytes", "bytes_sent")},
+	{name: "nginx-json", mark: "request_uri", fields: fields("end", "msec", "took s", "request_time", "peer", "remote_addr",
+		"method", "request_method", "target", "request_uri", "host", "host", "status", "status", "bytes", "body_bytes_sent")},
+	{name: "cloudflare", mark: "ClientRequestURI", fields: fields("end", "EdgeEndTimestamp", "start", "EdgeStartTimestamp", "peer", "ClientIP",
+		"method", "ClientRequestMethod", "target", "ClientRequestURI", "host", "ClientRequestHost", "status", "EdgeResponseStatus", "bytes", "EdgeResponseBytes")},
+	{name: "json"},
+}
+
+// fields returns fields of pairs of a part and a name.
+func fields(pairs ...string) (all []field) {
+	for pair := range slices.Chunk(pairs, 2) {
+		all = append(all, field{part: pair[0], name: pair[1]})
+	}
+	return all
+}
+
+// forwarded reports whether what stands behind combined is X-Forwarded-For.
+func forwarded(r *Request) int {
+	last := r.Fields[len(r.Fields)-1]
+	if last == "" {
+		return 0
+	}
+	for one := range strings.SplitSeq(last, ",") {
+		if !isAddress(strings.TrimSpace(one)) {
+			return -1
+		}
+	}
+	return 1
+}
+
+// wrappings are what collectors of logs put lines in.
+var wrappings = []wrapping{
+	{"", func(line []byte) ([]byte, bool) { return line, true }},
+	{"Docker's json-file", docker},
+	{"CRI", cri},
+	{"syslog", syslog},
+}
+
+// wrapping is what a line is in, and what takes it out.
+type wrapping struct {
+	name string
+	open func(line []byte) ([]byte, bool)
+}
+
+// docker opens {"log":"...\n","stream":"stdout","time":"..."}.
+func docker(line []byte) ([]byte, bool) {
+	var is struct{ Log, Stream *string }
+	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &is) != nil || is.Log == nil || is.Stream == nil {
+		return nil, false
+	}
+	return []byte(strings.TrimRight(*is.Log, "\r\n")), true
+}
+
+// cri opens "2026-03-10T13:55:36.123456789Z stdout F ...". A line in several parts stays closed.
+func cri(line []byte) ([]byte, bool) {
+	at, rest, _ := bytes.Cut(line, []byte(" "))
+	stream, rest, _ := bytes.Cut(rest, []byte(" "))
+	tag, rest, ok := bytes.Cut(rest, []byte(" "))
+	return rest, ok && isTime(at) && (string(stream) == "stdout" || string(stream) == "stderr") && string(tag) == "F"
+}
+
+func isTime(b []byte) bool { return len(b) > 19 && b[4] == '-' && b[10] == 'T' }
+
+// syslog opens "<190>1 2026-03-10T13:55:36Z host app process id data ..." (RFC 5424) and
+// "<190>Mar 10 13:55:36 host tag: ..." (RFC 3164), the latter also as files have it: without the
+// number, and with a time of RFC 3339.
+func syslog(line []byte) ([]byte, bool) {
+	if line[0] == '<' {
+		_, after, ok := bytes.Cut(line, []byte(">"))
+		if !ok {
+			return nil, false
+		}
+		line = after
+	}
+	word := func() (is []byte) {
+		is, line, _ = bytes.Cut(line, []byte(" "))
+		return is
+	}
+	switch first := word(); {
+	case string(first) == "1" && isTime(line):
+		for range 5 {
+			word()
+		}
+		return syslogData(line)
+	case isTime(first):
+	case len(first) == 3 && len(line) > 12:
+		if line[0] == ' ' { // a day of one digit
+			line = line[1:]
+		}
+		word()
+		if at := word(); len(at) != 8 || at[2] != ':' {
+			return nil, false
+		}
+	default:
+		return nil, false
+	}
+	word() // the host
+	tag := word()
+	return line, bytes.HasSuffix(tag, []byte(":"))
+}
+
+// syslogData takes the structured data off, which are - or "[...]", and the mark of UTF-8.
+func syslogData(line []byte) ([]byte, bool) {
+	rest, ok := bytes.CutPrefix(line, []byte("- "))
+	for !ok && len(line) > 0 && line[0] == '[' {
+		quoted, i := false, 1
+		for ; i < len(line) && (quoted || line[i] != ']'); i++ {
+			switch {
+			case quoted && line[i] == '\\':
+				i++
+			case line[i] == '"':
+				quoted = !quoted
+			}
+		}
+		line = line[min(i+1, len(line)):]
+		rest, ok = bytes.CutPrefix(line, []byte(" "))
+	}
+	return bytes.TrimPrefix(rest, utf8Mark), ok
+}
+
+var utf8Mark = []byte("\ufeff")
+
+// ReadOption is an option of Read.
+type ReadOption interface{ ofRead(*readConfig) }
+
+type readOption func(*readConfig)
+
+func (o readOption) ofRead(c *readConfig) { o(c) }
+
+// readConfig is the options of Read.
+type readConfig struct {
+	format string
+	fields []field
+}
+
+// WithFormat sets the format of a log: the name of one of Formats, or what the server was configured
+// with, which is nginx's log_format or Apache's LogFormat. What a layout doesn't name isn't known,
+// so log the times ($request_time, or else $upstream_response_time; %D or %T). Text after its last
+// variable is left alone. By default, the format is recognized.
+func WithFormat(format string) ReadOption {
+	return readOption(func(c *readConfig) { c.format = format })
+}
+
+// WithField says where a part of a request is in a log of JSON objects or of columns. The parts are
+// end and start, took, peer, method, target, query, request, host, status, bytes, and header.NAME for
+// a header field that is logged. In JSON, name has dots for objects and lists within:
+// "request.headers.X-Api-Key.0". How long a request took is in seconds, unless a unit follows the
+// name: "duration ms". An empty name says that the log doesn't have the part. A name that no line has
+// is an error of Run and Suggest.
+func WithField(part, name string) ReadOption {
+	return readOption(func(c *readConfig) {
+		name, unit, spaced := strings.Cut(name, " ")
+		if spaced {
+			part += " " + unit
+		}
+		c.fields = append(c.fields, field{part, name, true})
+	})
+}
+
+// Formats returns the names of the formats that Read knows.
+func Formats() (names []string) {
+	for _, f := range formats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Read reads a log of lines. Its format is recognized by its first lines, or is that of WithFormat.
+// The prefix of a syslog file, of CRI (Kubernetes) and of Docker's json-file is recognized, too. name
+// is the file's, for messages.
+//
+// A line that doesn't have the format, whose request isn't one, or whose peer isn't an address, is
+// counted as broken. Times without a zone are taken as UTC. The error says what is wrong with the
+// format or the fields, that no format was recognized, or that the file can't be read.
+func Read(name string, r io.Reader, opts ...ReadOption) (Log, error) {
+	var c readConfig
+	for _, o := range opts {
+		o.ofRead(&c)
+	}
+	l := &reader{lines: newLines(name, r)}
+	if head, _ := l.from.Peek(len(utf8Mark)); bytes.Equal(head, utf8Mark) {
+		_, _ = l.from.Discard(len(utf8Mark))
+	}
+	if err := l.choose(&c); err != nil {
+		return nil, err
+	}
+	if err := l.begin(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// splitter splits lines.
+type splitter interface {
+	// split sets a request to the values of a line, and returns what is wrong with it, or "".
+	split(line string, d *draft) string
+	// unfound returns the fields of WithField that no line has had.
+	unfound() []string
+}
+
+const otherFormat = "it doesn't have the log's format"
+
+func wrong(part string) string { return "its " + part + " can't be read" }
+
+// reader is a log of lines.
+type reader struct {
+	ahead
+	lines
+	draft    draft
+	wrapping wrapping
+	splitter
+}
+
+// sampled is how many lines are looked at to recognize a format.
+const sampled = 100
+
+// sample returns the first lines, without reading them.
+func (r *reader) sample() (all [][]byte) {
+	head, err := r.from.Peek(r.from.Size())
+	for len(head) > 0 && len(all) < sampled {
+		line, rest, whole := bytes.Cut(head, []byte("\n"))
+		if !whole && err == nil && len(all) > 0 {
+			break // the buffer ends within it
+		}
+		if line = bytes.TrimRight(line, "\r"); len(line) > 0 {
+			all = append(all, line)
+		}
+		head = rest
+	}
+	return all
+}
+
+// choose finds the format and the wrapping that read most of the first lines.
+func (r *reader) choose(c *readConfig) error {
+	lines := r.sample()
+	known := formats
+	if c.format != "" {
+		i := slices.IndexFunc(formats, func(f format) bool { return f.name == c.format })
+		switch {
+		case i >= 0:
+			known = formats[i : i+1]
+		case strings.ContainsAny(c.format, "$%"):
+			known = []format{{name: c.format, layout: c.format}}
+		default:
+			return fmt.Errorf("plan: no format is called %q: %s", c.format, writeFormat())
+		}
+	} else if len(lines) == 0 {
+		return fmt.Errorf("%w: %s is empty", ErrEmpty, r.name)
+	}
+	for _, f := range c.fields { // whatever the format is
+		if _, err := new(Says).setter(f.part); err != nil {
+			return fmt.Errorf("plan: field %s=%s: %w", f.part, f.name, err)
+		}
+	}
+	var best *reader
+	var bad error // of the last format
+	most, inner := -1, lines
+	for _, e := range wrappings {
+		var opened [][]byte
+		for _, line := range lines {
+			if in, ok := e.open(line); ok && len(in) > 0 {
+				opened = append(opened, in)
+			}
+		}
+		if e.name != "" && len(opened) == 0 {
+			continue
+		}
+		for _, f := range known {
+			t := &reader{wrapping: e}
+			if bad = t.compile(f, c.fields, opened); bad != nil {
+				continue
+			}
+			n := t.reads(f, opened)
+			if plain := (&reader{}); n == 0 && len(c.fields) > 0 && plain.compile(f, nil, opened) == nil {
+				n = plain.reads(f, opened) // by a field that was named wrongly, no line is read
+			}
+			// A later one is taken if it reads far more: what the first can't read may be broken.
+			if n > most+most/8 {
+				best, most, inner = t, n, opened
+			}
+		}
+	}
+	isJSON := len(inner) > 0 && inner[0][0] == '{'
+	switch {
+	case best == nil && c.format != "":
+		return bad
+	case c.format != "" || 2*most >= len(lines):
+	case isJSON && len(c.fields) == 0:
+		return fmt.Errorf("plan: %s: no known server's JSON: give a field for each part of a request, such as end=time, method=verb and target=url", r.name)
+	case isJSON:
+		return bad
+	case len(c.fields) > 0:
+		return errFieldsOfText
+	default:
+		return fmt.Errorf("plan: %s: the format isn't known: %s", r.name, writeFormat())
+	}
+	r.wrapping, r.splitter, r.says = best.wrapping, best.splitter, best.says
+	r.draft = draft{says: &r.says}
+	if t, ok := r.splitter.(*columns); ok {
+		t.says, t.names = &r.says, nil
+	}
+	if r.wrapping.name != "" {
+		r.says.Format += " in " + r.wrapping.name
+	}
+	r.parse = r.read
+	return nil
+}
+
+var errFieldsOfText = errors.New("plan: a field is for logs of JSON or of columns: for text, give the server's log_format or LogFormat")
+
+func writeFormat() string {
+	return fmt.Sprintf("write one of %s, or the server's log_format or LogFormat, such as '%s'", strings.Join(Formats(), ", "), common)
+}
+
+// compile makes a reader of a format. lines are the first of the log.
+func (r *reader) compile(f format, given []field, lines [][]byte) (err error) {
+	says := &r.says
+	says.Format = f.name
+	r.draft = draft{says: says}
+	if f.layout != "" {
+		if len(given) > 0 {
+			return errFieldsOfText
+		}
+		r.splitter, err = compileText(f.layout, says)
+		return err
+	}
+	all := slices.Clone(given)
+	for _, own := range f.fields {
+		name, _, _ := strings.Cut(own.part, " ")
+		if !slices.ContainsFunc(given, func(g field) bool { return g.part == name || strings.HasPrefix(g.part, name+" ") }) {
+			all = append(all, own)
+		}
+	}
+	all = slices.DeleteFunc(all, func(f field) bool { return f.name == "" })
+	if f.columns {
+		r.splitter = &columns{fields: all, says: says}
+		return nil
+	}
+	if all = present(all, lines); f.mark != "" && !slices.ContainsFunc(all, func(have field) bool { return have.name == f.mark }) {
+		return fmt.Errorf("plan: the log isn't in the format %s: no line has %s", f.name, f.mark)
+	}
+	has := func(parts ...string) bool {
+		return !slices.ContainsFunc(parts, func(part string) bool {
+			return !slices.ContainsFunc(all, func(f field) bool { return f.part == part })
+		})
+	}
+	switch {
+	case !has("end") && !has("start"):
+		return errors.New("plan: no time: give a field end=NAME or start=NAME")
+	case !has("method", "target") && !has("request"):
+		return errors.New("plan: no request: give fields method=NAME and target=NAME")
+	}
+	says.Took = has("start", "end")
+	r.splitter, err = compileObjects(all, says)
+	return err
+}
+
+// present returns the fields that some line has, or that were given.
+func present(all []field, lines [][]byte) []field {
+	places := make([]place, len(all))
+	for i, f := range all {
+		places[i] = place{field: f, path: strings.Split(f.name, "."), found: f.given}
+	}
+	for _, line := range lines {
+		object, _ := parseObject(string(line))
+		for i := range places {
+			if !places[i].found {
+				_, places[i].found = places[i].in(object)
+			}
+		}
+	}
+	var some []field
+	for _, p := range places {
+		if p.found {
+			some = append(some, p.field)
+		}
+	}
+	return some
+}
+
+// reads returns how many lines a format reads.
+func (r *reader) reads(f format, lines [][]byte) (n int) {
+	surely := f.shows == nil
+	for _, line := range lines {
+		var is Request
+		if r.directive(line) {
+			n++
+			continue
+		}
+		if r.line(line, &is) != "" {
+			continue
+		}
+		if f.shows != nil {
+			shows := f.shows(&is)
+			surely = surely || shows > 0
+			if shows < 0 {
+				continue
+			}
+		}
+		n++
+	}
+	if c, ok := r.splitter.(*columns); !surely || ok && !slices.Contains(c.names, f.mark) {
+		return 0
+	}
+	return n
+}
+
+// directive reports whether a line is about the lines behind it.
+func (r *reader) directive(line []byte) bool {
+	c, ok := r.splitter.(*columns)
+	if ok = ok && line[0] == '#'; ok {
+		c.directive(string(line))
+	}
+	return ok
+}
+
+// read reads the next request.
+func (r *reader) read(to *Request) error {
+	for {
+		whole, err := r.next()
+		if err != nil {
+			return err
+		}
+		line, ok := r.wrapping.open(whole)
+		if !ok || len(line) == 0 {
+			r.spoil(whole, "it isn't in "+r.wrapping.name)
+			continue
+		}
+		if r.directive(line) {
+			continue
+		}
+		if why := r.line(line, to); why != "" {
+			r.spoil(whole, why)
+			continue
+		}
+		return nil
+	}
+}
+
+// line reads a request from a line, and returns what is wrong with it, or "".
+func (r *reader) line(line []byte, to *Request) string {
+	r.draft.next(to)
+	if why := r.split(string(line), &r.draft); why != "" {
+		return why
+	}
+	return r.draft.finish()
+}
+
+func (r *reader) brokenLines() Broken { return r.broken }

@@ -1,0 +1,305 @@
+package plan
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// setter sets a request under construction to a value of its line, and reports whether the value
+// is one.
+type setter struct {
+	part string
+	set  func(d *draft, value string) bool
+}
+
+// draft is a request while its line is read.
+type draft struct {
+	says *Says
+	*Request
+	start              time.Time
+	date, clock, query string
+	begin, end         stamped  // the last times that were parsed
+	values             []string // of columns
+}
+
+// setters are by the parts that a line may say of a request, beside took and header.NAME.
+var setters = map[string]func(d *draft, v string) bool{
+	"peer":   func(d *draft, v string) bool { d.Peer = v; return isAddress(v) },
+	"method": func(d *draft, v string) bool { d.Method = v; return v != "" && v != "-" },
+	"target": func(d *draft, v string) bool { d.Target = v; return v != "-" && isTarget(v) },
+	"query":  func(d *draft, v string) bool { d.query = v; return v == "" || isTarget(v) },
+	"host":   func(d *draft, v string) bool { d.Host = v; return true },
+	"request": func(d *draft, v string) (ok bool) {
+		d.Method, d.Target, ok = requestLine(v)
+		return ok
+	},
+	// A request's first line with the whole URL, as load balancers write what they were asked.
+	"url": func(d *draft, v string) (ok bool) {
+		d.Method, d.Target, ok = requestLine(v)
+		if _, rest, absolute := strings.Cut(d.Target, "://"); absolute {
+			at := max(strings.IndexByte(rest, '/'), 0)
+			d.Host, d.Target = rest[:at], rest[at:]
+		}
+		return ok && d.Target != ""
+	},
+	"status": func(d *draft, v string) bool {
+		n, err := strconv.Atoi(v)
+		d.Status = n
+		return err == nil && n >= 100 && n <= 999
+	},
+	"bytes": func(d *draft, v string) bool {
+		if v == "-" || v == "" {
+			return true
+		}
+		n, err := strconv.ParseInt(v, 10, 64)
+		d.Written = n
+		return err == nil && n >= 0
+	},
+	"end": func(d *draft, v string) (ok bool) {
+		d.End, ok = d.end.parse(v)
+		return ok
+	},
+	"start": func(d *draft, v string) (ok bool) {
+		d.start, ok = d.begin.parse(v)
+		return ok
+	},
+	// W3C's logs have a column for the date and one for the time of day, both in UTC.
+	"date": func(d *draft, v string) bool { d.date = v; return true },
+	"time": func(d *draft, v string) bool { d.clock = v; return true },
+}
+
+// partNames are the parts that WithField may name, beside header.NAME.
+var partNames = []string{"end", "start", "took", "peer", "method", "target", "query", "request", "host", "status", "bytes"}
+
+// units are the units that how long a request took may have.
+var units = map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "us": time.Microsecond, "ns": time.Nanosecond}
+
+// setter returns what sets a part, and notes that the log says it. A unit may follow took.
+func (s *Says) setter(part string) (setter, error) {
+	name, unit, spaced := strings.Cut(part, " ")
+	if spaced && (name != "took" || units[unit] == 0) {
+		return setter{}, fmt.Errorf("the unit %q of %s: write s, ms, us or ns behind how long a request took", unit, name)
+	}
+	if field, ok := strings.CutPrefix(name, "header."); ok && field != "" {
+		return setter{name, s.field(http.CanonicalHeaderKey(field))}, nil
+	}
+	if name == "took" {
+		s.Took = true
+		u := units[unit]
+		if u == 0 {
+			u = time.Second
+		}
+		return setter{name, func(d *draft, v string) bool { return d.add(v, u) }}, nil
+	}
+	set := setters[name]
+	if set == nil {
+		return setter{}, fmt.Errorf("%q is no part of a request: write %s or header.NAME", name, strings.Join(partNames, ", "))
+	}
+	switch name {
+	case "peer":
+		s.Peer = true
+	case "host", "url":
+		s.Host = true
+	case "status":
+		s.Status = true
+	}
+	return setter{name, set}, nil
+}
+
+// field returns what sets a header field.
+func (s *Says) field(canonical string) func(*draft, string) bool {
+	i := slices.Index(s.Fields, canonical)
+	if i < 0 {
+		i = len(s.Fields)
+		s.Fields = append(s.Fields, canonical)
+	}
+	return func(d *draft, v string) bool {
+		if v != "-" { // servers write it for a field that isn't there
+			d.Fields[i] = v
+		}
+		return true
+	}
+}
+
+// next begins a request.
+func (d *draft) next(r *Request) {
+	fields := r.Fields[:0] // of a request that is over
+	*r = Request{}
+	d.Request, d.start, d.date, d.clock, d.query = r, time.Time{}, "", "", ""
+	if n := len(d.says.Fields); n > 0 {
+		r.Fields = slices.Grow(fields, n)[:n]
+		clear(r.Fields)
+	}
+}
+
+// finish completes a request whose values are set, and returns what is missing, or "".
+func (d *draft) finish() string {
+	if d.clock != "" {
+		d.End, _ = d.end.parse(d.date + "T" + d.clock + "Z")
+	}
+	switch {
+	case d.Method == "" || d.Target == "":
+		return "it has no request"
+	case d.says.Peer && d.Peer == "":
+		return "it has no peer"
+	case d.says.Status && d.Status == 0:
+		return "it has no status"
+	case d.End.IsZero() && d.start.IsZero():
+		return "it has no time"
+	case d.End.IsZero():
+		d.End = d.start.Add(d.Took)
+	case !d.start.IsZero() && d.Took == 0 && d.says.Took:
+		d.Took = max(d.End.Sub(d.start), 0)
+	}
+	if d.query != "" && d.query != "-" {
+		d.Target += "?" + d.query
+	}
+	return ""
+}
+
+// add adds to how long a request took. Of several servers that were tried, all times count. If
+// there is none, nothing is known of how long it took, which is next to nothing.
+func (d *draft) add(v string, unit time.Duration) bool {
+	v = strings.TrimPrefix(v, "+") // HAProxy: at least
+	if t, ok := seconds(v, unit); ok {
+		d.Took += t
+		return true
+	}
+	if v == "" || v == "-1" {
+		return true
+	}
+	if f, err := strconv.ParseFloat(v, 64); err == nil && f >= 0 && f*float64(unit) < 1<<62 { // 1.2e-05
+		d.Took += time.Duration(f * float64(unit))
+		return true
+	}
+	if t, err := time.ParseDuration(v); err == nil && t >= 0 {
+		d.Took += t
+		return true
+	}
+	for _, one := range strings.FieldsFunc(v, func(c rune) bool { return c == ',' || c == ':' || c == ' ' }) {
+		t, ok := seconds(one, unit)
+		if !ok {
+			return false
+		}
+		d.Took += t
+	}
+	return true
+}
+
+// isAddress reports whether a text is an address, with or without a port.
+func isAddress(s string) bool {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return true
+	}
+	_, err := netip.ParseAddrPort(s)
+	return err == nil
+}
+
+// requestLine splits "GET /path HTTP/1.1".
+func requestLine(line string) (method, target string, ok bool) {
+	method, rest, ok := strings.Cut(line, " ")
+	if !ok || method == "" || method == "-" {
+		return "", "", false
+	}
+	target, proto := rest, ""
+	if i := strings.LastIndexByte(rest, ' '); i >= 0 {
+		target, proto = rest[:i], rest[i+1:]
+	}
+	if !strings.HasPrefix(proto, "HTTP/") {
+		return "", "", false
+	}
+	return method, target, isTarget(target)
+}
+
+// isTarget reports whether a text may be the target of a request: anything else never reached
+// a handler.
+func isTarget(s string) bool {
+	if s == "" {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// stamped is a time and its text. Most lines are of the same second as the line before.
+type stamped struct {
+	text string
+	at   time.Time
+}
+
+// parse parses a time: that of nginx and Apache, also without a zone, which then is UTC; RFC 3339;
+// or a number since 1970, whose size says whether it is of seconds, milliseconds, microseconds or
+// nanoseconds.
+func (s *stamped) parse(v string) (time.Time, bool) {
+	if v == s.text && v != "" {
+		return s.at, true
+	}
+	var at time.Time
+	var err error
+	switch {
+	case len(v) > 20 && v[2] == '/' && strings.IndexByte(v, ' ') < 0:
+		at, err = time.Parse("02/Jan/2006:15:04:05", v)
+	case len(v) > 20 && v[2] == '/':
+		at, err = time.Parse("02/Jan/2006:15:04:05 -0700", v)
+	case len(v) > 10 && v[4] == '-' && v[10] == ' ':
+		at, err = time.Parse("2006-01-02 15:04:05Z07:00", v)
+	case len(v) > 10 && v[4] == '-':
+		at, err = time.Parse(time.RFC3339, v)
+	default:
+		var ok bool
+		if at, ok = unix(v); !ok {
+			return at, false
+		}
+	}
+	if err != nil {
+		return time.Time{}, false
+	}
+	s.text, s.at = strings.Clone(v), at
+	return at, true
+}
+
+// unix parses a time since 1970.
+func unix(s string) (time.Time, bool) {
+	whole, _, _ := strings.Cut(s, ".")
+	unit := time.Second
+	switch n := len(whole); { // in seconds, 12 digits are of the year 5138
+	case n > 17:
+		unit = time.Nanosecond
+	case n > 14:
+		unit = time.Microsecond
+	case n > 11:
+		unit = time.Millisecond
+	}
+	d, ok := seconds(s, unit)
+	return time.Unix(0, int64(d)), ok && s != "-"
+}
+
+// seconds parses a number of units, such as "0.004" or "12", exactly to the nanosecond.
+func seconds(s string, unit time.Duration) (time.Duration, bool) {
+	if s == "-" { // the server has none
+		return 0, true
+	}
+	whole, part, _ := strings.Cut(s, ".")
+	n, err := strconv.ParseUint(whole, 10, 63)
+	if err != nil || n > uint64(1<<62)/uint64(unit) {
+		return 0, false
+	}
+	d := time.Duration(n) * unit
+	for i := 0; i < len(part); i++ {
+		if part[i] < '0' || part[i] > '9' {
+			return 0, false
+		}
+		unit /= 10
+		d += time.Duration(part[i]-'0') * unit
+	}
+	return d, true
+}
