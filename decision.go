@@ -153,21 +153,21 @@ type AdaptiveReason uint8
 
 const (
 	// NotAdaptive: it is another kind of limit.
-	NotAdaptive = AdaptiveReason(adaptive.None)
+	NotAdaptive AdaptiveReason = AdaptiveReason(adaptive.None)
 	// AdaptiveStart: too few requests have been seen to change it.
-	AdaptiveStart = AdaptiveReason(adaptive.Start)
+	AdaptiveStart AdaptiveReason = AdaptiveReason(adaptive.Start)
 	// AdaptiveGrowing: it has risen, because requests take as long as usual.
-	AdaptiveGrowing = AdaptiveReason(adaptive.Growing)
+	AdaptiveGrowing AdaptiveReason = AdaptiveReason(adaptive.Growing)
 	// AdaptiveQueueing: it has fallen, because requests take longer than usual.
-	AdaptiveQueueing = AdaptiveReason(adaptive.Queueing)
+	AdaptiveQueueing AdaptiveReason = AdaptiveReason(adaptive.Queueing)
 	// AdaptiveDrops: it has been halved, or cut by a tenth under AIMD, because requests
 	// failed.
-	AdaptiveDrops = AdaptiveReason(adaptive.Drops)
+	AdaptiveDrops AdaptiveReason = AdaptiveReason(adaptive.Drops)
 	// AdaptiveSteady: no change is called for, or it is at min or max.
-	AdaptiveSteady = AdaptiveReason(adaptive.Steady)
+	AdaptiveSteady AdaptiveReason = AdaptiveReason(adaptive.Steady)
 	// AdaptiveUnused: less than half of it is in use, so nothing shows whether more
 	// would be too much.
-	AdaptiveUnused = AdaptiveReason(adaptive.Unused)
+	AdaptiveUnused AdaptiveReason = AdaptiveReason(adaptive.Unused)
 )
 
 // String returns the reason as one word.

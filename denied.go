@@ -23,10 +23,6 @@ type DeniedError struct {
 	outside bool // by Allow, Take or Wait: no response has its fields
 }
 
-// ErrDenied matches every *DeniedError: errors.Is(err, ErrDenied) reports whether
-// limits have denied a request.
-var ErrDenied = errors.New("stint: denied")
-
 // Is reports whether target is ErrDenied.
 func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 

@@ -78,11 +78,6 @@ func (a *admission) decideGiven(ctx context.Context, key string, cost int64, may
 	return true, nil
 }
 
-// ErrHolds is the error of Allow on a limiter with a Concurrency or an
-// AdaptiveConcurrency. Their slots are held until they are released, and Allow returns
-// nothing to release them with. Use Take, and call Done on its permit.
-var ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use Take, and call Done")
-
 // look returns how the call's charges stand, which have no cost.
 func (a *admission) look(ctx context.Context) (d Decision, err error) {
 	if err := a.call.Peek(ctx); err != nil {

@@ -93,14 +93,6 @@ func (k Key) String() string {
 // FirstOf or Hash of nothing else.
 func (k Key) Constant() bool { return k != Key{} && k.is.Constant != "" }
 
-var (
-	// ErrEmptyKey is the error of a request whose key is empty, unless WithEmptyKey
-	// exempts such requests.
-	ErrEmptyKey = keytext.ErrEmpty
-	// ErrKeyTooLong is the error of a request whose key is longer than 4 KiB.
-	ErrKeyTooLong = keytext.ErrTooLong
-)
-
 // misconfigured returns a Key made with arguments that can't work, which New reports.
 func misconfigured(all ...*mistake.Mistake) Key { return Key{keys.Wrong(all)} }
 

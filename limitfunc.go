@@ -39,10 +39,6 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	})
 }
 
-// ErrNoLimits is the error of a request for which a WithLimitFunc returns neither limits nor
-// an error, and which no other limit holds. It is answered with 500, and logged.
-var ErrNoLimits = read.ErrNoLimits
-
 // Exempt stands for no limits. In a WithRoute, alone, it exempts the requests of the route: nothing
 // less specific holds for them, neither limits nor limit functions. What a WithLimitFunc
 // returns, alone, it adds no limit, for a tenant whose plan has none; other limits still

@@ -60,17 +60,16 @@ var exempt = &compile.Rule{Spec: store.Spec{Name: "exempt"}}
 // Algorithm says how a Rate or a Quota counts. See WithAlgorithm.
 type Algorithm = store.Algorithm
 
-// The algorithms of WithAlgorithm. See the constants of package store for what each
+// The algorithms of WithAlgorithm; WithWarmUp is another. See the constants of package store for what each
 // does, and docs/algorithms.md for the rules.
 const (
-	TokenBucket    = store.TokenBucket
-	IntervalBucket = store.IntervalBucket
-	LeakyBucket    = store.LeakyBucket
-	FixedWindow    = store.FixedWindow
-	SlidingWindow  = store.SlidingWindow
-	SlidingCounter = store.SlidingCounter
-	SlidingLog     = store.SlidingLog
-	WarmUp         = store.WarmUp
+	TokenBucket    Algorithm = store.TokenBucket
+	IntervalBucket Algorithm = store.IntervalBucket
+	LeakyBucket    Algorithm = store.LeakyBucket
+	FixedWindow    Algorithm = store.FixedWindow
+	SlidingWindow  Algorithm = store.SlidingWindow
+	SlidingCounter Algorithm = store.SlidingCounter
+	SlidingLog     Algorithm = store.SlidingLog
 )
 
 // Window is a span of the calendar: Hourly, Daily, Weekly, Monthly, or one made by
@@ -80,10 +79,10 @@ type Window = store.Window
 // The calendar windows of Quota, in UTC. Daily.In(loc) is the day of a time zone, 23 or
 // 25 hours long when its clocks change. A week starts on Monday.
 var (
-	Hourly  = store.Hourly
-	Daily   = store.Daily
-	Weekly  = store.Weekly
-	Monthly = store.Monthly
+	Hourly  Window = store.Hourly
+	Daily   Window = store.Daily
+	Weekly  Window = store.Weekly
+	Monthly Window = store.Monthly
 )
 
 // Every returns the window of length d, aligned to the Unix epoch. d is a multiple of a
@@ -106,8 +105,11 @@ func Every(d time.Duration) Window { return store.Every(d) }
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	l := newLimit(limit.Charged, store.Spec{Name: "rate", Units: n, Period: per}, opts)
 	checkPeriod(l.rule)
-	if l.rule.Spec.WarmUp != 0 && !l.rule.AlgSet {
-		l.rule.Spec.Algorithm = WarmUp
+	if r := l.rule; r.Spec.WarmUp != 0 {
+		if r.AlgSet {
+			r.Errs.Bad("WithWarmUp", "%v does not warm up", "leave one of the two out", r.Spec.Algorithm)
+		}
+		r.Spec.Algorithm = store.WarmUp
 	}
 	return l
 }
@@ -179,11 +181,17 @@ func WithBurst(n int64) BurstOption {
 
 // WithAlgorithm sets how a limit counts. A Rate takes every algorithm; the default is
 // TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New rejects
-// any other combination. store.Concurrency and store.Ban are limits of their own: write
-// stint.Concurrency or stint.Ban.
+// any other combination. store.Concurrency and store.Ban are limits of their own, and store.WarmUp
+// is an option: write stint.Concurrency, stint.Ban or stint.WithWarmUp.
 func WithAlgorithm(a Algorithm) AlgorithmOption {
-	return checkedChange(a != store.Concurrency && a != store.Ban,
-		fmt.Sprintf("WithAlgorithm(%v)", a), fmt.Sprintf("write stint.%v, which is a limit of its own", a),
+	valid, write := true, ""
+	switch a {
+	case store.Concurrency, store.Ban:
+		valid, write = false, fmt.Sprintf("write stint.%v, which is a limit of its own", a)
+	case store.WarmUp:
+		valid, write = false, "write stint.WithWarmUp"
+	}
+	return checkedChange(valid, fmt.Sprintf("WithAlgorithm(%v)", a), write,
 		func(r *compile.Rule) { r.Spec.Algorithm, r.AlgSet = a, true })
 }
 
@@ -200,9 +208,9 @@ func WithName(name string) LimitOption {
 }
 
 // WithWarmUp makes a Rate start at a third of its rate and rise to n per period while
-// it is used for d. When idle it cools down again. It implies the WarmUp algorithm; the
+// it is used for d. When idle it cools down again. The
 // curve is that of Guava's SmoothWarmingUp. d is a positive multiple of a microsecond,
-// at most two years. New rejects any other, and another algorithm beside it.
+// at most two years. New rejects any other, and a WithAlgorithm beside it.
 //
 // Requests are spaced out, not saved up: without a WithMaxWait (or Limiter.Wait), a
 // request that comes before its turn is denied.

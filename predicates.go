@@ -2,7 +2,6 @@ package stint
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -74,10 +73,6 @@ func predicateOf(match func(*http.Request) bool) read.Predicate {
 
 // readsKey is the key of where networks write what they read.
 type readsKey struct{}
-
-// ErrBlocked is the error of a request that a WithBlock predicate denies. It is
-// answered with 403.
-var ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
 
 // networks are those of a Key.In.
 type networks struct {

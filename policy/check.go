@@ -81,6 +81,7 @@ func init() {
 	for _, a := range algorithms {
 		fileWords[a.alg.String()] = a.name
 	}
+	fileWords["WarmUp"] = "warm-up" // an option
 }
 
 // algorithms are a file's words for algorithms.
@@ -95,7 +96,6 @@ var algorithms = []struct {
 	{"sliding-window", stint.SlidingWindow},
 	{"sliding-counter", stint.SlidingCounter},
 	{"sliding-log", stint.SlidingLog},
-	{"warm-up", stint.WarmUp},
 }
 
 // attribute reports what stint.Check finds wrong with a whole policy, each mistake at
