@@ -37,15 +37,21 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 // session. All other requests are answered with 401.
 //
 // The secret has at least 16 bytes, from a random source. Replicas behind one address
-// share it. If WithAuthorizer is there too, either lets in.
+// share it: then the link of a key, which is made with it, opens in each. If WithAuthorizer is there too, either lets in.
 func WithToken(secret string) Option {
 	return option(func(p *page) {
 		if len(secret) < minToken {
 			p.wrong = append(p.wrong, fmt.Errorf("stint: console: the token has %d bytes: write a random one of at least %d", len(secret), minToken))
 			return
 		}
-		p.token = newToken(secret)
+		p.setToken(secret)
 	})
+}
+
+// setToken sets the token, which is also the secret of fingerprints and links of keys.
+func (p *page) setToken(secret string) {
+	p.token = newToken(secret)
+	p.secret = derived(secret, "keys")
 }
 
 // token is a secret that opens the page.
@@ -58,12 +64,15 @@ type token struct {
 }
 
 func newToken(secret string) *token {
-	derive := func(what string) string {
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write([]byte("stint console: " + what))
-		return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-	}
+	derive := func(what string) string { return base64.RawURLEncoding.EncodeToString(derived(secret, what)) }
 	return &token{digest: sha256.Sum256([]byte(secret)), cookie: "stint-" + derive("cookie's name")[:16], value: derive("cookie's value")}
+}
+
+// derived returns a secret for one purpose that is made of another.
+func derived(secret, purpose string) []byte {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte("stint console: " + purpose))
+	return mac.Sum(nil)
 }
 
 // is reports whether a secret is the token's.

@@ -1,28 +1,29 @@
 package console
 
 import (
+	"errors"
 	"hash/maphash"
+	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store/failover"
 )
 
 const (
 	// mostLimits is how many limits of a limiter have figures of their own: a
 	// WithLimitFunc may make names without end.
 	mostLimits = 100
-	// kept is how many denials are shown, and perSecond how many of a second's.
-	kept, perSecond = 50, 10
 )
 
 // board keeps one limiter's figures for the page. It sees every event.
 type board struct {
-	limiter *stint.Limiter
-	began   time.Time
+	limiter   *stint.Limiter
+	id, title string // in links, on the page
+	began     time.Time
 
 	// A part is mostly used by one processor, which finds it in near again.
 	parts [parts]part
@@ -33,35 +34,35 @@ type board struct {
 	// happens. It changes from one to the next while all parts are locked, so that each
 	// part has counted all that came before, and none has counted what comes after.
 	second atomic.Uint32
-	limits sync.Map      // name to *limit
-	noted  atomic.Uint64 // second and number of the denials noted in it
+	limits sync.Map // name to *limit
+	keys   seen     // those of decisions
 
-	mu       sync.Mutex // guards what comes seldom
-	met      int        // how many limits there are
-	denials  []denial   // the newest last
-	failure  failure
-	lost     failure // the last lease that was
-	leases   int     // lost
-	degraded failure
-	policy   failure   // or success
-	inForce  time.Time // since when the policy is
+	mu       sync.Mutex                   // guards what comes seldom
+	met      int                          // how many limits there are
+	failures map[stint.EventKind]*failure // the last of each kind
+	leases   int                          // lost
+	open     time.Time                    // since when the breaker of a failover is; zero: it is closed
+	policy   failure                      // or success
+	inForce  time.Time                    // since when the policy is
 	updated  time.Time
 }
 
 // failure is the last error of a kind.
 type failure struct {
-	at   time.Time
-	what string
-	err  string
-	path string
+	at    time.Time
+	what  string
+	err   string
+	path  string
+	limit string
 }
 
-// denial is one of those shown live.
+// denial is what a limit has denied, or, in a dry run, would have.
 type denial struct {
-	at                time.Time
-	route, limit, key string
-	remaining, cost   int64
-	retryAfter        time.Duration
+	at                  time.Time
+	route, limit, key   string
+	remaining, of, cost int64
+	retryAfter          time.Duration
+	dry                 bool
 }
 
 // limit keeps one limit's figures, except those that parts keep.
@@ -73,6 +74,14 @@ type limit struct {
 	last    atomic.Int64 // slots of the key admitted last, of all processes
 	quota   atomic.Int64 // of that key
 	adapted atomic.Pointer[adapted]
+	sourced atomic.Pointer[sourced]
+}
+
+// sourced is the rule that a WithLimitSource has for a key of the limit.
+type sourced struct {
+	key  string // as stores see it
+	rule stint.Rule
+	read time.Time
 }
 
 // adapted is the history of an adaptive limit.
@@ -83,7 +92,8 @@ type adapted struct {
 }
 
 func newBoard(l *stint.Limiter) *board {
-	b := &board{limiter: l, began: time.Now()}
+	b := &board{limiter: l, began: time.Now(), failures: map[stint.EventKind]*failure{}}
+	b.keys.begin()
 	for i := range b.parts {
 		b.parts[i].figures = map[string]*figures{}
 	}
@@ -107,10 +117,8 @@ func (b *board) observe(e *stint.Event) {
 	p.mu.Lock()
 	now := b.now()
 	p.note(b, e, now)
-	var made denial
-	if e.Kind == stint.EventDenied {
-		made = denialOf(e)
-		p.remember(made)
+	if e.Kind == stint.EventDenied || e.Kind == stint.EventDryRunDenied {
+		p.remember(e)
 	}
 	p.mu.Unlock()
 	b.near.Put(p)
@@ -118,9 +126,7 @@ func (b *board) observe(e *stint.Event) {
 	switch e.Kind {
 	case stint.EventAdmitted:
 		b.slots(e, 1)
-	case stint.EventWaiting, stint.EventCanceled, stint.EventSettled, stint.EventPaced, stint.EventBlocked, stint.EventEmptyKey:
-	case stint.EventDenied:
-		b.denial(made, now)
+	case stint.EventWaiting, stint.EventCanceled, stint.EventSettled, stint.EventPaced, stint.EventBlocked, stint.EventEmptyKey, stint.EventDenied:
 	case stint.EventLimitChanged:
 		b.adapt(e.Change, now)
 	case stint.EventDryRunDenied:
@@ -265,33 +271,7 @@ func (b *board) adapt(c *stint.LimitChange, now uint32) {
 	a.reason.Store(c.Reason.String())
 }
 
-// denial keeps a denial to show it, at most perSecond in a second.
-func (b *board) denial(r denial, now uint32) {
-	if !b.mayNote(now) {
-		return
-	}
-	r.key = strings.Clone(r.key)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.denials) == kept {
-		copy(b.denials, b.denials[1:])
-		b.denials = b.denials[:kept-1]
-	}
-	b.denials = append(b.denials, r)
-}
-
-func denialOf(e *stint.Event) denial {
-	r := denial{at: time.Now(), route: e.Route, limit: e.Decision.Limit, remaining: e.Decision.Remaining, retryAfter: e.Decision.RetryAfter}
-	for i := range e.Decision.Limits {
-		if s := &e.Decision.Limits[i]; s.Name == r.limit {
-			r.key, r.cost = e.Key(i), s.Cost
-		}
-	}
-	return r
-}
-
-// denialsOf returns the latest denials of a key, as stores see it, the newest first: those that
-// parts remember, and those shown live.
+// denialsOf returns the latest denials of a key, as stores see it, the newest first.
 func (b *board) denialsOf(key string) (all []denial) {
 	for i := range b.parts {
 		p := &b.parts[i]
@@ -303,49 +283,56 @@ func (b *board) denialsOf(key string) (all []denial) {
 		}
 		p.mu.Unlock()
 	}
-	b.mu.Lock()
-	for _, r := range b.denials {
-		if r.key == key {
-			all = append(all, r)
-		}
-	}
-	b.mu.Unlock()
 	slices.SortFunc(all, func(x, y denial) int { return y.at.Compare(x.at) })
-	return slices.Compact(all) // what is shown live may be remembered, too
+	return all
 }
 
-// mayNote reports whether a denial is one of the first perSecond in its second.
-func (b *board) mayNote(now uint32) bool {
-	for {
-		was := b.noted.Load()
-		next := uint64(now)<<32 | 1
-		if uint32(was>>32) == now {
-			if next = was + 1; uint32(next) > perSecond {
-				return false
-			}
-		}
-		if b.noted.CompareAndSwap(was, next) {
-			return true
+// lastDenial returns the latest denial of a key by a limit, if it is remembered.
+func (b *board) lastDenial(key, limit string) (denial, bool) {
+	for _, r := range b.denialsOf(key) {
+		if r.limit == limit {
+			return r, true
 		}
 	}
+	return denial{}, false
+}
+
+// isAnswer reports whether an error is an answer to the caller, such as 403 for a key without a
+// plan, and not a failure.
+func isAnswer(e *stint.Event) bool {
+	if e.Kind != stint.EventKeyFailed && e.Kind != stint.EventLimitsFailed {
+		return false
+	}
+	var s interface{ StatusCode() int }
+	return errors.As(e.Err, &s) && s.StatusCode() < http.StatusInternalServerError
 }
 
 // rare notes an event that isn't about a decision.
 func (b *board) rare(e *stint.Event) {
-	f := failure{at: time.Now(), what: inWords(e.Kind), path: e.Path}
+	f := failure{at: time.Now(), what: failures[e.Kind], path: e.Path, limit: e.Decision.Limit}
 	if e.Err != nil {
 		f.err = e.Err.Error()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e.Kind {
-	case stint.EventStoreFailed, stint.EventSettleFailed, stint.EventKeyFailed, stint.EventLimitsFailed:
-		b.failure = f
 	case stint.EventLeaseLost:
-		b.lost, b.leases = f, b.leases+1
-		b.lost.what = e.Decision.Limit
+		b.leases++
+		b.failures[e.Kind] = &f
+	case stint.EventStoreFailed, stint.EventSettleFailed, stint.EventKeyFailed, stint.EventLimitsFailed, stint.EventSourceFailed:
+		if !isAnswer(e) {
+			b.failures[e.Kind] = &f
+		}
 	case stint.EventStoreDegraded:
-		b.degraded = f
+		switch {
+		case e.Err == nil: // what failed before is over
+			b.open = time.Time{}
+			delete(b.failures, e.Kind)
+		case !errors.Is(e.Err, failover.ErrOpen):
+			b.failures[e.Kind] = &f
+		case b.open.IsZero():
+			b.open = f.at
+		}
 	case stint.EventPolicy:
 		b.policy = f
 		if e.Err == nil {
@@ -354,4 +341,15 @@ func (b *board) rare(e *stint.Event) {
 	case stint.EventUpdated:
 		b.updated = f.at
 	}
+}
+
+// failures are the page's words for what fails.
+var failures = map[stint.EventKind]string{
+	stint.EventStoreFailed:   "the store failed to decide",
+	stint.EventSettleFailed:  "the store failed to settle a charge, or to release a slot",
+	stint.EventKeyFailed:     "a key function failed",
+	stint.EventLimitsFailed:  "limits, or a cost, could not be determined",
+	stint.EventSourceFailed:  "limits could not be read; earlier ones, a default or none hold",
+	stint.EventStoreDegraded: "a call of the primary store failed",
+	stint.EventLeaseLost:     "leases lost",
 }

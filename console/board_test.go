@@ -165,8 +165,8 @@ func TestFiguresAreExact(t *testing.T) {
 			}
 		}
 	}
-	if n := len(v.Denials); n < perSecond || n > kept {
-		t.Errorf("%d denials are shown", n)
+	if all := p.allDenials(v); len(all) != callers || all[0].AtLeast != each-pass || all[0].Why == "" {
+		t.Errorf("the denials are %v", all)
 	}
 }
 

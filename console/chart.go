@@ -68,6 +68,7 @@ type spark struct {
 	Most, Now   string // in units
 	Share       string // now, of the limit
 	Seen, Bound bool   // now: something was decided, something was denied
+	Nearest     room   // now
 }
 
 // A spark is sparkWidth by sparkHeight; a bar is for barred seconds.
@@ -76,21 +77,27 @@ const (
 	barred                  = 5
 )
 
-func newSpark(name, unit string, most int64, left *[span]int64, denied *[span]float64) spark {
-	s := spark{Unit: unit, Most: short(most)}
+func newSpark(name, unit string, most int64, near *[span]room, denied *[span]float64) spark {
+	s := spark{Unit: unit}
 	var used, full strings.Builder
 	const bars, width = span / barred, float64(sparkWidth) / (span / barred)
 	highest := 0.0
 	for i := range bars {
-		low, denies := int64(math.MaxInt64), false
+		var nearest room
+		denies := false
 		for k := i * barred; k < (i+1)*barred; k++ {
-			low = min(low, left[k])
+			if near[k].nearer(nearest) {
+				nearest = near[k]
+			}
 			denies = denies || denied[k] > 0
 		}
-		if low == math.MaxInt64 {
+		if nearest.of == 0 {
 			continue
 		}
-		share := min(1, max(0, 1-float64(low)/float64(most)))
+		if most == 0 || i >= bars-2 { // a key has its own number
+			most = nearest.of
+		}
+		share := nearest.used()
 		to := &used
 		if denies {
 			to, share = &full, 1
@@ -98,12 +105,12 @@ func newSpark(name, unit string, most int64, left *[span]int64, denied *[span]fl
 		highest = max(highest, share)
 		fmt.Fprintf(to, "M%s %dV%sh%sV%dz", tenths(float64(i)*width), sparkHeight, tenths(sparkHeight*(1-max(share, 0.04))), tenths(width-0.6), sparkHeight)
 		if i >= bars-2 { // ten seconds are now
-			s.Seen, s.Bound = true, denies
-			s.Now, s.Share = short(most-min(low, most)), percent(share)
+			s.Seen, s.Bound, s.Nearest = true, denies, nearest
+			s.Now, s.Share = short(nearest.of-min(nearest.left, nearest.of)), percent(share)
 		}
 	}
-	s.Used, s.Full = used.String(), full.String()
-	s.Label = fmt.Sprintf("%s, how much of its %d %s the nearest key had used, over five minutes: at most %s, now %s", name, most, unit, percent(highest), cmp.Or(s.Share, "no decision"))
+	s.Used, s.Full, s.Most = used.String(), full.String(), short(most)
+	s.Label = fmt.Sprintf("%s, how much of its %d %s the fullest key had used, over five minutes: at most %s, now %s", name, most, unit, percent(highest), cmp.Or(s.Share, "no decision"))
 	return s
 }
 

@@ -9,9 +9,11 @@
 //	}
 //	mux.Handle("/debug/stint/", page)
 //
-// The page begins with what is wrong. Below is a board: for each limit the share that it
-// denied, the key that binds it, and how near to denying it was over five minutes. A limit
-// opens to its keys, and a key to where it stands in all limiters and why it was denied.
+// The page begins with what is wrong now. What has failed is wrong until a minute has passed without
+// another failure; what lasts, such as an open breaker, until it ends. Below is a board: for each
+// limit the share that it denied, whom it denied most, and how full the fullest key was over five
+// minutes. A limit opens to its keys, and a key to where it stands in all limiters and why it was
+// denied. What a dry run would have denied is shown as such.
 //
 // The handler needs no files and no other service. The page updates itself by
 // server-sent events; a browser without scripts reloads it every five seconds.
@@ -27,7 +29,8 @@
 // decisions it holds every key with more than n/64 of them. The page shows each count as
 // two bounds, at most n/64 apart, or as one number if it is exact. A limit with many
 // keys takes about 170 KB. For each limiter the last denials of up to 512 keys are kept, in
-// about 200 KB. Only the first 100 limits of a limiter have figures.
+// about 250 KB, and which keys were seen lately: all of the last 50,000, in 128 KB. Up to one in fifty
+// of other keys is taken for a key that was seen. Only the first 100 limits of a limiter have figures.
 //
 // # Cost
 //
@@ -52,11 +55,22 @@
 // Put the page's address in front of it. The token ends with the process.
 //
 // The page shows the beginning of each key and a fingerprint, or all of it with
-// [WithKeysInClear]. A key can be opened by its fingerprint without being shown; the process
-// that has shown it opens it.
+// [WithKeysInClear]. A key opens without being shown, by a link that has it encrypted. Fingerprints and
+// links are made with the token: they are the same in all processes with one, whichever of
+// them a balancer chooses. Without a token each process has its own.
+//
+// # JSON
+//
+// A request that accepts application/json, and doesn't accept HTML, gets the same data as JSON:
+//
+//	curl -H "Authorization: Bearer $CONSOLE_TOKEN" -H 'Accept: application/json' https://example.com/debug/stint/
+//
+// The page itself has the process, what is wrong, and all limiters with their limits; the link of a
+// key, and the form that looks one up (POST key=…), also where the key stands. See [Page].
 package console
 
 import (
+	"cmp"
 	"crypto/cipher"
 	"crypto/rand"
 	"embed"
@@ -67,6 +81,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -107,10 +122,15 @@ func WithKeysInClear() Option { return option(func(p *page) { p.Clear = true }) 
 // WithLogger sets the logger of actions. The default is slog.Default().
 func WithLogger(l *slog.Logger) Option { return option(func(p *page) { p.logger = l }) }
 
+// WithProcessName sets the name by which the page calls its process, since a balancer may lead to any. The
+// default is the name of the host and the process's number: "web-7, process 4242".
+func WithProcessName(name string) Option { return option(func(p *page) { p.name = name }) }
+
 // page is the handler.
 type page struct {
 	Actions, Clear bool
 
+	name   string // of the process
 	boards []*board
 	allow  func(*http.Request) (who string, ok bool) // nil unless there is an authorizer
 	token  *token                                    // nil unless one opens the page
@@ -134,6 +154,7 @@ type page struct {
 // names everything wrong with the options, such as a token that is too short.
 func New(opts ...Option) (http.Handler, error) {
 	p := &page{secret: make([]byte, 32), cross: http.NewCrossOriginProtection()}
+	_, _ = rand.Read(p.secret) // which never fails
 	for _, o := range opts {
 		if o == nil {
 			p.wrong = append(p.wrong, errors.New("stint: console: an option is nil: leave it out"))
@@ -149,12 +170,22 @@ func New(opts ...Option) (http.Handler, error) {
 	}
 	if p.allow == nil && p.token == nil {
 		secret := rand.Text()
-		p.token = newToken(secret)
+		p.setToken(secret)
 		fmt.Fprintf(os.Stderr, "stint: console: for development, open the page at …/?token=%s (in production, write console.WithAuthorizer or console.WithToken)\n", secret)
 	}
-	_, _ = rand.Read(p.secret) // which never fails
 	p.sealer = newSealer(p.secret)
-	for _, b := range p.boards {
+	if p.name == "" {
+		host, _ := os.Hostname()
+		p.name = fmt.Sprintf("%s, process %d", cmp.Or(host, "a host without a name"), os.Getpid())
+	}
+	ids := map[string]bool{}
+	for i, b := range p.boards {
+		b.id = b.limiter.Describe().Name
+		b.title = cmp.Or(b.id, "limiter "+strconv.Itoa(i+1))
+		if b.id == "" || ids[b.id] { // of a limiter without a name of its own
+			b.id = strconv.Itoa(i)
+		}
+		ids[b.id] = true
 		b.limiter.Observe(func(e stint.Event) { b.observe(&e) })
 	}
 	return p, nil
@@ -179,7 +210,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch last := element(r); {
-	case last == "key" && r.Method == http.MethodPost:
+	case last == "key" && (r.Method == http.MethodPost || r.URL.Query().Has("open")):
 		p.key(w, r, who)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")

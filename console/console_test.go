@@ -121,20 +121,21 @@ func TestPageTells(t *testing.T) {
 				"slots Concurrency: 2 denied 0.0 % 0 of 5 Global 100 % of admitted; none denied 2 0 −5 min now 50 % 1 of 2 slots",
 				"login TokenBucket: 1 per 1h0m0s, burst 1 denied 50.0 % 1 of 2 somebody-else 100 % of denied 1 0 −5 min now 100 % 1 of 1 units",
 			},
-			"/debug/stint/?limiter=0": {
+			"/debug/stint/?limiter=front": {
 				"front close Counts are in this process's memory",
-				"requests a second", "— api " + hostile + " 0 20m0s 0 left, 1 needed: TokenBucket: 3 per 1h0m0s, burst 3",
+				"requests a second", hostile + " api 2 00:00:00 — 20m0s 0 of 3 left, 1 needed: TokenBucket: 3 per 1h0m0s, burst 3",
+				"somebody-else login 1 00:00:00 GET /login 1h0m0s 0 of 1 left, 1 needed",
 			},
-			"/debug/stint/?limiter=0&limit=api": {
+			"/debug/stint/?limiter=front&limit=api": {
 				"api close TokenBucket: 3 per 1h0m0s, burst 3, counted in this process . For all requests, unless a route says otherwise. Its key is from the request: Header(\"X-Api-Key\").",
 				"most denied " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",
-				"allowed 5 denied 2 share denied 28.6 % decisive 2",
+				"allowed 5 denied 2 share 28.6 % denied with the longest wait 2",
 			},
-			"/debug/stint/?limiter=0&limit=slots": {
+			"/debug/stint/?limiter=front&limit=slots": {
 				"For all requests, unless a route says otherwise. Its key is one for all requests.", "most denied none most admitted Global 5",
 				"slots held here 0 held by the key admitted last 1 of 2",
 			},
-			"/debug/stint/?limiter=0&limit=gone": {"No such limit now"},
+			"/debug/stint/?limiter=front&limit=gone": {"No such limit now"},
 		} {
 			got := text(ask(h, "GET", target, nil).Body.String())
 			for _, want := range wants {

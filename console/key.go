@@ -11,14 +11,18 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
+	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 )
@@ -27,8 +31,6 @@ import (
 type found struct {
 	Key     string // as the page shows it
 	Typed   string // as it was typed; "" if it was opened from the page
-	Open    string // what opens it again, if it wasn't typed
-	Error   string
 	Here    []foundIn
 	Actions bool
 }
@@ -37,20 +39,21 @@ type found struct {
 type foundIn struct {
 	*found
 	Limiter string
-	Index   int
+	ID      string
+	As      string // the key of the address that was typed
+	Open    string // what opens the key again
+	key     string
 	Error   string
 	Done    string // the result of an action
 	Banned  bool   // by a ban that can be lifted for this key
 	Shared  bool   // the store's counts are
+	Used    bool   // a limit counts something for it
+	Seen    bool   // this process has decided requests of it
+	Since   string // when this process began to remember keys
 	Limits  []standing
 	Missing []string // limits that can't be looked up
 	Denials []denialView
 }
-
-// Escaped returns a key that was typed as the form of actions holds it. Not every key is the
-// same after a browser has read it from a page and sent it: NUL bytes and what isn't UTF-8 are
-// replaced, and so are the ends of lines.
-func (f *found) Escaped() string { return url.PathEscape(f.Typed) }
 
 // standing is where a key stands with a limit.
 type standing struct {
@@ -64,48 +67,48 @@ type standing struct {
 	Everybody          bool
 }
 
-// key looks up a key in all limiters, after an action on it in one if the form asks for that.
+// key looks up a key in all limiters, after an action on it in one if the form asks for that. A key
+// that is opened comes sealed, by a link or by the form of actions.
 func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
-	if err := p.cross.Check(r); err != nil {
-		http.Error(w, "cross-origin requests are denied; a proxy without TLS must pass the Host field on", http.StatusForbidden)
-		return
+	var do, in string
+	open, f := r.URL.Query().Get("open"), &found{Actions: p.Actions}
+	if r.Method == http.MethodPost {
+		if err := p.cross.Check(r); err != nil {
+			http.Error(w, "cross-origin requests are denied; a proxy without TLS must pass the Host field on", http.StatusForbidden)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+		open, do, in = r.PostFormValue("open"), r.PostFormValue("do"), r.PostFormValue("limiter")
+		f.Typed = strings.TrimSpace(r.PostFormValue("key")) // a pasted one may have a space at its end
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
-	do := r.PostFormValue("do")
-	acts := do != "" && do != "look"
-	in := -1
-	if acts || r.PostForm.Has("limiter") {
-		i, err := strconv.Atoi(r.PostFormValue("limiter"))
-		if err != nil || i < 0 || i >= len(p.boards) {
+	key := f.Typed
+	if open != "" {
+		var err error
+		if key, err = p.opened(open); err != nil {
+			http.Error(w, "no such key: a page with another token has shown it, or without a token another process, or this one before it was restarted; go back, and open it anew", http.StatusBadRequest)
+			return
+		}
+		f.Typed = ""
+	}
+	if f.Key = p.named(key); f.Typed != "" {
+		f.Key = key
+	}
+	for _, b := range p.boards {
+		at := foundIn{found: f, Limiter: b.title, ID: b.id, Shared: !isMemory(b.limiter.Describe().Store), key: key}
+		if f.Typed != "" {
+			if at.key = b.keyOf(key); at.key != key {
+				at.As = at.key
+			}
+		}
+		at.Open = p.seal(at.key)
+		f.Here = append(f.Here, at)
+	}
+	if do != "" && do != "look" {
+		act, i := actions[do], slices.IndexFunc(p.boards, func(b *board) bool { return b.id == in })
+		switch {
+		case i < 0:
 			http.Error(w, "no such limiter", http.StatusBadRequest)
 			return
-		}
-		in = i
-	}
-	key, f := r.PostFormValue("key"), &found{Actions: p.Actions}
-	var err error
-	switch open := r.PostFormValue("open"); {
-	case open != "":
-		if key, err = p.opened(open); err != nil {
-			http.Error(w, "no such key: another process has shown it, or this one before it was restarted; go back, and open it anew", http.StatusBadRequest)
-			return
-		}
-		f.Open, f.Key = open, p.named(key)
-	case r.PostForm.Has("escaped"):
-		if key, err = url.PathUnescape(r.PostFormValue("escaped")); err != nil {
-			http.Error(w, "no such key", http.StatusBadRequest)
-			return
-		}
-		fallthrough
-	default:
-		f.Key, f.Typed = key, key
-	}
-	for i, b := range p.boards {
-		f.Here = append(f.Here, foundIn{found: f, Limiter: b.title(i), Index: i, Shared: !isMemory(b.limiter.Describe().Store)})
-	}
-	if acts {
-		act := actions[do]
-		switch {
 		case act == nil:
 			http.Error(w, "no such action", http.StatusBadRequest)
 			return
@@ -113,9 +116,9 @@ func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 			http.Error(w, "the console was made without WithActions", http.StatusForbidden)
 			return
 		}
-		at := &f.Here[in]
-		done, err := act(r.Context(), p.boards[in], key)
-		p.log(r, who, do, at.Limiter, key, err)
+		at := &f.Here[i]
+		done, err := act(r.Context(), p.boards[i], at.key)
+		p.log(r, who, do, at.Limiter, at.key, err)
 		at.Done = done
 		if err != nil {
 			at.Done, at.Error = "", err.Error()
@@ -125,13 +128,29 @@ func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 	for i := range f.Here {
 		at := &f.Here[i]
 		if at.Error == "" {
-			p.look(r, p.boards[i], key, at)
+			p.look(r, p.boards[i], at.key, at)
 		}
 		if at.Error != "" {
 			status = http.StatusUnprocessableEntity
 		}
 	}
 	p.show(w, r, status, f)
+}
+
+// keyOf returns the key to look up: that of an address is, for an IPv6 address, the network that
+// the limiter's first limit by address limits. Other text is a key itself.
+func (b *board) keyOf(typed string) string {
+	a, err := netip.ParseAddr(typed)
+	if err != nil {
+		return typed
+	}
+	from := &http.Request{RemoteAddr: netip.AddrPortFrom(a, 0).String(), Header: http.Header{}}
+	for e := range b.limiter.Engine(engine.Access{}).Entries {
+		if e.Key.Client != nil {
+			return e.Key.Client.Key(from)
+		}
+	}
+	return typed
 }
 
 // seal returns what opens a key that the page shows: the key, encrypted. Equal keys have equal
@@ -174,7 +193,14 @@ func newSealer(secret []byte) cipher.AEAD {
 // done.
 var actions = map[string]func(context.Context, *board, string) (string, error){
 	"reset": func(ctx context.Context, b *board, key string) (string, error) {
-		return "This key was reset: what it had consumed is forgotten, and its bans are lifted.", b.limiter.Reset(ctx, key)
+		used, _, err := b.counts(ctx, key)
+		if err == nil {
+			err = b.limiter.Reset(ctx, key)
+		}
+		if !used {
+			return "There was nothing to reset: no limit has counted anything for this key.", err
+		}
+		return "This key was reset: what it had consumed is forgotten, and its bans are lifted.", err
 	},
 	"lift": func(ctx context.Context, b *board, key string) (string, error) {
 		bans, err := b.bans(ctx, key)
@@ -184,8 +210,38 @@ var actions = map[string]func(context.Context, *board, string) (string, error){
 		if len(bans) == 0 {
 			return "", errors.New("this limiter bans no key")
 		}
-		return "The bans of this key are lifted. What it had consumed of other limits stays.", b.limiter.Reset(ctx, key, bans...)
+		_, banned, err := b.counts(ctx, key)
+		if err == nil {
+			err = b.limiter.Reset(ctx, key, bans...)
+		}
+		if !banned {
+			return "This key was not banned. What it had consumed stays.", err
+		}
+		return "The bans of this key are lifted. What it had consumed of other limits stays.", err
 	},
+}
+
+// counts reports whether some limit by a key has counted something for it, and whether it is banned.
+func (b *board) counts(ctx context.Context, key string) (used, banned bool, err error) {
+	d, err := b.limiter.PeekAll(ctx, key)
+	if err != nil {
+		return false, false, err
+	}
+	rules, err := b.rules(ctx, key)
+	for _, s := range d.Limits {
+		i := slices.IndexFunc(rules, func(r stint.Rule) bool { return r.Limit == s.Name })
+		if i < 0 || rules[i].Key.Constant() {
+			continue
+		}
+		used = used || isUsed(&s)
+		banned = banned || rules[i].Spec.Algorithm == store.Ban && !s.Allowed
+	}
+	return used, banned, err
+}
+
+// isUsed reports whether a limit has counted something for a key.
+func isUsed(s *stint.LimitStatus) bool {
+	return !s.Allowed || s.Remaining < s.Capacity || s.InFlight > 0 || s.ResetAfter > 0
 }
 
 // bans returns the names of the bans by a key: lifting one with a constant key would lift it
@@ -249,14 +305,30 @@ func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
 		}
 		at.Banned = at.Ban && !s.Allowed
 		f.Banned = f.Banned || at.Banned && !at.Everybody
+		f.Used = f.Used || isUsed(&s) && !at.Everybody
 		f.Limits = append(f.Limits, at)
 	}
 	f.Missing = b.missing(d, rules)
 	if encoded, err := keytext.Encode(key); err == nil {
+		var since time.Time
+		f.Seen, since = b.has(encoded)
+		f.Since = since.Format(time.DateTime)
 		for _, r := range b.denialsOf(encoded) {
-			f.Denials = append(f.Denials, p.denial(r, rules))
+			v := denialView{Limit: r.limit}
+			v.last(r, cmp.Or(rules[r.limit].Text, "the limit is "+elsewhere), rules[r.limit].Spec.Algorithm == store.Ban)
+			f.Denials = append(f.Denials, v)
 		}
 	}
+}
+
+// has reports whether a key, as stores see it, was decided since the instant that is returned.
+func (b *board) has(key string) (bool, time.Time) {
+	for i := range b.parts {
+		b.parts[i].mu.Lock()
+		b.parts[i].count(b)
+		b.parts[i].mu.Unlock()
+	}
+	return b.keys.has(maphash.String(seed, key))
 }
 
 // missing returns the limits in which a key can't be looked up, each with the reason.
@@ -267,7 +339,7 @@ func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []st
 		}
 	}
 	for l := range b.seen {
-		if _, known := rules[l.name]; !known {
+		if _, known := rules[l.name]; !known && l.sourced.Load() == nil { // those of other keys' plans
 			all = append(all, l.name+": "+elsewhere)
 		}
 	}
@@ -289,6 +361,14 @@ func (p *page) shown(key string) shownKey {
 
 // shownKey is a key on the page.
 type shownKey struct{ Text, Open string }
+
+// link returns the key's link, relative to the page.
+func (k shownKey) link() string {
+	if k.Open == "" {
+		return ""
+	}
+	return "key?open=" + k.Open
+}
 
 // everybody is the key of stint.Global in events.
 const everybody = "%00global"

@@ -19,7 +19,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-var opener = regexp.MustCompile(`name="open" value="([^"]+)">([^<]*)<`)
+var opener = regexp.MustCompile(`href="key\?open=([^"]+)">([^<]*)<`)
 
 // A key of which the page shows only a fingerprint is opened by it, in all limiters, and acted
 // on; the page and the log still show the fingerprint only. What another process has shown, or
@@ -37,22 +37,22 @@ func TestKeysAreOpenedByFingerprint(t *testing.T) {
 	for range 3 {
 		_ = front.Allow(t.Context(), key, 1)
 	}
-	m := opener.FindStringSubmatch(ask(h, "GET", "/?limiter=0&limit=api", nil).Body.String())
+	m := opener.FindStringSubmatch(ask(h, "GET", "/?limiter=front&limit=api", nil).Body.String())
 	if m == nil || !strings.HasPrefix(m[2], "a-c… #") {
 		t.Fatalf("the page has no key to open: %q", m)
 	}
 	w := ask(h, "POST", "/key", url.Values{"open": {m[1]}})
 	got := text(w.Body.String())
 	for _, want := range []string{m[2], "front this process api", "0 of 2 left", "Last denials seen by this process",
-		"api , 0 left, 1 needed: TokenBucket: 2 per 1h0m0s, burst 2; retry after 30m0s", "jobs this process job", "9 of 9 left"} {
+		"api , 0 of 2 left, 1 needed: TokenBucket: 2 per 1h0m0s, burst 2; retry after 30m0s", "jobs this process Never seen", "9 of 9 left"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%d: the page doesn't say %q, but %s", w.Code, want, got)
 		}
 	}
-	if n := strings.Count(got, "0 left, 1 needed"); n != 3 {
+	if n := strings.Count(got, "0 of 2 left, 1 needed"); n != 3 {
 		t.Errorf("%d denials are shown, want each of 3 once", n)
 	}
-	reset := ask(h, "POST", "/key", url.Values{"open": {m[1]}, "limiter": {"0"}, "do": {"reset"}})
+	reset := ask(h, "POST", "/key", url.Values{"open": {m[1]}, "limiter": {"front"}, "do": {"reset"}})
 	if got := text(reset.Body.String()); !strings.Contains(got, "This key was reset") || !strings.Contains(got, "2 of 2 left") {
 		t.Errorf("%d %s", reset.Code, got)
 	}
@@ -83,7 +83,7 @@ func TestOneSearch(t *testing.T) {
 	h := page(t, console.Limiters(all...))
 	traffic(all[1], "/", "bob", 2)
 	got := text(ask(h, "POST", "/key", url.Values{"key": {"bob"}, "do": {"look"}}).Body.String())
-	if !regexp.MustCompile(`l0 this process api .* 5 of 5 left .*l1 this process api .* 4 of 6 left.*l2 this process api .* 7 of 7 left`).MatchString(got) {
+	if !regexp.MustCompile(`l0 this process Never seen .* 5 of 5 left .*l1 this process api .* 4 of 6 left.*l2 this process Never seen .* 7 of 7 left`).MatchString(got) {
 		t.Error(got)
 	}
 }
@@ -96,7 +96,7 @@ func TestDenialsInAFlood(t *testing.T) {
 	traffic(l, "/", "victim", 2)
 	traffic(l, "/", "attacker", 500)
 	got := text(ask(h, "POST", "/key", url.Values{"key": {"victim"}}).Body.String())
-	if strings.Count(got, "0 left, 1 needed") != 1 {
+	if strings.Count(got, "0 of 1 left, 1 needed") != 1 {
 		t.Error(got)
 	}
 }

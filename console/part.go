@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"hash/maphash"
 	"strings"
 	"sync"
@@ -71,7 +72,7 @@ type answer struct {
 	limit          string
 	end            int // of its key in keys
 	allowed, bound bool
-	left           int64 // units, afterwards
+	left, of       int64 // units, afterwards
 }
 
 // figures are a part's figures of a limit.
@@ -97,7 +98,7 @@ func (p *part) open(b *board, now uint32) *batch {
 func (p *part) note(b *board, e *stint.Event, now uint32) {
 	t := p.open(b, now)
 	t.noted = true
-	p.outcomes[e.Kind%32]++
+	p.outcomes[outcomeOf(e)]++
 	if e.EndsWait {
 		t.changes[waiting]--
 	}
@@ -113,7 +114,30 @@ func (p *part) note(b *board, e *stint.Event, now uint32) {
 		t.changes[waiting]++
 	case stint.EventBlocked, stint.EventEmptyKey:
 		t.decisions[denied]++
+	case stint.EventKeyFailed, stint.EventLimitsFailed:
+		if isAnswer(e) {
+			t.decisions[denied]++
+		}
+	case stint.EventDryRunDenied:
+		for i := range e.Decision.Limits {
+			if s := &e.Decision.Limits[i]; s.DryRun && s.Name == e.Decision.Limit {
+				t.answer(e, i, false)
+			}
+		}
 	}
+}
+
+// Outcomes beside the kinds of events: a key function, or a limit function, denies a request.
+const keyDenied, limitsDenied = 30, 31
+
+func outcomeOf(e *stint.Event) int {
+	switch {
+	case !isAnswer(e):
+		return int(e.Kind % 30)
+	case e.Kind == stint.EventKeyFailed:
+		return keyDenied
+	}
+	return limitsDenied
 }
 
 // decision notes the limits that decided: all of them if the request passes, otherwise
@@ -125,9 +149,15 @@ func (t *batch) decision(e *stint.Event) {
 		if s.Allowed != e.Decision.Allowed || s.DryRun && !s.Allowed {
 			continue
 		}
-		t.keys = append(t.keys, e.Key(i)...)
-		t.answers = append(t.answers, answer{s.Name, len(t.keys), s.Allowed, !s.Allowed && s.Name == e.Decision.Limit, s.Remaining})
+		t.answer(e, i, !s.Allowed && s.Name == e.Decision.Limit)
 	}
+}
+
+// answer notes the answer of a limit.
+func (t *batch) answer(e *stint.Event, i int, bound bool) {
+	s := &e.Decision.Limits[i]
+	t.keys = append(t.keys, e.Key(i)...)
+	t.answers = append(t.answers, answer{s.Name, len(t.keys), s.Allowed, bound, s.Remaining, s.Capacity})
 }
 
 // denialsOfKey are the last denials of a key.
@@ -139,17 +169,24 @@ type denialsOfKey struct {
 
 // remember keeps a denial as its key's last one, for whoever asks about that key. Another key with
 // the same hash takes its place. The caller holds p.mu.
-func (p *part) remember(r denial) {
+func (p *part) remember(e *stint.Event) {
 	if p.denied == nil {
 		p.denied = make([]denialsOfKey, remembered)
 	}
-	of := &p.denied[maphash.String(seed, r.key)%remembered]
-	if of.key != r.key {
-		*of = denialsOfKey{key: strings.Clone(r.key)}
+	at := time.Now()
+	for i := range e.Decision.Limits {
+		s := &e.Decision.Limits[i]
+		if s.Allowed || s.Name != e.Decision.Limit {
+			continue
+		}
+		key := e.Key(i)
+		of := &p.denied[maphash.String(seed, key)%remembered]
+		if of.key != key {
+			*of = denialsOfKey{key: strings.Clone(key)}
+		}
+		of.last[of.n%len(of.last)] = denial{at, e.Route, s.Name, of.key, s.Remaining, s.Capacity, s.Cost, s.RetryAfter, s.DryRun}
+		of.n++
 	}
-	r.key = of.key
-	of.last[of.n%len(of.last)] = r
-	of.n++
 }
 
 // noted reports whether anything was noted and hasn't been counted. The caller holds p.mu.
@@ -179,10 +216,15 @@ func (p *part) count(b *board) {
 	p.store.add(t.second, t.took)
 	at, from := time.Duration(t.second-1)*time.Second, 0
 	var f *figures
+	var last []byte
 	for i := range t.answers {
 		a := &t.answers[i]
 		key := t.keys[from:a.end]
 		from = a.end
+		if !bytes.Equal(key, last) {
+			b.keys.add(maphash.Bytes(seed, key))
+		}
+		last = key
 		if i == 0 || a.limit != t.answers[i-1].limit {
 			f = p.of(b, a.limit)
 		}
@@ -190,13 +232,13 @@ func (p *part) count(b *board) {
 			continue
 		}
 		if a.allowed {
-			f.near.add(t.second, a.left)
+			f.near.add(t.second, a.left, a.of)
 			f.allowed++
 			f.ring.add(t.second, [2]int32{allowed: 1})
 			f.admitted.Add(key, at)
 			continue
 		}
-		f.near.add(t.second, 0)
+		f.near.add(t.second, 0, a.of)
 		f.denied++
 		if a.bound {
 			f.bound++

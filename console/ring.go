@@ -48,28 +48,42 @@ func (r *ring) addTo(sums *[2][span]float64, late *[2]float64, now uint32) {
 	}
 }
 
-// low is the lowest of some numbers in each of the last seconds. It isn't safe for concurrent
-// use.
+// room is what a key has left of its limit, in units. That of 0 units is of no key.
+type room struct{ left, of int64 }
+
+// used returns how much of the limit the key has used, from 0 to 1.
+func (r room) used() float64 {
+	if r.of <= 0 {
+		return 0
+	}
+	return min(1, max(0, 1-float64(r.left)/float64(r.of)))
+}
+
+// nearer reports whether r is nearer to its limit than another.
+func (r room) nearer(than room) bool { return r.of > 0 && (than.of <= 0 || r.used() > than.used()) }
+
+// low is the key that was nearest to its limit in each of the last seconds. It isn't safe for
+// concurrent use.
 type low struct {
 	slots [span + 1]struct {
 		second uint32
-		n      int64
+		room
 	}
 }
 
-func (l *low) add(second uint32, n int64) {
+func (l *low) add(second uint32, left, of int64) {
 	s := &l.slots[second%uint32(len(l.slots))]
-	if s.second < second || s.second == second && n < s.n {
-		s.second, s.n = second, n
+	if r := (room{left, max(of, 1)}); s.second < second || s.second == second && r.nearer(s.room) {
+		s.second, s.room = second, r
 	}
 }
 
-// addTo lowers the numbers of the span seconds before now.
-func (l *low) addTo(line *[span]int64, now uint32) {
+// addTo adds what was nearer in the span seconds before now.
+func (l *low) addTo(line *[span]room, now uint32) {
 	for i := range l.slots {
 		s := &l.slots[i]
-		if ago := int64(now) - int64(s.second); s.second != 0 && ago >= 1 && ago <= span {
-			line[span-ago] = min(line[span-ago], s.n)
+		if ago := int64(now) - int64(s.second); s.second != 0 && ago >= 1 && ago <= span && s.nearer(line[span-ago]) {
+			line[span-ago] = s.room
 		}
 	}
 }

@@ -29,21 +29,22 @@ type fragment struct {
 // view is the data of the page's template.
 type view struct {
 	*page
-	Parts []fragment
-	Found *found
+	Process string
+	Parts   []fragment
+	Found   *found
 }
 
 // subject is the limiter, or one of its limits, that a viewer has opened.
 type subject struct {
 	limiter int
-	limit   string
+	limit   string // "": the limiter
 }
 
 // subjectOf returns what a request has opened.
 func (p *page) subjectOf(r *http.Request) (s subject, open bool) {
 	q := r.URL.Query()
-	i, err := strconv.Atoi(q.Get("limiter"))
-	if r.Method == http.MethodPost || err != nil || i < 0 || i >= len(p.boards) {
+	i := slices.IndexFunc(p.boards, func(b *board) bool { return b.id == q.Get("limiter") })
+	if r.Method == http.MethodPost || i < 0 {
 		return subject{}, false
 	}
 	return subject{i, q.Get("limit")}, true
@@ -53,6 +54,21 @@ func (p *page) subjectOf(r *http.Request) (s subject, open bool) {
 func (p *page) fragments(r *http.Request) []fragment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.refresh()
+	s, open := p.subjectOf(r)
+	if !open {
+		return p.parts
+	}
+	html, known := p.opens[s]
+	if !known {
+		html = p.open(p.views[s.limiter], s.limit)
+		p.opens[s] = html
+	}
+	return append(p.parts[:len(p.parts):len(p.parts)], fragment{"open", html})
+}
+
+// refresh renders the parts anew if they are old. The caller holds p.mu.
+func (p *page) refresh() {
 	if p.parts == nil || time.Since(p.rendered) >= tick/2 {
 		var boards []fragment
 		p.views = nil
@@ -64,25 +80,17 @@ func (p *page) fragments(r *http.Request) []fragment {
 		p.parts = append([]fragment{{"wrong", render("wrong", p.views)}}, boards...)
 		p.opens, p.rendered = map[subject]template.HTML{}, time.Now()
 	}
-	s, open := p.subjectOf(r)
-	if !open {
-		return p.parts
-	}
-	html, known := p.opens[s]
-	if !known {
-		html = p.views[s.limiter].open(s.limit)
-		p.opens[s] = html
-	}
-	return append(p.parts[:len(p.parts):len(p.parts)], fragment{"open", html})
 }
 
 // open renders a limiter, or one of its limits, in all detail.
-func (v *limiterView) open(limit string) template.HTML {
+func (p *page) open(v *limiterView, limit string) template.HTML {
 	if limit == "" {
+		v.Denials = p.allDenials(v)
 		return render("limiter", v)
 	}
 	for i := range v.Limits {
 		if l := &v.Limits[i]; l.Name == limit {
+			l.Denials = p.denialsOf(v.board, l)
 			return render("limit", struct {
 				*limitView
 				Limiter *limiterView
@@ -101,7 +109,11 @@ func render(name string, data any) template.HTML {
 }
 
 func (p *page) show(w http.ResponseWriter, r *http.Request, status int, f *found) {
-	v := view{page: p, Parts: p.fragments(r), Found: f}
+	if wantsJSON(r) {
+		p.showJSON(w, r, status, f)
+		return
+	}
+	v := view{page: p, Process: p.name, Parts: p.fragments(r), Found: f}
 	var html bytes.Buffer
 	if err := templates.ExecuteTemplate(&html, "page.html", v); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -65,11 +65,11 @@ func TestPageTellsOfTheStore(t *testing.T) {
 		primary.FailWith(errAway)
 		traffic(l, "/", "k", 4)
 		time.Sleep(time.Second)
-		says(t, h, "Wrong now limiter 1 : primary store failed , 2000-01-01 00:00:02: failover: the breaker is open", "Primary store, 2000-01-01 00:00:02: failed: failover: the breaker is open", "no route to the store")
-		says(t, page(t, console.Limiters(l)), "Primary store: failed: failover: the breaker is open", "no route to the store")
+		says(t, h, "Wrong now limiter 1 : the primary store is down , 2000-01-01 00:00:01: failover: the breaker is open", "Primary store: down since 2000-01-01 00:00:01: failover: the breaker is open", "no route to the store")
+		says(t, page(t, console.Limiters(l)), "Primary store: down: failover: the breaker is open", "no route to the store")
 		primary.FailWith(nil)
-		time.Sleep(time.Minute)
-		says(t, h, "Nothing is wrong", "answers again, the breaker is closed")
+		time.Sleep(time.Second)
+		says(t, h, "Nothing is wrong", "Primary store: the breaker is closed")
 	})
 }
 
@@ -85,7 +85,7 @@ func TestPageTellsTheLastError(t *testing.T) {
 		down.FailWith(errAway)
 		traffic(l, "/", "k", 3)
 		time.Sleep(time.Second)
-		says(t, h, "Wrong now limiter 1 : store failed , 2000-01-01 00:00:00: no route to the store", "Last error, 2000-01-01 00:00:00: store failed: no route to the store", "store failed 3", "allowed 1 denied 0")
+		says(t, h, "Wrong now limiter 1 : the store failed to decide , 2000-01-01 00:00:00, api : no route to the store", "Last error, 2000-01-01 00:00:00: the store failed to decide: no route to the store", "store failed 3", "allowed 1 denied 0")
 	})
 }
 
@@ -202,10 +202,10 @@ func TestPageTellsWhatDoesNothing(t *testing.T) {
 		traffic(l, "/", "a", 5)
 		traffic(l, "/login", "a", 1)
 		for query, want := range map[string]string{
-			"limiter=0":             "No request of this process has matched GET /lost .",
-			"limiter=0&limit=large": "It has denied no request of this process, and made none wait, since 2000-01-01 00:00:00.",
-			"limiter=0&limit=tried": "It has been in a dry run since 2000-01-01 00:00:00, and would have denied 3 requests of this process.",
-			"limiter=0&limit=api":   "",
+			"limiter=front":             "No request of this process has matched GET /lost .",
+			"limiter=front&limit=large": "It has denied no request of this process, and made none wait, since 2000-01-01 00:00:00.",
+			"limiter=front&limit=tried": "It has been in a dry run since 2000-01-01 00:00:00, and would have denied 3 requests of this process.",
+			"limiter=front&limit=api":   "",
 		} {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequest("GET", "/?"+query, nil))

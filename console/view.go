@@ -2,8 +2,9 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,25 +21,27 @@ const shown = 10
 
 // limiterView is a limiter as the templates see it.
 type limiterView struct {
-	Title, Where                  string
-	Index                         int
-	Shared                        bool // the store's counts, by all its processes
-	Wrong                         []problem
-	Leases                        int
-	Memory                        *memoryView
-	Allowed, Denied               uint64
-	Share, P50, P99               string
-	Waiting, InFlight             int64
-	Other                         []countView
-	Traffic, Slots                chart
-	Limits                        []limitView
-	Denials                       []denialView
-	Failure, Degraded, Policy     *failureView
-	Updated                       string
-	Unmatched                     []string
-	Warnings                      []stint.Warning
-	Unlisted, Clear, Measured     bool
-	MostApart, PerSecond, Minutes int
+	Title, Where              string
+	Index                     int
+	Shared                    bool // the store's counts, by all its processes
+	Wrong                     []problem
+	Leases                    int
+	Memory                    *memoryView
+	Allowed, Denied           uint64
+	Share, P50, P99           string
+	Waiting, InFlight         int64
+	Other                     []countView
+	Traffic, Slots            chart
+	Limits                    []limitView
+	Denials                   []denialView // once it is opened
+	Failure, Primary, Policy  *failureView
+	Updated                   string
+	Unmatched                 []string
+	Warnings                  []stint.Warning
+	Unlisted, Clear, Measured bool
+	MostApart, Minutes        int
+	ID                        string // in links
+	board                     *board
 }
 
 type memoryView struct {
@@ -51,12 +54,17 @@ type countView struct {
 	N    uint64
 }
 
-type failureView struct{ At, What, Err, Path, InForce string }
+type failureView struct {
+	At, What, Err, Path, InForce string
+	at                           time.Time
+}
 
 type limitView struct {
 	Name, Text, Key, Kept string
 	Routes                []string
 	DryRun, Slots, Rule   bool
+	Sourced               bool // Text is the rule of one key, OfKey
+	OfKey                 shownKey
 	Idle                  bool   // it has denied nothing and made nothing wait
 	Since                 string // it is as it is now
 	WouldDeny             int64
@@ -72,7 +80,7 @@ type limitView struct {
 	Recent                recent
 	Near                  spark
 	Binder                *binder
-	Denials               []denialView
+	Denials               []denialView // once it is opened
 	Adapted               *adaptedView
 	Stopped, Admitted     []keyView
 }
@@ -87,6 +95,7 @@ type adaptedView struct {
 type keyView struct {
 	shownKey
 	AtLeast, AtMost uint64
+	key             string // as stores see it
 }
 
 // binder is the key that a limit has denied most, or, if it has denied none, admitted most.
@@ -103,12 +112,14 @@ type recent struct {
 	Width                string // of the bar, of 100
 }
 
+// denialView is what a limit has denied a key lately.
 type denialView struct {
-	At, Route, Limit string
-	Key              shownKey
-	Remaining, Cost  int64
-	RetryAfter       string
-	Why              string
+	Limit           string
+	DryRun          bool
+	Key             shownKey
+	AtLeast, AtMost uint64
+	// Of the last one, if it is remembered.
+	At, Route, Why, RetryAfter string
 }
 
 // problem is something wrong, on top of the page.
@@ -117,19 +128,14 @@ type problem struct {
 	Limits                             []string
 }
 
-// title names a limiter on the page.
-func (b *board) title(i int) string {
-	return cmp.Or(b.limiter.Describe().Name, "limiter "+strconv.Itoa(i+1))
-}
-
 // limiter reads a board.
 func (p *page) limiter(b *board) *limiterView {
 	d := b.limiter.Describe()
 	v := &limiterView{
 		Index: slices.Index(p.boards, b), Where: where(d.Store), Shared: !isMemory(d.Store),
-		Warnings: d.Warnings, Unmatched: d.Unmatched, Clear: p.Clear, MostApart: held, PerSecond: perSecond, Minutes: span / 60,
+		Warnings: d.Warnings, Unmatched: d.Unmatched, Clear: p.Clear, MostApart: held, Minutes: span / 60, board: b, ID: b.id,
 	}
-	v.Title = b.title(v.Index)
+	v.Title = b.title
 	if m, ok := d.Store.(interface{ Stats() memstore.Stats }); ok {
 		s := m.Stats()
 		v.Memory = &memoryView{Keys: s.Keys, Max: s.MaxKeys, Overflow: s.Overflow, Denied: s.Denied}
@@ -140,29 +146,27 @@ func (p *page) limiter(b *board) *limiterView {
 		at.Index = v.Index
 		v.Limits = append(v.Limits, at)
 	}
-	rules := map[string]stint.Rule{}
-	for _, r := range d.Rules {
-		if _, known := rules[r.Limit]; !known {
-			rules[r.Limit] = r
-		}
+	var primary error
+	s, degradable := d.Store.(store.Degradable)
+	if degradable {
+		primary = s.Degraded()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v.Unlisted = b.met >= mostLimits
-	for _, r := range slices.Backward(b.denials) {
-		shown := p.denial(r, rules)
-		v.Denials = append(v.Denials, shown)
-		for i := range v.Limits {
-			if v.Limits[i].Name == r.limit {
-				v.Limits[i].Denials = append(v.Limits[i].Denials, shown)
-			}
+	v.Policy = b.policy.view()
+	for _, f := range b.failures {
+		if v.Failure == nil || f.at.After(v.Failure.at) {
+			v.Failure = f.view()
 		}
 	}
-	v.Failure, v.Degraded, v.Policy = b.failure.view(), b.degraded.view(), b.policy.view()
-	if s, ok := d.Store.(store.Degradable); ok && v.Degraded == nil { // since before the page
-		v.Degraded = new(failureView)
-		if err := s.Degraded(); err != nil {
-			v.Degraded.Err = err.Error()
+	if degradable {
+		v.Primary = new(failureView)
+		if primary != nil {
+			v.Primary.Err = primary.Error()
+			if !b.open.IsZero() { // it may be open since before the page
+				v.Primary.At = b.open.Format(time.DateTime)
+			}
 		}
 	}
 	if !b.inForce.IsZero() {
@@ -176,8 +180,13 @@ func (p *page) limiter(b *board) *limiterView {
 	return v
 }
 
-// lately is for how long the page calls an error wrong that hasn't come again.
-const lately = 15 * time.Minute
+// lately is for how long the page calls wrong what has failed and hasn't failed again. What lasts, such
+// as an open breaker, is wrong until it ends.
+const lately = time.Minute
+
+// worst is the order in which failures are listed.
+var worst = [...]stint.EventKind{stint.EventStoreFailed, stint.EventStoreDegraded, stint.EventSettleFailed, stint.EventSourceFailed,
+	stint.EventLimitsFailed, stint.EventKeyFailed, stint.EventLeaseLost}
 
 // problems lists what is wrong with a limiter, the worst first. The caller holds b.mu.
 func (v *limiterView) problems(b *board) (all []problem) {
@@ -185,17 +194,25 @@ func (v *limiterView) problems(b *board) (all []problem) {
 		p.Limiter = v.Title
 		all = append(all, p)
 	}
-	if d := v.Degraded; d != nil && d.Err != "" {
-		add(problem{At: d.At, What: "primary store failed", Text: d.Err + ". Each process counts by itself meanwhile."})
+	degraded := v.Primary != nil && v.Primary.Err != ""
+	if degraded {
+		add(problem{At: v.Primary.At, What: "the primary store is down", Text: v.Primary.Err + ". Each process counts by itself meanwhile."})
 	}
-	if f := v.Failure; f != nil && time.Since(b.failure.at) < lately {
-		add(problem{At: f.At, What: f.What, Text: f.Err})
-	}
-	if b.leases > 0 && time.Since(b.lost.at) < lately {
-		p := problem{At: b.lost.at.Format(time.DateTime), What: "leases lost: " + strconv.Itoa(b.leases),
-			Text: "slots are held whose lease is gone, so more requests may run than the limit says"}
-		if b.lost.what != "" {
-			p.Limits = []string{b.lost.what}
+	for _, kind := range worst {
+		f := b.failures[kind]
+		if f == nil || time.Since(f.at) >= lately || degraded && kind == stint.EventStoreDegraded {
+			continue
+		}
+		p := problem{At: f.at.Format(time.DateTime), What: f.what, Text: f.err}
+		switch kind {
+		case stint.EventStoreDegraded:
+			p.Text += ". Another store decided it."
+		case stint.EventLeaseLost:
+			p.What += ": " + strconv.Itoa(b.leases)
+			p.Text = "slots are held whose lease is gone, so more requests may run than the limit says"
+		}
+		if f.limit != "" {
+			p.Limits = []string{f.limit}
 		}
 		add(p)
 	}
@@ -215,22 +232,40 @@ func (v *limiterView) problems(b *board) (all []problem) {
 	return all
 }
 
-// denial returns a denial as the page shows it.
-func (p *page) denial(r denial, rules map[string]stint.Rule) denialView {
-	v := denialView{At: r.at.Format("15:04:05"), Route: cmp.Or(r.route, "—"), Limit: r.limit, Key: p.shown(r.key),
-		Remaining: r.remaining, Cost: r.cost, RetryAfter: until(r.retryAfter)}
-	rule, known := rules[r.limit]
-	switch {
-	case !known:
-		v.Why = "the limit is " + elsewhere
-	case rule.Spec.Algorithm == store.Ban:
-		v.Why = "it was banned: " + rule.Text
-	case rule.Spec.Algorithm == store.Concurrency:
-		v.Why = fmt.Sprintf("%d free, %d needed: %s", r.remaining, r.cost, rule.Text)
-	default:
-		v.Why = fmt.Sprintf("%d left, %d needed: %s", r.remaining, r.cost, rule.Text)
+// denialsOf returns whom a limit has denied most lately, and why last.
+func (p *page) denialsOf(b *board, l *limitView) (all []denialView) {
+	for _, k := range l.Stopped {
+		v := denialView{Limit: l.Name, DryRun: l.DryRun, Key: k.shownKey, AtLeast: k.AtLeast, AtMost: k.AtMost}
+		if r, known := b.lastDenial(k.key, l.Name); known {
+			rule := l.Text
+			if l.Sourced { // of another key, maybe
+				rule = ""
+			}
+			v.last(r, rule, l.ban)
+		}
+		all = append(all, v)
 	}
-	return v
+	return all
+}
+
+// allDenials returns the denials of all limits of a limiter, the most first.
+func (p *page) allDenials(v *limiterView) (all []denialView) {
+	for i := range v.Limits {
+		all = append(all, p.denialsOf(v.board, &v.Limits[i])...)
+	}
+	slices.SortStableFunc(all, func(x, y denialView) int { return cmp.Compare(y.AtLeast, x.AtLeast) })
+	return all
+}
+
+// last sets what is known of the last denial.
+func (v *denialView) last(r denial, rule string, ban bool) {
+	v.At, v.Route, v.DryRun, v.RetryAfter = r.at.Format("15:04:05"), cmp.Or(r.route, "—"), r.dry, until(r.retryAfter)
+	if v.Why = fmt.Sprintf("%d of %d left, %d needed", max(r.remaining, 0), r.of, r.cost); ban {
+		v.Why = "it was banned"
+	}
+	if rule != "" {
+		v.Why += ": " + rule
+	}
 }
 
 // where says which processes share the counts of a store.
@@ -247,11 +282,11 @@ func isMemory(s store.Store) bool {
 	return is
 }
 
-func (f failure) view() *failureView {
+func (f *failure) view() *failureView {
 	if f.at.IsZero() {
 		return nil
 	}
-	return &failureView{At: f.at.Format(time.DateTime), What: f.what, Err: f.err, Path: f.path}
+	return &failureView{At: f.at.Format(time.DateTime), What: f.what, Err: f.err, Path: f.path, at: f.at}
 }
 
 // totals adds up the parts of a board. It returns the second that it is in by the board's
@@ -277,6 +312,7 @@ func (b *board) totals(v *limiterView) (now uint32) {
 	v.InFlight, v.Waiting = max(0, v.InFlight), max(0, v.Waiting)
 	v.Allowed = outcomes[stint.EventAdmitted]
 	v.Denied = outcomes[stint.EventDenied] + outcomes[stint.EventBlocked] + outcomes[stint.EventEmptyKey]
+	v.Denied += outcomes[keyDenied] + outcomes[limitsDenied]
 	v.Share = share(v.Denied, v.Allowed+v.Denied)
 	for k := range outcomes {
 		switch kind := stint.EventKind(k); kind {
@@ -310,6 +346,9 @@ var words = map[stint.EventKind]string{
 	stint.EventBanned:        "bans started",
 	stint.EventStoreDegraded: "changes of the primary store",
 	stint.EventLeaseLost:     "leases lost",
+	stint.EventSourceFailed:  "limits not read",
+	keyDenied:                "denied by a key function",
+	limitsDenied:             "denied by a limit function, as for no plan",
 }
 
 func inWords(k stint.EventKind) string { return cmp.Or(words[k], k.String()) }
@@ -339,30 +378,32 @@ func (p *page) limit(b *board, l *limit, d stint.Description, now uint32) limitV
 	var sums [2][span]float64
 	var unfinished [2]float64
 	var stopped, admitted []*topkeys.Sketch
-	var left [span]int64
-	for i := range left {
-		left[i] = math.MaxInt64
-	}
-	for i := range b.parts {
-		part := &b.parts[i]
-		part.mu.Lock()
-		defer part.mu.Unlock() // at the end, since all parts' sketches are read together
-		part.count(b)
-		f := part.figures[l.name]
-		if f == nil {
-			continue
+	var near [span]room
+	func() {
+		for i := range b.parts {
+			part := &b.parts[i]
+			part.mu.Lock()
+			defer part.mu.Unlock() // at the end, since all parts' sketches are read together
+			part.count(b)
+			f := part.figures[l.name]
+			if f == nil {
+				continue
+			}
+			v.Allowed, v.Denied, v.Bound = v.Allowed+f.allowed, v.Denied+f.denied, v.Bound+f.bound
+			f.ring.addTo(&sums, &unfinished, now)
+			f.near.addTo(&near, now)
+			stopped, admitted = append(stopped, f.stopped.Sketches(at)...), append(admitted, f.admitted.Sketches(at)...)
 		}
-		v.Allowed, v.Denied, v.Bound = v.Allowed+f.allowed, v.Denied+f.denied, v.Bound+f.bound
-		f.ring.addTo(&sums, &unfinished, now)
-		f.near.addTo(&left, now)
-		stopped, admitted = append(stopped, f.stopped.Sketches(at)...), append(admitted, f.admitted.Sketches(at)...)
-	}
+		v.Stopped, v.Admitted = p.keys(topkeys.Top(shown, stopped...)), p.keys(topkeys.Top(shown, admitted...))
+	}()
 	v.Share = share(v.Denied, v.Allowed+v.Denied)
 	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", sums[allowed]}, series{"denied", "b", sums[denied]})
-	v.Stopped, v.Admitted = p.keys(topkeys.Top(shown, stopped...)), p.keys(topkeys.Top(shown, admitted...))
 	v.recent(&sums, unfinished)
-	v.Near = newSpark(l.name, v.unit(), v.most(d, &left), &left, &sums[denied])
 	v.binds()
+	if !v.Rule && v.Binder != nil {
+		v.plan(p, l.ruleOf(b, v.Binder.key))
+	}
+	v.Near = newSpark(l.name, v.unit(), v.most(d), &near, &sums[denied])
 	if a := l.adapted.Load(); a != nil {
 		v.Adapted = a.view(l.name, now)
 	} else if v.Local && v.Of > 0 {
@@ -443,9 +484,44 @@ func (v *limitView) unit() string {
 	return "units"
 }
 
-// most returns how many units a key has that has used none. For a limit without a description
-// it is the most that some key had left.
-func (v *limitView) most(d stint.Description, left *[span]int64) int64 {
+// reread is for how long a page shows a rule that a WithLimitSource has for a key before it asks again,
+// and patience is how long it waits for it.
+const reread, patience = 10 * time.Second, 100 * time.Millisecond
+
+// ruleOf returns the rule that a WithLimitSource has for a key, as stores see it; or, if it doesn't
+// answer, the last one known of any key; or nil.
+func (l *limit) ruleOf(b *board, key string) *sourced {
+	last := l.sourced.Load()
+	if last != nil && last.key == key && time.Since(last.read) < reread {
+		return last
+	}
+	raw, err := url.PathUnescape(key)
+	if err != nil {
+		return last
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rules, err := b.limiter.DescribeKey(ctx, raw)
+	for _, r := range rules {
+		if err == nil && r.Limit == l.name {
+			last = &sourced{key, r, time.Now()}
+			l.sourced.Store(last)
+		}
+	}
+	return last
+}
+
+// plan describes a limit by the rule that one of its keys has.
+func (v *limitView) plan(p *page, s *sourced) {
+	if s == nil {
+		return
+	}
+	v.Sourced, v.OfKey, v.Text, v.DryRun, v.Key = true, p.shown(s.key), s.rule.Text, s.rule.DryRun, keyText(s.rule.Key)
+	v.Slots, v.ban = s.rule.Spec.Algorithm == store.Concurrency, s.rule.Spec.Algorithm == store.Ban
+}
+
+// most returns how many units a key has that has used none, or 0 if each key has a number of its own.
+func (v *limitView) most(d stint.Description) int64 {
 	if v.Slots && v.Of > 0 {
 		return v.Of // an adaptive limit's number changes
 	}
@@ -454,13 +530,7 @@ func (v *limitView) most(d stint.Description, left *[span]int64) int64 {
 			return max(r.Spec.Units, r.Spec.Burst, 1)
 		}
 	}
-	n := int64(1)
-	for _, l := range left {
-		if l != math.MaxInt64 {
-			n = max(n, l+1)
-		}
-	}
-	return n
+	return 0
 }
 
 // binds finds the key that binds the limit.
@@ -486,7 +556,7 @@ func whereOf(r stint.Rule) string {
 func (p *page) keys(counts []topkeys.Count) (all []keyView) {
 	for _, c := range counts {
 		if c.AtLeast > 0 {
-			all = append(all, keyView{p.shown(c.Key), c.AtLeast, c.AtMost})
+			all = append(all, keyView{p.shown(c.Key), c.AtLeast, c.AtMost, c.Key})
 		}
 	}
 	return all

@@ -60,7 +60,7 @@ func TestTabOrder(t *testing.T) {
 			t.Errorf("%s has the focus, and doesn't show it", at)
 		}
 	}
-	want := []string{"Skip to the figures", "What is limited", "key mallory", "Look up", "Pause", "close", "Lift the bans of this key", "Reset this key, and lift its bans",
+	want := []string{"Skip to the figures", "What is limited", "key mallory", "Look up", "Pause", "close", "Link to this key", "Lift the bans of this key", "Reset this key, and lift its bans",
 		"shop", "caller", "bob", "workers", "login", "mallory", "ban", "mallory"}
 	if !slices.Equal(order, want) {
 		t.Errorf("the order is %q, want %q", order, want)
@@ -137,7 +137,7 @@ func TestScreenReader(t *testing.T) {
 		"button":       {"Pause", "Look up", "Lift the bans of this key", "Reset this key, and lift its bans"},
 		"link":         {"Skip to the figures", "close", "shop", "login"},
 		"region":       {"Nothing is wrong", "shop"},
-		"columnheader": {"limit", "denied, last 5 min", "key that binds it, last 5 min", "used by the nearest key, of the limit", "now"},
+		"columnheader": {"limit", "denied, last 5 min", "denied most, else admitted most", "fullest key, last 5 min", "fullest key now"},
 		"rowheader":    {"caller", "workers", "login", "ban"},
 		"meter":        {"caller: 2 of 3 left", "login: 0 of 1 left"},
 	} {

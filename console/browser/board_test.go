@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -98,9 +99,11 @@ func TestBoardFitsOneScreen(t *testing.T) {
 	}
 	run(t, ctx, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(link(s.URL)))
 	says(t, ctx, "#state", "Live")
-	says(t, ctx, "#wrong", "store failed")
+	says(t, ctx, "#wrong", "the store failed to decide")
 	says(t, ctx, "#wrong", "forwarding-header")
 	says(t, ctx, "#board0", "shared store")
+	says(t, ctx, "#board0", "of what it would deny") // whom a dry run would
+	says(t, ctx, "header", fmt.Sprint("process ", os.Getpid()))
 	says(t, ctx, "#board1", "this process’s memory")
 	if n := get(t, ctx, chromedp.Evaluate[int](`document.querySelectorAll(".board tbody tr").length`)); n != 12 {
 		t.Fatalf("%d limits are on the board, want 12", n)
@@ -116,6 +119,32 @@ func TestBoardFitsOneScreen(t *testing.T) {
 	if !first {
 		t.Error("what is wrong isn't first")
 	}
+}
+
+// The link of a key opens on another replica, whose page has the same token: there the fingerprint is
+// the same, and the key has its own counts.
+func TestKeyOpensOnAnotherReplica(t *testing.T) {
+	one, _ := newFleet(t)
+	two, _ := newFleet(t)
+	ctx := browse(t)
+	one.load(t, 10)
+	two.ask(t, "/login", "mallory-of-nowhere")
+	run(t, ctx, chromedp.Navigate(link(one.URL)))
+	says(t, ctx, "#state", "Live")
+	run(t, ctx, chromedp.Navigate(one.URL+"/console/?limiter=front&limit=login"))
+	says(t, ctx, "#open", "mal…")
+	const first = `document.querySelector("#open .pair a.link")`
+	key := get(t, ctx, chromedp.Evaluate[string](first+`.innerText`))
+	path := get(t, ctx, chromedp.Evaluate[string](first+`.getAttribute("href")`))
+	run(t, ctx, chromedp.Click(chromedp.CSS("#open .pair a.link")))
+	says(t, ctx, ".found", "0 of 5 left")
+	run(t, ctx, chromedp.Navigate(link(two.URL)))
+	says(t, ctx, "#state", "Live")
+	run(t, ctx, chromedp.Navigate(two.URL+"/console/"+path))
+	says(t, ctx, ".found h2", key)
+	says(t, ctx, ".found", "4 of 5 left")
+	says(t, ctx, ".found", "Never seen") // by payments
+	says(t, ctx, "#state", "Live")
 }
 
 // Without scripts, a limit opens to its keys, and a key of which only the fingerprint is shown
@@ -150,12 +179,12 @@ func TestFromLimitToKeyWithoutScripts(t *testing.T) {
 	}
 	run(t, ctx, chromedp.Navigate(link(s.URL)))
 	reads("forwarding-header")
-	open := `a[href="./?limiter=0&limit=login#open"]`
+	open := `a[href="./?limiter=front&limit=login#open"]`
 	click(open, "#open .pair")
 	reads("most denied", "mal… #")
 	run(t, ctx, chromedp.Reload())
-	click("#open .pair button.link", ".found")
-	reads("mal… #", "front <span", "payments <span", "0 of 5 left", "Last denials", "0 left, 1 needed: TokenBucket: 5 per 1m0s")
+	click("#open .pair a.link", ".found")
+	reads("mal… #", "front <span", "payments <span", "0 of 5 left", "Last denials", "0 of 5 left, 1 needed: TokenBucket: 5 per 1m0s")
 	click(".found button[value=reset]", ".found .good")
 	reads("This key was reset", "5 of 5 left")
 }

@@ -215,7 +215,7 @@ func TestWithoutScripts(t *testing.T) {
 	}
 	run(t, ctx, chromedp.Navigate(link(s.URL)))
 	got := get(t, ctx, chromedp.OuterHTML(chromedp.CSS("body"), chromedp.NodeReady))
-	for _, want := range []string{`id="state" role="status"></span>`, "TokenBucket: 3 per 1h0m0s", ">bob</button>"} {
+	for _, want := range []string{`id="state" role="status"></span>`, "TokenBucket: 3 per 1h0m0s", ">bob</a>"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page doesn't say %q", want)
 		}
@@ -273,7 +273,7 @@ func TestPhoneAndDark(t *testing.T) {
 	run(t, ctx, chromedp.EmulateViewport(360, 740), chromedp.Navigate(link(s.URL)))
 	says(t, ctx, "#board0", "kkk")
 	narrow(t, ctx)
-	for _, open := range []string{"?limiter=0", "?limiter=0&limit=login"} {
+	for _, open := range []string{"?limiter=shop", "?limiter=shop&limit=login"} {
 		run(t, ctx, chromedp.Navigate(s.URL+"/console/"+open))
 		says(t, ctx, "#open", "kkk")
 		narrow(t, ctx)
@@ -394,11 +394,11 @@ func TestExampleLives(t *testing.T) {
 		says(t, ctx, part.id, part.says)
 	}
 	for _, part := range []struct{ open, says string }{
-		{"?limiter=0&limit=workers", "workers follows latency"},
-		{"?limiter=0&limit=caller", "most denied bob"},
-		{"?limiter=0&limit=caller", `<b onclick="alert(1)">eve</b>`},
-		{"?limiter=0", "caller bob"},
-		{"?limiter=0", "GET /login"},
+		{"?limiter=shop&limit=workers", "workers follows latency"},
+		{"?limiter=shop&limit=caller", "most denied bob"},
+		{"?limiter=shop&limit=caller", `<b onclick="alert(1)">eve</b>`},
+		{"?limiter=shop", "bob caller"},
+		{"?limiter=shop", "GET /login"},
 	} {
 		page, _, _ := strings.Cut(at, "?")
 		run(t, ctx, chromedp.Navigate(page+part.open))

@@ -57,6 +57,7 @@ func server(token string) (http.Handler, error) {
 		console.Limiters(limiter),
 		console.WithToken(token),
 		console.WithActions(),
+		console.WithProcessName("shop-1"),
 		console.WithKeysInClear())
 	if err != nil {
 		return nil, err
@@ -74,6 +75,6 @@ const usage = `console limits a small shop, which has customers already. The pag
 Look up the key "bob", or a key of yours; without a browser:
 
   curl -s -o /dev/null -w '%%{http_code}\n' -H 'X-Api-Key: me' http://%[1]v/items
-  curl -s -H 'Authorization: Bearer %[2]s' -d 'limiter=0&key=me' http://%[1]v/console/key | grep -o '[0-9]* of 40 left' | tail -1
+  curl -s -H 'Authorization: Bearer %[2]s' -d 'key=me' http://%[1]v/console/key | grep -o '[0-9]* of 40 left' | tail -1
 
 `

@@ -29,7 +29,7 @@ func TestPage(t *testing.T) {
 	} {
 		r, _ := http.NewRequest("GET", s.URL+tc.path, nil)
 		if tc.path == "/console/key" {
-			r, _ = http.NewRequest("POST", s.URL+tc.path, strings.NewReader("limiter=0&key=me"))
+			r, _ = http.NewRequest("POST", s.URL+tc.path, strings.NewReader("key=me"))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
