@@ -18,7 +18,7 @@ import (
 // runs here through net/http, and through gin and echo in the tests of their adapters: a
 // test of this package that imports a framework brings it to the go.sum of every user.
 func TestMiddleware(t *testing.T) {
-	adaptertest.Test(t, adaptertest.Adapter{Name: "std", Build: build, Problems: true})
+	adaptertest.Test(t, adaptertest.Adapter{Name: "std", Build: build, Problems: true, Pattern: "/users/{id}"})
 }
 
 // build is a site on a http.ServeMux.

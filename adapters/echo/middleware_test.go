@@ -31,6 +31,7 @@ func TestMiddleware(t *testing.T) {
 				Name:     name,
 				Build:    func(s adaptertest.Site) http.Handler { return build(s, opts...) },
 				Problems: problems,
+				Pattern:  "POST /users/:id",
 				Mounting: 1, // echo makes the chain of handlers anew for each request
 				User: func(r *http.Request) (string, bool) {
 					c, ok := Context(r)

@@ -19,7 +19,7 @@ func init() { gin.SetMode(gin.ReleaseMode) }
 // What requests and answers look like through all adapters. The rest of the tests is
 // about what only gin has.
 func TestMiddleware(t *testing.T) {
-	adaptertest.Test(t, adaptertest.Adapter{Name: "gin", Build: build, Problems: true, User: func(r *http.Request) (string, bool) {
+	adaptertest.Test(t, adaptertest.Adapter{Name: "gin", Build: build, Problems: true, Pattern: "POST /users/:id", User: func(r *http.Request) (string, bool) {
 		c, ok := Context(r)
 		if !ok {
 			return "", false

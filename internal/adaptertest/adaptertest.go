@@ -29,6 +29,10 @@ type Adapter struct {
 	// Problems: denials are application/problem+json; else they are what the
 	// router's own error handler writes.
 	Problems bool
+	// Pattern is what a logger in front of the router finds in Request.Pattern after a request to
+	// /users/{id}. It is "" if the router gives its handlers a copy of the request: then the logger
+	// sees no pattern, and the server no form.
+	Pattern string
 	// User is the user that the router's own authentication has set, as the adapter's
 	// Context finds it in a request; nil if the router has no context of its own.
 	User func(*http.Request) (user string, ok bool)

@@ -251,14 +251,17 @@ func flowComesBack(t *testing.T, a Adapter) {
 		if f, ok := f.(*os.File); ok {
 			name = f.Name()
 		}
+		if a.Pattern == "" {
+			_ = r.MultipartForm.RemoveAll() // as handlers of such a router have to
+		}
 	}}}})
 	logged := make(chan struct{})
 	srv := limitertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(logged)
 		h.ServeHTTP(w, r)
 		seen = r.Pattern
-		if r.MultipartForm == nil {
-			t.Error("the server does not see the form")
+		if (r.MultipartForm != nil) != (a.Pattern != "") {
+			t.Errorf("the server sees the form: %v", r.MultipartForm != nil)
 		}
 	}))
 	resp, err := srv.Client().Post(srv.URL+"/users/7", form.FormDataContentType(), &body)
@@ -268,12 +271,8 @@ func flowComesBack(t *testing.T, a Adapter) {
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	<-logged
-	route := map[string]string{"std": "/users/{id}"}[a.Name]
-	if route == "" {
-		route = "POST /users/:id"
-	}
-	if seen != route {
-		t.Errorf("the logger sees the pattern %q, want %q", seen, route)
+	if seen != a.Pattern {
+		t.Errorf("the logger sees the pattern %q, want %q", seen, a.Pattern)
 	}
 	srv.Close() // waits for the server's own end of the request
 	if _, err := os.Stat(name); name == "" || !os.IsNotExist(err) {

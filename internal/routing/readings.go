@@ -17,9 +17,9 @@ import (
 // A reading is represented by an escaped path, which http.ServeMux matches segment by
 // segment. It stands for one of these texts:
 //
-//	as sent, %2F and all      chi, echo, gin with UseRawPath
+//	as sent, %2F and all      chi, echo, bunrouter, gin with UseRawPath
 //	decoded by segments       http.ServeMux
-//	decoded                   gin, chi's StripSlashes
+//	decoded                   gin, gorilla/mux, httprouter, chi's StripSlashes
 //
 // either as it is or cleaned, and with or without the trailing slash.
 

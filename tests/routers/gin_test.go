@@ -9,6 +9,8 @@ import (
 	stintgin "github.com/stint-go/stint/adapters/gin"
 )
 
+func init() { gin.SetMode(gin.ReleaseMode) }
+
 // useEscapedPath sets what the oldest gin that is supported doesn't have.
 func useEscapedPath(e *gin.Engine) {
 	if f := reflect.ValueOf(e).Elem().FieldByName("UseEscapedPath"); f.IsValid() {

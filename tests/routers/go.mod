@@ -5,10 +5,12 @@ go 1.25.0
 require (
 	github.com/gin-gonic/gin v1.10.1
 	github.com/go-chi/chi/v5 v5.5.0
+	github.com/gorilla/mux v1.8.1
 	github.com/julienschmidt/httprouter v1.3.0
 	github.com/labstack/echo/v4 v4.13.4
 	github.com/stint-go/stint v0.0.0
 	github.com/stint-go/stint/tests v0.0.0
+	github.com/uptrace/bunrouter v1.0.23
 	golang.org/x/net v0.56.0
 )
 

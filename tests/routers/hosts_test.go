@@ -47,16 +47,16 @@ func hostname(host string) string { return (&url.URL{Host: host}).Hostname() }
 
 // muxSites are the site as http.ServeMux routes it, alone and behind what routes by host.
 func muxSites() map[string]http.Handler {
-	onHosts := mux()
+	onHosts := muxSite()
 	onHosts.Handle(onHost.Method+" "+onHost.Path, onHost.handler())
 	all := map[string]http.Handler{
-		"ServeMux":            stinthttp.New(limits()...)(mux()),
+		"ServeMux":            stinthttp.New(limits()...)(muxSite()),
 		"ServeMux with hosts": stinthttp.New(hostLimits()...)(onHosts),
 	}
 	for name, without := range map[string]func(string) string{
 		"net.SplitHostPort": split, "first colon": firstColon, "last colon": lastColon, "url.Hostname": hostname,
 	} {
-		all["by host, "+name] = stinthttp.New(hostLimits()...)(byHost(without, mux()))
+		all["by host, "+name] = stinthttp.New(hostLimits()...)(byHost(without, muxSite()))
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package routers
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,12 +11,13 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// limited is an adapter of httprouter.
-func limited(lim *stint.Limiter, next httprouter.Handle) httprouter.Handle {
+// limited is an adapter of httprouter. The pattern is for stint.Pattern.
+func limited(lim *stint.Limiter, pattern string, next httprouter.Handle) httprouter.Handle {
 	if err := lim.Mount("httprouter"); err != nil {
 		panic(err) // a key that requests through this router don't have
 	}
 	return func(w http.ResponseWriter, r *http.Request, params httprouter.Params) {
+		r.Pattern = pattern
 		lim.Serve(w, r, func(w http.ResponseWriter, r *http.Request) { next(w, r, params) })
 	}
 }
@@ -27,7 +29,7 @@ func TestAdapterOfARouterOutside(t *testing.T) {
 	r := httprouter.New()
 	r.PanicHandler = func(w http.ResponseWriter, _ *http.Request, _ any) { w.WriteHeader(http.StatusInternalServerError) }
 	users := ""
-	r.GET("/users/:id", limited(lim, func(_ http.ResponseWriter, r *http.Request, params httprouter.Params) {
+	r.GET("/users/:id", limited(lim, "GET /users/:id", func(_ http.ResponseWriter, r *http.Request, params httprouter.Params) {
 		if stint.FromContext(r.Context()) == nil {
 			t.Error("no permit")
 		}
@@ -42,5 +44,27 @@ func TestAdapterOfARouterOutside(t *testing.T) {
 			t.Error("a limiter was mounted with a key that requests don't have")
 		}
 	}()
-	limited(stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey()))), nil)
+	limited(stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey()))), "", nil)
+}
+
+// httprouterSites are the site as httprouter routes it, which has no two routes for one path.
+func httprouterSites() map[string]http.Handler {
+	all := map[string]http.Handler{}
+	lim := stint.Must(stint.New(limits()...))
+	for name, set := range map[string]func(*httprouter.Router){
+		"default":   func(*httprouter.Router) {},
+		"unchanged": func(m *httprouter.Router) { m.RedirectTrailingSlash, m.RedirectFixedPath = false, false },
+	} {
+		m := httprouter.New()
+		set(m)
+		for _, r := range routes {
+			if slices.Contains([]string{"/users/me", "/users/{id}", "/api/{a}", "/api/{a}/{b}", belowAPI, "/{a}", twoWildcards}, r.Path) {
+				continue
+			}
+			pattern := r.syntax(":%s", "*%s")
+			m.Handle(r.Method, pattern, limited(lim, pattern, func(w http.ResponseWriter, req *http.Request, _ httprouter.Params) { r.handler()(w, req) }))
+		}
+		all["httprouter "+name] = m
+	}
+	return all
 }

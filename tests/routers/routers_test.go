@@ -38,7 +38,7 @@ func chiSites() map[string]http.Handler {
 
 func sites() map[string]http.Handler {
 	all := muxSites()
-	for _, more := range []map[string]http.Handler{ginSites(), echoSites(), chiSites()} {
+	for _, more := range []map[string]http.Handler{ginSites(), echoSites(), chiSites(), gorillaSites(), httprouterSites(), bunSites()} {
 		maps.Copy(all, more)
 	}
 	return all

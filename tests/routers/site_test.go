@@ -66,7 +66,10 @@ var routes = []route{
 // limits returns the limits of the site. Each has a name in routes and is too large to
 // deny. The tunnel's wildcard has three dots, because echo's :to, which nothing
 // follows, matches the whole rest of a path.
-func limits() []stint.Option {
+func limits() []stint.Option { return limitsOf("GET /users/{id}") }
+
+// limitsOf are the limits if the route of a user has another pattern.
+func limitsOf(user string) []stint.Option {
 	return []stint.Option{
 		stint.WithKey(stint.Global()),
 		limit("base"),
@@ -74,7 +77,7 @@ func limits() []stint.Option {
 		stint.WithRoute("/api/", stint.Only(limit("api"))),
 		stint.WithRoute("POST /login", stint.Only(limit("login"))),
 		stint.WithRoute("GET /users/me", stint.Exempt()),
-		stint.WithRoute("GET /users/{id}", stint.Only(limit("user"))),
+		stint.WithRoute(user, stint.Only(limit("user"))),
 		stint.WithRoute("GET /users/{id}/posts", stint.Only(limit("posts"))),
 		stint.WithRoute("GET /files/{path...}", stint.Only(limit("files"))),
 		stint.WithRoute("/health/", stint.Exempt()),
@@ -116,15 +119,15 @@ func (r route) handler() http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(ran, name) }
 }
 
-// mux returns the site as an http.ServeMux.
-func mux() *http.ServeMux {
-	mux := http.NewServeMux()
+// muxSite returns the site as an http.ServeMux.
+func muxSite() *http.ServeMux {
+	m := http.NewServeMux()
 	for _, r := range routes {
 		if r.Path != twoWildcards {
-			mux.Handle(r.Method+" "+r.Path, r.handler())
+			m.Handle(r.Method+" "+r.Path, r.handler())
 		}
 	}
-	return mux
+	return m
 }
 
 // item matches the name of a limit in a RateLimit field.
