@@ -27,16 +27,16 @@ func TestComingFrom(t *testing.T) {
 	}
 	text := string(data)
 	var program strings.Builder
-	fmt.Fprintf(&program, header)
+	program.WriteString(header)
 	rows, blocks := rowsOf(text), doctest.Blocks(text, "")
 	if len(rows) < 40 || len(blocks) < 2 {
 		t.Fatalf("%d rows and %d blocks", len(rows), len(blocks))
 	}
-	fmt.Fprintf(&program, "func TestRows(t *testing.T) {\n\tnumbers.Test(t, []numbers.Row{\n")
+	program.WriteString("func TestRows(t *testing.T) {\n\tnumbers.Test(t, []numbers.Row{\n")
 	for _, r := range rows {
 		fmt.Fprintf(&program, "\t\t{%q, []stint.Option{%s}, %q},\n", r.Code, r.Code, r.Does)
 	}
-	fmt.Fprintf(&program, "\t})\n}\n")
+	program.WriteString("\t})\n}\n")
 	for i, code := range blocks {
 		fmt.Fprintf(&program, block, i, code, used(code), printed(code))
 	}
