@@ -37,6 +37,8 @@ type board struct {
 	limits sync.Map // name to *limit
 	keys   seen     // those of decisions
 
+	unread time.Time // when the source last failed to answer the page; under page.mu
+
 	mu       sync.Mutex                   // guards what comes seldom
 	met      int                          // how many limits there are
 	failures map[stint.EventKind]*failure // the last of each kind
@@ -79,9 +81,10 @@ type limit struct {
 
 // sourced is the rule that a WithLimitSource has for a key of the limit.
 type sourced struct {
-	key  string // as stores see it
-	rule stint.Rule
-	read time.Time
+	key   string     // as stores see it
+	rule  stint.Rule // without a name: the source has none
+	asked string     // the key that was asked for last, for which it may have none
+	at    time.Time  // when
 }
 
 // adapted is the history of an adaptive limit.

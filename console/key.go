@@ -339,7 +339,7 @@ func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []st
 		}
 	}
 	for l := range b.seen {
-		if _, known := rules[l.name]; !known && l.sourced.Load() == nil { // those of other keys' plans
+		if _, known := rules[l.name]; !known && (l.sourced.Load() == nil || l.sourced.Load().rule.Limit == "") { // not those of other keys' plans
 			all = append(all, l.name+": "+elsewhere)
 		}
 	}

@@ -233,6 +233,9 @@ func TestLimitsOfTenantsHaveTheirNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plans := map[string]int64{"acme": 10, "globex": 400}
 		cache, err := tenants.New(func(_ context.Context, key string) ([]stint.Limit, error) {
+			if plans == nil {
+				time.Sleep(time.Hour) // it hangs
+			}
 			return []stint.Limit{stint.Quota(plans[key], stint.Daily, stint.WithName("daily"))}, nil
 		})
 		if err != nil {
@@ -259,6 +262,18 @@ func TestLimitsOfTenantsHaveTheirNumbers(t *testing.T) {
 				t.Errorf("the limit doesn't say %q but %s", want, got)
 			}
 		}
+		// If the source hangs, the page waits for it at most 100 ms in 10 s.
+		plans = nil
+		time.Sleep(3 * time.Minute)
+		began := time.Now()
+		for range 10 {
+			row("daily acme has FixedWindow: 10 daily")
+			time.Sleep(time.Second)
+		}
+		if late := time.Since(began) - 10*time.Second; late > 200*time.Millisecond {
+			t.Errorf("the page waited %v for a source that hangs", late)
+		}
+		time.Sleep(2 * time.Hour)
 	})
 }
 

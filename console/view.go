@@ -489,10 +489,13 @@ func (v *limitView) unit() string {
 const reread, patience = 10 * time.Second, 100 * time.Millisecond
 
 // ruleOf returns the rule that a WithLimitSource has for a key, as stores see it; or, if it doesn't
-// answer, the last one known of any key; or nil.
+// answer, or has none for this key, the last one known of any key.
 func (l *limit) ruleOf(b *board, key string) *sourced {
 	last := l.sourced.Load()
-	if last != nil && last.key == key && time.Since(last.read) < reread {
+	if last == nil {
+		last = new(sourced)
+	}
+	if last.asked == key && time.Since(last.at) < reread || time.Since(b.unread) < reread {
 		return last
 	}
 	raw, err := url.PathUnescape(key)
@@ -502,18 +505,21 @@ func (l *limit) ruleOf(b *board, key string) *sourced {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	rules, err := b.limiter.DescribeKey(ctx, raw)
-	for _, r := range rules {
-		if err == nil && r.Limit == l.name {
-			last = &sourced{key, r, time.Now()}
-			l.sourced.Store(last)
-		}
+	if err != nil {
+		b.unread = time.Now()
+		return last
 	}
-	return last
+	now := &sourced{last.key, last.rule, key, time.Now()}
+	if i := slices.IndexFunc(rules, func(r stint.Rule) bool { return r.Limit == l.name }); i >= 0 {
+		now.key, now.rule = key, rules[i]
+	}
+	l.sourced.Store(now)
+	return now
 }
 
 // plan describes a limit by the rule that one of its keys has.
 func (v *limitView) plan(p *page, s *sourced) {
-	if s == nil {
+	if s.rule.Limit == "" {
 		return
 	}
 	v.Sourced, v.OfKey, v.Text, v.DryRun, v.Key = true, p.shown(s.key), s.rule.Text, s.rule.DryRun, keyText(s.rule.Key)

@@ -208,7 +208,7 @@ func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSourc
 //     load timeout or the end of ctx.
 //   - If a load returns ErrNoPlan, the old plan is dropped and Get returns the error.
 //   - If a load fails or exceeds the load timeout, the old plan is kept and returned, however
-//     old. Without an old plan that is the default, or else a *stint.SourceError, which wraps
+//     old; only limiters with Limits report the failure. Without an old plan that is the default, or else a *stint.SourceError, which wraps
 //     context.DeadlineExceeded after a timeout.
 //   - For a second after it has failed or has found no plan, a key isn't loaded again.
 //
