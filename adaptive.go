@@ -51,7 +51,7 @@ import (
 // A limiter and those derived from it remember 10,000 keys without requests in flight,
 // for all their adaptive limits together. Beyond that the least recently used keys
 // start anew, as do those of a limit that an Update has removed.
-func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
+func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 	c := &adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}
 	Gradient2(adaptive.DefaultTolerance).set(c)
 	r := &compile.Rule{Kind: limit.Adaptive, Adaptive: c, Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
@@ -75,8 +75,8 @@ const mostAdaptive = 1_000_000
 
 // configures returns an option that sets part of the configuration, unless its argument is
 // wrong.
-func configures(valid bool, option, write string, set func(*adaptive.Config)) AdaptiveOption {
-	return checkedChange(valid, option, write, func(r *compile.Rule) { set(r.Adaptive) })
+func configures(valid bool, option, write string, set func(*adaptive.Config)) SlotOption {
+	return checkedChange(valid, option, write, func(r *compile.Rule) { set(r.Adaptive) }, "AdaptiveConcurrency")
 }
 
 // Adaptation says how an AdaptiveConcurrency follows the latency: Gradient2, Vegas or AIMD.
@@ -137,7 +137,7 @@ func adaptation(valid bool, written, write string, set func(*adaptive.Config)) A
 //	stint.WithAdaptation(stint.AIMD(150 * time.Millisecond))
 //
 // The default is Gradient2(1.5). New rejects wrong numbers in them, and the zero Adaptation.
-func WithAdaptation(a Adaptation) AdaptiveOption {
+func WithAdaptation(a Adaptation) SlotOption {
 	written := cmp.Or(a.written, "WithAdaptation(Adaptation{})")
 	write := cmp.Or(a.write, "write stint.Gradient2, stint.Vegas or stint.AIMD")
 	return configures(a.set != nil, written, write, a.set)
@@ -146,7 +146,7 @@ func WithAdaptation(a Adaptation) AdaptiveOption {
 // WithInitialLimit sets where an AdaptiveConcurrency starts, between its min and max.
 // The default is 20, or the nearer of min and max if 20 is outside. New rejects other
 // values.
-func WithInitialLimit(n int64) AdaptiveOption {
+func WithInitialLimit(n int64) SlotOption {
 	return configures(n >= 1, fmt.Sprintf("WithInitialLimit(%d)", n), "write 1 or more",
 		func(c *adaptive.Config) { c.Start = n })
 }
@@ -155,7 +155,7 @@ func WithInitialLimit(n int64) AdaptiveOption {
 // before it changes: 100 ms or more. The default is a second. New rejects shorter
 // windows. A window continues until it has ten requests. Shorter windows react faster,
 // and mistake chance for change sooner.
-func WithSampleWindow(d time.Duration) AdaptiveOption {
+func WithSampleWindow(d time.Duration) SlotOption {
 	valid, write := engine.CheckDuration(d, d >= 100*time.Millisecond, "write 100ms or more")
 	return configures(valid, fmt.Sprintf("WithSampleWindow(%v)", d), write,
 		func(c *adaptive.Config) { c.Window = d })

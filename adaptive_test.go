@@ -85,15 +85,15 @@ func TestAdaptiveSamples(t *testing.T) {
 		window(t, l, 20, lasts(100*time.Millisecond))
 		window(t, l, 20, lasts(100*time.Millisecond))
 	}
-	aimd := func(timeout time.Duration) []stint.AdaptiveOption {
-		return []stint.AdaptiveOption{stint.WithAdaptation(stint.AIMD(timeout))}
+	aimd := func(timeout time.Duration) []stint.SlotOption {
+		return []stint.SlotOption{stint.WithAdaptation(stint.AIMD(timeout))}
 	}
 	for _, tt := range []struct {
 		name string
 		do   func(*stint.Limiter, *testing.T)
 		want int64
 		why  stint.AdaptiveReason
-		opts []stint.AdaptiveOption
+		opts []stint.SlotOption
 	}{
 		{"within the timeout, for AIMD", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, lasts(5*time.Second))

@@ -34,7 +34,7 @@ import (
 // limits, in the same call. If a store in memory is full, denials of keys without a
 // place aren't counted.
 func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
-	l := newLimit(limit.Banning, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}, opts)
+	l := newLimit(&compile.Rule{Kind: limit.Banning, Spec: store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}}, opts)
 	checkPeriod(l.rule)
 	if l.rule.Spec.Ban == 0 {
 		l.rule.Errs.Bad("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")

@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/store"
 )
@@ -14,6 +15,6 @@ import (
 // Retry-After field of a denial say 1 second. The slot is released when the handler returns or
 // panics. A handler that hands over its connection (a websocket) calls Permit.Detach. A
 // WithSettle of the limiter or the route doesn't apply.
-func Concurrency(n int64, opts ...ConcurrencyOption) Limit {
-	return newLimit(limit.Concurrent, store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}, opts)
+func Concurrency(n int64, opts ...SlotOption) Limit {
+	return newLimit(&compile.Rule{Kind: limit.Concurrent, Spec: store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}}, opts)
 }

@@ -5,10 +5,12 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/store"
 )
 
@@ -72,6 +74,45 @@ type change func(*compile.Rule)
 
 func (f change) applyLimit(r *compile.Rule) { f(r) }
 
+// on returns a change of the kinds of limit with these constructors. Their interface of options
+// has other kinds, for which it is a mistake.
+func on(option string, set change, constructors ...string) change {
+	return func(r *compile.Rule) {
+		if made := constructorOf(r); !slices.Contains(constructors, made) {
+			last := len(constructors) - 1
+			with := strings.TrimPrefix(strings.Join(constructors[:last], ", ")+" or "+constructors[last], " or ")
+			r.Errs.Bad(option, article(made)+" doesn't take it", "leave it out, or write it in "+article(with))
+			return
+		}
+		set(r)
+	}
+}
+
+func article(noun string) string {
+	if noun[0] == 'A' {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+// constructorOf returns the name of the function that has made a limit.
+func constructorOf(r *compile.Rule) string {
+	switch r.Kind {
+	case limit.Concurrent:
+		return "Concurrency"
+	case limit.Adaptive:
+		return "AdaptiveConcurrency"
+	case limit.Bandwidth:
+		return "Bandwidth"
+	case limit.Banning:
+		return "Ban"
+	}
+	if r.Quota {
+		return "Quota"
+	}
+	return "Rate"
+}
+
 // sharedSetting is the effect of an option on a limit, or on the defaults of several.
 type sharedSetting func(*compile.Settings)
 
@@ -87,11 +128,7 @@ type marks struct{}
 
 func (marks) ofRate() {}
 
-func (marks) ofQuota() {}
-
-func (marks) ofConcurrency() {}
-
-func (marks) ofAdaptive() {}
+func (marks) ofSlots() {}
 
 func (marks) ofBandwidth() {}
 
@@ -108,7 +145,13 @@ type (
 		sharedSetting
 		marks
 	}
+	// settleOption is a settingOption that slots don't have.
+	settleOption struct{ settingOption }
 )
+
+func (o settleOption) applyLimit(r *compile.Rule) {
+	on("WithSettle", o.settingOption.applyLimit, "Rate", "Quota")(r)
+}
 
 // conduct is a limiter's configuration beside its limits. A limiter derived from it has
 // the same, unless its options say otherwise.

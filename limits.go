@@ -103,7 +103,7 @@ func Every(d time.Duration) Window { return store.Every(d) }
 // millisecond where one integer can hold its state that way (store.Limit.Tick). A
 // request may pass up to a tick earlier or later than n per period says.
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
-	l := newLimit(limit.Charged, store.Spec{Name: "rate", Units: n, Period: per}, opts)
+	l := newLimit(&compile.Rule{Kind: limit.Charged, Spec: store.Spec{Name: "rate", Units: n, Period: per}}, opts)
 	checkPeriod(l.rule)
 	if r := l.rule; r.Spec.WarmUp != 0 {
 		if r.AlgSet {
@@ -126,12 +126,12 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 //
 // A key can use up a day's quota in its first second. Combine the quota with a Rate to
 // prevent that.
-func Quota(n int64, w Window, opts ...QuotaOption) Limit {
+func Quota(n int64, w Window, opts ...RateOption) Limit {
 	name, _, _ := strings.Cut(w.String(), " ") // without a time zone
 	if name == "every" || w == (Window{}) {
 		name = "quota"
 	}
-	l := newLimit(limit.Charged, store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
+	l := newLimit(&compile.Rule{Kind: limit.Charged, Quota: true, Spec: store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}}, opts)
 	if w == (Window{}) {
 		l.rule.Errs.Bad("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
 		l.rule.Spec.Window = Daily // or the store's limit would report a missing period
@@ -158,8 +158,7 @@ func lacksUnit(r *compile.Rule, option string, d time.Duration) bool {
 	return !ok
 }
 
-func newLimit[O optionOf](k limit.Kind, spec store.Spec, opts []O) Limit {
-	r := &compile.Rule{Kind: k, Spec: spec}
+func newLimit[O optionOf](r *compile.Rule, opts []O) Limit {
 	apply(r, opts)
 	return Limit{r}
 }
@@ -175,15 +174,15 @@ func newLimit[O optionOf](k limit.Kind, spec store.Spec, opts []O) Limit {
 //
 // n is from 0 to 2^40. New rejects other numbers, 0 on a bucket without debt (nothing
 // would pass), and algorithms without a burst.
-func WithBurst(n int64) BurstOption {
-	return changeOption{change: func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") }}
+func WithBurst(n int64) LimitOption {
+	return changeOption{change: on("WithBurst", func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") }, "Rate", "Quota", "Bandwidth")}
 }
 
 // WithAlgorithm sets how a limit counts. A Rate takes every algorithm; the default is
 // TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New rejects
 // any other combination. store.Concurrency and store.Ban are limits of their own, and store.WarmUp
 // is an option: write stint.Concurrency, stint.Ban or stint.WithWarmUp.
-func WithAlgorithm(a Algorithm) AlgorithmOption {
+func WithAlgorithm(a Algorithm) RateOption {
 	valid, write := true, ""
 	switch a {
 	case store.Concurrency, store.Ban:
@@ -217,7 +216,7 @@ func WithName(name string) LimitOption {
 func WithWarmUp(d time.Duration) RateOption {
 	valid, write := engine.CheckDuration(d, d > 0, "write how long the rate takes to rise, such as 4*time.Second")
 	return checkedChange(valid, fmt.Sprintf("WithWarmUp(%v)", d), write,
-		func(r *compile.Rule) { r.Spec.WarmUp = d })
+		func(r *compile.Rule) { r.Spec.WarmUp = d }, "Rate")
 }
 
 // WithDebt lets a request pass as soon as earlier requests are paid for; the next
@@ -233,7 +232,7 @@ func WithWarmUp(d time.Duration) RateOption {
 // denied. Remaining and the header fields count what has been saved up, without the
 // one request that passes on credit: 11 pass at once where they say 10.
 func WithDebt() RateOption {
-	return changeOption{change: func(r *compile.Rule) { r.Spec.Debt = true }}
+	return changeOption{change: on("WithDebt", func(r *compile.Rule) { r.Spec.Debt = true }, "Rate")}
 }
 
 // WithBuckets sets how many buckets a SlidingWindow is cut into, from 1 to 1000. More
@@ -241,5 +240,5 @@ func WithDebt() RateOption {
 // numbers, more buckets than the period has microseconds, and other algorithms.
 func WithBuckets(k int64) RateOption {
 	return checkedChange(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
-		func(r *compile.Rule) { r.Spec.Buckets = k })
+		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")
 }

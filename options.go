@@ -37,83 +37,42 @@ type RouteOption interface {
 }
 
 // A limit takes the options of its kind: what would mean nothing to it doesn't
-// compile.
+// compile, or New rejects it and says what to write.
 type (
-	// RateOption is an option of Rate: [WithName], [WithHidden], [WithKey], [WithAlgorithm],
-	// [WithBurst], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithQueue], [WithDebt],
-	// [WithWarmUp], [WithBuckets], [WithDryRun] or [WithFailurePolicy].
+	// RateOption is an option of Rate and Quota: [WithAlgorithm], and of Rate alone: [WithDebt],
+	// [WithWarmUp] or [WithBuckets]; or a LimitOption, SharedOption or ChargeOption.
 	RateOption interface {
 		applyLimit(*compile.Rule)
 		ofRate()
 	}
-	// QuotaOption is an option of Quota: [WithName], [WithHidden], [WithKey], [WithAlgorithm],
-	// [WithBurst], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithDryRun] or
-	// [WithFailurePolicy].
-	QuotaOption interface {
+	// SlotOption is an option of Concurrency and AdaptiveConcurrency: [WithShare], and of
+	// AdaptiveConcurrency alone: [WithAdaptation], [WithInitialLimit] or [WithSampleWindow]; or a
+	// LimitOption, SharedOption or ChargeOption.
+	SlotOption interface {
 		applyLimit(*compile.Rule)
-		ofQuota()
+		ofSlots()
 	}
-	// ConcurrencyOption is an option of Concurrency: [WithName], [WithHidden], [WithKey], [WithCost], [WithFixedCost],
-	// [WithQueue], [WithMaxWait], [WithShare], [WithDryRun] or [WithFailurePolicy].
-	ConcurrencyOption interface {
-		applyLimit(*compile.Rule)
-		ofConcurrency()
-	}
-	// AdaptiveOption is an option of AdaptiveConcurrency: [WithName], [WithHidden], [WithKey],
-	// [WithAdaptation], [WithInitialLimit], [WithSampleWindow], [WithCost], [WithFixedCost],
-	// [WithQueue], [WithMaxWait], [WithShare], [WithDryRun] or [WithFailurePolicy].
-	AdaptiveOption interface {
-		applyLimit(*compile.Rule)
-		ofAdaptive()
-	}
-	// BandwidthOption is an option of Bandwidth: [WithName], [WithKey], [WithBurst],
-	// [WithDirection], [WithDryRun] or [WithFailurePolicy].
+	// BandwidthOption is an option of Bandwidth: [WithDirection], a LimitOption or a SharedOption.
 	BandwidthOption interface {
 		applyLimit(*compile.Rule)
 		ofBandwidth()
 	}
-	// BanOption is an option of Ban: [WithBanFor], [WithName], [WithKey], [WithDryRun]
-	// or [WithFailurePolicy].
+	// BanOption is an option of Ban: [WithBanFor], a LimitOption or a SharedOption.
 	BanOption interface {
 		applyLimit(*compile.Rule)
 		ofBan()
 	}
 )
 
-// LimitOption is an option of every kind of limit: [WithName], [WithHidden], or a SharedOption.
+// LimitOption is an option of limits of several kinds: [WithName]; [WithHidden], which a Ban and a
+// Bandwidth don't take; [WithBurst], of Rate, Quota and Bandwidth; [WithQueue], of Rate,
+// Concurrency and AdaptiveConcurrency; or a SharedOption.
 type LimitOption interface {
 	RateOption
-	QuotaOption
-	ConcurrencyOption
-	AdaptiveOption
+	SlotOption
 	BandwidthOption
 	BanOption
 }
-
-// Options of several kinds of limit.
-type (
-	// AlgorithmOption is an option of Rate and Quota: [WithAlgorithm].
-	AlgorithmOption interface {
-		RateOption
-		QuotaOption
-	}
-	// BurstOption is an option of Rate, Quota and Bandwidth: [WithBurst].
-	BurstOption interface {
-		RateOption
-		QuotaOption
-		BandwidthOption
-	}
-	// SlotOption is an option of Concurrency and AdaptiveConcurrency: [WithShare].
-	SlotOption interface {
-		ConcurrencyOption
-		AdaptiveOption
-	}
-	// QueueOption is an option of Rate, Concurrency and AdaptiveConcurrency: [WithQueue].
-	QueueOption interface {
-		RateOption
-		SlotOption
-	}
-)
 
 // Options that are defaults, too.
 type (
@@ -126,20 +85,12 @@ type (
 		LimitOption
 	}
 	// ChargeOption is an option of Rate, Quota, Concurrency and AdaptiveConcurrency:
-	// [WithCost], [WithFixedCost] or [WithMaxWait].
+	// [WithCost], [WithFixedCost] or [WithMaxWait]; and of Rate and Quota: [WithSettle].
 	// Given to [New], With or [WithRoute], it is the default for those there.
 	ChargeOption interface {
 		RouteOption
 		RateOption
-		QuotaOption
 		SlotOption
-	}
-	// SettleOption is an option of Rate and Quota: [WithSettle]. Given to [New], With or [WithRoute],
-	// it is the default for those there.
-	SettleOption interface {
-		RouteOption
-		RateOption
-		QuotaOption
 	}
 )
 
@@ -223,11 +174,16 @@ func settingOf(written string, wrong bool) setting {
 	return setting{name, wrong && argument == "nil)"}
 }
 
-func checkedChange(valid bool, option, write string, set change) changeOption {
-	if valid {
-		return changeOption{change: set}
+// checkedChange is for limits with these constructors, or for all that its interface has.
+func checkedChange(valid bool, option, write string, set change, constructors ...string) changeOption {
+	if !valid {
+		set = func(r *compile.Rule) { r.Errs.Bad(option, "", write) }
 	}
-	return changeOption{change: func(r *compile.Rule) { r.Errs.Bad(option, "", write) }}
+	if constructors != nil {
+		name, _, _ := strings.Cut(option, "(")
+		set = on(name, set, constructors...)
+	}
+	return changeOption{change: set}
 }
 
 // WithStore keeps the counts in s, such as a store of package redisstore. The default

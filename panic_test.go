@@ -55,7 +55,7 @@ func (f *fuse) functions() []stint.Option {
 
 var manyMore = stint.Rate(1000, time.Second, stint.WithName("more"))
 
-func (f *fuse) settle(cost int64) stint.SettleOption {
+func (f *fuse) settle(cost int64) stint.ChargeOption {
 	return stint.WithSettle(func(*http.Request, int, int64) int64 { f.burn("settle"); return cost })
 }
 

@@ -29,7 +29,7 @@ func cost(n int64) stint.ChargeOption {
 func TestSettle(t *testing.T) {
 	// The rate has 10, the quota 100 left at first; a request costs 1.
 	rate := func(o ...stint.RateOption) stint.Limit { return stint.Rate(10, time.Hour, o...) }
-	quota := func(o ...stint.QuotaOption) stint.Limit { return stint.Quota(100, stint.Monthly, o...) }
+	quota := func(o ...stint.RateOption) stint.Limit { return stint.Quota(100, stint.Monthly, o...) }
 	tests := []struct {
 		name   string
 		opts   []stint.Option
@@ -799,7 +799,7 @@ func TestSettleAfterTheContext(t *testing.T) {
 	}
 	hows := []struct {
 		name   string
-		with   stint.SettleOption
+		with   stint.ChargeOption
 		settle func(*testing.T, *stint.Limiter, context.Context)
 	}{
 		{"Take", settleTo(stint.AsCharged), outside},

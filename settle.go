@@ -57,10 +57,10 @@ const AsCharged int64 = -1
 // store is called when the handler has returned, once for all settlements and releases
 // of slots, for up to 2 seconds. The client waits for that only if the response doesn't
 // declare its Content-Length.
-func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
+func WithSettle(cost func(r *http.Request, status int, written int64) int64) ChargeOption {
 	by := &read.Settler{Cost: cost, ByStatus: byStatus(cost)}
-	return checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
-		func(s *compile.Settings) { s.Settler = by })
+	return settleOption{checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
+		func(s *compile.Settings) { s.Settler = by })}
 }
 
 // byStatus reports whether a function of WithSettle is one of this package, which look at

@@ -20,7 +20,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-func settleTo(n int64) stint.SettleOption {
+func settleTo(n int64) stint.ChargeOption {
 	return stint.WithSettle(func(*http.Request, int, int64) int64 { return n })
 }
 
@@ -49,7 +49,7 @@ func TestWithSettle(t *testing.T) {
 	served := answering(200, "served")
 	tests := []struct {
 		name string
-		with stint.SettleOption
+		with stint.ChargeOption
 		do   http.HandlerFunc
 		want int64 // left
 	}{

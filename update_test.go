@@ -1039,7 +1039,7 @@ func TestUpdateOfSlots(t *testing.T) {
 
 // The same on real stores: slots that are held count against the new number.
 func TestUpdateOfSlotsInStores(t *testing.T) {
-	slots := func(n int64, wait ...stint.ConcurrencyOption) stint.Option {
+	slots := func(n int64, wait ...stint.SlotOption) stint.Option {
 		return stint.Concurrency(n, append(wait, stint.WithName("concurrency"))...)
 	}
 	overStores(t, func(t *testing.T, s store.Store) {

@@ -43,15 +43,15 @@ func WithMaxWait(d time.Duration) ChargeOption {
 // WithQueue none waits, or, with a WithMaxWait, as many requests and Takes as the
 // limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
 // bound. A request that finds the queue full may replace another (see WithPriority).
-func WithQueue(n int64) QueueOption {
-	return changeOption{change: func(r *compile.Rule) {
+func WithQueue(n int64) LimitOption {
+	return changeOption{change: on("WithQueue", func(r *compile.Rule) {
 		queue := orNone(r, n, "WithQueue")
 		if r.Kind.Traits().Way == waiting.ForSlot {
 			r.Line.Room = &n
 			return
 		}
 		r.Spec.Queue = queue
-	}}
+	}, "Rate", "Concurrency", "AdaptiveConcurrency")}
 }
 
 // WithPriority sets which requests go first when some wait for a slot: class returns a

@@ -726,7 +726,7 @@ func TestPatienceIsTheLinesOwn(t *testing.T) {
 }
 
 // lined is a limiter that tells when a wait has begun.
-func lined(t *testing.T, s store.Store, opts ...stint.ConcurrencyOption) (l *stint.Limiter, begun chan struct{}) {
+func lined(t *testing.T, s store.Store, opts ...stint.SlotOption) (l *stint.Limiter, begun chan struct{}) {
 	begun = make(chan struct{}, 1000)
 	return limiter(t, theKey, stint.WithStore(s), stint.Concurrency(3, append(opts, stint.WithName("concurrency"))...),
 		stint.WithObserver(func(e stint.Event) {
@@ -790,7 +790,7 @@ func TestLineOverStores(t *testing.T) {
 // limit holds, all others are served, and nothing is left behind.
 func TestLinesOfTwoProcesses(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
-		opts := []stint.ConcurrencyOption{stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30)}
+		opts := []stint.SlotOption{stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30)}
 		here, _ := lined(t, s, opts...)
 		there, _ := lined(t, s, opts...)
 		var mu sync.Mutex
@@ -1042,7 +1042,7 @@ func TestPriority(t *testing.T) {
 // A full queue is for those of the highest rank: a request replaces the last waiter of the
 // lowest, if that is below its own.
 func TestFullQueue(t *testing.T) {
-	slot := func(opts ...stint.ConcurrencyOption) stint.Option {
+	slot := func(opts ...stint.SlotOption) stint.Option {
 		return stint.Concurrency(1, append(opts, stint.WithQueue(2), stint.WithMaxWait(time.Minute))...)
 	}
 	come := func(classes ...int) (all []arrival) { // a is the first, and holds the slot
@@ -1084,7 +1084,7 @@ func TestReplaced(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			var told []string
-			opts := []stint.ConcurrencyOption{stint.WithName("slots")}
+			opts := []stint.SlotOption{stint.WithName("slots")}
 			if queue {
 				opts = append(opts, stint.WithQueue(1))
 			}
@@ -1173,7 +1173,7 @@ func rush(rnd *rand.Rand, times float64, second time.Duration, equal bool, ls ..
 }
 
 // rushed are limiters for a rush on one store.
-func rushed(t *testing.T, s store.Store, processes int, shares ...stint.ConcurrencyOption) (ls []*stint.Limiter) {
+func rushed(t *testing.T, s store.Store, processes int, shares ...stint.SlotOption) (ls []*stint.Limiter) {
 	opts := append(shares, stint.WithName("slots"), stint.WithQueue(20), stint.WithMaxWait(3*time.Second))
 	for range processes {
 		ls = append(ls, limiter(t, theKey, stint.WithStore(s), stint.Concurrency(10, opts...)))
@@ -1193,11 +1193,11 @@ func TestRush(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		processes int
-		shares    []stint.ConcurrencyOption
+		shares    []stint.SlotOption
 	}{
-		{"one process", 1, []stint.ConcurrencyOption{half}},
-		{"class 0 has a share too", 1, []stint.ConcurrencyOption{half, stint.WithShare(0, 20)}},
-		{"two processes", 2, []stint.ConcurrencyOption{half}},
+		{"one process", 1, []stint.SlotOption{half}},
+		{"class 0 has a share too", 1, []stint.SlotOption{half, stint.WithShare(0, 20)}},
+		{"two processes", 2, []stint.SlotOption{half}},
 	} {
 		for _, times := range loads {
 			synctest.Test(t, func(t *testing.T) {
@@ -1571,7 +1571,7 @@ func (w *workers) held() string {
 func TestShare(t *testing.T) {
 	share := stint.WithShare
 	wait, queue := stint.WithMaxWait(50*time.Second), stint.WithQueue(100)
-	ten := func(opts ...stint.ConcurrencyOption) stint.Limit {
+	ten := func(opts ...stint.SlotOption) stint.Limit {
 		return stint.Concurrency(10, append(opts, wait, queue)...)
 	}
 	tests := []struct {
@@ -1699,7 +1699,7 @@ func TestShareUnderStress(t *testing.T) {
 // What is held is counted once, however the request ends, and across updates.
 func TestShareIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slots := func(opts ...stint.ConcurrencyOption) stint.Limit {
+		slots := func(opts ...stint.SlotOption) stint.Limit {
 			return stint.Concurrency(3, append(opts, stint.WithMaxWait(time.Minute))...)
 		}
 		l := limiter(t, theKey, slots(), stint.Rate(2, time.Second, stint.WithMaxWait(time.Minute)))

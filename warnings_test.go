@@ -643,7 +643,7 @@ func TestStoreForgets(t *testing.T) {
 // it right.
 func TestQuotaUnreachable(t *testing.T) {
 	key := stint.WithKey(stint.RemoteIP())
-	quota := func(n int64, opts ...stint.QuotaOption) stint.Option {
+	quota := func(n int64, opts ...stint.RateOption) stint.Option {
 		return stint.Quota(n, stint.Daily, append(opts, stint.WithName("daily"))...)
 	}
 	rate := func(opts ...stint.RateOption) stint.Option {

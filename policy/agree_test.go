@@ -61,7 +61,7 @@ func sayings(t *testing.T) (all []placedOption) {
 		if err := yaml.Unmarshal([]byte(values[f.name]), &doc); err != nil || len(doc.Content) != 1 {
 			t.Fatalf("write a value for the field %s here: %v", f.name, err)
 		}
-		d := &decoder{with: c, named: map[string]*namedKey{}, settles: map[string]stint.SettleOption{}}
+		d := &decoder{with: c, named: map[string]*namedKey{}, settles: map[string]stint.ChargeOption{}}
 		var l limit
 		f.read(d, doc.Content[0], &l)
 		said := l.said()

@@ -58,7 +58,7 @@ var settleForms = []field[func(*http.Request, int, int64) int64]{
 // settle reads how the cost is computed from the response. A name stands for one option
 // wherever it appears: limits with the same name share one call of the function per
 // request.
-func (d *decoder) settle(n *yaml.Node) stint.SettleOption {
+func (d *decoder) settle(n *yaml.Node) stint.ChargeOption {
 	var cost func(*http.Request, int, int64) int64
 	if n.Kind != yaml.ScalarNode {
 		if object(d, n, "settle", settleExample, settleForms, &cost) && len(n.Content) == 0 {

@@ -58,7 +58,7 @@ type decoder struct {
 	errs Errors
 
 	named   map[string]*namedKey
-	settles map[string]stint.SettleOption
+	settles map[string]stint.ChargeOption
 	places  map[string]place // of limits
 	routes  map[string]place // by pattern
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,11 +24,25 @@ type kind struct {
 
 var kinds = []kind{
 	{"rate", "", "", reflect.TypeFor[stint.RateOption](), readRate},
-	{"quota", "", "in", reflect.TypeFor[stint.QuotaOption](), readQuota},
-	{"concurrency", "", "", reflect.TypeFor[stint.ConcurrencyOption](), readConcurrency},
-	{"adaptive-concurrency", "", "", reflect.TypeFor[stint.AdaptiveOption](), readAdaptive},
+	{"quota", "", "in", reflect.TypeFor[stint.RateOption](), readQuota},
+	{"concurrency", "", "", reflect.TypeFor[stint.SlotOption](), readConcurrency},
+	{"adaptive-concurrency", "", "", reflect.TypeFor[stint.SlotOption](), readAdaptive},
 	{"ban", "for: 1h", "for", reflect.TypeFor[stint.BanOption](), readBan},
 	{"bandwidth", "", "", reflect.TypeFor[stint.BandwidthOption](), readBandwidth},
+}
+
+// only are the fields whose options go with fewer kinds than the interface of their option has: New
+// rejects them on the others, and a file's words for it are those of goes.
+var only = map[string][]string{
+	"burst":         {"rate", "quota", "bandwidth"},
+	"queue":         {"rate", "concurrency", "adaptive-concurrency"},
+	"settle":        {"rate", "quota"},
+	"debt":          {"rate"},
+	"warm-up":       {"rate"},
+	"buckets":       {"rate"},
+	"adaptation":    {"adaptive-concurrency"},
+	"initial-limit": {"adaptive-concurrency"},
+	"sample-window": {"adaptive-concurrency"},
 }
 
 // of converts options to the limit's own type, once its kind is known to accept each.
@@ -43,6 +58,9 @@ func of[O any](options []any) []O {
 func (k *kind) goes(o placedOption) bool {
 	if o.option == nil {
 		return o.field == k.own
+	}
+	if kinds := only[o.field]; kinds != nil && !slices.Contains(kinds, k.name) {
+		return false
 	}
 	return o.as.Implements(k.takes)
 }
@@ -114,14 +132,14 @@ func readQuota(d *decoder, n *yaml.Node, l *limit) {
 		if l.zone != nil {
 			w = w.In(l.zone)
 		}
-		return stint.Quota(units, w, of[stint.QuotaOption](opts)...)
+		return stint.Quota(units, w, of[stint.RateOption](opts)...)
 	}
 }
 
 func readConcurrency(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("concurrency")
 	if slots, ok := d.integer(n, "concurrency", 1); ok {
-		l.make = func(opts []any) stint.Limit { return stint.Concurrency(slots, of[stint.ConcurrencyOption](opts)...) }
+		l.make = func(opts []any) stint.Limit { return stint.Concurrency(slots, of[stint.SlotOption](opts)...) }
 	}
 }
 
@@ -137,7 +155,7 @@ func readAdaptive(d *decoder, n *yaml.Node, l *limit) {
 		d.bad(n, "adaptive-concurrency %d-%d: write a minimum of 1 or more, and a maximum of no less", least, most)
 	default:
 		l.make = func(opts []any) stint.Limit {
-			return stint.AdaptiveConcurrency(least, most, of[stint.AdaptiveOption](opts)...)
+			return stint.AdaptiveConcurrency(least, most, of[stint.SlotOption](opts)...)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 }
 
 func parse(name string, data []byte, c *config) (*Policy, error) {
-	d := &decoder{file: name, with: c, places: map[string]place{}, routes: map[string]place{}, named: map[string]*namedKey{}, settles: map[string]stint.SettleOption{}}
+	d := &decoder{file: name, with: c, places: map[string]place{}, routes: map[string]place{}, named: map[string]*namedKey{}, settles: map[string]stint.ChargeOption{}}
 	options := []stint.Option{stint.Complete()}
 	if root := d.load(data); root != nil {
 		options = append(options, d.document(root)...)

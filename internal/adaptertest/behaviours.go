@@ -552,7 +552,7 @@ var behaviours = []behaviour{
 // waitedFor is a site whose only slot is taken for seven seconds. A request
 // with X-Behind finds another of class 2 in line, which will hold the slot for
 // that long.
-func waitedFor(opts ...stint.ConcurrencyOption) func(*testing.T) Site {
+func waitedFor(opts ...stint.SlotOption) func(*testing.T) Site {
 	return func(t *testing.T) Site {
 		var l *stint.Limiter
 		ahead := func(r *http.Request) bool {

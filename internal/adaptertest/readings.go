@@ -183,7 +183,7 @@ func flowReadings(t *testing.T, a Adapter) {
 	}
 	t.Run("one route has the limit", func(t *testing.T) {
 		for name, tt := range map[string]struct {
-			settle stint.SettleOption
+			settle stint.ChargeOption
 			do     http.HandlerFunc
 			left   int64
 		}{

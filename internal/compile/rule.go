@@ -26,6 +26,7 @@ import (
 type Rule struct {
 	Spec   store.Spec
 	Kind   limit.Kind
+	Quota  bool // of Quota, and not of Rate: both are charged
 	Named  bool // by WithName
 	AlgSet bool // by WithAlgorithm
 	Hidden bool // by WithHidden

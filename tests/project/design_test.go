@@ -112,9 +112,9 @@ var (
 // A kind of limit takes options of its kind, and every LimitOption.
 var (
 	_ func(int64, time.Duration, ...stint.RateOption) stint.Limit = stint.Rate
-	_ func(int64, stint.Window, ...stint.QuotaOption) stint.Limit = stint.Quota
-	_ func(int64, ...stint.ConcurrencyOption) stint.Limit         = stint.Concurrency
-	_ func(int64, int64, ...stint.AdaptiveOption) stint.Limit     = stint.AdaptiveConcurrency
+	_ func(int64, stint.Window, ...stint.RateOption) stint.Limit  = stint.Quota
+	_ func(int64, ...stint.SlotOption) stint.Limit                = stint.Concurrency
+	_ func(int64, int64, ...stint.SlotOption) stint.Limit         = stint.AdaptiveConcurrency
 	_ func(int64, ...stint.BandwidthOption) stint.Limit           = stint.Bandwidth
 	_ func(int64, time.Duration, ...stint.BanOption) stint.Limit  = stint.Ban
 )
