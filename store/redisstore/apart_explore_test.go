@@ -20,37 +20,41 @@ import (
 
 var apartVariants = map[string]func(thereWay, lines) lined{}
 
-// eachAway gives each call a way of its own if a line has none, and the way keeps what a
-// line promises. Lines are explored by themselves: see TestEveryOrderOfLines.
+// eachAway sends each call by itself if a queue may have no batch in flight, and keeps what a
+// queue promises. Queues are explored by themselves: see TestEveryOrderOfLines.
 var eachAway = orders.Edit{
-	File: "batch.go",
-	Was:  "func (l *line[T]) submit(t *ticket[T], own bool) {\n",
-	Is:   "func (l *line[T]) submit(t *ticket[T], own bool) {\n	if l.ways == 0 {\n		l.away(t)\n		return\n	}\n",
+	File: "internal/batch/queue.go",
+	Was:  "func (q *Queue[T]) submit(c *Call[T], direct bool) {\n",
+	Is:   "func (q *Queue[T]) submit(c *Call[T], direct bool) {\n	if q.MaxInFlight == 0 {\n		q.sendAway(c)\n		return\n	}\n",
 }
 
-const awayFile = `package redisstore
+const awayFile = `package batch
 
-import "time"
+import (
+	"time"
 
-func (l *line[T]) away(t *ticket[T]) {
-	t.since = time.Now()
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
+)
+
+func (q *Queue[T]) sendAway(c *Call[T]) {
+	c.Since = time.Now()
 	go func() {
-		if t.state.Load() == abandoned {
+		if c.state.Load() == abandoned {
 			return
 		}
-		r := &trip[T]{batch: []*ticket[T]{t}}
-		r.until(t.since.Add(l.timeout))
-		watch := time.AfterFunc(l.timeout, func() {
-			close(r.done)
-			t.answer(errLate, true)
+		b := &batch[T]{calls: []*Call[T]{c}}
+		b.set(c.Since.Add(q.Timeout))
+		watch := time.AfterFunc(q.Timeout, func() {
+			close(b.done)
+			c.answer(fault.ErrTimeout, true)
 		})
-		l.send(r, r.batch)
-		late, failed := !watch.Stop(), t.failed
-		if !t.answer(failed, late) && failed == nil {
-			l.gone(t)
+		q.Send(b, b.calls)
+		late, failed := !watch.Stop(), c.Failed
+		if !c.answer(failed, late) && failed == nil {
+			q.Abandoned(c)
 		}
-		if t.ended != nil {
-			t.ended <- failed
+		if c.Ended != nil {
+			c.Ended <- failed
 		}
 	}()
 }
@@ -352,7 +356,8 @@ func (c *splitter) check() {
 
 var ofApart = &orders.Elsewhere{
 	Path:    "github.com/stint-go/stint/store/redisstore",
-	Added:   map[string]string{"lined.go": linedFile, "away.go": awayFile},
+	Below:   below,
+	Added:   map[string]string{"lined.go": linedFile, leftIn: leftFile, "internal/batch/away.go": awayFile},
 	Edits:   []orders.Edit{eachAway},
 	Mutants: apartMutants,
 	Into:    "apartVariants",
@@ -414,27 +419,27 @@ var apartMutants = []orders.Variant{
 	{Name: "parts are given back only if one fails", Edits: []orders.Edit{{File: "take.go",
 		Was: "	if failed != nil || !granted {\n", Is: "	if failed != nil {\n"}}},
 	{Name: "what is given back doesn't matter to a call that fails", Edits: []orders.Edit{{File: "take.go",
-		Was: "parts[0].since.Add(s.timeout)); err != nil {", Is: "parts[0].since.Add(s.timeout)); err != nil && failed == nil {"}}},
+		Was: "parts[0].Since.Add(s.timeout)); err != nil {", Is: "parts[0].Since.Add(s.timeout)); err != nil && failed == nil {"}}},
 	{Name: "what isn't given back is said not to be charged", Edits: []orders.Edit{{File: "take.go",
-		Was: "			return uncertain(err)\n", Is: "			return err\n"}}},
+		Was: "			return fault.PartlyMade(err)\n", Is: "			return err\n"}}},
 	{Name: "parts that fail are given back with the others", Edits: []orders.Edit{{File: "take.go",
-		Was: "			failed = graver(failed, err)\n			continue\n", Is: "			failed = graver(failed, err)\n"}}},
+		Was: "			failed = fault.Worse(failed, err)\n			continue\n", Is: "			failed = fault.Worse(failed, err)\n"}}},
 	{Name: "what is given back may take as long again", Edits: []orders.Edit{{File: "take.go",
-		Was: "parts[0].since.Add(s.timeout)", Is: "time.Now().Add(s.timeout)"}, {File: "take.go", Was: "	\"slices\"\n", Is: "	\"slices\"\n	\"time\"\n"}}},
-	{Name: "who leaves one part is told what became of another", Edits: []orders.Edit{{File: "errors.go",
+		Was: "parts[0].Since.Add(s.timeout)", Is: "time.Now().Add(s.timeout)"}, {File: "take.go", Was: "	\"slices\"\n", Is: "	\"slices\"\n	\"time\"\n"}}},
+	{Name: "who leaves one part is told what became of another", Edits: []orders.Edit{{File: "internal/fault/fault.go",
 		Was: "if a == nil || doubt(b) > doubt(a) {", Is: "if a == nil || doubt(b) > 1 {"}}},
 	{Name: "one part is given back", Edits: []orders.Edit{{File: "giveback.go",
 		Was: "	for n, t := range parts {\n		if backs[n] = s.newGiveBack", Is: "	for n, t := range parts[:min(len(parts), 1)] {\n		if backs[n] = s.newGiveBack"}}},
 	{Name: "who waits for what is given back doesn't look at what came of it", Edits: []orders.Edit{{File: "giveback.go",
 		Was: "			if err != nil {\n				return err\n			}\n", Is: "			_ = err\n"}}},
 	{Name: "what may have been given back is given back again", Edits: []orders.Edit{{File: "giveback.go",
-		Was: "notMade(err) && pause <= longestPause", Is: "err != nil && pause <= longestPause"}}},
+		Was: "fault.NotMade(err) && pause <= longestPause", Is: "err != nil && pause <= longestPause"}}},
 	{Name: "what turns out late not to have been given back stands", Edits: []orders.Edit{{File: "giveback.go",
-		Was: "		err = <-t.ended\n", Is: "		_ = t\n"}}},
+		Was: "		err = <-t.Ended\n", Is: "		_ = t\n"}}},
 	{Name: "a closed store gives nothing back any more", Edits: []orders.Edit{{File: "giveback.go",
 		Was: "			case <-s.closed: // the last chance\n				pause = longestPause\n", Is: "			case <-s.closed:\n				return\n"}}},
 	{Name: "a Settle made in part is said not to have been made", Edits: []orders.Edit{{File: "settle.go",
-		Was: "	if made {\n		return uncertain(failed)\n	}\n	return failed\n}\n\n// stopRenewals", Is: "	_ = made\n	return failed\n}\n\n// stopRenewals"}}},
+		Was: "	if made {\n		return fault.PartlyMade(failed)\n	}\n	return failed\n}\n\n// stopRenewals", Is: "	_ = made\n	return failed\n}\n\n// stopRenewals"}}},
 	{Name: "who waits for a part doesn't see that his time is up", Edits: []orders.Edit{{File: "giveback.go",
 		Was: "		case <-due.Done():\n", Is: "		case <-ctx.Done():\n			_ = due\n"}}},
 }

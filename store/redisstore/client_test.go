@@ -44,15 +44,13 @@ func TestDefaultClientKeepsToDeadlines(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	server.Pause()
-	for range batchWays {
+	for range maxInFlight {
 		if err := take(); !errors.Is(err, ErrIndeterminate) {
 			t.Error(err)
 		}
 	}
 	for taken := 1; taken > 0; time.Sleep(time.Millisecond) { // a real connection
-		s.takes.mu.Lock()
-		taken = s.takes.busy
-		s.takes.mu.Unlock()
+		taken, _ = s.takes.Load()
 	}
 	others := make(chan error, 1) // calls of the user, who waits for as long as it takes
 	go func() { others <- rdb.Get(context.Background(), "k").Err() }()
@@ -62,7 +60,7 @@ func TestDefaultClientKeepsToDeadlines(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if seen < 2+batchWays {
+	if seen < 2+maxInFlight {
 		t.Errorf("a hook saw %d calls", seen)
 	}
 	if o := rdb.Options(); o.ContextTimeoutEnabled || o.ReadTimeout != time.Hour || o.WriteTimeout != 2*time.Hour {

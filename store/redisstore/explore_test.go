@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 type Server interface {
@@ -58,21 +59,21 @@ func Explore(server Server, leased int64, denied int) Explored {
 
 func (x Explored) GiveBack(all bool) { x.giveBackPrefetched(all) }
 
-func (s *Store) decided(t *ticket[taking]) (reusable bool, err error) {
-	d := &t.what.decision
+func (s *Store) decided(t *batch.Call[taking]) (reusable bool, err error) {
+	d := &t.Body.decision
 	d.granted = there.Take(d.charges, d.results)
 	return true, nil
 }
 
-func (s *Store) settled(t *ticket[settling]) error {
-	for i := range t.what.charges {
-		there.Settle(&t.what.charges[i], &t.what.results[i], t.what.unlessReset)
-		s.denies.forget(t.what.charges[i].Key)
+func (s *Store) settled(t *batch.Call[settling]) error {
+	for i := range t.Body.charges {
+		there.Settle(&t.Body.charges[i], &t.Body.results[i], t.Body.unlessReset)
+		s.denies.forget(t.Body.charges[i].Key)
 	}
 	return nil
 }
 
-func (s *Store) giveBack(t *ticket[settling]) (ended <-chan error) {
+func (s *Store) giveBack(t *batch.Call[settling]) (ended <-chan error) {
 	s.settled(t)
 	tried := make(chan error, 1)
 	tried <- nil
@@ -83,10 +84,10 @@ func (s *Store) giveBack(t *ticket[settling]) (ended <-chan error) {
 // unwired has what asks the server ask the one of the test, and not tell it the time. A
 // reset doesn't time out, and nothing is given back by a timer: a caller does it.
 var unwired = []orders.Edit{
-	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
-	{File: "settle.go", Was: "reusable, err := s.settles.do(ctx, t)", Is: "reusable, err := true, s.settled(t)"},
+	{File: "take.go", Was: "s.takes.Do(ctx, t)", Is: "s.decided(t)"},
+	{File: "settle.go", Was: "reusable, err := s.settles.Do(ctx, t)", Is: "reusable, err := true, s.settled(t)"},
 	{File: "giveback.go", Was: "func (s *Store) giveBack(", Is: "func (s *Store) giveBackThere("},
-	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, calls) }()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = calls\n"},
+	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, commands) }()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = commands\n"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
 	{File: "script.go", Was: "	now := time.Now\n", Is: "	return 0\n	now := time.Now\n"},
 	{File: "prefetch.go", Was: "time.AfterFunc(s.maxAge, s.sweep)", Is: "new(time.Timer)"},
@@ -103,7 +104,7 @@ var mutants = []orders.Variant{
 	{Name: "tokens are dropped before the reset", Edits: []orders.Edit{{File: "reset.go",
 		Was: "	defer s.stocks.forget(key, limits)\n", Is: "	s.stocks.forget(key, limits)\n"}}},
 	{Name: "tokens go back after a reset", Edits: []orders.Edit{{File: "prefetch.go",
-		Was: "	t.what.unlessReset = true\n", Is: ""}}},
+		Was: "	t.Body.unlessReset = true\n", Is: ""}}},
 	{Name: "two callers fetch at a time", Edits: []orders.Edit{{File: "prefetch.go",
 		Was: "case k.fetching || k.left > 0", Is: "case k.left > 0"}}},
 	{Name: "what is being fetched is removed", Edits: []orders.Edit{{File: "prefetch.go",

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
 )
 
 // WithHelpClock has the deny cache and prefetching count time by now. It stands after
@@ -39,7 +40,7 @@ const UnderRace = underRace
 func (s *Store) Die() { s.leases.close() }
 
 // Unusable reports whether an error is of one of the classes but ErrConfiguration.
-var Unusable = unusable
+var Unusable = fault.Temporary
 
 // Told is a store whose charges have an observer, as those of a limiter have.
 type Told struct {

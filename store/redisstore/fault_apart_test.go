@@ -18,10 +18,10 @@ import (
 )
 
 // tap goes wrong where it is told to, between the store and its client.
-type tap struct{ with atomic.Pointer[fault] }
+type tap struct{ with atomic.Pointer[injectedFault] }
 
-// fault is the fate of commands that call one script for one tag.
-type fault struct {
+// injectedFault is the fate of commands that call one script for one tag.
+type injectedFault struct {
 	script *scripts.Script
 	tag    string
 	become func(context.Context, *redis.Cmd, redis.ProcessHook) error
@@ -61,7 +61,7 @@ func (h *tap) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-func (f *fault) hits(cmd redis.Cmder) bool {
+func (f *injectedFault) hits(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	if len(args) < 4 || args[1] != f.script.SHA && args[1] != f.script.Source {
 		return false
@@ -146,7 +146,7 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 	for n, tt := range []struct {
 		name   string
 		denies bool // the second key's limit
-		faults func(granted, second string) *fault
+		faults func(granted, second string) *injectedFault
 		late   bool // what is given back is sent when the caller has its answer
 		unsent bool // or isn't, as is only known then
 		leave  bool // which it has because it leaves, and not because time is up
@@ -156,17 +156,17 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 		{name: "denied", denies: true},
 		{
 			name: "denied, and the server of what is to be given back is gone", denies: true,
-			faults: func(granted, _ string) *fault { return &fault{back, granted, notSent} },
+			faults: func(granted, _ string) *injectedFault { return &injectedFault{back, granted, notSent} },
 			class:  ErrIndeterminate, never: ErrUnavailable,
 		},
 		{
 			name: "denied, and it can't write", denies: true,
-			faults: func(granted, _ string) *fault { return &fault{back, granted, outOfMemory} },
+			faults: func(granted, _ string) *injectedFault { return &injectedFault{back, granted, outOfMemory} },
 			class:  ErrIndeterminate, never: ErrServer,
 		},
 		{
 			name: "denied, and the answer is lost", denies: true,
-			faults: func(granted, _ string) *fault { return &fault{back, granted, answerLost} },
+			faults: func(granted, _ string) *injectedFault { return &injectedFault{back, granted, answerLost} },
 			class:  ErrIndeterminate,
 		},
 		{
@@ -183,17 +183,17 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 		},
 		{
 			name:   "one was not asked",
-			faults: func(_, second string) *fault { return &fault{take, second, notSent} },
+			faults: func(_, second string) *injectedFault { return &injectedFault{take, second, notSent} },
 			class:  ErrUnavailable, never: ErrIndeterminate,
 		},
 		{
 			name: "one was not asked, and the server of what is to be given back is gone",
-			faults: func(granted, second string) *fault {
-				return &fault{take, second, func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+			faults: func(granted, second string) *injectedFault {
+				return &injectedFault{take, second, func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
 					for r := make([]store.Result, 1); ctx.Err() == nil && r[0].Remaining != 4; { // until the other has been granted
 						_ = other.Take(ctx, []store.Charge{{Key: granted, Limit: l}}, r)
 					}
-					h.with.Store(&fault{back, granted, notSent})
+					h.with.Store(&injectedFault{back, granted, notSent})
 					return notSent(ctx, cmd, next)
 				}}
 			},
@@ -222,7 +222,7 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 			}
 			asked, returned := s, make(chan struct{})
 			if tt.late {
-				h.with.Store(&fault{back, granted, func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+				h.with.Store(&injectedFault{back, granted, func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
 					if tt.leave {
 						leave()
 					}
@@ -269,12 +269,12 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 		for i, c := range charges {
 			charges[i].Cost, charges[i].Receipt = 1, mustTake(t, s, c.Key, l, 2).Receipt
 		}
-		h.with.Store(&fault{back, charges[1].Key, notSent})
+		h.with.Store(&injectedFault{back, charges[1].Key, notSent})
 		defer h.with.Store(nil)
 		if err := s.Settle(ctx, charges, make([]store.Result, 2)); !errors.Is(err, ErrIndeterminate) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("%v", err)
 		}
-		h.with.Store(&fault{back, charges[0].Key, notSent})
+		h.with.Store(&injectedFault{back, charges[0].Key, notSent})
 		if err := s.Settle(ctx, charges[:1], make([]store.Result, 1)); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("one alone: %v", err)
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
 )
 
 // To give a charge back is to settle it to 0 without a request to settle it: the caller
@@ -17,19 +19,19 @@ const longestPause = time.Minute
 // have been executed, even if that turns out after the timeout. If the outcome isn't
 // known, the charge may stand: executing it twice would free charges of others. tried
 // receives the result of the first try.
-func (s *Store) giveBack(t *ticket[settling]) (tried <-chan error) {
+func (s *Store) giveBack(t *batch.Call[settling]) (tried <-chan error) {
 	first := make(chan error, 1)
 	go func() {
 		err := s.attempt(t, func(err error) { first <- err })
-		for pause := min(s.timeout, longestPause); notMade(err) && pause <= longestPause; pause *= 2 {
+		for pause := min(s.timeout, longestPause); fault.NotMade(err) && pause <= longestPause; pause *= 2 {
 			select {
 			case <-s.closed: // the last chance
 				pause = longestPause
 			case <-time.After(pause):
 			}
-			again := newTicket[settling]()
-			again.what = t.what
-			again.what.site = s.siteOf(t.what.keys[0])
+			again := batch.NewCall[settling]()
+			again.Body = t.Body
+			again.Body.site = s.siteOf(t.Body.keys[0])
 			err = s.attempt(again, func(error) {})
 		}
 	}()
@@ -38,38 +40,38 @@ func (s *Store) giveBack(t *ticket[settling]) (tried <-chan error) {
 
 // attempt settles t. It calls report with the result, at the timeout at the latest, and
 // returns the final one.
-func (s *Store) attempt(t *ticket[settling], report func(error)) error {
-	t.ended = make(chan error, 1)
-	reusable, err := s.settles.do(context.Background(), t)
+func (s *Store) attempt(t *batch.Call[settling], report func(error)) error {
+	t.Ended = make(chan error, 1)
+	reusable, err := s.settles.Do(context.Background(), t)
 	report(err)
 	if !reusable {
-		err = <-t.ended
+		err = <-t.Ended
 	}
 	return err
 }
 
 // giveBackAbandoned gives back the charges granted to a caller that has left. It doesn't wait.
-func (s *Store) giveBackAbandoned(t *ticket[taking]) {
-	if back := s.newGiveBack(&t.what.decision, t.what.site); back != nil {
+func (s *Store) giveBackAbandoned(t *batch.Call[taking]) {
+	if back := s.newGiveBack(&t.Body.decision, t.Body.site); back != nil {
 		s.giveBack(back)
 	}
 }
 
 // newGiveBack returns the ticket that gives a decision's charges back, or nil if it has none.
-func (s *Store) newGiveBack(d *decision, p site) *ticket[settling] {
+func (s *Store) newGiveBack(d *decision, p site) *batch.Call[settling] {
 	if !d.granted {
 		return nil
 	}
-	t := newTicket[settling]()
-	t.what.site = p
+	t := batch.NewCall[settling]()
+	t.Body.site = p
 	for i := range d.charges {
 		if r := &d.results[i]; r.Receipt.Cost > 0 {
 			c := d.charges[i]
 			c.Cost, c.Receipt = 0, r.Receipt
-			t.what.add(c, d.keys[i], i)
+			t.Body.add(c, d.keys[i], i)
 		}
 	}
-	if len(t.what.charges) == 0 {
+	if len(t.Body.charges) == 0 {
 		return nil
 	}
 	return t
@@ -78,12 +80,12 @@ func (s *Store) newGiveBack(d *decision, p site) *ticket[settling] {
 // giveBackParts gives back the granted parts of a call that was denied or has failed, and
 // sets their results to the state of their limits afterwards. If the outcome isn't known
 // by until, it returns an error; the parts are given back all the same.
-func (s *Store) giveBackParts(ctx context.Context, parts []*ticket[taking], until time.Time) error {
+func (s *Store) giveBackParts(ctx context.Context, parts []*batch.Call[taking], until time.Time) error {
 	due, end := context.WithDeadline(ctx, until)
 	defer end()
-	backs, tried := make([]*ticket[settling], len(parts)), make([]<-chan error, len(parts))
+	backs, tried := make([]*batch.Call[settling], len(parts)), make([]<-chan error, len(parts))
 	for n, t := range parts {
-		if backs[n] = s.newGiveBack(&t.what.decision, t.what.site); backs[n] != nil {
+		if backs[n] = s.newGiveBack(&t.Body.decision, t.Body.site); backs[n] != nil {
 			tried[n] = s.giveBack(backs[n])
 		}
 	}
@@ -98,14 +100,14 @@ func (s *Store) giveBackParts(ctx context.Context, parts []*ticket[taking], unti
 			}
 		case <-due.Done():
 			if ctx.Err() != nil {
-				return left(ctx)
+				return fault.ContextEnded(ctx)
 			}
-			return errLate
+			return fault.ErrTimeout
 		}
-		for j, i := range backs[n].what.indexes {
-			r := backs[n].what.results[j]
+		for j, i := range backs[n].Body.indexes {
+			r := backs[n].Body.results[j]
 			r.OK, r.RetryAfter, r.Receipt = true, 0, store.Receipt{}
-			t.what.results[i] = r
+			t.Body.results[i] = r
 		}
 	}
 	return nil

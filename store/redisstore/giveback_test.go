@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 // What isn't given back is sent again, however long a call may take.
@@ -13,12 +15,12 @@ func TestGivenBackAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(nil, WithTimeout(timeout))
 			sent := 0
-			s.settles.send = func(_ context.Context, batch []*ticket[settling]) {
+			s.settles.Send = func(_ context.Context, calls []*batch.Call[settling]) {
 				sent++
-				batch[0].failed = ErrUnavailable
+				calls[0].Failed = ErrUnavailable
 			}
-			one := newTicket[settling]()
-			one.what.keys = []string{"k"}
+			one := batch.NewCall[settling]()
+			one.Body.keys = []string{"k"}
 			<-s.giveBack(one)
 			time.Sleep(3 * time.Minute)
 			synctest.Wait()

@@ -51,7 +51,7 @@ func TestHookPanics(t *testing.T) {
 			hook := &panicking{}
 			rdb.AddHook(hook)
 			s := manyStore(t, rdb)
-			s.takes.direct, s.settles.direct = own, own
+			s.takes.Direct, s.settles.Direct = own, own
 			rate := denyLimit(t, store.Spec{Name: "n", Units: 9, Period: 24 * time.Hour})
 			slot := denyLimit(t, store.Spec{Name: "n", Units: 1, Algorithm: store.Concurrency})
 			take := func(l *store.Limit) (r [1]store.Result, err error) {
@@ -67,7 +67,7 @@ func TestHookPanics(t *testing.T) {
 			}
 
 			hook.before = true
-			for range 3 * s.takes.ways {
+			for range 3 * s.takes.MaxInFlight {
 				if r, err := take(rate); !errors.Is(err, ErrIndeterminate) {
 					t.Fatalf("%v, %v, want ErrIndeterminate", r, err)
 				}

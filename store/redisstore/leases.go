@@ -18,11 +18,11 @@ import (
 
 // leases are the leases that this store holds and has to renew.
 type leases struct {
-	mu     sync.Mutex
-	byKey  map[string]*holding // by key in the server
-	stop   chan struct{}       // ends the renewal; nil while none runs
-	closed bool
-	calls  sync.WaitGroup // a renewal's calls, while they are under way
+	mu       sync.Mutex
+	byKey    map[string]*holding // by key in the server
+	stop     chan struct{}       // ends the renewal; nil while none runs
+	closed   bool
+	underWay sync.WaitGroup // renewals
 }
 
 // holding is the leases on one key. One without leases stays until the renewal next runs: the
@@ -168,7 +168,7 @@ func (s *Store) releaseAll(held []heldLease) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.leases.calls.Wait() // a renewal must not come after the release
+		s.leases.underWay.Wait() // a renewal must not come after the release
 		others := s.retries.removeAll()
 		plain := make(map[string][]any) // the ids of leases of one slot, by key
 		for i := range held {
@@ -179,14 +179,14 @@ func (s *Store) releaseAll(held []heldLease) {
 				plain[h.key] = append(plain[h.key], h.release.Receipt.Lease[:])
 			}
 		}
-		var calls []call
+		var commands []command
 		for key, ids := range plain {
 			for some := range slices.Chunk(ids, mostRenewed) {
-				calls = append(calls, call{args: append([]any{"zrem", key}, some...)})
+				commands = append(commands, command{args: append([]any{"zrem", key}, some...)})
 			}
 		}
-		if len(calls) > 0 {
-			s.exec(ctx, calls)
+		if len(commands) > 0 {
+			s.exec(ctx, commands)
 		}
 		if len(others) > 0 {
 			_ = s.settle(ctx, others, make([]store.Result, len(others))) // what isn't released runs out
@@ -255,7 +255,7 @@ type asked struct {
 // millisecond, during which all other callers wait.
 const mostRenewed = 500
 
-func (s *Store) renewCall(times timeArgs, r *renewing) call {
+func (s *Store) renewCommand(times timeArgs, r *renewing) command {
 	keys := make([]string, 0, 2*len(r.keys))
 	for _, key := range r.keys {
 		keys = append(keys, key, resetKey(key))
@@ -264,9 +264,9 @@ func (s *Store) renewCall(times timeArgs, r *renewing) call {
 }
 
 // renewOf returns the call that renews r, which enters no lease after the instant until.
-func (s *Store) renewOf(times timeArgs, r *renewing, keys []string, until string) call {
+func (s *Store) renewOf(times timeArgs, r *renewing, keys []string, until string) command {
 	args := append(make([]any, s.head(keys)), times.clock, times.lease, until)
-	return s.call(scripts.Renew(), r.site, keys, append(args, r.args...))
+	return s.command(scripts.Renew(), r.site, keys, append(args, r.args...))
 }
 
 // renewalTime is how long a renewal may take. It is longer than a call's timeout: no caller
@@ -282,20 +282,20 @@ func (s *Store) renew(age time.Duration) bool {
 	if len(rs) == 0 {
 		return true
 	}
-	defer s.leases.calls.Done()
-	calls := make([]call, len(rs))
+	defer s.leases.underWay.Done()
+	commands := make([]command, len(rs))
 	for i, r := range rs {
-		calls[i] = s.renewCall(times, r)
+		commands[i] = s.renewCommand(times, r)
 	}
 	ctx, end := context.WithTimeout(context.Background(), s.renewalTime())
 	defer end()
-	s.exec(ctx, calls)
-	rs, calls = s.separate(ctx, times, rs, calls)
+	s.exec(ctx, commands)
+	rs, commands = s.separate(ctx, times, rs, commands)
 	well := true
 	var entered, unsure []asked // those that the server has entered, or may have
 	pending := false            // it may enter some yet
 	for i, r := range rs {
-		now, missing, err := renewAnswer(r, calls[i].cmd)
+		now, missing, err := renewAnswer(r, commands[i].cmd)
 		if err != nil {
 			well = false
 			if errors.Is(classify(err), ErrIndeterminate) {
@@ -413,7 +413,7 @@ func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site)
 		}
 	}
 	if len(rs) > 0 {
-		l.calls.Add(1)
+		l.underWay.Add(1)
 	}
 	return rs
 }

@@ -48,6 +48,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 type Slots interface {
@@ -79,34 +80,34 @@ func ExploreLeases(w Slots) Leased {
 	return Leased{s, &store.Observer{Tell: func(n store.Notice) { w.Lost(n.Key) }}}
 }
 
-func (s *Store) decided(t *ticket[taking]) (reusable bool, err error) {
-	d := &t.what.decision
-	t.since = time.Now()
-	t.what.decided = there.Take(d.leases[0])
-	s.learn(t.what.decided)
+func (s *Store) decided(t *batch.Call[taking]) (reusable bool, err error) {
+	d := &t.Body.decision
+	t.Since = time.Now()
+	t.Body.decided = there.Take(d.leases[0])
+	s.learn(t.Body.decided)
 	d.results[0], d.granted = store.Result{OK: true, Receipt: store.Receipt{Cost: 1, Lease: d.leases[0]}}, true
 	return true, nil
 }
 
-func (s *Store) released(t *ticket[settling]) error {
-	for i := range t.what.charges {
-		there.Release(t.what.charges[i].Receipt.Lease)
-		t.what.results[i] = store.Result{OK: true}
+func (s *Store) released(t *batch.Call[settling]) error {
+	for i := range t.Body.charges {
+		there.Release(t.Body.charges[i].Receipt.Lease)
+		t.Body.results[i] = store.Result{OK: true}
 	}
 	return nil
 }
 
-func (s *Store) releaseThere(calls []call) {
-	for i := range calls {
-		for _, id := range calls[i].args[2:] {
+func (s *Store) releaseThere(commands []command) {
+	for i := range commands {
+		for _, id := range commands[i].args[2:] {
 			there.Release(store.LeaseID(id.([]byte)))
 		}
 	}
 }
 
-func (s *Store) renewThere(ctx context.Context, rs []*renewing, calls []call) {
+func (s *Store) renewThere(ctx context.Context, rs []*renewing, commands []command) {
 	for i, r := range rs {
-		calls[i].cmd = redis.NewCmd(ctx)
+		commands[i].cmd = redis.NewCmd(ctx)
 		var ids []store.LeaseID
 		var seen []int64
 		var at []int
@@ -115,7 +116,7 @@ func (s *Store) renewThere(ctx context.Context, rs []*renewing, calls []call) {
 				ids, seen, at = append(ids, a.id), append(seen, a.seen), append(at, k)
 			}
 		}
-		args := calls[i].args
+		args := commands[i].args
 		until, err := strconv.ParseInt(args[3+args[2].(int)+2].(string), 10, 64)
 		if err != nil {
 			panic(err)
@@ -123,10 +124,10 @@ func (s *Store) renewThere(ctx context.Context, rs []*renewing, calls []call) {
 		now, lost, done, outcome := there.Renew(ids, seen, until)
 		switch outcome {
 		case "denied":
-			calls[i].cmd.SetErr(ErrUnavailable)
+			commands[i].cmd.SetErr(ErrUnavailable)
 			continue
 		case "lost":
-			calls[i].cmd.SetErr(ErrIndeterminate)
+			commands[i].cmd.SetErr(ErrIndeterminate)
 			continue
 		}
 		reply := []any{now}
@@ -137,7 +138,7 @@ func (s *Store) renewThere(ctx context.Context, rs []*renewing, calls []call) {
 				}
 			}
 		}
-		calls[i].cmd.SetVal(reply)
+		commands[i].cmd.SetVal(reply)
 	}
 }
 
@@ -151,12 +152,12 @@ func (x Leased) Held() (leases int, renewing bool) {
 
 // renewedThere has what asks the server ask the one of the test.
 var renewedThere = []orders.Edit{
-	{File: "leases.go", Was: "	s.exec(ctx, calls)\n	rs, calls = s.separate(ctx, times, rs, calls)\n", Is: "	s.renewThere(ctx, rs, calls)\n"},
-	{File: "leases.go", Was: "			s.exec(ctx, calls)\n", Is: "			s.releaseThere(calls)\n"},
-	{File: "settle.go", Was: "reusable, err := s.settles.do(ctx, t)", Is: "reusable, err := true, s.released(t)"},
-	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
+	{File: "leases.go", Was: "	s.exec(ctx, commands)\n	rs, commands = s.separate(ctx, times, rs, commands)\n", Is: "	s.renewThere(ctx, rs, commands)\n"},
+	{File: "leases.go", Was: "			s.exec(ctx, commands)\n", Is: "			s.releaseThere(commands)\n"},
+	{File: "settle.go", Was: "reusable, err := s.settles.Do(ctx, t)", Is: "reusable, err := true, s.released(t)"},
+	{File: "take.go", Was: "s.takes.Do(ctx, t)", Is: "s.decided(t)"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
-	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, calls) }()\n", Is: "	if there.Reset() {\n		done <- nil\n	} else {\n		done <- ErrUnavailable\n	}\n	_ = calls\n"},
+	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, commands) }()\n", Is: "	if there.Reset() {\n		done <- nil\n	} else {\n		done <- ErrUnavailable\n	}\n	_ = commands\n"},
 }
 
 const leaseTime = 15 * time.Second
@@ -486,7 +487,7 @@ var leasesMutants = []orders.Variant{
 	{Name: "the server is taken to have had leases later", Edits: []orders.Edit{{File: "leases.go",
 		Was: "of.at, of.seen = at, now\n", Is: "of.at, of.seen = at, now+6_000_000\n"}}},
 	{Name: "Close doesn't wait for a renewal", Edits: []orders.Edit{{File: "leases.go",
-		Was: "		s.leases.calls.Wait() // a renewal must not come after the release\n", Is: ""}}},
+		Was: "		s.leases.underWay.Wait() // a renewal must not come after the release\n", Is: ""}}},
 	{Name: "what has been released meanwhile is held again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "if of, held := h.renewed[id]; held {", Is: "if of, held := h.renewed[id]; held || true {"}}},
 	{Name: "a release goes on being renewed", Edits: []orders.Edit{{File: "settle.go",

@@ -56,9 +56,9 @@ const linedFile = `package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 type Way interface {
@@ -75,31 +75,31 @@ func ExploreLines(w Way, direct, cluster bool, ways, few, most int) Lined {
 	if s.wrong = nil; cluster {
 		s.layout = bySlot
 	}
-	s.takes.direct, s.takes.ways, s.takes.few, s.takes.most = direct, ways, few, most
-	s.settles.direct, s.settles.ways, s.settles.few, s.settles.most = direct, ways, few, most
-	s.takes.sent = nil // no call is of slots
-	s.takes.send = func(ctx context.Context, batch []*ticket[taking]) {
-		charges := make([][]store.Charge, len(batch))
-		for i, t := range batch {
-			charges[i] = t.what.charges
+	s.takes.Direct, s.takes.MaxInFlight, s.takes.MaxNear, s.takes.MaxSize = direct, ways, few, most
+	s.settles.Direct, s.settles.MaxInFlight, s.settles.MaxNear, s.settles.MaxSize = direct, ways, few, most
+	s.takes.AfterSend = nil // no call is of slots
+	s.takes.Send = func(ctx context.Context, calls []*batch.Call[taking]) {
+		charges := make([][]store.Charge, len(calls))
+		for i, t := range calls {
+			charges[i] = t.Body.charges
 		}
 		results, granted, came := w.Take(ctx, charges)
-		for i, t := range batch {
-			if t.failed = comeTo[came[i]]; t.failed == nil {
-				copy(t.what.results, results[i])
-				t.what.granted = granted[i]
+		for i, t := range calls {
+			if t.Failed = comeTo[came[i]]; t.Failed == nil {
+				copy(t.Body.results, results[i])
+				t.Body.granted = granted[i]
 			}
 		}
 	}
-	s.settles.send = func(ctx context.Context, batch []*ticket[settling]) {
-		charges := make([][]store.Charge, len(batch))
-		for i, t := range batch {
-			charges[i] = t.what.charges
+	s.settles.Send = func(ctx context.Context, calls []*batch.Call[settling]) {
+		charges := make([][]store.Charge, len(calls))
+		for i, t := range calls {
+			charges[i] = t.Body.charges
 		}
 		results, came := w.Settle(ctx, charges)
-		for i, t := range batch {
-			if t.failed = comeTo[came[i]]; t.failed == nil {
-				copy(t.what.results, results[i])
+		for i, t := range calls {
+			if t.Failed = comeTo[came[i]]; t.Failed == nil {
+				copy(t.Body.results, results[i])
 			}
 		}
 	}
@@ -110,15 +110,24 @@ func (x Lined) Says(err error) (notMade, perhaps bool) {
 	return errors.Is(err, ErrUnavailable), errors.Is(err, ErrIndeterminate)
 }
 
-func (x Lined) Left() string { return leftOf(&x.takes) + leftOf(&x.settles) }
+func (x Lined) Left() string { return x.takes.Left() + x.settles.Left() }
+`
 
-func leftOf[T any](l *line[T]) string {
-	if l.busy == 0 && l.stuck == 0 && len(l.pending) == 0 && len(l.departed) == 0 {
+const leftFile = `package batch
+
+import "fmt"
+
+// Left describes what the queue still has when all calls are over.
+func (q *Queue[T]) Left() string {
+	if q.inFlight == 0 && q.overdue == 0 && len(q.pending) == 0 && len(q.watched) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d ways taken, %d stuck, %d calls pending, a trip: %t", l.busy, l.stuck, len(l.pending), len(l.departed) > 0)
+	return fmt.Sprintf("%d batches in flight, %d overdue, %d watched, %d calls pending", q.inFlight, q.overdue, len(q.watched), len(q.pending))
 }
 `
+
+// below are the packages below that are explored, and leftIn a file that they have besides.
+var below, leftIn = []string{"internal/batch", "internal/fault"}, "internal/batch/left.go"
 
 // way is a server and the way there.
 type way struct {
@@ -368,7 +377,8 @@ func (c *caller) mayFail(err error, ofServer bool) bool {
 
 var ofLines = &orders.Elsewhere{
 	Path:    "github.com/stint-go/stint/store/redisstore",
-	Added:   map[string]string{"lined.go": linedFile},
+	Below:   below,
+	Added:   map[string]string{"lined.go": linedFile, leftIn: leftFile},
 	Mutants: linesMutants,
 	Into:    "linedVariants",
 	Entry:   linedEntry,
@@ -417,33 +427,33 @@ func TestEveryOrderOfLines(t *testing.T) {
 }
 
 var linesMutants = []orders.Variant{
-	{Name: "an answer is given that another has been given before", Edits: []orders.Edit{{File: "batch.go",
-		Was: "	if !t.state.CompareAndSwap(waiting, answered) {\n",
-		Is:  "	if was := t.state.Load(); was != waiting {\n		return false\n	}\n	if t.state.Swap(answered) == abandoned {\n"}}},
-	{Name: "who leaves doesn't look whether there is an answer", Edits: []orders.Edit{{File: "batch.go",
-		Was: "if t.state.CompareAndSwap(waiting, abandoned) {", Is: "if t.state.Store(abandoned); true {"}}},
-	{Name: "what is granted to somebody who has left stands", Edits: []orders.Edit{{File: "batch.go",
-		Was: "func() { l.gone(t) }", Is: "func() { _ = t }"}}},
-	{Name: "a call that panics has an answer", Edits: []orders.Edit{{File: "batch.go",
+	{Name: "an answer is given that another has been given before", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+		Was: "	if !c.state.CompareAndSwap(waiting, answered) {\n",
+		Is:  "	if was := c.state.Load(); was != waiting {\n		return false\n	}\n	if c.state.Swap(answered) == abandoned {\n"}}},
+	{Name: "who leaves doesn't look whether there is an answer", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+		Was: "if c.state.CompareAndSwap(waiting, abandoned) {", Is: "if c.state.Store(abandoned); true {"}}},
+	{Name: "what is granted to somebody who has left stands", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+		Was: "func() { q.Abandoned(c) }", Is: "func() { _ = c }"}}},
+	{Name: "a call that panics has an answer", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "	if panicked {\n", Is: "	if panicked = false; panicked {\n"}}},
-	{Name: "a call that panics frees no way", Edits: []orders.Edit{{File: "batch.go",
-		Was: "	inTime := l.arrive(r)\n", Is: "	if r.batch[0].failed == errPanicked {\n		return\n	}\n	inTime := l.arrive(r)\n"}}},
+	{Name: "a call that panics frees no way", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+		Was: "	inTime := q.unwatch(b)\n", Is: "	if b.calls[0].Failed == fault.ErrPanicked {\n		return\n	}\n	inTime := q.unwatch(b)\n"}}},
 	{Name: "what isn't given back at once stands", Edits: []orders.Edit{{File: "giveback.go",
-		Was: "notMade(err) && pause <= longestPause", Is: "notMade(err) && pause < 0"}}},
-	{Name: "an overdue trip is used again", Edits: []orders.Edit{{File: "batch.go",
+		Was: "fault.NotMade(err) && pause <= longestPause", Is: "fault.NotMade(err) && pause < 0"}}},
+	{Name: "an overdue trip is used again", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "	if inTime {\n", Is: "	if true {\n"}}},
-	{Name: "an overdue ticket is used again", Edits: []orders.Edit{{File: "batch.go",
-		Was: "t.err, t.late = err, late", Is: "t.err, t.late = err, false"}}},
-	{Name: "an overdue trip that comes back frees no way", Edits: []orders.Edit{{File: "batch.go",
-		Was: "		l.stuck--\n", Is: ""}}},
-	{Name: "who finds a way free sends nobody else's calls", Edits: []orders.Edit{{File: "batch.go",
-		Was: "		if r := l.next(); r != nil {\n			go l.work(r)\n		}\n", Is: "		l.mu.Lock()\n		l.busy--\n		l.mu.Unlock()\n"}}},
-	{Name: "calls wait though no way will come free", Edits: []orders.Edit{{File: "batch.go",
-		Was: "	case l.stuck == l.ways:\n", Is: "	case l.stuck > l.ways:\n"}}},
-	{Name: "calls that wait are left there when the last way is stuck", Edits: []orders.Edit{{File: "batch.go",
-		Was: "		unsent, l.pending = l.pending, nil\n", Is: ""}}},
-	{Name: "calls that wait are left there when another way is open", Edits: []orders.Edit{{File: "batch.go",
-		Was: "len(l.pending) > 0 && l.free()", Is: "len(l.pending) < 0"}}},
-	{Name: "the timer is set once for all trips", Edits: []orders.Edit{{File: "batch.go",
-		Was: "	if l.watched = soonest; !soonest.IsZero() {\n", Is: "	if !soonest.IsZero() {\n"}}},
+	{Name: "an overdue ticket is used again", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+		Was: "c.err, c.overdue = err, overdue", Is: "c.err, c.overdue = err, false"}}},
+	{Name: "an overdue trip that comes back frees no way", Edits: []orders.Edit{{File: "internal/batch/batch.go",
+		Was: "		q.overdue--\n", Is: ""}}},
+	{Name: "who finds a way free sends nobody else's calls", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+		Was: "		if b := q.next(); b != nil {\n			go q.sendAll(b)\n		}\n", Is: "		q.mu.Lock()\n		q.inFlight--\n		q.mu.Unlock()\n"}}},
+	{Name: "calls wait though no way will come free", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+		Was: "	case q.overdue == q.MaxInFlight:\n", Is: "	case q.overdue > q.MaxInFlight:\n"}}},
+	{Name: "calls that wait are left there when the last way is stuck", Edits: []orders.Edit{{File: "internal/batch/batch.go",
+		Was: "		unsent, q.pending = q.pending, nil\n", Is: ""}}},
+	{Name: "calls that wait are left there when another way is open", Edits: []orders.Edit{{File: "internal/batch/batch.go",
+		Was: "len(q.pending) > 0 && q.mayStart()", Is: "len(q.pending) < 0"}}},
+	{Name: "the timer is set once for all trips", Edits: []orders.Edit{{File: "internal/batch/batch.go",
+		Was: "	if q.timerAt = soonest; !soonest.IsZero() {\n", Is: "	if !soonest.IsZero() {\n"}}},
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 // Lua has room for 8000 values in a call of its own, and a script that runs keeps
@@ -122,10 +123,7 @@ func TestManyChargesOfABatch(t *testing.T) {
 		})
 	}
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) { // a real server, which is paused
-		s.takes.mu.Lock()
-		gathered := len(s.takes.pending)
-		s.takes.mu.Unlock()
-		if gathered >= callers/2 {
+		if _, pending := s.takes.Load(); pending >= callers/2 {
 			break
 		}
 	}
@@ -134,26 +132,26 @@ func TestManyChargesOfABatch(t *testing.T) {
 }
 
 func TestParted(t *testing.T) {
-	batch := func(sizes ...int) (ts []*ticket[taking]) {
+	of := func(sizes ...int) (calls []*batch.Call[taking]) {
 		for _, n := range sizes {
-			ts = append(ts, &ticket[taking]{what: taking{decision: decision{keys: make([]string, n)}}})
+			calls = append(calls, &batch.Call[taking]{Body: taking{decision: decision{keys: make([]string, n)}}})
 		}
-		return ts
+		return calls
 	}
 	for _, tt := range []struct {
-		groups [][]*ticket[taking]
+		groups [][]*batch.Call[taking]
 		want   string
 	}{
-		{[][]*ticket[taking]{batch(1, 2, 3)}, "[[1 2 3]]"},
-		{[][]*ticket[taking]{batch(400, 600), batch(1)}, "[[400 600] [1]]"},
-		{[][]*ticket[taking]{batch(400, 601, 399, 1), batch(1)}, "[[400] [601 399] [1] [1]]"},
-		{[][]*ticket[taking]{batch(7000, 7000, 1)}, "[[7000] [7000] [1]]"},
+		{[][]*batch.Call[taking]{of(1, 2, 3)}, "[[1 2 3]]"},
+		{[][]*batch.Call[taking]{of(400, 600), of(1)}, "[[400 600] [1]]"},
+		{[][]*batch.Call[taking]{of(400, 601, 399, 1), of(1)}, "[[400] [601 399] [1] [1]]"},
+		{[][]*batch.Call[taking]{of(7000, 7000, 1)}, "[[7000] [7000] [1]]"},
 	} {
 		var got [][]int
 		for _, g := range splitLarge(tt.groups) {
 			var sizes []int
 			for _, t := range g {
-				sizes = append(sizes, len(t.what.keys))
+				sizes = append(sizes, len(t.Body.keys))
 			}
 			got = append(got, sizes)
 		}

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,98 +14,8 @@ import (
 
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
-
-// Whoever sends a batch, and whatever panics: all its calls have an answer, its way is free, the
-// panic is in the log once, and the next calls are made.
-func TestLinePanics(t *testing.T) {
-	const panics = 20
-	// Calls of -1 don't panic: they take the only way, so that those after them travel together.
-	oops := func(batch []*ticket[int]) {
-		if batch[0].what >= 0 {
-			panic("oops")
-		}
-	}
-	for _, tt := range []struct {
-		name   string
-		direct bool
-		calls  int // that travel together
-		inject func(*line[int])
-		want   error
-		leaves time.Duration // of the trip, when the callers leave
-	}{
-		{"send, by the caller", true, 1, sendPanics(oops), ErrIndeterminate, 0},
-		{"send, by a goroutine", false, 1, sendPanics(oops), ErrIndeterminate, 0},
-		{"send, of several", false, 5, sendPanics(oops), ErrIndeterminate, 0},
-		{"send, of several after a direct one", true, 5, sendPanics(oops), ErrIndeterminate, 0},
-		{"sent, by the caller", true, 1, func(l *line[int]) { l.sent = oops }, nil, 0},
-		{"sent, of several", false, 5, func(l *line[int]) { l.sent = oops }, nil, 0},
-		{"gone, by a goroutine", false, 1, func(l *line[int]) { l.gone = func(*ticket[int]) { panic("oops") } }, context.Canceled, tripTakes / 2},
-		{"gone, of several", false, 5, func(l *line[int]) { l.gone = func(*ticket[int]) { panic("oops") } }, context.Canceled, tripTakes / 2},
-		{"send, of callers that leave", false, 5, sendPanics(oops), context.Canceled, tripTakes / 2},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			logged := logs(t)
-			synctest.Test(t, func(t *testing.T) {
-				n := newNumbers(8, 128, func(context.Context) { time.Sleep(tripTakes) })
-				if n.direct = tt.direct; tt.calls > 1 {
-					n.ways = 1
-				}
-				tt.inject(&n.line)
-				for range panics {
-					ctx, leave := context.WithCancel(t.Context())
-					if tt.calls > 1 {
-						go n.call(t.Context(), -1)
-						synctest.Wait()
-					}
-					var calls sync.WaitGroup
-					for i := range tt.calls {
-						calls.Go(func() {
-							if err := n.call(ctx, i); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
-								t.Errorf("call %d: %v, want %v", i, err, tt.want)
-							}
-						})
-					}
-					if tt.leaves > 0 {
-						time.Sleep(time.Duration(min(tt.calls-1, 1))*tripTakes + tt.leaves)
-						leave()
-					}
-					calls.Wait()
-					time.Sleep(tripTakes)
-					leave()
-					synctest.Wait()
-				}
-				if left := fmt.Sprint(n.busy, n.stuck, len(n.departed), len(n.pending)); left != "0 0 0 0" {
-					t.Errorf("ways taken, stuck, trips under way, and calls pending: %v", left)
-				}
-				if err := n.call(t.Context(), -1); err != nil {
-					t.Errorf("the next call: %v", err)
-				}
-			})
-			want := panics
-			if strings.HasPrefix(tt.name, "gone") {
-				want *= tt.calls // it is called for each
-			}
-			if lines := strings.Count(logged.String(), "panic=oops"); lines != want {
-				t.Errorf("%d panics in the log, want %d", lines, want)
-			}
-		})
-	}
-}
-
-// tripTakes is how long a server takes that panics are tried with.
-const tripTakes = time.Millisecond
-
-// sendPanics has f called when a batch is back.
-func sendPanics(f func([]*ticket[int])) func(*line[int]) {
-	return func(l *line[int]) {
-		send := l.send
-		l.send = func(ctx context.Context, batch []*ticket[int]) {
-			send(ctx, batch)
-			f(batch)
-		}
-	}
-}
 
 // A panic while an answer is decoded, with everything else as it is: callers of all verbs have an
 // error, no connection slot stays taken, and slots of a limit that may have been taken are released.
@@ -115,7 +24,7 @@ func TestDecodingPanics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			logged := logs(t)
 			s := manyStore(t, redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
-			s.takes.direct, s.settles.direct = own, own
+			s.takes.Direct, s.settles.Direct = own, own
 			quota := denyLimit(t, store.Spec{Name: "n", Units: 99, Algorithm: store.FixedWindow, Window: store.Monthly})
 			slot := denyLimit(t, store.Spec{Name: "n", Units: 1, Algorithm: store.Concurrency})
 			take := func(l *store.Limit) (r [1]store.Result, err error) {
@@ -128,9 +37,9 @@ func TestDecodingPanics(t *testing.T) {
 			}
 			same := []store.Charge{{Key: "a", Limit: quota, Cost: 1, Receipt: taken[0].Receipt}}
 
-			takes, settles := s.takes.send, s.settles.send
-			s.takes.send = func(ctx context.Context, batch []*ticket[taking]) { takes(ctx, batch); panic("oops") }
-			s.settles.send = func(ctx context.Context, batch []*ticket[settling]) { settles(ctx, batch); panic("oops") }
+			takes, settles := s.takes.Send, s.settles.Send
+			s.takes.Send = func(ctx context.Context, calls []*batch.Call[taking]) { takes(ctx, calls); panic("oops") }
+			s.settles.Send = func(ctx context.Context, calls []*batch.Call[settling]) { settles(ctx, calls); panic("oops") }
 			const panics = 20
 			for range panics {
 				if _, err := take(quota); !errors.Is(err, ErrIndeterminate) {
@@ -152,7 +61,7 @@ func TestDecodingPanics(t *testing.T) {
 			}
 			s.retries.mu.Unlock()
 
-			s.takes.send, s.settles.send = takes, settles
+			s.takes.Send, s.settles.Send = takes, settles
 			if r, err := take(quota); err != nil || r[0].Remaining != 99-1-panics-1 {
 				t.Errorf("after it: %+v, %v", r, err)
 			}

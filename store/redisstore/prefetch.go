@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 // WithPrefetch makes this store take up to n tokens of a bucket at once and give them
@@ -298,9 +299,9 @@ func (s *Store) giveBackPrefetched(all bool) {
 // doesn't wait for the server.
 func (s *Store) giveBackTokens(c store.Charge) (ended <-chan error) {
 	key := storageKey(s.prefix, c.Key, c.Limit)
-	t := newTicket[settling]()
-	t.what.site = s.siteOf(key)
-	t.what.unlessReset = true
-	t.what.add(c, key, 0)
+	t := batch.NewCall[settling]()
+	t.Body.site = s.siteOf(key)
+	t.Body.unlessReset = true
+	t.Body.add(c, key, 0)
 	return s.giveBack(t)
 }

@@ -148,7 +148,7 @@ func TestDenyCacheLetsHeldTokensOut(t *testing.T) {
 	mustTake(t, s, "k", denyLimit(t, leased), 89) // more than are leased at once
 	mustTake(t, s, "k", l, 1)
 	taken, denied := make(chan bool), make(chan bool)
-	h.with.Store(&fault{scripts.Take(scripts.TokenBucket), "k", func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+	h.with.Store(&injectedFault{scripts.Take(scripts.TokenBucket), "k", func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
 		h.with.Store(nil)
 		err := next(ctx, once{cmd})
 		close(taken)

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 // Who gets tokens from what is held, and who is to take more.
@@ -222,7 +223,7 @@ func TestCloseWaitsForGivingBack(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := New(nil, WithPrefetch(100, 50*time.Millisecond))
-				s.settles.send = func(context.Context, []*ticket[settling]) { time.Sleep(x.took) }
+				s.settles.Send = func(context.Context, []*batch.Call[settling]) { time.Sleep(x.took) }
 				l := denyLimit(t, store.Spec{Name: "rate", Units: 1000, Period: time.Second})
 				start := time.Now()
 				s.stocks.byKey[stockOf{"k", l.Engine(engine.Access{}).Hash()}] = &stock{

@@ -101,6 +101,7 @@ import (
 
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 // Store keeps its states in Redis. Make one with New. It is safe for concurrent use.
@@ -119,10 +120,10 @@ type Store struct {
 	stocks    *stocks
 
 	ahead         atomic.Int64 // of the server's clock, in microseconds
-	takes         line[taking]
-	settles       line[settling]
-	tickets       sync.Pool // of *ticket[taking]
-	settleTickets sync.Pool // of *ticket[settling]
+	takes         batch.Queue[taking]
+	settles       batch.Queue[settling]
+	tickets       sync.Pool // of *batch.Call[taking]
+	settleTickets sync.Pool // of *batch.Call[settling]
 	leases        leases
 	retries       releaseRetries
 	watch         watch
@@ -165,9 +166,10 @@ const (
 	defaultLease   = 15 * time.Second
 	shortestLease  = 100 * time.Millisecond
 
-	batchWays = 8
-	batchFew  = 2
-	batchMost = 128
+	// Batches in flight at a time: more where round trips are long (batch.Queue).
+	maxInFlight = 8
+	maxNear     = 2
+	maxBatch    = 128 // calls
 )
 
 // WithTimeout sets how long a call may take in total: waiting for a connection,
@@ -263,15 +265,21 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	if s.Misconfigured() != nil {
 		s.wrong = s.unusable()
 	}
-	ways, few, most := batchWays, batchFew, batchMost
+	inFlight, near, size := maxInFlight, maxNear, maxBatch
 	if s.alone {
-		ways, few, most = 1<<30, 0, 1
+		inFlight, near, size = 1<<30, 0, 1
 	}
-	s.takes = line[taking]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendTakes, sent: s.releaseUnanswered, gone: s.giveBackAbandoned}
-	s.settles = line[settling]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendSettles, gone: func(*ticket[settling]) {}}
+	s.takes = batch.Queue[taking]{
+		MaxInFlight: inFlight, MaxNear: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
+		Send: s.sendTakes, AfterSend: s.releaseUnanswered, Abandoned: s.giveBackAbandoned,
+	}
+	s.settles = batch.Queue[settling]{
+		MaxInFlight: inFlight, MaxNear: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
+		Send: s.sendSettles, Abandoned: func(*batch.Call[settling]) {},
+	}
 	if s.layout == bySlot {
-		s.takes.send = separating(s.sendTakes, partsOfTaking)
-		s.settles.send = separating(s.sendSettles, partsOfSettling)
+		s.takes.Send = separating(s.sendTakes, partsOfTaking)
+		s.settles.Send = separating(s.sendSettles, partsOfSettling)
 	}
 	return s
 }
@@ -330,6 +338,9 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 	}
 	return all
 }
+
+// Timeout implements store.Bounded. It returns that of WithTimeout.
+func (s *Store) Timeout() time.Duration { return s.timeout }
 
 // Close releases the slots that this store still holds, ends the renewal of leases, and gives
 // back the tokens of WithPrefetch. It returns when that has been tried, after the time of

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 // releaseRetries releases slots that no permit holds but the server may count until their
@@ -39,14 +40,14 @@ const (
 )
 
 // releaseUnanswered releases the slots of a batch's calls whose outcome isn't known.
-func (s *Store) releaseUnanswered(batch []*ticket[taking]) {
-	for _, t := range batch {
-		if t.failed == nil || !errors.Is(t.failed, ErrIndeterminate) {
+func (s *Store) releaseUnanswered(calls []*batch.Call[taking]) {
+	for _, t := range calls {
+		if t.Failed == nil || !errors.Is(t.Failed, ErrIndeterminate) {
 			continue
 		}
-		releases := slices.Clone(t.what.charges)
+		releases := slices.Clone(t.Body.charges)
 		for i := range releases {
-			releases[i].Receipt = store.Receipt{Cost: releases[i].Cost, Lease: t.what.leases[i]}
+			releases[i].Receipt = store.Receipt{Cost: releases[i].Cost, Lease: t.Body.leases[i]}
 			releases[i].Cost = 0
 		}
 		s.retryReleases(releases)

@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
 )
 
 // Reset implements store.Resetter. Leases of the limits that this store holds are no
@@ -33,45 +34,45 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	defer s.denies.forget(key)
 	defer s.stocks.forget(key, limits)
 	if ctx.Err() != nil {
-		return left(ctx)
+		return fault.ContextEnded(ctx)
 	}
 	endReset := s.leases.beginReset(keys)
 	due, end := context.WithTimeout(ctx, s.timeout)
 	defer end()
-	var calls []call
+	var commands []command
 	for n := 0; n < len(keys); n += mostKeys {
-		calls = append(calls, s.resetCall(keys[n:min(n+mostKeys, len(keys))], limits[n:]))
+		commands = append(commands, s.resetCommand(keys[n:min(n+mostKeys, len(keys))], limits[n:]))
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.execAll(due, calls) }()
+	go func() { done <- s.execAll(due, commands) }()
 	var err error
 	select {
 	case err = <-done:
 	case <-due.Done(): // the client may not notice
-		err = errLate
+		err = fault.ErrTimeout
 	}
 	endReset(err == nil)
 	if err != nil && ctx.Err() != nil {
-		return left(ctx)
+		return fault.ContextEnded(ctx)
 	}
 	return classify(err)
 }
 
 // execAll makes the calls and returns the first error of them.
-func (s *Store) execAll(ctx context.Context, calls []call) error {
-	err := errPanicked
+func (s *Store) execAll(ctx context.Context, commands []command) error {
+	err := fault.ErrPanicked
 	background.Do("a Redis is called", func() {
-		s.exec(ctx, calls)
+		s.exec(ctx, commands)
 		err = nil
-		for i := range calls {
-			err = cmp.Or(err, calls[i].cmd.Err())
+		for i := range commands {
+			err = cmp.Or(err, commands[i].cmd.Err())
 		}
 	})
 	return err
 }
 
 // resetCall returns the call that forgets keys, which are those of the first limits.
-func (s *Store) resetCall(keys []string, limits []*store.Limit) call {
+func (s *Store) resetCommand(keys []string, limits []*store.Limit) command {
 	n := len(keys)
 	keys = slices.Clone(keys)
 	var lives []any
@@ -84,5 +85,5 @@ func (s *Store) resetCall(keys []string, limits []*store.Limit) call {
 		}
 	}
 	args := append(make([]any, s.head(keys)), s.timeArgs(nil).clock, n)
-	return s.call(scripts.Reset(), s.siteOf(keys[0]), keys, append(args, lives...))
+	return s.command(scripts.Reset(), s.siteOf(keys[0]), keys, append(args, lives...))
 }

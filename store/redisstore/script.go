@@ -13,6 +13,8 @@ import (
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
 )
 
 // once is a command that the client sends once. By default go-redis retries a command
@@ -23,7 +25,7 @@ type once struct{ *redis.Cmd }
 func (once) NoRetry() bool { return true }
 
 // call is one call of a script, or a command.
-type call struct {
+type command struct {
 	script *scripts.Script // nil: args are all of a command
 	args   []any           // of the command; its name and the script come at the beginning
 	cmd    *redis.Cmd
@@ -39,7 +41,7 @@ func (s *Store) head(keys []string) int {
 }
 
 // call returns a call at a place. It fills in the first head(keys) of args.
-func (s *Store) call(script *scripts.Script, p site, keys []string, args []any) call {
+func (s *Store) command(script *scripts.Script, p site, keys []string, args []any) command {
 	n := s.head(keys)
 	args[2] = n - 3
 	for i, key := range keys {
@@ -48,12 +50,12 @@ func (s *Store) call(script *scripts.Script, p site, keys []string, args []any) 
 	if s.clock != nil {
 		args[n-1] = s.guardKey(p)
 	}
-	return call{script: script, args: args}
+	return command{script: script, args: args}
 }
 
 // command makes the call's command, a new one each time the call is made: a command
 // holds its answer.
-func (c *call) command(ctx context.Context, name, script any) {
+func (c *command) make(ctx context.Context, name, script any) {
 	args := c.args
 	if c.cmd != nil {
 		args = slices.Clone(args)
@@ -68,16 +70,16 @@ func (c *call) command(ctx context.Context, name, script any) {
 var evalsha any = "evalsha"
 
 // exec makes the calls. Their errors are in their commands.
-func (s *Store) exec(ctx context.Context, calls []call) {
-	defer s.look(ctx, calls)
-	s.try(ctx, calls, "evalsha")
+func (s *Store) exec(ctx context.Context, commands []command) {
+	defer s.look(ctx, commands)
+	s.try(ctx, commands, "evalsha")
 	// A server that doesn't know a script hasn't run it, so the call is sent again with
 	// the script's text: once, since that makes it known.
-	var unknown []call
+	var unknown []command
 	var at []int
-	for i := range calls {
-		if err := calls[i].cmd.Err(); err != nil && isNoScript(err) {
-			unknown, at = append(unknown, calls[i]), append(at, i)
+	for i := range commands {
+		if err := commands[i].cmd.Err(); err != nil && isNoScript(err) {
+			unknown, at = append(unknown, commands[i]), append(at, i)
 		}
 	}
 	if len(unknown) == 0 {
@@ -85,21 +87,21 @@ func (s *Store) exec(ctx context.Context, calls []call) {
 	}
 	s.try(ctx, unknown, "eval")
 	for i, c := range unknown {
-		calls[at[i]].cmd = c.cmd
+		commands[at[i]].cmd = c.cmd
 	}
 }
 
 // look makes a cluster's client find out who serves what, after a network error. By
 // itself go-redis (v9.22) goes on asking a dead master for up to a minute after its
 // replica has taken over. ReloadState doesn't block and merges concurrent calls.
-func (s *Store) look(ctx context.Context, calls []call) {
+func (s *Store) look(ctx context.Context, commands []command) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
 		return
 	}
-	for i := range calls {
+	for i := range commands {
 		reply := redis.Error(nil)
-		if err := calls[i].cmd.Err(); err != nil && !errors.As(err, &reply) {
+		if err := commands[i].cmd.Err(); err != nil && !errors.As(err, &reply) {
 			cluster.ReloadState(ctx)
 			return
 		}
@@ -110,24 +112,24 @@ func (s *Store) look(ctx context.Context, calls []call) {
 // calling, and others may be in the batch. So a panic, for instance of a hook, becomes
 // an error of the calls that no server has answered by then: their failure policies
 // apply, and the line continues.
-func (s *Store) try(ctx context.Context, calls []call, name string) {
-	for i := range calls {
-		switch c := &calls[i]; {
+func (s *Store) try(ctx context.Context, commands []command, name string) {
+	for i := range commands {
+		switch c := &commands[i]; {
 		case c.script == nil:
-			c.command(ctx, nil, nil)
+			c.make(ctx, nil, nil)
 		case name == "eval":
-			c.command(ctx, name, c.script.Source)
+			c.make(ctx, name, c.script.Source)
 		default:
-			c.command(ctx, evalsha, c.script.Arg)
+			c.make(ctx, evalsha, c.script.Arg)
 		}
 	}
-	err := errPanicked
-	background.Do("the client makes a call", func() { err = s.process(ctx, calls) })
+	err := fault.ErrPanicked
+	background.Do("the client makes a call", func() { err = s.process(ctx, commands) })
 	if err == nil {
 		return
 	}
-	for i := range calls {
-		if c := calls[i].cmd; c.Err() == nil && c.Val() == nil {
+	for i := range commands {
+		if c := commands[i].cmd; c.Err() == nil && c.Val() == nil {
 			c.SetErr(err)
 		}
 	}
@@ -135,17 +137,17 @@ func (s *Store) try(ctx context.Context, calls []call, name string) {
 
 // process returns the error of commands that were never given to a server; the others
 // have their own.
-func (s *Store) process(ctx context.Context, calls []call) error {
+func (s *Store) process(ctx context.Context, commands []command) error {
 	s.first.Do(s.keepToDeadlines)
-	if len(calls) == 1 || s.alone {
-		for i := range calls {
-			_ = s.client.Process(ctx, once{calls[i].cmd})
+	if len(commands) == 1 || s.alone {
+		for i := range commands {
+			_ = s.client.Process(ctx, once{commands[i].cmd})
 		}
 		return nil
 	}
 	pipe := s.client.Pipeline()
-	for i := range calls {
-		_ = pipe.Process(ctx, once{calls[i].cmd})
+	for i := range commands {
+		_ = pipe.Process(ctx, once{commands[i].cmd})
 	}
 	_, err := pipe.Exec(ctx)
 	return err
@@ -199,19 +201,19 @@ func unread(err error) error {
 }
 
 // groupBySite groups what goes into one call, in order.
-func groupBySite[T any](batch []*ticket[T], siteOf func(*T) site) [][]*ticket[T] {
-	first := siteOf(&batch[0].what)
+func groupBySite[T any](calls []*batch.Call[T], siteOf func(*T) site) [][]*batch.Call[T] {
+	first := siteOf(&calls[0].Body)
 	same := true
-	for _, t := range batch[1:] {
-		same = same && siteOf(&t.what) == first
+	for _, t := range calls[1:] {
+		same = same && siteOf(&t.Body) == first
 	}
 	if same {
-		return [][]*ticket[T]{batch}
+		return [][]*batch.Call[T]{calls}
 	}
 	at := make(map[site]int)
-	var groups [][]*ticket[T]
-	for _, t := range batch {
-		p := siteOf(&t.what)
+	var groups [][]*batch.Call[T]
+	for _, t := range calls {
+		p := siteOf(&t.Body)
 		i, known := at[p]
 		if !known {
 			i = len(groups)

@@ -9,6 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
 )
 
 // settling is the settlements of a caller at one place.
@@ -40,7 +42,7 @@ func (w *settling) add(c store.Charge, key string, index int) {
 // call, several slots or servers each in a call of their own.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	err := s.settle(ctx, charges, results)
-	if unusable(err) || err != nil && errors.Is(err, ctx.Err()) {
+	if fault.Temporary(err) || err != nil && errors.Is(err, ctx.Err()) {
 		s.retryReleases(charges)
 	}
 	return err
@@ -56,20 +58,20 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 		for i := range charges {
 			key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
 			one := s.stopRenewal(key, &charges[i])
-			t.what.releases = one && (t.what.releases || i == 0)
-			t.what.add(charges[i], key, i)
+			t.Body.releases = one && (t.Body.releases || i == 0)
+			t.Body.add(charges[i], key, i)
 		}
-		t.what.site = s.siteOf(t.what.keys[0])
-		reusable, err := s.settles.do(ctx, t)
+		t.Body.site = s.siteOf(t.Body.keys[0])
+		reusable, err := s.settles.Do(ctx, t)
 		if err == nil {
-			copy(results, t.what.results)
+			copy(results, t.Body.results)
 		}
 		if reusable {
 			s.settleTickets.Put(t)
 		}
 		return err
 	}
-	var tickets []*ticket[settling]
+	var tickets []*batch.Call[settling]
 	at := make(map[site]int) // of tickets
 	for i := range charges {
 		key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
@@ -79,29 +81,29 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 		if !known {
 			n = len(tickets)
 			at[p] = n
-			tickets = append(tickets, newTicket[settling]())
-			tickets[n].what.site = p
+			tickets = append(tickets, batch.NewCall[settling]())
+			tickets[n].Body.site = p
 		}
-		tickets[n].what.releases = one && (tickets[n].what.releases || !known)
-		tickets[n].what.add(charges[i], key, i)
+		tickets[n].Body.releases = one && (tickets[n].Body.releases || !known)
+		tickets[n].Body.add(charges[i], key, i)
 	}
 	for _, t := range tickets {
-		s.settles.submit(t, false)
+		s.settles.Submit(t)
 	}
 	var failed error
 	made := false
 	for _, t := range tickets {
-		if _, err := t.wait(ctx); err != nil {
-			failed = graver(failed, err)
+		if _, err := t.Wait(ctx); err != nil {
+			failed = fault.Worse(failed, err)
 			continue
 		}
 		made = true
-		for j, i := range t.what.indexes {
-			results[i] = t.what.results[j]
+		for j, i := range t.Body.indexes {
+			results[i] = t.Body.results[j]
 		}
 	}
 	if made {
-		return uncertain(failed)
+		return fault.PartlyMade(failed)
 	}
 	return failed
 }
@@ -130,14 +132,13 @@ func (s *Store) stopRenewal(key string, c *store.Charge) (one bool) {
 }
 
 // settlingTicket returns a ticket without charges.
-func (s *Store) settlingTicket() *ticket[settling] {
-	t, ok := s.settleTickets.Get().(*ticket[settling])
+func (s *Store) settlingTicket() *batch.Call[settling] {
+	t, ok := s.settleTickets.Get().(*batch.Call[settling])
 	if !ok {
-		return newTicket[settling]()
+		return batch.NewCall[settling]()
 	}
-	t.state.Store(waiting)
-	t.failed, t.err = nil, nil
-	w := &t.what
+	t.Renew()
+	w := &t.Body
 	w.charges, w.results, w.keys, w.indexes, w.releases = w.charges[:0], w.results[:0], w.keys[:0], w.indexes[:0], false
 	return t
 }
@@ -146,10 +147,10 @@ func (s *Store) settlingTicket() *ticket[settling] {
 // each place, in order: the next go when the server has answered those before, since what
 // a turn gives back depends on the turns behind it. Had they left together, a script that
 // the server lacks, and that is sent again with its text, would be overtaken.
-func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
-	for _, t := range batch {
-		w := &t.what
-		t.failed, w.settled = nil, false // also if it is sent again
+func (s *Store) sendSettles(ctx context.Context, calls []*batch.Call[settling]) {
+	for _, t := range calls {
+		w := &t.Body
+		t.Failed, w.settled = nil, false // also if it is sent again
 		w.room = slices.Grow(w.room[:0], len(w.charges))[:len(w.charges)]
 		w.made = w.room
 		for i := range w.made {
@@ -157,7 +158,7 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 			m.charge, m.result, m.key, m.unlessReset = &w.charges[i], &w.results[i], w.keys[i], w.unlessReset
 		}
 	}
-	left := batch
+	left := calls
 	var asked []int64
 	for n := 0; n < tries && len(left) > 0; {
 		again, more, progress := s.settleOnce(ctx, left, asked)
@@ -167,11 +168,11 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 		}
 	}
 	for _, t := range left {
-		t.failed = graver(t.failed, fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks))
+		t.Failed = fault.Worse(t.Failed, fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks))
 	}
-	for _, t := range batch {
-		if t.what.settled {
-			t.failed = uncertain(t.failed)
+	for _, t := range calls {
+		if t.Body.settled {
+			t.Failed = fault.PartlyMade(t.Failed)
 		}
 	}
 }
@@ -180,39 +181,39 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 // ones, and those that weren't made because windows of the calendar were missing,
 // with the instants asked for. If one settlement of a ticket fails, its later ones aren't
 // sent. progress reports whether at least a part of the round was answered or has failed.
-func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64, progress bool) {
-	batch, releases := releasesIn(batch)
-	var groups [][]*ticket[settling]
-	if len(batch) > 0 {
-		groups = groupBySite(batch, siteOfSettling)
+func (s *Store) settleOnce(ctx context.Context, calls []*batch.Call[settling], asked []int64) (again []*batch.Call[settling], more []int64, progress bool) {
+	calls, releases := releasesIn(calls)
+	var groups [][]*batch.Call[settling]
+	if len(calls) > 0 {
+		groups = groupBySite(calls, siteOfSettling)
 	}
 	pieces := make([][]*settlement, len(groups))
 	made := make([][][]*settlement, len(groups))
-	calls := make([]call, len(groups), len(groups)+len(releases))
+	commands := make([]command, len(groups), len(groups)+len(releases))
 	times := s.timeArgs(asked)
 	for i, group := range groups {
 		piece := make([]*settlement, 0, len(group))
 		for _, t := range group {
-			for j := range t.what.made[:min(len(t.what.made), mostKeys-len(piece))] {
-				piece = append(piece, &t.what.made[j])
+			for j := range t.Body.made[:min(len(t.Body.made), mostKeys-len(piece))] {
+				piece = append(piece, &t.Body.made[j])
 			}
 		}
 		made[i] = together(piece)
 		room := 4 + 2*len(made[i]) // for as many keys as there may be
 		script, keys, args := settleArgs(made[i], times, room)
-		pieces[i], calls[i] = piece, s.call(script, group[0].what.site, keys, args[room-s.head(keys):])
+		pieces[i], commands[i] = piece, s.command(script, group[0].Body.site, keys, args[room-s.head(keys):])
 	}
 	for i := range releases {
-		calls = append(calls, call{args: releases[i].args})
+		commands = append(commands, command{args: releases[i].args})
 	}
-	s.exec(ctx, calls)
+	s.exec(ctx, commands)
 	for i := range releases {
-		s.recordRelease(&releases[i], calls[len(groups)+i].cmd.Err())
+		s.recordRelease(&releases[i], commands[len(groups)+i].cmd.Err())
 		progress = true
 	}
 	for i, group := range groups {
 		piece := pieces[i]
-		reply, err := calls[i].cmd.Result()
+		reply, err := commands[i].cmd.Result()
 		err = classify(err)
 		var stale []*settlement
 		if err == nil {
@@ -227,7 +228,7 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 		}
 		progress = progress || err != nil || len(stale) < len(piece)
 		for _, t := range group {
-			w := &t.what
+			w := &t.Body
 			sent := min(len(w.made), len(piece))
 			for _, m := range piece[:sent] {
 				s.denies.forget(m.charge.Key) // made, for all that is known
@@ -235,7 +236,7 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 			var left []settlement
 			switch {
 			case err != nil && sent > 0:
-				t.failed = err
+				t.Failed = err
 				w.made = nil
 				continue
 			case len(stale) == 0:
@@ -262,22 +263,22 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 // many slots are still held, which Settle may leave out, and take the server 15 times as long.
 type release struct {
 	args    []any // of the command
-	tickets []*ticket[settling]
+	tickets []*batch.Call[settling]
 }
 
 // releasesIn takes the tickets that only release leases out of a batch, and returns their releases.
-func releasesIn(batch []*ticket[settling]) (others []*ticket[settling], releases []release) {
-	if !slices.ContainsFunc(batch, func(t *ticket[settling]) bool { return t.what.releases }) {
-		return batch, nil
+func releasesIn(calls []*batch.Call[settling]) (others []*batch.Call[settling], releases []release) {
+	if !slices.ContainsFunc(calls, func(t *batch.Call[settling]) bool { return t.Body.releases }) {
+		return calls, nil
 	}
-	of := make(map[string]int, len(batch)) // the release of a key
-	for _, t := range batch {
-		if !t.what.releases {
+	of := make(map[string]int, len(calls)) // the release of a key
+	for _, t := range calls {
+		if !t.Body.releases {
 			others = append(others, t)
 			continue
 		}
-		for i := range t.what.charges {
-			key := t.what.keys[i]
+		for i := range t.Body.charges {
+			key := t.Body.keys[i]
 			n, known := of[key]
 			if !known {
 				n = len(releases)
@@ -285,7 +286,7 @@ func releasesIn(batch []*ticket[settling]) (others []*ticket[settling], releases
 				releases = append(releases, release{args: append(make([]any, 0, 3), "zrem", key)})
 			}
 			r := &releases[n]
-			r.args = append(r.args, t.what.charges[i].Receipt.Lease[:])
+			r.args = append(r.args, t.Body.charges[i].Receipt.Lease[:])
 			r.tickets = append(r.tickets, t)
 		}
 	}
@@ -299,7 +300,7 @@ func (s *Store) recordRelease(r *release, err error) {
 	}
 	err = classify(err)
 	for _, t := range r.tickets {
-		w := &t.what
+		w := &t.Body
 		w.made = nil
 		for i := range w.charges {
 			c := &w.charges[i]
@@ -307,7 +308,7 @@ func (s *Store) recordRelease(r *release, err error) {
 			w.results[i] = store.Result{OK: true, Receipt: store.Receipt{Lease: c.Receipt.Lease, Path: c.Receipt.Path}}
 		}
 		if err != nil {
-			t.failed = graver(t.failed, err)
+			t.Failed = fault.Worse(t.Failed, err)
 		} else {
 			w.settled = true
 		}

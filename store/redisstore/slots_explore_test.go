@@ -36,7 +36,6 @@ const slottedFile = `package redisstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -56,14 +55,14 @@ func ExploreSlots(w Scripts, direct bool, ways, few, most int) Slotted {
 	there = w
 	s := New(nil)
 	s.wrong = nil
-	s.takes.direct, s.takes.ways, s.takes.few, s.takes.most = direct, ways, few, most
-	s.settles.direct, s.settles.ways, s.settles.few, s.settles.most = direct, ways, few, most
+	s.takes.Direct, s.takes.MaxInFlight, s.takes.MaxNear, s.takes.MaxSize = direct, ways, few, most
+	s.settles.Direct, s.settles.MaxInFlight, s.settles.MaxNear, s.settles.MaxSize = direct, ways, few, most
 	return Slotted{s}
 }
 
-func (s *Store) execThere(ctx context.Context, calls []call) {
-	for i := range calls {
-		c := &calls[i]
+func (s *Store) execThere(ctx context.Context, commands []command) {
+	for i := range commands {
+		c := &commands[i]
 		c.cmd = redis.NewCmd(ctx)
 		if c.script == nil {
 			c.cmd.SetVal(there.Remove(c.args[2:]))
@@ -73,14 +72,7 @@ func (s *Store) execThere(ctx context.Context, calls []call) {
 	}
 }
 
-func (x Slotted) Left() string { return leftOf(&x.takes) + leftOf(&x.settles) }
-
-func leftOf[T any](l *line[T]) string {
-	if l.busy == 0 && l.stuck == 0 && len(l.pending) == 0 && len(l.departed) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d ways taken, %d stuck, %d calls pending, a trip: %t", l.busy, l.stuck, len(l.pending), len(l.departed) > 0)
-}
+func (x Slotted) Left() string { return x.takes.Left() + x.settles.Left() }
 `
 
 // scriptsThere has the scripts run in the test, and leases not be renewed. What a process keeps
@@ -90,10 +82,10 @@ var scriptsThere = []orders.Edit{
 	{File: "plan.go", Was: "places.Get().(map[string][2]int)", Is: "make(map[string][2]int)"},
 	{File: "plan.go", Was: "		places.Put(seen)\n", Is: ""},
 	{File: "answer.go", Was: "	few := someStates.Get().(*[8]store.State)\n	defer someStates.Put(few)\n", Is: "	few := new([8]store.State)\n"},
-	{File: "take.go", Was: "	s.exec(ctx, calls)\n	for i, group", Is: "	s.execThere(ctx, calls)\n	for i, group"},
-	{File: "take.go", Was: "		s.exec(ctx, calls)\n		again", Is: "		s.execThere(ctx, calls)\n		again"},
-	{File: "settle.go", Was: "	s.exec(ctx, calls)\n", Is: "	s.execThere(ctx, calls)\n"},
-	{File: "take.go", Was: "		if t.what.granted {\n			s.startRenewals(t)\n", Is: "		if t.what.granted {\n			_ = t\n"},
+	{File: "take.go", Was: "	s.exec(ctx, commands)\n	for i, group", Is: "	s.execThere(ctx, commands)\n	for i, group"},
+	{File: "take.go", Was: "		s.exec(ctx, commands)\n		again", Is: "		s.execThere(ctx, commands)\n		again"},
+	{File: "settle.go", Was: "	s.exec(ctx, commands)\n", Is: "	s.execThere(ctx, commands)\n"},
+	{File: "take.go", Was: "		if t.Body.granted {\n			s.startRenewals(t)\n", Is: "		if t.Body.granted {\n			_ = t\n"},
 	{File: "settle.go", Was: "return held && !of.several", Is: "return (held || !of.several) && c.Receipt.Path == removed"},
 }
 
@@ -318,7 +310,8 @@ func (u *slotUser) do(what string) {
 
 var ofSlots = &orders.Elsewhere{
 	Path:    "github.com/stint-go/stint/store/redisstore",
-	Added:   map[string]string{"slotted.go": slottedFile},
+	Below:   below,
+	Added:   map[string]string{"slotted.go": slottedFile, leftIn: leftFile},
 	Edits:   scriptsThere,
 	Mutants: slotsMutants,
 	Into:    "slottedVariants",
@@ -362,11 +355,11 @@ var slotsMutants = []orders.Variant{
 	{Name: "of releases only the first is made", Edits: []orders.Edit{{File: "encode.go",
 		Was: "		for _, s := range group[1:] {\n", Is: "		for _, s := range group[:0] {\n"}}},
 	{Name: "of leases that are removed only the first is", Edits: []orders.Edit{{File: "settle.go",
-		Was: "			r.args = append(r.args, t.what.charges[i].Receipt.Lease[:])\n", Is: "			if r.args = append(r.args, t.what.charges[i].Receipt.Lease[:]); known {\n				r.args = r.args[:3]\n			}\n"}}},
+		Was: "			r.args = append(r.args, t.Body.charges[i].Receipt.Lease[:])\n", Is: "			if r.args = append(r.args, t.Body.charges[i].Receipt.Lease[:]); known {\n				r.args = r.args[:3]\n			}\n"}}},
 	{Name: "beside a script, no leases are removed", Edits: []orders.Edit{{File: "settle.go",
-		Was: "		calls = append(calls, call{args: releases[i].args})\n", Is: "		if args := releases[i].args; len(groups) == 0 {\n			calls = append(calls, call{args: args})\n		} else {\n			calls = append(calls, call{args: args[:2]})\n		}\n"}}},
+		Was: "		commands = append(commands, command{args: releases[i].args})\n", Is: "		if args := releases[i].args; len(groups) == 0 {\n			commands = append(commands, command{args: args})\n		} else {\n			commands = append(commands, command{args: args[:2]})\n		}\n"}}},
 	{Name: "releases are told what the last of them is", Edits: []orders.Edit{{File: "answer.go",
 		Was: "		after, left, _ = strings.Cut(left, \"|\")\n", Is: "		after = left[strings.LastIndex(left, \"|\")+1:]\n"}}},
 	{Name: "a release is answered before it is made", Edits: []orders.Edit{{File: "settle.go",
-		Was: "reusable, err := s.settles.do(ctx, t)", Is: "go func() { s.settles.do(ctx, t) }()\n		reusable, err := false, error(nil)"}}},
+		Was: "reusable, err := s.settles.Do(ctx, t)", Is: "go func() { s.settles.Do(ctx, t) }()\n		reusable, err := false, error(nil)"}}},
 }

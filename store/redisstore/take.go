@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
 )
 
 // taking is a decision on its way. Its slices are its own: a caller that leaves takes
@@ -22,7 +24,7 @@ type taking struct {
 // lone holds the allocations of a call that is sent alone, to be reused.
 type lone struct {
 	decisions [1]*decision
-	calls     [1]call
+	commands  [1]command
 	shapes    [1]shape
 	entries   [1]entry
 	records   [4]*record
@@ -62,10 +64,10 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 		return err
 	}
 	if s.layout != oneServer {
-		t.what.site = s.siteOf(t.what.keys[0])
-		for _, key := range t.what.keys[1:] {
-			if s.siteOf(key) != t.what.site {
-				return s.takeApart(ctx, &t.what.decision, results)
+		t.Body.site = s.siteOf(t.Body.keys[0])
+		for _, key := range t.Body.keys[1:] {
+			if s.siteOf(key) != t.Body.site {
+				return s.takeApart(ctx, &t.Body.decision, results)
 			}
 		}
 	}
@@ -73,10 +75,10 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 		return err
 	}
 	since := s.denies.instant()
-	reusable, err := s.takes.do(ctx, t)
+	reusable, err := s.takes.Do(ctx, t)
 	if err == nil {
-		copy(results, t.what.results)
-		if t.what.granted {
+		copy(results, t.Body.results)
+		if t.Body.granted {
 			s.startRenewals(t)
 		} else {
 			s.denies.remember(charges, results, since)
@@ -96,7 +98,7 @@ func tooMany(charges int) error {
 	if charges <= mostCharges {
 		return nil
 	}
-	return fmt.Errorf("redisstore: %w: a Take of %d charges: write calls of at most %d", ErrConfiguration, charges, mostCharges)
+	return fmt.Errorf("redisstore: %w: a Take of %d charges: write commands of at most %d", ErrConfiguration, charges, mostCharges)
 }
 
 // mostKeys is how many charges of different decisions, or settlements, go into one call
@@ -105,11 +107,11 @@ func tooMany(charges int) error {
 const mostKeys = 1000
 
 // splitLarge splits groups whose decisions have more charges than that together.
-func splitLarge(groups [][]*ticket[taking]) [][]*ticket[taking] {
+func splitLarge(groups [][]*batch.Call[taking]) [][]*batch.Call[taking] {
 	for i := 0; i < len(groups); i++ {
 		keys := 0
 		for j, t := range groups[i] {
-			if keys += len(t.what.keys); keys > mostKeys && j > 0 {
+			if keys += len(t.Body.keys); keys > mostKeys && j > 0 {
 				groups = slices.Insert(groups, i+1, groups[i][j:])
 				groups[i] = groups[i][:j]
 				break
@@ -128,24 +130,23 @@ func (s *Store) check(ctx context.Context, charges []store.Charge, results []sto
 		return store.NotMade(fmt.Errorf("redisstore: %w", err))
 	}
 	if ctx.Err() != nil {
-		return store.NotMade(left(ctx))
+		return store.NotMade(fault.ContextEnded(ctx))
 	}
 	return nil
 }
 
-func (s *Store) ticket() *ticket[taking] {
-	t, ok := s.tickets.Get().(*ticket[taking])
+func (s *Store) ticket() *batch.Call[taking] {
+	t, ok := s.tickets.Get().(*batch.Call[taking])
 	if !ok {
-		return newTicket[taking]()
+		return batch.NewCall[taking]()
 	}
-	t.state.Store(waiting)
-	t.failed, t.err = nil, nil
+	t.Renew()
 	return t
 }
 
 // fill puts the charges into t.
-func (s *Store) fill(t *ticket[taking], charges []store.Charge) error {
-	d := &t.what.decision
+func (s *Store) fill(t *batch.Call[taking], charges []store.Charge) error {
+	d := &t.Body.decision
 	d.charges = append(d.charges[:0], charges...)
 	d.results = append(d.results[:0], make([]store.Result, len(charges))...)
 	d.keys, d.leases = d.keys[:0], d.leases[:0]
@@ -178,74 +179,74 @@ func (s *Store) fill(t *ticket[taking], charges []store.Charge) error {
 }
 
 // startRenewals starts the renewal of the leases of a granted decision.
-func (s *Store) startRenewals(t *ticket[taking]) {
-	d := &t.what.decision
+func (s *Store) startRenewals(t *batch.Call[taking]) {
+	d := &t.Body.decision
 	if !d.granted {
 		return
 	}
 	for i := range d.charges {
 		if r := &d.results[i]; r.Receipt.Lease != (store.LeaseID{}) {
-			s.startRenewal(d.keys[i], &d.charges[i], r.Receipt.Lease, t.since, t.what.decided)
+			s.startRenewal(d.keys[i], &d.charges[i], r.Receipt.Lease, t.Since, t.Body.decided)
 		}
 	}
 }
 
 // sendTakes calls the server for a batch.
-func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
+func (s *Store) sendTakes(ctx context.Context, calls []*batch.Call[taking]) {
 	var asked []int64
 	for range tries {
 		var more []int64
-		if batch, more = s.takeOnce(ctx, batch, asked); len(batch) == 0 {
+		if calls, more = s.takeOnce(ctx, calls, asked); len(calls) == 0 {
 			return
 		}
 		asked = append(asked, more...)
 	}
-	for _, t := range batch {
-		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks)
+	for _, t := range calls {
+		t.Failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks)
 	}
 }
 
 // takeOnce returns the tickets that weren't decided because windows of the calendar
 // were missing, and the instants asked for.
-func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], asked []int64) (again []*ticket[taking], more []int64) {
+func (s *Store) takeOnce(ctx context.Context, calls []*batch.Call[taking], asked []int64) (again []*batch.Call[taking], more []int64) {
 	times := s.timeArgs(asked)
-	if len(batch) == 1 {
-		w := &batch[0].what
-		p, calls := w.plan(), w.one.calls[:]
-		calls[0] = s.takeCall(&p, w.site, times)
-		s.exec(ctx, calls)
-		again, more = s.readTake(&p, &calls[0], batch)
-		calls[0] = call{}
+	if len(calls) == 1 {
+		w := &calls[0].Body
+		p, commands := w.plan(), w.one.commands[:]
+		commands[0] = s.takeCommand(&p, w.site, times)
+		s.exec(ctx, commands)
+		again, more = s.readTake(&p, &commands[0], calls)
+		commands[0] = command{}
 		return again, more
 	}
-	groups := splitLarge(groupBySite(batch, siteOfTaking))
+	groups := splitLarge(groupBySite(calls, siteOfTaking))
 	plans := make([]plan, len(groups))
-	calls := make([]call, len(groups))
+	commands := make([]command, len(groups))
 	for i, group := range groups {
 		ds := make([]*decision, len(group))
 		for j, t := range group {
-			ds[j] = &t.what.decision
+			ds[j] = &t.Body.decision
 		}
 		plans[i] = newPlan(ds)
-		calls[i] = s.takeCall(&plans[i], group[0].what.site, times)
+		commands[i] = s.takeCommand(&plans[i], group[0].Body.site, times)
 	}
-	s.exec(ctx, calls)
+	s.exec(ctx, commands)
 	for i, group := range groups {
-		left, asks := s.readTake(&plans[i], &calls[i], group)
+		left, asks := s.readTake(&plans[i], &commands[i], group)
 		again, more = append(again, left...), append(more, asks...)
 	}
 	return again, more
 }
 
 // takeCall returns the call that decides p.
-func (s *Store) takeCall(p *plan, at site, t timeArgs) call {
+func (s *Store) takeCommand(p *plan, at site, t timeArgs) command {
 	script, args := takeArgs(p, t, s.head(p.keys))
-	return s.call(script, at, p.keys, args)
+	return s.command(script, at, p.keys, args)
 }
 
 // readTake reads the answer to a plan. It returns the calls that weren't decided, and the
 // instants asked for.
-func (s *Store) readTake(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking], more []int64) {
+func (s *Store) readTake(p *plan, c *command, group []*batch.Call[taking]) (again []*batch.Call[taking], more []int64) {
 	reply, err := c.cmd.Result()
 	err = classify(err)
 	var left unanswered[*decision]
@@ -258,8 +259,8 @@ func (s *Store) readTake(p *plan, c *call, group []*ticket[taking]) (again []*ti
 		}
 	}
 	for _, t := range group {
-		t.failed, t.what.decided = err, now
-		if slices.Contains(left.what, &t.what.decision) {
+		t.Failed, t.Body.decided = err, now
+		if slices.Contains(left.what, &t.Body.decision) {
 			again = append(again, t)
 		}
 	}
@@ -270,7 +271,7 @@ func (s *Store) readTake(p *plan, c *call, group []*ticket[taking]) (again []*ti
 // asked at once, which takes no longer than one; if one denies, the charges at the others
 // are given back.
 func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.Result) error {
-	var parts []*ticket[taking]
+	var parts []*batch.Call[taking]
 	var indexes [][]int
 	at := make(map[site]int)
 	for i, key := range whole.keys {
@@ -279,39 +280,39 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 		if !known {
 			n = len(parts)
 			at[p] = n
-			t := newTicket[taking]()
-			t.what.site = p
+			t := batch.NewCall[taking]()
+			t.Body.site = p
 			parts, indexes = append(parts, t), append(indexes, nil)
 		}
 		indexes[n] = append(indexes[n], i)
-		d := &parts[n].what.decision
+		d := &parts[n].Body.decision
 		d.charges = append(d.charges, whole.charges[i])
 		d.keys = append(d.keys, key)
 		d.leases = append(d.leases, whole.leases[i])
 	}
 	for _, t := range parts {
-		if err := tooMany(len(t.what.charges)); err != nil {
+		if err := tooMany(len(t.Body.charges)); err != nil {
 			return err
 		}
 	}
 	for _, t := range parts {
-		t.what.results = make([]store.Result, len(t.what.charges))
-		s.takes.submit(t, false)
+		t.Body.results = make([]store.Result, len(t.Body.charges))
+		s.takes.Submit(t)
 	}
 	var failed error
-	answered := make([]*ticket[taking], 0, len(parts))
+	answered := make([]*batch.Call[taking], 0, len(parts))
 	granted := true
 	for _, t := range parts {
-		if _, err := t.wait(ctx); err != nil {
-			failed = graver(failed, err)
+		if _, err := t.Wait(ctx); err != nil {
+			failed = fault.Worse(failed, err)
 			continue
 		}
 		answered = append(answered, t)
-		granted = granted && t.what.granted
+		granted = granted && t.Body.granted
 	}
 	if failed != nil || !granted {
-		if err := s.giveBackParts(ctx, answered, parts[0].since.Add(s.timeout)); err != nil {
-			return uncertain(err)
+		if err := s.giveBackParts(ctx, answered, parts[0].Since.Add(s.timeout)); err != nil {
+			return fault.PartlyMade(err)
 		}
 	}
 	if failed != nil {
@@ -319,7 +320,7 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 	}
 	for n, t := range parts {
 		for j, i := range indexes[n] {
-			results[i] = t.what.results[j]
+			results[i] = t.Body.results[j]
 		}
 		if granted {
 			s.startRenewals(t)

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 // separating resends calls that a slot migration has kept apart. A node that is handing
@@ -13,23 +15,23 @@ import (
 // decided, each with its own keys, would fail because they travel with others. Nothing
 // of such a command was executed: the calls are sent again, in a command for each set
 // of keys. A call whose own keys are apart still fails.
-func separating[T any](send func(context.Context, []*ticket[T]), of func(*T) (at *site, keys []string, untouched bool)) func(context.Context, []*ticket[T]) {
-	return func(ctx context.Context, batch []*ticket[T]) {
-		send(ctx, batch)
-		if len(batch) < 2 {
+func separating[T any](send func(context.Context, []*batch.Call[T]), of func(*T) (at *site, keys []string, untouched bool)) func(context.Context, []*batch.Call[T]) {
+	return func(ctx context.Context, calls []*batch.Call[T]) {
+		send(ctx, calls)
+		if len(calls) < 2 {
 			return
 		}
-		var again []*ticket[T]
+		var again []*batch.Call[T]
 		several := false
-		for _, t := range batch {
-			at, keys, untouched := of(&t.what)
-			if !isTryAgain(t.failed) || !untouched {
+		for _, t := range calls {
+			at, keys, untouched := of(&t.Body)
+			if !isTryAgain(t.Failed) || !untouched {
 				continue
 			}
 			// Calls with one site go in one command.
 			at.tag = strings.Join(keys, " ")
 			again = append(again, t)
-			first, _, _ := of(&again[0].what)
+			first, _, _ := of(&again[0].Body)
 			several = several || *at != *first
 		}
 		if several {
@@ -50,12 +52,12 @@ func partsOfSettling(w *settling) (*site, []string, bool) { return &w.site, w.ke
 // them with the others. What says that a key was reset mostly isn't there, so a node that hands over
 // the slot would refuse a command with both: the key stands in its place, and no lost lease is
 // entered.
-func (s *Store) separate(ctx context.Context, times timeArgs, rs []*renewing, calls []call) ([]*renewing, []call) {
+func (s *Store) separate(ctx context.Context, times timeArgs, rs []*renewing, commands []command) ([]*renewing, []command) {
 	var others, apart []*renewing
-	var done, again []call
+	var done, again []command
 	for i, r := range rs {
-		if !isTryAgain(calls[i].cmd.Err()) {
-			others, done = append(others, r), append(done, calls[i])
+		if !isTryAgain(commands[i].cmd.Err()) {
+			others, done = append(others, r), append(done, commands[i])
 			continue
 		}
 		for j, key := range r.keys {

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
 )
 
 type replied string
@@ -33,7 +35,7 @@ func TestSeparating(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		fails  string
-		batch  []parcel
+		calls  []parcel
 		rounds []int // calls in each command
 	}{
 		{"one", "TRYAGAIN", []parcel{a}, []int{1}},
@@ -46,30 +48,30 @@ func TestSeparating(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var rounds []int
-			send := separating(func(_ context.Context, batch []*ticket[parcel]) {
-				for _, group := range groupBySite(batch, func(p *parcel) site { return p.site }) {
+			send := separating(func(_ context.Context, calls []*batch.Call[parcel]) {
+				for _, group := range groupBySite(calls, func(p *parcel) site { return p.site }) {
 					rounds = append(rounds, len(group))
 					for _, one := range group {
-						one.failed = nil
-						if one.what.site.slot == 1 && one.what.site.tag == "" {
-							one.failed = fmt.Errorf("wrapped: %w", replied(tt.fails+" words"))
+						one.Failed = nil
+						if one.Body.site.slot == 1 && one.Body.site.tag == "" {
+							one.Failed = fmt.Errorf("wrapped: %w", replied(tt.fails+" words"))
 						}
 					}
 				}
 			}, func(p *parcel) (*site, []string, bool) { return &p.site, p.keys, !p.touched })
-			var batch []*ticket[parcel]
-			for _, p := range tt.batch {
-				one := newTicket[parcel]()
-				one.what = p
-				batch = append(batch, one)
+			var calls []*batch.Call[parcel]
+			for _, p := range tt.calls {
+				one := batch.NewCall[parcel]()
+				one.Body = p
+				calls = append(calls, one)
 			}
-			send(t.Context(), batch)
+			send(t.Context(), calls)
 			if !slices.Equal(rounds, tt.rounds) {
 				t.Errorf("commands of %v calls, want %v", rounds, tt.rounds)
 			}
-			for i, one := range batch {
-				if failed := len(rounds) < 2 || one.what.touched; one.what.site.slot == 1 && (one.failed != nil) != failed {
-					t.Errorf("call %d: %v", i, one.failed)
+			for i, one := range calls {
+				if failed := len(rounds) < 2 || one.Body.touched; one.Body.site.slot == 1 && (one.Failed != nil) != failed {
+					t.Errorf("call %d: %v", i, one.Failed)
 				}
 			}
 		})
@@ -112,16 +114,16 @@ func TestSettledApart(t *testing.T) {
 	}})
 	s := New(rdb)
 	l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: time.Hour})
-	var batch []*ticket[settling]
+	var calls []*batch.Call[settling]
 	for _, key := range []string{"a", "b"} {
-		one := newTicket[settling]()
-		one.what.add(store.Charge{Key: key, Limit: l, Receipt: store.Receipt{Cost: 1}}, storageKey(s.prefix, key, l), 0)
-		batch = append(batch, one)
+		one := batch.NewCall[settling]()
+		one.Body.add(store.Charge{Key: key, Limit: l, Receipt: store.Receipt{Cost: 1}}, storageKey(s.prefix, key, l), 0)
+		calls = append(calls, one)
 	}
-	separating(s.sendSettles, partsOfSettling)(t.Context(), batch)
-	for _, one := range batch {
-		if one.failed != nil || !one.what.results[0].OK {
-			t.Errorf("%+v, %v", one.what.results, one.failed)
+	separating(s.sendSettles, partsOfSettling)(t.Context(), calls)
+	for _, one := range calls {
+		if one.Failed != nil || !one.Body.results[0].OK {
+			t.Errorf("%+v, %v", one.Body.results, one.Failed)
 		}
 	}
 }
@@ -152,7 +154,7 @@ func TestSettledInPart(t *testing.T) {
 				{Key: "k", Limit: denyLimit(t, store.Spec{Name: "a", Units: 5, Period: time.Hour}), Receipt: store.Receipt{Cost: 1}},
 				{Key: "k", Limit: denyLimit(t, store.Spec{Name: "b", Algorithm: store.FixedWindow, Units: 5, Window: store.Daily.In(zone)}), Receipt: store.Receipt{Cost: 1}},
 			}
-			if err := s.Settle(t.Context(), charges, make([]store.Result, 2)); !errors.Is(err, ErrIndeterminate) || notMade(err) {
+			if err := s.Settle(t.Context(), charges, make([]store.Result, 2)); !errors.Is(err, ErrIndeterminate) || fault.NotMade(err) {
 				t.Errorf("asked %d times: %v", asked, err)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
 )
 
 // verifyTime is how long a call of Verify may take, if that is longer than the timeout of the
@@ -187,12 +188,12 @@ return lacks
 func (p probe) tryCommands(ctx context.Context, limits []*store.Limit) error {
 	due, end := context.WithTimeout(ctx, p.timeout)
 	defer end()
-	calls := []call{{args: append([]any{"eval", trial, 1, p.prefix + "{" + p.identity + "}"}, commandsOf(limits)...)}}
-	p.exec(due, calls)
-	lacks, err := calls[0].cmd.StringSlice()
+	commands := []command{{args: append([]any{"eval", trial, 1, p.prefix + "{" + p.identity + "}"}, commandsOf(limits)...)}}
+	p.exec(due, commands)
+	lacks, err := commands[0].cmd.StringSlice()
 	if err != nil {
 		if ctx.Err() != nil {
-			return left(ctx)
+			return fault.ContextEnded(ctx)
 		}
 		return classify(err)
 	}
@@ -251,14 +252,14 @@ func (p probe) renewOnce(ctx context.Context) error {
 	if len(rs) == 0 {
 		return nil
 	}
-	defer p.leases.calls.Done()
+	defer p.leases.underWay.Done()
 	due, end := context.WithTimeout(ctx, p.timeout)
 	defer end()
 	times := p.timeArgs(nil)
 	for _, r := range rs {
-		calls := []call{p.renewCall(times, r)}
-		p.exec(due, calls)
-		if _, _, err := renewAnswer(r, calls[0].cmd); err != nil {
+		commands := []command{p.renewCommand(times, r)}
+		p.exec(due, commands)
+		if _, _, err := renewAnswer(r, commands[0].cmd); err != nil {
 			return classify(err)
 		}
 	}
@@ -274,9 +275,9 @@ func (p probe) remove(limits []*store.Limit) {
 	}
 	due, end := context.WithTimeout(context.Background(), p.timeout)
 	defer end()
-	calls := []call{{args: keys}}
+	commands := []command{{args: keys}}
 	if p.clock != nil {
-		calls = append(calls, call{args: []any{"unlink", p.guardKey(p.siteOf(keys[1].(string)))}})
+		commands = append(commands, command{args: []any{"unlink", p.guardKey(p.siteOf(keys[1].(string)))}})
 	}
-	p.exec(due, calls)
+	p.exec(due, commands)
 }

@@ -38,7 +38,11 @@ type Elsewhere struct {
 	// variant has copies of its own, so that what they do is explored, too. An Edit's File has the
 	// name before it: "waiting/line.go".
 	Beside []string
-	// Added are files that each variant has beside the shipped ones, by name.
+	// Below are paths of packages below it, such as internal/line, which are explored likewise. An
+	// Edit's File has the path before it.
+	Below []string
+	// Added are files that each variant has beside the shipped ones, by name, which has the path of a
+	// package below before it.
 	Added map[string]string
 	// Edits are made in all variants, also the one without a mistake.
 	Edits []Edit
@@ -178,9 +182,12 @@ func newOverlay(t *testing.T) *overlay {
 // edited returns the files of a variant, by name.
 func (o *overlay) edited(v Variant, e *Elsewhere) map[string]string {
 	o.t.Helper()
-	text := o.shipped("")
+	text := o.shipped(".", "")
 	for _, name := range e.Beside {
-		maps.Copy(text, o.shipped(name))
+		maps.Copy(text, o.shipped(filepath.Join("..", name), name))
+	}
+	for _, name := range e.Below {
+		maps.Copy(text, o.shipped(filepath.FromSlash(name), name))
 	}
 	maps.Copy(text, e.Added)
 	for _, e := range v.Edits {
@@ -192,13 +199,9 @@ func (o *overlay) edited(v Variant, e *Elsewhere) map[string]string {
 	return text
 }
 
-// shipped is the text of a package's files, by name: of the package itself, or of one beside it.
-func (o *overlay) shipped(beside string) map[string]string {
+// shipped is the text of the files of a package in dir, by name, which has a path before it.
+func (o *overlay) shipped(dir, under string) map[string]string {
 	o.t.Helper()
-	dir := ""
-	if beside != "" {
-		dir = filepath.Join("..", beside)
-	}
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		o.t.Fatal(err)
@@ -206,18 +209,21 @@ func (o *overlay) shipped(beside string) map[string]string {
 	text := map[string]string{}
 	for _, name := range names {
 		if !strings.HasSuffix(name, "_test.go") {
-			text[path.Join(beside, filepath.Base(name))] = o.read(name)
+			text[path.Join(under, filepath.Base(name))] = o.read(name)
 		}
 	}
 	return text
 }
 
-// addTwins adds files that import the twins, and the copies of the packages beside.
+// addTwins adds files that import the twins, and the copies of the packages beside and below.
 func (o *overlay) addTwins(e *Elsewhere, dir string, text map[string]string) {
 	o.t.Helper()
 	to := maps.Clone(twins)
 	for _, name := range e.Beside {
 		to[path.Join(path.Dir(e.Path), name)] = path.Join(e.Path, dir, name)
+	}
+	for _, name := range e.Below {
+		to[path.Join(e.Path, name)] = path.Join(e.Path, dir, name)
 	}
 	for name, source := range text {
 		twin, err := twinned(name, source, to)
