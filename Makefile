@@ -28,7 +28,7 @@ REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 .PHONY: test test-mutants test-faults test-servers test-compat lua5.4 test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers fuzz fuzz-list soak plots plots-check
 
 # What takes longest begins first, so that a core isn't left without a package at the end.
-LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./lua ./store/memstore)
+LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./store/redisstore/internal/wire ./lua ./store/memstore)
 
 # Tests often wait, for servers and for each other: half as many packages again as there are cores
 # keep those busy.
@@ -147,7 +147,7 @@ test-32: redis ## the tests of what counts, where int has 32 bits
 	@if GOARCH=386 CGO_ENABLED=0 $(GO) test -run '^$$' ./internal/mistake ./internal/field 2>&1 | grep -q 'exec format error'; \
 	then echo "NOT RUN: this machine runs no 32-bit programs; what make test-32 tests has only been compiled"; \
 	else set -x; GOARCH=386 CGO_ENABLED=0 $(GO) test -count=1 -short -skip EveryOrder . $$($(GO) list ./store/... | grep -v /redisstore) && \
-	GOARCH=386 CGO_ENABLED=0 $(GO) test -count=1 -short -run '^(TestConformance|TestTwinsAtTheLargest)$$' ./store/redisstore; fi
+	GOARCH=386 CGO_ENABLED=0 $(GO) test -count=1 -short -run '^(TestConformance|TestTwinsAtTheLargest)$$' ./store/redisstore/...; fi
 
 # One call for all modules: each would look through all that they import again.
 lint: ## gofmt, go vet, staticcheck; rules and reasons in staticcheck.conf
@@ -177,7 +177,7 @@ bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TI
 
 # What each trick of a script buys: SCRIPTS are texts that go run ./lua/print -bare has printed before.
 bench-script: redis ## the token bucket's script beside others: make bench-script SCRIPTS=/tmp/before.lua ROUNDS=60
-	STINT_SCRIPTS='$(SCRIPTS)' $(GO) test -run '^$$' -bench '^BenchmarkScript$$' -benchtime $(ROUNDS)x ./store/redisstore
+	STINT_SCRIPTS='$(SCRIPTS)' $(GO) test -run '^$$' -bench '^BenchmarkScript$$' -benchtime $(ROUNDS)x ./store/redisstore/internal/wire
 
 bench-peers: ## stint beside its peers in memory: make bench-peers ROUNDS=9 TIME=50ms
 	cd benchmarks && $(WORKSPACE) $(GO) run ./peers -rounds $(ROUNDS) -time $(TIME)

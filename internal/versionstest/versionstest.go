@@ -23,6 +23,29 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// Kinds returns a limit of each kind, of 9 a day where it has a rate.
+func Kinds(t testing.TB) []store.Spec {
+	t.Helper()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []store.Spec{
+		{Units: 9, Period: 24 * time.Hour},
+		{Units: 7, Period: 24 * time.Hour, Queue: 2},
+		{Algorithm: store.LeakyBucket, Units: 9, Period: 24 * time.Hour, Burst: 8},
+		{Algorithm: store.WarmUp, Units: 9, Period: 24 * time.Hour, WarmUp: time.Hour},
+		{Algorithm: store.IntervalBucket, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.FixedWindow, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.FixedWindow, Units: 9, Window: store.Monthly.In(zone)},
+		{Algorithm: store.SlidingWindow, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.SlidingLog, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.SlidingCounter, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.Concurrency, Units: 9},
+		{Algorithm: store.Ban, Units: 2, Period: 24 * time.Hour, Ban: time.Hour},
+	}
+}
+
 // Bench is where one trace is played. Its store has been used by no other trace.
 type Bench struct {
 	Store store.Store

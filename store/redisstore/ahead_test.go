@@ -19,7 +19,7 @@ import (
 // each boundary of the calendar within that.
 func TestClockAhead(t *testing.T) {
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	rdb.AddHook(redisstore.ByToldClock())
+	rdb.AddHook(redistest.ByToldClock())
 	real := newClock()
 	for i, spec := range []store.Spec{
 		{Units: 10, Period: time.Second},
@@ -47,7 +47,7 @@ func TestClockAhead(t *testing.T) {
 
 			var passed []time.Time
 			ask := func(s *redisstore.Store) {
-				rdb.Set(context.Background(), redisstore.ServerClockOf(prefix+"%clock"), real.us.Load()-store.Epoch*1_000_000, 0)
+				rdb.Set(context.Background(), redistest.ServerClockOf(prefix+"%clock"), real.us.Load()-store.Epoch*1_000_000, 0)
 				r, err := take(s, "k", l, 1)
 				if err != nil {
 					t.Fatal(err)

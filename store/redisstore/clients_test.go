@@ -108,7 +108,7 @@ func (m *steps) settle(now int64, c store.Charge) (r store.Result) {
 
 func everyCall(t *testing.T, rdb redis.UniversalClient) {
 	t.Cleanup(func() { rdb.Close() })
-	rdb.AddHook(redisstore.ByToldClock())
+	rdb.AddHook(redistest.ByToldClock())
 	began := time.Now().Truncate(time.Microsecond)
 	now := began
 	s := redisstore.New(rdb, patient, redisstore.WithPrefix(redistest.Prefix(t)),

@@ -57,7 +57,7 @@ func conformByWay(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Op
 // conformBut leaves out the rules for whose names it has a reason.
 func conformBut(t *testing.T, rdb redis.UniversalClient, why func(name string) string, opts ...redisstore.Option) {
 	t.Helper()
-	rdb.AddHook(redisstore.ByToldClock())
+	rdb.AddHook(redistest.ByToldClock())
 	c := newClock()
 	var s *redisstore.Store
 	storetest.Run(t, func(t *testing.T) store.Store {

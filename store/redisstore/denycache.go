@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // WithDenyCache keeps up to so many denied keys in memory and answers repeated calls
@@ -129,10 +130,10 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 	}
 	wait := longestDenial
 	for i := range charges {
-		if charges[i].Key != charges[0].Key || algorithms[charges[i].Limit.Algorithm()].leases {
+		if charges[i].Key != charges[0].Key || wire.TraitsOf(charges[i].Limit).Leases {
 			return
 		}
-		if algorithms[charges[i].Limit.Algorithm()].counts && (results[i].OK || charges[i].DryRun) {
+		if wire.TraitsOf(charges[i].Limit).CountsDenied && (results[i].OK || charges[i].DryRun) {
 			return // a ban has to count the next denial as well
 		}
 		if !results[i].OK {

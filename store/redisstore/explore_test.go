@@ -60,8 +60,8 @@ func Explore(server Server, leased int64, denied int) Explored {
 func (x Explored) GiveBack(all bool) { x.giveBackPrefetched(all) }
 
 func (s *Store) decided(t *batch.Call[taking]) (reusable bool, err error) {
-	d := &t.Body.decision
-	d.granted = there.Take(d.charges, d.results)
+	d := &t.Body.Decision
+	d.Granted = there.Take(d.Charges, d.Results)
 	return true, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // tap goes wrong where it is told to, between the store and its client.
@@ -67,7 +68,7 @@ func (f *injectedFault) hits(cmd redis.Cmder) bool {
 		return false
 	}
 	key, _ := args[3].(string)
-	return tagIn(key) == f.tag
+	return wire.TagIn(key) == f.tag
 }
 
 // What may become of a command.

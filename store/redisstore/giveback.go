@@ -7,6 +7,7 @@ import (
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // To give a charge back is to settle it to 0 without a request to settle it: the caller
@@ -52,23 +53,23 @@ func (s *Store) attempt(t *batch.Call[settling], report func(error)) error {
 
 // giveBackAbandoned gives back the charges granted to a caller that has left. It doesn't wait.
 func (s *Store) giveBackAbandoned(t *batch.Call[taking]) {
-	if back := s.newGiveBack(&t.Body.decision, t.Body.site); back != nil {
+	if back := s.newGiveBack(&t.Body.Decision, t.Body.site); back != nil {
 		s.giveBack(back)
 	}
 }
 
 // newGiveBack returns the ticket that gives a decision's charges back, or nil if it has none.
-func (s *Store) newGiveBack(d *decision, p site) *batch.Call[settling] {
-	if !d.granted {
+func (s *Store) newGiveBack(d *wire.Decision, p site) *batch.Call[settling] {
+	if !d.Granted {
 		return nil
 	}
 	t := batch.NewCall[settling]()
 	t.Body.site = p
-	for i := range d.charges {
-		if r := &d.results[i]; r.Receipt.Cost > 0 {
-			c := d.charges[i]
+	for i := range d.Charges {
+		if r := &d.Results[i]; r.Receipt.Cost > 0 {
+			c := d.Charges[i]
 			c.Cost, c.Receipt = 0, r.Receipt
-			t.Body.add(c, d.keys[i], i)
+			t.Body.add(c, d.Keys[i], i)
 		}
 	}
 	if len(t.Body.charges) == 0 {
@@ -85,7 +86,7 @@ func (s *Store) giveBackParts(ctx context.Context, parts []*batch.Call[taking], 
 	defer end()
 	backs, tried := make([]*batch.Call[settling], len(parts)), make([]<-chan error, len(parts))
 	for n, t := range parts {
-		if backs[n] = s.newGiveBack(&t.Body.decision, t.Body.site); backs[n] != nil {
+		if backs[n] = s.newGiveBack(&t.Body.Decision, t.Body.site); backs[n] != nil {
 			tried[n] = s.giveBack(backs[n])
 		}
 	}
@@ -107,7 +108,7 @@ func (s *Store) giveBackParts(ctx context.Context, parts []*batch.Call[taking], 
 		for j, i := range backs[n].Body.indexes {
 			r := backs[n].Body.results[j]
 			r.OK, r.RetryAfter, r.Receipt = true, 0, store.Receipt{}
-			t.Body.results[i] = r
+			t.Body.Results[i] = r
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 func TestHelpAdmitsNoMore(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	rdb.AddHook(redisstore.ByToldClock())
+	rdb.AddHook(redistest.ByToldClock())
 	first, seeds := versionstest.Seeds(1)
 	for name, help := range map[string][]redisstore.Option{
 		"none":       nil,

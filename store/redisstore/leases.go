@@ -5,15 +5,14 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // leases are the leases that this store holds and has to renew.
@@ -234,39 +233,24 @@ func (s *Store) renewLoop(stop chan struct{}) {
 // up to an instant, and leases that were released while a renewal might enter them are
 // released once more when it has answered, or else after that instant.
 
-// renewing is a renewal call for leases of one place.
-type renewing struct {
-	site  site
-	keys  []string
-	args  []any
-	asked [][]asked // by key
-	many  int       // in all
-}
-
-// asked is a lease that the server is asked to renew.
-type asked struct {
-	id      store.LeaseID
-	release store.Charge // which releases it
-	slots   int64
-	seen    int64
+// renewal is a call that renews leases of one place.
+type renewal struct {
+	wire.Renewal
+	site site
 }
 
 // mostRenewed is the most leases in one call. That many take the server half a
 // millisecond, during which all other callers wait.
 const mostRenewed = 500
 
-func (s *Store) renewCommand(times timeArgs, r *renewing) command {
-	keys := make([]string, 0, 2*len(r.keys))
-	for _, key := range r.keys {
-		keys = append(keys, key, resetKey(key))
-	}
-	return s.renewOf(times, r, keys, strconv.FormatInt(times.wall+s.renewalTime().Microseconds(), 10))
+func (s *Store) renewCommand(times wire.Times, r *renewal) command {
+	return s.renewalOf(times, r, r.KeysWithResets(), times.Wall+s.renewalTime().Microseconds())
 }
 
-// renewOf returns the call that renews r, which enters no lease after the instant until.
-func (s *Store) renewOf(times timeArgs, r *renewing, keys []string, until string) command {
-	args := append(make([]any, s.head(keys)), times.clock, times.lease, until)
-	return s.command(scripts.Renew(), r.site, keys, append(args, r.args...))
+// renewalOf returns the command that renews r, which enters no lease after the instant until.
+func (s *Store) renewalOf(times wire.Times, r *renewal, keys []string, until int64) command {
+	script, args := r.Args(times, until, s.head(keys))
+	return s.command(script, r.site, keys, args)
 }
 
 // renewalTime is how long a renewal may take. It is longer than a call's timeout: no caller
@@ -277,7 +261,7 @@ func (s *Store) renewalTime() time.Duration { return max(s.timeout, s.lease/6) }
 // whether the server answered all calls.
 func (s *Store) renew(age time.Duration) bool {
 	sent := time.Now()
-	times := s.timeArgs(nil)
+	times := s.times(nil)
 	rs := s.leases.due(sent, age, s.siteOf)
 	if len(rs) == 0 {
 		return true
@@ -292,28 +276,28 @@ func (s *Store) renew(age time.Duration) bool {
 	s.exec(ctx, commands)
 	rs, commands = s.separate(ctx, times, rs, commands)
 	well := true
-	var entered, unsure []asked // those that the server has entered, or may have
-	pending := false            // it may enter some yet
+	var entered, unsure []wire.HeldLease // those that the server has entered, or may have
+	pending := false                     // it may enter some yet
 	for i, r := range rs {
-		now, missing, err := renewAnswer(r, commands[i].cmd)
+		now, lost, err := renewAnswer(r, commands[i].cmd)
 		if err != nil {
 			well = false
 			if errors.Is(classify(err), ErrIndeterminate) {
 				reply := redis.Error(nil)
 				pending = pending || !errors.As(err, &reply)
-				unsure = append(unsure, slices.Concat(r.asked...)...)
+				unsure = append(unsure, slices.Concat(r.Leases...)...)
 			}
 			continue
 		}
 		s.learn(now)
 		s.leases.extend(r, sent, now)
-		for _, m := range missing {
-			switch m.what {
+		for _, l := range lost {
+			switch l.Done {
 			case "entered":
-				entered = append(entered, *m.asked)
-				s.reportLost(m.key, m.asked.id, true)
+				entered = append(entered, l.HeldLease)
+				s.reportLost(l.Key, l.ID, true)
 			case "reset":
-				s.reportLost(m.key, m.asked.id, false)
+				s.reportLost(l.Key, l.ID, false)
 			} // what is late is entered next time
 		}
 	}
@@ -328,49 +312,28 @@ func (s *Store) renew(age time.Duration) bool {
 	return well
 }
 
-// missing is a lease that the server hadn't any more, and what it has done about it
-// (renew.lua).
-type missing struct {
-	key   string
-	asked *asked
-	what  string
-}
-
 // renewAnswer reads the answer to a renewal.
-func renewAnswer(r *renewing, cmd *redis.Cmd) (now int64, all []missing, err error) {
+func renewAnswer(r *renewal, cmd *redis.Cmd) (now int64, lost []wire.LostLease, err error) {
 	reply, err := cmd.Result()
 	if err != nil {
 		return 0, nil, err
 	}
-	words, now, err := open(reply)
-	if err != nil {
-		return 0, nil, unread(err)
+	if now, lost, err = r.Answer(reply); err != nil {
+		err = unread(err)
 	}
-	for ; len(words) >= 3; words = words[3:] {
-		n, _ := words[0].(int64)
-		id, _ := words[1].(string)
-		what, _ := words[2].(string)
-		if n < 1 || int(n) > len(r.keys) {
-			continue
-		}
-		of := r.asked[n-1]
-		if i := slices.IndexFunc(of, func(a asked) bool { return string(a.id[:]) == id }); i >= 0 {
-			all = append(all, missing{r.keys[n-1], &of[i], what})
-		}
-	}
-	return now, all, nil
+	return now, lost, err
 }
 
 // releaseAgain releases those of the leases that aren't held any more.
-func (s *Store) releaseAgain(all []asked) {
+func (s *Store) releaseAgain(all []wire.HeldLease) {
 	var releases []store.Charge
 	s.leases.mu.Lock()
 	for i := range all {
-		c := &all[i].release
-		h := s.leases.byKey[storageKey(s.prefix, c.Key, c.Limit)]
+		c := &all[i].Release
+		h := s.leases.byKey[wire.StorageKey(s.prefix, c.Key, c.Limit)]
 		held := false
 		if h != nil {
-			_, held = h.renewed[all[i].id]
+			_, held = h.renewed[all[i].ID]
 		}
 		if !held {
 			releases = append(releases, *c)
@@ -384,31 +347,31 @@ func (s *Store) releaseAgain(all []asked) {
 
 // due returns the leases to renew, as calls. If there are any, the caller calls calls.Done
 // when they are answered.
-func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site) (rs []*renewing) {
+func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site) (rs []*renewal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed { // close may wait for calls
 		return nil
 	}
 	l.sweep()
-	last := make(map[site]*renewing) // call of a place
+	last := make(map[site]*renewal) // call of a place
 	for key, h := range l.byKey {
-		var all []asked
+		var all []wire.HeldLease
 		for id, of := range h.renewed {
 			if now.Sub(of.at) >= age {
-				all = append(all, asked{id, h.release(id, of.limit), of.slots, of.seen})
+				all = append(all, wire.HeldLease{ID: id, Release: h.release(id, of.limit), Slots: of.slots, Seen: of.seen})
 			}
 		}
 		p := siteOf(key)
 		for len(all) > 0 {
 			r := last[p]
-			if r == nil || r.many == mostRenewed {
-				r = &renewing{site: p}
+			if r == nil || r.Size == mostRenewed {
+				r = &renewal{site: p}
 				last[p] = r
 				rs = append(rs, r)
 			}
-			n := min(len(all), mostRenewed-r.many)
-			r.add(key, all[:n:n])
+			n := min(len(all), mostRenewed-r.Size)
+			r.Add(key, all[:n:n])
 			all = all[n:]
 		}
 	}
@@ -423,33 +386,18 @@ func (h *holding) release(id store.LeaseID, l *store.Limit) store.Charge {
 	return store.Charge{Key: h.identity, Limit: l, Receipt: store.Receipt{Cost: 1, Lease: id}}
 }
 
-func (r *renewing) add(key string, all []asked) {
-	r.keys = append(r.keys, key)
-	r.asked = append(r.asked, all)
-	r.many += len(all)
-	r.args = append(r.args, len(all))
-	var more []byte
-	for i := range all {
-		a := &all[i]
-		r.args = append(r.args, a.id[:])
-		more = append(strconv.AppendInt(more, a.slots, 10), ':')
-		more = append(strconv.AppendInt(more, a.seen, 10), ' ')
-	}
-	r.args = append(r.args, more)
-}
-
 // extend records the renewal of r's leases at the server's instant now, except those released
 // meanwhile. It had those, or knew of no Reset since it had them.
-func (l *leases) extend(r *renewing, at time.Time, now int64) {
+func (l *leases) extend(r *renewal, at time.Time, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, key := range r.keys {
+	for i, key := range r.Keys {
 		h := l.byKey[key]
 		if h == nil {
 			continue
 		}
-		for j := range r.asked[i] {
-			id := r.asked[i][j].id
+		for j := range r.Leases[i] {
+			id := r.Leases[i][j].ID
 			if of, held := h.renewed[id]; held {
 				of.at, of.seen = at, now
 				h.renewed[id] = of

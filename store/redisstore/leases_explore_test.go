@@ -81,11 +81,11 @@ func ExploreLeases(w Slots) Leased {
 }
 
 func (s *Store) decided(t *batch.Call[taking]) (reusable bool, err error) {
-	d := &t.Body.decision
+	d := &t.Body.Decision
 	t.Since = time.Now()
-	t.Body.decided = there.Take(d.leases[0])
+	t.Body.decided = there.Take(d.Leases[0])
 	s.learn(t.Body.decided)
-	d.results[0], d.granted = store.Result{OK: true, Receipt: store.Receipt{Cost: 1, Lease: d.leases[0]}}, true
+	d.Results[0], d.Granted = store.Result{OK: true, Receipt: store.Receipt{Cost: 1, Lease: d.Leases[0]}}, true
 	return true, nil
 }
 
@@ -105,15 +105,15 @@ func (s *Store) releaseThere(commands []command) {
 	}
 }
 
-func (s *Store) renewThere(ctx context.Context, rs []*renewing, commands []command) {
+func (s *Store) renewThere(ctx context.Context, rs []*renewal, commands []command) {
 	for i, r := range rs {
 		commands[i].cmd = redis.NewCmd(ctx)
 		var ids []store.LeaseID
 		var seen []int64
 		var at []int
-		for k := range r.keys {
-			for _, a := range r.asked[k] {
-				ids, seen, at = append(ids, a.id), append(seen, a.seen), append(at, k)
+		for k := range r.Keys {
+			for _, l := range r.Leases[k] {
+				ids, seen, at = append(ids, l.ID), append(seen, l.Seen), append(at, k)
 			}
 		}
 		args := commands[i].args
@@ -483,7 +483,7 @@ var leasesMutants = []orders.Variant{
 	{Name: "a renewal without an answer isn't waited for", Edits: []orders.Edit{{File: "leases.go",
 		Was: "		case <-ctx.Done():\n		case <-s.closed:\n		}\n	}\n	s.r", Is: "		default:\n		}\n	}\n	s.r"}}},
 	{Name: "leases are entered however late", Edits: []orders.Edit{{File: "leases.go",
-		Was: "times.wall+s.renewalTime().Microseconds()", Is: "times.wall+1<<40"}}},
+		Was: "times.Wall+s.renewalTime().Microseconds()", Is: "times.Wall+1<<40"}}},
 	{Name: "the server is taken to have had leases later", Edits: []orders.Edit{{File: "leases.go",
 		Was: "of.at, of.seen = at, now\n", Is: "of.at, of.seen = at, now+6_000_000\n"}}},
 	{Name: "Close doesn't wait for a renewal", Edits: []orders.Edit{{File: "leases.go",

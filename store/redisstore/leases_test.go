@@ -32,7 +32,7 @@ func runsOut(t *testing.T, rdb redis.UniversalClient, key string) (all []time.Ti
 // holder has died comes free. The clock stands still until a renewal was seen.
 func TestLeases(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
-	rdb.AddHook(redisstore.ByToldClock())
+	rdb.AddHook(redistest.ByToldClock())
 	c, prefix := newClock(), redistest.Prefix(t)
 	const ttl = 100 * time.Millisecond
 	var lost atomic.Int64

@@ -14,7 +14,7 @@ import (
 // seconds for buckets, and twice the time for windows far ahead.
 func TestLifetimes(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
-	rdb.AddHook(redisstore.ByToldClock())
+	rdb.AddHook(redistest.ByToldClock())
 	c := newClock()
 	for _, spec := range []store.Spec{
 		{Units: 10, Period: time.Second},
@@ -41,7 +41,7 @@ func TestLifetimes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys := rdb.Keys(context.Background(), redisstore.ExpiryOf(prefix+"{*")).Val()
+		keys := rdb.Keys(context.Background(), redistest.ExpiryOf(prefix+"{*")).Val()
 		if len(keys) != 1 {
 			t.Fatal(keys)
 		}

@@ -81,13 +81,13 @@ func ExploreLines(w Way, direct, cluster bool, ways, few, most int) Lined {
 	s.takes.Send = func(ctx context.Context, calls []*batch.Call[taking]) {
 		charges := make([][]store.Charge, len(calls))
 		for i, t := range calls {
-			charges[i] = t.Body.charges
+			charges[i] = t.Body.Charges
 		}
 		results, granted, came := w.Take(ctx, charges)
 		for i, t := range calls {
 			if t.Failed = comeTo[came[i]]; t.Failed == nil {
-				copy(t.Body.results, results[i])
-				t.Body.granted = granted[i]
+				copy(t.Body.Results, results[i])
+				t.Body.Granted = granted[i]
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // A panic of the function that is told of a lost lease ends neither the process nor
@@ -21,7 +22,7 @@ func TestLostPanics(t *testing.T) {
 		if err := s.Take(context.Background(), []store.Charge{{Key: key, Limit: l, Cost: 1}}, r[:]); err != nil || !r[0].OK {
 			t.Fatal(r[0], err)
 		}
-		if err := rdb.Del(context.Background(), storageKey(s.prefix, key, l)).Err(); err != nil {
+		if err := rdb.Del(context.Background(), wire.StorageKey(s.prefix, key, l)).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,7 +33,7 @@ func TestLostPanics(t *testing.T) {
 		t.Errorf("in the log: %s", text)
 	}
 	for _, key := range []string{"a", "b"} { // they have been entered again
-		if n, err := rdb.ZCard(context.Background(), storageKey(s.prefix, key, l)).Result(); err != nil || n != 2 {
+		if n, err := rdb.ZCard(context.Background(), wire.StorageKey(s.prefix, key, l)).Result(); err != nil || n != 2 {
 			t.Errorf("%s: %d members, %v", key, n, err)
 		}
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/versionstest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -14,33 +14,12 @@ import (
 // As many charges as a call has room for, on limits of every algorithm together and
 // on each alone: granted, denied by the last of them, settled and looked at, they
 // are answered as memory answers them.
-func TestManyChargesOfEveryKind(t *testing.T) { manyCharges(t, manyKinds(t)...) }
+func TestManyChargesOfEveryKind(t *testing.T) { manyCharges(t, versionstest.Kinds(t)...) }
 
 func TestServersManyChargesOfOneKind(t *testing.T) {
 	redistest.Suite(t, "servers")
-	for i, spec := range manyKinds(t) {
+	for i, spec := range versionstest.Kinds(t) {
 		t.Run(fmt.Sprint(spec.Algorithm, i), func(t *testing.T) { manyCharges(t, spec) })
-	}
-}
-
-func manyKinds(t *testing.T) []store.Spec {
-	zone, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []store.Spec{
-		{Units: 9, Period: 24 * time.Hour},
-		{Units: 7, Period: 24 * time.Hour, Queue: 2},
-		{Algorithm: store.LeakyBucket, Units: 9, Period: 24 * time.Hour, Burst: 8},
-		{Algorithm: store.WarmUp, Units: 9, Period: 24 * time.Hour, WarmUp: time.Hour},
-		{Algorithm: store.IntervalBucket, Units: 9, Period: 24 * time.Hour},
-		{Algorithm: store.FixedWindow, Units: 9, Period: 24 * time.Hour},
-		{Algorithm: store.FixedWindow, Units: 9, Window: store.Monthly.In(zone)},
-		{Algorithm: store.SlidingWindow, Units: 9, Period: 24 * time.Hour},
-		{Algorithm: store.SlidingLog, Units: 9, Period: 24 * time.Hour},
-		{Algorithm: store.SlidingCounter, Units: 9, Period: 24 * time.Hour},
-		{Algorithm: store.Concurrency, Units: 9},
-		{Algorithm: store.Ban, Units: 2, Period: 24 * time.Hour, Ban: time.Hour},
 	}
 }
 

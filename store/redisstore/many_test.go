@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // Lua has room for 8000 values in a call of its own, and a script that runs keeps
@@ -134,7 +135,7 @@ func TestManyChargesOfABatch(t *testing.T) {
 func TestParted(t *testing.T) {
 	of := func(sizes ...int) (calls []*batch.Call[taking]) {
 		for _, n := range sizes {
-			calls = append(calls, &batch.Call[taking]{Body: taking{decision: decision{keys: make([]string, n)}}})
+			calls = append(calls, &batch.Call[taking]{Body: taking{Decision: wire.Decision{Keys: make([]string, n)}}})
 		}
 		return calls
 	}
@@ -151,7 +152,7 @@ func TestParted(t *testing.T) {
 		for _, g := range splitLarge(tt.groups) {
 			var sizes []int
 			for _, t := range g {
-				sizes = append(sizes, len(t.Body.keys))
+				sizes = append(sizes, len(t.Body.Keys))
 			}
 			got = append(got, sizes)
 		}
@@ -188,21 +189,21 @@ func TestManyLeases(t *testing.T) {
 	wg.Wait()
 	first := func(key string) float64 {
 		t.Helper()
-		z, err := rdb.ZRangeWithScores(context.Background(), storageKey(s.prefix, key, l), 1, 1).Result() // before it is '#'
+		z, err := rdb.ZRangeWithScores(context.Background(), wire.StorageKey(s.prefix, key, l), 1, 1).Result() // before it is '#'
 		if err != nil || len(z) != 1 {
 			t.Fatal(z, err)
 		}
 		return z[0].Score
 	}
 	// One of them is lost.
-	gone := storageKey(s.prefix, fmt.Sprint(onOne), l)
+	gone := wire.StorageKey(s.prefix, fmt.Sprint(onOne), l)
 	if err := rdb.Del(context.Background(), gone).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := rdb.ZCard(context.Background(), storageKey(s.prefix, "one", l)).Result(); n != 1+onOne || err != nil {
+	if n, err := rdb.ZCard(context.Background(), wire.StorageKey(s.prefix, "one", l)).Result(); n != 1+onOne || err != nil {
 		t.Fatal(n, err)
 	}
-	z, err := rdb.ZRangeWithScores(context.Background(), storageKey(s.prefix, "one", l), -1, -1).Result()
+	z, err := rdb.ZRangeWithScores(context.Background(), wire.StorageKey(s.prefix, "one", l), -1, -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

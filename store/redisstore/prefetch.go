@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // WithPrefetch makes this store take up to n tokens of a bucket at once and give them
@@ -91,7 +92,7 @@ type stock struct {
 // share returns how many tokens of the limit to take at once, 0 for none.
 func (s *stocks) share(c *store.Charge) int64 {
 	spec := c.Limit.Spec()
-	if c.Cost < 1 || c.MaxWait > 0 || c.DryRun || !algorithms[spec.Algorithm].stocked || spec.Debt || spec.Queue > 0 ||
+	if c.Cost < 1 || c.MaxWait > 0 || c.DryRun || !wire.TraitsOf(c.Limit).Prefetchable || spec.Debt || spec.Queue > 0 ||
 		len(c.Key) > longestKey {
 		return 0
 	}
@@ -298,7 +299,7 @@ func (s *Store) giveBackPrefetched(all bool) {
 // giveBackTokens gives back the tokens of c, unless its key has been reset since. It
 // doesn't wait for the server.
 func (s *Store) giveBackTokens(c store.Charge) (ended <-chan error) {
-	key := storageKey(s.prefix, c.Key, c.Limit)
+	key := wire.StorageKey(s.prefix, c.Key, c.Limit)
 	t := batch.NewCall[settling]()
 	t.Body.site = s.siteOf(key)
 	t.Body.unlessReset = true

@@ -102,6 +102,7 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // Store keeps its states in Redis. Make one with New. It is safe for concurrent use.
@@ -113,7 +114,7 @@ type Store struct {
 	prefix    string
 	timeout   time.Duration
 	lease     time.Duration
-	leaseArgs *[2]any
+	leaseTime *wire.LeaseTime // lease, as arguments
 	clock     func() time.Time
 	alone     bool // no batches
 	denies    *denyCache
@@ -240,7 +241,7 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 			opt.apply(s)
 		}
 	}
-	s.leaseArgs = leaseArgsOf(s.lease.Microseconds())
+	s.leaseTime = wire.NewLeaseTime(s.lease)
 	if s.stocks != nil {
 		s.stocks.sweep = func() { s.giveBackPrefetched(false) }
 	}
@@ -373,9 +374,9 @@ type site struct {
 func (s *Store) siteOf(key string) site {
 	switch s.layout {
 	case bySlot:
-		return site{slot: slotOf(tagIn(key))}
+		return site{slot: wire.SlotOf(wire.TagIn(key))}
 	case byTag:
-		return site{tag: tagIn(key)}
+		return site{tag: wire.TagIn(key)}
 	}
 	return site{}
 }

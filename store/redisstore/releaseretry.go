@@ -45,9 +45,9 @@ func (s *Store) releaseUnanswered(calls []*batch.Call[taking]) {
 		if t.Failed == nil || !errors.Is(t.Failed, ErrIndeterminate) {
 			continue
 		}
-		releases := slices.Clone(t.Body.charges)
+		releases := slices.Clone(t.Body.Charges)
 		for i := range releases {
-			releases[i].Receipt = store.Receipt{Cost: releases[i].Cost, Lease: t.Body.leases[i]}
+			releases[i].Receipt = store.Receipt{Cost: releases[i].Cost, Lease: t.Body.Leases[i]}
 			releases[i].Cost = 0
 		}
 		s.retryReleases(releases)

@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/engine"
-	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // Reset implements store.Resetter. Leases of the limits that this store holds are no
@@ -26,7 +25,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 		if l == nil || l.Engine(engine.Access{}).Hash() == 0 {
 			return fmt.Errorf("redisstore: %w", store.ErrLimit)
 		}
-		keys = append(keys, storageKey(s.prefix, key, l))
+		keys = append(keys, wire.StorageKey(s.prefix, key, l))
 	}
 	if len(limits) == 0 {
 		return nil
@@ -73,17 +72,7 @@ func (s *Store) execAll(ctx context.Context, commands []command) error {
 
 // resetCall returns the call that forgets keys, which are those of the first limits.
 func (s *Store) resetCommand(keys []string, limits []*store.Limit) command {
-	n := len(keys)
-	keys = slices.Clone(keys)
-	var lives []any
-	for i, key := range keys {
-		switch a := &algorithms[limits[i].Algorithm()]; {
-		case a.stocked: // any store may have taken some
-			keys, lives = append(keys, resetKey(key)), append(lives, "60000")
-		case a.leases: // any store may hold some
-			keys, lives = append(keys, resetKey(key)), append(lives, "86400000")
-		}
-	}
-	args := append(make([]any, s.head(keys)), s.timeArgs(nil).clock, n)
-	return s.command(scripts.Reset(), s.siteOf(keys[0]), keys, append(args, lives...))
+	all := wire.ResetKeys(keys, limits)
+	script, args := wire.ResetArgs(keys, limits, s.times(nil), s.head(all))
+	return s.command(script, s.siteOf(keys[0]), all, args)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // once is a command that the client sends once. By default go-redis retries a command
@@ -158,7 +159,7 @@ func (s *Store) process(ctx context.Context, commands []command) error {
 func (s *Store) guardKey(p site) string {
 	switch s.layout {
 	case bySlot:
-		return s.prefix + "{" + slotTag(p.slot) + "}%clock"
+		return s.prefix + "{" + wire.SlotTag(p.slot) + "}%clock"
 	case byTag:
 		return s.prefix + "{" + p.tag + "}%clock"
 	}
@@ -174,12 +175,12 @@ func (s *Store) here() int64 {
 	return now().UnixMicro() - store.Epoch*1_000_000
 }
 
-// timeArgs returns the arguments of a script about the time and leases.
-func (s *Store) timeArgs(asked []int64) timeArgs {
+// times returns the arguments of a script about the time and leases.
+func (s *Store) times(asked []int64) wire.Times {
 	now := s.here()
-	t := timeArgs{wall: now + s.ahead.Load(), asked: asked, lease: s.lease.Microseconds(), leaseArgs: s.leaseArgs}
+	t := wire.Times{Wall: now + s.ahead.Load(), Asked: asked, Lease: s.leaseTime}
 	if s.clock != nil {
-		t.clock = strconv.FormatInt(now, 10) + ",1"
+		t.Clock = strconv.FormatInt(now, 10) + ",1"
 	}
 	return t
 }

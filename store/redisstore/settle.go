@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // settling is the settlements of a caller at one place.
@@ -19,10 +20,10 @@ type settling struct {
 	charges []store.Charge
 	results []store.Result
 	keys    []string
-	indexes []int        // in the caller's slices
-	room    []settlement // of which made is a part
-	made    []settlement // those still to be made
-	settled bool         // part of it has been
+	indexes []int             // in the caller's slices
+	room    []wire.Settlement // of which made is a part
+	made    []wire.Settlement // those still to be made
+	settled bool              // part of it has been
 	// unlessReset: settle only if the keys haven't been reset since they were charged.
 	unlessReset bool
 	// releases: it does no more than release leases of one slot each, which this store held.
@@ -56,7 +57,7 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 	if s.layout == oneServer || len(charges) == 1 {
 		t := s.settlingTicket()
 		for i := range charges {
-			key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
+			key := wire.StorageKey(s.prefix, charges[i].Key, charges[i].Limit)
 			one := s.stopRenewal(key, &charges[i])
 			t.Body.releases = one && (t.Body.releases || i == 0)
 			t.Body.add(charges[i], key, i)
@@ -74,7 +75,7 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 	var tickets []*batch.Call[settling]
 	at := make(map[site]int) // of tickets
 	for i := range charges {
-		key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
+		key := wire.StorageKey(s.prefix, charges[i].Key, charges[i].Limit)
 		one := s.stopRenewal(key, &charges[i])
 		p := s.siteOf(key)
 		n, known := at[p]
@@ -113,7 +114,7 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 func (s *Store) stopRenewals(charges []store.Charge) {
 	for i := range charges {
 		if c := &charges[i]; c.Limit != nil {
-			s.stopRenewal(storageKey(s.prefix, c.Key, c.Limit), c)
+			s.stopRenewal(wire.StorageKey(s.prefix, c.Key, c.Limit), c)
 		}
 	}
 }
@@ -155,7 +156,7 @@ func (s *Store) sendSettles(ctx context.Context, calls []*batch.Call[settling]) 
 		w.made = w.room
 		for i := range w.made {
 			m := &w.made[i]
-			m.charge, m.result, m.key, m.unlessReset = &w.charges[i], &w.results[i], w.keys[i], w.unlessReset
+			m.Charge, m.Result, m.Key, m.UnlessReset = &w.charges[i], &w.results[i], w.keys[i], w.unlessReset
 		}
 	}
 	left := calls
@@ -187,20 +188,20 @@ func (s *Store) settleOnce(ctx context.Context, calls []*batch.Call[settling], a
 	if len(calls) > 0 {
 		groups = groupBySite(calls, siteOfSettling)
 	}
-	pieces := make([][]*settlement, len(groups))
-	made := make([][][]*settlement, len(groups))
+	pieces := make([][]*wire.Settlement, len(groups))
+	made := make([][][]*wire.Settlement, len(groups))
 	commands := make([]command, len(groups), len(groups)+len(releases))
-	times := s.timeArgs(asked)
+	times := s.times(asked)
 	for i, group := range groups {
-		piece := make([]*settlement, 0, len(group))
+		piece := make([]*wire.Settlement, 0, len(group))
 		for _, t := range group {
 			for j := range t.Body.made[:min(len(t.Body.made), mostKeys-len(piece))] {
 				piece = append(piece, &t.Body.made[j])
 			}
 		}
-		made[i] = together(piece)
+		made[i] = wire.Group(piece)
 		room := 4 + 2*len(made[i]) // for as many keys as there may be
-		script, keys, args := settleArgs(made[i], times, room)
+		script, keys, args := wire.SettleArgs(made[i], times, room)
 		pieces[i], commands[i] = piece, s.command(script, group[0].Body.site, keys, args[room-s.head(keys):])
 	}
 	for i := range releases {
@@ -215,25 +216,25 @@ func (s *Store) settleOnce(ctx context.Context, calls []*batch.Call[settling], a
 		piece := pieces[i]
 		reply, err := commands[i].cmd.Result()
 		err = classify(err)
-		var stale []*settlement
+		var stale []*wire.Settlement
 		if err == nil {
 			var now int64
-			var left unanswered[*settlement]
-			if now, left, err = settleAnswer(made[i], reply); err != nil {
+			var left wire.Unanswered[*wire.Settlement]
+			if now, left, err = wire.SettleAnswer(made[i], reply); err != nil {
 				err = unread(err)
 			} else {
 				s.learn(now)
 			}
-			stale, more = left.what, append(more, left.asked...)
+			stale, more = left.Of, append(more, left.Asked...)
 		}
 		progress = progress || err != nil || len(stale) < len(piece)
 		for _, t := range group {
 			w := &t.Body
 			sent := min(len(w.made), len(piece))
 			for _, m := range piece[:sent] {
-				s.denies.forget(m.charge.Key) // made, for all that is known
+				s.denies.forget(m.Charge.Key) // made, for all that is known
 			}
-			var left []settlement
+			var left []wire.Settlement
 			switch {
 			case err != nil && sent > 0:
 				t.Failed = err

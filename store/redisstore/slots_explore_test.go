@@ -78,14 +78,14 @@ func (x Slotted) Left() string { return x.takes.Left() + x.settles.Left() }
 // scriptsThere has the scripts run in the test, and leases not be renewed. What a process keeps
 // for all stores is made anew: each run has to be like the others.
 var scriptsThere = []orders.Edit{
-	{File: "record.go", Was: "	if r, ok := records.Load(l); ok {\n		return r.(*record)\n	}\n", Is: "	if l != nil {\n		return newRecord(l)\n	}\n"},
-	{File: "plan.go", Was: "places.Get().(map[string][2]int)", Is: "make(map[string][2]int)"},
-	{File: "plan.go", Was: "		places.Put(seen)\n", Is: ""},
-	{File: "answer.go", Was: "	few := someStates.Get().(*[8]store.State)\n	defer someStates.Put(few)\n", Is: "	few := new([8]store.State)\n"},
+	{File: "internal/wire/limit.go", Was: "	if known, ok := limits.Load(l); ok {\n		return known.(*limitArgs)\n	}\n", Is: "	if l != nil {\n		return newLimitArgs(l)\n	}\n"},
+	{File: "internal/wire/plan.go", Was: "placeMaps.Get().(map[string]place)", Is: "make(map[string]place)"},
+	{File: "internal/wire/plan.go", Was: "		placeMaps.Put(seen)\n", Is: ""},
+	{File: "internal/wire/take.go", Was: "	room := fewStates.Get().(*[8]store.State)\n	defer fewStates.Put(room)\n", Is: "	room := new([8]store.State)\n"},
 	{File: "take.go", Was: "	s.exec(ctx, commands)\n	for i, group", Is: "	s.execThere(ctx, commands)\n	for i, group"},
 	{File: "take.go", Was: "		s.exec(ctx, commands)\n		again", Is: "		s.execThere(ctx, commands)\n		again"},
 	{File: "settle.go", Was: "	s.exec(ctx, commands)\n", Is: "	s.execThere(ctx, commands)\n"},
-	{File: "take.go", Was: "		if t.Body.granted {\n			s.startRenewals(t)\n", Is: "		if t.Body.granted {\n			_ = t\n"},
+	{File: "take.go", Was: "		if t.Body.Granted {\n			s.startRenewals(t)\n", Is: "		if t.Body.Granted {\n			_ = t\n"},
 	{File: "settle.go", Was: "return held && !of.several", Is: "return (held || !of.several) && c.Receipt.Path == removed"},
 }
 
@@ -310,7 +310,7 @@ func (u *slotUser) do(what string) {
 
 var ofSlots = &orders.Elsewhere{
 	Path:    "github.com/stint-go/stint/store/redisstore",
-	Below:   below,
+	Below:   append(below[:len(below):len(below)], "internal/wire"),
 	Added:   map[string]string{"slotted.go": slottedFile, leftIn: leftFile},
 	Edits:   scriptsThere,
 	Mutants: slotsMutants,
@@ -346,19 +346,19 @@ func TestEveryOrderOfSlots(t *testing.T) {
 }
 
 var slotsMutants = []orders.Variant{
-	{Name: "the leases of a group are in another order", Edits: []orders.Edit{{File: "encode.go",
-		Was: "			for _, d := range e.decisions {\n				for j := range d.charges {", Is: "			for k := range e.decisions {\n				d := e.decisions[len(e.decisions)-1-k]\n				for j := range d.charges {"}}},
-	{Name: "a group has the lease of its first decision", Edits: []orders.Edit{{File: "encode.go",
-		Was: "leases = append(leases, d.leases[j][:]...)", Is: "leases = append(leases, e.decisions[0].leases[j][:]...)"}}},
-	{Name: "all of a group are told what the first is", Edits: []orders.Edit{{File: "answer.go",
-		Was: "				if d.answer(now, states); d.granted {\n", Is: "				as := slices.Clone(states)\n				if d.answer(now, as); d.granted {\n"}}},
-	{Name: "of releases only the first is made", Edits: []orders.Edit{{File: "encode.go",
+	{Name: "the leases of a group are in another order", Edits: []orders.Edit{{File: "internal/wire/take.go",
+		Was: "		for _, d := range e.decisions {\n			for j := range d.Charges {", Is: "		for k := range e.decisions {\n			d := e.decisions[len(e.decisions)-1-k]\n			for j := range d.Charges {"}}},
+	{Name: "a group has the lease of its first decision", Edits: []orders.Edit{{File: "internal/wire/take.go",
+		Was: "ids = append(ids, d.Leases[j][:]...)", Is: "ids = append(ids, e.decisions[0].Leases[j][:]...)"}}},
+	{Name: "all of a group are told what the first is", Edits: []orders.Edit{{File: "internal/wire/take.go",
+		Was: "			if d.decide(now, states); d.Granted {\n", Is: "			as := append([]store.State(nil), states...)\n			if d.decide(now, as); d.Granted {\n"}}},
+	{Name: "of releases only the first is made", Edits: []orders.Edit{{File: "internal/wire/settle.go",
 		Was: "		for _, s := range group[1:] {\n", Is: "		for _, s := range group[:0] {\n"}}},
 	{Name: "of leases that are removed only the first is", Edits: []orders.Edit{{File: "settle.go",
 		Was: "			r.args = append(r.args, t.Body.charges[i].Receipt.Lease[:])\n", Is: "			if r.args = append(r.args, t.Body.charges[i].Receipt.Lease[:]); known {\n				r.args = r.args[:3]\n			}\n"}}},
 	{Name: "beside a script, no leases are removed", Edits: []orders.Edit{{File: "settle.go",
 		Was: "		commands = append(commands, command{args: releases[i].args})\n", Is: "		if args := releases[i].args; len(groups) == 0 {\n			commands = append(commands, command{args: args})\n		} else {\n			commands = append(commands, command{args: args[:2]})\n		}\n"}}},
-	{Name: "releases are told what the last of them is", Edits: []orders.Edit{{File: "answer.go",
+	{Name: "releases are told what the last of them is", Edits: []orders.Edit{{File: "internal/wire/settle.go",
 		Was: "		after, left, _ = strings.Cut(left, \"|\")\n", Is: "		after = left[strings.LastIndex(left, \"|\")+1:]\n"}}},
 	{Name: "a release is answered before it is made", Edits: []orders.Edit{{File: "settle.go",
 		Was: "reusable, err := s.settles.Do(ctx, t)", Is: "go func() { s.settles.Do(ctx, t) }()\n		reusable, err := false, error(nil)"}}},

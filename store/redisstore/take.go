@@ -10,34 +10,22 @@ import (
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
-// taking is a decision on its way. Its slices are its own: a caller that leaves takes
+// taking is a decision on its way to the server. Its slices are its own: a caller that leaves takes
 // its own slices along.
 type taking struct {
-	decision
+	wire.Decision
 	site    site
-	one     lone
+	single  single
 	decided int64 // the server's instant
 }
 
-// lone holds the allocations of a call that is sent alone, to be reused.
-type lone struct {
-	decisions [1]*decision
-	commands  [1]command
-	shapes    [1]shape
-	entries   [1]entry
-	records   [4]*record
-}
-
-// plan returns the plan of the decision alone.
-func (w *taking) plan() plan {
-	one := &w.one
-	one.decisions[0] = &w.decision
-	one.entries[0] = entry{decisions: one.decisions[:]}
-	one.shapes[0] = newShape(&w.decision, one.records[:0])
-	one.shapes[0].entries = one.entries[:]
-	return plan{shapes: one.shapes[:], keys: w.keys, strings: stringsIn(one.shapes[:], len(w.keys))}
+// single holds the allocations of a call that is sent alone, to be reused.
+type single struct {
+	wire.Single
+	commands [1]command
 }
 
 func siteOfTaking(w *taking) site { return w.site }
@@ -64,10 +52,10 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 		return err
 	}
 	if s.layout != oneServer {
-		t.Body.site = s.siteOf(t.Body.keys[0])
-		for _, key := range t.Body.keys[1:] {
+		t.Body.site = s.siteOf(t.Body.Keys[0])
+		for _, key := range t.Body.Keys[1:] {
 			if s.siteOf(key) != t.Body.site {
-				return s.takeApart(ctx, &t.Body.decision, results)
+				return s.takeApart(ctx, &t.Body.Decision, results)
 			}
 		}
 	}
@@ -77,8 +65,8 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 	since := s.denies.instant()
 	reusable, err := s.takes.Do(ctx, t)
 	if err == nil {
-		copy(results, t.Body.results)
-		if t.Body.granted {
+		copy(results, t.Body.Results)
+		if t.Body.Granted {
 			s.startRenewals(t)
 		} else {
 			s.denies.remember(charges, results, since)
@@ -111,7 +99,7 @@ func splitLarge(groups [][]*batch.Call[taking]) [][]*batch.Call[taking] {
 	for i := 0; i < len(groups); i++ {
 		keys := 0
 		for j, t := range groups[i] {
-			if keys += len(t.Body.keys); keys > mostKeys && j > 0 {
+			if keys += len(t.Body.Keys); keys > mostKeys && j > 0 {
 				groups = slices.Insert(groups, i+1, groups[i][j:])
 				groups[i] = groups[i][:j]
 				break
@@ -146,47 +134,47 @@ func (s *Store) ticket() *batch.Call[taking] {
 
 // fill puts the charges into t.
 func (s *Store) fill(t *batch.Call[taking], charges []store.Charge) error {
-	d := &t.Body.decision
-	d.charges = append(d.charges[:0], charges...)
-	d.results = append(d.results[:0], make([]store.Result, len(charges))...)
-	d.keys, d.leases = d.keys[:0], d.leases[:0]
-	d.granted = false
+	d := &t.Body.Decision
+	d.Charges = append(d.Charges[:0], charges...)
+	d.Results = append(d.Results[:0], make([]store.Result, len(charges))...)
+	d.Keys, d.Leases = d.Keys[:0], d.Leases[:0]
+	d.Granted = false
 	var seen map[string]bool
 	if len(charges) > 100 { // else to look is cheaper
 		seen = make(map[string]bool, len(charges))
 	}
 	for i := range charges {
 		c := &charges[i]
-		key := storageKey(s.prefix, c.Key, c.Limit)
-		if seen == nil && slices.Contains(d.keys, key) || seen[key] {
+		key := wire.StorageKey(s.prefix, c.Key, c.Limit)
+		if seen == nil && slices.Contains(d.Keys, key) || seen[key] {
 			return fmt.Errorf("redisstore: %w", store.ErrDuplicate)
 		}
 		if seen != nil {
 			seen[key] = true
 		}
-		d.keys = append(d.keys, key)
+		d.Keys = append(d.Keys, key)
 		var lease store.LeaseID
-		if algorithms[c.Limit.Algorithm()].leases && c.Cost > 0 {
+		if wire.TraitsOf(c.Limit).Leases && c.Cost > 0 {
 			id, err := uuid.NewRandom()
 			if err != nil {
 				return fmt.Errorf("redisstore: %w", err)
 			}
 			lease = store.LeaseID(id)
 		}
-		d.leases = append(d.leases, lease)
+		d.Leases = append(d.Leases, lease)
 	}
 	return nil
 }
 
 // startRenewals starts the renewal of the leases of a granted decision.
 func (s *Store) startRenewals(t *batch.Call[taking]) {
-	d := &t.Body.decision
-	if !d.granted {
+	d := &t.Body.Decision
+	if !d.Granted {
 		return
 	}
-	for i := range d.charges {
-		if r := &d.results[i]; r.Receipt.Lease != (store.LeaseID{}) {
-			s.startRenewal(d.keys[i], &d.charges[i], r.Receipt.Lease, t.Since, t.Body.decided)
+	for i := range d.Charges {
+		if r := &d.Results[i]; r.Receipt.Lease != (store.LeaseID{}) {
+			s.startRenewal(d.Keys[i], &d.Charges[i], r.Receipt.Lease, t.Since, t.Body.decided)
 		}
 	}
 }
@@ -209,10 +197,10 @@ func (s *Store) sendTakes(ctx context.Context, calls []*batch.Call[taking]) {
 // takeOnce returns the tickets that weren't decided because windows of the calendar
 // were missing, and the instants asked for.
 func (s *Store) takeOnce(ctx context.Context, calls []*batch.Call[taking], asked []int64) (again []*batch.Call[taking], more []int64) {
-	times := s.timeArgs(asked)
+	times := s.times(asked)
 	if len(calls) == 1 {
 		w := &calls[0].Body
-		p, commands := w.plan(), w.one.commands[:]
+		p, commands := w.single.Plan(&w.Decision), w.single.commands[:]
 		commands[0] = s.takeCommand(&p, w.site, times)
 		s.exec(ctx, commands)
 		again, more = s.readTake(&p, &commands[0], calls)
@@ -220,14 +208,14 @@ func (s *Store) takeOnce(ctx context.Context, calls []*batch.Call[taking], asked
 		return again, more
 	}
 	groups := splitLarge(groupBySite(calls, siteOfTaking))
-	plans := make([]plan, len(groups))
+	plans := make([]wire.Plan, len(groups))
 	commands := make([]command, len(groups))
 	for i, group := range groups {
-		ds := make([]*decision, len(group))
+		ds := make([]*wire.Decision, len(group))
 		for j, t := range group {
-			ds[j] = &t.Body.decision
+			ds[j] = &t.Body.Decision
 		}
-		plans[i] = newPlan(ds)
+		plans[i] = wire.NewPlan(ds)
 		commands[i] = s.takeCommand(&plans[i], group[0].Body.site, times)
 	}
 	s.exec(ctx, commands)
@@ -239,20 +227,20 @@ func (s *Store) takeOnce(ctx context.Context, calls []*batch.Call[taking], asked
 }
 
 // takeCall returns the call that decides p.
-func (s *Store) takeCommand(p *plan, at site, t timeArgs) command {
-	script, args := takeArgs(p, t, s.head(p.keys))
-	return s.command(script, at, p.keys, args)
+func (s *Store) takeCommand(p *wire.Plan, at site, t wire.Times) command {
+	script, args := p.Args(t, s.head(p.Keys))
+	return s.command(script, at, p.Keys, args)
 }
 
 // readTake reads the answer to a plan. It returns the calls that weren't decided, and the
 // instants asked for.
-func (s *Store) readTake(p *plan, c *command, group []*batch.Call[taking]) (again []*batch.Call[taking], more []int64) {
+func (s *Store) readTake(p *wire.Plan, c *command, group []*batch.Call[taking]) (again []*batch.Call[taking], more []int64) {
 	reply, err := c.cmd.Result()
 	err = classify(err)
-	var left unanswered[*decision]
+	var left wire.Unanswered[*wire.Decision]
 	var now int64
 	if err == nil {
-		if now, left, err = takeAnswer(p, reply); err != nil {
+		if now, left, err = p.Answer(reply); err != nil {
 			err = unread(err)
 		} else {
 			s.learn(now)
@@ -260,21 +248,21 @@ func (s *Store) readTake(p *plan, c *command, group []*batch.Call[taking]) (agai
 	}
 	for _, t := range group {
 		t.Failed, t.Body.decided = err, now
-		if slices.Contains(left.what, &t.Body.decision) {
+		if slices.Contains(left.Of, &t.Body.Decision) {
 			again = append(again, t)
 		}
 	}
-	return again, left.asked
+	return again, left.Asked
 }
 
 // takeApart takes the charges of a call that are in several places. All places are
 // asked at once, which takes no longer than one; if one denies, the charges at the others
 // are given back.
-func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.Result) error {
+func (s *Store) takeApart(ctx context.Context, whole *wire.Decision, results []store.Result) error {
 	var parts []*batch.Call[taking]
 	var indexes [][]int
 	at := make(map[site]int)
-	for i, key := range whole.keys {
+	for i, key := range whole.Keys {
 		p := s.siteOf(key)
 		n, known := at[p]
 		if !known {
@@ -285,18 +273,18 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 			parts, indexes = append(parts, t), append(indexes, nil)
 		}
 		indexes[n] = append(indexes[n], i)
-		d := &parts[n].Body.decision
-		d.charges = append(d.charges, whole.charges[i])
-		d.keys = append(d.keys, key)
-		d.leases = append(d.leases, whole.leases[i])
+		d := &parts[n].Body.Decision
+		d.Charges = append(d.Charges, whole.Charges[i])
+		d.Keys = append(d.Keys, key)
+		d.Leases = append(d.Leases, whole.Leases[i])
 	}
 	for _, t := range parts {
-		if err := tooMany(len(t.Body.charges)); err != nil {
+		if err := tooMany(len(t.Body.Charges)); err != nil {
 			return err
 		}
 	}
 	for _, t := range parts {
-		t.Body.results = make([]store.Result, len(t.Body.charges))
+		t.Body.Results = make([]store.Result, len(t.Body.Charges))
 		s.takes.Submit(t)
 	}
 	var failed error
@@ -308,7 +296,7 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 			continue
 		}
 		answered = append(answered, t)
-		granted = granted && t.Body.granted
+		granted = granted && t.Body.Granted
 	}
 	if failed != nil || !granted {
 		if err := s.giveBackParts(ctx, answered, parts[0].Since.Add(s.timeout)); err != nil {
@@ -320,7 +308,7 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 	}
 	for n, t := range parts {
 		for j, i := range indexes[n] {
-			results[i] = t.Body.results[j]
+			results[i] = t.Body.Results[j]
 		}
 		if granted {
 			s.startRenewals(t)

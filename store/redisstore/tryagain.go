@@ -7,6 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
+
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // separating resends calls that a slot migration has kept apart. A node that is handing
@@ -43,7 +45,7 @@ func separating[T any](send func(context.Context, []*batch.Call[T]), of func(*T)
 // isTryAgain reports whether a node said that it doesn't have all keys of a command.
 func isTryAgain(err error) bool { return err != nil && redis.HasErrorPrefix(err, "TRYAGAIN") }
 
-func partsOfTaking(w *taking) (*site, []string, bool) { return &w.site, w.keys, true }
+func partsOfTaking(w *taking) (*site, []string, bool) { return &w.site, w.Keys, true }
 
 // partsOfSettling: what has been settled must not be settled again with the rest.
 func partsOfSettling(w *settling) (*site, []string, bool) { return &w.site, w.keys, !w.settled }
@@ -52,18 +54,18 @@ func partsOfSettling(w *settling) (*site, []string, bool) { return &w.site, w.ke
 // them with the others. What says that a key was reset mostly isn't there, so a node that hands over
 // the slot would refuse a command with both: the key stands in its place, and no lost lease is
 // entered.
-func (s *Store) separate(ctx context.Context, times timeArgs, rs []*renewing, commands []command) ([]*renewing, []command) {
-	var others, apart []*renewing
+func (s *Store) separate(ctx context.Context, times wire.Times, rs []*renewal, commands []command) ([]*renewal, []command) {
+	var others, apart []*renewal
 	var done, again []command
 	for i, r := range rs {
 		if !isTryAgain(commands[i].cmd.Err()) {
 			others, done = append(others, r), append(done, commands[i])
 			continue
 		}
-		for j, key := range r.keys {
-			one := &renewing{site: r.site}
-			one.add(key, r.asked[j])
-			apart, again = append(apart, one), append(again, s.renewOf(times, one, []string{key, key}, never))
+		for j, key := range r.Keys {
+			one := &renewal{site: r.site}
+			one.Add(key, r.Leases[j])
+			apart, again = append(apart, one), append(again, s.renewalOf(times, one, []string{key, key}, wire.Never))
 		}
 	}
 	if len(again) > 0 {
@@ -71,6 +73,3 @@ func (s *Store) separate(ctx context.Context, times timeArgs, rs []*renewing, co
 	}
 	return append(others, apart...), append(done, again...)
 }
-
-// never is an instant before all others, as an argument of renew.lua.
-const never = "-4503599627370496"

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 type replied string
@@ -117,7 +118,7 @@ func TestSettledApart(t *testing.T) {
 	var calls []*batch.Call[settling]
 	for _, key := range []string{"a", "b"} {
 		one := batch.NewCall[settling]()
-		one.Body.add(store.Charge{Key: key, Limit: l, Receipt: store.Receipt{Cost: 1}}, storageKey(s.prefix, key, l), 0)
+		one.Body.add(store.Charge{Key: key, Limit: l, Receipt: store.Receipt{Cost: 1}}, wire.StorageKey(s.prefix, key, l), 0)
 		calls = append(calls, one)
 	}
 	separating(s.sendSettles, partsOfSettling)(t.Context(), calls)

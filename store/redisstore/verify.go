@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/engine"
-	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
+	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // verifyTime is how long a call of Verify may take, if that is longer than the timeout of the
@@ -81,7 +81,7 @@ func (s *Store) probes(ctx context.Context) (all []probe, err error) {
 		for _, r := range slots {
 			if len(r.Nodes) > 0 && !seen[r.Nodes[0].Addr] {
 				seen[r.Nodes[0].Addr] = true
-				all = append(all, s.newProbe(c, bySlot, slotTag(uint16(r.Start))))
+				all = append(all, s.newProbe(c, bySlot, wire.SlotTag(uint16(r.Start))))
 			}
 		}
 		return all, nil
@@ -127,20 +127,7 @@ var called = regexp.MustCompile(`call\('([A-Z]+)'`)
 
 // commandsOf returns the commands that scripts for the limits may use.
 func commandsOf(limits []*store.Limit) (all []any) {
-	var texts []*scripts.Script
-	seen := map[scripts.Set]bool{}
-	for _, l := range limits {
-		r := recordOf(l)
-		if seen[r.set] {
-			continue
-		}
-		seen[r.set] = true
-		texts = append(texts, scripts.Take(r.set), scripts.Take(r.set|scripts.Several), scripts.Settle(r.set), scripts.Reset())
-		if r.leases {
-			texts = append(texts, scripts.Renew())
-		}
-	}
-	for _, s := range texts {
+	for _, s := range wire.Scripts(limits) {
 		for _, m := range called.FindAllStringSubmatch(s.Source, -1) {
 			if !slices.Contains(all, any(m[1])) {
 				all = append(all, m[1])
@@ -255,7 +242,7 @@ func (p probe) renewOnce(ctx context.Context) error {
 	defer p.leases.underWay.Done()
 	due, end := context.WithTimeout(ctx, p.timeout)
 	defer end()
-	times := p.timeArgs(nil)
+	times := p.times(nil)
 	for _, r := range rs {
 		commands := []command{p.renewCommand(times, r)}
 		p.exec(due, commands)
@@ -270,8 +257,8 @@ func (p probe) renewOnce(ctx context.Context) error {
 func (p probe) remove(limits []*store.Limit) {
 	keys := []any{"unlink"}
 	for _, l := range limits {
-		key := storageKey(p.prefix, p.identity, l)
-		keys = append(keys, key, resetKey(key))
+		key := wire.StorageKey(p.prefix, p.identity, l)
+		keys = append(keys, key, wire.ResetKey(key))
 	}
 	due, end := context.WithTimeout(context.Background(), p.timeout)
 	defer end()

@@ -13,7 +13,7 @@ import (
 // TestVersions runs the scripts on a server, by the traces' clock.
 func TestVersions(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
-	rdb.AddHook(redisstore.ByToldClock())
+	rdb.AddHook(redistest.ByToldClock())
 	versionstest.Run(t, 3, func(t *testing.T, trace func(*testing.T, versionstest.Bench)) {
 		c := newClock()
 		s := redisstore.New(rdb, redisstore.WithClock(c.now), redisstore.WithPrefix(redistest.Prefix(t)), patient,

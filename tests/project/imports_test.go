@@ -46,7 +46,7 @@ var imports = map[string]rule{
 	"lua":                       {},
 	"lua/print":                 {own: []string{"internal/scripts"}},
 	"internal/scripts":          {own: []string{"lua"}, notEven: []string{"net/http", "net"}},
-	"store/redisstore":          {own: []string{"internal/background", "internal/engine", "internal/scripts", "store", "store/redisstore/internal/batch", "store/redisstore/internal/fault"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
+	"store/redisstore":          {own: []string{"internal/background", "internal/engine", "internal/scripts", "store", "store/redisstore/internal/batch", "store/redisstore/internal/fault", "store/redisstore/internal/wire"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":         {own: []string{"internal/engine", "store"}, notEven: []string{"net/http", "net"}},
 	"internal/explore":          {tests: true},
 	"internal/explore/steps":    {tests: true},
@@ -81,6 +81,7 @@ var imports = map[string]rule{
 	"adapters/std/internal/client": {own: []string{".", "internal/background"}},
 
 	"store/redisstore/internal/batch": {own: []string{"internal/background", "store/redisstore/internal/fault"}, notEven: []string{"net/http", "net", "github.com/redis/go-redis/v9"}},
+	"store/redisstore/internal/wire":  {own: []string{"internal/engine", "internal/scripts", "store"}, notEven: []string{"net/http", "net", "github.com/redis/go-redis/v9"}},
 	"store/redisstore/internal/fault": {own: []string{"store"}, notEven: []string{"net/http", "net", "github.com/redis/go-redis/v9"}},
 
 	"internal/explore/steps/...": {

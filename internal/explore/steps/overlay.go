@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,17 +121,22 @@ func build(t *testing.T, bin string, all ...*Elsewhere) {
 	o, n := newOverlay(t), 0
 	imports, entries := "", ""
 	for _, e := range all {
+		shipped := fmt.Sprint("variant", n)
 		for _, v := range append([]Variant{{Name: Shipped}}, e.Mutants...) {
+			below := slices.ContainsFunc(v.Edits, e.isBelow)
 			v.Edits = append(e.Edits[:len(e.Edits):len(e.Edits)], v.Edits...)
 			text := o.edited(v, e)
 			if v.Name != Shipped && !withMutants {
 				continue
 			}
-			dir := fmt.Sprint("variant", n)
+			dir, dirBelow := shipped, shipped
 			if v.Name != Shipped {
 				dir = fmt.Sprint("mutant", n)
 			}
-			o.addTwins(e, dir, text)
+			if below {
+				dirBelow = dir
+			}
+			o.addTwins(e, dir, dirBelow, text)
 			imports += fmt.Sprintf("import v%d %q\n", n, e.Path+"/"+dir)
 			entries += fmt.Sprintf("%s[%q] = %s\n", cmp.Or(e.Into, "variants"), v.Name, strings.ReplaceAll(e.Entry, "V.", fmt.Sprintf("v%d.", n)))
 			n++
@@ -215,22 +221,35 @@ func (o *overlay) shipped(dir, under string) map[string]string {
 	return text
 }
 
-// addTwins adds files that import the twins, and the copies of the packages beside and below.
-func (o *overlay) addTwins(e *Elsewhere, dir string, text map[string]string) {
+// isBelow reports whether an edit is of a package below.
+func (e *Elsewhere) isBelow(edit Edit) bool { return slices.Contains(e.Below, path.Dir(edit.File)) }
+
+// addTwins adds files that import the twins, and the copies of the packages beside and below. Those
+// below are in dirBelow: mutants that don't change any have those of the variant without a mistake,
+// which saves compiling them for each. Their names there don't say internal, so that mutants may
+// import them.
+func (o *overlay) addTwins(e *Elsewhere, dir, dirBelow string, text map[string]string) {
 	o.t.Helper()
 	to := maps.Clone(twins)
 	for _, name := range e.Beside {
 		to[path.Join(path.Dir(e.Path), name)] = path.Join(e.Path, dir, name)
 	}
 	for _, name := range e.Below {
-		to[path.Join(e.Path, name)] = path.Join(e.Path, dir, name)
+		to[path.Join(e.Path, name)] = path.Join(e.Path, dirBelow, path.Base(name))
 	}
 	for name, source := range text {
+		file := path.Join(dir, name)
+		if slices.Contains(e.Below, path.Dir(name)) {
+			if dir != dirBelow {
+				continue
+			}
+			file = path.Join(dir, path.Base(path.Dir(name)), path.Base(name))
+		}
 		twin, err := twinned(name, source, to)
 		if err != nil {
 			o.t.Fatal(err)
 		}
-		o.add(path.Join(dir, name), twin)
+		o.add(file, twin)
 	}
 }
 

@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func TestTwinsAtTheLargest(t *testing.T) {
 		spec.Name = "l"
 		for seed := range uint64(4) {
 			w := newTwins(rdb, seed)
-			w.limits, w.keys, w.now = [][]*store.Limit{{denyLimit(t, spec)}}, []string{"k"}, 1_000_000_000
+			w.limits, w.keys, w.now = [][]*store.Limit{{mustLimit(t, spec)}}, []string{"k"}, 1_000_000_000
 			if err := w.playLargest(); err != nil {
 				t.Fatalf("%+v, seed %d: %v\n%s", spec, seed, err, strings.Join(w.log, "\n"))
 			}
@@ -57,12 +57,12 @@ func TestTwinsAtTheLargest(t *testing.T) {
 // A window of more units than a state of one integer has digits for: what goes beyond
 // them is counted in words.
 func TestWindowOfMoreThanTenDigits(t *testing.T) {
-	l := denyLimit(t, store.Spec{Name: "l", Algorithm: store.FixedWindow, Units: 30_000_000_000, Window: store.Every(time.Hour)})
+	l := mustLimit(t, store.Spec{Name: "l", Algorithm: store.FixedWindow, Units: 30_000_000_000, Window: store.Every(time.Hour)})
 	w := newTwins(redistest.Start(t).Client(), 1)
 	w.limits, w.keys, w.now = [][]*store.Limit{{l}}, []string{"k"}, 1_000_000_000
 	for _, cost := range []int64{1, 9_999_999_998, 1, 9_999_999_999, 9_999_999_999, 3, 2, 1} {
-		d := &decision{keys: []string{"k:lFixedWindow"}, leases: make([]store.LeaseID, 1), results: make([]store.Result, 1)}
-		d.charges = []store.Charge{{Key: "k", Limit: l, Cost: cost}}
+		d := &Decision{Keys: []string{"k:lFixedWindow"}, Leases: make([]store.LeaseID, 1), Results: make([]store.Result, 1)}
+		d.Charges = []store.Charge{{Key: "k", Limit: l, Cost: cost}}
 		if err := w.takeOne(d); err != nil {
 			t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
 		}
@@ -73,7 +73,7 @@ func TestWindowOfMoreThanTenDigits(t *testing.T) {
 func TestTwinsFarAhead(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	for _, a := range []store.Algorithm{store.IntervalBucket, store.FixedWindow, store.SlidingWindow, store.SlidingLog} {
-		l := denyLimit(t, store.Spec{Name: "l", Algorithm: a, Units: store.MaxCost, Period: time.Second})
+		l := mustLimit(t, store.Spec{Name: "l", Algorithm: a, Units: store.MaxCost, Period: time.Second})
 		w := newTwins(rdb, 1)
 		w.limits, w.keys, w.now = [][]*store.Limit{{l}}, []string{"k"}, 1_000_000_000
 		rdb.FlushDB(context.Background())
@@ -81,10 +81,10 @@ func TestTwinsFarAhead(t *testing.T) {
 			if w.now += pick[int64](w, 0, 0, 1, 100_000, 2_000_000); i >= 30 {
 				w.now += 1_000_000
 			}
-			d := &decision{keys: []string{"k:l" + a.String()}, leases: make([]store.LeaseID, 1), results: make([]store.Result, 1)}
-			d.charges = []store.Charge{{Key: "k", Limit: l, Cost: pick[int64](w, 1, store.MaxCost), MaxWait: pick[time.Duration](w, 0, math.MaxInt64)}}
+			d := &Decision{Keys: []string{"k:l" + a.String()}, Leases: make([]store.LeaseID, 1), Results: make([]store.Result, 1)}
+			d.Charges = []store.Charge{{Key: "k", Limit: l, Cost: pick[int64](w, 1, store.MaxCost), MaxWait: pick[time.Duration](w, 0, math.MaxInt64)}}
 			if i < 30 {
-				d.charges[0].Cost, d.charges[0].MaxWait = store.MaxCost, math.MaxInt64
+				d.Charges[0].Cost, d.Charges[0].MaxWait = store.MaxCost, math.MaxInt64
 			}
 			err := w.takeOne(d)
 			if err == nil && w.roll(4) == 0 {
@@ -110,8 +110,8 @@ func (w *twins) playLargest() error {
 			err = w.settleOne(t, pick(w, 0, 1, t.charge.Cost, t.charge.Receipt.Cost, store.MaxCost, store.MaxCost, store.MaxCost-1))
 		} else {
 			w.leases++
-			d := &decision{keys: []string{key}, leases: []store.LeaseID{store.Lease(w.leases)}, results: make([]store.Result, 1)}
-			d.charges = []store.Charge{{Key: "k", Limit: l,
+			d := &Decision{Keys: []string{key}, Leases: []store.LeaseID{store.Lease(w.leases)}, Results: make([]store.Result, 1)}
+			d.Charges = []store.Charge{{Key: "k", Limit: l,
 				Cost:    pick(w, 1, 2, min(l.Engine(engine.Access{}).Terms().Largest, store.MaxCost), store.MaxCost),
 				MaxWait: pick(w, 0, 1, span, math.MaxInt64)}}
 			err = w.takeOne(d)
@@ -123,13 +123,13 @@ func (w *twins) playLargest() error {
 	return nil
 }
 
-func (w *twins) takeOne(d *decision) error {
-	w.note("take %d, wait %v", d.charges[0].Cost, d.charges[0].MaxWait)
-	p := newPlan([]*decision{d})
-	script, args := takeArgs(&p, w.timeArgs(nil), 0)
-	reply, err := w.run(script, p.keys, args)
+func (w *twins) takeOne(d *Decision) error {
+	w.note("take %d, wait %v", d.Charges[0].Cost, d.Charges[0].MaxWait)
+	p := NewPlan([]*Decision{d})
+	script, args := p.Args(w.times(nil), 0)
+	reply, err := w.run(script, p.Keys, args)
 	if err == nil {
-		_, _, err = takeAnswer(&p, reply)
+		_, _, err = p.Answer(reply)
 	}
 	if err == nil {
 		err = w.decide(d)
@@ -144,11 +144,11 @@ func (w *twins) settleOne(t *taken, cost int64) error {
 	c := t.charge
 	c.Cost = cost
 	w.note("settle %+v to %d", c.Receipt, cost)
-	s := &settlement{charge: &c, result: new(store.Result), key: t.key}
-	script, keys, args := settleArgs([][]*settlement{{s}}, w.timeArgs(nil), 0)
+	s := &Settlement{Charge: &c, Result: new(store.Result), Key: t.key}
+	script, keys, args := SettleArgs([][]*Settlement{{s}}, w.times(nil), 0)
 	reply, err := w.run(script, keys, args)
 	if err == nil {
-		_, _, err = settleAnswer([][]*settlement{{s}}, reply)
+		_, _, err = SettleAnswer([][]*Settlement{{s}}, reply)
 	}
 	if err != nil {
 		return err
@@ -162,8 +162,8 @@ func (w *twins) settleOne(t *taken, cost int64) error {
 	w.touched[t.key] = c.Limit
 	t.mine = want.Receipt
 	want.Receipt.Lease = c.Receipt.Lease
-	if *s.result != want {
-		return fmt.Errorf("settled to %d: got %+v, want %+v, answer %v", cost, *s.result, want, reply)
+	if *s.Result != want {
+		return fmt.Errorf("settled to %d: got %+v, want %+v, answer %v", cost, *s.Result, want, reply)
 	}
 	t.charge.Receipt = want.Receipt
 	return w.compare()

@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"context"
@@ -49,27 +49,27 @@ func TestTwinsOnMalformedStates(t *testing.T) {
 			}
 			// take charges a, and in a batch other keys too. It returns the receipt of a.
 			take := func(cost int64, wait time.Duration) (store.Receipt, error) {
-				d := &decision{results: make([]store.Result, len(limits)), leases: make([]store.LeaseID, len(limits))}
-				d.keys = make([]string, len(limits))
+				d := &Decision{Results: make([]store.Result, len(limits)), Leases: make([]store.LeaseID, len(limits))}
+				d.Keys = make([]string, len(limits))
 				for _, l := range limits {
-					d.charges = append(d.charges, store.Charge{Limit: l, Cost: cost, MaxWait: wait})
+					d.Charges = append(d.Charges, store.Charge{Limit: l, Cost: cost, MaxWait: wait})
 				}
 				ds := w.onAll(d)
-				p := newPlan(ds)
-				script, args := takeArgs(&p, w.timeArgs(nil), 0)
-				reply, err := w.run(script, p.keys, args)
+				p := NewPlan(ds)
+				script, args := p.Args(w.times(nil), 0)
+				reply, err := w.run(script, p.Keys, args)
 				if err == nil {
-					_, _, err = takeAnswer(&p, reply)
+					_, _, err = p.Answer(reply)
 				}
-				return ds[0].results[0].Receipt, err
+				return ds[0].Results[0].Receipt, err
 			}
 			settle := func(r store.Receipt, cost int64) error {
 				c := store.Charge{Key: "a", Limit: l, Cost: cost, Receipt: r}
-				ss := together([]*settlement{{charge: &c, result: new(store.Result), key: key}})
-				script, keys, args := settleArgs(ss, w.timeArgs(nil), 0)
+				ss := Group([]*Settlement{{Charge: &c, Result: new(store.Result), Key: key}})
+				script, keys, args := SettleArgs(ss, w.times(nil), 0)
 				reply, err := w.run(script, keys, args)
 				if err == nil {
-					_, _, err = settleAnswer(ss, reply)
+					_, _, err = SettleAnswer(ss, reply)
 				}
 				return err
 			}
@@ -146,19 +146,19 @@ func TestMalformedPlainStates(t *testing.T) {
 			charge := func(cost int64, keys ...string) (results []store.Result) {
 				t.Helper()
 				w.keys = keys
-				d := &decision{charges: []store.Charge{{Limit: l, Cost: cost}}, results: make([]store.Result, 1), leases: make([]store.LeaseID, 1), keys: make([]string, 1)}
+				d := &Decision{Charges: []store.Charge{{Limit: l, Cost: cost}}, Results: make([]store.Result, 1), Leases: make([]store.LeaseID, 1), Keys: make([]string, 1)}
 				ds := w.onAll(d)
-				p := newPlan(ds)
-				script, args := takeArgs(&p, w.timeArgs(nil), 0)
-				reply, err := w.run(script, p.keys, args)
+				p := NewPlan(ds)
+				script, args := p.Args(w.times(nil), 0)
+				reply, err := w.run(script, p.Keys, args)
 				if err == nil {
-					_, _, err = takeAnswer(&p, reply)
+					_, _, err = p.Answer(reply)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, d := range ds {
-					results = append(results, d.results[0])
+					results = append(results, d.Results[0])
 				}
 				return results
 			}

@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"strings"
@@ -35,7 +35,7 @@ func TestKeys(t *testing.T) {
 		{strings.Repeat("x", 512), bucket, "p:{" + strings.Repeat("x", 512) + "}:api/t"},
 		{strings.Repeat("abc", 1<<18), bucket, "p:{%h5d2e148f8695865e2f51e7bcf16d04d18032bff51df59d9f657379dbe1dc07b8}:api/t"},
 	} {
-		got := storageKey("p:", row.identity, row.limit)
+		got := StorageKey("p:", row.identity, row.limit)
 		if got != row.want {
 			t.Errorf("%.80q: %q, want %q", row.identity, got, row.want)
 		}
@@ -57,7 +57,7 @@ func TestKeysOfAlgorithms(t *testing.T) {
 		{Algorithm: store.Concurrency},
 	} {
 		spec.Name, spec.Units = "n", 10
-		seen[storageKey("", "k", mustLimit(t, spec))] = true
+		seen[StorageKey("", "k", mustLimit(t, spec))] = true
 	}
 	if len(seen) != 8 {
 		t.Errorf("8 algorithms have %d keys: %v", len(seen), seen)
@@ -67,12 +67,12 @@ func TestKeysOfAlgorithms(t *testing.T) {
 // The text of Redis's own documentation, and of an RFC's check value.
 func TestSlots(t *testing.T) {
 	for tag, want := range map[string]uint16{"123456789": 0x31C3, "foo": 12182, "user1000": 3443, "": 0} {
-		if got := slotOf(tag); got != want%slots {
+		if got := SlotOf(tag); got != want%clusterSlots {
 			t.Errorf("slot of %q is %d, want %d", tag, got, want)
 		}
 	}
-	for _, slot := range []uint16{0, 1, 12182, slots - 1} {
-		if tag := slotTag(slot); slotOf(tag) != slot || slotTag(slot) != tag {
+	for _, slot := range []uint16{0, 1, 12182, clusterSlots - 1} {
+		if tag := SlotTag(slot); SlotOf(tag) != slot || SlotTag(slot) != tag {
 			t.Errorf("slot %d: tag %q", slot, tag)
 		}
 	}
@@ -90,14 +90,14 @@ func FuzzKeys(f *testing.F) {
 	}
 	l := mustLimit(f, store.Spec{Name: "api", Units: 1, Period: 1e9})
 	f.Fuzz(func(t *testing.T, a, b string) {
-		ka, kb := storageKey("stint:", a, l), storageKey("stint:", b, l)
+		ka, kb := StorageKey("stint:", a, l), StorageKey("stint:", b, l)
 		if (a == b) != (ka == kb) {
 			t.Errorf("%q and %q: %q and %q", a, b, ka, kb)
 		}
 		// As Redis finds it: the first {, and the first } after it.
 		i := strings.IndexByte(ka, '{')
 		n := strings.IndexByte(ka[i+1:], '}')
-		if tag := string(appendTag(nil, a)); i != len("stint:") || n < 1 || ka[i+1:i+1+n] != tag || tagIn(ka) != tag {
+		if tag := string(appendTag(nil, a)); i != len("stint:") || n < 1 || ka[i+1:i+1+n] != tag || TagIn(ka) != tag {
 			t.Errorf("the tag of %q is not %q", ka, tag)
 		}
 		if ka[i+n+2:] != ":api/t" || len(ka) > 3*longestTag+20 {

@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"testing"
@@ -14,7 +14,7 @@ func TestTags(t *testing.T) {
 	seen := map[engine.Numbers]string{}
 	for code := range 10_000 {
 		tag := string([]byte{'0' + byte(code/1000), '0' + byte(code/100%10), '0' + byte(code/10%10), '0' + byte(code%10)})
-		n := untag(tag)
+		n := numbersOf(tag)
 		if n == (engine.Numbers{}) {
 			continue
 		}
@@ -22,8 +22,8 @@ func TestTags(t *testing.T) {
 		if of == "" { // its capacity takes too long
 			continue
 		}
-		if untag(of) != n {
-			t.Errorf("%s is of %+v, whose tag is %s, of %+v", tag, n, of, untag(of))
+		if numbersOf(of) != n {
+			t.Errorf("%s is of %+v, whose tag is %s, of %+v", tag, n, of, numbersOf(of))
 		}
 		if was := seen[n]; was != "" && was != of {
 			t.Errorf("%+v has two tags, %s and %s", n, was, of)
@@ -50,8 +50,8 @@ func TestUsualNumbersAreOneInteger(t *testing.T) {
 		}
 		n := l.Engine(engine.Access{}).Terms().Numbers
 		tag := tagOf(n)
-		if tag == "" || untag(tag) != n {
-			t.Errorf("%d per %v, burst %d: tag %q of %+v", s.Units, s.Period, l.Spec().Burst, tag, untag(tag))
+		if tag == "" || numbersOf(tag) != n {
+			t.Errorf("%d per %v, burst %d: tag %q of %+v", s.Units, s.Period, l.Spec().Burst, tag, numbersOf(tag))
 		}
 		if s.Units == 10 && tag != "1414" {
 			t.Errorf("10 per second has the tag %s", tag)

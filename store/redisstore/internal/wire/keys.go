@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"crypto/sha256"
@@ -28,8 +28,8 @@ const (
 	hashTag  = "%h" // and h isn't a digit
 )
 
-// storageKey returns the server's key for the limit's state of identity.
-func storageKey(prefix, identity string, l *store.Limit) string {
+// StorageKey returns the server's key for the limit's state of identity.
+func StorageKey(prefix, identity string, l *store.Limit) string {
 	if identity != "" && len(identity) <= longestTag && plain(identity) {
 		return prefix + "{" + identity + "}:" + l.StateName()
 	}
@@ -77,27 +77,27 @@ func appendTag(key []byte, identity string) []byte {
 	return key
 }
 
-// tagIn returns the tag in a key. The prefix has no braces.
-func tagIn(key string) string {
+// TagIn returns the tag in a key. The prefix has no braces.
+func TagIn(key string) string {
 	_, rest, _ := strings.Cut(key, "{")
 	tag, _, _ := strings.Cut(rest, "}")
 	return tag
 }
 
-// resetKey returns the key that remembers for a while when the limit at key was last
+// ResetKey returns the key that remembers for a while when the limit at key was last
 // reset. No limit's name contains a %.
-func resetKey(key string) string { return key + "%reset" }
+func ResetKey(key string) string { return key + "%reset" }
 
-const slots = 16384
+const clusterSlots = 16384
 
-// slotOf returns a cluster's slot for keys with this tag: its CRC16 (XMODEM) modulo the
+// SlotOf returns a cluster's slot for keys with this tag: its CRC16 (XMODEM) modulo the
 // number of slots.
-func slotOf(tag string) uint16 {
+func SlotOf(tag string) uint16 {
 	var crc uint16
 	for i := range len(tag) {
 		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
 	}
-	return crc % slots
+	return crc % clusterSlots
 }
 
 var crcTable = func() (table [256]uint16) {
@@ -115,14 +115,14 @@ var crcTable = func() (table [256]uint16) {
 	return table
 }()
 
-// slotTag returns a tag that falls into a slot, always the same, for what is kept per
+// SlotTag returns a tag that falls into a slot, always the same, for what is kept per
 // slot rather than per identity.
-func slotTag(slot uint16) string {
+func SlotTag(slot uint16) string {
 	if tag, ok := slotTags.Load(slot); ok {
 		return tag.(string)
 	}
 	for i := 0; ; i++ { // about 16384 tries
-		if tag := strconv.Itoa(i); slotOf(tag) == slot {
+		if tag := strconv.Itoa(i); SlotOf(tag) == slot {
 			slotTags.Store(slot, tag)
 			return tag
 		}

@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/versionstest"
 	"github.com/stint-go/stint/store"
 )
 
@@ -26,12 +27,12 @@ func TestKeysOfOthers(t *testing.T) {
 	for _, text := range []string{"", "hello", "1", "-5", "1.5", "1e3", "0000000000000000000", "12345678901234567890", ":::", "0:0", "0:0:0", "1:0:0:0:0:0:0", "1:x:8:3:4:5", "a:b:c:d:e"} {
 		contents["text "+text] = func(key string) error { return rdb.Set(ctx, key, text, 0).Err() }
 	}
-	specs := append(manyKinds(t),
+	specs := append(versionstest.Kinds(t),
 		store.Spec{Units: 1_000_003, Period: 999_999_999 * time.Microsecond},
 		store.Spec{Algorithm: store.WarmUp, Units: 1_000_003, Period: 999_999_999 * time.Microsecond, WarmUp: time.Hour})
 	for i, spec := range specs {
 		spec.Name = "l"
-		l := denyLimit(t, spec)
+		l := mustLimit(t, spec)
 		for name, write := range contents {
 			rdb.FlushDB(ctx)
 			w := newTwins(rdb, 1)
@@ -52,21 +53,21 @@ func TestKeysOfOthers(t *testing.T) {
 }
 
 func (w *twins) besideOthers(l *store.Limit, cost int64) error {
-	var ds []*decision
+	var ds []*Decision
 	for _, key := range w.keys {
 		w.leases++
-		ds = append(ds, &decision{
-			charges: []store.Charge{{Key: key, Limit: l, Cost: cost}}, results: make([]store.Result, 1),
-			keys: []string{key + ":l" + l.Algorithm().String()}, leases: []store.LeaseID{store.Lease(w.leases)},
+		ds = append(ds, &Decision{
+			Charges: []store.Charge{{Key: key, Limit: l, Cost: cost}}, Results: make([]store.Result, 1),
+			Keys: []string{key + ":l" + l.Algorithm().String()}, Leases: []store.LeaseID{store.Lease(w.leases)},
 		})
 	}
-	p := newPlan(ds)
-	script, args := takeArgs(&p, timeArgs{clock: fmt.Sprint(w.now, ",0"), wall: w.now, lease: 1e15}, 0)
-	reply, err := w.run(script, p.keys, args)
+	p := NewPlan(ds)
+	script, args := p.Args(Times{Clock: fmt.Sprint(w.now, ",0"), Wall: w.now, Lease: longLease}, 0)
+	reply, err := w.run(script, p.Keys, args)
 	if err != nil {
 		return err
 	}
-	if _, _, err := takeAnswer(&p, reply); err != nil {
+	if _, _, err := p.Answer(reply); err != nil {
 		return fmt.Errorf("%w: %v", err, reply)
 	}
 	for _, d := range ds {

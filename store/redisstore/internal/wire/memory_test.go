@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -69,20 +70,20 @@ func TestOutOfMemory(t *testing.T) {
 // inVain asks a server that is out of memory, and reports whether there was something to
 // charge.
 func (w *twins) inVain() (made bool, err error) {
-	ds := []*decision{w.decision()}
+	ds := []*Decision{w.decision()}
 	if w.roll(2) == 0 {
 		ds = append(ds, w.decision())
 	}
 	var want [][]store.Result
 	for _, d := range ds {
-		for i, c := range d.charges {
-			w.note("in vain %s %v cost %d wait %v dry %v", d.keys[i], c.Limit.Spec(), c.Cost, c.MaxWait, c.DryRun)
+		for i, c := range d.Charges {
+			w.note("in vain %s %v cost %d wait %v dry %v", d.Keys[i], c.Limit.Spec(), c.Cost, c.MaxWait, c.DryRun)
 		}
-		now, results := make([]store.State, len(d.charges)), make([]store.Result, len(d.charges))
-		for i, key := range d.keys {
+		now, results := make([]store.State, len(d.Charges)), make([]store.Result, len(d.Charges))
+		for i, key := range d.Keys {
 			now[i] = *w.state(key)
 		}
-		store.Decide(store.Now{Steady: w.now, Wall: w.now, Lease: store.Lease(1 << 60)}, d.charges, now, results)
+		store.Decide(store.Now{Steady: w.now, Wall: w.now, Lease: store.Lease(1 << 60)}, d.Charges, now, results)
 		for i := range results {
 			made = made || results[i].Receipt.Cost > 0
 		}
@@ -94,14 +95,14 @@ func (w *twins) inVain() (made bool, err error) {
 	}
 	asked := w.foreseen(ds)
 	for range tries {
-		p := newPlan(ds)
-		script, args := takeArgs(&p, w.timeArgs(asked), 0)
-		reply, err := w.run(script, p.keys, args)
+		p := NewPlan(ds)
+		script, args := p.Args(w.times(asked), 0)
+		reply, err := w.run(script, p.Keys, args)
 		if after, err := w.dump(); err != nil || !maps.Equal(before, after) {
 			return made, fmt.Errorf("out of memory, and the server keeps\n%v\nafter\n%v %v", after, before, err)
 		}
 		if made && (err == nil || !strings.Contains(err.Error(), "OOM") || strings.Contains(err.Error(), "PARTIAL")) {
-			if _, left, _ := takeAnswer(&p, reply); len(left.what) == 0 {
+			if _, left, _ := p.Answer(reply); len(left.Of) == 0 {
 				return made, fmt.Errorf("out of memory, and charged: %v %v", reply, err)
 			}
 		}
@@ -111,19 +112,19 @@ func (w *twins) inVain() (made bool, err error) {
 			}
 			return made, nil
 		}
-		_, left, err := takeAnswer(&p, reply)
+		_, left, err := p.Answer(reply)
 		if err != nil {
 			return made, err
 		}
-		if len(left.what) == 0 {
+		if len(left.Of) == 0 {
 			break
 		}
-		asked = append(asked, left.asked...)
+		asked = append(asked, left.Asked...)
 	}
 	if !made && len(ds) == 1 {
 		for i := range want[0] {
-			if ds[0].results[i] != want[0][i] {
-				return made, fmt.Errorf("out of memory: charge %d: got %+v, want %+v", i, ds[0].results[i], want[0][i])
+			if ds[0].Results[i] != want[0][i] {
+				return made, fmt.Errorf("out of memory: charge %d: got %+v, want %+v", i, ds[0].Results[i], want[0][i])
 			}
 		}
 	}
@@ -159,17 +160,17 @@ func TestDeadSlotsOutOfMemory(t *testing.T) {
 	const lease, start = 1_000_000, int64(1e12)
 	take := func(at, cost int64) (store.Result, error) {
 		w.leases++
-		d := &decision{
-			charges: []store.Charge{{Key: "k", Limit: l, Cost: cost}}, keys: []string{"k"},
-			results: make([]store.Result, 1), leases: []store.LeaseID{store.Lease(w.leases)},
+		d := &Decision{
+			Charges: []store.Charge{{Key: "k", Limit: l, Cost: cost}}, Keys: []string{"k"},
+			Results: make([]store.Result, 1), Leases: []store.LeaseID{store.Lease(w.leases)},
 		}
-		p := newPlan([]*decision{d})
-		script, args := takeArgs(&p, timeArgs{clock: fmt.Sprintf("%d,0", at), wall: at, lease: lease}, 0)
-		reply, err := redis.NewScript(script.Source).Run(context.Background(), w.rdb, p.keys, args...).Result()
+		p := NewPlan([]*Decision{d})
+		script, args := p.Args(Times{Clock: fmt.Sprintf("%d,0", at), Wall: at, Lease: NewLeaseTime(lease * time.Microsecond)}, 0)
+		reply, err := redis.NewScript(script.Source).Run(context.Background(), w.rdb, p.Keys, args...).Result()
 		if err == nil {
-			_, _, err = takeAnswer(&p, reply)
+			_, _, err = p.Answer(reply)
 		}
-		return d.results[0], err
+		return d.Results[0], err
 	}
 	for _, cost := range []int64{1, 3} { // also of a lease with several slots
 		w.rdb.FlushDB(context.Background())

@@ -1,7 +1,8 @@
-package redisstore
+package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -79,8 +80,8 @@ func TestTwinsInBatches(t *testing.T) {
 		if err := w.expire(); err != nil {
 			t.Fatal(err)
 		}
-		d := &decision{results: make([]store.Result, 1), leases: make([]store.LeaseID, 1), keys: make([]string, 1)}
-		d.charges = []store.Charge{{Limit: l, Cost: pick[int64](w, 0, 1, 1, 1, 1, 2, 3, 20, 21), MaxWait: pick(w, 0, 0, 0, time.Second)}}
+		d := &Decision{Results: make([]store.Result, 1), Leases: make([]store.LeaseID, 1), Keys: make([]string, 1)}
+		d.Charges = []store.Charge{{Limit: l, Cost: pick[int64](w, 0, 1, 1, 1, 1, 2, 3, 20, 21), MaxWait: pick(w, 0, 0, 0, time.Second)}}
 		ds := w.onAll(d)
 		if n > 400 {
 			ds = ds[:3] // too few for texts
@@ -108,16 +109,16 @@ func TestRunThatLacksFunctions(t *testing.T) {
 		}
 		w.limits = append(w.limits, versions)
 	}
-	decide := func(key string, version int, cost int64, limits ...int) *decision {
-		d := &decision{results: make([]store.Result, len(limits)), leases: make([]store.LeaseID, len(limits))}
+	decide := func(key string, version int, cost int64, limits ...int) *Decision {
+		d := &Decision{Results: make([]store.Result, len(limits)), Leases: make([]store.LeaseID, len(limits))}
 		for _, i := range limits {
 			l := w.limits[i][version]
-			d.charges = append(d.charges, store.Charge{Key: key, Limit: l, Cost: cost})
-			d.keys = append(d.keys, key+":"+l.StateName())
+			d.Charges = append(d.Charges, store.Charge{Key: key, Limit: l, Cost: cost})
+			d.Keys = append(d.Keys, key+":"+l.StateName())
 		}
 		return d
 	}
-	check := func(ds ...*decision) {
+	check := func(ds ...*Decision) {
 		t.Helper()
 		if err := w.ask(ds); err != nil {
 			t.Fatal(err)
@@ -377,10 +378,18 @@ func (w *twins) note(format string, args ...any) {
 
 // told has leases last longer than traces, and the client often wrong about the
 // server's clock.
-func (w *twins) timeArgs(asked []int64) timeArgs {
+func (w *twins) times(asked []int64) Times {
 	wall := w.now + pick(w, 0, 0, 0, -1, 1, 3600_000_000, -3600_000_000, w.roll(3*24*3600_000_000), -w.roll(24*3600_000_000))
-	return timeArgs{clock: strconv.FormatInt(w.now, 10) + ",0", wall: wall, asked: asked, lease: 1e15}
+	return Times{Clock: strconv.FormatInt(w.now, 10) + ",0", Wall: wall, Asked: asked, Lease: longLease}
 }
+
+// longLease is longer than traces.
+var longLease = NewLeaseTime(1e15 * time.Microsecond)
+
+// tries is how often a call is made until the script knows all windows that it needs.
+const tries = 8
+
+var errAsks = errors.New("the script keeps asking for calendar windows")
 
 // run runs a script, whose lifetimes are counted by the trace's clock.
 func (w *twins) run(s *scripts.Script, keys []string, args []any) (any, error) {
@@ -389,7 +398,7 @@ func (w *twins) run(s *scripts.Script, keys []string, args []any) (any, error) {
 	}
 	expiring, ok := expirings.Load(s.SHA)
 	if !ok {
-		expiring, _ = expirings.LoadOrStore(s.SHA, redis.NewScript(Expiring+s.Source))
+		expiring, _ = expirings.LoadOrStore(s.SHA, redis.NewScript(redistest.Expiring+s.Source))
 	}
 	return expiring.(*redis.Script).Run(context.Background(), w.rdb, keys, args...).Result()
 }
@@ -427,27 +436,27 @@ func (w *twins) maxWait(l *store.Limit) time.Duration {
 }
 
 // decision draws charges, at most one on each limit.
-func (w *twins) decision() *decision {
-	d := &decision{}
+func (w *twins) decision() *Decision {
+	d := &Decision{}
 	for i := range w.limits {
 		if i > 0 && w.roll(4) == 0 {
 			continue
 		}
 		l := pick(w, w.limits[i]...)
 		key := pick(w, w.keys...)
-		d.charges = append(d.charges, store.Charge{
+		d.Charges = append(d.Charges, store.Charge{
 			Key: key, Limit: l, Cost: w.cost(l), MaxWait: w.maxWait(l), DryRun: w.roll(10) == 0,
 		})
-		d.keys = append(d.keys, key+":"+l.StateName())
+		d.Keys = append(d.Keys, key+":"+l.StateName())
 		w.leases++
-		d.leases = append(d.leases, store.Lease(w.leases))
+		d.Leases = append(d.Leases, store.Lease(w.leases))
 	}
-	d.results = make([]store.Result, len(d.charges))
+	d.Results = make([]store.Result, len(d.Charges))
 	return d
 }
 
 func (w *twins) take() error {
-	var ds []*decision
+	var ds []*Decision
 	if len(w.keys) > 3 && w.roll(2) == 0 { // enough for a script to compare texts
 		return w.ask(w.onAll(w.decision()))
 	}
@@ -462,13 +471,13 @@ func (w *twins) take() error {
 }
 
 // onAll is d on each of the keys.
-func (w *twins) onAll(d *decision) (ds []*decision) {
+func (w *twins) onAll(d *Decision) (ds []*Decision) {
 	for _, key := range w.keys {
 		other := w.again(d)
-		other.charges, other.keys = slices.Clone(d.charges), slices.Clone(d.keys)
-		for i := range other.charges {
-			l := other.charges[i].Limit
-			other.charges[i].Key, other.keys[i] = key, key+":"+l.StateName()
+		other.Charges, other.Keys = slices.Clone(d.Charges), slices.Clone(d.Keys)
+		for i := range other.Charges {
+			l := other.Charges[i].Limit
+			other.Charges[i].Key, other.Keys[i] = key, key+":"+l.StateName()
 		}
 		ds = append(ds, other)
 	}
@@ -476,33 +485,33 @@ func (w *twins) onAll(d *decision) (ds []*decision) {
 }
 
 // again is d once more, with leases of its own.
-func (w *twins) again(d *decision) *decision {
+func (w *twins) again(d *Decision) *Decision {
 	again := *d
-	again.results = make([]store.Result, len(d.charges))
-	again.leases = slices.Clone(d.leases)
-	for i := range again.leases {
+	again.Results = make([]store.Result, len(d.Charges))
+	again.Leases = slices.Clone(d.Leases)
+	for i := range again.Leases {
 		w.leases++
-		again.leases[i] = store.Lease(w.leases)
+		again.Leases[i] = store.Lease(w.leases)
 	}
 	return &again
 }
 
 // ask has both decide ds, in one call.
-func (w *twins) ask(ds []*decision) error {
+func (w *twins) ask(ds []*Decision) error {
 	for _, d := range ds {
-		for i, c := range d.charges {
-			w.note("take %s %v cost %d wait %v dry %v", d.keys[i], c.Limit.Spec(), c.Cost, c.MaxWait, c.DryRun)
+		for i, c := range d.Charges {
+			w.note("take %s %v cost %d wait %v dry %v", d.Keys[i], c.Limit.Spec(), c.Cost, c.MaxWait, c.DryRun)
 		}
 	}
 	asked := w.foreseen(ds)
 	for range tries {
-		p := newPlan(ds)
-		script, args := takeArgs(&p, w.timeArgs(asked), 0)
-		reply, err := w.run(script, p.keys, args)
+		p := NewPlan(ds)
+		script, args := p.Args(w.times(asked), 0)
+		reply, err := w.run(script, p.Keys, args)
 		if err != nil {
 			return err
 		}
-		_, left, err := takeAnswer(&p, reply)
+		_, left, err := p.Answer(reply)
 		if err != nil {
 			return fmt.Errorf("%w: %v", err, reply)
 		}
@@ -510,7 +519,7 @@ func (w *twins) ask(ds []*decision) error {
 		for i := range p.shapes {
 			for _, e := range p.shapes[i].entries {
 				for _, d := range e.decisions {
-					if slices.Contains(left.what, d) {
+					if slices.Contains(left.Of, d) {
 						continue
 					}
 					if err := w.decide(d); err != nil {
@@ -519,23 +528,23 @@ func (w *twins) ask(ds []*decision) error {
 				}
 			}
 		}
-		if ds = left.what; len(ds) == 0 {
+		if ds = left.Of; len(ds) == 0 {
 			return w.compare()
 		}
-		asked = append(asked, left.asked...)
+		asked = append(asked, left.Asked...)
 	}
 	return errAsks
 }
 
 // foreseen returns what the script would ask in a call of several charges: it would look
 // at those that it can before it asks, and again after, which rounds twice.
-func (w *twins) foreseen(ds []*decision) (asked []int64) {
-	if len(ds) == 1 && len(ds[0].charges) == 1 {
+func (w *twins) foreseen(ds []*Decision) (asked []int64) {
+	if len(ds) == 1 && len(ds[0].Charges) == 1 {
 		return nil
 	}
 	for _, d := range ds {
-		for i := range d.charges {
-			asked = append(asked, w.needs(&d.charges[i], d.keys[i])...)
+		for i := range d.Charges {
+			asked = append(asked, w.needs(&d.Charges[i], d.Keys[i])...)
 		}
 	}
 	return asked
@@ -543,7 +552,7 @@ func (w *twins) foreseen(ds []*decision) (asked []int64) {
 
 // needs are the instants around which the script needs windows for a charge.
 func (w *twins) needs(c *store.Charge, key string) []int64 {
-	if !recordOf(c.Limit).zoned() {
+	if !argsOf(c.Limit).zoned() {
 		return nil
 	}
 	until := w.now + whole(maxWait(c, c.Limit.Engine(engine.Access{}).Terms().Patience))
@@ -558,29 +567,29 @@ func (w *twins) state(key string) *store.State {
 }
 
 // decide decides d by the steps.
-func (w *twins) decide(d *decision) error {
+func (w *twins) decide(d *Decision) error {
 	w.decisions++
-	states := make([]store.State, len(d.charges))
-	for i, key := range d.keys {
+	states := make([]store.State, len(d.Charges))
+	for i, key := range d.Keys {
 		states[i] = *w.state(key)
 		states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
 	}
-	results := make([]store.Result, len(d.charges))
+	results := make([]store.Result, len(d.Charges))
 	w.leases++
 	now := store.Now{Steady: w.now, Wall: w.now, Lease: store.Lease(w.leases)}
-	granted := store.Decide(now, d.charges, states, results)
-	for i, key := range d.keys {
+	granted := store.Decide(now, d.Charges, states, results)
+	for i, key := range d.Keys {
 		*w.state(key) = states[i]
-		w.touched[key] = d.charges[i].Limit
+		w.touched[key] = d.Charges[i].Limit
 		mine := results[i].Receipt
-		if d.charges[i].Limit.Algorithm() == store.Concurrency && mine.Cost > 0 {
-			results[i].Receipt.Lease = d.leases[i]
+		if d.Charges[i].Limit.Algorithm() == store.Concurrency && mine.Cost > 0 {
+			results[i].Receipt.Lease = d.Leases[i]
 		}
-		if results[i] != d.results[i] || granted != d.granted {
-			return fmt.Errorf("charge %d on %s: got %+v, want %+v", i, key, d.results[i], results[i])
+		if results[i] != d.Results[i] || granted != d.Granted {
+			return fmt.Errorf("charge %d on %s: got %+v, want %+v", i, key, d.Results[i], results[i])
 		}
 		if results[i].Receipt.Cost > 0 {
-			c := d.charges[i]
+			c := d.Charges[i]
 			c.Receipt = results[i].Receipt
 			w.taken = append(w.taken, taken{c, key, mine})
 		}
@@ -589,7 +598,7 @@ func (w *twins) decide(d *decision) error {
 }
 
 func (w *twins) settle() error {
-	var ss []*settlement
+	var ss []*Settlement
 	var which []int
 	for range pick(w, 1, 1, 3) {
 		i := int(w.roll(int64(len(w.taken))))
@@ -604,36 +613,36 @@ func (w *twins) settle() error {
 		}
 		key := c.Key + ":" + c.Limit.StateName()
 		w.note("settle %s %v from %d to %d", key, c.Limit.Spec(), c.Receipt.Cost, c.Cost)
-		ss = append(ss, &settlement{charge: &c, result: new(store.Result), key: key})
+		ss = append(ss, &Settlement{Charge: &c, Result: new(store.Result), Key: key})
 		which = append(which, i)
 	}
 	var asked []int64
 	for _, s := range ss {
 		if len(ss) > 1 { // see foreseen
-			asked = append(asked, w.needs(s.charge, s.key)...)
+			asked = append(asked, w.needs(s.Charge, s.Key)...)
 		}
 	}
 	for range tries {
-		script, keys, args := settleArgs(together(ss), w.timeArgs(asked), 0)
+		script, keys, args := SettleArgs(Group(ss), w.times(asked), 0)
 		reply, err := w.run(script, keys, args)
 		if err != nil {
 			return err
 		}
-		_, left, err := settleAnswer(together(ss), reply)
+		_, left, err := SettleAnswer(Group(ss), reply)
 		if err != nil {
 			return fmt.Errorf("settling: %w", err)
 		}
-		if err := w.amend(ss, which, left.what, reply); err != nil {
+		if err := w.amend(ss, which, left.Of, reply); err != nil {
 			return err
 		}
-		again := make([]int, len(left.what))
-		for i, s := range left.what {
+		again := make([]int, len(left.Of))
+		for i, s := range left.Of {
 			again[i] = which[slices.Index(ss, s)]
 		}
-		if ss, which = left.what, again; len(ss) == 0 {
+		if ss, which = left.Of, again; len(ss) == 0 {
 			return w.compare()
 		}
-		asked = append(asked, left.asked...)
+		asked = append(asked, left.Asked...)
 	}
 	return errAsks
 }
@@ -649,32 +658,32 @@ func (w *twins) versions(l *store.Limit) []*store.Limit {
 }
 
 // amend settles what the script has settled by the steps.
-func (w *twins) amend(ss []*settlement, which []int, left []*settlement, reply any) error {
+func (w *twins) amend(ss []*Settlement, which []int, left []*Settlement, reply any) error {
 	for i, s := range ss {
 		if slices.Contains(left, s) {
 			continue
 		}
 		w.decisions++
 		t := &w.taken[which[i]]
-		c := *s.charge
+		c := *s.Charge
 		theirs := c.Receipt.Lease
 		c.Receipt.Lease = t.mine.Lease
 		var want store.Result
 		now := store.Now{Steady: w.now, Wall: w.now}
-		settled := *w.state(s.key)
+		settled := *w.state(s.Key)
 		settled.Engine(engine.Access{}).Log = slices.Clone(settled.Engine(engine.Access{}).Log)
 		store.Amend(now, &c, &settled, &want)
-		*w.state(s.key) = settled
-		w.touched[s.key] = c.Limit
+		*w.state(s.Key) = settled
+		w.touched[s.Key] = c.Limit
 		t.mine = want.Receipt
 		want.Receipt.Lease = theirs
-		if *s.result != want {
-			return fmt.Errorf("settling %s: got %+v, want %+v\nanswer %v", s.key, *s.result, want, reply)
+		if *s.Result != want {
+			return fmt.Errorf("settling %s: got %+v, want %+v\nanswer %v", s.Key, *s.Result, want, reply)
 		}
 		if w.roll(4) > 0 { // else the spent one stays, and may be handed in again
 			t.charge.Receipt = want.Receipt
 		} else {
-			t.mine = s.charge.Receipt
+			t.mine = s.Charge.Receipt
 			t.mine.Lease = c.Receipt.Lease
 		}
 	}
@@ -764,7 +773,7 @@ func whole(text string) int64 {
 
 // until asks when the server lets a key expire, by the trace's clock.
 func (w *twins) until(on redis.Cmdable, key string) *redis.StringCmd {
-	return on.Get(context.Background(), ExpiryOf(key))
+	return on.Get(context.Background(), redistest.ExpiryOf(key))
 }
 
 // expire lets keys expire. What has expired is as if never seen: to whoever
@@ -787,7 +796,7 @@ func (w *twins) expire() error {
 			continue
 		}
 		for _, l := range limits {
-			if l != w.touched[key] && (recordOf(l).zoned() || recordOf(w.touched[key]).zoned()) || w.mixed(key, limits) {
+			if l != w.touched[key] && (argsOf(l).zoned() || argsOf(w.touched[key]).zoned()) || w.mixed(key, limits) {
 				continue
 			}
 			if got := w.present(*w.state(key), l); got != "none" {
@@ -813,7 +822,7 @@ func (w *twins) reset() {
 
 func (w *twins) forget(key string) {
 	w.note("%s is forgotten", key)
-	w.rdb.Del(context.Background(), key, ExpiryOf(key))
+	w.rdb.Del(context.Background(), key, redistest.ExpiryOf(key))
 	*w.state(key) = store.State{}
 }
 

@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"cmp"
@@ -118,25 +118,25 @@ func BenchmarkScript(b *testing.B) {
 			calls := make([][][]any, len(all))
 			for v := range all {
 				for from := 0; from < max(situation.keys, situation.batch); from += situation.batch {
-					var ds []*decision
+					var ds []*Decision
 					for i := from; i < from+situation.batch; i++ {
-						d := &decision{}
+						d := &Decision{}
 						of := limits
 						if together == 1 {
 							of = of[i%len(of):][:1]
 						}
 						for _, l := range of {
 							c := store.Charge{Key: fmt.Sprintf("%d.10.0.%d", v, i%situation.keys), Limit: l, Cost: 1, MaxWait: situation.maxWait}
-							d.charges = append(d.charges, c)
-							d.keys = append(d.keys, storageKey("stint:", c.Key, l))
-							d.leases = append(d.leases, store.LeaseID{})
+							d.Charges = append(d.Charges, c)
+							d.Keys = append(d.Keys, StorageKey("stint:", c.Key, l))
+							d.Leases = append(d.Leases, store.LeaseID{})
 						}
 						ds = append(ds, d)
 					}
-					p := newPlan(ds)
-					script, args := takeArgs(&p, timeArgs{wall: time.Now().UnixMicro() - store.Epoch*1_000_000}, 3+len(p.keys))
-					args[0], args[1], args[2] = "evalsha", cmp.Or(all[v].sha, rdb.ScriptLoad(ctx, script.Source).Val()), len(p.keys)
-					for i, key := range p.keys {
+					p := NewPlan(ds)
+					script, args := p.Args(Times{Wall: time.Now().UnixMicro() - store.Epoch*1_000_000}, 3+len(p.Keys))
+					args[0], args[1], args[2] = "evalsha", cmp.Or(all[v].sha, rdb.ScriptLoad(ctx, script.Source).Val()), len(p.Keys)
+					for i, key := range p.Keys {
 						args[3+i] = key
 					}
 					calls[v] = append(calls[v], args)

@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"context"
@@ -35,39 +35,39 @@ func (w *slotsServer) run(s *scripts.Script, keys []string, args []any) any {
 	return reply
 }
 
-func (w *slotsServer) timeArgs() timeArgs {
-	return timeArgs{clock: strconv.FormatInt(w.now, 10) + ",0", wall: w.now, lease: slotsLease}
+func (w *slotsServer) times() Times {
+	return Times{Clock: strconv.FormatInt(w.now, 10) + ",0", Wall: w.now, Lease: NewLeaseTime(slotsLease * time.Microsecond)}
 }
 
 // take decides ds in one call.
-func (w *slotsServer) take(ds ...*decision) {
+func (w *slotsServer) take(ds ...*Decision) {
 	w.t.Helper()
-	p := newPlan(ds)
-	script, args := takeArgs(&p, w.timeArgs(), 0)
-	if _, left, err := takeAnswer(&p, w.run(script, p.keys, args)); err != nil || len(left.what) > 0 {
+	p := NewPlan(ds)
+	script, args := p.Args(w.times(), 0)
+	if _, left, err := p.Answer(w.run(script, p.Keys, args)); err != nil || len(left.Of) > 0 {
 		w.t.Fatal(err, left)
 	}
 }
 
 // settle makes settlements in one call.
-func (w *slotsServer) settle(ss ...*settlement) {
+func (w *slotsServer) settle(ss ...*Settlement) {
 	w.t.Helper()
-	groups := together(ss)
-	script, keys, args := settleArgs(groups, w.timeArgs(), 0)
-	if _, left, err := settleAnswer(groups, w.run(script, keys, args)); err != nil || len(left.what) > 0 {
+	groups := Group(ss)
+	script, keys, args := SettleArgs(groups, w.times(), 0)
+	if _, left, err := SettleAnswer(groups, w.run(script, keys, args)); err != nil || len(left.Of) > 0 {
 		w.t.Fatal(err, left)
 	}
 }
 
 // one returns a decision on limits at keys that begin with prefix. Its leases are numbered n.
-func (w *slotsServer) one(prefix string, n uint64, dry bool, cost int64, limits ...*store.Limit) *decision {
-	d := &decision{results: make([]store.Result, len(limits))}
+func (w *slotsServer) one(prefix string, n uint64, dry bool, cost int64, limits ...*store.Limit) *Decision {
+	d := &Decision{Results: make([]store.Result, len(limits))}
 	for i, l := range limits {
-		d.charges = append(d.charges, store.Charge{Key: "k", Limit: l, Cost: cost, DryRun: dry && i == 0})
-		d.keys = append(d.keys, prefix+l.Name())
+		d.Charges = append(d.Charges, store.Charge{Key: "k", Limit: l, Cost: cost, DryRun: dry && i == 0})
+		d.Keys = append(d.Keys, prefix+l.Name())
 		id := store.Lease(n)
 		id[15] = byte(i)
-		d.leases = append(d.leases, id)
+		d.Leases = append(d.Leases, id)
 	}
 	return d
 }
@@ -86,7 +86,7 @@ func (w *slotsServer) stored(prefix string, limits ...*store.Limit) (all []any) 
 }
 
 func slotsOf(t *testing.T, name string, units int64) *store.Limit {
-	return denyLimit(t, store.Spec{Name: name, Algorithm: store.Concurrency, Units: units})
+	return mustLimit(t, store.Spec{Name: name, Algorithm: store.Concurrency, Units: units})
 }
 
 // Equal decisions on slots that come together are one entry of a call, and releases of one
@@ -96,7 +96,7 @@ func slotsOf(t *testing.T, name string, units int64) *store.Limit {
 func TestSlotsTogether(t *testing.T) {
 	t.Parallel()
 	w := &slotsServer{t: t, rdb: redistest.Shared(t).Client()}
-	hour := denyLimit(t, store.Spec{Name: "hour", Units: 3, Period: time.Hour})
+	hour := mustLimit(t, store.Spec{Name: "hour", Units: 3, Period: time.Hour})
 	others, ample := slotsOf(t, "others", 2), slotsOf(t, "slots", 100)
 	cases, groups := 0, 0
 	numbers := []int64{2}
@@ -134,12 +134,12 @@ func TestSlotsTogether(t *testing.T) {
 						w.take(w.one(prefix, uint64(200+n), false, cost, ample))
 					}
 					w.now += []int64{1, slotsLease / 2, slotsLease * 7 / 5}[passed] // none has run out; the old have; all have
-					var ds []*decision
+					var ds []*Decision
 					for n := range many {
 						ds = append(ds, w.one(prefix, uint64(300+n), kind.dry, cost, kind.limits...))
 					}
 					if together {
-						if p := newPlan(ds); len(p.shapes) == 1 && len(p.shapes[0].entries) == 1 {
+						if p := NewPlan(ds); len(p.shapes) == 1 && len(p.shapes[0].entries) == 1 {
 							groups++
 						}
 						w.take(ds...)
@@ -148,16 +148,16 @@ func TestSlotsTogether(t *testing.T) {
 							w.take(d)
 						}
 					}
-					var ss []*settlement
+					var ss []*Settlement
 					for _, n := range []uint64{300, 100, 300, 999, 302, 301, 200} { // some twice, some that none has
 						id := store.Lease(n)
 						id[15] = byte(slices.Index(kind.limits, slots))
 						if n < 300 {
 							id[15] = 0
 						}
-						ss = append(ss, &settlement{
-							charge: &store.Charge{Key: "k", Limit: slots, Receipt: store.Receipt{Cost: cost, Lease: id}},
-							result: new(store.Result), key: prefix + "slots",
+						ss = append(ss, &Settlement{
+							Charge: &store.Charge{Key: "k", Limit: slots, Receipt: store.Receipt{Cost: cost, Lease: id}},
+							Result: new(store.Result), Key: prefix + "slots",
 						})
 					}
 					kept[i] = append(kept[i], w.stored(prefix, kind.limits...)...)
@@ -174,10 +174,10 @@ func TestSlotsTogether(t *testing.T) {
 						all = &want
 					}
 					for _, d := range ds {
-						*all = append(*all, d.results...)
+						*all = append(*all, d.Results...)
 					}
 					for _, s := range ss {
-						*all = append(*all, *s.result)
+						*all = append(*all, *s.Result)
 					}
 				}
 				if !slices.Equal(got, want) {
@@ -203,15 +203,15 @@ func TestSlotsTogether(t *testing.T) {
 // their own.
 func TestReleasesTogether(t *testing.T) {
 	slots, other := slotsOf(t, "slots", 9), slotsOf(t, "slots", 8)
-	settlementOf := func(key string, l *store.Limit, cost int64) *settlement {
-		return &settlement{charge: &store.Charge{Limit: l, Cost: cost}, result: new(store.Result), key: key}
+	settlementOf := func(key string, l *store.Limit, cost int64) *Settlement {
+		return &Settlement{Charge: &store.Charge{Limit: l, Cost: cost}, Result: new(store.Result), Key: key}
 	}
-	ss := []*settlement{
+	ss := []*Settlement{
 		settlementOf("a", slots, 0), settlementOf("b", slots, 0), settlementOf("a", slots, 0),
 		settlementOf("a", slots, 2), settlementOf("a", slots, 0), settlementOf("a", other, 0), settlementOf("b", slots, 0),
 	}
 	var got [][]int
-	for _, group := range together(ss) {
+	for _, group := range Group(ss) {
 		var numbers []int
 		for _, s := range group {
 			numbers = append(numbers, slices.Index(ss, s))

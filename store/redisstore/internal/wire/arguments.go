@@ -1,0 +1,58 @@
+// Package wire encodes what the scripts are asked, and decodes what they answer. It knows the
+// algorithms and the names of keys, and nothing of the client that makes the calls.
+//
+// The scripts decide and keep the states; what there is to say about a decision is worked out
+// here, by the same steps on the states that the script found. So the scripts' answers are short,
+// and no figure is worked out in two ways.
+//
+// Functions that return arguments leave room before them for the beginning of the command: its
+// name, the script, the number of keys, and the keys.
+package wire
+
+import (
+	"github.com/stint-go/stint/internal/scripts"
+	"github.com/stint-go/stint/store"
+)
+
+// Times are the arguments of a call that are about time.
+type Times struct {
+	// Clock is empty, or the caller's instant and the number of keys that guard it.
+	Clock string
+	// Wall is about the server's instant, in microseconds since store.Epoch. Asked are those
+	// around which the script has asked for windows of the calendar.
+	Wall  int64
+	Asked []int64
+	Lease *LeaseTime
+
+	// counted lists the charges whose denial counts for the present one, by number.
+	counted string
+}
+
+// arguments are those of a script that decides or settles charges; the scripts document their
+// layout. They are text: the client would turn numbers into text anyway.
+type arguments struct {
+	list []any
+	set  scripts.Set // the algorithms
+	// listed: some keys hold no strings.
+	listed bool
+	Times
+}
+
+func (a *arguments) add(args ...any) { a.list = append(a.list, args...) }
+func (a *arguments) number(n int64)  { a.list = append(a.list, text(n)) }
+
+// charge adds the arguments of c on the limit, or of a charge of one.
+func (a *arguments) charge(l *limitArgs, c *store.Charge) {
+	a.set |= l.set
+	a.listed = a.listed || l.listed
+	at := len(a.list)
+	a.list = append(a.list, l.args...)
+	l.vary(l, a.list[at:], c, &a.Times)
+}
+
+// strings adds how many of the first keys may hold strings, if some keys hold none.
+func (a *arguments) strings(n int) {
+	if a.listed {
+		a.number(int64(n))
+	}
+}

@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/store"
+)
+
+// Of the arguments of lua/fixedwindow.lua, the places of those that few others have.
+const (
+	fixedHead = 4
+	fixedRoom = 5
+)
+
+// fixedArgs returns the arguments of lua/fixedwindow.lua: limit, cost, how, units, head, room,
+// start, next, after.
+func fixedArgs(l *limitArgs) []any {
+	limit, start, next, after := unaligned(l)
+	return []any{limit, "1", "", text(l.spec.Units), "", roomFor(l, 1), start, next, after}
+}
+
+func varyFixed(l *limitArgs, args []any, c *store.Charge, t *Times) {
+	varyWindow(l, args, c, t)
+	if l.spec.Window != (store.Window{}) {
+		args[fixedHead] = l.around(t.Wall).head
+	}
+	if c != nil && c.Cost != 1 {
+		args[fixedRoom] = roomFor(l, c.Cost)
+	}
+}
+
+// An integer that is a whole state: 1, the minute at which the window begins in eight digits, and
+// what is counted in it in ten.
+const (
+	fixedDigits = 19
+	minute      = 60_000_000    // in microseconds
+	mostMinutes = 100_000_000   // that have eight digits
+	mostCounted = 9_999_999_999 // in ten digits
+)
+
+// headOf returns the first nine digits of the integers of the window at start, or "" if that
+// doesn't begin at a whole minute since 2026.
+func headOf(start int64) string {
+	if start < 0 || start%minute != 0 {
+		return ""
+	}
+	return fmt.Sprintf("1%08d", start/minute)
+}
+
+// roomFor returns how much may be in a window, in ten digits, for a charge to fit.
+func roomFor(l *limitArgs, cost int64) string {
+	most := min(l.spec.Units, mostCounted) - cost
+	if cost == 0 || most < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%010d", most)
+}
+
+// fixedState decodes one integer, or A:B and what few have behind that, :C.
+func fixedState(found string, s *engine.State) bool {
+	if len(found) == fixedDigits && !strings.Contains(found, ":") {
+		n, err := strconv.ParseInt(found, 10, 64)
+		s.A, s.B = n/(mostCounted+1)%mostMinutes*minute, n%(mostCounted+1)
+		return err == nil && found[0] == '1' && s.B > 0
+	}
+	var few [3]int64
+	w := numerals(found, few[:0])
+	if len(w) < 2 || len(w) > 3 {
+		return false
+	}
+	s.A, s.B = w[0], w[1]
+	if len(w) > 2 {
+		s.C = w[2]
+	}
+	return s.B >= 0 && s.B <= store.MaxCost && s.C >= 0 && s.B|s.C != 0
+}

@@ -1,0 +1,34 @@
+package wire
+
+import (
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/store"
+)
+
+// intervalArgs returns the arguments of lua/intervalbucket.lua: limit, cost, how, units, unit,
+// burst, start, next, after.
+func intervalArgs(l *limitArgs) []any {
+	limit, start, next, after := unaligned(l)
+	return []any{limit, "1", "", text(l.spec.Units), text(l.terms.Numbers.Unit), text(l.spec.Burst), start, next, after}
+}
+
+// intervalState decodes A:token:unit:B:burst, and what few have behind that: the levels.
+func intervalState(found string, s *engine.State) bool {
+	var few [24]int64
+	w := numerals(found, few[:0])
+	if len(w) < 5 {
+		return false
+	}
+	begins, n, used, more := w[0], engine.Numbers{Token: w[1], Unit: w[2], Burst: w[4]}, w[3], w[5:]
+	s.A, s.B, s.Numbers = begins, used, n
+	return 1 <= n.Token && n.Token <= store.MaxCost && 0 <= n.Burst && n.Burst <= store.MaxCost && intervalUnit(n.Unit) &&
+		levels(more, s) && s.B >= 0 && (s.B > 0 || s.D != 0)
+}
+
+// intervalUnit reports whether a limit may have such an interval: a number of microseconds, or the
+// code of a window (Numbers.Unit in internal/engine).
+func intervalUnit(unit int64) bool {
+	const kinds = 5 // of windows
+	kind := -unit % 8
+	return unit > 0 || unit < -1 && 1 <= kind && kind <= kinds
+}

@@ -1,0 +1,25 @@
+package wire
+
+import "github.com/stint-go/stint/internal/engine"
+
+// levels decodes until, changed and the levels behind them, which are the last words of a
+// bucket's state, and reports whether a limit may have written those (levelsIn in
+// lua/levels.lua).
+func levels(words []int64, s *engine.State) bool {
+	const most = 8
+	switch {
+	case len(words) == 0:
+		return true
+	case len(words)%2 == 1 || len(words) > 2+2*most:
+		return false
+	}
+	s.D, s.E = words[0], words[1]
+	for words = words[2:]; len(words) > 0; words = words[2:] {
+		e := engine.Entry{At: words[0], Units: words[1]}
+		if n := len(s.Log); e.Units < 0 || n > 0 && (e.At <= s.Log[n-1].At || e.Units <= s.Log[n-1].Units) {
+			return false
+		}
+		s.Log = append(s.Log, e)
+	}
+	return s.D != 0
+}

@@ -1,0 +1,9 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/stint-go/stint/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

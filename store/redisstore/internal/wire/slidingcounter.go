@@ -1,0 +1,33 @@
+package wire
+
+import (
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/store"
+)
+
+// counterArgs returns the arguments of lua/slidingcounter.lua: cost, how, units, period.
+func counterArgs(l *limitArgs) []any {
+	return []any{"1", "", text(l.spec.Units), text(l.terms.Period)}
+}
+
+func varyCounter(l *limitArgs, args []any, c *store.Charge, _ *Times) {
+	if c != nil {
+		setCostAndWait(args, l, c)
+	}
+}
+
+// counterState decodes A:B:C:D.
+func counterState(found string, s *engine.State) bool {
+	var few [4]int64
+	w := numerals(found, few[:0])
+	if len(w) != 4 {
+		return false
+	}
+	s.A, s.B, s.C, s.D = w[0], w[1], w[2], w[3]
+	for _, counted := range []int64{s.B, s.C, s.D} {
+		if counted < 0 || counted > store.MaxCost {
+			return false
+		}
+	}
+	return s.B|s.C|s.D != 0
+}

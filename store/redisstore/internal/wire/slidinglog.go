@@ -1,0 +1,51 @@
+package wire
+
+import (
+	"strings"
+
+	"github.com/stint-go/stint/internal/engine"
+)
+
+// slidingLogArgs returns the arguments of lua/slidinglog.lua: units, cost, how, period.
+func slidingLogArgs(l *limitArgs) []any {
+	return []any{text(l.spec.Units), "1", "0", text(l.terms.Period)}
+}
+
+// slidingLogState decodes A:B:C:back, of which back is how much older the oldest entry is, and E
+// behind that if it isn't 0; and behind semicolons entries in between, of each its instant and the
+// units up to it. Only the server has all entries: the step finds in these what it asks for.
+func slidingLogState(found string, s *engine.State) bool {
+	head, between, _ := strings.Cut(found, ";")
+	var few [5]int64
+	w := numerals(head, few[:0])
+	if len(w) < 4 || len(w) > 5 {
+		return false
+	}
+	s.A, s.B, s.C = w[0], w[1], w[2]
+	back := w[3]
+	if len(w) > 4 {
+		s.E = w[4]
+	}
+	if s.B <= 0 || s.C < s.B || back < 0 || s.E < 0 || (s.C == s.B) != (back == 0) {
+		return false
+	}
+	sum := int64(0)
+	if back > 0 { // the first unit leaves with the oldest
+		s.Log, sum = []engine.Entry{{At: s.A - back, Units: 1}}, 1
+	}
+	for between != "" {
+		var entry string
+		entry, between, _ = strings.Cut(between, ";")
+		w := numerals(entry, few[:0])
+		if len(w) != 2 {
+			return false
+		}
+		at, upTo := w[0], w[1]
+		if at == s.A { // the newest has B of these
+			upTo -= s.B
+		}
+		s.Log = append(s.Log, engine.Entry{At: at, Units: upTo - sum})
+		sum = upTo
+	}
+	return true
+}

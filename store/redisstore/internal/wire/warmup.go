@@ -1,0 +1,35 @@
+package wire
+
+import (
+	"fmt"
+
+	"github.com/stint-go/stint/internal/engine"
+)
+
+// warmUpArgs returns the arguments of lua/warmup.lua: limit, cost, how, token, perTick, tick,
+// unit, warm.
+func warmUpArgs(l *limitArgs) []any {
+	t := &l.terms
+	return []any{
+		fmt.Sprintf("%d,%d", t.Largest, t.Longest), "1", "0",
+		text(t.Token), text(t.Scale.PerTick), text(t.Scale.Tick()), text(t.Numbers.Unit), text(t.Warm),
+	}
+}
+
+// warmUpState decodes A:warm:unit:B, and what few have behind that, C and E.
+func warmUpState(found string, s *engine.State) bool {
+	var few [6]int64
+	w := numerals(found, few[:0])
+	if len(w) < 4 || len(w) > 6 {
+		return false
+	}
+	n := engine.Numbers{Token: w[1], Unit: w[2]}
+	s.A, s.B, s.Numbers = w[0], w[3], n
+	if len(w) > 4 {
+		s.C = w[4]
+	}
+	if len(w) > 5 {
+		s.E = w[5]
+	}
+	return n.Token >= 1 && n.Token < 1<<46 && countsIn(n.Unit) && s.B >= 0 && s.B <= n.Token && s.C >= 0
+}
