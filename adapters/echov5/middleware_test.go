@@ -3,6 +3,7 @@ package stintecho
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/adaptertest"
@@ -258,4 +260,33 @@ func run(b *testing.B, want int, opts ...stint.Option) {
 		r.Pattern = ""
 		h.ServeHTTP(w, r)
 	}
+}
+
+// The row of docs/routers.md is true.
+func TestMounting(t *testing.T) {
+	around := func(m echo.MiddlewareFunc) adaptertest.Around {
+		return func(l *stint.Limiter, outside bool, do http.HandlerFunc) http.Handler {
+			e := echo.New()
+			e.Logger = slog.New(slog.DiscardHandler)
+			if outside {
+				e.Use(m, Middleware(l))
+			} else {
+				e.Use(Middleware(l), m)
+			}
+			e.Any("/", echo.WrapHandler(do))
+			return e
+		}
+	}
+	adaptertest.TestMounting(t, adaptertest.Mounting{
+		Router: "echo v5",
+		Site: func(front, group, route *stint.Limiter) http.Handler {
+			e := echo.New()
+			e.Use(Middleware(front))
+			e.Group("/api", Middleware(group)).GET("/users/:id", echo.WrapHandler(adaptertest.Route{}.Handler()), Middleware(route))
+			return e
+		},
+		Recovery: around(middleware.Recover()),
+		CORS:     around(middleware.CORS("*")),
+		Timeout:  around(middleware.ContextTimeout(time.Second)),
+	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+	"github.com/gorilla/handlers"
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
@@ -49,7 +50,7 @@ func TestDocumentIsThisCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := ""
-	for _, name := range []string{"chi_test.go", "httprouter_test.go"} {
+	for _, name := range []string{"chi_test.go", "httprouter_test.go", "gorilla_test.go", "bunrouter_test.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func TestDocumentIsThisCode(t *testing.T) {
 		code += string(text)
 	}
 	blocks := doctest.Blocks(string(document), "tests/routers")
-	if len(blocks) < 2 {
+	if len(blocks) < 4 {
 		t.Error("no code for chi, or for another router")
 	}
 	for _, b := range blocks {
@@ -139,8 +140,8 @@ func TestChiPanic(t *testing.T) {
 
 var ten = netip.MustParsePrefix("10.0.0.0/8")
 
-// What the document says about RealIP, and what to write instead.
-func TestChiRealIP(t *testing.T) {
+// What the document says about RealIP and ProxyHeaders, and what to write instead.
+func TestRealIP(t *testing.T) {
 	forged := func(r *http.Request, i int) { r.Header.Set("X-Forwarded-For", "198.51.100."+string(rune('0'+i))) }
 	limit := stinthttp.New(stint.Rate(2, time.Hour), stint.WithKey(stint.RemoteIP()))
 	for _, test := range []struct {
@@ -150,6 +151,7 @@ func TestChiRealIP(t *testing.T) {
 	}{
 		//lint:ignore SA1019 what it lets through is the point
 		{"RealIP before RemoteIP", []func(http.Handler) http.Handler{middleware.RealIP, limit}, 9},
+		{"ProxyHeaders before RemoteIP", []func(http.Handler) http.Handler{handlers.ProxyHeaders, stinthttp.New(stint.Rate(2, time.Hour), stint.WithKey(stint.RemoteIP()))}, 9},
 		{"RemoteIP", []func(http.Handler) http.Handler{stinthttp.New(stint.Rate(2, time.Hour), stint.WithKey(stint.RemoteIP()))}, 2},
 		{"ForwardedIP without a proxy in front", []func(http.Handler) http.Handler{
 			stinthttp.New(stint.Rate(2, time.Hour), stint.WithKey(stint.ForwardedIP(ten)))}, 2},

@@ -16,7 +16,8 @@ import (
 	"github.com/stint-go/stint/internal/adaptertest"
 )
 
-// The table of all adapters, on routers that have none: each limited as docs/routers.md says.
+// The table of all adapters, on routers that have none, mounted routers and sub-routers among them:
+// each is limited as docs/routers.md says.
 func TestTable(t *testing.T) {
 	for _, a := range []adaptertest.Adapter{
 		{Name: "chi", Build: onChi},
@@ -86,14 +87,18 @@ func onChi(s adaptertest.Site) http.Handler {
 	for _, r := range s.Routes {
 		m.With(middlewares(r.Limits)...).Handle(r.Path, r.Handler())
 	}
-	return m
+	outer := chi.NewRouter()
+	outer.Mount("/", m)
+	return outer
 }
 
 // Middleware of gorilla/mux's Use sees no request that it redirects or has no route for.
 func onGorilla(s adaptertest.Site) http.Handler {
 	m := mux.NewRouter()
+	routes := m.PathPrefix("/").Subrouter()
+	routes.Use(withTemplate)
 	for _, r := range s.Routes {
-		m.Handle(r.Path, chain(r.Handler(), append([]wrapper{withTemplate}, middlewares(r.Limits)...)...))
+		routes.Handle(r.Path, chain(r.Handler(), middlewares(r.Limits)...))
 	}
 	return chain(m, inFront(fronts(s))...)
 }
