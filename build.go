@@ -6,7 +6,6 @@ import (
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/waiting"
@@ -148,7 +147,10 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 		Newest: f.registry.Newest, Turns: turnsOf(v),
 	}
 	if own, is := in.(*memstore.Store); is { // no store around one, which may want to see what is settled
-		v.backend.Release = own.Engine(engine.Access{}).Release
+		v.backend.Release = func(key string, l *store.Limit, lease store.LeaseID) {
+			var results [1]store.Result // on the stack, as the charge, because own is no interface
+			_ = own.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])
+		}
 	}
 	return lent
 }

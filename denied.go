@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
@@ -113,7 +113,7 @@ func (e *DeniedError) setFields(h http.Header) {
 			it.Policy = field.Policy(s.Name, s.Capacity, 0)
 		}
 		r := store.Result{OK: s.Allowed, RetryAfter: s.RetryAfter, MoreAfter: s.more}
-		if after, known := of.Limit.Limit.Engine(engine.Access{}).MoreAfter(&r); known {
+		if after, known := inside.MoreAfter(of.Limit.Limit, &r); known {
 			it.More = after
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
@@ -29,9 +28,9 @@ type Description struct {
 	Warnings []Warning
 }
 
-// Engine is for the packages of this module that read requests without deciding them. The type
-// of its parameter is internal, so no other module can call it.
-func (l *Limiter) Engine(engine.Access) *read.Plans { return l.inForce().plans }
+func init() {
+	read.PlansOf = func(limiter any) *read.Plans { return limiter.(*Limiter).inForce().plans }
+}
 
 // Rule is a limit in the place where it is used.
 type Rule struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 
 	"github.com/stint-go/stint/internal/field"
@@ -107,7 +108,7 @@ func (a *admission) setFields(h http.Header) {
 		it := a.fields.Add()
 		it.Name, it.Policy, it.Capacity = ch.Limit.Name(), said.Text, said.Capacity
 		it.Remaining, it.Reset, it.Denied, it.Retry, it.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
-		if after, known := ch.Limit.Engine(engine.Access{}).MoreAfter(r); known {
+		if after, known := inside.MoreAfter(ch.Limit, r); known {
 			it.More = after
 		}
 	}

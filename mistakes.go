@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/read"
@@ -135,7 +135,7 @@ func costTooHigh(ch *store.Charge) finding {
 }
 
 // largest is the largest cost that a limit ever lets pass.
-func largest(l *store.Limit) int64 { return l.Engine(engine.Access{}).Terms().Largest }
+func largest(l *store.Limit) int64 { return inside.Terms(l).Largest }
 
 // isBucket reports whether WithBurst raises what a limit lets pass.
 func isBucket(l *store.Limit) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/read"
 )
 
@@ -174,7 +174,7 @@ func (p *Permit) Decision() Decision {
 // limit of an entry for a key. Settle may be changing the results of grants, so a grant
 // isn't copied here.
 func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
-	hash := e.Limit.Limit.Engine(engine.Access{}).Hash()
+	hash := inside.Hash(e.Limit.Limit)
 	for ; p != nil; p = p.outer {
 		if p.version == nil || p.version.registry != by {
 			continue
@@ -183,7 +183,7 @@ func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
 			return true
 		}
 		for _, of := range p.paced() {
-			if of.Limit.Limit.Engine(engine.Access{}).Hash() == hash && of.Key == key {
+			if inside.Hash(of.Limit.Limit) == hash && of.Key == key {
 				return true
 			}
 		}

@@ -22,8 +22,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
 
@@ -145,7 +145,7 @@ func (b *board) keyOf(typed string) string {
 		return typed
 	}
 	from := &http.Request{RemoteAddr: netip.AddrPortFrom(a, 0).String(), Header: http.Header{}}
-	for e := range b.limiter.Engine(engine.Access{}).Entries {
+	for e := range read.PlansOf(b.limiter).Entries {
 		if e.Key.Client != nil {
 			return e.Key.Client.Key(from)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
@@ -140,7 +141,7 @@ func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 func (p *pair) oracle(l *store.Limit, c call, s engine.State) store.Result {
 	now := store.Now{Steady: p.now, Wall: p.now, Lease: c.lease}
 	states, results := make([]store.State, 1), make([]store.Result, 1)
-	*states[0].Engine(engine.Access{}) = s
+	*inside.State(&states[0]) = s
 	store.Decide(now, []store.Charge{{Limit: l, Cost: c.cost, Receipt: c.receipt}}, states, results)
 	return results[0]
 }

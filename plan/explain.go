@@ -5,7 +5,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/read"
@@ -46,7 +45,7 @@ type Explained struct {
 // Explain says which limits, keys and costs a request would have, and charges nothing. It
 // calls no function of the application: what depends on one is reported as unknown.
 func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
-	plans := l.Engine(engine.Access{})
+	plans := read.PlansOf(l)
 	for i, p := range append(plans.Skip[:len(plans.Skip):len(plans.Skip)], plans.Block...) {
 		if p.Reads.Function {
 			x.Unknown = append(x.Unknown, "whether a function of the application skips or blocks it")

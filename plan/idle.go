@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
@@ -24,7 +23,7 @@ type Finding struct {
 // isn't what was meant. It compares rates and quotas whose costs don't depend on the request
 // or its response, and leaves out what it can't be certain of.
 func Idle(l *stint.Limiter) (all []Finding) {
-	plans := l.Engine(engine.Access{})
+	plans := read.PlansOf(l)
 	seen := map[Finding]bool{}
 	add := func(p *read.Plan) {
 		for _, e := range p.Entries {

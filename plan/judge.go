@@ -45,12 +45,12 @@ func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	j := &judge{says: says, trust: c.trust, blind: map[string]string{}}
 	j.now = start
 	j.store = memstore.New(memstore.WithMaxKeys(c.keys))
-	j.store.Engine(engine.Access{}).SetClock(func() time.Time { return j.now })
+	engine.SetClock(j.store, func() time.Time { return j.now })
 	j.backend = decide.Backend{Store: j.store}
 	j.reading.Init(&j.call, func(*read.Entry, string) bool { return false })
 	j.reading.By(&j.plans)
 	j.call.By(&j.backend)
-	of := l.Engine(engine.Access{})
+	of := read.PlansOf(l)
 	j.plans = of.Map(j.judged)
 	for _, p := range of.Routes {
 		if host := hostOf(p.Pattern); host != "" && !says.Host && !slices.Contains(j.hosts, host) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/read"
 )
 
@@ -22,7 +21,7 @@ import (
 // a segment that no pattern names, which only wildcards match. If such a request goes elsewhere, so
 // does every other in its place.
 func Unmatched(l *stint.Limiter) (all []Finding) {
-	plans := l.Engine(engine.Access{})
+	plans := read.PlansOf(l)
 	if plans.Router == nil {
 		return nil
 	}

@@ -3,6 +3,8 @@ package store
 import (
 	"strconv"
 	"time"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // Algorithm says how a limit counts. The zero value is TokenBucket.
@@ -220,7 +222,7 @@ func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
 }
 
 // behind reports whether charge a was made behind charge b: see Behind.
-func (l *Limit) behind(a, b Receipt) bool {
+func (l *Limit) behind(a, b engine.Receipt) bool {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket, WarmUp:
 		return a.Mark > b.Mark
@@ -235,7 +237,7 @@ func (l *Limit) behind(a, b Receipt) bool {
 
 // back is how many units, rounded up, the refund of a charge has given back, at least
 // all of them where that can't be told in parts.
-func (l *Limit) back(was, is Receipt) int64 {
+func (l *Limit) back(was, is engine.Receipt) int64 {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		return l.backInBucket(was, is)

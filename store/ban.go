@@ -104,8 +104,8 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 		}
 		for j := range charges {
 			if o := &charges[j]; !results[j].OK && !o.DryRun && o.countsFor(c) {
-				begun := c.Limit.strike(now, &states[i].is)
-				c.Limit.step(now, c, &states[i].is, &results[i])
+				begun := c.Limit.strike(now, states[i].is())
+				c.Limit.step(now, c, states[i].is(), &results[i])
 				results[i].Begun = begun
 				break
 			}

@@ -43,12 +43,12 @@ func Check(charges []Charge, results []Result) error {
 // [Limit.Lifetime] says how long each must be kept, if at all.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	for i := range charges {
-		if states[i].is.Read {
-			charges[i].Limit.accept(&states[i].is)
+		if states[i].is().Read {
+			charges[i].Limit.accept(states[i].is())
 		}
 	}
 	if len(charges) == 1 {
-		charges[0].Limit.step(&now, &charges[0], &states[0].is, &results[0])
+		charges[0].Limit.step(&now, &charges[0], states[0].is(), &results[0])
 		return results[0].OK || charges[0].DryRun
 	}
 	switch n := len(charges); { // clearing room for 8 states takes as long as a step
@@ -68,7 +68,7 @@ func decide(now Now, charges []Charge, states, were []State, results []Result) b
 	granted := true
 	for i := range charges {
 		were[i] = states[i]
-		charges[i].Limit.step(&now, &charges[i], &states[i].is, &results[i])
+		charges[i].Limit.step(&now, &charges[i], states[i].is(), &results[i])
 		if !results[i].OK && !charges[i].DryRun {
 			granted = false
 		}
@@ -78,13 +78,13 @@ func decide(now Now, charges []Charge, states, were []State, results []Result) b
 	}
 	copy(states, were)
 	for i := range charges {
-		charges[i].Limit.rebase(&now, &states[i].is)
+		charges[i].Limit.rebase(&now, states[i].is())
 	}
 	strike(&now, charges, states, results)
 	for i := range charges {
 		if results[i].OK { // it had room but wasn't charged: report how it stands
 			peek := Charge{Limit: charges[i].Limit}
-			peek.Limit.step(&now, &peek, &states[i].is, &results[i])
+			peek.Limit.step(&now, &peek, states[i].is(), &results[i])
 		}
 	}
 	return false
@@ -95,11 +95,11 @@ func decide(now Now, charges []Charge, states, were []State, results []Result) b
 // back. The receipt in r replaces the one in c and is needed to settle again.
 func Amend(now Now, c *Charge, s *State, r *Result) {
 	l := c.Limit
-	l.accept(&s.is)
-	l.rebase(&now, &s.is)
-	receipt := l.amend(&now, c, &s.is)
+	l.accept(s.is())
+	l.rebase(&now, s.is())
+	receipt := l.amend(&now, c, s.is())
 	peek := Charge{Limit: l}
-	l.step(&now, &peek, &s.is, r)
+	l.step(&now, &peek, s.is(), r)
 	receipt.Lease, receipt.Path = c.Receipt.Lease, c.Receipt.Path
 	r.Receipt = receipt
 }
@@ -114,10 +114,10 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 // counts it by another clock keeps the state for a little longer, in case the wall clock is
 // set back.
 func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
-	if !s.is.Live {
+	if !s.is().Live {
 		return 0
 	}
-	return l.lifetime(&now, &s.is, r)
+	return l.lifetime(&now, s.is(), r)
 }
 
 // longest is the furthest into the future that a turn is reserved or a debt reaches.

@@ -364,7 +364,7 @@ func (l *Limit) refundInterval(now *Now, tokens int64, c *Charge, f *refills, s 
 	}
 }
 
-func (l *Limit) behindInInterval(a, b Receipt) bool {
+func (l *Limit) behindInInterval(a, b engine.Receipt) bool {
 	if a.Instant < b.Instant {
 		return a.Mark > b.Mark+l.passed(a.Instant, b.Instant)*l.spec.Units
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -52,7 +52,7 @@ var largest = []store.Spec{
 // sound says what is wrong with an answer, or with the state behind it: every
 // word is exact in a double, and no time is below zero or longer than can be.
 func (m *meter) sound(r store.Result) error {
-	is := m.state.Engine(engine.Access{})
+	is := inside.State(&m.state)
 	words := []int64{max(is.B, -is.B), is.C, is.Numbers.Token, is.Numbers.Burst, r.Remaining, r.Receipt.Cost, // never negative
 		is.A, is.D, is.E, is.Numbers.Unit, r.Receipt.Instant, r.Receipt.Mark}
 	for _, e := range is.Log {
@@ -118,7 +118,7 @@ func TestReserveTheLargest(t *testing.T) {
 		m.sleep(time.Hour)
 		var turn time.Duration
 		for i := range 20_000 {
-			cost := max(m.limit.Engine(engine.Access{}).Terms().Largest, 1)
+			cost := max(inside.Terms(m.limit).Largest, 1)
 			if i%100 == 99 {
 				if r := m.take(1, math.MaxInt64); r.OK {
 					m.settle(r.Receipt, store.MaxCost)
@@ -152,7 +152,7 @@ func FuzzLargest(f *testing.F) {
 	}
 	for _, s := range largest {
 		period := s.Period.Microseconds()
-		if length, ok := s.Window.Engine(engine.Access{}).Fixed(); ok {
+		if length, ok := inside.Fixed(s.Window); ok {
 			period = length
 		}
 		for _, cost := range []int64{1, 5, store.MaxCost} {
@@ -180,7 +180,7 @@ func FuzzLargest(f *testing.F) {
 func playLargest(m *meter, cost, dear int64, ops []byte) error {
 	m.now.Steady = time.Hour.Microseconds()
 	period := max(m.limit.Spec().Period, time.Microsecond)
-	amounts := []int64{0, 1, cost, min(m.limit.Engine(engine.Access{}).Terms().Largest, store.MaxCost), dear, store.MaxCost, store.MaxCost - 1}
+	amounts := []int64{0, 1, cost, min(inside.Terms(m.limit).Largest, store.MaxCost), dear, store.MaxCost, store.MaxCost - 1}
 	waits := []time.Duration{0, 1, time.Microsecond, period, year, math.MaxInt64}
 	var made []store.Receipt
 	for ; len(ops) >= 2; ops = ops[2:] {

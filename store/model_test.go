@@ -5,7 +5,7 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -131,7 +131,7 @@ func tickOf(period time.Duration, n, room int64, also func(tick, perTick int64) 
 // rateOf is the rate that a limit goes by, in units a microsecond, and its tick: the one
 // that is given if one integer holds it, else one that is lower by less than 1/10,000.
 func rateOf(l *store.Limit, room int64, also func(tick, perTick int64) bool) (rate *big.Rat, tick int64) {
-	s, terms := l.Spec(), l.Engine(engine.Access{}).Terms()
+	s, terms := l.Spec(), inside.Terms(l)
 	given := big.NewRat(s.Units, s.Period.Microseconds())
 	rate = over(rat(terms.Scale.PerTick), times(rat(terms.Token), rat(terms.Scale.Tick())))
 	if tick, exact := tickOf(s.Period, s.Units, room, also); exact {

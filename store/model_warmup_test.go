@@ -4,7 +4,7 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -32,7 +32,7 @@ func newWarmUpModel(l *store.Limit) *warmUpModel {
 	rate, tick := rateOf(l, 1, func(tick, perTick int64) bool {
 		return warm%tick == 0 && big.NewRat(warm/tick, 1).Cmp(big.NewRat(1<<46, perTick)) < 0
 	})
-	m := &warmUpModel{interval: new(big.Rat).Inv(rate), tick: tick, perTick: l.Engine(engine.Access{}).Terms().Scale.PerTick}
+	m := &warmUpModel{interval: new(big.Rat).Inv(rate), tick: tick, perTick: inside.Terms(l).Scale.PerTick}
 	m.threshold = over(rat(warm), times(rat(2), m.interval))
 	m.capacity = plus(m.threshold, over(rat(2*warm), times(rat(4), m.interval)))
 	m.slope = over(times(rat(2), m.interval), minus(m.capacity, m.threshold))
@@ -81,7 +81,7 @@ func (m *warmUpModel) takes(cost int64) (us, stored *big.Rat) {
 // difference, so that without this the two would drift apart however close
 // they are in a series of charges.
 func (m *warmUpModel) follow(s store.State) {
-	if is := s.Engine(engine.Access{}); m.off > 1 && is.Live {
+	if is := inside.State(&s); m.off > 1 && is.Live {
 		us := func(units int64) *big.Rat { return times(rat(m.tick), big.NewRat(units, m.perTick)) }
 		m.free, m.permits, m.off = us(is.A), over(us(is.B), m.interval), 1
 	}

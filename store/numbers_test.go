@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -60,7 +61,7 @@ func (v *versions) copied(after time.Duration) *meter {
 func (v *versions) tick() time.Duration {
 	switch v.limit.Algorithm() {
 	case store.TokenBucket, store.LeakyBucket, store.WarmUp:
-		if is := v.state.Engine(engine.Access{}); is.Live {
+		if is := inside.State(&v.state); is.Live {
 			return max(v.limit.Tick(), micros(engine.ScaleOf(is.Numbers.Unit).Tick()))
 		}
 	case store.SlidingWindow:
@@ -103,7 +104,7 @@ func (v *versions) step(d dice) error {
 			// What is in use is converted to thousandths of a token, and these to units,
 			// rounded up.
 			more := minus(minus(is, used), rat(cost))
-			unit := big.NewRat(1, v.limit.Engine(engine.Access{}).Terms().Token)
+			unit := big.NewRat(1, inside.Terms(v.limit).Token)
 			if more.Sign() < 0 || more.Cmp(plus(big.NewRat(1, 1000), unit)) > 0 {
 				return fmt.Errorf("%v tokens more are in use after a charge of %d", more, cost)
 			}
@@ -134,7 +135,7 @@ func (v *versions) charge(d dice) (cost int64, wait time.Duration) {
 // used is how many tokens of the last charge's version are in use, of a bucket with a
 // tick of a microsecond.
 func (v *versions) used() (*big.Rat, bool) {
-	is := v.state.Engine(engine.Access{})
+	is := inside.State(&v.state)
 	a := v.limit.Algorithm()
 	if a != store.TokenBucket && a != store.LeakyBucket || !is.Live || is.Numbers.Token == 0 {
 		return rat(0), false
@@ -161,7 +162,7 @@ func walkVersions(t *testing.T, n uint64, look func(d dice, v *versions) error) 
 				for _, l := range v.limits {
 					names += fmt.Sprintf("\n  %v", rule{limit: l})
 				}
-				t.Fatalf("seed %d: %v now asks, at %d, state %+v: %v%s", s, rule{limit: v.limit}, v.now.Steady, *v.state.Engine(engine.Access{}), err, names)
+				t.Fatalf("seed %d: %v now asks, at %d, state %+v: %v%s", s, rule{limit: v.limit}, v.now.Steady, *inside.State(&v.state), err, names)
 			}
 		}
 	}
@@ -239,8 +240,8 @@ func TestVersionsLookWithoutATrace(t *testing.T) {
 		}
 		for i, l := range v.limits {
 			m.limit = l
-			unit := v.state.Engine(engine.Access{}).Numbers.Unit
-			if l.Algorithm() == store.IntervalBucket && unit < 0 && l.Engine(engine.Access{}).Terms().Numbers.Unit != unit {
+			unit := inside.State(&v.state).Numbers.Unit
+			if l.Algorithm() == store.IntervalBucket && unit < 0 && inside.Terms(l).Numbers.Unit != unit {
 				continue // it doesn't know the state's calendar, and another look may bring it up to date
 			}
 			if got := m.take(0, 0); got != want[i] {
@@ -349,7 +350,7 @@ func TestLoweredPlan(t *testing.T) {
 		if want := time.Duration(tt.want) * token; r.OK || r.RetryAfter != want || r.Remaining != 0 {
 			t.Errorf("%s: %s, want retry %v", tt.name, show(r), want)
 		}
-		if is := m.state.Engine(engine.Access{}).Numbers; is.Burst != 1_000_000 {
+		if is := inside.State(&m.state).Numbers; is.Burst != 1_000_000 {
 			t.Errorf("%s: a denial has converted the state: %+v", tt.name, is)
 		}
 		m.sleep(r.RetryAfter - time.Microsecond)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -112,7 +112,7 @@ func TestMoreAfter(t *testing.T) {
 		c := drawCharge(d, b, 0, 1_000_000, b.resolution())
 		m := b.attempts(0)
 		r := m.take(c.cost, c.maxWait)
-		after, known := l.Engine(engine.Access{}).MoreAfter(&r)
+		after, known := inside.MoreAfter(l, &r)
 		if l.Algorithm() == store.Concurrency {
 			if known || r.MoreAfter != 0 {
 				return fmt.Errorf("%s: %v, %v", show(r), after, known)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -112,7 +112,7 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 			if back := c.settle(r, m, cost, id, d.roll(2) == 0); back > 0 && isBucket(r) {
 				*refunds++
 			}
-			trail += fmt.Sprintf(": tat %d, stands for %d", m.state.Engine(engine.Access{}).A/1e6, c.cost)
+			trail += fmt.Sprintf(": tat %d, stands for %d", inside.State(&m.state).A/1e6, c.cost)
 			continue
 		}
 		cost := 1 + d.roll(8)
@@ -135,7 +135,7 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 func (c *told) settle(r rule, m *meter, cost int64, op int, used bool) (back int64) {
 	now, was := m.now.Steady, c.receipt
 	c.receipt = m.settle(was, cost)
-	if left := m.limit.Engine(engine.Access{}).Standing(was, c.receipt); used && cost == 0 && c.run > now && left.Cost > 0 {
+	if left := inside.Standing(m.limit, was, c.receipt); used && cost == 0 && c.run > now && left.Cost > 0 {
 		c.receipt, cost = left, left.Cost
 	}
 	if cost > c.cost {

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
 // lost returns by which part of itself a rate is rounded down. It is less than 0 if more
 // passes than was given.
 func lost(l *store.Limit) float64 {
-	s, terms := l.Spec(), l.Engine(engine.Access{}).Terms()
+	s, terms := l.Spec(), inside.Terms(l)
 	given := big.NewRat(s.Units, s.Period.Microseconds())
 	counted := over(rat(terms.Scale.PerTick), times(rat(terms.Token), rat(terms.Scale.Tick())))
 	part, _ := over(minus(given, counted), given).Float64()

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -178,7 +178,7 @@ func TestCancelAnotherVersionsCharge(t *testing.T) {
 	mine := m.must(100_000)
 	mine.Cost, mine.Instant = 28937507505, 60_000_000
 	m.settle(mine, 0)
-	if r := m.take(0, 0); r.ResetAfter != 0 || m.state.Engine(engine.Access{}).Live {
+	if r := m.take(0, 0); r.ResetAfter != 0 || inside.State(&m.state).Live {
 		t.Errorf("after a cancelled charge: %s, %+v", show(r), m.state)
 	}
 }

@@ -17,7 +17,10 @@ import (
 // A store keeps a state for its [Limit.Lifetime]. After that it says the same as the zero
 // State. A store outside of this process keeps it as bytes: see [State.AppendBinary]. Copies
 // share memory: Decide and Amend may change only one of them, the latest.
-type State struct{ is state }
+type State engine.Sealed
+
+// is returns the state itself.
+func (s *State) is() *state { return (*state)((*engine.Sealed)(s).Open()) }
 
 // state is the words of a State, for the steps.
 type state engine.State
@@ -26,15 +29,15 @@ type state engine.State
 // It is exact, and begins with the version of its format. It appends nothing for the zero
 // State. It implements encoding.BinaryAppender and never fails.
 func (s *State) AppendBinary(b []byte) ([]byte, error) {
-	if !s.is.Live {
+	if !s.is().Live {
 		return b, nil
 	}
 	b = append(b, stateFormat)
-	for _, word := range s.is.words() {
+	for _, word := range s.is().words() {
 		b = binary.AppendVarint(b, *word)
 	}
-	b = binary.AppendUvarint(b, uint64(len(s.is.Log)))
-	for _, e := range s.is.Log {
+	b = binary.AppendUvarint(b, uint64(len(s.is().Log)))
+	for _, e := range s.is().Log {
 		b = binary.AppendVarint(binary.AppendVarint(b, e.At), e.Units)
 	}
 	return b, nil
@@ -72,7 +75,7 @@ func (s *State) UnmarshalBinary(data []byte) error {
 	}
 	for a := range algorithms {
 		if is.fits(Algorithm(a)) {
-			s.is = is
+			*s.is() = is
 			return nil
 		}
 	}

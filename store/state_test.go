@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -86,7 +87,7 @@ func TestStateAsBytes(t *testing.T) {
 						made = append(made, c)
 					}
 				}
-				want := *state.Engine(engine.Access{})
+				want := *inside.State(&state)
 				if len(want.Log) == 0 {
 					want.Log = nil
 				}
@@ -97,8 +98,8 @@ func TestStateAsBytes(t *testing.T) {
 				if err := reread(&got, &state); err != nil {
 					t.Fatal(err)
 				}
-				got.Engine(engine.Access{}).Read = false
-				if is := *got.Engine(engine.Access{}); !reflect.DeepEqual(is, want) {
+				inside.State(&got).Read = false
+				if is := *inside.State(&got); !reflect.DeepEqual(is, want) {
 					t.Fatalf("%v, seed %d: %+v came back as %+v", a, seed, want, is)
 				}
 				data, _ := state.MarshalBinary()
@@ -175,16 +176,16 @@ func playState(read store.State) error {
 				credit := l.Spec().Debt || l.Algorithm() == store.WarmUp || l.Algorithm() == store.Ban
 				if r.Remaining < 0 || r.Remaining > fresh || r.Held < 0 || min(r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter, l.Lifetime(m.now, &m.state, &r)) < 0 ||
 					passed > fresh && !credit || !r.OK && cost == 0 {
-					return fmt.Errorf("%+v at %d, cost %d, %d passed of %d: %+v, %+v", l.Spec(), at, cost, passed, fresh, r, *m.state.Engine(engine.Access{}))
+					return fmt.Errorf("%+v at %d, cost %d, %d passed of %d: %+v, %+v", l.Spec(), at, cost, passed, fresh, r, *inside.State(&m.state))
 				}
-				is := m.state.Engine(engine.Access{})
+				is := inside.State(&m.state)
 				for _, receipt := range []store.Receipt{r.Receipt, {Instant: is.A, Mark: is.A, Cost: 3}, {Instant: at, Mark: is.B, Cost: store.MaxCost}} {
 					for _, to := range []int64{0, 5, store.MaxCost} {
 						then := &meter{limit: l, state: clone([]store.State{m.state})[0], now: m.now}
 						receipt.Lease = m.now.Lease
 						then.settle(then.settle(receipt, to), 1)
 						if r := then.take(1, 0); r.Remaining < 0 || r.Remaining > fresh || min(r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter) < 0 {
-							return fmt.Errorf("%+v at %d, settled %+v to %d: %+v, %+v", l.Spec(), at, receipt, to, r, *then.state.Engine(engine.Access{}))
+							return fmt.Errorf("%+v at %d, settled %+v to %d: %+v, %+v", l.Spec(), at, receipt, to, r, *inside.State(&then.state))
 						}
 					}
 				}
@@ -208,7 +209,7 @@ func TestStatesThatNoLimitWrites(t *testing.T) {
 			}
 		}
 		s := clone([]store.State{v.state})[0]
-		is := s.Engine(engine.Access{})
+		is := inside.State(&s)
 		words := []*int64{&is.Numbers.Token, &is.Numbers.Unit, &is.Numbers.Burst, &is.A, &is.B, &is.C, &is.D, &is.E}
 		for i := range is.Log {
 			words = append(words, &is.Log[i].At, &is.Log[i].Units)
@@ -258,7 +259,7 @@ func TestStatesThatAreRejected(t *testing.T) {
 	} {
 		var s store.State
 		is.Live = true
-		*s.Engine(engine.Access{}) = is
+		*inside.State(&s) = is
 		data, _ := s.MarshalBinary()
 		if err := s.UnmarshalBinary(data); err == nil || !reflect.DeepEqual(s, store.State{}) {
 			t.Errorf("%s: %v, %+v", name, err, s)
@@ -276,7 +277,7 @@ func FuzzStateOfBytes(f *testing.F) {
 		{Live: true, A: math.MinInt64, E: math.MaxInt64, Log: []engine.Entry{{At: -1, Units: 3}}},
 	} {
 		var s store.State
-		*s.Engine(engine.Access{}) = is
+		*inside.State(&s) = is
 		data, _ := s.MarshalBinary()
 		f.Add(data)
 	}
@@ -284,7 +285,7 @@ func FuzzStateOfBytes(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var s store.State
-		s.Engine(engine.Access{}).A = 1
+		inside.State(&s).A = 1
 		if err := s.UnmarshalBinary(data); err != nil {
 			if !reflect.DeepEqual(s, store.State{}) {
 				t.Fatalf("%x: %v, and %+v", data, err, s)

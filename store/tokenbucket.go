@@ -150,7 +150,7 @@ func ahead(n int64, waits bool) int64 {
 }
 
 // stepInstant is stepBucket for a state that consists of A alone: see
-// limitEngine.StepInstant. It is the whole rule, and one function, because most programs
+// internal/inside.StepInstant. It is the whole rule, and one function, because most programs
 // decide little else.
 func (l *Limit) stepInstant(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
 	at := l.scale.At(now)
@@ -416,6 +416,6 @@ func (d divisor) of(n int64) int64 {
 	return int64(quotient)
 }
 
-func (l *Limit) backInBucket(was, is Receipt) int64 {
+func (l *Limit) backInBucket(was, is engine.Receipt) int64 {
 	return ceilDiv(max(was.Mark-is.Mark, 0), l.token)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -124,15 +124,15 @@ func newBench(rules []rule, start, wall int64) *bench {
 func clone(s []store.State) []store.State {
 	s = slices.Clone(s)
 	for i := range s {
-		s[i].Engine(engine.Access{}).Log = slices.Clone(s[i].Engine(engine.Access{}).Log)
+		inside.State(&s[i]).Log = slices.Clone(inside.State(&s[i]).Log)
 	}
 	return s
 }
 
 // same tells whether two states are equal in all that counts.
 func same(a, b store.State) bool {
-	la, lb := a.Engine(engine.Access{}).Log, b.Engine(engine.Access{}).Log
-	a.Engine(engine.Access{}).Log, b.Engine(engine.Access{}).Log = nil, nil
+	la, lb := inside.State(&a).Log, inside.State(&b).Log
+	inside.State(&a).Log, inside.State(&b).Log = nil, nil
 	return reflect.DeepEqual(a, b) && slices.Equal(la, lb)
 }
 
@@ -161,7 +161,7 @@ func (b *bench) do(o op) error {
 	if o.forget {
 		for i := range b.states {
 			// A lease is not forgotten by time.
-			if b.now.Steady >= b.expires[i] && (b.rules[i].limit.Algorithm() != store.Concurrency || len(b.states[i].Engine(engine.Access{}).Log) == 0) {
+			if b.now.Steady >= b.expires[i] && (b.rules[i].limit.Algorithm() != store.Concurrency || len(inside.State(&b.states[i]).Log) == 0) {
 				b.states[i] = store.State{}
 			}
 		}

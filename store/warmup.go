@@ -226,7 +226,7 @@ func (l *Limit) owed(tokens, taken int64) int64 {
 }
 
 // backInWarmUp is all or nothing: what a charge was worth depends on those before it.
-func (l *Limit) backInWarmUp(was, is Receipt) int64 {
+func (l *Limit) backInWarmUp(was, is engine.Receipt) int64 {
 	if was.Mark == is.Mark {
 		return 0
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -73,12 +73,12 @@ func (k *Keys) Limit(l *store.Limit, cfg Config) *store.Limit {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.made++
-	return l.Engine(engine.Access{}).DecidedBy(&Rule{made: k.made, keys: k, name: l.Name(), cfg: cfg})
+	return inside.DecidedBy(l, &Rule{made: k.made, keys: k, name: l.Name(), cfg: cfg})
 }
 
 // RuleOf returns the rule of a limit of this process, or nil for any other limit.
 func RuleOf(l *store.Limit) *Rule {
-	r, _ := l.Engine(engine.Access{}).Decider().(*Rule)
+	r, _ := inside.Decider(l).(*Rule)
 	return r
 }
 

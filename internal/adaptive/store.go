@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -62,7 +62,7 @@ func restOf(charges []store.Charge) *rest {
 // veto adds a charge that never passes, in place of the denied ones of this process.
 func (r *rest) veto() {
 	key := r.charges[0].Key // in the same slot of a cluster
-	r.charges, r.results = append(r.charges, r.charges[0].Limit.Engine(engine.Access{}).Veto(key)), append(r.results, store.Result{})
+	r.charges, r.results = append(r.charges, inside.Veto(key)), append(r.results, store.Result{})
 }
 
 // answer copies the results of the store below to their places.

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/waiting"
@@ -124,7 +124,7 @@ func (n *Naming) Gone(next *Naming) map[string]bool {
 	gone := map[string]bool{}
 	has := func(n *Naming, name string) bool {
 		l := n.limits[n.rules[name]]
-		return l != nil && l.Engine(engine.Access{}).Decider() != nil
+		return l != nil && inside.Decider(l) != nil
 	}
 	for name := range n.rules {
 		if has(n, name) && !has(next, name) {

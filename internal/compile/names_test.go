@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/store"
 )
@@ -49,7 +49,7 @@ func TestNextNames(t *testing.T) {
 	stays, goes, wrong, here := ruleNamed("stays", true), ruleNamed("goes", true), ruleNamed("wrong", true), ruleNamed("here", true)
 	n.assign([]*Rule{stays, goes, wrong, here})
 	n.limits[stays], n.limits[goes], n.limits[wrong] = stays.limit(t), goes.limit(t), nil
-	n.limits[here] = here.limit(t).Engine(engine.Access{}).DecidedBy("this process")
+	n.limits[here] = inside.DecidedBy(here.limit(t), "this process")
 
 	c := n.Clone()
 	added := ruleNamed("added", true)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/mistake"
@@ -176,7 +176,7 @@ func (r *Rule) decideHere(l *store.Limit, all *adaptive.Keys) *store.Limit {
 func (r *Rule) same(l *store.Limit) bool {
 	was := adaptive.RuleOf(l)
 	if r.Adaptive == nil || was == nil {
-		return r.Adaptive == nil && l.Engine(engine.Access{}).Decider() == nil
+		return r.Adaptive == nil && inside.Decider(l) == nil
 	}
 	return was.Config() == *r.Adaptive
 }
@@ -213,7 +213,7 @@ func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, look *warn.Look) *
 // tooHigh returns what is wrong if a limit never lets a request of its fixed cost pass, or
 // nil.
 func tooHigh(route string, e *read.Entry) *mistake.Mistake {
-	most := e.Limit.Limit.Engine(engine.Access{}).Terms().Largest
+	most := inside.Terms(e.Limit.Limit).Largest
 	if e.Fixed <= most {
 		return nil
 	}
@@ -260,7 +260,7 @@ func (g *Registry) apply(at *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	if at.Terms.Queues || at.Terms.MaxWait > 0 {
 		at.Needs |= limit.Waits
 	}
-	said := &limit.Policy{Capacity: l.Engine(engine.Access{}).Full()}
+	said := &limit.Policy{Capacity: inside.Full(l)}
 	if t.Shown && !s.DryRun && !r.Hidden {
 		said.Text = field.Policy(spec.Name, spec.Units, span(spec))
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -295,7 +295,7 @@ func (c *Call) Peek(ctx context.Context) error {
 		// A limit with debt may let a charge pass without having a whole unit.
 		owing := c.Limits[i].Kind.Traits().Way != waiting.ForSlot && r.ResetAfter == 0
 		if r.OK = r.Remaining > 0 || owing; !r.OK {
-			r.RetryAfter, _ = c.Charges[i].Limit.Engine(engine.Access{}).MoreAfter(r)
+			r.RetryAfter, _ = inside.MoreAfter(c.Charges[i].Limit, r)
 		}
 	}
 	return nil

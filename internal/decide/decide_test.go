@@ -14,7 +14,6 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/internal/waiting"
@@ -466,7 +465,12 @@ func TestReleaseOfSlots(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.Release = b.memory.Engine(engine.Access{}).Release
+				b.Release = func(key string, l *store.Limit, lease store.LeaseID) {
+					charges := []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}
+					if err := b.memory.Settle(t.Context(), charges, make([]store.Result, 1)); err != nil {
+						t.Error(err)
+					}
+				}
 				b.slots.Limit = newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1})
 				holder, gs := b.call(), new(decide.Grants)
 				if err := holder.Decide(t.Context()); err != nil || !holder.Allowed {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/store"
 )
@@ -350,7 +350,7 @@ func (g *Grant) stands(a Amend, byHand bool) bool {
 // key.
 func (gs *Grants) Charged(hash uint64, key string) bool {
 	for i := range gs.list {
-		if g := &gs.list[i]; g.Limit.Limit.Engine(engine.Access{}).Hash() == hash && g.Key == key {
+		if g := &gs.list[i]; inside.Hash(g.Limit.Limit) == hash && g.Key == key {
 			return true
 		}
 	}

@@ -1,11 +1,14 @@
 // Package engine holds what package store shares with the stores, lines and limiters of
 // this module and with no other module: the words of a State, the numbers that steps count
-// in, and the pass to the methods that use them.
+// in, and functions that package store keeps to itself.
 package engine
 
-// Access is the parameter of the Engine methods in package store. Only this module can name
-// it, so only this module can call them.
-type Access struct{ _ struct{} } // with a field, or a struct{}{} of any package would do
+// Sealed is a State that nothing outside of this module looks into: store.State is one. Who can
+// name Sealed converts a *store.State into a *Sealed, and opens it.
+type Sealed struct{ state State }
+
+// Open returns the state itself.
+func (s *Sealed) Open() *State { return &s.state }
 
 // State is a store's record of one limit and one key. The algorithm defines what the words
 // mean; a store only copies and, if necessary, serializes them.

@@ -2,7 +2,7 @@ package limit
 
 import (
 	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -122,5 +122,5 @@ func Stood(c *store.Charge, r *store.Result) (capacity int64, why adaptive.Reaso
 	if rule := adaptive.RuleOf(c.Limit); rule != nil {
 		return rule.Stood(c, r)
 	}
-	return c.Limit.Engine(engine.Access{}).Full(), adaptive.None
+	return inside.Full(c.Limit), adaptive.None
 }

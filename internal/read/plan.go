@@ -120,6 +120,10 @@ func (p *Plan) Route() string {
 	return p.Pattern
 }
 
+// PlansOf returns the plans of a *stint.Limiter. Package stint sets it, for the packages of this
+// module that read requests without deciding them.
+var PlansOf func(limiter any) *Plans
+
 // Plans are what a limiter reads requests by, from one Update to the next.
 type Plans struct {
 	Base   *Plan

@@ -14,11 +14,11 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/explore/steps"
 	ending "github.com/stint-go/stint/internal/explore/steps/context"
 	"github.com/stint-go/stint/internal/explore/steps/lang"
 	twin "github.com/stint-go/stint/internal/explore/steps/time"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -146,7 +146,7 @@ func (s *till) settle(charges []store.Charge) []store.Result {
 		state := s.states[c.Limit]
 		store.Amend(store.Now{Steady: now}, c, &state, &results[i])
 		s.states[c.Limit] = state
-		left := c.Limit.Engine(engine.Access{}).Standing(c.Receipt, results[i].Receipt).Cost
+		left := inside.Standing(c.Limit, c.Receipt, results[i].Receipt).Cost
 		s.paid[c.Limit] -= c.Receipt.Cost - left
 		s.lost[c.Limit] += left
 	}

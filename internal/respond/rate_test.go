@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -23,7 +23,7 @@ func TestNewRate(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%d: %v", n, err)
 		}
-		terms := l.Engine(engine.Access{}).Terms()
+		terms := inside.Terms(l)
 		perSecond := big.NewRat(terms.Scale.PerTick*r.Block*1_000_000, terms.Token*terms.Scale.Tick())
 		least := big.NewRat(n*9_999, 10_000)
 		if round {

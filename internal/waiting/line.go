@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -95,7 +95,7 @@ func (l *line) add(v *Visit, i int, units int64) {
 // insert puts a turn where the store has made it: answers may arrive in another order.
 func (l *line) insert(t turn) {
 	i := len(l.reserved)
-	for i > 0 && l.charge.Limit.Engine(engine.Access{}).Behind(l.reserved[i-1].receipt, t.receipt) {
+	for i > 0 && inside.Behind(l.charge.Limit, l.reserved[i-1].receipt, t.receipt) {
 		i--
 	}
 	l.reserved = slices.Insert(l.reserved, i, t)
@@ -199,7 +199,7 @@ func (l *line) meet() {
 		if got.Cost <= need {
 			l.reserved = slices.Delete(l.reserved, 0, 1)
 		} else {
-			got = l.charge.Limit.Engine(engine.Access{}).Without(got, got.Cost-need)
+			got = inside.Without(l.charge.Limit, got, got.Cost-need)
 			t.receipt.Cost -= need
 		}
 		d.got = append(d.got, got)
@@ -254,7 +254,7 @@ func (l *line) leftOver(r *round) {
 			l.reserved = l.reserved[:len(l.reserved)-1]
 		} else {
 			back.receipt.Cost = over
-			last.at, last.receipt = l.before(last.at, over), l.charge.Limit.Engine(engine.Access{}).Without(last.receipt, over)
+			last.at, last.receipt = l.before(last.at, over), inside.Without(l.charge.Limit, last.receipt, over)
 		}
 		l.held -= back.receipt.Cost
 		l.settling, l.again = true, l.held > l.wanted
@@ -297,7 +297,7 @@ func (r *round) finish(results []store.Result) (next *round) {
 	now := time.Now()
 	for i := range results {
 		l, t := r.lines[i], r.turns[i]
-		left := l.charge.Limit.Engine(engine.Access{}).Standing(t.receipt, results[i].Receipt)
+		left := inside.Standing(l.charge.Limit, t.receipt, results[i].Receipt)
 		whole := l.key.cost == 0 || left.Cost == l.key.cost
 		if left.Cost > 0 && whole && (t.at.After(now) || len(l.demands) > 0) {
 			l.insert(turn{t.at, left})

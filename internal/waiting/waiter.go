@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -319,7 +319,7 @@ func KeyOf(ch *store.Charge) Key { return KeyIn(ch.Limit, ch.Key) }
 
 // KeyIn returns which slots of a limit are a key's.
 func KeyIn(l *store.Limit, key string) Key {
-	return Key{Limit: l.Name(), Key: key, Decided: l.Engine(engine.Access{}).Decider() != nil}
+	return Key{Limit: l.Name(), Key: key, Decided: inside.Decider(l) != nil}
 }
 
 // room returns how many may stand in line for charge i's slots. By default it is as

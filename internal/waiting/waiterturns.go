@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -61,7 +61,7 @@ func (w *Waiter) again(ctx context.Context) (after time.Duration, again bool) {
 		if w.Terms[i].Way == ForSlot && w.patience(ctx, i) > 0 {
 			continue // it stands in line once the others let it
 		}
-		reach := min(c.MaxWait, time.Duration(c.Limit.Engine(engine.Access{}).Terms().Patience)*time.Microsecond)
+		reach := min(c.MaxWait, time.Duration(inside.Terms(c.Limit).Patience)*time.Microsecond)
 		if w.Terms[i].Way != ForTurn || w.Terms[i].Queues || r.RetryAfter >= left-reach {
 			return 0, false
 		}

@@ -7,19 +7,12 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Engine is for packages of this module, which set the store's time, and release slots for less than
-// a Settle takes.
-func (s *Store) Engine(engine.Access) storeEngine { return storeEngine{s} }
-
-type storeEngine struct{ store *Store }
-
-// SetClock makes the store go by now, and not by time.Now. Then a day's requests are decided in
-// seconds, beside limiters of the same process that go by the real time. It is for a store that
-// nothing has used.
-func (e storeEngine) SetClock(now func() time.Time) {
-	s := e.store
-	s.clock, s.base = now, now()
-	s.since = func(t time.Time) time.Duration { return now().Sub(t) }
+func init() {
+	engine.SetClock = func(memory any, now func() time.Time) {
+		s := memory.(*Store)
+		s.clock, s.base = now, now()
+		s.since = func(t time.Time) time.Duration { return now().Sub(t) }
+	}
 }
 
 // now reads both clocks at once.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -150,7 +151,7 @@ func (q sequential) apply(d *done, at int64, in []place) bool {
 	results := make([]store.Result, len(in))
 	for i := range in {
 		states[i] = q.states[in[i]]
-		states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
+		inside.State(&states[i]).Log = slices.Clone(inside.State(&states[i]).Log)
 		if at < q.since[in[i].seen(&states[i])] {
 			return false
 		}
@@ -179,7 +180,7 @@ func (q sequential) apply(d *done, at int64, in []place) bool {
 }
 
 func (q sequential) keep(p place, s store.State, at int64) {
-	if !s.Engine(engine.Access{}).Live {
+	if !inside.State(&s).Live {
 		delete(q.states, p)
 		return
 	}
@@ -191,7 +192,7 @@ func (q sequential) keep(p place, s store.State, at int64) {
 }
 
 func (p place) seen(s *store.State) seen {
-	is := s.Engine(engine.Access{})
+	is := inside.State(s)
 	k := seen{place: p, numbers: is.Numbers, a: is.A, b: is.B, c: is.C, d: is.D, e: is.E}
 	if len(is.Log) > 0 {
 		k.log = fmt.Sprint(is.Log)

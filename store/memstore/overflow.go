@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -35,7 +35,7 @@ func (v *visit) share(l *store.Limit, st *store.State, now int64, create bool) {
 		sh.spill = new(spill)
 	}
 	p := sh.spill
-	i := slices.IndexFunc(p.states, func(e spilled) bool { return e.limit == l.Engine(engine.Access{}).Hash() })
+	i := slices.IndexFunc(p.states, func(e spilled) bool { return e.limit == inside.Hash(l) })
 	switch {
 	case i >= 0:
 		if p.states[i].busy {
@@ -52,11 +52,11 @@ func (v *visit) share(l *store.Limit, st *store.State, now int64, create bool) {
 		if i < 0 {
 			return
 		}
-		p.states[i] = spilled{limit: l.Engine(engine.Access{}).Hash()}
+		p.states[i] = spilled{limit: inside.Hash(l)}
 	}
 	v.where, v.spill = shared, i
 	p.states[i].busy = true
-	*st = p.states[i].state
+	*st = p.states[i].state[0]
 }
 
 // put puts a shared state back.
@@ -65,9 +65,9 @@ func (p *spill) put(i int, st *store.State, until int64, alive bool) {
 	e.busy = false
 	e.until = until
 	if alive {
-		e.state = *st
+		e.state[0] = *st
 	} else {
-		e.state = store.State{}
+		e.state[0] = store.State{}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -70,7 +71,7 @@ func TestFullAgreesWithTheStep(t *testing.T) {
 			if !store.Decide(store.Now{Steady: start}, charges, states, results) {
 				t.Fatalf("%+v denies its first charge", spec)
 			}
-			word, fits := pack(states[0].Engine(engine.Access{}), 0)
+			word, fits := pack(inside.State(&states[0]), 0)
 			if !fits {
 				t.Fatalf("%+v does not fit a word: %+v", spec, states[0])
 			}

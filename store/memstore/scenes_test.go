@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/explore/steps"
 	"github.com/stint-go/stint/internal/explore/steps/maphash"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -193,7 +193,7 @@ func keyOf(name string) string {
 	for i := 0; ; i++ {
 		key := fmt.Sprint(name, i)
 		hash := maphash.String(maphash.MakeSeed(), key)
-		if limitOf(name).Engine(engine.Access{}).Identity(hash)&0xffff_ffff*8>>32 == home && hash>>32&1 == shard {
+		if max(hash^inside.Hash(limitOf(name)), 1)&0xffff_ffff*8>>32 == home && hash>>32&1 == shard {
 			keys[name] = key
 			return key
 		}
@@ -222,7 +222,7 @@ var mutants = []steps.Variant{
 		{File: "take.go", Was: "	for i := range visits {\n		v := &visits[i]\n		if v.shard =", Is: "	now := s.instant(wall, lease)\n	for i := range visits {\n		v := &visits[i]\n		if v.shard ="},
 		{File: "take.go", Was: "	now := s.instant(wall, lease)\n	if !there || !s.takeInPlace(now, visits", Is: "	if !there || !s.takeInPlace(now, visits"}}},
 	{Name: "a denied call leaves a window charged", Edits: []steps.Edit{{File: "take.go",
-		Was: "			v.shard.slab.at(v.word).state = were[v.i]\n", Is: "			v.shard.slab.at(v.word).state = v.shard.slab.at(v.word).state\n"}}},
+		Was: "			v.shard.slab.at(v.word).state[0] = were[v.i]\n", Is: "			v.shard.slab.at(v.word).state[0] = v.shard.slab.at(v.word).state[0]\n"}}},
 	{Name: "a settle leaves the word", Edits: []steps.Edit{{File: "settle.go",
 		Was: "	there := v.hold()\n",
 		Is:  "	there := false\n	if sl, found := v.shard.table.Load().find(v.key); found {\n		v.slot, v.word = sl, atomic.LoadInt64(&sl.word)\n	}\n"}}},

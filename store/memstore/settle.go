@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -23,25 +22,18 @@ func (s *Store) Settle(_ context.Context, charges []store.Charge, results []stor
 	return nil
 }
 
-// Release is Settle at cost 0 of one charge that took slots, for which it returned the lease. It
-// never waits, and releases nothing that has been released.
-func (e storeEngine) Release(key string, l *store.Limit, lease store.LeaseID) {
-	var results [1]store.Result
-	e.store.settle([]store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])
-}
-
 // settle settles one charge.
 func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	c, r := &charges[0], &results[0]
 	hash := s.hash(c.Key)
-	visits := [1]visit{{key: c.Limit.Engine(engine.Access{}).Identity(hash), shard: s.shard(hash)}}
+	visits := [1]visit{{key: identity(c.Limit, hash), shard: s.shard(hash)}}
 	v := &visits[0]
 	v.shard.lock()
 	defer v.shard.mu.Unlock()
 	there := v.hold()
 	now := s.instant(c.Limit.FollowsCalendar(), false)
 	if there && !packed(v.word) && !madeInShared(c) {
-		store.Amend(now, c, &v.shard.slab.at(v.word).state, r)
+		store.Amend(now, c, &v.shard.slab.at(v.word).state[0], r)
 		s.keep(v, c.Limit, r, now)
 		return
 	}

@@ -10,7 +10,7 @@ type slab struct {
 }
 
 type wide struct {
-	state store.State
+	state [1]store.State // an array, since store.Decide takes a slice of states
 	// until is the instant at which the state expires, in microseconds.
 	until int64
 }

@@ -59,7 +59,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -238,7 +238,7 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 		return s.unusable()
 	}
 	for _, l := range limits {
-		if l == nil || l.Engine(engine.Access{}).Hash() == 0 {
+		if l == nil || inside.Hash(l) == 0 {
 			return fail(store.ErrLimit)
 		}
 	}
@@ -246,7 +246,7 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 	sh := s.shard(hash)
 	for _, l := range limits {
 		sh.lock()
-		if sl, found := sh.table.Load().find(l.Engine(engine.Access{}).Identity(hash)); found {
+		if sl, found := sh.table.Load().find(identity(l, hash)); found {
 			if w := sl.hold(); w != vacant {
 				sh.drop(sl, w)
 				s.keys.Add(-1)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -83,6 +84,12 @@ func (t *table) find(h uint64) (sl *slot, found bool) {
 	return nil, false
 }
 
+// identity returns the identity of a key under a limit, from a seeded hash of the key. It is
+// never 0. Two of n keys share an identity with a probability of n²/2^65 (one in thirty million for
+// a million keys) and are then counted together. Without the seed no caller can construct a
+// collision.
+func identity(l *store.Limit, hash uint64) uint64 { return max(hash^inside.Hash(l), 1) }
+
 // hold takes the state's word out of the slot until put, so that no call without the lock
 // can change it. A word that refers to the slab stays: such calls never change one.
 func (sl *slot) hold() int64 {
@@ -96,9 +103,9 @@ func (sl *slot) hold() int64 {
 func (sh *shard) load(word int64, s *store.State) {
 	switch {
 	case packed(word):
-		unpack(word, s.Engine(engine.Access{}))
+		unpack(word, inside.State(s))
 	case word != vacant:
-		*s = sh.slab.at(word).state
+		*s = sh.slab.at(word).state[0]
 	}
 }
 
@@ -107,7 +114,7 @@ func (sh *shard) load(word int64, s *store.State) {
 func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until int64) {
 	slabbed := !packed(was) && was != vacant
 	if isBucket(l) {
-		if word, fits := pack(s.Engine(engine.Access{}), was&rateMask); fits {
+		if word, fits := pack(inside.State(s), was&rateMask); fits {
 			if slabbed {
 				sh.slab.release(was)
 			}
@@ -116,7 +123,7 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 		}
 	}
 	if slabbed {
-		*sh.slab.at(was) = wide{state: *s, until: until}
+		*sh.slab.at(was) = wide{state: [1]store.State{*s}, until: until}
 		if atomic.LoadInt64(&sl.word) != was { // see makeRoom
 			atomic.StoreInt64(&sl.word, was)
 		}
@@ -125,7 +132,7 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 	if sh.slab == nil {
 		sh.slab = newSlab(0)
 	}
-	atomic.StoreInt64(&sl.word, sh.slab.add(wide{state: *s, until: until}))
+	atomic.StoreInt64(&sl.word, sh.slab.add(wide{state: [1]store.State{*s}, until: until}))
 }
 
 // drop forgets the state of a slot whose word, was, has been taken out.
@@ -260,11 +267,11 @@ func pack(s *engine.State, rate int64) (word int64, ok bool) {
 
 // unpack makes the state that a packed word encodes.
 func unpack(word int64, s *engine.State) {
-	s.Live, s.Numbers, s.A = true, rateOf(word), word>>rateBits
+	s.Live, s.Numbers, s.A = true, *rateOf(word), word>>rateBits
 }
 
 // rateOf returns the numbers of a packed word's last charge.
-func rateOf(word int64) engine.Numbers { return rates.list[word&rateMask] }
+func rateOf(word int64) *engine.Numbers { return &rates.list[word&rateMask] }
 
 // packed reports whether the word encodes a state itself.
 func packed(word int64) bool { return word&rateMask != 0 }

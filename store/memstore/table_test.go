@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -45,7 +46,7 @@ func newModel(tb testing.TB) *model {
 // save keeps a state for ever: one that fits a word, or one that doesn't.
 func (m *model) save(h uint64, n int64, packed bool) {
 	var st store.State
-	is := st.Engine(engine.Access{})
+	is := inside.State(&st)
 	is.Live, is.A = true, 1<<50
 	is.Numbers = engine.Numbers{Token: 1_000_000, Unit: engine.Scale{PerTick: 1}.Code()}
 	l := m.bucket
@@ -90,7 +91,7 @@ func (m *model) check() {
 		word := atomic.LoadInt64(&sl.word)
 		var got store.State
 		m.shard.load(word, &got)
-		if g, w := got.Engine(engine.Access{}), want.Engine(engine.Access{}); g.A != w.A || g.B != w.B || g.Numbers != w.Numbers || !g.Live {
+		if g, w := inside.State(&got), inside.State(&want); g.A != w.A || g.B != w.B || g.Numbers != w.Numbers || !g.Live {
 			m.tb.Fatalf("hash %x holds %+v, want %+v", h, got, want)
 		}
 		if !packed(word) {

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -28,19 +29,19 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	}
 	c, r := &charges[0], &results[0]
 	hash := s.hash(c.Key)
-	key := c.Limit.Engine(engine.Access{}).Identity(hash)
+	key := identity(c.Limit, hash)
 	sl, found := s.shard(hash).table.Load().find(key)
 	if !found {
 		s.sweep(s.takeOne(hash, key, charges, results))
 		return nil
 	}
 	seen := atomic.LoadInt64(&sl.word)
-	for spin := backoff; packed(seen) && c.Limit.Engine(engine.Access{}).Writes(rateOf(seen)); spin = min(2*spin, 4*backoff) {
+	for spin := backoff; packed(seen); spin = min(2*spin, 4*backoff) {
 		now := s.steady()
 		// If another call has charged the key since the clock was read, it may have done so
 		// at a later instant.
 		if atomic.LoadInt64(&sl.word) == seen {
-			a, ok := c.Limit.Engine(engine.Access{}).StepInstant(now, seen>>rateBits, c, r)
+			a, ok := inside.StepInstant(rateOf(seen), now, seen>>rateBits, c, r)
 			next := a<<rateBits | seen&rateMask
 			if !ok || next>>rateBits != a {
 				break
@@ -60,14 +61,26 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	return nil
 }
 
-// Allow implements store.Allower. Take retains none of its arguments, so the slices stay
-// on the stack.
+// Allow implements store.Allower.
 func (s *Store) Allow(ctx context.Context, key string, l *store.Limit, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, err error) {
-	var results [1]store.Result
-	err = s.Take(ctx, []store.Charge{{Key: key, Limit: l, Cost: cost}}, results[:])
-	r := &results[0]
-	return r.OK, r.Remaining, r.RetryAfter, r.ResetAfter, err
+	of := alones.Get().(*alone)
+	c, r := &of.charges[0], &of.results[0]
+	c.Key, c.Limit, c.Cost, r.OK = key, l, cost, false // an error leaves the result as it is
+	err = s.Take(ctx, of.charges[:], of.results[:])
+	ok, remaining, retryAfter, resetAfter = r.OK, r.Remaining, r.RetryAfter, r.ResetAfter
+	c.Key, c.Limit = "", nil
+	alones.Put(of)
+	return ok, remaining, retryAfter, resetAfter, err
 }
+
+// alone is a call of one charge. It is in a pool, and not on the stack, because of what
+// inside.StepInstant does the compiler knows nothing.
+type alone struct {
+	charges [1]store.Charge
+	results [1]store.Result
+}
+
+var alones = sync.Pool{New: func() any { return new(alone) }}
 
 // backoff is how many empty iterations a call spins after another has changed the word:
 // about three microseconds. In that time another core makes dozens of decisions. Without
@@ -156,7 +169,7 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 			hash = s.hash(c.Key)
 		}
 		v := &visits[i]
-		v.key, v.index, v.i = c.Limit.Engine(engine.Access{}).Identity(hash), uint32(hash>>32)&s.mask, int32(i)
+		v.key, v.index, v.i = identity(c.Limit, hash), uint32(hash>>32)&s.mask, int32(i)
 		if len(visits) > few {
 			continue
 		}
@@ -219,26 +232,23 @@ func (s *Store) takeInPlace(now store.Now, visits []visit, charges []store.Charg
 	for i := range visits {
 		v := &visits[i]
 		c, r := &charges[v.i], &results[v.i]
-		l := c.Limit.Engine(engine.Access{})
 		fits := true
 		if packed(v.word) {
-			if fits = l.Writes(rateOf(v.word)); fits {
-				var a int64
-				a, fits = l.StepInstant(now.Steady, v.word>>rateBits, c, r)
-				v.next = a<<rateBits | v.word&rateMask
-				fits = fits && v.next>>rateBits == a
-			}
+			var a int64
+			a, fits = inside.StepInstant(rateOf(v.word), now.Steady, v.word>>rateBits, c, r)
+			v.next = a<<rateBits | v.word&rateMask
+			fits = fits && v.next>>rateBits == a
 		} else {
-			st := &v.shard.slab.at(v.word).state
-			were[v.i] = *st
-			l.Step(&now, c, st, r)
+			st := v.shard.slab.at(v.word).state[:]
+			were[v.i] = st[0]
+			store.Decide(now, charges[v.i:v.i+1], st, results[v.i:v.i+1])
 		}
 		if fits && (r.OK || c.DryRun) {
 			continue
 		}
 		for ; i >= 0; i-- {
 			if v := &visits[i]; !packed(v.word) {
-				v.shard.slab.at(v.word).state = were[v.i]
+				v.shard.slab.at(v.word).state[0] = were[v.i]
 			}
 		}
 		return false
@@ -256,10 +266,10 @@ func (s *Store) takeInPlace(now store.Now, visits []visit, charges []store.Charg
 // keep keeps the state of a visit that has changed in its slab for as long as it is alive.
 func (s *Store) keep(v *visit, l *store.Limit, r *store.Result, now store.Now) {
 	w := v.shard.slab.at(v.word)
-	until, alive := outlook(l, &w.state, r, now)
+	until, alive := outlook(l, &w.state[0], r, now)
 	switch {
 	case alive && isBucket(l): // it may fit a word now
-		v.shard.put(v.slot, v.word, l, &w.state, until)
+		v.shard.put(v.slot, v.word, l, &w.state[0], until)
 	case alive:
 		w.until = until
 	case s.lingers(l):
@@ -381,7 +391,7 @@ func outlook(l *store.Limit, st *store.State, r *store.Result, now store.Now) (u
 		return never, true
 	}
 	until = now.Steady + lifetime.Microseconds()
-	if l.FollowsCalendar() && (st.Engine(engine.Access{}).Numbers.Unit < 0 || l.Algorithm() != store.IntervalBucket) {
+	if l.FollowsCalendar() && (inside.State(st).Numbers.Unit < 0 || l.Algorithm() != store.IntervalBucket) {
 		// The lifetime is by the wall clock, which may be set back a little.
 		until += setBack
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
@@ -91,7 +91,7 @@ func (m *steps) take(now int64, charges []store.Charge) []store.Result {
 	states, results := make([]store.State, len(charges)), make([]store.Result, len(charges))
 	for i := range charges {
 		states[i] = *m.state(&charges[i])
-		states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
+		inside.State(&states[i]).Log = slices.Clone(inside.State(&states[i]).Log)
 	}
 	m.leases++
 	store.Decide(store.Now{Steady: now, Wall: now, Lease: store.Lease(m.leases)}, charges, states, results)

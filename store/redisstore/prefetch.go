@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
@@ -119,7 +120,7 @@ func (s *stocks) take(c *store.Charge, r *store.Result) bool {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.byKey[stockOf{c.Key, c.Limit.Engine(engine.Access{}).Hash()}]
+	k := s.byKey[stockOf{c.Key, inside.Hash(c.Limit)}]
 	if k == nil || !k.of(c.Limit) || k.left < c.Cost || !now.Before(k.until) {
 		return false
 	}
@@ -143,7 +144,7 @@ func (s *stocks) beginFetch(c *store.Charge) (k *stock, n int64) {
 	if n = s.share(c); n == 0 {
 		return nil, 0
 	}
-	of := stockOf{c.Key, c.Limit.Engine(engine.Access{}).Hash()}
+	of := stockOf{c.Key, inside.Hash(c.Limit)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k = s.byKey[of]
@@ -171,7 +172,7 @@ func (k *stock) answer(c *store.Charge, now time.Time) store.Result {
 	r.Remaining += k.left
 	gone := now.Sub(k.at)
 	r.ResetAfter, r.MoreAfter = upToMicrosecond(r.ResetAfter-gone), upToMicrosecond(r.MoreAfter-gone)
-	r.Receipt = k.limit.Engine(engine.Access{}).Without(r.Receipt, k.left)
+	r.Receipt = inside.Without(k.limit, r.Receipt, k.left)
 	r.Receipt.Cost = c.Cost
 	return r
 }
@@ -181,7 +182,7 @@ func (k *stock) answer(c *store.Charge, now time.Time) store.Result {
 // key has been reset since, they are dropped: the server may have forgotten that they were
 // taken, and would subtract a refund from later charges of others.
 func (s *stocks) endFetch(c *store.Charge, k *stock, taken store.Result, n int64, r *store.Result) (ok bool, over int64) {
-	now, of := s.now(), stockOf{c.Key, c.Limit.Engine(engine.Access{}).Hash()}
+	now, of := s.now(), stockOf{c.Key, inside.Hash(c.Limit)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.fetching = false
@@ -244,7 +245,7 @@ func (s *stocks) forget(key string, limits []*store.Limit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range limits {
-		delete(s.byKey, stockOf{key, l.Engine(engine.Access{}).Hash()})
+		delete(s.byKey, stockOf{key, inside.Hash(l)})
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
@@ -85,7 +85,7 @@ func TestPrefetchAcrossVersions(t *testing.T) {
 	}
 	changed := leased
 	changed.Units = 2
-	if mustTake(t, s, "k", denyLimit(t, changed), 1); s.stocks.byKey[stockOf{"k", l.Engine(engine.Access{}).Hash()}].left != 6 {
+	if mustTake(t, s, "k", denyLimit(t, changed), 1); s.stocks.byKey[stockOf{"k", inside.Hash(l)}].left != 6 {
 		t.Error("another version was given what this one had taken")
 	}
 	sleep(time.Second)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
@@ -226,7 +226,7 @@ func TestCloseWaitsForGivingBack(t *testing.T) {
 				s.settles.Send = func(context.Context, []*batch.Call[settling]) { time.Sleep(x.took) }
 				l := denyLimit(t, store.Spec{Name: "rate", Units: 1000, Period: time.Second})
 				start := time.Now()
-				s.stocks.byKey[stockOf{"k", l.Engine(engine.Access{}).Hash()}] = &stock{
+				s.stocks.byKey[stockOf{"k", inside.Hash(l)}] = &stock{
 					limit: l, left: 5, until: start.Add(50 * time.Millisecond),
 					charged: store.Result{OK: true, Receipt: store.Receipt{Instant: 1, Cost: 10}},
 				}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
@@ -22,7 +22,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	}
 	keys := make([]string, 0, len(limits)) // all in one slot: they share a tag
 	for _, l := range limits {
-		if l == nil || l.Engine(engine.Access{}).Hash() == 0 {
+		if l == nil || inside.Hash(l) == 0 {
 			return fmt.Errorf("redisstore: %w", store.ErrLimit)
 		}
 		keys = append(keys, wire.StorageKey(s.prefix, key, l))

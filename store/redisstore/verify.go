@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
@@ -35,7 +35,7 @@ func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
 		return s.unusable()
 	}
 	for _, l := range limits {
-		if l == nil || l.Engine(engine.Access{}).Hash() == 0 {
+		if l == nil || inside.Hash(l) == 0 {
 			return fmt.Errorf("redisstore: %w", store.ErrLimit)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -277,8 +277,8 @@ var mutants = map[string]func() mutant{
 				if c.Limit != nil && c.Limit.Algorithm() == store.Concurrency {
 					at = p.placeOf(c)
 				}
-				if s := p.states[at]; at != (place{}) && len(s.Engine(engine.Access{}).Log) > 0 && c.Receipt.Cost > 0 {
-					s.Engine(engine.Access{}).A = max(0, s.Engine(engine.Access{}).A-c.Receipt.Cost)
+				if s := p.states[at]; at != (place{}) && len(inside.State(&s).Log) > 0 && c.Receipt.Cost > 0 {
+					inside.State(&s).A = max(0, inside.State(&s).A-c.Receipt.Cost)
 					p.states[at] = s
 				}
 			}
@@ -330,7 +330,7 @@ var mutants = map[string]func() mutant{
 			states := make([]store.State, len(charges))
 			for i, c := range charges {
 				states[i] = p.states[p.placeOf(c)]
-				states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
+				inside.State(&states[i]).Log = slices.Clone(inside.State(&states[i]).Log)
 			}
 			p.mu.Unlock()
 			store.Decide(now, charges, states, results)

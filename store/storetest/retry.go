@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -201,7 +201,7 @@ func reservedInTime(s *suite, k kind) {
 			continue
 		}
 		need := r.RetryAfter
-		if need > time.Duration(l.Engine(engine.Access{}).Terms().Patience)*time.Microsecond { // longer than the limit lets anybody wait
+		if need > time.Duration(inside.Terms(l).Patience)*time.Microsecond { // longer than the limit lets anybody wait
 			s.sleep(k.pause(rnd))
 			continue
 		}

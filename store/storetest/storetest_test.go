@@ -7,7 +7,7 @@ import (
 	"time"
 	_ "time/tzdata"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/storetest"
 )
@@ -87,7 +87,7 @@ func (p *plain) Settle(_ context.Context, charges []store.Charge, results []stor
 }
 
 func (p *plain) keep(at place, s store.State) {
-	if s.Engine(engine.Access{}).Live {
+	if inside.State(&s).Live {
 		p.states[at] = s
 	} else {
 		delete(p.states, at)

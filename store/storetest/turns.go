@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -32,7 +32,7 @@ func turnsGivenUp(s *suite, k kind) {
 			turns = append(turns, store.Charge{Key: key, Limit: l, Receipt: r.Receipt})
 		}
 		for i := 1; i < len(turns); i++ {
-			if l.Engine(engine.Access{}).Behind(turns[i-1].Receipt, turns[i].Receipt) {
+			if inside.Behind(l, turns[i-1].Receipt, turns[i].Receipt) {
 				s.Errorf("%s: turn %d is behind the next", key, i)
 			}
 		}
@@ -46,7 +46,7 @@ func turnsGivenUp(s *suite, k kind) {
 			}
 			var left []store.Charge
 			for i, c := range turns {
-				if c.Receipt = l.Engine(engine.Access{}).Standing(c.Receipt, results[i].Receipt); c.Receipt.Cost > 0 {
+				if c.Receipt = inside.Standing(l, c.Receipt, results[i].Receipt); c.Receipt.Cost > 0 {
 					left = append(left, c)
 				}
 			}

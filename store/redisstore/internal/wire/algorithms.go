@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
@@ -57,7 +58,7 @@ var algorithms = [...]algorithm{
 // package lua documents what is kept for a key.
 func decode(c *store.Charge, answer any, s *store.State) error {
 	algorithm := &algorithms[c.Limit.Algorithm()]
-	found := s.Engine(engine.Access{})
+	found := inside.State(s)
 	log := found.Log[:0]
 	*s = store.State{}
 	if algorithm.Leases {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -28,7 +29,7 @@ func varyBan(_ *limitArgs, args []any, c *store.Charge, t *Times) {
 func countedBy(charges []store.Charge, i int) string {
 	var b []byte
 	for j := range charges {
-		if charges[i].Limit.Engine(engine.Access{}).Counts(&charges[j], &charges[i]) {
+		if inside.Counts(&charges[j], &charges[i]) {
 			b = append(strconv.AppendInt(b, int64(j+1), 10), ',')
 		}
 	}

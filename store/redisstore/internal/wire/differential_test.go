@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/internal/versionstest"
@@ -294,7 +295,7 @@ func init() {
 
 func (w *twins) window() store.Window {
 	window := pick(w, store.Hourly, store.Daily, store.Weekly, store.Monthly, store.Every(7*time.Second), store.Every(time.Hour))
-	if _, fixed := window.Engine(engine.Access{}).Fixed(); !fixed && w.roll(2) == 0 {
+	if _, fixed := inside.Fixed(window); !fixed && w.roll(2) == 0 {
 		window = window.In(pick(w, zones...))
 	}
 	return window
@@ -555,8 +556,8 @@ func (w *twins) needs(c *store.Charge, key string) []int64 {
 	if !argsOf(c.Limit).zoned() {
 		return nil
 	}
-	until := w.now + whole(maxWait(c, c.Limit.Engine(engine.Access{}).Terms().Patience))
-	return []int64{w.now, w.state(key).Engine(engine.Access{}).A, c.Receipt.Instant, until}
+	until := w.now + whole(maxWait(c, inside.Terms(c.Limit).Patience))
+	return []int64{w.now, inside.State(w.state(key)).A, c.Receipt.Instant, until}
 }
 
 func (w *twins) state(key string) *store.State {
@@ -572,7 +573,7 @@ func (w *twins) decide(d *Decision) error {
 	states := make([]store.State, len(d.Charges))
 	for i, key := range d.Keys {
 		states[i] = *w.state(key)
-		states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
+		inside.State(&states[i]).Log = slices.Clone(inside.State(&states[i]).Log)
 	}
 	results := make([]store.Result, len(d.Charges))
 	w.leases++
@@ -671,7 +672,7 @@ func (w *twins) amend(ss []*Settlement, which []int, left []*Settlement, reply a
 		var want store.Result
 		now := store.Now{Steady: w.now, Wall: w.now}
 		settled := *w.state(s.Key)
-		settled.Engine(engine.Access{}).Log = slices.Clone(settled.Engine(engine.Access{}).Log)
+		inside.State(&settled).Log = slices.Clone(inside.State(&settled).Log)
 		store.Amend(now, &c, &settled, &want)
 		*w.state(s.Key) = settled
 		w.touched[s.Key] = c.Limit
@@ -737,7 +738,7 @@ func decoded(l *store.Limit, key string, value redis.Cmder) (s store.State, raw 
 		if err != nil || len(entries) == 0 {
 			return s, "", err
 		}
-		is := s.Engine(engine.Access{})
+		is := inside.State(&s)
 		var sum int64
 		for i, e := range entries {
 			if i > 0 {
@@ -879,18 +880,18 @@ func (w *twins) compare() error {
 // mixed tells whether not all versions know when a state is over: it is in windows of a calendar
 // that not all know, or what is reserved in later windows takes more of them for some.
 func (w *twins) mixed(key string, limits []*store.Limit) bool {
-	is := w.state(key).Engine(engine.Access{})
+	is := inside.State(w.state(key))
 	if limits[0].Algorithm() == store.FixedWindow && is.C > 0 {
 		return len(limits) > 1
 	}
 	units := []int64{is.Numbers.Unit}
 	if l := limits[0]; l.Algorithm() == store.IntervalBucket { // it may be converted by any version
 		for _, l := range limits {
-			units = append(units, l.Engine(engine.Access{}).Terms().Numbers.Unit)
+			units = append(units, inside.Terms(l).Numbers.Unit)
 		}
 	}
 	return slices.ContainsFunc(units, func(unit int64) bool {
-		another := func(l *store.Limit) bool { return l.Engine(engine.Access{}).Terms().Numbers.Unit != unit }
+		another := func(l *store.Limit) bool { return inside.Terms(l).Numbers.Unit != unit }
 		return unit < 0 && -unit%8 > 1 && slices.ContainsFunc(limits, another)
 	})
 }
@@ -920,7 +921,7 @@ func (w *twins) lives(key, raw string, at *redis.StringCmd, limits []*store.Limi
 	}
 	full := left
 	for _, l := range limits { // another may have set it, and this one only looked
-		if t := l.Engine(engine.Access{}).Terms(); t.Scale.PerTick > 0 && t.Capacity > 0 {
+		if t := inside.Terms(l); t.Scale.PerTick > 0 && t.Capacity > 0 {
 			full = max(full, t.Capacity/t.Scale.PerTick*t.Scale.Tick())
 		}
 		if l.Algorithm() == store.IntervalBucket {
@@ -937,7 +938,7 @@ func (w *twins) lives(key, raw string, at *redis.StringCmd, limits []*store.Limi
 func (w *twins) present(s store.State, l *store.Limit) string { return w.presentAt(w.now, s, l) }
 
 func (w *twins) presentAt(at int64, s store.State, l *store.Limit) string {
-	s.Engine(engine.Access{}).Log = slices.Clone(s.Engine(engine.Access{}).Log)
+	inside.State(&s).Log = slices.Clone(inside.State(&s).Log)
 	charges := []store.Charge{{Limit: l}}
 	states, results := []store.State{s}, make([]store.Result, 1)
 	store.Decide(store.Now{Steady: at, Wall: at}, charges, states, results)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 )
@@ -112,7 +112,7 @@ func (w *twins) playLargest() error {
 			w.leases++
 			d := &Decision{Keys: []string{key}, Leases: []store.LeaseID{store.Lease(w.leases)}, Results: make([]store.Result, 1)}
 			d.Charges = []store.Charge{{Key: "k", Limit: l,
-				Cost:    pick(w, 1, 2, min(l.Engine(engine.Access{}).Terms().Largest, store.MaxCost), store.MaxCost),
+				Cost:    pick(w, 1, 2, min(inside.Terms(l).Largest, store.MaxCost), store.MaxCost),
 				MaxWait: pick(w, 0, 1, span, math.MaxInt64)}}
 			err = w.takeOne(d)
 		}
@@ -157,7 +157,7 @@ func (w *twins) settleOne(t *taken, cost int64) error {
 	mine.Receipt.Lease = t.mine.Lease
 	var want store.Result
 	state := w.state(t.key)
-	state.Engine(engine.Access{}).Log = slices.Clone(state.Engine(engine.Access{}).Log)
+	inside.State(state).Log = slices.Clone(inside.State(state).Log)
 	store.Amend(store.Now{Steady: w.now, Wall: w.now}, &mine, state, &want)
 	w.touched[t.key] = c.Limit
 	t.mine = want.Receipt

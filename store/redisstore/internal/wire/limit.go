@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -40,7 +41,7 @@ var (
 )
 
 func newLimitArgs(l *store.Limit) *limitArgs {
-	a := &limitArgs{algorithm: &algorithms[l.Algorithm()], terms: l.Engine(engine.Access{}).Terms(), spec: l.Spec()}
+	a := &limitArgs{algorithm: &algorithms[l.Algorithm()], terms: inside.Terms(l), spec: l.Spec()}
 	a.args = a.arguments(a)
 	return a
 }

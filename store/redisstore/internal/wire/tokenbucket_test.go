@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -48,7 +49,7 @@ func TestUsualNumbersAreOneInteger(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := l.Engine(engine.Access{}).Terms().Numbers
+		n := inside.Terms(l).Numbers
 		tag := tagOf(n)
 		if tag == "" || numbersOf(tag) != n {
 			t.Errorf("%d per %v, burst %d: tag %q of %+v", s.Units, s.Period, l.Spec().Burst, tag, numbersOf(tag))

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -37,7 +38,7 @@ type calendar struct {
 // zoned reports whether the limit's windows are those of a calendar that a script
 // doesn't know.
 func (l *limitArgs) zoned() bool {
-	_, fixed := l.spec.Window.Engine(engine.Access{}).Fixed()
+	_, fixed := inside.Fixed(l.spec.Window)
 	return l.spec.Window != (store.Window{}) && !fixed
 }
 
@@ -48,9 +49,9 @@ func (l *limitArgs) window(t *Times) (limit any, starts *[3]any) {
 	if !l.zoned() || len(t.Asked) == 0 {
 		return near.limit, &near.starts
 	}
-	spans := l.spec.Window.Engine(engine.Access{}).Around(t.Wall, spansBefore, spansAfter)
+	spans := inside.Around(l.spec.Window, t.Wall, spansBefore, spansAfter)
 	for _, at := range t.Asked {
-		spans = append(spans, l.spec.Window.Engine(engine.Access{}).Around(at, 1, 1)...)
+		spans = append(spans, inside.Around(l.spec.Window, at, 1, 1)...)
 	}
 	return l.spans(spans), &near.starts
 }
@@ -62,13 +63,13 @@ func (l *limitArgs) around(wall int64) *calendar {
 	if c := l.calendar.Load(); c != nil && c.start <= wall && wall < c.end {
 		return c
 	}
-	spans := l.spec.Window.Engine(engine.Access{}).Around(wall, spansBefore, spansAfter)
+	spans := inside.Around(l.spec.Window, wall, spansBefore, spansAfter)
 	near := spans[spansBefore:]
 	c := &calendar{start: near[0].Start, end: near[0].End, head: headOf(near[0].Start)}
 	for i := range c.starts {
 		c.starts[i] = strconv.FormatInt(near[i].Start, 10)
 	}
-	if length, fixed := l.spec.Window.Engine(engine.Access{}).Fixed(); fixed {
+	if length, fixed := inside.Fixed(l.spec.Window); fixed {
 		c.limit = strconv.FormatInt(length, 10) + ",1"
 	} else {
 		c.limit = l.spans(spans)
@@ -92,7 +93,7 @@ func (l *limitArgs) spans(spans []engine.Span) string {
 			pairs++
 		}
 	}
-	return strconv.FormatInt(l.spec.Window.Engine(engine.Access{}).Nominal(), 10) + ",2," + strconv.Itoa(pairs) + string(b)
+	return strconv.FormatInt(inside.Nominal(l.spec.Window), 10) + ",2," + strconv.Itoa(pairs) + string(b)
 }
 
 // The number of windows of the calendar that a script gets, before and after the present

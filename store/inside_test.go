@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -23,7 +24,7 @@ func TestAround(t *testing.T) {
 		}
 		return when.UnixMicro() - store.Epoch*1_000_000
 	}
-	got := store.Daily.In(berlin).Engine(engine.Access{}).Around(at("2026-03-29 12:00"), 1, 1)
+	got := inside.Around(store.Daily.In(berlin), at("2026-03-29 12:00"), 1, 1)
 	n := got[0].Number
 	want := []engine.Span{
 		{Number: n, Start: at("2026-03-28 00:00"), End: at("2026-03-29 00:00")},
@@ -36,7 +37,7 @@ func TestAround(t *testing.T) {
 	if day := time.Duration(got[1].End-got[1].Start) * time.Microsecond; day != 23*time.Hour {
 		t.Errorf("the day on which summer time begins has %v", day)
 	}
-	got = store.Every(7*time.Second).Engine(engine.Access{}).Around(0, 2, 0)
+	got = inside.Around(store.Every(7*time.Second), 0, 2, 0)
 	if len(got) != 3 || got[2].Start > 0 || got[2].End <= 0 || got[2].End-got[2].Start != 7_000_000 {
 		t.Errorf("seven seconds around the epoch: %v", got)
 	}
@@ -52,7 +53,7 @@ func TestTerms(t *testing.T) {
 		Capacity: 3_000_000, Queue: 4_000_000, Largest: 7, Period: 1_000_000, Longest: 3 * 365 * 24 * 3600 * 1_000_000,
 		Patience: 365 * 24 * 3600 * 1_000_000,
 	}
-	if got := l.Engine(engine.Access{}).Terms(); got != want {
+	if got := inside.Terms(l); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if engine.ScaleOf(want.Numbers.Unit) != want.Scale {

@@ -1,0 +1,120 @@
+// Package inside has what the packages of this module need of limits, states and windows, beside
+// what the author of a store needs. No other module can import it.
+package inside
+
+import (
+	"time"
+
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/store"
+)
+
+// State returns the words of a state.
+func State(s *store.State) *engine.State { return (*engine.Sealed)(s).Open() }
+
+// Hash distinguishes limits of different StateName within this process. It is seeded anew in
+// every process, and never 0 for a Limit made by NewLimit.
+func Hash(l *store.Limit) uint64 { return engine.Hash(l) }
+
+// Terms returns the numbers that the limit's steps use.
+func Terms(l *store.Limit) engine.Terms { return engine.TermsOf(l) }
+
+// Full returns how many units are left of a key that has used none.
+func Full(l *store.Limit) int64 { return engine.Full(l) }
+
+// StepInstant decides a charge alone, for a TokenBucket or LeakyBucket whose State is Live,
+// was written under the numbers n, and consists of A alone. Most do, so a store may
+// keep them in one word. It returns the new A. If ok is false, the limit has other numbers, or the
+// step needs or leaves more of a State than that, and r is meaningless.
+func StepInstant(n *engine.Numbers, now, a int64, c *store.Charge, r *store.Result) (next int64, ok bool) {
+	return engine.StepInstant(n, now, a, c, r)
+}
+
+// MoreAfter returns the time after which more units are left than r says, or after
+// which the charge that r denies passes, whichever comes first. known is false for
+// Concurrency: the time until a slot is released is unknown.
+func MoreAfter(l *store.Limit, r *store.Result) (after time.Duration, known bool) {
+	if l.Algorithm() == store.Concurrency {
+		return 0, false
+	}
+	if after = r.MoreAfter; !r.OK && r.RetryAfter > 0 {
+		after = min(after, r.RetryAfter) // Never is the largest Duration
+	}
+	return after, true
+}
+
+// Behind reports whether charge a was made behind charge b, where both are charges of
+// this limit and one key. Of two such charges a must be refunded first, because nothing
+// is given back for a charge while others have turns reserved behind it. If neither is
+// behind the other, the order of refunds doesn't matter.
+func Behind(l *store.Limit, a, b store.Receipt) bool {
+	if a.Path != b.Path { // issued by different stores
+		return false
+	}
+	return engine.Behind(l, receipt(a), receipt(b))
+}
+
+func receipt(r store.Receipt) engine.Receipt {
+	return engine.Receipt{Instant: r.Instant, Mark: r.Mark, Cost: r.Cost}
+}
+
+// Standing returns the receipt for what remains of a charge after a refund: settling
+// was at cost 0 has returned is. While others wait behind the charge, little or nothing
+// comes back and the rest stays reserved. The receipt returned stands for that rest, as
+// if the charge had had its cost from the start. Its Cost is 0 if nothing remains.
+func Standing(l *store.Limit, was, is store.Receipt) store.Receipt {
+	back := engine.Back(l, receipt(was), receipt(is))
+	if back <= 0 {
+		return was
+	}
+	if back >= was.Cost {
+		return store.Receipt{}
+	}
+	is.Cost, is.Lease, is.Path = was.Cost-back, was.Lease, was.Path
+	return is
+}
+
+// Without returns the receipt that a charge on a TokenBucket would have if its last
+// tokens had been a separate charge made after it.
+func Without(l *store.Limit, r store.Receipt, tokens int64) store.Receipt {
+	r.Mark -= tokens * Terms(l).Token
+	r.Cost -= tokens
+	return r
+}
+
+// DecidedBy returns a copy of the limit that a composite store decides in its own way.
+// That store recognizes it by Decider. All other stores ignore the mark.
+func DecidedBy(l *store.Limit, decider any) *store.Limit {
+	return engine.DecidedBy(l, decider).(*store.Limit)
+}
+
+// Decider returns the value given to DecidedBy, or nil for a limit that every store
+// decides.
+func Decider(l *store.Limit) any { return engine.Decider(l) }
+
+// Veto returns a charge that every store denies, so that nothing in the same Take is
+// charged: a composite store whose own limits deny adds it to the charges of the store
+// below, which then answers what it would have answered. Charge the key of one of the
+// others, since stores may keep keys apart. A Ban doesn't count the denial, because a charge for a
+// slot with a MaxWait asks repeatedly. No other limit has its name.
+func Veto(key string) store.Charge {
+	return store.Charge{Key: key, Limit: engine.Veto().(*store.Limit), Cost: 2, MaxWait: time.Second}
+}
+
+// Counts reports whether a Ban counts a denial of c, where ban is a charge on the Ban in
+// the same decision: see store.Ban.
+func Counts(c, ban *store.Charge) bool { return engine.Counts(c, ban) }
+
+// Around returns the calendar window that contains wall, in microseconds since store.Epoch,
+// with the given numbers of windows before and after it.
+func Around(w store.Window, wall int64, before, after int) []engine.Span {
+	return engine.Around(w, wall, before, after)
+}
+
+// Fixed returns the length, in microseconds, of a window made by store.Every. For all others
+// ok is false: their lengths vary (see Around).
+func Fixed(w store.Window) (length int64, ok bool) { return engine.Fixed(w) }
+
+// Nominal returns the approximate length of a window in microseconds: that of the
+// longest window in a location whose clocks never change.
+func Nominal(w store.Window) int64 { return engine.Nominal(w) }
