@@ -258,8 +258,9 @@ func Cookie(name string) Key {
 // Pattern keys on http.Request.Pattern, the pattern that the router around the limiter has
 // matched, so every route gets its own count. http.ServeMux and chi set it, as stintgin and stintecho
 // do; docs/routers.md has more routers. Requests that match none, or that reach the limiter before
-// the router, share one key: with the path itself a client could make up as many keys as it likes. For a limiter around a ServeMux, use MuxPattern; the warning one-key finds the
-// mistake if the key is Pattern alone.
+// the router, share one key: with the path itself a client could make up as many keys as it likes.
+// For a limiter around a ServeMux, use MuxPattern; the warning one-key finds the mistake if the key
+// is Pattern alone.
 func Pattern() Key { return Key{keys.Pattern} }
 
 // MuxPattern keys on the pattern that mux will match, for a limiter that is wrapped

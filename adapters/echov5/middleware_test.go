@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/adaptertest"
+	"github.com/stint-go/stint/internal/sitetest"
 	"github.com/stint-go/stint/internal/storefake"
 )
 
@@ -289,4 +290,29 @@ func TestMounting(t *testing.T) {
 		CORS:     around(middleware.CORS("*")),
 		Timeout:  around(middleware.ContextTimeout(time.Second)),
 	})
+}
+
+// No spelling of a request slips past a route's limit, whenever the limiter sees the request.
+func TestNoSpellingSlipsPast(t *testing.T) {
+	limit, strip := New(sitetest.Limits()...), middleware.RemoveTrailingSlash()
+	for name, tt := range map[string]struct {
+		router echo.RouterConfig
+		set    func(*echo.Echo)
+	}{
+		"Use":                        {set: func(e *echo.Echo) { e.Use(limit) }},
+		"Pre":                        {set: func(e *echo.Echo) { e.Pre(limit) }},
+		"before RemoveTrailingSlash": {set: func(e *echo.Echo) { e.Pre(limit, strip) }},
+		"after RemoveTrailingSlash":  {set: func(e *echo.Echo) { e.Pre(strip); e.Use(limit) }},
+		"decoded":                    {echo.RouterConfig{UseEscapedPathForMatching: true}, func(e *echo.Echo) { e.Use(limit) }},
+		"HEAD as GET":                {echo.RouterConfig{AutoHandleHEAD: true}, func(e *echo.Echo) { e.Use(limit) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(tt.router)})
+			tt.set(e)
+			for _, r := range sitetest.Routes {
+				e.Add(r.Method, r.Syntax(":%s", "*"), echo.WrapHandler(r.Handler()))
+			}
+			sitetest.NothingSlipsPast(t, e)
+		})
+	}
 }

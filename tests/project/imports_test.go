@@ -41,6 +41,7 @@ var imports = map[string]rule{
 	"store/failover":            {own: []string{"internal/background", "internal/engine", "store"}},
 	"internal/adaptertest":      {tests: true, own: []string{".", "internal/limitertest", "internal/storefake", "store"}},
 	"internal/limitertest":      {tests: true, own: []string{"."}},
+	"internal/sitetest":         {tests: true, own: []string{"."}},
 	"internal/storefake":        {tests: true, own: []string{"store", "store/memstore"}},
 	"internal/redistest":        {tests: true, external: []string{"github.com/redis/go-redis/v9"}},
 	"internal/versionstest":     {tests: true, own: []string{"store"}},

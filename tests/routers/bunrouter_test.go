@@ -6,6 +6,7 @@ import (
 	"github.com/uptrace/bunrouter"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sitetest"
 )
 
 // limitBun is an adapter of bunrouter.
@@ -28,14 +29,14 @@ func limitBun(lim *stint.Limiter) bunrouter.MiddlewareFunc {
 // bunSites are the site as bunrouter routes it. It has no CONNECT, panics on a path with a NUL byte, and
 // takes what follows an empty segment for the value of a parameter: /users/:id is /users//7/posts, too.
 func bunSites() map[string]http.Handler {
-	lim := stint.Must(stint.New(limitsOf("GET /users/{id...}")...))
+	lim := stint.Must(stint.New(sitetest.LimitsOf("GET /users/{id...}")...))
 	m := bunrouter.New(bunrouter.Use(limitBun(lim)))
-	for _, r := range routes {
+	for _, r := range sitetest.Routes {
 		if r.Method == "CONNECT" {
 			continue
 		}
-		m.Handle(r.Method, r.syntax(":%s", "*%s"), func(w http.ResponseWriter, req bunrouter.Request) error {
-			r.handler()(w, req.Request)
+		m.Handle(r.Method, r.Syntax(":%s", "*%s"), func(w http.ResponseWriter, req bunrouter.Request) error {
+			r.Handler()(w, req.Request)
 			return nil
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	stintgin "github.com/stint-go/stint/adapters/gin"
+	"github.com/stint-go/stint/internal/sitetest"
 )
 
 func init() { gin.SetMode(gin.ReleaseMode) }
@@ -32,10 +33,10 @@ func ginSites() map[string]http.Handler {
 	} {
 		e := gin.New()
 		set(e)
-		e.Use(stintgin.New(limits()...))
-		for _, r := range routes {
-			if r.Path != belowAPI {
-				e.Handle(r.Method, r.syntax(":%s", "*%s"), gin.WrapF(r.handler()))
+		e.Use(stintgin.New(sitetest.Limits()...))
+		for _, r := range sitetest.Routes {
+			if r.Path != sitetest.BelowAPI {
+				e.Handle(r.Method, r.Syntax(":%s", "*%s"), gin.WrapF(r.Handler()))
 			}
 		}
 		all["gin "+name] = e

@@ -6,6 +6,7 @@ import (
 	"github.com/gorilla/mux"
 
 	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/internal/sitetest"
 )
 
 // withTemplate gives a request the pattern of gorilla/mux's route, for stint.Pattern.
@@ -20,7 +21,7 @@ func withTemplate(next http.Handler) http.Handler {
 // first route that matches.
 func gorillaSites() map[string]http.Handler {
 	all := map[string]http.Handler{}
-	limit := stinthttp.New(hostLimits()...)
+	limit := stinthttp.New(sitetest.HostLimits()...)
 	for name, m := range map[string]*mux.Router{
 		"default":                      mux.NewRouter(),
 		"StrictSlash":                  mux.NewRouter().StrictSlash(true),
@@ -29,9 +30,9 @@ func gorillaSites() map[string]http.Handler {
 		"UseEncodedPath and SkipClean": mux.NewRouter().UseEncodedPath().SkipClean(true),
 	} {
 		api := m.Host("api.example.com").Subrouter()
-		api.Methods("POST").Path("/login").Handler(onHost.handler())
-		for _, r := range routes {
-			m.Methods(r.Method).Path(r.syntax("{%s}", "{%s:.*}")).Handler(r.handler())
+		api.Methods("POST").Path("/login").Handler(sitetest.OnHost.Handler())
+		for _, r := range sitetest.Routes {
+			m.Methods(r.Method).Path(r.Syntax("{%s}", "{%s:.*}")).Handler(r.Handler())
 		}
 		m.Use(mux.MiddlewareFunc(limit))
 		all["gorilla/mux "+name] = m

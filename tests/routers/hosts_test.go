@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/internal/sitetest"
 )
 
 // byHost routes as proxies and routers of hosts do, for whom a host has no case and may
 // end in a dot. They differ in how they cut off a port.
 func byHost(without func(host string) string, others http.Handler) http.Handler {
 	api := http.NewServeMux()
-	api.Handle("POST /login", onHost.handler())
+	api.Handle("POST /login", sitetest.OnHost.Handler())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := strings.TrimRight(strings.Trim(without(r.Host), "[]"), ".")
 		if strings.EqualFold(host, "api.example.com") {
@@ -47,16 +48,16 @@ func hostname(host string) string { return (&url.URL{Host: host}).Hostname() }
 
 // muxSites are the site as http.ServeMux routes it, alone and behind what routes by host.
 func muxSites() map[string]http.Handler {
-	onHosts := muxSite()
-	onHosts.Handle(onHost.Method+" "+onHost.Path, onHost.handler())
+	onHosts := sitetest.Mux()
+	onHosts.Handle(sitetest.OnHost.Method+" "+sitetest.OnHost.Path, sitetest.OnHost.Handler())
 	all := map[string]http.Handler{
-		"ServeMux":            stinthttp.New(limits()...)(muxSite()),
-		"ServeMux with hosts": stinthttp.New(hostLimits()...)(onHosts),
+		"ServeMux":            stinthttp.New(sitetest.Limits()...)(sitetest.Mux()),
+		"ServeMux with hosts": stinthttp.New(sitetest.HostLimits()...)(onHosts),
 	}
 	for name, without := range map[string]func(string) string{
 		"net.SplitHostPort": split, "first colon": firstColon, "last colon": lastColon, "url.Hostname": hostname,
 	} {
-		all["by host, "+name] = stinthttp.New(hostLimits()...)(byHost(without, muxSite()))
+		all["by host, "+name] = stinthttp.New(sitetest.HostLimits()...)(byHost(without, sitetest.Mux()))
 	}
 	return all
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sitetest"
 )
 
 // limited is an adapter of httprouter. The pattern is for stint.Pattern.
@@ -50,19 +51,19 @@ func TestAdapterOfARouterOutside(t *testing.T) {
 // httprouterSites are the site as httprouter routes it, which has no two routes for one path.
 func httprouterSites() map[string]http.Handler {
 	all := map[string]http.Handler{}
-	lim := stint.Must(stint.New(limits()...))
+	lim := stint.Must(stint.New(sitetest.Limits()...))
 	for name, set := range map[string]func(*httprouter.Router){
 		"default":   func(*httprouter.Router) {},
 		"unchanged": func(m *httprouter.Router) { m.RedirectTrailingSlash, m.RedirectFixedPath = false, false },
 	} {
 		m := httprouter.New()
 		set(m)
-		for _, r := range routes {
-			if slices.Contains([]string{"/users/me", "/users/{id}", "/api/{a}", "/api/{a}/{b}", belowAPI, "/{a}", twoWildcards}, r.Path) {
+		for _, r := range sitetest.Routes {
+			if slices.Contains([]string{"/users/me", "/users/{id}", "/api/{a}", "/api/{a}/{b}", sitetest.BelowAPI, "/{a}", sitetest.TwoWildcards}, r.Path) {
 				continue
 			}
-			pattern := r.syntax(":%s", "*%s")
-			m.Handle(r.Method, pattern, limited(lim, pattern, func(w http.ResponseWriter, req *http.Request, _ httprouter.Params) { r.handler()(w, req) }))
+			pattern := r.Syntax(":%s", "*%s")
+			m.Handle(r.Method, pattern, limited(lim, pattern, func(w http.ResponseWriter, req *http.Request, _ httprouter.Params) { r.Handler()(w, req) }))
 		}
 		all["httprouter "+name] = m
 	}

@@ -11,12 +11,13 @@ import (
 	chimw "github.com/go-chi/chi/v5/middleware"
 
 	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/internal/sitetest"
 )
 
 // chiSites are the site as chi routes it, by what runs before the router.
 func chiSites() map[string]http.Handler {
 	all := map[string]http.Handler{}
-	limit := stinthttp.New(limits()...)
+	limit := stinthttp.New(sitetest.Limits()...)
 	for name, before := range map[string][]func(http.Handler) http.Handler{
 		"default":                    {limit},
 		"StripSlashes":               {limit, chimw.StripSlashes},
@@ -28,8 +29,8 @@ func chiSites() map[string]http.Handler {
 	} {
 		m := chi.NewRouter()
 		m.Use(before...)
-		for _, r := range routes {
-			m.Method(r.Method, r.syntax("{%s}", "*"), r.handler())
+		for _, r := range sitetest.Routes {
+			m.Method(r.Method, r.Syntax("{%s}", "*"), r.Handler())
 		}
 		all["chi "+name] = m
 	}
@@ -46,8 +47,8 @@ func sites() map[string]http.Handler {
 
 func TestNoSpellingSlipsPast(t *testing.T) {
 	for name, site := range sites() {
-		t.Run(name, func(t *testing.T) { nothingSlipsPast(t, site) })
+		t.Run(name, func(t *testing.T) { sitetest.NothingSlipsPast(t, site) })
 	}
 }
 
-func FuzzSpellings(f *testing.F) { fuzz(f, sites()) }
+func FuzzSpellings(f *testing.F) { sitetest.Fuzz(f, sites()) }

@@ -1,4 +1,6 @@
-package routers
+// Package sitetest tests on a router that no spelling of a request slips past a route's limit: by one
+// site of routes and limits, and the spellings that routers read in different ways.
+package sitetest
 
 import (
 	"bufio"
@@ -16,13 +18,13 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// route is a handler of the site, and the limit that must be charged when it runs.
-// Patterns are those of http.ServeMux, as in the limits; syntax translates them to
+// A Route is a handler of the site, and the limit that must be charged when it runs.
+// Patterns are those of http.ServeMux, as in the limits; Syntax translates them to
 // another router's.
-type route struct{ Method, Path, Limit string }
+type Route struct{ Method, Path, Limit string }
 
-// onHost is the login of another site, for routers that distinguish hosts.
-var onHost = route{"POST", "api.example.com/login", "host"}
+// OnHost is the login of another site, for routers that distinguish hosts.
+var OnHost = Route{"POST", "api.example.com/login", "host"}
 
 // exempt is the Limit of a handler without limits.
 const exempt = ""
@@ -31,12 +33,12 @@ const exempt = ""
 // whose wildcards match more than those of the limits' patterns, because a handler of
 // everything must not get what belongs to a route.
 const (
-	belowAPI     = "/api/{rest...}"
-	twoWildcards = "/{a}/{b}"
+	BelowAPI     = "/api/{rest...}"
+	TwoWildcards = "/{a}/{b}"
 )
 
-// routes are the routes of the site.
-var routes = []route{
+// Routes are the routes of the site.
+var Routes = []Route{
 	{"POST", "/api/auth/login", "auth"},
 	{"GET", "/api", "api"},
 	{"POST", "/api", "api"},
@@ -44,8 +46,8 @@ var routes = []route{
 	{"POST", "/api/{a}", "api"},
 	{"GET", "/api/{a}/{b}", "api"},
 	{"POST", "/api/{a}/{b}", "api"},
-	{"GET", belowAPI, "api"},
-	{"POST", belowAPI, "api"},
+	{"GET", BelowAPI, "api"},
+	{"POST", BelowAPI, "api"},
 	{"POST", "/login", "login"},
 	{"GET", "/users/me", exempt},
 	{"GET", "/users/{id}", "user"},
@@ -59,17 +61,17 @@ var routes = []route{
 	{"CONNECT", "/tunnel/{to}", "tunnel"},
 	{"GET", "/{a}", "base"},
 	{"POST", "/{a}", "base"},
-	{"GET", twoWildcards, "base"},
-	{"POST", twoWildcards, "base"},
+	{"GET", TwoWildcards, "base"},
+	{"POST", TwoWildcards, "base"},
 }
 
-// limits returns the limits of the site. Each has a name in routes and is too large to
+// Limits returns the limits of the site. Each has a name in Routes and is too large to
 // deny. The tunnel's wildcard has three dots, because echo's :to, which nothing
 // follows, matches the whole rest of a path.
-func limits() []stint.Option { return limitsOf("GET /users/{id}") }
+func Limits() []stint.Option { return LimitsOf("GET /users/{id}") }
 
-// limitsOf are the limits if the route of a user has another pattern.
-func limitsOf(user string) []stint.Option {
+// LimitsOf are the limits if the route of a user has another pattern.
+func LimitsOf(user string) []stint.Option {
 	return []stint.Option{
 		stint.WithKey(stint.Global()),
 		limit("base"),
@@ -87,16 +89,16 @@ func limitsOf(user string) []stint.Option {
 
 var wildcard = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// hostLimits returns limits and the limit of onHost.
-func hostLimits() []stint.Option {
-	return append(limits(), stint.WithRoute("POST api.example.com/login", stint.Only(limit("host"))))
+// HostLimits returns Limits and the limit of OnHost.
+func HostLimits() []stint.Option {
+	return append(Limits(), stint.WithRoute("POST api.example.com/login", stint.Only(limit("host"))))
 }
 
 func limit(name string) stint.Limit { return stint.Rate(1e6, time.Second, stint.WithName(name)) }
 
-// syntax returns r's path with other wildcards: one is the format of a segment's
+// Syntax returns r's path with other wildcards: one is the format of a segment's
 // wildcard, rest that of the rest of a path, as ":%s" and "*%s".
-func (r route) syntax(one, rest string) string {
+func (r Route) Syntax(one, rest string) string {
 	return wildcard.ReplaceAllStringFunc(r.Path, func(w string) string {
 		m := wildcard.FindStringSubmatch(w)
 		format := one
@@ -113,18 +115,18 @@ func (r route) syntax(one, rest string) string {
 // ran is the header field in which a handler of the site says which one it is.
 const ran = "X-Ran"
 
-// handler returns the handler of a route.
-func (r route) handler() http.HandlerFunc {
+// Handler returns the handler of a route.
+func (r Route) Handler() http.HandlerFunc {
 	name := r.Method + " " + r.Path
 	return func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(ran, name) }
 }
 
-// muxSite returns the site as an http.ServeMux.
-func muxSite() *http.ServeMux {
+// Mux returns the site as an http.ServeMux.
+func Mux() *http.ServeMux {
 	m := http.NewServeMux()
-	for _, r := range routes {
-		if r.Path != twoWildcards {
-			m.Handle(r.Method+" "+r.Path, r.handler())
+	for _, r := range Routes {
+		if r.Path != TwoWildcards {
+			m.Handle(r.Method+" "+r.Path, r.Handler())
 		}
 	}
 	return m
@@ -139,8 +141,8 @@ func slipped(h http.Header) string {
 	if name == "" {
 		return ""
 	}
-	all := append(routes[:len(routes):len(routes)], onHost)
-	i := slices.IndexFunc(all, func(r route) bool { return r.Method+" "+r.Path == name })
+	all := append(Routes[:len(Routes):len(Routes)], OnHost)
+	i := slices.IndexFunc(all, func(r Route) bool { return r.Method+" "+r.Path == name })
 	if i < 0 {
 		return "an unknown handler ran: " + name
 	}
@@ -154,9 +156,9 @@ func slipped(h http.Header) string {
 	return ""
 }
 
-// nothingSlipsPast sends every spelling to the site over a connection of its own, and fails if a
+// NothingSlipsPast sends every spelling to the site over a connection of its own, and fails if a
 // handler ran without its limit.
-func nothingSlipsPast(t *testing.T, site http.Handler) {
+func NothingSlipsPast(t *testing.T, site http.Handler) {
 	t.Helper()
 	server := httptest.NewServer(site)
 	defer server.Close()
@@ -214,8 +216,8 @@ func expand(target string) string {
 	return b.String()
 }
 
-// fuzz sends spellings to the sites without a connection.
-func fuzz(f *testing.F, sites map[string]http.Handler) {
+// Fuzz sends spellings to the sites without a connection.
+func Fuzz(f *testing.F, sites map[string]http.Handler) {
 	for _, s := range allSpellings {
 		f.Add(s.Method, s.Target, s.Host)
 	}
