@@ -415,14 +415,11 @@ func (s *Store) reportLost(key string, id store.LeaseID, entered bool) {
 		s.leases.mu.Unlock()
 		return
 	}
-	of, held := h.renewed[id]
+	of := h.renewed[id] // without an observer, if it has been released
 	if !entered {
 		s.leases.remove(h, id)
 	}
 	s.leases.mu.Unlock()
-	if !held {
-		return
-	}
 	// The other leases are renewed whatever the observer does.
 	if of.observer != nil {
 		background.Do("reporting a lost lease", func() {

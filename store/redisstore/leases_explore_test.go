@@ -470,8 +470,6 @@ var leasesMutants = []orders.Variant{
 	{Name: "the renewal ends in two steps", Edits: []orders.Edit{{File: "leases.go",
 		Was: "			l.stop = nil\n			l.mu.Unlock()\n			return\n",
 		Is:  "			l.mu.Unlock()\n			l.mu.Lock()\n			l.stop = nil\n			l.mu.Unlock()\n			return\n"}}},
-	{Name: "what is lost is told though it has been released", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	if !held {\n		return\n	}\n	// The other", Is: "	_ = held\n	// The other"}}},
 	{Name: "what was reset is renewed again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "	if !entered {\n		s.leases.remove(h, id)\n	}\n", Is: ""}}},
 	{Name: "what is entered again isn't renewed", Edits: []orders.Edit{{File: "leases.go",
