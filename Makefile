@@ -194,7 +194,8 @@ fuzz-list: ## the fuzz targets: directory and name
 # go test -fuzz would compile the standard library and every dependency anew, with
 # counters, for minutes. These have them here: our code and what else reads a path.
 COUNTERS = $(patsubst %,-gcflags=%=-d=libfuzzer,github.com/stint-go/stint/... net/url net/http \
-	github.com/gin-gonic/gin github.com/labstack/echo/v4 github.com/go-chi/chi/v5)
+	github.com/gin-gonic/gin github.com/labstack/echo/v4 github.com/go-chi/chi/v5 \
+	github.com/gorilla/mux github.com/julienschmidt/httprouter github.com/uptrace/bunrouter)
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; export $(WORKSPACE); tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	found=$$($(GO) env GOCACHE)/fuzz/github.com/stint-go/stint; built=; \
