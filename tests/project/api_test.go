@@ -88,10 +88,8 @@ func public(t *testing.T) (all []*types.Package) {
 }
 
 // What other modules can name is all that the exported API consists of: no type of an
-// internal package is in it, except as the parameter of the methods Engine, which keeps
-// other modules from calling them. So what compiles against the API compiles elsewhere.
+// internal package is in it. So what compiles against the API compiles elsewhere.
 func TestAPIIsPublic(t *testing.T) {
-	doors := map[string]bool{}
 	for _, p := range public(t) {
 		check := func(what types.Object, in types.Type) {
 			if internal := internalIn(in); internal != nil {
@@ -121,25 +119,11 @@ func TestAPIIsPublic(t *testing.T) {
 				}
 			}
 			for m := range types.NewMethodSet(types.NewPointer(o.Type())).Methods() {
-				f := m.Obj().(*types.Func)
-				in := f.Signature().Params()
-				switch {
-				case f.Name() == "Engine" && in.Len() == 1 && internalIn(in.At(0).Type()) != nil:
-					doors[p.Name()+"."+name] = true
-					// Who can't name the type can't make a value of it by a literal either.
-					for _, literal := range []types.Type{types.Typ[types.UntypedNil], types.Typ[types.UntypedInt], types.Typ[types.UntypedString], types.NewStruct(nil, nil)} {
-						if types.AssignableTo(literal, in.At(0).Type()) {
-							t.Errorf("%s.%s.Engine can be called from elsewhere, with a %v", p.Name(), name, literal)
-						}
-					}
-				case f.Exported():
+				if f := m.Obj(); f.Exported() {
 					check(f, f.Type())
 				}
 			}
 		}
-	}
-	if want := map[string]bool{"store.Limit": true, "store.State": true, "store.Window": true, "memstore.Store": true, "stint.Limiter": true}; !maps.Equal(doors, want) {
-		t.Errorf("methods Engine are those of %v, want %v", doors, want)
 	}
 }
 
