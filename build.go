@@ -140,13 +140,13 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 		in, lent = from.backend.Store, from.compiled.Lent
 		lines = from.backend.Lines
 	}
-	v.allower, _ = in.(store.Allower)
+	v.memory, _ = in.(*memstore.Store)
 	all := f.registry.Adaptive
 	v.backend = &decide.Backend{
 		Store: in, Local: all.Over(in), Keys: all, Lines: lines,
 		Newest: f.registry.Newest, Turns: turnsOf(v),
 	}
-	if own, is := in.(*memstore.Store); is { // no store around one, which may want to see what is settled
+	if own := v.memory; own != nil { // no store around one, which may want to see what is settled
 		v.backend.Release = func(key string, l *store.Limit, lease store.LeaseID) {
 			var results [1]store.Result // on the stack, as the charge, because own is no interface
 			_ = own.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])

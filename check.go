@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/store"
 )
@@ -40,7 +41,7 @@ func (l *Limiter) CheckStore(ctx context.Context) error {
 		}
 		return nil
 	}
-	if len(limits) == 0 || store.AnswersAtOnce(in) {
+	if len(limits) == 0 || inside.AnswersAtOnce(in) {
 		return nil
 	}
 	return &StoreError{fmt.Errorf("%T can't be checked, as it doesn't implement store.Verifier: %w", in, errors.ErrUnsupported)}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -80,7 +81,7 @@ func (d *Decision) set(c *decide.Call, statuses []LimitStatus) {
 // length, becomes d.Limits.
 func (d *Decision) addUp(c *decide.Call, statuses []LimitStatus) {
 	charges, results := c.Charges, c.Results
-	*d = Decision{Allowed: store.Granted(charges, results), Limits: statuses}
+	*d = Decision{Allowed: inside.Granted(charges, results), Limits: statuses}
 	named := -1
 	for i := range results {
 		ch, r, l := &charges[i], &results[i], &statuses[i]

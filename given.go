@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/stint-go/stint/internal/keytext"
@@ -14,21 +15,36 @@ import (
 )
 
 // allow is Allow for one limit in memory. It uses no admission: getting and filling one takes
-// more than half as long as the decision. The answer is that of a store.Allower, in registers: a
-// Result takes a quarter longer. If known is false, nothing is charged, and Allow asks again to
-// find out why.
+// more than half as long as the decision. If known is false, nothing is charged, and Allow asks
+// again to find out why.
 func allow(ctx context.Context, v *version, key string, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, known bool) {
 	e := v.plans.Base.Alone
-	if e == nil || v.allower == nil || cost < 1 || ctx.Err() != nil {
+	if e == nil || v.memory == nil || cost < 1 || ctx.Err() != nil {
 		return false, 0, 0, 0, false
 	}
 	under, err := e.Key.Under(keytext.Encode(key))
 	if err != nil {
 		return false, 0, 0, 0, false
 	}
-	ok, remaining, retryAfter, resetAfter, err = v.allower.Allow(ctx, under, e.Limit.Limit, cost)
-	return ok && err == nil, remaining, retryAfter, resetAfter, err == nil
+	of := alones.Get().(*alone)
+	c, r := &of.charges[0], &of.results[0]
+	c.Key, c.Limit, c.Cost = under, e.Limit.Limit, cost
+	if err = v.memory.Take(ctx, of.charges[:], of.results[:]); err == nil {
+		ok, remaining, retryAfter, resetAfter = r.OK, r.Remaining, r.RetryAfter, r.ResetAfter
+	}
+	c.Key, c.Limit = "", nil
+	alones.Put(of)
+	return ok, remaining, retryAfter, resetAfter, err == nil
 }
+
+// alone is a call of one charge. It is in a pool, because what is given to a store escapes to the
+// heap.
+type alone struct {
+	charges [1]store.Charge
+	results [1]store.Result
+}
+
+var alones = sync.Pool{New: func() any { return new(alone) }}
 
 // adoptDenial returns the error of a denial that allow has found.
 func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) error {

@@ -3,7 +3,9 @@ package stint
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/store"
 )
@@ -35,7 +37,7 @@ func (e *OptionError) Names() []string {
 	if e.named == nil {
 		return nil
 	}
-	return e.named.Names()
+	return slices.Clone(inside.Names(e.named))
 }
 
 // Error returns the route, the limit, the option, the problem and what to write

@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // version is what a limiter does from one Update to the next: plans, a backend that decides what
@@ -25,7 +26,7 @@ type version struct {
 	compiled *compile.Result
 	plans    *read.Plans     // compiled
 	backend  *decide.Backend // decides what is read by the plans
-	allower  store.Allower   // the backend's store, if it is one; or nil
+	memory   *memstore.Store // the backend's store, if it is one in memory; or nil
 	// tooCostly is called for a charge of a request that costs more than its limit ever lets pass.
 	tooCostly func(*store.Charge)
 	dryRuns   bool // some limit may be in a dry run

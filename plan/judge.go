@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
@@ -280,7 +281,7 @@ func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
 	if err := j.store.Take(context.Background(), c.Charges, c.Results); err != nil {
 		panic(err) // a limiter makes no malformed call, and this store never fails
 	}
-	granted := store.Granted(c.Charges, c.Results)
+	granted := inside.Granted(c.Charges, c.Results)
 	retry := time.Duration(-1)
 	for i := range c.Results {
 		switch r := &c.Results[i]; {

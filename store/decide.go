@@ -4,16 +4,6 @@ import (
 	"time"
 )
 
-// Granted reports whether the decision is granted: no limit denies, except dry runs.
-func Granted(charges []Charge, results []Result) bool {
-	for i := range results {
-		if !results[i].OK && !charges[i].DryRun {
-			return false
-		}
-	}
-	return true
-}
-
 // Check reports the first malformed charge. Stores call it before they touch anything:
 // a step would divide by the zeros of a Limit that NewLimit didn't make. The error is
 // ErrResults, ErrLimit or ErrCost.

@@ -25,6 +25,15 @@ func init() {
 		d.decider = decider
 		return &d
 	}
+	engine.NewSpecError = func(field, problem, write string, names ...any) any {
+		return newSpecError(field, problem, write, names...)
+	}
+	engine.Names = func(e any) []string {
+		if named := e.(*SpecError).named; named != nil {
+			return named.names
+		}
+		return nil
+	}
 	engine.Veto = func() any { return veto }
 	engine.Counts = func(c, ban any) bool { return c.(*Charge).countsFor(ban.(*Charge)) }
 	engine.Around = func(w any, wall int64, before, after int) []engine.Span {

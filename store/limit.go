@@ -121,7 +121,7 @@ func (l *Limit) workOutName() {
 	}
 }
 
-// wrong records one problem, with the arguments of NewSpecError.
+// wrong records one problem, with the arguments of newSpecError.
 type wrong = func(field, problem, write string, names ...any)
 
 // NewLimit checks a Spec, fills in its defaults and returns the limit. The error
@@ -131,7 +131,7 @@ func NewLimit(s Spec) (*Limit, error) {
 	l := &Limit{spec: s}
 	var errs []error
 	bad := func(field, problem, write string, names ...any) {
-		errs = append(errs, NewSpecError(field, problem, write, names...))
+		errs = append(errs, newSpecError(field, problem, write, names...))
 	}
 
 	if !engine.ValidName(s.Name) {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -15,10 +14,10 @@ type SpecError struct {
 	named *named
 }
 
-// NewSpecError returns a SpecError. problem and write are formats with a %v for each of
+// newSpecError returns a SpecError. problem and write are formats with a %v for each of
 // names, which are names of Go's: an Algorithm, or a text such as "time.Second". Without
 // names both are taken as they are.
-func NewSpecError(field, problem, write string, names ...any) *SpecError {
+func newSpecError(field, problem, write string, names ...any) *SpecError {
 	e := &SpecError{Field: field, Problem: problem, Write: write}
 	if len(names) > 0 {
 		const between = "\x00"
@@ -33,16 +32,6 @@ func NewSpecError(field, problem, write string, names ...any) *SpecError {
 
 // Error returns the problem and what to write instead.
 func (e *SpecError) Error() string { return e.Problem + ": " + e.Write }
-
-// Names returns the names of Go's in Problem and then in Write, in the order in which they
-// are there, such as "TokenBucket" or "time.Second": for tools whose readers write
-// something else, such as a configuration file.
-func (e *SpecError) Names() []string {
-	if e.named == nil {
-		return nil
-	}
-	return slices.Clone(e.named.names)
-}
 
 // named are the names in a text. They are behind a pointer so that a SpecError can be compared.
 type named struct{ names []string }

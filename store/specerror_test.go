@@ -1,12 +1,12 @@
 package store_test
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -50,7 +50,7 @@ func TestSpecErrorIn(t *testing.T) {
 			for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 				e := err.(*store.SpecError)
 				without, rest := "", e.Problem+": "+e.Write
-				for _, name := range e.Names() {
+				for _, name := range inside.Names(e) {
 					before, after, found := strings.Cut(rest, name)
 					if !found {
 						t.Errorf("%q doesn't have %s there", e, name)
@@ -64,13 +64,4 @@ func TestSpecErrorIn(t *testing.T) {
 			}
 		}
 	}
-}
-
-func ExampleSpecError_Names() {
-	e := store.NewSpecError("Burst", "%v has no burst", "write %v", store.SlidingLog, store.TokenBucket)
-	fmt.Println(e)
-	fmt.Println(e.Names())
-	// Output:
-	// SlidingLog has no burst: write TokenBucket
-	// [SlidingLog TokenBucket]
 }

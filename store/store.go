@@ -18,7 +18,7 @@
 // tests a store.
 //
 // What not every store can do, or says of itself, is an interface found by assertion:
-// [Resetter], [Immediate], [Bounded], [Allower], [Checked], [Observable] and [Degradable].
+// [Resetter], [Immediate], [Bounded], [Checked], [Observable] and [Degradable].
 package store
 
 import (
@@ -103,36 +103,11 @@ type Immediate interface {
 	AnswersAtOnce() bool
 }
 
-// AnswersAtOnce reports whether s implements Immediate and answers at once.
-func AnswersAtOnce(s Store) bool {
-	i, ok := s.(Immediate)
-	return ok && i.AnswersAtOnce()
-}
-
 // Bounded is implemented by stores whose calls end by themselves.
 type Bounded interface {
 	// Timeout returns the longest time that a Take or a Settle takes, whatever its context;
 	// 0 if none is known. Callers that would allow as much need not set a deadline.
 	Timeout() time.Duration
-}
-
-// EndsWithin reports whether a Take or a Settle of s takes d at the most, whatever its
-// context: s answers at once, or is Bounded.
-func EndsWithin(s Store, d time.Duration) bool {
-	if AnswersAtOnce(s) {
-		return true
-	}
-	b, ok := s.(Bounded)
-	return ok && 0 < b.Timeout() && b.Timeout() <= d
-}
-
-// Allower is implemented by stores in memory. Arguments of a Store's Take escape to the
-// heap, since the compiler doesn't know what a Store does with them. Allow takes none
-// that do, so its caller allocates nothing.
-type Allower interface {
-	// Allow is Take for a single charge, and returns what its Result says of a limit that
-	// neither queues nor has slots. It isn't for others.
-	Allow(ctx context.Context, key string, l *Limit, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, err error)
 }
 
 // Checked is implemented by stores that can be built from arguments that can't work,

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/storefake"
 	"github.com/stint-go/stint/store"
 )
@@ -122,7 +123,7 @@ func (c *caller) take(limits ...*store.Limit) {
 	if err := c.store.Take(context.Background(), c.charges, c.results); err != nil {
 		c.Broken("%v", err)
 	}
-	granted := store.Granted(c.charges, c.results)
+	granted := inside.Granted(c.charges, c.results)
 	steps.Note("is granted: %t", granted)
 	switch {
 	case limits[0] == c.other:

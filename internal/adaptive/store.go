@@ -238,4 +238,4 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 
 // AnswersAtOnce reports whether the store below answers at once: limits of this process
 // always do.
-func (s *Store) AnswersAtOnce() bool { return store.AnswersAtOnce(s.below) }
+func (s *Store) AnswersAtOnce() bool { return inside.AnswersAtOnce(s.below) }

@@ -218,7 +218,7 @@ func (c *Call) Decide(ctx context.Context) error {
 	if err != nil {
 		return c.goOn(ctx, err)
 	}
-	if store.Granted(c.Charges, c.Results) {
+	if inside.Granted(c.Charges, c.Results) {
 		c.own()
 	}
 	return nil

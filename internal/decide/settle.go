@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -33,7 +34,7 @@ func (b *Backend) settle(ctx context.Context, s store.Store, charges []store.Cha
 	}
 	// For a store in memory a timer would cost more than the call. On Redis it is a third of the
 	// allocations of a request with slots, if many are decided together.
-	if !store.EndsWithin(s, background.GiveBack) {
+	if !inside.EndsWithin(s, background.GiveBack) {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, background.GiveBack)
 		defer stop()

@@ -118,3 +118,40 @@ func Fixed(w store.Window) (length int64, ok bool) { return engine.Fixed(w) }
 // Nominal returns the approximate length of a window in microseconds: that of the
 // longest window in a location whose clocks never change.
 func Nominal(w store.Window) int64 { return engine.Nominal(w) }
+
+// NewSpecError returns a SpecError. problem and write are formats with a %v for each of
+// names, which are names of Go's: an Algorithm, or a text such as "time.Second". Without
+// names both are taken as they are.
+func NewSpecError(field, problem, write string, names ...any) *store.SpecError {
+	return engine.NewSpecError(field, problem, write, names...).(*store.SpecError)
+}
+
+// Names returns the names of Go's in the error's Problem and then in its Write, in the order in
+// which they are there, such as "TokenBucket" or "time.Second". The caller must not change them.
+func Names(e *store.SpecError) []string { return engine.Names(e) }
+
+// Granted reports whether the decision is granted: no limit denies, except dry runs.
+func Granted(charges []store.Charge, results []store.Result) bool {
+	for i := range results {
+		if !results[i].OK && !charges[i].DryRun {
+			return false
+		}
+	}
+	return true
+}
+
+// AnswersAtOnce reports whether s implements store.Immediate and answers at once.
+func AnswersAtOnce(s store.Store) bool {
+	i, ok := s.(store.Immediate)
+	return ok && i.AnswersAtOnce()
+}
+
+// EndsWithin reports whether a Take or a Settle of s takes d at the most, whatever its
+// context: s answers at once, or is store.Bounded.
+func EndsWithin(s store.Store, d time.Duration) bool {
+	if AnswersAtOnce(s) {
+		return true
+	}
+	b, ok := s.(store.Bounded)
+	return ok && 0 < b.Timeout() && b.Timeout() <= d
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -19,10 +20,10 @@ type Mistake struct {
 // List are the problems found, in order.
 type List []*Mistake
 
-// Bad adds a problem, with the arguments of store.NewSpecError.
+// Bad adds a problem, with the arguments of inside.NewSpecError.
 func (l *List) Bad(option, problem, write string, names ...any) {
 	if len(names) > 0 {
-		l.add(option, store.NewSpecError("", problem, write, names...))
+		l.add(option, inside.NewSpecError("", problem, write, names...))
 		return
 	}
 	*l = append(*l, &Mistake{Option: option, Problem: problem, Write: write})

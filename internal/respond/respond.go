@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -144,7 +145,7 @@ func (s *Watched) end() (status int) {
 // a call of the store to that follows. A response without a declared length is left
 // alone, because flushing would change its framing.
 func (s *Watched) PushBefore(to store.Store) {
-	if store.AnswersAtOnce(to) || s.w == nil || s.sealed || s.hijacked || s.panicked || s.written == 0 {
+	if inside.AnswersAtOnce(to) || s.w == nil || s.sealed || s.hijacked || s.panicked || s.written == 0 {
 		return
 	}
 	if n, err := strconv.ParseInt(s.w.Header().Get("Content-Length"), 10, 64); err == nil && n == s.written {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -252,7 +253,7 @@ func (ts *Turns) visit(charges []store.Charge) *Visit {
 // alone with the answer, a store that takes its time would settle the turn back by itself, and
 // nobody would get it. So whoever leaves waits for the answer, and leaves the line like all others.
 func Outliving(ctx context.Context, s store.Store) (longer context.Context, end func()) {
-	if ctx.Done() == nil || store.AnswersAtOnce(s) {
+	if ctx.Done() == nil || inside.AnswersAtOnce(s) {
 		return ctx, func() {}
 	}
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -299,7 +299,7 @@ func (w *Waiter) take(ctx context.Context) error {
 	if err := w.ask(ctx); err != nil {
 		return err
 	}
-	if w.Granted = store.Granted(w.Charges, w.Results); w.Granted {
+	if w.Granted = inside.Granted(w.Charges, w.Results); w.Granted {
 		for i := range w.Charges {
 			if w.takesSlots(i) {
 				w.lines.AddHeld(KeyOf(&w.Charges[i]), w.Class(ctx), w.Charges[i].Cost)

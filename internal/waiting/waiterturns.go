@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/inside"
-	"github.com/stint-go/stint/store"
 )
 
 // ask asks the store once to decide the charges, less the turns that others have left.
@@ -18,7 +17,7 @@ func (w *Waiter) ask(ctx context.Context) error {
 	}
 	err := w.askOnce(ctx)
 	w.visit.Restore(w.Charges)
-	if err != nil || !store.Granted(w.Charges, w.Results) {
+	if err != nil || !inside.Granted(w.Charges, w.Results) {
 		w.leave(ctx)
 	}
 	return err

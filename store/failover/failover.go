@@ -85,6 +85,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -197,7 +198,7 @@ func New(primary, secondary store.Store, opts ...Option) *Store {
 // require remembers that an argument of New is wrong, unless it is valid.
 func (s *Store) require(valid bool, problem, write string) {
 	if !valid {
-		s.bad = append(s.bad, store.NewSpecError("", problem, write))
+		s.bad = append(s.bad, inside.NewSpecError("", problem, write))
 	}
 }
 
@@ -332,14 +333,14 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 // AnswersAtOnce implements store.Immediate. It reports whether both sides answer at
 // once.
 func (s *Store) AnswersAtOnce() bool {
-	return s.wrong != nil || store.AnswersAtOnce(s.primary) && (s.secondary == nil || store.AnswersAtOnce(s.secondary))
+	return s.wrong != nil || inside.AnswersAtOnce(s.primary) && (s.secondary == nil || inside.AnswersAtOnce(s.secondary))
 }
 
 // Timeout implements store.Bounded. It returns the time of both sides together, since a call
 // may ask one after the other, or 0 if one of them has none.
 func (s *Store) Timeout() (sum time.Duration) {
 	for _, side := range [...]store.Store{s.primary, s.secondary} {
-		if side == nil || store.AnswersAtOnce(side) {
+		if side == nil || inside.AnswersAtOnce(side) {
 			continue
 		}
 		of, ok := side.(store.Bounded)
@@ -355,7 +356,7 @@ func (s *Store) Timeout() (sum time.Duration) {
 // and with either side, or that New hasn't made the store.
 func (s *Store) Misconfigured() []*store.SpecError {
 	if s.life == nil {
-		return []*store.SpecError{store.NewSpecError("", "the zero failover.Store", "write failover.New(primary, secondary)")}
+		return []*store.SpecError{inside.NewSpecError("", "the zero failover.Store", "write failover.New(primary, secondary)")}
 	}
 	return s.bad
 }
@@ -428,7 +429,7 @@ func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
 	if v, ok := s.primary.(store.Verifier); ok {
 		return v.Verify(ctx, limits...)
 	}
-	if store.AnswersAtOnce(s.primary) {
+	if inside.AnswersAtOnce(s.primary) {
 		return nil
 	}
 	return fmt.Errorf("failover: the primary (%T) is no store.Verifier: %w", s.primary, errors.ErrUnsupported)

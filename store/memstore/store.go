@@ -77,7 +77,7 @@ type config struct {
 }
 
 func (c *config) bad(problem, write string) {
-	c.wrong = append(c.wrong, store.NewSpecError("", problem, write))
+	c.wrong = append(c.wrong, inside.NewSpecError("", problem, write))
 }
 
 type maxKeys int64
@@ -182,7 +182,7 @@ func (s *Store) String() string { return "memory of this process" }
 // or that New hasn't made the store.
 func (s *Store) Misconfigured() []*store.SpecError {
 	if s.shards == nil {
-		return []*store.SpecError{store.NewSpecError("", "the zero memstore.Store", "write memstore.New()")}
+		return []*store.SpecError{inside.NewSpecError("", "the zero memstore.Store", "write memstore.New()")}
 	}
 	return s.wrong
 }

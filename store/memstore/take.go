@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
@@ -60,27 +58,6 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	s.sweep(s.takeOne(hash, key, charges, results))
 	return nil
 }
-
-// Allow implements store.Allower.
-func (s *Store) Allow(ctx context.Context, key string, l *store.Limit, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, err error) {
-	of := alones.Get().(*alone)
-	c, r := &of.charges[0], &of.results[0]
-	c.Key, c.Limit, c.Cost, r.OK = key, l, cost, false // an error leaves the result as it is
-	err = s.Take(ctx, of.charges[:], of.results[:])
-	ok, remaining, retryAfter, resetAfter = r.OK, r.Remaining, r.RetryAfter, r.ResetAfter
-	c.Key, c.Limit = "", nil
-	alones.Put(of)
-	return ok, remaining, retryAfter, resetAfter, err
-}
-
-// alone is a call of one charge. It is in a pool, and not on the stack, because of what
-// inside.StepInstant does the compiler knows nothing.
-type alone struct {
-	charges [1]store.Charge
-	results [1]store.Result
-}
-
-var alones = sync.Pool{New: func() any { return new(alone) }}
 
 // backoff is how many empty iterations a call spins after another has changed the word:
 // about three microseconds. In that time another core makes dozens of decisions. Without

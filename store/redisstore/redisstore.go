@@ -100,6 +100,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
@@ -308,7 +309,7 @@ func (s *Store) String() string {
 // require remembers that an option is wrong, unless it is valid.
 func (s *Store) require(valid bool, problem, write string) {
 	if !valid {
-		s.bad = append(s.bad, store.NewSpecError("", problem, write))
+		s.bad = append(s.bad, inside.NewSpecError("", problem, write))
 	}
 }
 
@@ -328,7 +329,7 @@ func (s *Store) unusable() error {
 // that New hasn't made the store.
 func (s *Store) Misconfigured() (all []*store.SpecError) {
 	if s.closed == nil {
-		return []*store.SpecError{store.NewSpecError("", "the zero redisstore.Store", "write redisstore.New(client)")}
+		return []*store.SpecError{inside.NewSpecError("", "the zero redisstore.Store", "write redisstore.New(client)")}
 	}
 	all = slices.Clone(s.bad)
 	if v := reflect.ValueOf(s.client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-var callRows = append(each("Allow/", allowed), []row{
+var callRows = []row{
 	{"malformed", malformed},
 	{"nothing", func(s *suite) {
 		if err := s.store.Take(context.Background(), nil, nil); err != nil {
@@ -93,7 +93,7 @@ var callRows = append(each("Allow/", allowed), []row{
 		s.left("k", l, 9)
 	}},
 	{"distinct keys", distinctKeys},
-}...)
+}
 
 func malformed(s *suite) {
 	l := s.limit(store.Spec{Units: 9, Period: time.Hour})
@@ -193,39 +193,4 @@ func distinctKeys(s *suite) {
 	s.must(s.take(key, a, 4))
 	copy(buf, "XXXXXXXX")
 	s.left(fmt.Sprint("vola", "tile"), a, 5)
-}
-
-// allowed holds an Allower's Allow to its Take.
-func allowed(s *suite, k kind) {
-	a, ok := s.store.(store.Allower)
-	if !ok {
-		s.Skip("the store is no store.Allower")
-	}
-	l := s.limit(k.spec)
-	if l.Spec().Queue > 0 {
-		s.Skip("Allow is not for limits that queue")
-	}
-	for i, cost := range []int64{1, 0, 2, 1, store.MaxCost, 1, 1, 3, 1, 1, 1, 1} {
-		want := s.take("taken", l, cost)
-		var got store.Result
-		var err error
-		got.OK, got.Remaining, got.RetryAfter, got.ResetAfter, err = a.Allow(context.Background(), "allowed", l, cost)
-		got.Receipt, got.Begun, got.Held, got.MoreAfter = want.Receipt, want.Begun, want.Held, want.MoreAfter
-		if err != nil || got != want {
-			s.Fatalf("call %d, cost %d: %s, %v, want %s", i, cost, show(got), err, show(want))
-		}
-		if got, want := s.peek("allowed", l), s.peek("taken", l); got != want {
-			s.Fatalf("call %d, cost %d: left %s, want %s", i, cost, show(got), show(want))
-		}
-		s.sleep(k.span() / 100 / time.Microsecond * time.Microsecond)
-	}
-	for _, call := range []struct {
-		limit *store.Limit
-		cost  int64
-		want  error
-	}{{l, -1, store.ErrCost}, {l, store.MaxCost + 1, store.ErrCost}, {nil, 1, store.ErrLimit}, {new(store.Limit), 1, store.ErrLimit}} {
-		if ok, _, _, _, err := a.Allow(context.Background(), "allowed", call.limit, call.cost); ok || !errors.Is(err, call.want) {
-			s.Errorf("cost %d: %v, %v, want %v", call.cost, ok, err, call.want)
-		}
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/storetest"
@@ -25,20 +24,6 @@ type mutant struct {
 	take   func(p *plain, charges []store.Charge, results []store.Result) error
 	settle func(p *plain, charges []store.Charge, results []store.Result) error
 	reset  func(p *plain, key string, limits []*store.Limit)
-	allow  func(m *mutant, c store.Charge) (store.Result, error)
-}
-
-var _ store.Allower = (*mutant)(nil)
-
-func (m *mutant) Allow(_ context.Context, key string, l *store.Limit, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, err error) {
-	r, err := m.allow(m, store.Charge{Key: key, Limit: l, Cost: cost})
-	return r.OK, r.Remaining, r.RetryAfter, r.ResetAfter, err
-}
-
-func allow(m *mutant, c store.Charge) (store.Result, error) {
-	var r [1]store.Result
-	err := m.Take(context.Background(), []store.Charge{c}, r[:])
-	return r[0], err
 }
 
 func (m *mutant) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
@@ -76,9 +61,6 @@ func (m mutant) whole(turns bool) *mutant {
 		m.reset = func(p *plain, key string, limits []*store.Limit) {
 			_ = p.Reset(context.Background(), key, limits...)
 		}
-	}
-	if m.allow == nil {
-		m.allow = allow
 	}
 	if m.one = new(sync.Mutex); !turns {
 		m.one = unlocked{}

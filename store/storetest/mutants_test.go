@@ -297,28 +297,6 @@ var mutants = map[string]func() mutant{
 			})
 		}}
 	},
-	"allows for nothing": func() mutant {
-		return mutant{allow: func(m *mutant, c store.Charge) (store.Result, error) {
-			cost := c.Cost
-			c.Cost = 0
-			r, err := allow(m, c)
-			r.OK = r.OK && cost <= c.Limit.Spec().Units
-			return r, err
-		}}
-	},
-	"allows any cost": func() mutant {
-		return mutant{allow: func(m *mutant, c store.Charge) (store.Result, error) {
-			c.Cost = min(max(c.Cost, 0), store.MaxCost)
-			return allow(m, c)
-		}}
-	},
-	"denies without a wait": func() mutant {
-		return mutant{allow: func(m *mutant, c store.Charge) (store.Result, error) {
-			r, err := allow(m, c)
-			r.RetryAfter = 0
-			return r, err
-		}}
-	},
 	"resets nothing": func() mutant { return mutant{reset: func(*plain, string, []*store.Limit) {}} },
 	racy: func() mutant { // two callers can see the same state
 		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
