@@ -100,7 +100,8 @@ test-newest: redis ## the tests of what imports them, with the newest gin, echo 
 	cd "$$copy" && $(GO) get $(addsuffix @latest,$(NEWEST)) && $(GO) mod tidy && grep -E '^	($(subst $(eval) ,|,$(NEWEST))) ' go.mod && \
 	$(GO) test -count=1 ./adapters/... && $(GO) test -count=1 -run 'Conformance|Client|Hook|PausedServer' ./store/redisstore && \
 	export GOWORK="$$copy/go.work" && $(GO) work use && $(GO) test -count=1 ./tests/routers && \
-	cd adapters/echov5 && $(GO) get github.com/labstack/echo/v5@latest && grep echo/v5 go.mod && $(GO) test -count=1 .
+	$(GO) mod edit -require=github.com/labstack/echo/v5@$$($(GO) list -m -f '{{.Version}}' github.com/labstack/echo/v5@latest) adapters/echov5/go.mod && \
+	grep echo/v5 adapters/echov5/go.mod && scripts/alone adapters/echov5 test -mod=mod -count=1 .
 
 test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
 	@echo "asking a Prometheus for each panel and each alert: about half a minute"
