@@ -90,7 +90,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			[]string{`limit "x": another limit has that name`}},
 		{"names across routes", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
 			stint.WithRoute("/a", stint.Rate(1, time.Second, stint.WithName("x")))},
-			[]string{`WithRoute("/a"): limit "x": another limit has that name`}},
+			[]string{`WithRoute("/a"): limit "x": another limit has that name: write another stint.WithName, or give both places the same value: login := stint.Rate(…)`}},
 		{"one limit twice", []stint.Option{everybody, rate, rate}, []string{`limit "rate": given twice`}},
 		{"bad pattern", []stint.Option{everybody, rate, stint.WithRoute("POST login", rate)}, []string{`WithRoute("POST login"): parsing`}},
 		{"patterns of other routers", []stint.Option{everybody, rate, stint.WithRoute("GET /users/:id/posts", rate), stint.WithRoute("example.com/files/*", rate), stint.WithRoute("/*path", rate), stint.WithRoute("/a/*/b", rate)},

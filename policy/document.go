@@ -258,7 +258,7 @@ func (d *decoder) resolve(doc *document) {
 			d.bad(l.node, "a limit without a name gets the name %q, which other limits in the store may have too: write a name", l.name)
 			continue
 		}
-		d.unique(byName, l)
+		d.unique(byName, l, !slices.ContainsFunc(doc.limits, func(e entry) bool { return e.limit == l }))
 	}
 	for i := range doc.limits {
 		if e := &doc.limits[i]; e.limit == nil {
@@ -279,16 +279,18 @@ func (d *decoder) resolve(doc *document) {
 				d.bad(e.node, "a plan's limit without a name, under which its counts are kept: write one")
 				continue
 			}
-			d.unique(own, e.limit)
+			d.unique(own, e.limit, false)
 		}
 	}
 }
 
-func (d *decoder) unique(byName map[string]*limit, l *limit) {
+func (d *decoder) unique(byName map[string]*limit, l *limit, route bool) {
 	switch first := byName[l.name]; {
 	case l.kind == nil:
 	case first == nil:
 		byName[l.name] = l
+	case l.named && route:
+		d.bad(l.node, "the name %q is taken in line %d: write another, or the name alone to have that limit here, too: [%s]", l.name, first.node.Line, l.name)
 	case l.named:
 		d.bad(l.node, "the name %q is taken in line %d: write another", l.name, first.node.Line)
 	default:

@@ -249,7 +249,7 @@ var mistakes = []mistake{
 	// Names.
 	{"limits of one name", "version: 1\nkey: global\nlimits:\n- {rate: 1/s}\n- {rate: 2/s}\n- {name: a, rate: 2/s}\nroutes:\n  /: {limits: [{name: a, rate: 1/s}, {quota: 1/daily}]}\n  /a: {limits: [{quota: 2/daily}]}\n", false, []string{
 		`5:3: a limit without a name gets the name "rate", as does the one in line 4: write a name`,
-		`8:16: the name "a" is taken in line 6: write another`,
+		`8:16: the name "a" is taken in line 6: write another, or the name alone to have that limit here, too: [a]`,
 		`9:17: a limit without a name gets the name "daily", as does the one in line 8: write a name`,
 	}},
 	{"names of limits", "version: 1\nkey: global\nroutes:\n  /: {limits: [{name: login, rate: 1/s}]}\n  /a: {limits: [logn, login, login]}\n", false, []string{

@@ -382,7 +382,11 @@ func (k *compiler) limits() {
 	}
 	final, taken := k.naming.assign(rules)
 	for _, i := range taken {
-		k.errs = append(k.errs, Namesake(fresh[i].route, final[i]))
+		m := Namesake(fresh[i].route, final[i])
+		if m.Route != "" {
+			m.Write += ", or give both places the same value: login := stint.Rate(…)"
+		}
+		k.errs = append(k.errs, m)
 	}
 	for i, u := range fresh {
 		l, wrong := u.rule.compile(final[i])
