@@ -107,9 +107,11 @@ func WithHeadroom(factor float64) SuggestOption {
 	})
 }
 
-// WithHorizon sets for how long a key may do least. Many pairs of a rate and a burst leave the
-// same share of keys untouched: Suggest proposes the one with which a key gets least through
-// within this time. The log must be ten times as long. The default is a minute.
+// WithHorizon sets for how long a key may do little. Many pairs of a rate and a burst leave the
+// same share of keys untouched: of the round rates per second, minute or hour with which a key gets at most a
+// quarter more through within this time than with any other, Suggest proposes one with the shortest
+// unit, and of these the one with which a key gets least. The log must be ten times as long. The
+// default is a minute.
 func WithHorizon(d time.Duration) SuggestOption {
 	return suggestOption(func(c *config) {
 		if c.horizon = d; d < time.Second || d > 366*24*time.Hour {

@@ -81,7 +81,8 @@ type ShareSuggestion struct {
 	// Unknown says why the log doesn't show it, or is "". Otherwise nothing below is set.
 	Unknown string `json:"unknown,omitempty"`
 	// Scenario is the one that needs most, and Least the numbers that suffice in it: with a
-	// burst of one less, more keys would be touched.
+	// burst of one less, more keys would be touched. Of the Curve it is the point that WithHorizon
+	// describes.
 	Scenario string `json:"scenario,omitempty"`
 	Least    Rate   `json:"least,omitzero"`
 	// Suggested is Least with headroom. Touched is how many keys it would have denied something,
@@ -89,7 +90,8 @@ type ShareSuggestion struct {
 	Suggested Rate      `json:"suggested,omitzero"`
 	Touched   int64     `json:"touched"`
 	Top       []KeyNeed `json:"top,omitempty"`
-	// Curve has the least burst at each rate that was considered, the slowest first.
+	// Curve has the least burst at each rate that was considered, the slowest first. Least may have the
+	// same rate by a shorter unit.
 	Curve []Rate `json:"curve,omitempty"`
 }
 
@@ -268,6 +270,7 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 	seen := func(r Rate, burst int64) bool {
 		return float64(burst)/r.perSecond() <= s.span.Seconds()/longer
 	}
+	named := make([][]string, known) // the scenario of each point
 	last := s.bursts(candidates[len(candidates)-1], known)
 	for _, r := range candidates {
 		if !seen(r, last[0].burst) { // nor any larger
@@ -282,9 +285,7 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 				continue // at a higher rate it needs no less
 			}
 			o.Curve = append(o.Curve, r)
-			if o.Least.Units == 0 || s.cost(r) < s.cost(o.Least) {
-				o.Least, o.Scenario = r, s.names[at[i].scenario]
-			}
+			named[i] = append(named[i], s.names[at[i].scenario])
 		}
 		if over && seen(r, r.Burst) {
 			break
@@ -292,15 +293,56 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 	}
 	for i := range known {
 		o := &out[i]
-		o.Suggested = roomier(o.Least, s.headroom)
+		point := pick(o.Curve, s.horizon)
+		o.Least, o.Scenario = short(o.Curve[point]), named[i][point]
+		o.Suggested = short(roomier(o.Curve[point], s.headroom))
 		o.Touched, o.Top = s.touched(o.Suggested)
 	}
 	return out
 }
 
-// cost returns what a key can get through within the horizon.
-func (s *sizing) cost(r Rate) float64 {
-	return float64(r.Burst) + r.perSecond()*s.horizon.Seconds()
+// pick returns the number of the point of a curve that is suggested. Of the round rates with which a
+// key gets at most a quarter more through within the horizon than with any other round one, it is of
+// those with the shortest unit the one with which a key gets least. (By what a key gets alone, a rate
+// per day with a large burst wins over one per minute by next to nothing.)
+func pick(curve []Rate, horizon time.Duration) (point int) {
+	gets := func(r Rate) float64 { return float64(r.Burst) + r.perSecond()*horizon.Seconds() }
+	var round []int
+	for i, r := range curve {
+		if isRound(short(r)) {
+			round = append(round, i)
+		}
+	}
+	if len(round) == 0 {
+		for i := range curve {
+			round = append(round, i)
+		}
+	}
+	least := func(a, b int) int { return cmp.Compare(gets(curve[a]), gets(curve[b])) }
+	most := 1.25 * gets(curve[slices.MinFunc(round, least)])
+	round = slices.DeleteFunc(round, func(i int) bool { return gets(curve[i]) > most })
+	return slices.MinFunc(round, func(a, b int) int {
+		return cmp.Or(cmp.Compare(short(curve[a]).Seconds, short(curve[b]).Seconds), least(a, b))
+	})
+}
+
+// isRound reports whether a rate is one that people write.
+func isRound(r Rate) bool {
+	n := r.Units
+	for n >= 100 && n%10 == 0 {
+		n /= 10
+	}
+	return r.Seconds <= 3600 && (n <= 6 || slices.Contains([]int64{8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80}, n))
+}
+
+// short returns a rate by the shortest unit that it is whole in: 60 per minute are 1 per second.
+func short(r Rate) Rate {
+	for _, seconds := range []int64{1, 60, 3600} {
+		if n := r.Units * seconds; seconds < r.Seconds && n%r.Seconds == 0 {
+			return Rate{n / r.Seconds, seconds, r.Burst}
+		}
+	}
+	return r
 }
 
 // quantile is the burst that a share of keys needs, in the scenario that needs most.

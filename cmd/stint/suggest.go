@@ -42,9 +42,10 @@ func suggestCommand() *cobra.Command {
 through untouched, and writes a policy file with these numbers and headroom. Requests that match no
 --route get a limit of their own.
 
-Many pairs of a rate and a burst leave the same keys untouched: the one is suggested with which a key
-gets least through within the horizon. What each key needs is worked out from all of its requests. A
-log with whole seconds is read twice, with the requests of a second all at once and evenly spread,
+Many pairs of a rate and a burst leave the same keys untouched. Of the round rates with which a key
+gets at most a quarter more through within the horizon than with any other, one with the shortest unit
+is suggested, and of these the one with which a key gets least. What each key needs is worked out from
+all of its requests. A log with whole seconds is read twice, with the requests of a second all at once and evenly spread,
 and the one that needs more counts.
 
 It says nothing of a share if fewer than ten keys are beyond it: 99 % takes 1,000 keys, 99.9 % takes
@@ -62,7 +63,7 @@ It exits with 1 if it can suggest nothing.`,
 	f.StringArrayVar(&s.routes, "route", nil, "`PATTERN` of requests that get a limit of their own, such as 'POST /login'")
 	f.StringVar(&s.share, "share", "", "`SHARE` of keys that the policy lets through: 99%, 99.9% or 99.99%; by default the largest that the log shows")
 	f.Float64Var(&s.headroom, "headroom", 1.25, "`FACTOR` by which the policy's numbers are larger than those that the log needs")
-	f.DurationVar(&s.horizon, "horizon", time.Minute, "let a key do as little as possible within this time")
+	f.DurationVar(&s.horizon, "horizon", time.Minute, "let a key do little within this time")
 	f.StringVar(&s.out, "out", "", "write the policy to `FILE`; by default it follows the table")
 	s.input.flags(c)
 	s.functions.flag(c)
