@@ -23,45 +23,45 @@ import (
 // A hook can't be removed, and each makes all commands of the client slower. So all stores on a
 // client share one.
 
-// keepToDeadlines has the client's commands of this store made by a clone that keeps to deadlines.
-func (s *Store) keepToDeadlines() {
-	c, single := s.client.(*redis.Client)
-	if !single || c.Options().ContextTimeoutEnabled {
+// detour has the commands of this package that the client is given made by a clone that keeps to
+// deadlines, unless the client does.
+func detour(c *redis.Client) {
+	if c.Options().ContextTimeoutEnabled {
 		return
 	}
-	detours.mu.Lock()
-	defer detours.mu.Unlock() // when the hook is there: others then make calls that need it
-	of := weak.Make(c)
-	if detours.of[of] {
+	detoured.mu.Lock()
+	defer detoured.mu.Unlock() // when the hook is there: others then make calls that need it
+	client := weak.Make(c)
+	if detoured.clients[client] {
 		return
 	}
-	detours.of[of] = true
-	runtime.AddCleanup(c, forgetDetour, of)
+	detoured.clients[client] = true
+	runtime.AddCleanup(c, forgetDetour, client)
 	o := c.Options()
 	clone := c.WithTimeout(o.ReadTimeout) // it has options of its own, and sets both timeouts
-	own := clone.Options()
-	own.ContextTimeoutEnabled, own.WriteTimeout = true, o.WriteTimeout
-	c.AddHook(detour{clone})
+	changed := clone.Options()
+	changed.ContextTimeoutEnabled, changed.WriteTimeout = true, o.WriteTimeout
+	c.AddHook(detourHook{clone})
 }
 
-// detours has the clients with a detour, and keeps none of them alive.
-var detours = struct {
-	mu sync.Mutex
-	of map[weak.Pointer[redis.Client]]bool
-}{of: map[weak.Pointer[redis.Client]]bool{}}
+// detoured has the clients with a detour, and keeps none of them alive.
+var detoured = struct {
+	mu      sync.Mutex
+	clients map[weak.Pointer[redis.Client]]bool
+}{clients: map[weak.Pointer[redis.Client]]bool{}}
 
-func forgetDetour(of weak.Pointer[redis.Client]) {
-	detours.mu.Lock()
-	defer detours.mu.Unlock()
-	delete(detours.of, of)
+func forgetDetour(client weak.Pointer[redis.Client]) {
+	detoured.mu.Lock()
+	defer detoured.mu.Unlock()
+	delete(detoured.clients, client)
 }
 
-// detour hands the commands of this package to another client.
-type detour struct{ by *redis.Client }
+// detourHook hands the commands of this package to another client.
+type detourHook struct{ by *redis.Client }
 
-func (d detour) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (d detourHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (d detour) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (d detourHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if !ours(cmd) {
 			return next(ctx, cmd)
@@ -70,7 +70,7 @@ func (d detour) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (d detour) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (d detourHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if len(cmds) == 0 || !ours(cmds[0]) { // a pipeline is all ours or not at all
 			return next(ctx, cmds)

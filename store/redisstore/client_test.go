@@ -117,9 +117,9 @@ func TestOneHookPerClient(t *testing.T) {
 		return weak.Make(one)
 	}()
 	known := func() bool {
-		detours.mu.Lock()
-		defer detours.mu.Unlock()
-		return detours.of[gone]
+		detoured.mu.Lock()
+		defer detoured.mu.Unlock()
+		return detoured.clients[gone]
 	}
 	for end := time.Now().Add(time.Minute); gone.Value() != nil || known(); runtime.Gosched() {
 		if runtime.GC(); time.Now().After(end) {

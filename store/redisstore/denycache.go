@@ -1,9 +1,7 @@
 package redisstore
 
 import (
-	"fmt"
 	"hash/maphash"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -11,28 +9,6 @@ import (
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
-
-// WithDenyCache keeps up to so many denied keys in memory and answers repeated calls
-// from there until they may pass. A caller that hammers then costs the server next to
-// nothing. Each key takes 64 to 128 bytes plus its results. By default every call asks
-// the server. keys is at least 1; see New for other values.
-//
-// Nothing passes that the server would deny: what others are granted meanwhile only
-// delays the instant. In the other direction, a call may still be denied for up to a
-// second after room was made where this store can't see it: by a settlement, a Reset or
-// a raised limit in another process. A settlement or Reset by this store forgets the
-// key. Calls with other limits or costs, and calls with a concurrency limit, always
-// ask. Remaining is that of the server's latest answer.
-//
-// It helps with limits that deny for longer than a call takes. At 1000 per second the
-// next request may pass before the server's answer arrives.
-func WithDenyCache(keys int64) Option {
-	return option(func(s *Store) {
-		if s.require(keys > 0, fmt.Sprintf("WithDenyCache(%d)", keys), "write 1 or more, or leave it out"); keys > 0 {
-			s.denies = newDenyCache(int(min(keys, math.MaxInt32)))
-		}
-	})
-}
 
 // longestDenial bounds how long a denial is answered from memory.
 const longestDenial = time.Second
@@ -93,12 +69,12 @@ func (c *denyCache) deny(charges []store.Charge, results []store.Result) bool {
 	if !now.Before(d.until) {
 		return false
 	}
-	gone := now.Sub(d.since)
+	passed := now.Sub(d.since)
 	for i := range d.results {
 		r := d.results[i]
-		r.ResetAfter, r.MoreAfter = upToMicrosecond(r.ResetAfter-gone), upToMicrosecond(r.MoreAfter-gone)
+		r.ResetAfter, r.MoreAfter = upToMicrosecond(r.ResetAfter-passed), upToMicrosecond(r.MoreAfter-passed)
 		if r.RetryAfter != store.Never {
-			r.RetryAfter = upToMicrosecond(r.RetryAfter - gone)
+			r.RetryAfter = upToMicrosecond(r.RetryAfter - passed)
 		}
 		results[i] = r
 	}

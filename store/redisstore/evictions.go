@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,51 +17,92 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// evictions holds what is known of the servers' evictions.
+const (
+	// watchEvery is how often the servers are asked about what observers are told.
+	watchEvery = 5 * time.Minute
+	// watchWithin is how long all of them may take to answer.
+	watchWithin = 2 * time.Second
+)
+
+// evictions asks servers in the background, for as long as there are observers, whether they evict
+// keys, and tells the observers.
 type evictions struct {
-	mu     sync.Mutex
-	found  error            // what the last look has found, or nil
-	before map[string]int64 // how many keys each server had evicted at its first look, by run_id
+	client    redis.UniversalClient
+	closed    <-chan struct{} // no more is asked then
+	observers store.Observers
+
+	mu       sync.Mutex
+	watching bool             // a look is under way or due, or the servers refuse it
+	found    error            // what the last look has found, or nil
+	before   map[string]int64 // how many keys each server had evicted at its first look, by run_id
 }
 
-// repeat tells o, on another goroutine, what the last look has found.
-func (e *evictions) repeat(o *store.Observer) {
+// observe has o told of store.MayForget. It returns at once.
+func (e *evictions) observe(o *store.Observer) {
+	e.observers.Observe(o)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.watching {
+		e.watching = true
+		go e.watch()
+		return
+	}
 	if e.found != nil {
 		n := store.Notice{Kind: store.MayForget, Err: e.found}
 		go background.Do("telling of evictions", func() { o.Tell(n) })
 	}
 }
 
-// lookForEvictions asks the servers, and tells what is new. It reports whether to ask again.
-func (s *Store) lookForEvictions() (again bool) {
-	e := &s.evictions
+// watch looks now, and from time to time while anybody observes.
+func (e *evictions) watch() {
+	if !e.observed() {
+		return
+	}
+	again := true
+	background.Do("asking a Redis for observers", func() { again = e.look() }) // hooks may panic
+	if again {
+		time.AfterFunc(watchEvery, e.watch)
+	}
+}
+
+// observed reports whether to look. Without observers, the next one starts the watch again.
+func (e *evictions) observed() bool {
+	select {
+	case <-e.closed:
+		return false
+	default:
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.watching = e.observers.Any() // observe adds an observer before it looks at this
+	return e.watching
+}
+
+// look asks the servers, and tells what is new. It reports whether to ask again.
+func (e *evictions) look() (again bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), watchWithin)
 	defer cancel()
-	all, err := s.serverInfos(ctx)
+	all, err := serverInfos(ctx, e.client)
 	if errors.Is(err, redis.ErrClosed) {
 		return false
 	}
-	found := e.look(all)
 	e.mu.Lock()
 	was := e.found
-	if err == nil || found != nil { // a server that doesn't answer takes nothing back
+	if found := e.evicting(all); err == nil || found != nil { // a server that doesn't answer takes nothing back
 		e.found = found
 	}
 	now := e.found
 	e.mu.Unlock()
 	if was != nil || now != nil {
-		s.watch.observers.Tell(store.Notice{Kind: store.MayForget, Err: now})
+		e.observers.Tell(store.Notice{Kind: store.MayForget, Err: now})
 	}
 	reply := redis.Error(nil)
 	return !errors.As(err, &reply) || classOfReply(reply.Error()) != ErrConfiguration
 }
 
-// look returns what servers tell of their evictions, or nil if they make none.
-func (e *evictions) look(all []serverInfo) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// evicting returns what servers tell of their evictions, or nil if they make none. The caller holds the
+// lock.
+func (e *evictions) evicting(all []serverInfo) error {
 	for _, s := range all {
 		if _, known := e.before[s.run]; !known {
 			if e.before == nil {
@@ -94,7 +136,7 @@ type serverInfo struct {
 }
 
 // serverInfos asks each master, in the order of their addresses.
-func (s *Store) serverInfos(ctx context.Context) (all []serverInfo, err error) {
+func serverInfos(ctx context.Context, client redis.UniversalClient) (all []serverInfo, err error) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, c *redis.Client) error {
 		text, err := c.Info(ctx).Result()
@@ -105,7 +147,7 @@ func (s *Store) serverInfos(ctx context.Context) (all []serverInfo, err error) {
 		}
 		return err
 	}
-	switch c := s.client.(type) {
+	switch c := client.(type) {
 	case *redis.Client:
 		err = ask(ctx, c)
 	case *redis.ClusterClient:

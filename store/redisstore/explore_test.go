@@ -48,16 +48,20 @@ type Server interface {
 
 type Explored struct{ *Store }
 
-var there Server
+var (
+	there    Server
+	explored *Store
+)
 
 func Explore(server Server, leased int64, denied int) Explored {
 	there = server
 	s := New(nil, WithPrefetch(leased, time.Second), WithDenyCache(int64(denied)))
 	s.wrong = nil
+	explored = s
 	return Explored{s}
 }
 
-func (x Explored) GiveBack(all bool) { x.giveBackPrefetched(all) }
+func (x Explored) GiveBack(all bool) { x.prefetching.giveBackTokens(all) }
 
 func (s *Store) decided(t *batch.Call[taking]) (reusable bool, err error) {
 	d := &t.Body.Decision
@@ -73,23 +77,23 @@ func (s *Store) settled(t *batch.Call[settling]) error {
 	return nil
 }
 
-func (s *Store) giveBack(t *batch.Call[settling]) (ended <-chan error) {
-	s.settled(t)
-	tried := make(chan error, 1)
-	tried <- nil
-	return tried
+func (g *giveBacks) start(t *batch.Call[settling]) (tried <-chan error) {
+	explored.settled(t)
+	one := make(chan error, 1)
+	one <- nil
+	return one
 }
 `
 
 // unwired has what asks the server ask the one of the test, and not tell it the time. A
 // reset doesn't time out, and nothing is given back by a timer: a caller does it.
 var unwired = []orders.Edit{
-	{File: "take.go", Was: "s.takes.Do(ctx, t)", Is: "s.decided(t)"},
-	{File: "settle.go", Was: "reusable, err := s.settles.Do(ctx, t)", Is: "reusable, err := true, s.settled(t)"},
-	{File: "giveback.go", Was: "func (s *Store) giveBack(", Is: "func (s *Store) giveBackThere("},
+	{File: "take.go", Was: "s.takes.Do(ctx, call)", Is: "s.decided(call)"},
+	{File: "settle.go", Was: "reusable, err := s.settles.Do(ctx, call)", Is: "reusable, err := true, s.settled(call)"},
+	{File: "giveback.go", Was: "func (g *giveBacks) start(", Is: "func (g *giveBacks) startThere("},
 	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, commands) }()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = commands\n"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
-	{File: "script.go", Was: "	now := time.Now\n", Is: "	return 0\n	now := time.Now\n"},
+	{File: "server.go", Was: "	now := time.Now\n", Is: "	return 0\n	now := time.Now\n"},
 	{File: "prefetch.go", Was: "time.AfterFunc(s.maxAge, s.sweep)", Is: "new(time.Timer)"},
 }
 
@@ -102,9 +106,9 @@ var mutants = []orders.Variant{
 	{Name: "denials are forgotten before the reset", Edits: []orders.Edit{{File: "reset.go",
 		Was: "	defer s.denies.forget(key)\n", Is: "	s.denies.forget(key)\n"}}},
 	{Name: "tokens are dropped before the reset", Edits: []orders.Edit{{File: "reset.go",
-		Was: "	defer s.stocks.forget(key, limits)\n", Is: "	s.stocks.forget(key, limits)\n"}}},
-	{Name: "tokens go back after a reset", Edits: []orders.Edit{{File: "prefetch.go",
-		Was: "	t.Body.unlessReset = true\n", Is: ""}}},
+		Was: "	defer s.prefetching.forget(key, limits)\n", Is: "	s.prefetching.forget(key, limits)\n"}}},
+	{Name: "tokens go back after a reset", Edits: []orders.Edit{{File: "giveback.go",
+		Was: "	back.Body.unlessReset = true\n", Is: ""}}},
 	{Name: "two callers fetch at a time", Edits: []orders.Edit{{File: "prefetch.go",
 		Was: "case k.fetching || k.left > 0", Is: "case k.left > 0"}}},
 	{Name: "what is being fetched is removed", Edits: []orders.Edit{{File: "prefetch.go",

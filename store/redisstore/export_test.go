@@ -15,23 +15,23 @@ func WithHelpClock(now func() time.Time) Option {
 		if s.denies != nil {
 			s.denies.now = now
 		}
-		if s.stocks != nil {
-			s.stocks.now = now
+		if s.prefetching != nil {
+			s.prefetching.now = now
 		}
 	})
 }
 
 // Sweep gives back the tokens that WithPrefetch has kept too long, and waits for that.
-func (s *Store) Sweep() { s.giveBackPrefetched(false) }
+func (s *Store) Sweep() { s.prefetching.sweep() }
 
 // LookForEvictions asks the servers now, and reports whether they will be asked again.
-func (s *Store) LookForEvictions() bool { return s.observed() && s.lookForEvictions() }
+func (s *Store) LookForEvictions() bool { return s.evictions.observed() && s.evictions.look() }
 
 // ObserveEvictions has o told of what LookForEvictions finds, and asks no server.
-func (s *Store) ObserveEvictions(o *store.Observer) { s.watch.observers.Observe(o) }
+func (s *Store) ObserveEvictions(o *store.Observer) { s.evictions.observers.Observe(o) }
 
 // Renew renews all leases now, and reports whether the server has answered.
-func (s *Store) Renew() bool { return s.renew(0) }
+func (s *Store) Renew() bool { return s.renewals.renew(0) }
 
 // UnderRace tells whether the race detector looks on.
 const UnderRace = underRace

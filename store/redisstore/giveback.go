@@ -10,87 +10,93 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
-// To give a charge back is to settle it to 0 without a request to settle it: the caller
-// has left, another part of the call was denied, or prefetched tokens weren't used.
+// giveBacks gives charges back: it settles them to 0, or to what was used, without a request to
+// settle them. The caller has left, another part of the call was denied, or prefetched tokens
+// weren't used.
+type giveBacks struct {
+	server  *server
+	settles *batch.Queue[settling]
+	closed  <-chan struct{}
+}
 
 // longestPause bounds the pauses between tries, which take one to two minutes in all.
 const longestPause = time.Minute
 
-// giveBack settles t without waiting for it, and tries again while it is known not to
+// start settles c without waiting for it, and tries again while it is known not to
 // have been executed, even if that turns out after the timeout. If the outcome isn't
 // known, the charge may stand: executing it twice would free charges of others. tried
 // receives the result of the first try.
-func (s *Store) giveBack(t *batch.Call[settling]) (tried <-chan error) {
+func (g *giveBacks) start(c *batch.Call[settling]) (tried <-chan error) {
 	first := make(chan error, 1)
 	go func() {
-		err := s.attempt(t, func(err error) { first <- err })
-		for pause := min(s.timeout, longestPause); fault.NotMade(err) && pause <= longestPause; pause *= 2 {
+		err := g.try(c, func(err error) { first <- err })
+		for pause := min(g.server.timeout, longestPause); fault.NotMade(err) && pause <= longestPause; pause *= 2 {
 			select {
-			case <-s.closed: // the last chance
+			case <-g.closed: // the last chance
 				pause = longestPause
 			case <-time.After(pause):
 			}
 			again := batch.NewCall[settling]()
-			again.Body = t.Body
-			again.Body.site = s.siteOf(t.Body.keys[0])
-			err = s.attempt(again, func(error) {})
+			again.Body = c.Body
+			again.Body.site = g.server.siteOf(c.Body.keys[0])
+			err = g.try(again, func(error) {})
 		}
 	}()
 	return first
 }
 
-// attempt settles t. It calls report with the result, at the timeout at the latest, and
+// try settles c. It calls report with the result, at the timeout at the latest, and
 // returns the final one.
-func (s *Store) attempt(t *batch.Call[settling], report func(error)) error {
-	t.Ended = make(chan error, 1)
-	reusable, err := s.settles.Do(context.Background(), t)
+func (g *giveBacks) try(c *batch.Call[settling], report func(error)) error {
+	c.Ended = make(chan error, 1)
+	reusable, err := g.settles.Do(context.Background(), c)
 	report(err)
 	if !reusable {
-		err = <-t.Ended
+		err = <-c.Ended
 	}
 	return err
 }
 
-// giveBackAbandoned gives back the charges granted to a caller that has left. It doesn't wait.
-func (s *Store) giveBackAbandoned(t *batch.Call[taking]) {
-	if back := s.newGiveBack(&t.Body.Decision, t.Body.site); back != nil {
-		s.giveBack(back)
+// abandoned gives back the charges granted to a caller that has left. It doesn't wait.
+func (g *giveBacks) abandoned(c *batch.Call[taking]) {
+	if back := newGiveBack(&c.Body.Decision, c.Body.site); back != nil {
+		g.start(back)
 	}
 }
 
-// newGiveBack returns the ticket that gives a decision's charges back, or nil if it has none.
-func (s *Store) newGiveBack(d *wire.Decision, p site) *batch.Call[settling] {
+// newGiveBack returns the call that gives a decision's charges back, or nil if it has none.
+func newGiveBack(d *wire.Decision, at site) *batch.Call[settling] {
 	if !d.Granted {
 		return nil
 	}
-	t := batch.NewCall[settling]()
-	t.Body.site = p
+	back := batch.NewCall[settling]()
+	back.Body.site = at
 	for i := range d.Charges {
 		if r := &d.Results[i]; r.Receipt.Cost > 0 {
 			c := d.Charges[i]
 			c.Cost, c.Receipt = 0, r.Receipt
-			t.Body.add(c, d.Keys[i], i)
+			back.Body.add(c, d.Keys[i], i)
 		}
 	}
-	if len(t.Body.charges) == 0 {
+	if len(back.Body.charges) == 0 {
 		return nil
 	}
-	return t
+	return back
 }
 
-// giveBackParts gives back the granted parts of a call that was denied or has failed, and
+// parts gives back the granted parts of a call that was denied or has failed, and
 // sets their results to the state of their limits afterwards. If the outcome isn't known
 // by until, it returns an error; the parts are given back all the same.
-func (s *Store) giveBackParts(ctx context.Context, parts []*batch.Call[taking], until time.Time) error {
+func (g *giveBacks) parts(ctx context.Context, parts []*batch.Call[taking], until time.Time) error {
 	due, end := context.WithDeadline(ctx, until)
 	defer end()
 	backs, tried := make([]*batch.Call[settling], len(parts)), make([]<-chan error, len(parts))
-	for n, t := range parts {
-		if backs[n] = s.newGiveBack(&t.Body.Decision, t.Body.site); backs[n] != nil {
-			tried[n] = s.giveBack(backs[n])
+	for n, part := range parts {
+		if backs[n] = newGiveBack(&part.Body.Decision, part.Body.site); backs[n] != nil {
+			tried[n] = g.start(backs[n])
 		}
 	}
-	for n, t := range parts {
+	for n, part := range parts {
 		if backs[n] == nil {
 			continue
 		}
@@ -108,8 +114,19 @@ func (s *Store) giveBackParts(ctx context.Context, parts []*batch.Call[taking], 
 		for j, i := range backs[n].Body.indexes {
 			r := backs[n].Body.results[j]
 			r.OK, r.RetryAfter, r.Receipt = true, 0, store.Receipt{}
-			t.Body.Results[i] = r
+			part.Body.Results[i] = r
 		}
 	}
 	return nil
+}
+
+// tokens gives back the tokens of c, unless its key has been reset since. It
+// doesn't wait for the server.
+func (g *giveBacks) tokens(c store.Charge) (tried <-chan error) {
+	key := wire.StorageKey(g.server.prefix, c.Key, c.Limit)
+	back := batch.NewCall[settling]()
+	back.Body.site = g.server.siteOf(key)
+	back.Body.unlessReset = true
+	back.Body.add(c, key, 0)
+	return g.start(back)
 }

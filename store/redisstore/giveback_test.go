@@ -21,7 +21,7 @@ func TestGivenBackAgain(t *testing.T) {
 			}
 			one := batch.NewCall[settling]()
 			one.Body.keys = []string{"k"}
-			<-s.giveBack(one)
+			<-s.giveBacks.start(one)
 			time.Sleep(3 * time.Minute)
 			synctest.Wait()
 			if sent < 2 {

@@ -79,7 +79,7 @@ func TestHookPanics(t *testing.T) {
 			if err := s.Reset(context.Background(), "a", rate); !errors.Is(err, ErrIndeterminate) {
 				t.Errorf("Reset: %v, want ErrIndeterminate", err)
 			}
-			if s.renew(0) && len(s.leases.byKey) > 0 {
+			if s.renewals.renew(0) && len(s.leases.byKey) > 0 {
 				t.Error("a renewal was answered")
 			}
 

@@ -1,25 +1,24 @@
 package redisstore
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // leases are the leases that this store holds and has to renew.
 type leases struct {
+	// renewUntil renews leases until stop is closed, or none is held. It runs on a goroutine of its
+	// own while there are any.
+	renewUntil func(stop chan struct{})
+
 	mu       sync.Mutex
 	byKey    map[string]*holding // by key in the server
-	stop     chan struct{}       // ends the renewal; nil while none runs
+	stopped  chan struct{}       // ends renewUntil; nil while it doesn't run
 	closed   bool
 	underWay sync.WaitGroup // renewals
 }
@@ -29,7 +28,7 @@ type leases struct {
 type holding struct {
 	key      string // in the server
 	identity string
-	renewed  map[store.LeaseID]lease
+	leases   map[store.LeaseID]lease
 	resets   int // under way
 }
 
@@ -42,10 +41,9 @@ type lease struct {
 	several  bool            // it may hold several
 }
 
-// startRenewal starts renewing a lease that was asked for at since, and that the server gave at
+// start starts renewing a lease that was asked for at since, and that the server gave at
 // its instant seen.
-func (s *Store) startRenewal(key string, c *store.Charge, id store.LeaseID, since time.Time, seen int64) {
-	l := &s.leases
+func (l *leases) start(key string, c *store.Charge, id store.LeaseID, since time.Time, seen int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byKey == nil {
@@ -53,13 +51,13 @@ func (s *Store) startRenewal(key string, c *store.Charge, id store.LeaseID, sinc
 	}
 	h := l.byKey[key]
 	if h == nil {
-		h = &holding{key: key, identity: c.Key, renewed: make(map[store.LeaseID]lease)}
+		h = &holding{key: key, identity: c.Key, leases: make(map[store.LeaseID]lease)}
 		l.byKey[key] = h
 	}
-	h.renewed[id] = lease{since, seen, c.Limit, c.Observer, c.Cost, c.Cost > 1}
-	if l.stop == nil && !l.closed {
-		l.stop = make(chan struct{})
-		go s.renewLoop(l.stop)
+	h.leases[id] = lease{since, seen, c.Limit, c.Observer, c.Cost, c.Cost > 1}
+	if l.stopped == nil && !l.closed {
+		l.stopped = make(chan struct{})
+		go l.renewUntil(l.stopped)
 	}
 }
 
@@ -71,14 +69,14 @@ func (l *leases) amend(key string, id store.LeaseID, slots int64) {
 	if h == nil {
 		return
 	}
-	if of, ok := h.renewed[id]; ok {
-		of.slots, of.several = slots, true
-		h.renewed[id] = of
+	if amended, ok := h.leases[id]; ok {
+		amended.slots, amended.several = slots, true
+		h.leases[id] = amended
 	}
 }
 
-// stopRenewal stops renewing a lease, and reports whether it was held.
-func (l *leases) stopRenewal(key string, id store.LeaseID) (of lease, held bool) {
+// stop stops renewing a lease, and reports whether it was held.
+func (l *leases) stop(key string, id store.LeaseID) (stopped lease, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.byKey[key]
@@ -90,18 +88,30 @@ func (l *leases) stopRenewal(key string, id store.LeaseID) (of lease, held bool)
 
 // remove stops renewing a lease of a holding, and reports whether it was held. The caller
 // holds the lock.
-func (l *leases) remove(h *holding, id store.LeaseID) (of lease, held bool) {
-	of, held = h.renewed[id]
-	delete(h.renewed, id)
-	if len(h.renewed) == 0 && l.stop == nil && l.byKey[h.key] == h { // no goroutine sweeps
+func (l *leases) remove(h *holding, id store.LeaseID) (removed lease, held bool) {
+	removed, held = h.leases[id]
+	delete(h.leases, id)
+	if len(h.leases) == 0 && l.stopped == nil && l.byKey[h.key] == h { // no goroutine sweeps
 		delete(l.byKey, h.key)
 	}
-	return of, held
+	return removed, held
 }
 
 // sweep removes holdings without leases. The caller holds the lock.
 func (l *leases) sweep() {
-	maps.DeleteFunc(l.byKey, func(_ string, h *holding) bool { return len(h.renewed) == 0 })
+	maps.DeleteFunc(l.byKey, func(_ string, h *holding) bool { return len(h.leases) == 0 })
+}
+
+// endIfEmpty reports whether renewUntil, which stop would end, may end because there are no
+// holdings. The next lease starts it again.
+func (l *leases) endIfEmpty(stop chan struct{}) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.byKey) > 0 || l.stopped != stop {
+		return false
+	}
+	l.stopped = nil
+	return true
 }
 
 // beginReset prepares for the reset of keys. Until end is called, their leases aren't
@@ -114,7 +124,7 @@ func (l *leases) beginReset(keys []string) (end func(made bool)) {
 	for _, key := range keys {
 		if h := l.byKey[key]; h != nil && before[h] == nil {
 			h.resets++
-			before[h] = slices.Collect(maps.Keys(h.renewed))
+			before[h] = slices.Collect(maps.Keys(h.leases))
 		}
 	}
 	return func(made bool) {
@@ -146,239 +156,17 @@ func (l *leases) close() (held []heldLease) {
 		return nil
 	}
 	l.closed = true
-	if l.stop != nil {
-		close(l.stop)
-		l.stop = nil
+	if l.stopped != nil {
+		close(l.stopped)
+		l.stopped = nil
 	}
 	for key, h := range l.byKey {
-		for id, of := range h.renewed {
-			held = append(held, heldLease{key, h.release(id, of.limit), of.several})
+		for id, one := range h.leases {
+			held = append(held, heldLease{key, h.release(id, one.limit), one.several})
 		}
 	}
 	l.byKey = nil
 	return held
-}
-
-// releaseAll releases leases that are no longer held, and those whose release is being retried.
-// It returns once the server has answered, after the timeout of a call at the latest.
-func (s *Store) releaseAll(held []heldLease) {
-	ctx, end := context.WithTimeout(context.Background(), s.timeout)
-	defer end()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.leases.underWay.Wait() // a renewal must not come after the release
-		others := s.retries.removeAll()
-		plain := make(map[string][]any) // the ids of leases of one slot, by key
-		for i := range held {
-			h := &held[i]
-			if h.several {
-				others = append(others, h.release)
-			} else {
-				plain[h.key] = append(plain[h.key], h.release.Receipt.Lease[:])
-			}
-		}
-		var commands []command
-		for key, ids := range plain {
-			for some := range slices.Chunk(ids, mostRenewed) {
-				commands = append(commands, command{args: append([]any{"zrem", key}, some...)})
-			}
-		}
-		if len(commands) > 0 {
-			s.exec(ctx, commands)
-		}
-		if len(others) > 0 {
-			_ = s.settle(ctx, others, make([]store.Result, len(others))) // what isn't released runs out
-		}
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done(): // the client may not notice
-	}
-}
-
-// renewLoop renews leases until none is held. It runs every third of a lease's time and
-// skips leases younger than a sixth: a short request's lease is never renewed, and any
-// other must fail twice to be lost.
-func (s *Store) renewLoop(stop chan struct{}) {
-	timer := time.NewTimer(s.lease / 3)
-	defer timer.Stop()
-	for {
-		select {
-		case <-stop:
-			return
-		case <-timer.C:
-		}
-		next, well := s.lease/3, false
-		background.Do("renewing leases", func() { well = s.renew(s.lease / 6) }) // WithClock's function may panic
-		if !well {
-			next = s.lease / 12
-		}
-		l := &s.leases
-		l.mu.Lock()
-		if len(l.byKey) == 0 && l.stop == stop {
-			l.stop = nil
-			l.mu.Unlock()
-			return
-		}
-		l.mu.Unlock()
-		timer.Reset(next)
-	}
-}
-
-// A renewal enters a lease again that the server has lost: by an outage longer than the lease,
-// a FLUSHALL, or a failover. More slots may be in use then than the limit has. It must not enter one
-// that its holder has released meanwhile, although the server may execute the renewal after
-// the release, and although the renewal's answer may be lost. So the server enters leases only
-// up to an instant, and leases that were released while a renewal might enter them are
-// released once more when it has answered, or else after that instant.
-
-// renewal is a call that renews leases of one place.
-type renewal struct {
-	wire.Renewal
-	site site
-}
-
-// mostRenewed is the most leases in one call. That many take the server half a
-// millisecond, during which all other callers wait.
-const mostRenewed = 500
-
-func (s *Store) renewCommand(times wire.Times, r *renewal) command {
-	return s.renewalOf(times, r, r.KeysWithResets(), times.Wall+s.renewalTime().Microseconds())
-}
-
-// renewalOf returns the command that renews r, which enters no lease after the instant until.
-func (s *Store) renewalOf(times wire.Times, r *renewal, keys []string, until int64) command {
-	script, args := r.Args(times, until, s.head(keys))
-	return s.command(script, r.site, keys, args)
-}
-
-// renewalTime is how long a renewal may take. It is longer than a call's timeout: no caller
-// waits, and there may be thousands of leases.
-func (s *Store) renewalTime() time.Duration { return max(s.timeout, s.lease/6) }
-
-// renew renews at once every lease last renewed longer than age ago, and reports
-// whether the server answered all calls.
-func (s *Store) renew(age time.Duration) bool {
-	sent := time.Now()
-	times := s.times(nil)
-	rs := s.leases.due(sent, age, s.siteOf)
-	if len(rs) == 0 {
-		return true
-	}
-	defer s.leases.underWay.Done()
-	commands := make([]command, len(rs))
-	for i, r := range rs {
-		commands[i] = s.renewCommand(times, r)
-	}
-	ctx, end := context.WithTimeout(context.Background(), s.renewalTime())
-	defer end()
-	s.exec(ctx, commands)
-	rs, commands = s.separate(ctx, times, rs, commands)
-	well := true
-	var entered, unsure []wire.HeldLease // those that the server has entered, or may have
-	pending := false                     // it may enter some yet
-	for i, r := range rs {
-		now, lost, err := renewAnswer(r, commands[i].cmd)
-		if err != nil {
-			well = false
-			if errors.Is(classify(err), ErrIndeterminate) {
-				reply := redis.Error(nil)
-				pending = pending || !errors.As(err, &reply)
-				unsure = append(unsure, slices.Concat(r.Leases...)...)
-			}
-			continue
-		}
-		s.learn(now)
-		s.leases.extend(r, sent, now)
-		for _, l := range lost {
-			switch l.Done {
-			case "entered":
-				entered = append(entered, l.HeldLease)
-				s.reportLost(l.Key, l.ID, true)
-			case "reset":
-				s.reportLost(l.Key, l.ID, false)
-			} // what is late is entered next time
-		}
-	}
-	s.releaseAgain(entered)
-	if pending {
-		select {
-		case <-ctx.Done():
-		case <-s.closed:
-		}
-	}
-	s.releaseAgain(unsure)
-	return well
-}
-
-// renewAnswer reads the answer to a renewal.
-func renewAnswer(r *renewal, cmd *redis.Cmd) (now int64, lost []wire.LostLease, err error) {
-	reply, err := cmd.Result()
-	if err != nil {
-		return 0, nil, err
-	}
-	if now, lost, err = r.Answer(reply); err != nil {
-		err = unread(err)
-	}
-	return now, lost, err
-}
-
-// releaseAgain releases those of the leases that aren't held any more.
-func (s *Store) releaseAgain(all []wire.HeldLease) {
-	var releases []store.Charge
-	s.leases.mu.Lock()
-	for i := range all {
-		c := &all[i].Release
-		h := s.leases.byKey[wire.StorageKey(s.prefix, c.Key, c.Limit)]
-		held := false
-		if h != nil {
-			_, held = h.renewed[all[i].ID]
-		}
-		if !held {
-			releases = append(releases, *c)
-		}
-	}
-	s.leases.mu.Unlock()
-	if len(releases) > 0 {
-		s.retryReleases(releases)
-	}
-}
-
-// due returns the leases to renew, as calls. If there are any, the caller calls calls.Done
-// when they are answered.
-func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site) (rs []*renewal) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed { // close may wait for calls
-		return nil
-	}
-	l.sweep()
-	last := make(map[site]*renewal) // call of a place
-	for key, h := range l.byKey {
-		var all []wire.HeldLease
-		for id, of := range h.renewed {
-			if now.Sub(of.at) >= age {
-				all = append(all, wire.HeldLease{ID: id, Release: h.release(id, of.limit), Slots: of.slots, Seen: of.seen})
-			}
-		}
-		p := siteOf(key)
-		for len(all) > 0 {
-			r := last[p]
-			if r == nil || r.Size == mostRenewed {
-				r = &renewal{site: p}
-				last[p] = r
-				rs = append(rs, r)
-			}
-			n := min(len(all), mostRenewed-r.Size)
-			r.Add(key, all[:n:n])
-			all = all[n:]
-		}
-	}
-	if len(rs) > 0 {
-		l.underWay.Add(1)
-	}
-	return rs
 }
 
 // release returns the charge that releases a lease.
@@ -386,9 +174,36 @@ func (h *holding) release(id store.LeaseID, l *store.Limit) store.Charge {
 	return store.Charge{Key: h.identity, Limit: l, Receipt: store.Receipt{Cost: 1, Lease: id}}
 }
 
-// extend records the renewal of r's leases at the server's instant now, except those released
+// due calls f, under the lock, with the leases to renew on each key: those last renewed more than
+// age before now. If there are any, the caller calls underWay.Done when their renewal is answered.
+func (l *leases) due(now time.Time, age time.Duration, f func(key string, leases []wire.HeldLease)) (any bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed { // Close may wait for renewals under way
+		return false
+	}
+	l.sweep()
+	for key, h := range l.byKey {
+		var all []wire.HeldLease
+		for id, one := range h.leases {
+			if now.Sub(one.at) >= age {
+				all = append(all, wire.HeldLease{ID: id, Release: h.release(id, one.limit), Slots: one.slots, Seen: one.seen})
+			}
+		}
+		if len(all) > 0 {
+			any = true
+			f(key, all)
+		}
+	}
+	if any {
+		l.underWay.Add(1)
+	}
+	return any
+}
+
+// extend records the renewal of leases on keys at the server's instant now, except those released
 // meanwhile. It had those, or knew of no Reset since it had them.
-func (l *leases) extend(r *renewal, at time.Time, now int64) {
+func (l *leases) extend(r *wire.Renewal, at time.Time, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, key := range r.Keys {
@@ -398,32 +213,44 @@ func (l *leases) extend(r *renewal, at time.Time, now int64) {
 		}
 		for j := range r.Leases[i] {
 			id := r.Leases[i][j].ID
-			if of, held := h.renewed[id]; held {
-				of.at, of.seen = at, now
-				h.renewed[id] = of
+			if renewed, held := h.leases[id]; held {
+				renewed.at, renewed.seen = at, now
+				h.leases[id] = renewed
 			}
 		}
 	}
 }
 
-// reportLost reports a lost lease, which has been entered again or isn't renewed any more,
-// unless it has been released meanwhile, or is being reset.
-func (s *Store) reportLost(key string, id store.LeaseID, entered bool) {
-	s.leases.mu.Lock()
-	h := s.leases.byKey[key]
+// lost returns a lost lease, which has been entered again or isn't renewed any more, and whose it is.
+// It is zero if it isn't to be reported: it has been released meanwhile, or is being reset.
+func (l *leases) lost(key string, id store.LeaseID, entered bool) (one lease, identity string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.byKey[key]
 	if h == nil || h.resets > 0 {
-		s.leases.mu.Unlock()
-		return
+		return lease{}, ""
 	}
-	of := h.renewed[id] // without an observer, if it has been released
+	one = h.leases[id]
 	if !entered {
-		s.leases.remove(h, id)
+		l.remove(h, id)
 	}
-	s.leases.mu.Unlock()
-	// The other leases are renewed whatever the observer does.
-	if of.observer != nil {
-		background.Do("reporting a lost lease", func() {
-			of.observer.Tell(store.Notice{Kind: store.LeaseLost, Key: h.identity, Limit: of.limit})
-		})
+	return one, h.identity
+}
+
+// notHeld returns the charges that release those of the leases that aren't held. keyOf returns the
+// server's key of a charge.
+func (l *leases) notHeld(all []wire.HeldLease, keyOf func(*store.Charge) string) (releases []store.Charge) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range all {
+		c := &all[i].Release
+		held := false
+		if h := l.byKey[keyOf(c)]; h != nil {
+			_, held = h.leases[all[i].ID]
+		}
+		if !held {
+			releases = append(releases, *c)
+		}
 	}
+	return releases
 }

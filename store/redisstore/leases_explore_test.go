@@ -97,7 +97,7 @@ func (s *Store) released(t *batch.Call[settling]) error {
 	return nil
 }
 
-func (s *Store) releaseThere(commands []command) {
+func (r *renewals) releaseThere(commands []command) {
 	for i := range commands {
 		for _, id := range commands[i].args[2:] {
 			there.Release(store.LeaseID(id.([]byte)))
@@ -105,14 +105,14 @@ func (s *Store) releaseThere(commands []command) {
 	}
 }
 
-func (s *Store) renewThere(ctx context.Context, rs []*renewal, commands []command) {
-	for i, r := range rs {
+func (r *renewals) renewThere(ctx context.Context, calls []*renewal, commands []command) {
+	for i, c := range calls {
 		commands[i].cmd = redis.NewCmd(ctx)
 		var ids []store.LeaseID
 		var seen []int64
 		var at []int
-		for k := range r.Keys {
-			for _, l := range r.Leases[k] {
+		for k := range c.Keys {
+			for _, l := range c.Leases[k] {
 				ids, seen, at = append(ids, l.ID), append(seen, l.Seen), append(at, k)
 			}
 		}
@@ -144,18 +144,18 @@ func (s *Store) renewThere(ctx context.Context, rs []*renewal, commands []comman
 
 func (x Leased) Held() (leases int, renewing bool) {
 	for _, h := range x.leases.byKey {
-		leases += len(h.renewed)
+		leases += len(h.leases)
 	}
-	return leases, x.leases.stop != nil
+	return leases, x.leases.stopped != nil
 }
 `
 
 // renewedThere has what asks the server ask the one of the test.
 var renewedThere = []orders.Edit{
-	{File: "leases.go", Was: "	s.exec(ctx, commands)\n	rs, commands = s.separate(ctx, times, rs, commands)\n", Is: "	s.renewThere(ctx, rs, commands)\n"},
-	{File: "leases.go", Was: "			s.exec(ctx, commands)\n", Is: "			s.releaseThere(commands)\n"},
-	{File: "settle.go", Was: "reusable, err := s.settles.Do(ctx, t)", Is: "reusable, err := true, s.released(t)"},
-	{File: "take.go", Was: "s.takes.Do(ctx, t)", Is: "s.decided(t)"},
+	{File: "renewal.go", Was: "	r.server.exec(ctx, commands)\n	calls, commands = r.separate(ctx, times, calls, commands)\n", Is: "	r.renewThere(ctx, calls, commands)\n"},
+	{File: "renewal.go", Was: "			r.server.exec(ctx, commands)\n", Is: "			r.releaseThere(commands)\n"},
+	{File: "settle.go", Was: "reusable, err := s.settles.Do(ctx, call)", Is: "reusable, err := true, s.released(call)"},
+	{File: "take.go", Was: "s.takes.Do(ctx, call)", Is: "s.decided(call)"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
 	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, commands) }()\n", Is: "	if there.Reset() {\n		done <- nil\n	} else {\n		done <- ErrUnavailable\n	}\n	_ = commands\n"},
 }
@@ -468,26 +468,25 @@ func TestEveryOrderOfLeases(t *testing.T) {
 
 var leasesMutants = []orders.Variant{
 	{Name: "the renewal ends in two steps", Edits: []orders.Edit{{File: "leases.go",
-		Was: "			l.stop = nil\n			l.mu.Unlock()\n			return\n",
-		Is:  "			l.mu.Unlock()\n			l.mu.Lock()\n			l.stop = nil\n			l.mu.Unlock()\n			return\n"}}},
+		Was: "	l.stopped = nil\n	return true\n", Is: "	l.mu.Unlock()\n	l.mu.Lock()\n	l.stopped = nil\n	return true\n"}}},
 	{Name: "what was reset is renewed again", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	if !entered {\n		s.leases.remove(h, id)\n	}\n", Is: ""}}},
+		Was: "	if !entered {\n		l.remove(h, id)\n	}\n", Is: ""}}},
 	{Name: "what is entered again isn't renewed", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	if !entered {\n		s.leases.remove(h, id)\n	}\n", Is: "	s.leases.remove(h, id)\n"}}},
-	{Name: "what is entered after its release stays", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	s.releaseAgain(entered)\n", Is: ""}}},
-	{Name: "what a renewal without an answer enters stays", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	s.releaseAgain(unsure)\n", Is: ""}}},
-	{Name: "a renewal without an answer isn't waited for", Edits: []orders.Edit{{File: "leases.go",
-		Was: "		case <-ctx.Done():\n		case <-s.closed:\n		}\n	}\n	s.r", Is: "		default:\n		}\n	}\n	s.r"}}},
-	{Name: "leases are entered however late", Edits: []orders.Edit{{File: "leases.go",
-		Was: "times.Wall+s.renewalTime().Microseconds()", Is: "times.Wall+1<<40"}}},
+		Was: "	if !entered {\n		l.remove(h, id)\n	}\n", Is: "	l.remove(h, id)\n"}}},
+	{Name: "what is entered after its release stays", Edits: []orders.Edit{{File: "renewal.go",
+		Was: "	r.releaseAgain(entered)\n", Is: ""}}},
+	{Name: "what a renewal without an answer enters stays", Edits: []orders.Edit{{File: "renewal.go",
+		Was: "	r.releaseAgain(unsure)\n", Is: ""}}},
+	{Name: "a renewal without an answer isn't waited for", Edits: []orders.Edit{{File: "renewal.go",
+		Was: "		case <-ctx.Done():\n		case <-r.closed:\n		}\n	}\n	r.r", Is: "		default:\n		}\n	}\n	r.r"}}},
+	{Name: "leases are entered however late", Edits: []orders.Edit{{File: "renewal.go",
+		Was: "times.Wall+r.timeout().Microseconds()", Is: "times.Wall+1<<40"}}},
 	{Name: "the server is taken to have had leases later", Edits: []orders.Edit{{File: "leases.go",
-		Was: "of.at, of.seen = at, now\n", Is: "of.at, of.seen = at, now+6_000_000\n"}}},
-	{Name: "Close doesn't wait for a renewal", Edits: []orders.Edit{{File: "leases.go",
-		Was: "		s.leases.underWay.Wait() // a renewal must not come after the release\n", Is: ""}}},
+		Was: "renewed.at, renewed.seen = at, now\n", Is: "renewed.at, renewed.seen = at, now+6_000_000\n"}}},
+	{Name: "Close doesn't wait for a renewal", Edits: []orders.Edit{{File: "renewal.go",
+		Was: "		r.leases.underWay.Wait() // a renewal must not come after the release\n", Is: ""}}},
 	{Name: "what has been released meanwhile is held again", Edits: []orders.Edit{{File: "leases.go",
-		Was: "if of, held := h.renewed[id]; held {", Is: "if of, held := h.renewed[id]; held || true {"}}},
+		Was: "if renewed, held := h.leases[id]; held {", Is: "if renewed, held := h.leases[id]; held || true {"}}},
 	{Name: "a release goes on being renewed", Edits: []orders.Edit{{File: "settle.go",
 		Was: "	if c.Cost == 0 && c.Receipt.Lease", Is: "	if c.Cost < 0 && c.Receipt.Lease"}}},
 	{Name: "a reset goes on being renewed", Edits: []orders.Edit{{File: "reset.go",
@@ -496,14 +495,14 @@ var leasesMutants = []orders.Variant{
 		Was: "	endReset(err == nil)\n", Is: "	endReset(true)\n"}}},
 	{Name: "who resets is told that leases are gone", Edits: []orders.Edit{{File: "leases.go",
 		Was: "	if h == nil || h.resets > 0 {\n", Is: "	if h == nil {\n"}}},
-	{Name: "a renewal that failed isn't made sooner again", Edits: []orders.Edit{{File: "leases.go",
-		Was: "			next = s.lease / 12\n", Is: "			next = s.lease\n"}}},
+	{Name: "a renewal that failed isn't made sooner again", Edits: []orders.Edit{{File: "renewal.go",
+		Was: "			next = ttl / 12\n", Is: "			next = ttl\n"}}},
 	{Name: "the renewal doesn't end with the store", Edits: []orders.Edit{{File: "leases.go",
-		Was: "		close(l.stop)\n", Is: ""}}},
+		Was: "		close(l.stopped)\n", Is: ""}}},
 	{Name: "Close releases no slots", Edits: []orders.Edit{{File: "leases.go",
-		Was: "			held = append(held, heldLease{key, h.release(id, of.limit), of.several})\n", Is: "			_, _, _ = key, id, of\n"}}},
+		Was: "			held = append(held, heldLease{key, h.release(id, one.limit), one.several})\n", Is: "			_, _, _ = key, id, one\n"}}},
 	{Name: "Close doesn't wait for its releases", Edits: []orders.Edit{{File: "redisstore.go",
 		Was: "	<-released\n", Is: "	_ = released\n"}}},
 	{Name: "leases of a closed store are renewed", Edits: []orders.Edit{{File: "leases.go",
-		Was: "l.stop == nil && !l.closed", Is: "l.stop == nil"}}},
+		Was: "l.stopped == nil && !l.closed", Is: "l.stopped == nil"}}},
 }

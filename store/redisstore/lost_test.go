@@ -26,7 +26,7 @@ func TestLostPanics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !s.renew(0) {
+	if !s.renewals.renew(0) {
 		t.Error("not all was answered")
 	}
 	if text := logged.String(); strings.Count(text, "level=ERROR") != 2 || !strings.Contains(text, `"oops a"`) || !strings.Contains(text, `"oops b"`) {

@@ -210,7 +210,7 @@ func TestManyLeases(t *testing.T) {
 	latest := z[0].Score
 	before, _ := server.CommandStats("evalsha")
 	again, _ := server.CommandStats("eval")
-	if !s.renew(0) {
+	if !s.renewals.renew(0) {
 		t.Fatal("some were not answered")
 	}
 	calls, _ := server.CommandStats("evalsha")

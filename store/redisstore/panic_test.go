@@ -96,7 +96,7 @@ func TestRenewalPanics(t *testing.T) {
 		s := New(rdb, WithClock(clock))
 		defer s.Close()
 		slot := denyLimit(t, store.Spec{Name: "n", Units: 1, Algorithm: store.Concurrency})
-		s.startRenewal("k", &store.Charge{Key: "k", Limit: slot, Cost: 1}, store.LeaseID{1}, time.Now(), 0)
+		s.leases.start("k", &store.Charge{Key: "k", Limit: slot, Cost: 1}, store.LeaseID{1}, time.Now(), 0)
 		calls(true)
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()

@@ -85,7 +85,7 @@ func TestPrefetchAcrossVersions(t *testing.T) {
 	}
 	changed := leased
 	changed.Units = 2
-	if mustTake(t, s, "k", denyLimit(t, changed), 1); s.stocks.byKey[stockOf{"k", inside.Hash(l)}].left != 6 {
+	if mustTake(t, s, "k", denyLimit(t, changed), 1); s.prefetching.byKey[prefetchedKey{"k", inside.Hash(l)}].left != 6 {
 		t.Error("another version was given what this one had taken")
 	}
 	sleep(time.Second)

@@ -21,16 +21,16 @@ import (
 func TestStocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := denyLimit(t, store.Spec{Name: "rate", Units: 100, Period: time.Second, Burst: 100})
-		s := newStocks(10, 50*time.Millisecond)
+		s := newPrefetching(10, 50*time.Millisecond)
 		c := store.Charge{Key: "k", Limit: l, Cost: 1}
 		var r store.Result
-		var k *stock
+		var k *prefetched
 		ask := func(cost int64, ok bool, fetch int64) {
 			t.Helper()
 			c.Cost = cost
 			gotOK, gotFetch := s.take(&c, &r), int64(0)
 			if !gotOK {
-				var of *stock
+				var of *prefetched
 				if of, gotFetch = s.beginFetch(&c); of != nil {
 					k = of
 				}
@@ -87,20 +87,20 @@ func TestStocksMeanwhile(t *testing.T) {
 	taken := store.Result{OK: true, Remaining: 50, Receipt: store.Receipt{Mark: 900_000, Cost: 10}}
 	for _, tt := range []struct {
 		name      string
-		meanwhile func(*stocks)
+		meanwhile func(*prefetching)
 		over      int64
 	}{
-		{"reset", func(s *stocks) { s.forget("k", []*store.Limit{l}) }, 0},
-		{"reset, and another is about to take", func(s *stocks) {
+		{"reset", func(s *prefetching) { s.forget("k", []*store.Limit{l}) }, 0},
+		{"reset, and another is about to take", func(s *prefetching) {
 			s.forget("k", []*store.Limit{l})
 			for range 2 {
 				s.beginFetch(&c)
 			}
 		}, 0},
-		{"closed", func(s *stocks) { s.removeExpired(true) }, 9},
+		{"closed", func(s *prefetching) { s.removeExpired(true) }, 9},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStocks(10, time.Second)
+			s := newPrefetching(10, time.Second)
 			var r store.Result
 			s.beginFetch(&c)
 			k, n := s.beginFetch(&c)
@@ -120,7 +120,7 @@ func TestStocksMeanwhile(t *testing.T) {
 
 // Nothing is leased of what can't be given out piece by piece.
 func TestStocksLeaveAlone(t *testing.T) {
-	s := newStocks(10, time.Second)
+	s := newPrefetching(10, time.Second)
 	rate := denyLimit(t, store.Spec{Name: "a", Units: 100, Period: time.Second})
 	for name, c := range map[string]store.Charge{
 		"waits":      {Limit: rate, Cost: 1, MaxWait: time.Second},
@@ -226,13 +226,13 @@ func TestCloseWaitsForGivingBack(t *testing.T) {
 				s.settles.Send = func(context.Context, []*batch.Call[settling]) { time.Sleep(x.took) }
 				l := denyLimit(t, store.Spec{Name: "rate", Units: 1000, Period: time.Second})
 				start := time.Now()
-				s.stocks.byKey[stockOf{"k", inside.Hash(l)}] = &stock{
+				s.prefetching.byKey[prefetchedKey{"k", inside.Hash(l)}] = &prefetched{
 					limit: l, left: 5, until: start.Add(50 * time.Millisecond),
 					charged: store.Result{OK: true, Receipt: store.Receipt{Instant: 1, Cost: 10}},
 				}
-				s.stocks.mu.Lock()
-				s.stocks.scheduleSweep()
-				s.stocks.mu.Unlock()
+				s.prefetching.mu.Lock()
+				s.prefetching.scheduleSweep()
+				s.prefetching.mu.Unlock()
 				time.Sleep(x.closes)
 				s.Close()
 				if took := time.Since(start); took != x.want {

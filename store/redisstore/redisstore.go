@@ -87,14 +87,15 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -103,35 +104,29 @@ import (
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
+	"github.com/stint-go/stint/store/redisstore/internal/fault"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
 // Store keeps its states in Redis. Make one with New. It is safe for concurrent use.
 type Store struct {
-	client    redis.UniversalClient
-	layout    layout
-	bad       []*store.SpecError // options
-	wrong     error              // what is wrong with New's arguments, for each call
-	prefix    string
-	timeout   time.Duration
-	lease     time.Duration
-	leaseTime *wire.LeaseTime // lease, as arguments
-	clock     func() time.Time
-	alone     bool // no batches
-	denies    *denyCache
-	stocks    *stocks
+	server
+	bad   []*store.SpecError // options
+	wrong error              // what is wrong with New's arguments, for each call
 
-	ahead         atomic.Int64 // of the server's clock, in microseconds
-	takes         batch.Queue[taking]
-	settles       batch.Queue[settling]
-	tickets       sync.Pool // of *batch.Call[taking]
-	settleTickets sync.Pool // of *batch.Call[settling]
-	leases        leases
-	retries       releaseRetries
-	watch         watch
-	evictions     evictions
+	takes       batch.Queue[taking]
+	settles     batch.Queue[settling]
+	takeCalls   sync.Pool // of *batch.Call[taking]
+	settleCalls sync.Pool // of *batch.Call[settling]
 
-	first   sync.Once // call
+	denies      *denyCache
+	prefetching *prefetching
+	leases      leases
+	renewals    renewals
+	retries     releaseRetries
+	giveBacks   giveBacks
+	evictions   evictions
+
 	closing sync.Once
 	closed  chan struct{}
 }
@@ -147,21 +142,12 @@ var (
 	_ store.Observable = (*Store)(nil)
 )
 
-// layout says what must not be put into one call.
-type layout uint8
-
-const (
-	oneServer layout = iota
-	bySlot
-	byTag
-)
-
 // Option changes a default of New.
 type Option interface{ apply(*Store) }
 
 type option func(*Store)
 
-func (set option) apply(x *Store) { set(x) }
+func (set option) apply(s *Store) { set(s) }
 
 const (
 	defaultTimeout = 100 * time.Millisecond
@@ -224,7 +210,66 @@ func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *Store) {
 		valid, write := engine.CheckDuration(d, d >= shortestLease, "write 100ms or more, or leave it out for 15s")
 		s.require(valid, fmt.Sprintf("WithLeaseTTL(%v)", d), write)
-		s.lease = d
+		s.leaseTTL = d
+	})
+}
+
+// WithDenyCache keeps up to so many denied keys in memory and answers repeated calls
+// from there until they may pass. A caller that hammers then costs the server next to
+// nothing. Each key takes 64 to 128 bytes plus its results. By default every call asks
+// the server. keys is at least 1; see New for other values.
+//
+// Nothing passes that the server would deny: what others are granted meanwhile only
+// delays the instant. In the other direction, a call may still be denied for up to a
+// second after room was made where this store can't see it: by a settlement, a Reset or
+// a raised limit in another process. A settlement or Reset by this store forgets the
+// key. Calls with other limits or costs, and calls with a concurrency limit, always
+// ask. Remaining is that of the server's latest answer.
+//
+// It helps with limits that deny for longer than a call takes. At 1000 per second the
+// next request may pass before the server's answer arrives.
+func WithDenyCache(keys int64) Option {
+	return option(func(s *Store) {
+		if s.require(keys > 0, fmt.Sprintf("WithDenyCache(%d)", keys), "write 1 or more, or leave it out"); keys > 0 {
+			s.denies = newDenyCache(int(min(keys, math.MaxInt32)))
+		}
+	})
+}
+
+// WithPrefetch makes this store take up to n tokens of a bucket at once and give them
+// out by itself for up to maxAge; unused tokens then go back. A hot key costs the
+// server one call for n tokens instead of one call for each. It is off by default, and
+// does nothing if n is below 2 or maxAge isn't positive. Prefetched tokens are not
+// leases: only slots of a concurrency limit are leased.
+//
+// Prefetching never lets more through in total, because the server has charged every
+// token that a store gives out. But it shifts usage in time:
+//
+//   - Each store may give out its prefetched tokens, at most n per key, on top of the
+//     burst in any span.
+//   - Other callers may be denied meanwhile, including callers of this store that arrive
+//     while it fetches the last tokens.
+//   - If a process crashes, its prefetched tokens stay charged until the bucket refills.
+//
+// Remaining is the server's count when the tokens were taken, less the tokens used
+// since. A call of cost 0 asks the server, which counts prefetched tokens as taken. Reset
+// drops this store's prefetched tokens of the key. Other stores still give out theirs, and
+// don't give back the rest.
+//
+// For the same reason a store with prefetching fails one rule of package storetest: that
+// exactly the burst, not less, passes for callers at one instant.
+//
+// Prefetching applies to calls with one limit, a TokenBucket without queue, debt or maximum
+// wait; all others ask the server as usual. n is at most a tenth of the limit's burst;
+// maxAge is at most a second and the time in which n tokens arrive. The store prefetches
+// for a key from its second call within maxAge. n is at least 2, and maxAge 1 ms; see New
+// for other values.
+func WithPrefetch(n int64, maxAge time.Duration) Option {
+	return option(func(s *Store) {
+		valid, write := engine.CheckDuration(maxAge, n > 1 && maxAge > 0, "write 2 tokens or more and a positive age, or leave it out")
+		if s.require(valid, fmt.Sprintf("WithPrefetch(%d, %v)", n, maxAge), write); valid {
+			s.prefetching = newPrefetching(n, maxAge)
+		}
 	})
 }
 
@@ -236,21 +281,32 @@ func WithLeaseTTL(d time.Duration) Option {
 // If client is nil, or an option is wrong, stint.New rejects the store, and every call fails
 // with ErrConfiguration and says what to write.
 func New(client redis.UniversalClient, opts ...Option) *Store {
-	s := &Store{client: client, prefix: "stint:", timeout: defaultTimeout, lease: defaultLease, closed: make(chan struct{})}
+	s := &Store{
+		server: server{client: client, prefix: "stint:", timeout: defaultTimeout, leaseTTL: defaultLease},
+		closed: make(chan struct{}),
+	}
 	for i, opt := range opts {
 		if s.require(opt != nil, fmt.Sprintf("redisstore.New: option %d is nil", i+1), "leave it out"); opt != nil {
 			opt.apply(s)
 		}
 	}
-	s.leaseTime = wire.NewLeaseTime(s.lease)
-	if s.stocks != nil {
-		s.stocks.sweep = func() { s.giveBackPrefetched(false) }
+	s.leaseTime = wire.NewLeaseTime(s.leaseTTL)
+	direct := s.adaptTo(client)
+	if s.Misconfigured() != nil {
+		s.wrong = s.unusable()
 	}
-	direct := false
+	s.connect()
+	s.makeQueues(direct)
+	return s
+}
+
+// adaptTo sets what depends on the kind of the client. It reports whether a call that is made
+// directly ends at its deadline.
+func (s *Store) adaptTo(client redis.UniversalClient) (direct bool) {
 	switch c := client.(type) {
 	case nil:
 	case *redis.Client:
-		direct = c != nil
+		return c != nil
 	case *redis.ClusterClient:
 		s.layout = bySlot
 		if c != nil && !c.Options().ContextTimeoutEnabled {
@@ -264,26 +320,39 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	default:
 		s.layout, s.alone = bySlot, true
 	}
-	if s.Misconfigured() != nil {
-		s.wrong = s.unusable()
+	return false
+}
+
+// connect gives the parts of a store each other.
+func (s *Store) connect() {
+	s.leases.renewUntil = s.renewals.run
+	s.renewals = renewals{server: &s.server, leases: &s.leases, retries: &s.retries, closed: s.closed}
+	s.retries.settle, s.retries.timeout, s.retries.leaseTTL, s.retries.closed = s.settle, s.timeout, s.leaseTTL, s.closed
+	s.giveBacks = giveBacks{server: &s.server, settles: &s.settles, closed: s.closed}
+	s.evictions.client, s.evictions.closed = s.client, s.closed
+	if s.prefetching != nil {
+		s.prefetching.giveBack = s.giveBacks.tokens
 	}
+}
+
+// makeQueues makes the queues of calls.
+func (s *Store) makeQueues(direct bool) {
 	inFlight, near, size := maxInFlight, maxNear, maxBatch
 	if s.alone {
 		inFlight, near, size = 1<<30, 0, 1
 	}
+	sendTakes, sendSettles := s.sendTakes, settleSender{&s.server, s.denies}.send
+	if s.layout == bySlot {
+		sendTakes, sendSettles = separating(sendTakes, partsOfTaking), separating(sendSettles, partsOfSettling)
+	}
 	s.takes = batch.Queue[taking]{
 		MaxInFlight: inFlight, MaxNear: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
-		Send: s.sendTakes, AfterSend: s.releaseUnanswered, Abandoned: s.giveBackAbandoned,
+		Send: sendTakes, AfterSend: s.retries.addUnanswered, Abandoned: s.giveBacks.abandoned,
 	}
 	s.settles = batch.Queue[settling]{
 		MaxInFlight: inFlight, MaxNear: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
-		Send: s.sendSettles, Abandoned: func(*batch.Call[settling]) {},
+		Send: sendSettles, Abandoned: func(*batch.Call[settling]) {},
 	}
-	if s.layout == bySlot {
-		s.takes.Send = separating(s.sendTakes, partsOfTaking)
-		s.settles.Send = separating(s.sendSettles, partsOfSettling)
-	}
-	return s
 }
 
 // String names the servers by their addresses, for lines of a log.
@@ -341,6 +410,28 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 	return all
 }
 
+// check is the beginning of Take and Settle.
+func (s *Store) check(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if s.wrong != nil || s.closed == nil {
+		return s.unusable()
+	}
+	if err := store.Check(charges, results); err != nil {
+		return store.NotMade(fmt.Errorf("redisstore: %w", err))
+	}
+	if ctx.Err() != nil {
+		return store.NotMade(fault.ContextEnded(ctx))
+	}
+	return nil
+}
+
+// Observe implements store.Observable: it tells o of store.MayForget. It returns at once,
+// and asks the servers in the background.
+func (s *Store) Observe(o *store.Observer) {
+	if s.Misconfigured() == nil {
+		s.evictions.observe(o)
+	}
+}
+
 // Timeout implements store.Bounded. It returns that of WithTimeout.
 func (s *Store) Timeout() time.Duration { return s.timeout }
 
@@ -359,25 +450,9 @@ func (s *Store) Close() error {
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
-		s.releaseAll(s.leases.close())
+		s.renewals.releaseAll(s.leases.close())
 	}()
-	s.giveBackPrefetched(true)
+	s.prefetching.giveBackTokens(true)
 	<-released
 	return nil
-}
-
-// site identifies the keys that one call may have: all of its keys are of one site.
-type site struct {
-	slot uint16
-	tag  string
-}
-
-func (s *Store) siteOf(key string) site {
-	switch s.layout {
-	case bySlot:
-		return site{slot: wire.SlotOf(wire.TagIn(key))}
-	case byTag:
-		return site{tag: wire.TagIn(key)}
-	}
-	return site{}
 }

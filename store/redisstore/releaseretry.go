@@ -16,6 +16,11 @@ import (
 // This store has chosen their leases. So, unlike other charges, they can be released
 // without knowing whether they were taken, and more than once.
 type releaseRetries struct {
+	settle   func(ctx context.Context, charges []store.Charge, results []store.Result) error
+	timeout  time.Duration // of a call
+	leaseTTL time.Duration
+	closed   <-chan struct{} // ends the retries
+
 	mu      sync.Mutex
 	pending []*pendingRelease
 	running bool
@@ -39,44 +44,42 @@ const (
 	longestRetryPause = time.Second
 )
 
-// releaseUnanswered releases the slots of a batch's calls whose outcome isn't known.
-func (s *Store) releaseUnanswered(calls []*batch.Call[taking]) {
-	for _, t := range calls {
-		if t.Failed == nil || !errors.Is(t.Failed, ErrIndeterminate) {
+// addUnanswered adds the slots of calls whose outcome isn't known.
+func (r *releaseRetries) addUnanswered(calls []*batch.Call[taking]) {
+	for _, c := range calls {
+		if c.Failed == nil || !errors.Is(c.Failed, ErrIndeterminate) {
 			continue
 		}
-		releases := slices.Clone(t.Body.Charges)
+		releases := slices.Clone(c.Body.Charges)
 		for i := range releases {
-			releases[i].Receipt = store.Receipt{Cost: releases[i].Cost, Lease: t.Body.Leases[i]}
+			releases[i].Receipt = store.Receipt{Cost: releases[i].Cost, Lease: c.Body.Leases[i]}
 			releases[i].Cost = 0
 		}
-		s.retryReleases(releases)
+		r.add(releases)
 	}
 }
 
-// retryReleases repeats, in the background, the charges that release slots.
-func (s *Store) retryReleases(charges []store.Charge) {
-	r := &s.retries
+// add repeats, in the background, those of the charges that release slots.
+func (r *releaseRetries) add(charges []store.Charge) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range charges {
 		c := &charges[i]
 		if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) && c.Limit != nil && len(r.pending) < mostPendingReleases {
-			r.pending = append(r.pending, &pendingRelease{charge: *c, until: time.Now().Add(s.lease)})
+			r.pending = append(r.pending, &pendingRelease{charge: *c, until: time.Now().Add(r.leaseTTL)})
 		}
 	}
 	if len(r.pending) > 0 && !r.running {
 		r.running = true
-		go s.retryLoop()
+		go r.run()
 	}
 }
 
-// retryLoop releases the pending slots until none is left or the store is closed.
-func (s *Store) retryLoop() {
-	r := &s.retries
-	for pause := min(s.timeout, longestRetryPause); ; pause = min(2*pause, longestRetryPause) {
+// run releases the pending slots until none is left or the store is closed.
+func (r *releaseRetries) run() {
+	for pause := min(r.timeout, longestRetryPause); ; pause = min(2*pause, longestRetryPause) {
 		select {
-		case <-s.closed:
+		case <-r.closed:
 			return
 		case <-time.After(pause):
 		}
@@ -87,22 +90,29 @@ func (s *Store) retryLoop() {
 		for i, p := range pending {
 			charges[i] = p.charge
 		}
-		err := s.settle(context.Background(), charges, make([]store.Result, len(charges)))
-		r.mu.Lock()
-		now := time.Now()
-		for _, p := range pending {
-			if err == nil {
-				p.made++
-			}
-		}
-		r.pending = slices.DeleteFunc(r.pending, func(p *pendingRelease) bool { return p.made == releasesPerSlot || now.After(p.until) })
-		if len(r.pending) == 0 {
-			r.running = false
-			r.mu.Unlock()
+		err := r.settle(context.Background(), charges, make([]store.Result, len(charges)))
+		if done := r.settled(pending, err == nil); done {
 			return
 		}
-		r.mu.Unlock()
 	}
+}
+
+// settled records that the server has answered some releases, or not, and reports whether none is
+// left.
+func (r *releaseRetries) settled(some []*pendingRelease, answered bool) (done bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for _, p := range some {
+		if answered {
+			p.made++
+		}
+	}
+	r.pending = slices.DeleteFunc(r.pending, func(p *pendingRelease) bool { return p.made == releasesPerSlot || now.After(p.until) })
+	if len(r.pending) == 0 {
+		r.running = false
+	}
+	return !r.running
 }
 
 // removeAll returns the charges that release the pending slots, and retries them no more.

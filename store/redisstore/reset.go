@@ -31,7 +31,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 		return nil
 	}
 	defer s.denies.forget(key)
-	defer s.stocks.forget(key, limits)
+	defer s.prefetching.forget(key, limits)
 	if ctx.Err() != nil {
 		return fault.ContextEnded(ctx)
 	}
@@ -57,8 +57,8 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	return classify(err)
 }
 
-// execAll makes the calls and returns the first error of them.
-func (s *Store) execAll(ctx context.Context, commands []command) error {
+// execAll sends the commands and returns the first error of them.
+func (s *server) execAll(ctx context.Context, commands []command) error {
 	err := fault.ErrPanicked
 	background.Do("a Redis is called", func() {
 		s.exec(ctx, commands)
@@ -70,9 +70,9 @@ func (s *Store) execAll(ctx context.Context, commands []command) error {
 	return err
 }
 
-// resetCall returns the call that forgets keys, which are those of the first limits.
-func (s *Store) resetCommand(keys []string, limits []*store.Limit) command {
+// resetCommand returns the command that forgets keys, which are those of the first limits.
+func (s *server) resetCommand(keys []string, limits []*store.Limit) command {
 	all := wire.ResetKeys(keys, limits)
-	script, args := wire.ResetArgs(keys, limits, s.times(nil), s.head(all))
+	script, args := wire.ResetArgs(keys, limits, s.times(nil), s.room(all))
 	return s.command(script, s.siteOf(keys[0]), all, args)
 }

@@ -60,7 +60,7 @@ func ExploreSlots(w Scripts, direct bool, ways, few, most int) Slotted {
 	return Slotted{s}
 }
 
-func (s *Store) execThere(ctx context.Context, commands []command) {
+func (s *server) execThere(ctx context.Context, commands []command) {
 	for i := range commands {
 		c := &commands[i]
 		c.cmd = redis.NewCmd(ctx)
@@ -82,11 +82,11 @@ var scriptsThere = []orders.Edit{
 	{File: "internal/wire/plan.go", Was: "placeMaps.Get().(map[string]place)", Is: "make(map[string]place)"},
 	{File: "internal/wire/plan.go", Was: "		placeMaps.Put(seen)\n", Is: ""},
 	{File: "internal/wire/take.go", Was: "	room := fewStates.Get().(*[8]store.State)\n	defer fewStates.Put(room)\n", Is: "	room := new([8]store.State)\n"},
-	{File: "take.go", Was: "	s.exec(ctx, commands)\n	for i, group", Is: "	s.execThere(ctx, commands)\n	for i, group"},
-	{File: "take.go", Was: "		s.exec(ctx, commands)\n		again", Is: "		s.execThere(ctx, commands)\n		again"},
-	{File: "settle.go", Was: "	s.exec(ctx, commands)\n", Is: "	s.execThere(ctx, commands)\n"},
-	{File: "take.go", Was: "		if t.Body.Granted {\n			s.startRenewals(t)\n", Is: "		if t.Body.Granted {\n			_ = t\n"},
-	{File: "settle.go", Was: "return held && !of.several", Is: "return (held || !of.several) && c.Receipt.Path == removed"},
+	{File: "taking.go", Was: "	s.exec(ctx, commands)\n	for i, group", Is: "	s.execThere(ctx, commands)\n	for i, group"},
+	{File: "taking.go", Was: "		s.exec(ctx, commands)\n		again", Is: "		s.execThere(ctx, commands)\n		again"},
+	{File: "settling.go", Was: "	s.exec(ctx, commands)\n", Is: "	s.execThere(ctx, commands)\n"},
+	{File: "take.go", Was: "		if call.Body.Granted {\n			s.startRenewals(call)\n", Is: "		if call.Body.Granted {\n			_ = call\n"},
+	{File: "settle.go", Was: "return held && !l.several", Is: "return (held || !l.several) && c.Receipt.Path == removed"},
 }
 
 // removed marks the receipts of leases that are released by a ZREM.
@@ -354,12 +354,12 @@ var slotsMutants = []orders.Variant{
 		Was: "			if d.decide(now, states); d.Granted {\n", Is: "			as := append([]store.State(nil), states...)\n			if d.decide(now, as); d.Granted {\n"}}},
 	{Name: "of releases only the first is made", Edits: []orders.Edit{{File: "internal/wire/settle.go",
 		Was: "		for _, s := range group[1:] {\n", Is: "		for _, s := range group[:0] {\n"}}},
-	{Name: "of leases that are removed only the first is", Edits: []orders.Edit{{File: "settle.go",
-		Was: "			r.args = append(r.args, t.Body.charges[i].Receipt.Lease[:])\n", Is: "			if r.args = append(r.args, t.Body.charges[i].Receipt.Lease[:]); known {\n				r.args = r.args[:3]\n			}\n"}}},
-	{Name: "beside a script, no leases are removed", Edits: []orders.Edit{{File: "settle.go",
-		Was: "		commands = append(commands, command{args: releases[i].args})\n", Is: "		if args := releases[i].args; len(groups) == 0 {\n			commands = append(commands, command{args: args})\n		} else {\n			commands = append(commands, command{args: args[:2]})\n		}\n"}}},
+	{Name: "of leases that are removed only the first is", Edits: []orders.Edit{{File: "settling.go",
+		Was: "			r.args = append(r.args, c.Body.charges[i].Receipt.Lease[:])\n", Is: "			if r.args = append(r.args, c.Body.charges[i].Receipt.Lease[:]); known {\n				r.args = r.args[:3]\n			}\n"}}},
+	{Name: "beside a script, no leases are removed", Edits: []orders.Edit{{File: "settling.go",
+		Was: "		commands = append(commands, command{args: removals[i].args})\n", Is: "		if args := removals[i].args; len(rounds) == 0 {\n			commands = append(commands, command{args: args})\n		} else {\n			commands = append(commands, command{args: args[:2]})\n		}\n"}}},
 	{Name: "releases are told what the last of them is", Edits: []orders.Edit{{File: "internal/wire/settle.go",
 		Was: "		after, left, _ = strings.Cut(left, \"|\")\n", Is: "		after = left[strings.LastIndex(left, \"|\")+1:]\n"}}},
 	{Name: "a release is answered before it is made", Edits: []orders.Edit{{File: "settle.go",
-		Was: "reusable, err := s.settles.Do(ctx, t)", Is: "go func() { s.settles.Do(ctx, t) }()\n		reusable, err := false, error(nil)"}}},
+		Was: "reusable, err := s.settles.Do(ctx, call)", Is: "go func() { s.settles.Do(ctx, call) }()\n		reusable, err := false, error(nil)"}}},
 }

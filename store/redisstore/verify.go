@@ -42,7 +42,7 @@ func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
 	if len(limits) == 0 {
 		return nil
 	}
-	s.first.Do(s.keepToDeadlines)
+	s.firstCall.Do(s.keepToDeadlines)
 	all, err := s.probes(ctx)
 	if err != nil {
 		return classify(err)
@@ -62,9 +62,9 @@ type probe struct {
 }
 
 func (s *Store) newProbe(client redis.UniversalClient, layout layout, identity string) probe {
-	p := New(nil, WithPrefix(s.prefix+"%check:"), WithLeaseTTL(s.lease), WithTimeout(max(s.timeout, verifyTime)))
+	p := New(nil, WithPrefix(s.prefix+"%check:"), WithLeaseTTL(s.leaseTTL), WithTimeout(max(s.timeout, verifyTime)))
 	p.client, p.layout, p.clock, p.wrong = client, layout, s.clock, nil
-	p.first.Do(func() {}) // the client isn't changed again
+	p.firstCall.Do(func() {}) // the client isn't changed again
 	return probe{p, identity}
 }
 
@@ -235,18 +235,18 @@ func (p probe) tryScripts(ctx context.Context, limits ...*store.Limit) error {
 
 // renewOnce renews what the probe holds.
 func (p probe) renewOnce(ctx context.Context) error {
-	rs := p.leases.due(time.Now(), 0, p.siteOf)
-	if len(rs) == 0 {
+	calls := p.renewals.due(time.Now(), 0)
+	if len(calls) == 0 {
 		return nil
 	}
 	defer p.leases.underWay.Done()
 	due, end := context.WithTimeout(ctx, p.timeout)
 	defer end()
 	times := p.times(nil)
-	for _, r := range rs {
-		commands := []command{p.renewCommand(times, r)}
+	for _, c := range calls {
+		commands := []command{p.renewals.command(times, c)}
 		p.exec(due, commands)
-		if _, _, err := renewAnswer(r, commands[0].cmd); err != nil {
+		if _, _, err := c.answer(&commands[0]); err != nil {
 			return classify(err)
 		}
 	}

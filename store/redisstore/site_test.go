@@ -121,7 +121,7 @@ func TestSettledApart(t *testing.T) {
 		one.Body.add(store.Charge{Key: key, Limit: l, Receipt: store.Receipt{Cost: 1}}, wire.StorageKey(s.prefix, key, l), 0)
 		calls = append(calls, one)
 	}
-	separating(s.sendSettles, partsOfSettling)(t.Context(), calls)
+	separating(settleSender{&s.server, s.denies}.send, partsOfSettling)(t.Context(), calls)
 	for _, one := range calls {
 		if one.Failed != nil || !one.Body.results[0].OK {
 			t.Errorf("%+v, %v", one.Body.results, one.Failed)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,10 +15,31 @@ import (
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
+
+// server is what a store keeps its states in: one server, a cluster or a ring.
+type server struct {
+	client    redis.UniversalClient
+	layout    layout
+	prefix    string           // of all keys
+	timeout   time.Duration    // of a call
+	clock     func() time.Time // nil: the server's
+	alone     bool             // each command is sent by itself
+	leaseTTL  time.Duration
+	leaseTime *wire.LeaseTime // leaseTTL, as arguments
+
+	ahead     atomic.Int64 // the server's clock, of the client's, in microseconds
+	firstCall sync.Once
+}
+
+// command is a command for the server, mostly one that runs a script.
+type command struct {
+	script *scripts.Script // nil: args are all of the command
+	args   []any           // its name and the script come at the beginning
+	cmd    *redis.Cmd      // with its answer
+}
 
 // once is a command that the client sends once. By default go-redis retries a command
 // without an answer, and would charge four times. Redirections within a cluster are
@@ -25,37 +48,30 @@ type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// call is one call of a script, or a command.
-type command struct {
-	script *scripts.Script // nil: args are all of a command
-	args   []any           // of the command; its name and the script come at the beginning
-	cmd    *redis.Cmd
-}
-
-// head returns how many arguments the command has before the script's: its name, the
+// room returns how many arguments the command has before the script's: its name, the
 // script, the number of keys, and the keys.
-func (s *Store) head(keys []string) int {
+func (s *server) room(keys []string) int {
 	if s.clock != nil {
 		return 4 + len(keys)
 	}
 	return 3 + len(keys)
 }
 
-// call returns a call at a place. It fills in the first head(keys) of args.
-func (s *Store) command(script *scripts.Script, p site, keys []string, args []any) command {
-	n := s.head(keys)
+// command returns the command that runs a script on keys of a site. It fills in the first
+// room(keys) of args.
+func (s *server) command(script *scripts.Script, at site, keys []string, args []any) command {
+	n := s.room(keys)
 	args[2] = n - 3
 	for i, key := range keys {
 		args[3+i] = key
 	}
 	if s.clock != nil {
-		args[n-1] = s.guardKey(p)
+		args[n-1] = s.guardKey(at)
 	}
 	return command{script: script, args: args}
 }
 
-// command makes the call's command, a new one each time the call is made: a command
-// holds its answer.
+// make makes the command for the client, a new one each time it is sent: it holds the answer.
 func (c *command) make(ctx context.Context, name, script any) {
 	args := c.args
 	if c.cmd != nil {
@@ -70,11 +86,11 @@ func (c *command) make(ctx context.Context, name, script any) {
 // evalsha is the name of a command, as its argument.
 var evalsha any = "evalsha"
 
-// exec makes the calls. Their errors are in their commands.
-func (s *Store) exec(ctx context.Context, commands []command) {
-	defer s.look(ctx, commands)
+// exec sends the commands. Their errors are in them.
+func (s *server) exec(ctx context.Context, commands []command) {
+	defer s.reloadCluster(ctx, commands)
 	s.try(ctx, commands, "evalsha")
-	// A server that doesn't know a script hasn't run it, so the call is sent again with
+	// A server that doesn't know a script hasn't run it, so the command is sent again with
 	// the script's text: once, since that makes it known.
 	var unknown []command
 	var at []int
@@ -92,10 +108,10 @@ func (s *Store) exec(ctx context.Context, commands []command) {
 	}
 }
 
-// look makes a cluster's client find out who serves what, after a network error. By
+// reloadCluster makes a cluster's client find out who serves what, after a network error. By
 // itself go-redis (v9.22) goes on asking a dead master for up to a minute after its
 // replica has taken over. ReloadState doesn't block and merges concurrent calls.
-func (s *Store) look(ctx context.Context, commands []command) {
+func (s *server) reloadCluster(ctx context.Context, commands []command) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
 		return
@@ -109,11 +125,11 @@ func (s *Store) look(ctx context.Context, commands []command) {
 	}
 }
 
-// try passes the calls to the client. Which goroutine does that depends on who else is
+// try passes the commands to the client. Which goroutine does that depends on who else is
 // calling, and others may be in the batch. So a panic, for instance of a hook, becomes
-// an error of the calls that no server has answered by then: their failure policies
-// apply, and the line continues.
-func (s *Store) try(ctx context.Context, commands []command, name string) {
+// an error of the commands that no server has answered by then: their failure policies
+// apply, and the next batch is sent.
+func (s *server) try(ctx context.Context, commands []command, name string) {
 	for i := range commands {
 		switch c := &commands[i]; {
 		case c.script == nil:
@@ -138,8 +154,8 @@ func (s *Store) try(ctx context.Context, commands []command, name string) {
 
 // process returns the error of commands that were never given to a server; the others
 // have their own.
-func (s *Store) process(ctx context.Context, commands []command) error {
-	s.first.Do(s.keepToDeadlines)
+func (s *server) process(ctx context.Context, commands []command) error {
+	s.firstCall.Do(s.keepToDeadlines)
 	if len(commands) == 1 || s.alone {
 		for i := range commands {
 			_ = s.client.Process(ctx, once{commands[i].cmd})
@@ -154,20 +170,15 @@ func (s *Store) process(ctx context.Context, commands []command) error {
 	return err
 }
 
-// guardKey is the key that remembers, for a store with a clock of its own, the newest
-// instant that the scripts of a place were called with.
-func (s *Store) guardKey(p site) string {
-	switch s.layout {
-	case bySlot:
-		return s.prefix + "{" + wire.SlotTag(p.slot) + "}%clock"
-	case byTag:
-		return s.prefix + "{" + p.tag + "}%clock"
+// keepToDeadlines has commands keep to deadlines, if the client doesn't.
+func (s *server) keepToDeadlines() {
+	if c, single := s.client.(*redis.Client); single {
+		detour(c)
 	}
-	return s.prefix + "%clock"
 }
 
 // here returns the client's instant, in microseconds since store.Epoch.
-func (s *Store) here() int64 {
+func (s *server) here() int64 {
 	now := time.Now
 	if s.clock != nil {
 		now = s.clock
@@ -175,8 +186,9 @@ func (s *Store) here() int64 {
 	return now().UnixMicro() - store.Epoch*1_000_000
 }
 
-// times returns the arguments of a script about the time and leases.
-func (s *Store) times(asked []int64) wire.Times {
+// times returns the arguments of a script that are about time, the last of which are instants
+// that it has asked for.
+func (s *server) times(asked []int64) wire.Times {
 	now := s.here()
 	t := wire.Times{Wall: now + s.ahead.Load(), Asked: asked, Lease: s.leaseTime}
 	if s.clock != nil {
@@ -186,7 +198,7 @@ func (s *Store) times(asked []int64) wire.Times {
 }
 
 // learn records the server's instant from an answer.
-func (s *Store) learn(now int64) { s.ahead.Store(now - s.here()) }
+func (s *server) learn(now int64) { s.ahead.Store(now - s.here()) }
 
 // tries is how often a call is made until the script knows all windows of the calendar
 // that it needs: the present one, if the server's clock differs; that of the state; and
@@ -194,34 +206,9 @@ func (s *Store) learn(now int64) { s.ahead.Store(now - s.here()) }
 const tries = 8
 
 // errAsks is the error of a call that keeps asking for windows.
-var errAsks = errors.New("redisstore: the script keeps asking for calendar windows")
+var errAsks = fmt.Errorf("redisstore: %w: the script keeps asking for calendar windows", fault.ErrUnavailable)
 
 // unread is the error of an answer that makes no sense.
 func unread(err error) error {
 	return fmt.Errorf("redisstore: %w: %w", ErrConfiguration, err)
-}
-
-// groupBySite groups what goes into one call, in order.
-func groupBySite[T any](calls []*batch.Call[T], siteOf func(*T) site) [][]*batch.Call[T] {
-	first := siteOf(&calls[0].Body)
-	same := true
-	for _, t := range calls[1:] {
-		same = same && siteOf(&t.Body) == first
-	}
-	if same {
-		return [][]*batch.Call[T]{calls}
-	}
-	at := make(map[site]int)
-	var groups [][]*batch.Call[T]
-	for _, t := range calls {
-		p := siteOf(&t.Body)
-		i, known := at[p]
-		if !known {
-			i = len(groups)
-			at[p] = i
-			groups = append(groups, nil)
-		}
-		groups[i] = append(groups[i], t)
-	}
-	return groups
 }
