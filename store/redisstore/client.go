@@ -84,6 +84,14 @@ func (d detourHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
+// once is a command that the client sends once. By default go-redis retries a command
+// without an answer, and would charge four times. Redirections within a cluster are
+// followed: a redirected command wasn't executed.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+// ours reports whether a command is of this package.
 func ours(cmd redis.Cmder) bool {
 	_, ok := cmd.(once)
 	return ok

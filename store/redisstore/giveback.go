@@ -38,7 +38,7 @@ func (g *giveBacks) start(c *batch.Call[settling]) (tried <-chan error) {
 			}
 			again := batch.NewCall[settling]()
 			again.Body = c.Body
-			again.Body.site = g.server.siteOf(c.Body.keys[0])
+			again.Body.site = g.server.layout.siteOf(c.Body.keys[0])
 			err = g.try(again, func(error) {})
 		}
 	}()
@@ -125,7 +125,7 @@ func (g *giveBacks) parts(ctx context.Context, parts []*batch.Call[taking], unti
 func (g *giveBacks) tokens(c store.Charge) (tried <-chan error) {
 	key := wire.StorageKey(g.server.prefix, c.Key, c.Limit)
 	back := batch.NewCall[settling]()
-	back.Body.site = g.server.siteOf(key)
+	back.Body.site = g.server.layout.siteOf(key)
 	back.Body.unlessReset = true
 	back.Body.add(c, key, 0)
 	return g.start(back)

@@ -127,7 +127,7 @@ func (r *renewals) renew(age time.Duration) bool {
 func (r *renewals) due(now time.Time, age time.Duration) (calls []*renewal) {
 	last := make(map[site]*renewal) // call of a site
 	r.leases.due(now, age, func(key string, leases []wire.HeldLease) {
-		at := r.server.siteOf(key)
+		at := r.server.layout.siteOf(key)
 		for len(leases) > 0 {
 			c := last[at]
 			if c == nil || c.Size == mostRenewed {

@@ -74,5 +74,5 @@ func (s *server) execAll(ctx context.Context, commands []command) error {
 func (s *server) resetCommand(keys []string, limits []*store.Limit) command {
 	all := wire.ResetKeys(keys, limits)
 	script, args := wire.ResetArgs(keys, limits, s.times(nil), s.room(all))
-	return s.command(script, s.siteOf(keys[0]), all, args)
+	return s.command(script, s.layout.siteOf(keys[0]), all, args)
 }

@@ -41,13 +41,6 @@ type command struct {
 	cmd    *redis.Cmd      // with its answer
 }
 
-// once is a command that the client sends once. By default go-redis retries a command
-// without an answer, and would charge four times. Redirections within a cluster are
-// followed: a redirected command wasn't executed.
-type once struct{ *redis.Cmd }
-
-func (once) NoRetry() bool { return true }
-
 // room returns how many arguments the command has before the script's: its name, the
 // script, the number of keys, and the keys.
 func (s *server) room(keys []string) int {
@@ -66,7 +59,7 @@ func (s *server) command(script *scripts.Script, at site, keys []string, args []
 		args[3+i] = key
 	}
 	if s.clock != nil {
-		args[n-1] = s.guardKey(at)
+		args[n-1] = s.layout.guardKey(s.prefix, at)
 	}
 	return command{script: script, args: args}
 }
@@ -172,7 +165,7 @@ func (s *server) process(ctx context.Context, commands []command) error {
 
 // keepToDeadlines has commands keep to deadlines, if the client doesn't.
 func (s *server) keepToDeadlines() {
-	if c, single := s.client.(*redis.Client); single {
+	if c, ok := s.client.(*redis.Client); ok {
 		detour(c)
 	}
 }

@@ -33,7 +33,7 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 	for i := range charges {
 		s.addTo(&call.Body, &charges[i], s.keyOf(&charges[i]), i)
 	}
-	call.Body.site = s.siteOf(call.Body.keys[0])
+	call.Body.site = s.layout.siteOf(call.Body.keys[0])
 	reusable, err := s.settles.Do(ctx, call)
 	if err == nil {
 		copy(results, call.Body.results)
@@ -50,7 +50,7 @@ func (s *Store) settleApart(ctx context.Context, charges []store.Charge, results
 	partOf := make(map[site]*batch.Call[settling])
 	for i := range charges {
 		key := s.keyOf(&charges[i])
-		at := s.siteOf(key)
+		at := s.layout.siteOf(key)
 		part := partOf[at]
 		if part == nil {
 			part = batch.NewCall[settling]()

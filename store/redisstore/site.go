@@ -25,8 +25,9 @@ type site struct {
 	tag  string
 }
 
-func (s *server) siteOf(key string) site {
-	switch s.layout {
+// siteOf returns the site of a key.
+func (l layout) siteOf(key string) site {
+	switch l {
 	case bySlot:
 		return site{slot: wire.SlotOf(wire.TagIn(key))}
 	case byTag:
@@ -37,14 +38,14 @@ func (s *server) siteOf(key string) site {
 
 // guardKey is the key that remembers, for a store with a clock of its own, the newest
 // instant that the scripts of a site were called with.
-func (s *server) guardKey(at site) string {
-	switch s.layout {
+func (l layout) guardKey(prefix string, at site) string {
+	switch l {
 	case bySlot:
-		return s.prefix + "{" + wire.SlotTag(at.slot) + "}%clock"
+		return prefix + "{" + wire.SlotTag(at.slot) + "}%clock"
 	case byTag:
-		return s.prefix + "{" + at.tag + "}%clock"
+		return prefix + "{" + at.tag + "}%clock"
 	}
-	return s.prefix + "%clock"
+	return prefix + "%clock"
 }
 
 // groupBySite groups what goes into one command, in order.
@@ -60,11 +61,11 @@ func groupBySite[T any](calls []*batch.Call[T], siteOf func(*T) site) [][]*batch
 	at := make(map[site]int)
 	var groups [][]*batch.Call[T]
 	for _, c := range calls {
-		s := siteOf(&c.Body)
-		i, known := at[s]
+		one := siteOf(&c.Body)
+		i, known := at[one]
 		if !known {
 			i = len(groups)
-			at[s] = i
+			at[one] = i
 			groups = append(groups, nil)
 		}
 		groups[i] = append(groups[i], c)

@@ -59,9 +59,9 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 		return err
 	}
 	if s.layout != oneServer {
-		call.Body.site = s.siteOf(call.Body.Keys[0])
+		call.Body.site = s.layout.siteOf(call.Body.Keys[0])
 		for _, key := range call.Body.Keys[1:] {
-			if s.siteOf(key) != call.Body.site {
+			if s.layout.siteOf(key) != call.Body.site {
 				return s.takeApart(ctx, &call.Body.Decision, results)
 			}
 		}
@@ -166,7 +166,7 @@ func (s *Store) takeApart(ctx context.Context, whole *wire.Decision, results []s
 func (s *Store) partsOf(whole *wire.Decision) (parts []*batch.Call[taking], indexes [][]int) {
 	partOf := make(map[site]int)
 	for i, key := range whole.Keys {
-		at := s.siteOf(key)
+		at := s.layout.siteOf(key)
 		n, known := partOf[at]
 		if !known {
 			n = len(parts)

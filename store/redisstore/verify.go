@@ -264,7 +264,7 @@ func (p probe) remove(limits []*store.Limit) {
 	defer end()
 	commands := []command{{args: keys}}
 	if p.clock != nil {
-		commands = append(commands, command{args: []any{"unlink", p.guardKey(p.siteOf(keys[1].(string)))}})
+		commands = append(commands, command{args: []any{"unlink", p.layout.guardKey(p.prefix, p.layout.siteOf(keys[1].(string)))}})
 	}
 	p.exec(due, commands)
 }
