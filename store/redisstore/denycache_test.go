@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
 func denyLimit(t *testing.T, spec store.Spec) *store.Limit {
@@ -204,5 +206,31 @@ func TestDenyCacheAsksLittle(t *testing.T) {
 	}
 	if !take() {
 		t.Error("after Reset none passes")
+	}
+}
+
+// Settlements that fail together may all have been made: none of their keys stays denied.
+func TestFailedSettlementsForgetDenials(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { rdb.Close() })
+	rdb.AddHook(dumb{func(int) (any, error) { return nil, replied("PARTIAL") }})
+	s := New(rdb, WithDenyCache(8))
+	l := denyLimit(t, store.Spec{Name: "n", Units: 1, Period: time.Hour})
+	var calls []*batch.Call[settling]
+	for _, key := range []string{"a", "b"} {
+		c := store.Charge{Key: key, Limit: l, Cost: 1}
+		s.denies.remember([]store.Charge{c}, []store.Result{{RetryAfter: time.Hour}}, s.denies.instant())
+		call := batch.NewCall[settling]()
+		call.Body.add(store.Charge{Key: key, Limit: l, Receipt: store.Receipt{Cost: 1}}, s.keyOf(&c), 0)
+		calls = append(calls, call)
+	}
+	settleSender{&s.server, s.denies}.send(t.Context(), calls)
+	for i, key := range []string{"a", "b"} {
+		if !errors.Is(calls[i].Failed, ErrIndeterminate) {
+			t.Errorf("%s: %v", key, calls[i].Failed)
+		}
+		if s.denies.deny([]store.Charge{{Key: key, Limit: l, Cost: 1}}, make([]store.Result, 1)) {
+			t.Errorf("%s is denied from memory", key)
+		}
 	}
 }

@@ -27,6 +27,10 @@ type settling struct {
 	settlements []wire.Settlement // of the charges
 	open        []wire.Settlement // those still to be made
 	made        bool              // some have been made
+
+	// Room for a batch that this is the first of, if all of it is of one site.
+	rounds   [1]round
+	commands [1]command
 }
 
 func siteOfSettling(w *settling) site { return w.site }
@@ -110,6 +114,8 @@ func (s settleSender) sendRound(ctx context.Context, calls []*batch.Call[settlin
 		left, asks, advanced := s.readRound(&rounds[i], &commands[i])
 		again, more, progress = append(again, left...), append(more, asks...), progress || advanced
 	}
+	clear(rounds)
+	clear(commands)
 	return again, more, progress
 }
 
@@ -126,7 +132,11 @@ func (s settleSender) roundsOf(calls []*batch.Call[settling], times wire.Times, 
 		return nil, make([]command, 0, room)
 	}
 	bySite := groupBySite(calls, siteOfSettling)
-	rounds, commands = make([]round, len(bySite)), make([]command, len(bySite), len(bySite)+room)
+	if first := &calls[0].Body; len(bySite) == 1 && room == 0 {
+		rounds, commands = first.rounds[:], first.commands[:]
+	} else {
+		rounds, commands = make([]round, len(bySite)), make([]command, len(bySite), len(bySite)+room)
+	}
 	for i, calls := range bySite {
 		r := round{calls: calls, settlements: make([]*wire.Settlement, 0, len(calls))}
 		for _, c := range calls {
