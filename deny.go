@@ -1,10 +1,43 @@
 package stint
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"slices"
 
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/store"
+)
+
+// The errors that a request or a call gets, for errors.Is. Those with more to tell are types:
+// DeniedError, StoreError, SourceError and OptionError.
+var (
+	// ErrDenied matches every *DeniedError: errors.Is(err, ErrDenied) reports whether
+	// limits have denied a request.
+	ErrDenied = errors.New("stint: denied")
+	// ErrBlocked is the error of a request that a WithBlock predicate denies. It is
+	// answered with 403.
+	ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
+	// ErrEmptyKey is the error of a request whose key is empty, unless WithEmptyKey
+	// exempts such requests.
+	ErrEmptyKey = keytext.ErrEmpty
+	// ErrKeyTooLong is the error of a request whose key is longer than 4 KiB.
+	ErrKeyTooLong = keytext.ErrTooLong
+	// ErrNoLimits is the error of a request for which a WithLimitFunc returns neither limits nor
+	// an error, and which no other limit holds. It is answered with 500, and logged.
+	ErrNoLimits = read.ErrNoLimits
+	// ErrHolds is the error of Allow on a limiter with a Concurrency or an
+	// AdaptiveConcurrency. Their slots are held until they are released, and Allow returns
+	// nothing to release them with. Use Take, and call Done on its permit.
+	ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use Take, and call Done")
 )
 
 // Redirect returns a deny handler that sends the client to url with 302, for instance
@@ -101,4 +134,255 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 // adapters answer this way anyway.
 func WithProblem() Option {
 	return option("WithProblem", func(c *config) { c.problem = true })
+}
+
+// answer answers a request that was not admitted.
+func answer(v *version, w http.ResponseWriter, r *http.Request, err error) {
+	if denied := denialIn(err); denied != nil {
+		answerDenied(v, w, r, denied, err)
+		return
+	}
+	answerFailed(v, w, r, err)
+}
+
+// answerDenied answers a request that a limit denied with denied, which err is or wraps.
+func answerDenied(v *version, w http.ResponseWriter, r *http.Request, denied *DeniedError, err error) {
+	h := v.denyHandler
+	if e := v.errorHandler; h == nil && e != nil {
+		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
+	}
+	if answerBy(v, h, w, r, denied, denied.StatusCode(), err) {
+		return
+	}
+	var few [4]string
+	violated := few[:0]
+	for i := range denied.Decision.Limits {
+		if l := &denied.Decision.Limits[i]; !l.Allowed && !l.DryRun {
+			violated = append(violated, l.Name)
+		}
+	}
+	problems[denied.why].Write(w, r, violated...)
+}
+
+// answerFailed answers a request that was denied for a reason other than a limit.
+func answerFailed(v *version, w http.ResponseWriter, r *http.Request, err error) {
+	var h http.Handler
+	if e := v.errorHandler; e != nil {
+		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
+	}
+	if status := failure.Status(err); !answerBy(v, h, w, r, nil, status, err) {
+		field.Blank(status).Write(w, r)
+	}
+}
+
+// answerBy has h answer a denied request, with status unless it writes another, and
+// reports whether it did. The handler may send the request through the limiter again, to
+// another route: the limiter lets it pass, or each denial would call the handler again.
+// Without a handler, and unless the limiter is WithProblem, an ErrorWriter takes the error.
+func answerBy(v *version, h http.Handler, w http.ResponseWriter, r *http.Request, denied *DeniedError, status int, err error) bool {
+	if h == nil {
+		to, ok := w.(ErrorWriter)
+		if ok = ok && !v.problem; ok {
+			to.WriteError(err)
+		}
+		return ok
+	}
+	asked := r.WithContext(&answering{r.Context(), v.events.to, denied})
+	defer func() { r.MultipartForm = asked.MultipartForm }() // the server removes its files
+	if respond.Answers(w, asked, status, func(w http.ResponseWriter) { h.ServeHTTP(w, asked) }) {
+		return true
+	}
+	field.NotStored(w.Header()) // the handler may have allowed caching
+	return false
+}
+
+// setFailed sets the header fields of an answer to err. A denial by limits already has
+// its own.
+func setFailed(h http.Header, err error) {
+	if _, ok := err.(*DeniedError); !ok {
+		field.Failed(h, failure.Status(err))
+	}
+}
+
+// setUnset sets the header fields of an answer to err as far as they may not be set.
+func setUnset(h http.Header, err error) {
+	switch denied := denialIn(err); {
+	case denied == nil:
+		field.Failed(h, failure.Status(err))
+	case denied.outside:
+		denied.setFields(h)
+	}
+}
+
+type (
+	deniedKey struct{}
+	// answeringKey leads to something while a handler of a limiter answers a denial.
+	answeringKey struct{ limiter *recipients }
+)
+
+// DeniedFromContext returns the denial that a handler given to WithDenyHandler
+// answers; elsewhere it returns nil.
+func DeniedFromContext(ctx context.Context) *DeniedError {
+	err, _ := ctx.Value(deniedKey{}).(*DeniedError)
+	return err
+}
+
+// answering is the context of a request that a handler of a limiter answers.
+type answering struct {
+	context.Context
+	limiter *recipients  // which is the limiter's only
+	denied  *DeniedError // nil if the denial isn't a limit's
+}
+
+func (c *answering) Value(key any) any {
+	if key == (answeringKey{c.limiter}) {
+		return c
+	}
+	if key == (deniedKey{}) && c.denied != nil {
+		return c.denied
+	}
+	return c.Context.Value(key)
+}
+
+// isAnswering reports whether a handler of the limiter is answering the request.
+func isAnswering(ctx context.Context, limiter *recipients) bool {
+	return ctx.Value(answeringKey{limiter}) != nil
+}
+
+// ErrorWriter is a ResponseWriter of a router that has an error handler of its own. An
+// adapter passes one to Limiter.Deny to leave to that handler what the limiter isn't
+// configured to answer: by WithDenyHandler, WithErrorHandler or WithProblem. WriteError
+// gets the error that Deny was given. The header fields are already set.
+type ErrorWriter interface {
+	http.ResponseWriter
+	WriteError(err error)
+}
+
+// DeniedError is the denial of a request by its limits. Nothing was charged. Find it
+// with errors.As, or ask errors.Is(err, ErrDenied).
+type DeniedError struct {
+	Decision Decision
+
+	by      *version // the one that denied
+	why     limit.Denial
+	outside bool // by Allow, Take or Wait: no response has its fields
+}
+
+// Is reports whether target is ErrDenied.
+func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
+
+// Error returns the name of the limit that denied, never the key.
+func (e *DeniedError) Error() string {
+	s := "stint: denied by limit " + e.Decision.Limit
+	switch after, ok := e.Decision.Retry(); {
+	case e.Decision.RetryAfter == Never:
+		s += ": costs more than it can ever hold"
+	case e.full():
+		s += ": its slots are taken"
+	case ok:
+		s += ", retry after " + after.String()
+	}
+	return s
+}
+
+// full reports whether the limit that denied is one of slots.
+func (e *DeniedError) full() bool {
+	return slices.ContainsFunc(e.Decision.Limits, func(l LimitStatus) bool {
+		return l.Name == e.Decision.Limit && l.InFlight > 0
+	})
+}
+
+// StatusCode returns 429, or 503 if the concurrency of the whole service (a limit with
+// the key Global) denied.
+func (e *DeniedError) StatusCode() int { return problems[e.why].Status() }
+
+// problems are what the client gets.
+var problems = [...]field.Problem{
+	limit.QuotaExceeded: field.QuotaExceeded, limit.ReducedCapacity: field.ReducedCapacity, limit.AbnormalUsage: field.AbnormalUsage,
+}
+
+// denied1 and denied4 are denials with room for their limits, which saves an allocation.
+type (
+	denied1 struct {
+		DeniedError
+		limits [1]LimitStatus
+	}
+	denied4 struct {
+		DeniedError
+		limits [4]LimitStatus
+	}
+)
+
+// newDenied returns the error of a call that a version has denied.
+func newDenied(v *version, c *decide.Call) *DeniedError {
+	var err *DeniedError
+	var limits []LimitStatus
+	switch n := len(c.Results); {
+	case n == 1:
+		d := new(denied1)
+		err, limits = &d.DeniedError, d.limits[:]
+	case n <= 4:
+		d := new(denied4)
+		err, limits = &d.DeniedError, d.limits[:n:n]
+	default:
+		err, limits = new(DeniedError), make([]LimitStatus, n)
+	}
+	err.Decision.set(c, limits)
+	err.by, err.why = v, whyDenied(c)
+	return err
+}
+
+// newDeniedOutside is newDenied outside HTTP.
+func newDeniedOutside(v *version, c *decide.Call) *DeniedError {
+	err := newDenied(v, c)
+	err.outside = true
+	return err
+}
+
+// setFields sets the header fields of a denial outside HTTP, as admission.setFields does for a
+// request. All limits are the version's own.
+func (e *DeniedError) setFields(h http.Header) {
+	var fields field.Writer
+	for _, s := range e.Decision.Limits {
+		i := slices.IndexFunc(e.by.plans.Base.Entries, func(of *read.Entry) bool { return of.Name() == s.Name })
+		if i < 0 || s.DryRun {
+			continue
+		}
+		of := e.by.plans.Base.Entries[i]
+		it := fields.Add()
+		*it = field.Item{
+			Name: s.Name, Policy: of.Policy.Load().Text, Capacity: s.Capacity,
+			Remaining: s.Remaining, Reset: s.ResetAfter, Denied: !s.Allowed, Retry: s.RetryAfter, More: -1,
+		}
+		if of.Needs&limit.Local != 0 && it.Policy != "" {
+			it.Policy = field.Policy(s.Name, s.Capacity, 0)
+		}
+		r := store.Result{OK: s.Allowed, RetryAfter: s.RetryAfter, MoreAfter: s.more}
+		if after, known := inside.MoreAfter(of.Limit.Limit, &r); known {
+			it.More = after
+		}
+	}
+	fields.Jitter = e.by.retryJitter
+	fields.Write(h, e.by.styles, "")
+}
+
+// whyDenied returns what the denial of a call means.
+func whyDenied(c *decide.Call) (why limit.Denial) {
+	for i, l := range c.Limits {
+		if !c.Results[i].OK && !l.DryRun {
+			why = max(why, l.Denial(&c.Charges[i]))
+		}
+	}
+	return why
+}
+
+// denialIn finds the denial by limits that err is or wraps, or nil.
+func denialIn(err error) *DeniedError {
+	if de, ok := err.(*DeniedError); ok { // errors.As allocates
+		return de
+	}
+	if de := (*DeniedError)(nil); errors.As(err, &de) {
+		return de
+	}
+	return nil
 }

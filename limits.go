@@ -1,14 +1,21 @@
 package stint
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -242,3 +249,452 @@ func WithBuckets(k int64) RateOption {
 	return checkedChange(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
 		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")
 }
+
+// WithMaxWait makes a request wait for its turn rather than be denied, if its turn
+// comes within d. The request's own deadline bounds the wait further. By default a
+// request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
+// WithQueue, and for 5 seconds a Concurrency with WithQueue. d is 1 ms or more; New
+// rejects any other.
+//
+// On a limit that queues by itself, d bounds the wait in the queue. On a Concurrency or
+// AdaptiveConcurrency, as many requests wait for each key as there are slots, unless
+// WithQueue says otherwise. docs/waiting.md says who is next.
+//
+// An HTTP/1.1 server doesn't notice that a client has left while the request's body is
+// unread: keep d to a few seconds.
+func WithMaxWait(d time.Duration) ChargeOption {
+	valid, write := engine.CheckDuration(d, d > 0, "write a positive duration, or leave it out if nobody waits")
+	return checkedSetting(valid, fmt.Sprintf("WithMaxWait(%v)", d), write,
+		func(s *compile.Settings) { s.MaxWait = d })
+}
+
+// WithQueue sets how many may wait. Whoever finds the queue full is denied at once. n
+// is 0 or more; 0 means that no request waits.
+//
+// On a Rate it counts the units that wait for their turn, up to 2^40. The default is
+// the rate's n for LeakyBucket and 0 for TokenBucket; New rejects it on other
+// algorithms. The last in a full queue waits until the rate has given all of it: a
+// WithMaxWait beside it bounds that. The queue bounds Limiter.Wait, too.
+//
+// On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot,
+// for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
+// WithQueue none waits, or, with a WithMaxWait, as many requests and Takes as the
+// limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
+// bound. A request that finds the queue full may replace another (see WithPriority).
+func WithQueue(n int64) LimitOption {
+	return changeOption{change: on("WithQueue", func(r *compile.Rule) {
+		queue := orNone(r, n, "WithQueue")
+		if r.Kind.Traits().Way == waiting.ForSlot {
+			r.Line.Room = &n
+			return
+		}
+		r.Spec.Queue = queue
+	}, "Rate", "Concurrency", "AdaptiveConcurrency")}
+}
+
+// WithPriority sets which requests go first when some wait for a slot: class returns a
+// class from 0 to 9, and a higher class goes before a lower one, and takes its place if
+// the queue is full. Values outside 0–9 are clamped. By default, and outside HTTP, a
+// request has the class of its context (ContextWithPriority), or 0. Within a class, first
+// come is first served. class is called concurrently, once for a request that takes a
+// slot, and for no other.
+//
+// When the queue is full, a request replaces the last waiter of the lowest class, if that
+// is below its own. The replaced request is denied like one that finds the queue full.
+// A low class can wait until its WithMaxWait ends: WithShare promises it slots.
+//
+// Priorities apply among waiters for the slots of one concurrency limit, for one key, in this
+// process. Turns of a rate come first come, first served. New rejects a nil class, and
+// WithPriority where requests wait for turns alone: put a Concurrency in front of the rate.
+func WithPriority(class func(*http.Request) int) Option {
+	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
+		func(c *config) { c.priority = class })
+}
+
+// WithShare promises a class of requests (WithPriority, ContextWithPriority) a percentage of a
+// concurrency limit's slots.
+// While the class has less than that, its requests rank above all others: they get the
+// next slots, and places in a full queue. Unused share is lent to other classes, and comes
+// back as slots are released; requests are never interrupted. By default no class has a
+// share. class is from 0 to 9 and percent from 1 to 100; give the option once for each
+// class. New rejects other values, a second share for a class, shares that add up to more
+// than 100, and shares where no request waits for a slot: beside WithQueue(0), and on a
+// route without WithQueue and WithMaxWait.
+//
+// The percentage is of the slots that this process holds for the key, the next one
+// included, and at least one slot. So a fleet keeps the shares too, except for rounding:
+// where a process holds only a few slots for a key, a small share is one of them.
+//
+// Beyond its share, a class ranks by its number. A class without a share gets what the
+// shares leave: nothing, if they add up to 100 and are all used. An Update that adds a
+// share applies to slots already taken and to those who already wait.
+func WithShare(class, percent int) SlotOption {
+	return changeOption{change: func(r *compile.Rule) {
+		bad := func(problem, write string) {
+			r.Errs.Bad(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
+		}
+		switch {
+		case class < 0 || class >= waiting.Classes:
+			bad("", "write a class from 0 to 9")
+			return
+		case percent < 1 || percent > 100:
+			bad("", "write a share of 1 to 100 percent")
+			return
+		}
+		shares := r.Line.Shares
+		if shares == nil {
+			shares = new(waiting.Shares)
+			r.Line.Shares = shares
+		}
+		sum := percent
+		for _, p := range shares {
+			sum += int(p)
+		}
+		switch {
+		case shares[class] != 0:
+			bad("the class has a share already", "leave one out")
+		case sum > 100:
+			bad(fmt.Sprintf("the shares add up to %d percent", sum), "write at most 100 in total")
+		default:
+			shares[class] = uint8(percent)
+		}
+	}}
+}
+
+// ContextWithPriority returns a context whose requests, Takes and Waits have a class
+// from 0 to 9; other values are clamped. A WithPriority of the limiter takes precedence
+// for requests.
+func ContextWithPriority(ctx context.Context, class int) context.Context {
+	return read.WithPriority(ctx, class)
+}
+
+// Concurrency lets n requests of a key run at once. A request takes one slot, or as many as the limit's own WithCost says; one of the limiter or the route doesn't apply.
+// The default name is "concurrency". n is from 1 to 2^40; New rejects other numbers. It
+// combines with every other kind of limit.
+//
+// A request that finds no slot is denied, or waits if WithQueue or WithMaxWait says
+// so. The time until a slot comes free is unknown: Decision.RetryAfter and the
+// Retry-After field of a denial say 1 second. The slot is released when the handler returns or
+// panics. A handler that hands over its connection (a websocket) calls Permit.Detach. A
+// WithSettle of the limiter or the route doesn't apply.
+func Concurrency(n int64, opts ...SlotOption) Limit {
+	return newLimit(&compile.Rule{Kind: limit.Concurrent, Spec: store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}}, opts)
+}
+
+// AdaptiveConcurrency lets as many requests of a key (commonly Global) run at once as the
+// service can take, measured by how long they take. The limit rises while requests take as long as usual
+// and at least half of it is in use, and falls when they take longer or fail. It starts
+// at 20 (WithInitialLimit) and stays between min and max. The default name is
+// "adaptive".
+//
+// min is at least 1, and max from min to 1,000,000; New rejects other numbers. It
+// combines with every other kind of limit. Requests wait for its slots as for those of
+// a Concurrency (WithQueue, WithMaxWait). A request that costs more than the present
+// limit, but no more than max, passes alone.
+//
+// The algorithms are those of Netflix's concurrency-limits
+// (https://github.com/Netflix/concurrency-limits), with its numbers; see
+// WithAdaptation. They learn from how long a request takes from when it is admitted to
+// Permit.Done, not including waits:
+//
+//   - A status of 500 or above is a drop, and so are a handler's panic and a request
+//     whose deadline passed. The status is known if an adapter passes on the writer
+//     of Limiter.Admit.
+//   - A request whose client left counts only if it has already taken longer than
+//     others do.
+//   - These requests are ignored: those whose connection was hijacked or detached
+//     (Permit.Detach), that an inner limiter denied, or that panic with
+//     http.ErrAbortHandler; and those under 100 µs, which have waited for nothing, even
+//     if they fail.
+//   - Outside HTTP (Take, Wait) the context is ignored: it may only have bounded the
+//     wait.
+//   - Permit.Drop and Permit.Ignore take precedence over all of this, for what only the
+//     handler knows.
+//
+// The limit and its slots belong to this process, whatever the store, because each
+// process has its own capacity. A slot is taken before the store decides the other
+// limits, and given back if one denies, so still either all limits are charged or
+// none. While the store is down, the limit continues to work. In Decision.Limits it
+// comes after the store's limits, with the present limit as Capacity.
+//
+// A limiter and those derived from it remember 10,000 keys without requests in flight,
+// for all their adaptive limits together. Beyond that the least recently used keys
+// start anew, as do those of a limit that an Update has removed.
+func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
+	c := &adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}
+	Gradient2(adaptive.DefaultTolerance).set(c)
+	r := &compile.Rule{Kind: limit.Adaptive, Adaptive: c, Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
+	if min < 1 || max < min || max > mostAdaptive {
+		r.Errs.Bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
+			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
+		r.Spec.Units = 1 // or the store's limit would be reported too
+	}
+	apply(r, opts)
+	switch {
+	case c.Start == 0:
+		c.Start = adaptive.StartIn(min, max)
+	case c.Start < min || c.Start > max:
+		r.Errs.Bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
+	}
+	return Limit{r}
+}
+
+// mostAdaptive is the largest max: far more than a process has in flight.
+const mostAdaptive = 1_000_000
+
+// configures returns an option that sets part of the configuration, unless its argument is
+// wrong.
+func configures(valid bool, option, write string, set func(*adaptive.Config)) SlotOption {
+	return checkedChange(valid, option, write, func(r *compile.Rule) { set(r.Adaptive) }, "AdaptiveConcurrency")
+}
+
+// Adaptation says how an AdaptiveConcurrency follows the latency: Gradient2, Vegas or AIMD.
+// WithAdaptation takes it. It is immutable and safe for concurrent use.
+type Adaptation struct {
+	set     func(*adaptive.Config) // nil if the arguments are wrong
+	written string                 // with wrong arguments, and what to write instead
+	write   string
+}
+
+// Gradient2 compares latency with its long-term average, and shrinks the limit when latency
+// exceeds tolerance times that. It is lenient with work of mixed durations. Latency alone
+// doesn't take the limit below 8. An AdaptiveConcurrency without a WithAdaptation has
+// Gradient2(1.5).
+//
+// tolerance is from 1 to 100; New rejects other values. With 1, if requests are many and alike,
+// the limit stays within a few requests of what the service can do at once. With 1.5 it is half
+// above that, and rises further while an overload lasts, but mixed work isn't mistaken for
+// overload.
+func Gradient2(tolerance float64) Adaptation {
+	return adaptation(tolerance >= 1 && tolerance <= 100, // NaN is neither
+		fmt.Sprintf("Gradient2(%v)", tolerance), "write 1 or more, up to 100",
+		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Gradient2, tolerance, 0 })
+}
+
+// Vegas estimates the queue from the smallest latency seen, and keeps it to a few
+// requests. If requests are many and alike, the limit stays close to what a service can do
+// at once. If durations vary by chance, it takes that for a queue and denies
+// requests that the service could handle.
+func Vegas() Adaptation {
+	return adaptation(true, "Vegas()", "", func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Vegas, 0, 0 })
+}
+
+// AIMD adds one to the limit while requests take no longer than timeout, and takes off a tenth
+// when one in twenty takes longer or fails. No request is interrupted. It needs no usual
+// latency, so an overload never becomes usual to it, and processes in front of one
+// service end up with equal limits. The queue grows as long as timeout allows.
+//
+// timeout is a millisecond or more; New rejects other values. Start with twice what the slowest
+// requests take without a queue. If more than one in twenty takes longer than timeout without
+// any queue, the limit falls to its min.
+func AIMD(timeout time.Duration) Adaptation {
+	valid, write := engine.CheckDuration(timeout, timeout > 0, "write 1ms or more")
+	return adaptation(valid, fmt.Sprintf("AIMD(%v)", timeout), write,
+		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.AIMD, 0, timeout })
+}
+
+func adaptation(valid bool, written, write string, set func(*adaptive.Config)) Adaptation {
+	if valid {
+		return Adaptation{set: set}
+	}
+	return Adaptation{written: written, write: write}
+}
+
+// WithAdaptation sets how an AdaptiveConcurrency follows the latency: Gradient2, Vegas
+// or AIMD.
+//
+//	stint.WithAdaptation(stint.AIMD(150 * time.Millisecond))
+//
+// The default is Gradient2(1.5). New rejects wrong numbers in them, and the zero Adaptation.
+func WithAdaptation(a Adaptation) SlotOption {
+	written := cmp.Or(a.written, "WithAdaptation(Adaptation{})")
+	write := cmp.Or(a.write, "write stint.Gradient2, stint.Vegas or stint.AIMD")
+	return configures(a.set != nil, written, write, a.set)
+}
+
+// WithInitialLimit sets where an AdaptiveConcurrency starts, between its min and max.
+// The default is 20, or the nearer of min and max if 20 is outside. New rejects other
+// values.
+func WithInitialLimit(n int64) SlotOption {
+	return configures(n >= 1, fmt.Sprintf("WithInitialLimit(%d)", n), "write 1 or more",
+		func(c *adaptive.Config) { c.Start = n })
+}
+
+// WithSampleWindow sets the time over which an AdaptiveConcurrency averages latency
+// before it changes: 100 ms or more. The default is a second. New rejects shorter
+// windows. A window continues until it has ten requests. Shorter windows react faster,
+// and mistake chance for change sooner.
+func WithSampleWindow(d time.Duration) SlotOption {
+	valid, write := engine.CheckDuration(d, d >= 100*time.Millisecond, "write 100ms or more")
+	return configures(valid, fmt.Sprintf("WithSampleWindow(%v)", d), write,
+		func(c *adaptive.Config) { c.Window = d })
+}
+
+// Bandwidth paces the responses of a key (or its request bodies, or both: WithDirection)
+// to a number of bytes per second, over all its connections and, with a shared
+// store, all processes. The default name is "bandwidth".
+//
+//	stint.Bandwidth(1_000_000, stint.WithKey(stint.Header("X-API-Key"))) // 8 Mbit/s for each customer
+//
+// bytesPerSecond is from 1024 to 2^36 (64 GiB). New rejects other numbers, and a
+// WithBurst below 4096. It combines with every other kind of limit and with other
+// Bandwidths; a WithCost, WithMaxWait or WithSettle of the limiter or the route doesn't
+// apply to it.
+//
+// The first WithBurst bytes pass at full speed, so that pages and small answers aren't
+// delayed. The default burst is a quarter of a second's worth, at least 16 KiB; a burst
+// below a millisecond's worth counts as that. Beyond it, bytes are paid for before they
+// are written, in pieces of a sixteenth of a second's worth (at least 4 KiB, at most
+// the burst). So a stream asks the store about 16 times a second, however small its
+// writes. Streams of one key take turns, one piece at a time.
+//
+// Bandwidth never denies a request: it makes the handler's writes, and reads of the
+// body, take longer. That has these consequences:
+//
+//   - What has been paid for is flushed before a pause. A pause ends early when the
+//     request's context does. The write then returns its error, and an incomplete
+//     response is cut off, so that no client takes a part for the whole.
+//   - http.Server's WriteTimeout and ReadTimeout include pauses. Leave them 0 where
+//     responses are long, or set deadlines by http.ResponseController. That works, as
+//     do Flush, Hijack, io.ReaderFrom and HTTP/2: a file is still sent by the kernel,
+//     piece by piece, if its Content-Length is set.
+//   - What was paid for and not sent (the client left) goes to other streams of this
+//     process that wait, and otherwise back to the store when the handler returns. If
+//     another process has reserved turns behind it, up to a piece less comes back.
+//   - A request's body is paid for as it arrives, one call for each read: a stream may be
+//     ahead by one read of at most a piece, and a client that stalls holds nothing back.
+//   - Only bodies count, and for HEAD nothing does. What is written to a connection
+//     after a Hijack doesn't count.
+//   - If the store fails, the response goes on unpaced, and the store is asked again
+//     after a second. Under FailClosed the response is cut off, even if it hasn't
+//     begun. A request that other limits let pass undecided is paced all the same.
+//   - After a Limiter.Update a stream goes on under the limit it began with. If the
+//     numbers change, up to a burst may be counted twice or not at all.
+//   - Under several Bandwidths a response takes as long as the slowest requires. Those
+//     in a dry run neither delay it nor change the size of its writes.
+//
+// Handlers hold their resources (memory, a slot of a Concurrency) for as long as their
+// client's bandwidth makes them: put a Concurrency beside it.
+//
+// A Bandwidth adds no header fields and appears in no Decision; Allow, Take, Wait and
+// Peek ignore it. When a response has ended, observers get an EventPaced.
+func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
+	b := &read.Bytes{Responses: true}
+	r := &compile.Rule{Kind: limit.Bandwidth, Bytes: b, Spec: store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}}
+	apply(r, opts)
+	s := &r.Spec
+	if bytesPerSecond < respond.Slowest || bytesPerSecond > respond.Fastest {
+		r.Errs.Bad(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
+			fmt.Sprintf("write bytes per second, %d to %d", respond.Slowest, respond.Fastest))
+	}
+	burst := s.Burst
+	s.Burst = 0 // or the store's limit would report a wrong one too
+	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
+		r.Errs.Bad(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
+			"smaller pieces of a response would each cost a call to the store",
+			fmt.Sprintf("write %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
+	}
+	if len(r.Errs) == 0 {
+		rate := respond.NewRate(bytesPerSecond, burst)
+		s.Units, s.Period, s.Burst = rate.Units, rate.Period, rate.Burst
+		b.Block, b.Piece = rate.Block, rate.Piece
+	}
+	return Limit{r}
+}
+
+// Direction says whose bodies a Bandwidth counts: see WithDirection.
+type Direction uint8
+
+const (
+	Responses Direction = iota // the default
+	Requests
+	Both // of one rate: uploads and downloads share it
+)
+
+// WithDirection sets whose bodies a Bandwidth counts: Responses (the default), Requests, or Both,
+// which then share the rate. New rejects any other value.
+func WithDirection(d Direction) BandwidthOption {
+	return changeOption{change: func(r *compile.Rule) {
+		if d > Both {
+			r.Errs.Bad(fmt.Sprintf("WithDirection(%d)", d), "", "write stint.Responses, stint.Requests or stint.Both")
+			return
+		}
+		r.Bytes.Responses, r.Bytes.Requests = d != Requests, d != Responses
+	}}
+}
+
+// Ban denies everything to a key, for the time of WithBanFor, once other limits have
+// denied it n times within a period of within. It holds in every process that shares the
+// store. The default name is "ban".
+//
+//	stint.New(
+//		stint.Rate(5, time.Minute),
+//		stint.Ban(20, time.Minute, stint.WithBanFor(time.Hour)),
+//		stint.WithKey(stint.RemoteIP()))
+//
+// n is from 1 to 1000, because the time of each denial is kept. within is a whole
+// number of microseconds, at most two years. New rejects other numbers, a Ban without
+// WithBanFor, and one without a limit beside it that has its key and whose denials count: a
+// Rate, a Quota, or a Concurrency without a queue.
+//
+// Denials by any limit in the same decision with the same key count. So no key is
+// banned because the whole service is full (Global, AdaptiveConcurrency), nor for
+// having waited for a slot in vain. Denials by limits in dry run don't count. To count
+// what several routes deny, give the same Limit to each.
+//
+// A banned request charges no other limit and doesn't prolong the ban. RetryAfter says
+// when the ban ends, Limiter.Reset ends it, and the problem body has the type
+// abnormal-usage-detected. With WithDryRun the ban itself only reports. The ban has no
+// cost and no RateLimit fields; other requests pay for looking it up beside their
+// limits, in the same call. If a store in memory is full, denials of keys without a
+// place aren't counted.
+func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
+	l := newLimit(&compile.Rule{Kind: limit.Banning, Spec: store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}}, opts)
+	checkPeriod(l.rule)
+	if l.rule.Spec.Ban == 0 {
+		l.rule.Errs.Bad("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")
+		l.rule.Spec.Ban = time.Hour // or the store's limit would report it too
+	}
+	return l
+}
+
+// WithBanFor sets how long a Ban lasts. d is a whole number of microseconds, from a
+// millisecond to a year; New rejects any other. Every Ban needs it.
+func WithBanFor(d time.Duration) BanOption {
+	return changeOption{change: func(r *compile.Rule) {
+		if r.Spec.Ban = d; lacksUnit(r, "WithBanFor", d) {
+			r.Spec.Ban = time.Hour // or the store's limit may report it too
+		}
+	}}
+}
+
+// FailurePolicy says what happens to a request that the store can't decide.
+type FailurePolicy uint8
+
+const (
+	// FailOpen lets the request pass without RateLimit fields.
+	FailOpen FailurePolicy = iota + 1
+	// FailClosed answers 503 with a Retry-After.
+	FailClosed
+)
+
+// WithFailurePolicy sets what happens to a request when the store fails. Of the limits
+// of one request the strictest policy counts. That of the limiter also says what happens when
+// the source of limits fails (see SourceError): the request passes without these limits, or is
+// answered with 503. The default is FailOpen. New rejects values other than FailOpen and
+// FailClosed.
+func WithFailurePolicy(p FailurePolicy) SharedOption {
+	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p), "write stint.FailOpen or stint.FailClosed",
+		func(s *compile.Settings) { s.FailureSet, s.Closed = true, p == FailClosed })
+}
+
+// StoreError is a failure of the store: under FailClosed, or of a Permit.Settle.
+type StoreError struct{ Err error }
+
+func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }
+
+// Unwrap returns the store's own error.
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// StatusCode returns 503.
+func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }

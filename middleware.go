@@ -38,11 +38,29 @@
 package stint
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
+	"slices"
+	"sync"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/namesakes"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // This file has what a middleware calls: a Limiter, made by New or With, that decides requests
@@ -228,3 +246,436 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	answer(v, w, r, err)
 }
+
+// begin gives a new limiter its first version.
+func (l *Limiter) begin(opts []Option) (*Limiter, error) {
+	all, err := l.first(opts)
+	if err != nil {
+		return nil, err
+	}
+	v, b := l.now.Load(), &l.family.warnings
+	l.logMade()
+	give(all)
+	b.warn(v, b.rebuilt(v, l.parent != nil)...)
+	return l, nil
+}
+
+// logMade writes what the new limiter has.
+func (l *Limiter) logMade() {
+	v := l.now.Load()
+	l.recipients.log.Load().Write(context.Background(), logs.Line{Message: logs.Made, Attrs: func(bool) []slog.Attr {
+		var limits []string
+		for _, has := range v.inventory() {
+			limits = append(limits, has.String())
+		}
+		if len(v.compiled.Funcs) > 0 {
+			limits = append(limits, "those of a WithLimitFunc")
+		}
+		return v.events.attrs(slog.String("limits", enumerate(limits)), slog.String("store", storeName(v.backend.Store)))
+	}})
+}
+
+// first puts the first version of a new limiter in place.
+func (l *Limiter) first(opts []Option) ([]notice, error) {
+	f := l.family
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := collect(opts, l.inherited())
+	v, naming, err := l.try(c)
+	if err != nil {
+		return nil, err
+	}
+	l.opts = c.opts
+	f.registry.Names().Put(naming)
+	f.members = append(f.members, l)
+	f.lines.Store(v.backend.Lines, nil)
+	l.observers.given = c.observers
+	l.logger, l.logKeys = c.logger, c.logKeys
+	f.enlist()
+	l.now.Store(v)
+	l.logged.Store(v)
+	all := f.announce(l, c)
+	l.observeStore(c) // which may call back at once
+	return all, nil
+}
+
+// try makes what would be the first version of a new limiter, and the naming that goes
+// with it. It changes nothing. The caller holds family.mu.
+func (l *Limiter) try(c *config) (*version, *compile.Naming, error) {
+	n := l.family.registry.Names()
+	next := n.Now().Clone()
+	var parent *version
+	if l.parent != nil {
+		parent = l.parent.now.Load()
+	}
+	v, errs := l.build(c, parent, n, next)
+	return v, next, joined(errs)
+}
+
+// inherited returns what l's options begin with.
+func (l *Limiter) inherited() conduct {
+	if l.parent == nil {
+		return usual
+	}
+	return l.parent.now.Load().conduct
+}
+
+// build makes the version of l from its options and the version of its parent, if it has
+// one. The limits are named in naming, which will become that of names. The caller holds
+// family.mu.
+func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, mistake.List) {
+	c.Owner = l
+	v := &version{conduct: c.conduct, events: sender{name: c.name, to: &l.recipients}, registry: l.family.registry}
+	var extended *compile.Result
+	if parent != nil {
+		extended = parent.compiled
+	}
+	lent := l.family.house(v, c, l.now.Load(), parent)
+	v.events.store = v.backend.Store
+	if l.storeObserver == nil {
+		l.storeObserver = &store.Observer{Tell: l.handleNotice}
+	}
+	if lent {
+		v.backend.Leases = l.storeObserver
+	}
+	compiled, wrong := l.family.registry.Compile(&c.Config, extended, names, naming, lent)
+	compiled.Plans.Priority = v.priority
+	v.compiled, v.plans = compiled, &compiled.Plans
+	if v.priority != nil && onlyTurns(v) {
+		wrong.Bad("WithPriority", "only turns of a rate are waited for, and those come first come, first served",
+			"put a Concurrency with a WithQueue in front, or leave WithPriority out")
+	}
+	v.dryRuns = len(compiled.Funcs) > 0
+	for e := range v.plans.Entries {
+		v.dryRuns = v.dryRuns || e.DryRun
+	}
+	v.tooCostly = func(c *store.Charge) { l.family.warnings.warn(v, costTooHigh(c)) }
+	v.shows = v.handles() || v.plans.Shows()
+	return v, wrong
+}
+
+// house gives a version the store that it counts in, and what goes with that: those of
+// the limiter's version before, those of its options, or its parent's. It reports whether the
+// store is one of WithStore.
+func (f *family) house(v *version, c *config, before, parent *version) (lent bool) {
+	var in store.Store
+	var lines *waiting.Lines
+	switch from := before; {
+	case from == nil && c.Store != nil:
+		in, lent = c.Store, true
+		lines = f.linesOf(in)
+	case from == nil && parent == nil:
+		in = memstore.New()
+		lines = new(waiting.Lines)
+	default:
+		if from == nil {
+			from = parent
+		}
+		in, lent = from.backend.Store, from.compiled.Lent
+		lines = from.backend.Lines
+	}
+	v.memory, _ = in.(*memstore.Store)
+	all := f.registry.Adaptive
+	v.backend = &decide.Backend{
+		Store: in, Local: all.Over(in), Keys: all, Lines: lines,
+		Newest: f.registry.Newest, Turns: turnsOf(v),
+	}
+	if own := v.memory; own != nil { // no store around one, which may want to see what is settled
+		v.backend.Release = func(key string, l *store.Limit, lease store.LeaseID) {
+			var results [1]store.Result // on the stack, as the charge, because own is no interface
+			_ = own.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])
+		}
+	}
+	return lent
+}
+
+// family is the state shared by a limiter and all limiters derived from it. They are updated
+// together: a derived limiter is With applied to the present state of its parent.
+type family struct {
+	mu      sync.Mutex // held by one New, With or Update at a time
+	members []*Limiter // each limiter before those derived from it
+	// registry has the names of their limits, and the limits of this process.
+	registry *compile.Registry
+
+	lines sync.Map // of *waiting.Lines: those of each store are the same across Updates
+
+	meanings namesakes.Family // for other families on the same store; guarded by mu
+
+	warnings book
+}
+
+func newFamily() *family {
+	f := new(family)
+	f.registry = compile.NewRegistry(adaptive.NewKeys(f.wake))
+	return f
+}
+
+// linesOf returns the lines of a store, which other limiters of the family may have too. The caller holds f.mu.
+func (f *family) linesOf(s store.Store) *waiting.Lines {
+	for _, m := range f.members {
+		if v := m.now.Load(); same(v.backend.Store, s) {
+			return v.backend.Lines
+		}
+	}
+	return new(waiting.Lines)
+}
+
+// wake wakes those who wait for slots of a limit of this process, whatever their store.
+func (f *family) wake(limit, key string) {
+	for ls := range f.lines.Range {
+		ls.(*waiting.Lines).Wake(waiting.Key{Limit: limit, Key: key, Decided: true})
+	}
+}
+
+// announce registers the family's present limits, in place of the previous ones, for
+// stores that other families may share. It returns the notices about conflicts and about
+// l's options c, to be given without f.mu. The caller holds f.mu. Requests never run it.
+func (f *family) announce(l *Limiter, c *config) (all []notice) {
+	v := l.now.Load()
+	for _, c := range f.meanings.Mean(f.lend()) {
+		all = append(all, f.warnings.add(v, conflicting(&f.meanings, c))...)
+	}
+	all = append(all, f.warnings.add(v, nothingWaits(v)...)...)
+	all = append(all, f.warnings.add(v, unreachable(v)...)...)
+	for _, k := range c.Keys() {
+		s := f.registry.Names().Now().Look(k)
+		if s == nil {
+			continue // no limit has it
+		}
+		all = append(all, f.found(s)...)
+		if warnsOfKeys(v) {
+			s.Begin(func() { f.look(s) })
+		}
+	}
+	return all
+}
+
+// lend returns the meanings of the family's names in stores that others may use. A limiter that
+// isn't to be warned isn't compared at all: the other one would be warned of it. The caller holds
+// f.mu.
+func (f *family) lend() (all []namesakes.Meaning) {
+	for _, m := range f.members {
+		v := m.now.Load()
+		if !v.compiled.Lent || v.silent.has(warnNameConflict) {
+			continue
+		}
+		for e := range v.plans.Entries {
+			if e.Needs&limit.Local == 0 { // a local limit is in no store
+				all = append(all, namesakes.Meaning{Store: v.backend.Store, Name: e.Name(), Says: compile.Text(e)})
+			}
+		}
+	}
+	return all
+}
+
+// look sends warnings about what the requests with a key have shown so far.
+func (f *family) look(l *warn.Look) {
+	f.mu.Lock()
+	all := f.found(l)
+	f.mu.Unlock()
+	give(all)
+}
+
+// found returns notices of what a look has found and is new. The caller holds f.mu.
+func (f *family) found(l *warn.Look) (news []notice) {
+	all := make([]*version, len(f.members))
+	for i, m := range f.members {
+		all[i] = m.now.Load()
+	}
+	shown := l.Found()
+	for _, w := range keyWarnings {
+		if shown&w.found == 0 {
+			continue
+		}
+		if to, found := wrongKey(all, l, w.kind); to != nil && f.warnings.enter(all, found) {
+			news = append(news, notice{found, &to.events})
+		}
+	}
+	return news
+}
+
+// Mount is for adapters, which call it when they mount the limiter. It returns an error if
+// requests through the adapter can't have the key of some limit: GivenKey, or the Key of another
+// adapter. The name of an adapter is its package's, such as "stintgin". Adapters panic with the
+// error: each request without its key is denied, so the mistake would otherwise show only when
+// requests come.
+func (l *Limiter) Mount(adapter string) error {
+	v := l.inForce()
+	var errs []error
+	check := func(what string, k *keys.Key) {
+		if k.Given {
+			errs = append(errs, fmt.Errorf("stint: %s: GivenKey, which requests don't have: write another WithKey, or use the limiter with Take", what))
+		}
+		for _, other := range k.Adapters {
+			if other != adapter {
+				errs = append(errs, fmt.Errorf("stint: %s: %s.Key, which requests through %s don't have: mount the limiter with %[2]s, or write a stint.KeyFunc of the request", what, other, adapter))
+			}
+		}
+	}
+	for e := range v.plans.Entries {
+		check(fmt.Sprintf("limit %q", e.Name()), e.Key)
+	}
+	for _, f := range v.compiled.Funcs {
+		check("limits of a WithLimitFunc", f.Shared.Key)
+		if f.Source != nil {
+			check("WithLimitSource", f.Source)
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+// CheckStore tries what the limits in force need of the store's server, and charges nothing. Call
+// it at the start of a program, so that a deploy fails if the password is wrong or a right is
+// missing, rather than requests later. A nil error means that the limits can be decided.
+//
+// With redisstore, it runs the scripts, and each command that they may use, on every master, on
+// keys of its own. If a right is missing, the error names it and wraps
+// redisstore.ErrConfiguration, as it does if the password is wrong. If the server can't be
+// reached, the error wraps redisstore.ErrUnavailable. With failover, it checks the primary. A
+// store in memory has nothing to check.
+//
+// CheckStore checks the limits of the limiter and of its routes. It can't check those that a
+// limit function returns, since they are only known during a request. Call it again after an
+// Update that adds an algorithm. Each call to the server may take 5 seconds: give ctx a deadline
+// if that is too long. If the store is neither in memory nor a store.Verifier, the error wraps
+// errors.ErrUnsupported.
+func (l *Limiter) CheckStore(ctx context.Context) error {
+	v := l.inForce()
+	var limits []*store.Limit
+	for e := range v.plans.Entries {
+		if e.Needs&limit.Local == 0 && !slices.Contains(limits, e.Limit.Limit) {
+			limits = append(limits, e.Limit.Limit)
+		}
+	}
+	in := v.backend.Store
+	if of, ok := in.(store.Verifier); ok && len(limits) > 0 {
+		if err := of.Verify(ctx, limits...); err != nil {
+			return &StoreError{err}
+		}
+		return nil
+	}
+	if len(limits) == 0 || inside.AnswersAtOnce(in) {
+		return nil
+	}
+	return &StoreError{fmt.Errorf("%T can't be checked, as it doesn't implement store.Verifier: %w", in, errors.ErrUnsupported)}
+}
+
+// WithObserver passes the limiter's events to f from the start, as Limiter.Observe
+// does. If given several times, all functions are called in order. An Update without it
+// keeps the existing ones. An Update with it replaces them: those replaced still get the
+// events of requests whose decision had begun. New rejects nil. f is called concurrently.
+func WithObserver(f func(Event)) Option {
+	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
+		func(c *config) { c.observers = append(c.observers, f) })
+}
+
+// Observe passes every event of the limiter, and of those derived from it by With, to f
+// until stop is called. f runs on the request's own goroutine, so it should be quick,
+// and it must be safe for concurrent use. No lock is held while it runs, so it may call
+// the limiter. Several observers are called in the order in which they were
+// added, those of the limiter that was extended first.
+//
+// Observers belong to the limiter, not to one configuration: they stay across Updates.
+// Some events come on a goroutine of the limiter (an EventSettleFailed of turns that
+// others have left, EventStoreDegraded): a panic of f there is logged, as it is for an
+// EventUpdated.
+//
+// f gets all events of a request or none: those of a request whose decision begins after
+// Observe and before stop, even if some come after stop. So what f counts up and down, such as
+// requests in flight, is never below zero, and zero in the end.
+//
+// Observe and stop are safe for concurrent use.
+func (l *Limiter) Observe(f func(Event)) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
+	l.inForce()
+	l.family.mu.Lock()
+	defer l.family.mu.Unlock()
+	remove := l.observers.add(f)
+	l.family.enlist()
+	return func() {
+		l.family.mu.Lock()
+		defer l.family.mu.Unlock()
+		remove()
+		l.family.enlist()
+	}
+}
+
+// enlist works out which observers and which log each limiter has. The caller holds f.mu.
+func (f *family) enlist() {
+	for _, m := range f.members {
+		var log *logs.Log // the parent's
+		var others []func(Event)
+		if m.parent != nil {
+			log = m.parent.recipients.log.Load()
+			if to := m.parent.recipients.audience.Load(); to != nil {
+				others = to.all
+			}
+		}
+		m.recipients.log.Store(logs.Derive(log, m.recipients.log.Load(), m.logger, m.logKeys))
+		if all := m.observers.after(others); len(all) > 0 {
+			m.recipients.audience.Store(&audience{all})
+		} else {
+			m.recipients.audience.Store(nil)
+		}
+	}
+}
+
+// ReportPolicy reports to the limiter's observers and its log that the policy in a file is
+// in force or, if err isn't nil, why it isn't and the one before stays: EventPolicy. It is
+// for packages that read options from files and give them to Update, such as policy. A
+// panic of an observer is logged and goes no further.
+func (l *Limiter) ReportPolicy(file string, err error) {
+	l.sendSafely(Event{Kind: EventPolicy, Path: file, Err: err})
+}
+
+// observeStore makes the limiter send the events of a store that it has itself. The
+// limiter keeps the observer alive and the store doesn't, but for leases that are held, so
+// that a store that outlives the limiter doesn't retain it.
+func (l *Limiter) observeStore(c *config) {
+	given := c.Store
+	if given == nil && l.parent == nil {
+		given = l.now.Load().backend.Store // its own
+	}
+	if from, ok := given.(store.Observable); ok {
+		from.Observe(l.storeObserver)
+	}
+}
+
+func (l *Limiter) handleNotice(n store.Notice) {
+	switch n.Kind {
+	case store.CallFailed, store.Degraded, store.Restored:
+		e := Event{Kind: EventStoreDegraded, Err: n.Err, store: n.Store, call: n.Kind == store.CallFailed}
+		if v := reflect.ValueOf(n.Err); v.Kind() == reflect.Pointer {
+			e.told = n.Err
+		}
+		l.sendSafely(e)
+	case store.LeaseLost:
+		e := Event{Kind: EventLeaseLost}
+		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
+		l.sendSafely(e)
+	case store.MayForget:
+		l.warnOfForgetting(n.Err)
+	case store.Full:
+		v := l.inForce()
+		l.family.warnings.warn(v, finding{kind: warnStoreFull, text: n.Err.Error(), applies: v.sharesStore})
+	}
+}
+
+// warnOfForgetting warns of a store whose server evicts keys, as why says.
+func (l *Limiter) warnOfForgetting(why error) {
+	l.storeForgets.Store(why != nil)
+	if why == nil {
+		return
+	}
+	v := l.inForce()
+	applies := func(o *version) bool { return l.storeForgets.Load() && v.sharesStore(o) }
+	l.family.warnings.warn(v, finding{kind: warnStoreForgets, text: why.Error(), applies: applies})
+}
+
+// sendSafely passes an event that isn't a request's to the limiter's observers and its log.
+func (l *Limiter) sendSafely(e Event) { l.inForce().events.sendSafely(e) }

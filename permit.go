@@ -13,6 +13,9 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/store"
 )
 
 // Permit is a granted decision that is still open. All methods are safe for concurrent
@@ -400,4 +403,222 @@ func (p *Permit) detach() bool {
 		p.story.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing
 	}
 	return true
+}
+
+// response is a permit's observation of the response to its request. A permit has one only
+// if a limit needs it; other ResponseWriters aren't wrapped.
+type response struct {
+	respond.Watched
+	pacing *lanes // nil if no Bandwidth paces the response
+	byHand decide.Hand
+	// settlers make the charges cost what the response shows: an element for each, or none.
+	settlers []*read.Settler
+}
+
+// unmoved ends the pacing, and returns the charges that give back bytes that were paid for and
+// haven't moved.
+func (s *response) unmoved() []store.Charge {
+	if s.pacing == nil {
+		return nil
+	}
+	return s.pacing.End()
+}
+
+// around returns what the next handler gets for w and r: watched, and paced if a Bandwidth
+// says so. own says that r is already a copy.
+func (s *response) around(w http.ResponseWriter, r *http.Request, own bool) (http.ResponseWriter, *http.Request) {
+	if s.pacing != nil {
+		return s.pacing.Writer(w), s.pacing.Next(r, own)
+	}
+	return s.Writer(w), s.Next(r)
+}
+
+// push sends a complete response to the client before the store is called for amends or
+// for unsent bytes, so that the client doesn't wait for the store.
+func (p *Permit) push(amends []decide.Amend) {
+	if s := p.response; s != nil && (len(amends) > 0 || s.pacing != nil) {
+		s.PushBefore(p.version.backend.Store)
+	}
+}
+
+// recordPanic records a handler's panic for adaptive limits and for WithSettle.
+func (p *Permit) recordPanic(v any) {
+	if p.learns() {
+		p.story.outcome.Show(endingBy(v))
+	}
+	if p.response != nil {
+		p.response.RecordPanic(v == http.ErrAbortHandler)
+	}
+}
+
+// endingBy returns what adaptive limits learn from a panic.
+func endingBy(v any) adaptive.Ending {
+	if v == http.ErrAbortHandler {
+		return adaptive.Ignored
+	}
+	return adaptive.Failed
+}
+
+// story is what happens to a permit's request: how it has waited, how long it holds slots, and what
+// adaptive limits learn from it. It changes until the permit ends. A permit of which nobody asks
+// these things has none.
+type story struct {
+	waited  time.Duration
+	seen    []waiting.Seen
+	since   time.Time     // when it was admitted
+	held    time.Duration // how long it held slots, once they are released
+	learns  bool          // whether an AdaptiveConcurrency learns from it
+	outcome adaptive.Outcome
+}
+
+// learns reports whether an AdaptiveConcurrency learns from the request.
+func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
+
+// learnsAnywhere is learns for all limiters that the request has passed.
+func (p *Permit) learnsAnywhere() bool {
+	for ; p != nil; p = p.outer {
+		if p.learns() {
+			return true
+		}
+	}
+	return false
+}
+
+// Drop reports that the request failed for lack of capacity, for instance because a
+// backend was overloaded or timed out. An AdaptiveConcurrency cuts its limit if at
+// least one in twenty requests does. It applies to all limiters that the request has
+// passed, and does nothing after Done or without such a limit.
+func (p *Permit) Drop() { p.recordEnding((*adaptive.Outcome).Report, adaptive.Dropped) }
+
+// Ignore reports that the request's duration says nothing about the service's load, for
+// instance because it waited for an event. An AdaptiveConcurrency doesn't learn from
+// it. It applies to all limiters that the request has passed, and does nothing after
+// Done or without such a limit.
+func (p *Permit) Ignore() { p.recordEnding((*adaptive.Outcome).Report, adaptive.Ignored) }
+
+// recordInnerDenial records that an inner limiter has denied: the response then says nothing
+// about the work.
+func (p *Permit) recordInnerDenial() { p.recordEnding((*adaptive.Outcome).Show, adaptive.Ignored) }
+
+// recordEnding records how the request ends, for all limiters that it has passed.
+func (p *Permit) recordEnding(by func(*adaptive.Outcome, adaptive.Ending), e adaptive.Ending) {
+	for ; p != nil; p = p.outer {
+		if p.learns() {
+			by(&p.story.outcome, e)
+		}
+	}
+}
+
+// sample returns what was observed of the request, or nil. Outside HTTP its context
+// says nothing: it may have bounded the wait and ended before the work.
+func (p *Permit) sample() *adaptive.Sample {
+	took, err := time.Since(p.story.since), p.ctx.Err()
+	switch {
+	case p.response == nil:
+		err = nil
+	case p.response.pacing != nil:
+		took -= p.response.pacing.HeldUp()
+	}
+	return p.story.outcome.Sample(took, err)
+}
+
+// endLearning ends the observation of the request, and returns what was observed. answered says that
+// the response may be looked at.
+func (p *Permit) endLearning(answered bool) *adaptive.Sample {
+	if answered && p.story.outcome.Open() {
+		switch got, ok := p.response.Outcome(); {
+		case !ok:
+		case got.Hijacked:
+			p.story.outcome.Show(adaptive.Ignored) // the duration is that of a connection, not of a request
+		case got.Status >= http.StatusInternalServerError:
+			p.story.outcome.Show(adaptive.Failed)
+		}
+	}
+	return p.sample()
+}
+
+// sendLimitChange notifies the observers that a limit has changed.
+func (p *Permit) sendLimitChange(c *adaptive.Change) {
+	e := p.event(EventLimitChanged)
+	e.Change = &LimitChange{
+		Limit: c.Charge.Limit.Name(), From: c.From, To: c.To, Reason: AdaptiveReason(c.Reason),
+		InFlight: c.InFlight, Latency: c.Latency, Baseline: c.Baseline,
+	}
+	to := p.version.events.observers() // it is about a key, not about the request
+	p.version.events.sendAbout(to, &e, []store.Charge{c.Charge})
+}
+
+// lanes are the Bandwidths that pace a response.
+type lanes struct {
+	respond.Paced
+	all []read.Paced
+}
+
+// payer returns what a paced response charges its bytes with: the version's store.
+func payer(v *version, of subject) respond.Payer {
+	return respond.Payer{
+		Store: v.backend.Store, Lines: &v.backend.Lines.Turns,
+		GiveBack: func(ctx context.Context, charges []store.Charge) []store.Result {
+			return giveBack(ctx, v, of, charges)
+		},
+		StoreFailed: func(charges []store.Charge, err error, cut bool) error {
+			if cut {
+				err = &StoreError{err}
+			}
+			e := of.event(EventStoreFailed, err)
+			v.events.sendAbout(of.to, &e, charges)
+			return err
+		},
+	}
+}
+
+func byteLimitsOf(all []read.Paced) []respond.ByteLimit {
+	limits := make([]respond.ByteLimit, len(all))
+	for i := range all {
+		limits[i] = byteLimitOf(&all[i])
+	}
+	return limits
+}
+
+// byteLimitOf returns p as package respond takes it.
+func byteLimitOf(p *read.Paced) respond.ByteLimit {
+	return respond.ByteLimit{
+		Limit: p.Limit.Limit, Key: p.Key, Block: p.Bytes.Block, Piece: p.Bytes.Piece,
+		Responses: p.Bytes.Responses, Requests: p.Bytes.Requests, DryRun: p.DryRun, Closed: p.Closed,
+	}
+}
+
+// sendPacing sends what has moved under one of the Bandwidths.
+func (p *Permit) sendPacing(of *read.Paced, got respond.Moved) {
+	e := p.event(EventPaced)
+	e.Request = p.response.Request()
+	e.about([]store.Charge{{Key: of.Key, Limit: of.Limit.Limit, DryRun: of.DryRun}})
+	e.Pacing = &Pacing{
+		Limit: of.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
+		Waited: got.Waited, DryRun: of.DryRun, Err: got.Err,
+	}
+	p.version.events.send(p.to, &e)
+}
+
+// paced returns the Bandwidths that pace the response.
+func (p *Permit) paced() []read.Paced {
+	if p.response == nil || p.response.pacing == nil {
+		return nil
+	}
+	return p.response.pacing.all
+}
+
+// sendPaced notifies the observers how the response was paced.
+func (p *Permit) sendPaced() {
+	s := p.response
+	if s == nil || s.pacing == nil || p.to == nil {
+		return
+	}
+	if _, ok := s.Outcome(); !ok {
+		return
+	}
+	for i := range s.pacing.all {
+		of := &s.pacing.all[i]
+		p.sendPacing(of, s.pacing.Moved(byteLimitOf(of)))
+	}
 }

@@ -3,15 +3,23 @@ package stint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/store"
 )
 
 // admission is one request or job on its way through a limiter. Its charges are read, the
@@ -294,4 +302,270 @@ func lead(w http.ResponseWriter, r *http.Request) *http.Request {
 		return w.Lead(r)
 	}
 	return r
+}
+
+// HeaderStyle is a set of header fields that tell clients about their limits.
+type HeaderStyle uint8
+
+const (
+	// RateLimitHeaders sends RateLimit-Policy and RateLimit as in
+	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit.
+	// RateLimit-Policy has q units in w seconds. RateLimit has r, the units left, and
+	// t, the seconds until there are more. Nested limiters add their items; if two
+	// limits have the same name, the one with less left is shown.
+	//
+	// r may exceed q if the limit has a burst. w of a calendar window is the longest
+	// that the window can be: 31 days for Monthly, 25 hours for Daily where clocks are
+	// set back by an hour.
+	RateLimitHeaders HeaderStyle = iota
+	// XRateLimitHeaders sends X-RateLimit-Limit, -Remaining and -Reset of the limit with
+	// the least left, among nested limiters too. Limit is its capacity, such as the burst of
+	// a bucket (LimitStatus.Capacity). Reset is in seconds from now.
+	XRateLimitHeaders
+	// XRateLimitUnixHeaders sends the same, but Reset is the Unix time of it in seconds,
+	// by this process's clock, as GitHub, httprate and ulule/limiter send it. It can't be
+	// combined with XRateLimitHeaders.
+	XRateLimitUnixHeaders
+	// NoHeaders sends none of them. It can't be combined with the others.
+	NoHeaders
+)
+
+const headersToWrite = "write stint.RateLimitHeaders, XRateLimitHeaders, XRateLimitUnixHeaders or NoHeaders"
+
+// WithHeaders sets which header fields tell clients about their limits. The default is
+// RateLimitHeaders. Retry-After is part of every denial, whatever the style, unless the
+// request can never pass. New rejects an empty list, unknown styles, NoHeaders beside
+// another, and both kinds of X-RateLimit-Reset.
+func WithHeaders(styles ...HeaderStyle) Option {
+	return option("WithHeaders", func(c *config) {
+		c.styles = 0
+		none := false
+		for _, s := range styles {
+			switch s {
+			case RateLimitHeaders:
+				c.styles |= field.RateLimit
+			case XRateLimitHeaders:
+				c.styles |= field.XRateLimit
+			case XRateLimitUnixHeaders:
+				c.styles |= field.XRateLimitUnix
+			case NoHeaders:
+				none = true
+			default:
+				c.Errs.Bad("WithHeaders", fmt.Sprintf("unknown style %d", s), headersToWrite)
+			}
+		}
+		switch {
+		case len(styles) == 0:
+			c.Errs.Bad("WithHeaders()", "", headersToWrite)
+		case none && c.styles != 0:
+			c.Errs.Bad("WithHeaders", "NoHeaders beside another style", "leave one out")
+		case c.styles&field.XRateLimit != 0 && c.styles&field.XRateLimitUnix != 0:
+			c.Errs.Bad("WithHeaders", "one X-RateLimit-Reset can't be both seconds and a Unix time", "leave XRateLimitHeaders or XRateLimitUnixHeaders out")
+		}
+	})
+}
+
+// WithHidden keeps a limit out of the RateLimit and X-RateLimit fields, such as one that
+// protects a server and that clients can't plan by. The limit decides as without it; its
+// denials have a Retry-After, and the problem body names it. By default the fields show all
+// limits but a Ban, a Bandwidth and dry runs. New rejects it on a Ban or a Bandwidth.
+func WithHidden() LimitOption {
+	return changeOption{change: func(r *compile.Rule) { r.Hidden = true }}
+}
+
+// WithRetryJitter adds a random time of up to d to the Retry-After of each denial by a limit,
+// so that clients denied together don't come back together. Decision.RetryAfter and the other
+// fields keep the earliest instant. The default is 0, which adds nothing. New rejects a
+// negative d, and one above 0 and below a millisecond.
+func WithRetryJitter(d time.Duration) Option {
+	valid, write := engine.CheckDuration(d, d >= 0, "write a duration, such as 5*time.Second")
+	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,
+		func(c *config) { c.retryJitter = d })
+}
+
+// setFields sets the header fields of the call's decision in h. Dry runs have none.
+func (a *admission) setFields(h http.Header) {
+	a.fields.Begin()
+	for i, l := range a.call.Limits {
+		ch, r := &a.call.Charges[i], &a.call.Results[i]
+		if ch.DryRun {
+			continue
+		}
+		said := l.Policy.Load()
+		if l.Needs&limit.Local != 0 && said.Text != "" {
+			said = policyNow(l, ch, r)
+		}
+		it := a.fields.Add()
+		it.Name, it.Policy, it.Capacity = ch.Limit.Name(), said.Text, said.Capacity
+		it.Remaining, it.Reset, it.Denied, it.Retry, it.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
+		if after, known := inside.MoreAfter(ch.Limit, r); known {
+			it.More = after
+		}
+	}
+	a.fields.Jitter = a.version.retryJitter
+	a.fields.Write(h, a.version.styles, a.reading.Policy())
+}
+
+// policyNow returns what fields say of an adaptive limit. Decisions follow one another
+// faster than its number changes, so the last is kept.
+func policyNow(l *limit.Limit, c *store.Charge, r *store.Result) *limit.Policy {
+	slots, _ := limit.Stood(c, r)
+	if last := l.Policy.Load(); last.Capacity == slots {
+		return last
+	}
+	said := &limit.Policy{Capacity: slots, Text: field.Policy(c.Limit.Name(), slots, 0)}
+	l.Policy.Store(said)
+	return said
+}
+
+// permit makes the permit of an admission whose call has been granted its charges, with room
+// for them. It owns nothing until handTo. next is the request for the next handler: a copy
+// that carries the permit, or the request itself.
+func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request, room []decide.Grant) {
+	d := &a.call
+	carries := a.reading.R != nil && !a.version.withoutPermit
+	if carries {
+		c := new(carried)
+		p, next = &c.Permit, &c.request
+		p.carrier = next
+	} else {
+		p, next = new(Permit), a.reading.R
+	}
+	if n := len(d.Charges); n <= len(p.room) {
+		room = p.room[:n]
+	} else {
+		room = make([]decide.Grant, n)
+	}
+	p.ctx, p.version = ctx, a.version
+	if a.outer != nil { // zero fields aren't written: see Call.Add of package decide
+		p.outer = a.outer
+	}
+	p.class, p.plan = d.Rank, a.reading.Plan
+	if needs != 0 {
+		p.releases, p.response = needs&limit.Releases != 0, a.newResponse(p, needs)
+	}
+	if a.to != nil {
+		p.to, p.told = a.to, d.Allowed
+	}
+	if needs&limit.Local != 0 || needs&limit.Slots != 0 && p.told || d.Waited > 0 || len(d.Seen) > 0 {
+		p.story = &story{waited: d.Waited, seen: d.Seen, since: time.Now(), learns: needs&limit.Local != 0}
+	}
+	if carries {
+		*next = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
+	}
+	return p, next, room
+}
+
+// handTo makes p the owner of what the call was granted. From then on p notifies the observers of
+// the end.
+func (a *admission) handTo(p *Permit, room []decide.Grant) {
+	a.call.HandTo(&p.grants, room)
+	a.endDue = false
+}
+
+// newResponse makes the response of a permit, or returns nil if no limit needs it.
+func (a *admission) newResponse(p *Permit, needs limit.Needs) *response {
+	r := a.reading.R
+	if r == nil || needs&(limit.Watches|limit.Releases) == 0 {
+		return nil
+	}
+	decides, paced := a.call.Needs&limit.Watches != 0, len(a.reading.Paced) > 0
+	held := a.call.Needs&limit.Releases != 0 && (r.Method == http.MethodConnect || upgrades(r))
+	if !decides && !paced && !held {
+		return nil
+	}
+	s := &response{settlers: a.reading.Settlers()}
+	s.Begin(r)
+	s.Decides = decides
+	if held {
+		s.Taken = p.hold
+	}
+	if paced {
+		s.pacing = a.pace(&s.Watched)
+	}
+	return s
+}
+
+// pace paces a response by the call's Bandwidths.
+func (a *admission) pace(w *respond.Watched) *lanes {
+	s := &lanes{all: slices.Clone(a.reading.Paced)}
+	s.Begin(w, payer(a.version, a.subject()), byteLimitsOf(s.all))
+	return s
+}
+
+// recordResults records which limits have denied the call or made it wait, and which dry runs
+// would have denied it. A plain call that passes has nothing to record.
+func (a *admission) recordResults() {
+	v, c := a.version, &a.call
+	for i, l := range c.Limits {
+		ch, r := &c.Charges[i], &c.Results[i]
+		switch {
+		case !r.OK && ch.DryRun:
+			l.Record.Report()
+		case !r.OK, c.Allowed && (r.Delay > 0 || c.Waited > 0 && l.Needs&limit.Waits != 0):
+			l.Record.Bind()
+		}
+		if r.RetryAfter == store.Never && ch.Cost > largest(ch.Limit) && !ch.DryRun && l.Record.Cost() {
+			v.tooCostly(ch)
+		}
+	}
+}
+
+// subject returns the subject of the admission's events.
+func (a *admission) subject() subject {
+	return subject{a.reading.Plan.Route(), a.reading.R, a.to}
+}
+
+// event returns an event about the request.
+func (a *admission) event(kind EventKind, err error) Event { return a.subject().event(kind, err) }
+
+// outcome returns the event of what has become of the call: it ends a wait that has begun.
+func (a *admission) outcome(kind EventKind, err error) Event {
+	a.concluded = true
+	e := a.event(kind, err)
+	e.Waited, e.StoreTook, e.EndsWait = a.call.Waited, a.call.Took, a.call.BeganWaiting
+	return e
+}
+
+// sendOutcome notifies the observers of a decision, and logs it if the log shows such decisions.
+func (a *admission) sendOutcome(kind EventKind, err error) {
+	s := &a.version.events
+	decided := kind == EventAdmitted || kind == EventDenied
+	if decided && s.to.failed.Load() != 0 && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
+		s.writeRecovery()
+	}
+	if a.to == nil && !a.logged(kind) {
+		return
+	}
+	a.endDue = kind == EventAdmitted && a.to != nil
+	e := a.outcome(kind, err)
+	s.sendDecision(a.to, &e, &a.call)
+}
+
+// sendEnd notifies the observers that the call has ended, if they were notified that it is
+// admitted, and no permit notifies them.
+func (a *admission) sendEnd() {
+	if !a.endDue {
+		return
+	}
+	a.endDue = false
+	e := a.subject().later().event(EventEnded, nil)
+	e.Waited = a.call.Waited
+	a.version.events.sendDecision(a.to, &e, &a.call)
+}
+
+// logged reports whether the log shows a decision, or what else it has led to.
+func (a *admission) logged(kind EventKind) bool {
+	says := kind == EventDenied || kind == EventAdmitted && (a.bans() || a.version.dryRuns && a.wouldDeny())
+	return says && a.version.events.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied)
+}
+
+// wouldDeny reports whether a limit in a dry run would have denied the call.
+func (a *admission) wouldDeny() bool {
+	return slices.ContainsFunc(a.call.Results, func(r store.Result) bool { return !r.OK })
+}
+
+// bans reports whether the decision has started a ban.
+func (a *admission) bans() bool {
+	return a.call.Needs&limit.Counts != 0 && slices.ContainsFunc(a.call.Results, func(r store.Result) bool { return r.Begun })
 }

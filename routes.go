@@ -1,9 +1,15 @@
 package stint
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/read"
 )
 
 // WithRoute adds limits for requests that match pattern: they hold beside the limiter's own, and
@@ -91,3 +97,264 @@ func (only) sets() setting { return setting{name: "Only"} }
 func (o only) applyLimiter(c *config) {
 	c.Errs.Bad("Only", "it stands outside a route", "write the limits without it, or in a stint.WithRoute")
 }
+
+// WithLimitFunc adds limits that depend on the request, such as those of a tenant's
+// plan. They are decided together with the limiter's other limits and those of its routes,
+// except where a route has Only or Exempt. It needs a default WithKey. New rejects a nil f.
+// f is called concurrently.
+//
+// If f returns an error, the request is denied: the error goes to the error handler.
+// Its status is that of its StatusCode() int method if it has one, otherwise 500. If the
+// error wraps a *SourceError, the limiter's WithFailurePolicy decides instead. If f
+// returns no limits and no error, and no other limit of the request holds, that is
+// ErrNoLimits: a plan that isn't found is no reason to let everything pass. Exempt() adds
+// no limit.
+//
+// Every limit needs a WithName that differs from the others'. A Limit is compiled once
+// however often it is returned, so return the same values where possible: package
+// variables, or the cached values of package tenants. Limits with the same name in different plans
+// share a key's consumption, so a tenant who changes plans keeps its count.
+//
+// Allow, Take, Peek and Reset have no request, so they leave the limits of f out. See
+// WithLimitSource.
+func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
+	return option("WithLimitFunc", func(c *config) {
+		addFunc(c, func(of *compile.Func) *limitFunc { return &limitFunc{of: of, ofRequest: f} })
+		if f == nil {
+			c.Errs.Bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
+		}
+	})
+}
+
+// Exempt stands for no limits. In a WithRoute, alone, it exempts the requests of the route: nothing
+// less specific holds for them, neither limits nor limit functions. What a WithLimitFunc
+// returns, alone, it adds no limit, for a tenant whose plan has none; other limits still
+// apply. New rejects it elsewhere, and beside anything else.
+func Exempt() Limit { return Limit{exempt} }
+
+// LimitSource returns the limits of a key for a limiter. It is called concurrently.
+//
+// An error without limits is that of WithLimitFunc: a *SourceError if the source fails. With limits
+// beside it, these hold, and the error is only reported: EventSourceFailed if it wraps a *SourceError,
+// otherwise EventLimitsFailed.
+type LimitSource func(ctx context.Context, key string, by LimitUser) ([]Limit, error)
+
+// LimitUser is a limiter that asks a LimitSource for limits.
+type LimitUser struct{ of *compile.Func }
+
+// ID identifies the limiter: it is comparable, and the same after an Update. That of the zero
+// LimitUser is nil.
+func (u LimitUser) ID() any {
+	if u.of == nil {
+		return nil
+	}
+	return u.of.Owner
+}
+
+// Check returns what is wrong with limits returned together, or nil: all that CheckLimits reports,
+// names that limits of the limiter have, and what its defaults make wrong, such as a cost that never
+// passes. Call it before limits replace good ones.
+func (u LimitUser) Check(limits ...Limit) error {
+	wrong := wrongTogether(limits)
+	for _, l := range limits {
+		if u.of != nil && l.rule != nil && l.rule != exempt {
+			wrong = append(wrong, u.of.Misfit(l.rule)...)
+		}
+	}
+	return joined(wrong)
+}
+
+// SourceError is a failure of what limits are read from: under FailClosed, or of a Peek or Reset.
+// A function of WithLimitFunc or a LimitSource returns it if it can't know the limits.
+type SourceError struct{ Err error }
+
+func (e *SourceError) Error() string {
+	return "stint: limits could not be read: " + strings.TrimPrefix(e.Err.Error(), "stint: ")
+}
+
+// Unwrap returns the source's own error.
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// StatusCode returns 503.
+func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
+
+// WithLimitSource is WithLimitFunc for limits that a key has, such as a tenant, and that
+// are read from elsewhere, as package tenants does. A request's key is that of k, which may be
+// empty. Allow, Take, Wait, Peek, PeekAll and Reset ask s for the key that they are given. Limits
+// of s that can't be used are a *SourceError, too.
+//
+// An error of k denies the request, as one of s does. New rejects a nil s, what it rejects
+// in WithKey, and GivenKey; a limiter isn't mounted in an adapter whose requests don't have k.
+func WithLimitSource(k Key, s LimitSource) Option {
+	return option("WithLimitFunc", func(c *config) {
+		wrong := k.described().Wrong.Within("WithLimitSource")
+		if k.described().Given {
+			wrong.Bad("WithLimitSource(GivenKey())", "requests don't have it", "write another key, such as stint.Header")
+		}
+		if s == nil {
+			wrong.Bad("WithLimitSource", "the function is nil", "write one, or leave the option out")
+		}
+		c.Errs = append(c.Errs, wrong...)
+		addFunc(c, func(of *compile.Func) *limitFunc { // also with something wrong, or New would say that there are no limits, too
+			of.Source = k.is
+			f := &limitFunc{of: of, ofKey: s}
+			f.ofRequest = func(r *http.Request) ([]Limit, error) {
+				key, err := k.is.Of(r)
+				if err != nil {
+					return nil, err
+				}
+				return s(r.Context(), key, LimitUser{of})
+			}
+			return f
+		})
+	})
+}
+
+func addFunc(c *config, made func(*compile.Func) *limitFunc) {
+	c.Funcs = append(c.Funcs, func(of *compile.Func) *read.Func {
+		f := made(of)
+		made := &read.Func{Charge: f.charge}
+		if f.ofKey != nil {
+			made.OfKey = f.entries
+		}
+		return made
+	})
+}
+
+// limitFunc is one WithLimitFunc or WithLimitSource.
+type limitFunc struct {
+	of        *compile.Func
+	ofRequest func(*http.Request) ([]Limit, error)
+	ofKey     LimitSource // nil: limits depend on more than a key
+}
+
+// reports reports whether a limit that the function returned is a dry run.
+func (f *limitFunc) reports(l Limit) bool {
+	if l.rule == nil {
+		return f.of.Shared.DryRun
+	}
+	return l.rule.Shared.Or(f.of.Shared).DryRun
+}
+
+// entry returns a limit that the function returned, as requests are read for it.
+func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
+	switch l.rule {
+	case nil:
+		return nil, optionError(errZeroLimit)
+	case exempt:
+		return nil, optionError(errExemptBeside)
+	}
+	e, wrong := f.of.Entry(l.rule)
+	switch {
+	case wrong != nil:
+		return nil, errors.Join(optionErrors(wrong, "")...)
+	case f.of.Lent() && !l.rule.Named:
+		return nil, optionError(compile.Unnamed("", l.rule))
+	case q.Has(e.Name()):
+		return nil, optionError(compile.Namesake("", e.Name()))
+	}
+	return e, nil
+}
+
+// charge adds the charges of the limits that the function returns for a request.
+func (f *limitFunc) charge(q *read.Reading) error {
+	limits, err := f.ofRequest(q.R)
+	return f.each(q, limits, err, !f.of.Shared.Closed, q.Made)
+}
+
+// entries returns those of the limits that the source has for a key. Who only looks wants to know if
+// it fails, whatever the failure policy, and sees other limits of a key that it denies.
+func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, looks bool) (all []*read.Entry, err error) {
+	limits, err := f.ofKey(ctx, key, LimitUser{f.of})
+	err = f.each(q, limits, err, !looks && !f.of.Shared.Closed, func(e *read.Entry) error {
+		all = append(all, e)
+		return nil
+	})
+	if looks && !errors.As(err, new(*SourceError)) {
+		err = nil
+	}
+	return all, err
+}
+
+// each calls charge for each of the limits that the function has returned. It returns the denial
+// of a request without them. open says that it passes if the source fails.
+func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, charge func(*read.Entry) error) error {
+	if err != nil {
+		if err := f.fail(q, err, open, len(limits) > 0 || f.of.Shared.DryRun); err != nil || len(limits) == 0 {
+			return err
+		}
+	}
+	if len(limits) == 1 && limits[0].rule == exempt {
+		return nil
+	}
+	if len(limits) == 0 && !f.of.Shared.DryRun {
+		q.Planless()
+	}
+	for _, l := range limits {
+		e, err := f.entry(q, l)
+		switch {
+		case err == nil:
+			err = charge(e)
+		case f.ofKey != nil:
+			err = f.fail(q, &SourceError{err}, open, f.reports(l))
+		default:
+			err = f.fail(q, err, open, f.reports(l))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fail records why the function returned no limits, or some that can't be used. It returns the
+// denial, or nil if the request goes on.
+func (f *limitFunc) fail(q *read.Reading, err error, open, goesOn bool) error {
+	if !errors.As(err, new(*SourceError)) {
+		return q.DenyLimits(read.LimitsFailed, err, goesOn)
+	}
+	if goesOn || open {
+		return q.DenyLimits(read.SourceFailed, err, true)
+	}
+	return q.DenyLimits(read.LimitsFailed, err, false)
+}
+
+// CheckLimits returns what is wrong with limits that a WithLimitFunc is going to return
+// together, or nil. Use it to reject limits from elsewhere when they are read. It reports
+// the zero Limit, wrong numbers and options, a name that two limits have, and a missing
+// WithName, since counts are kept under the name. The error is made by errors.Join and
+// holds an *OptionError for each problem.
+func CheckLimits(limits ...Limit) error { return joined(wrongTogether(limits)) }
+
+func wrongTogether(limits []Limit) (all mistake.List) {
+	names := make(map[string]bool, len(limits))
+	for _, l := range limits {
+		switch {
+		case l.rule == nil:
+			all = append(all, errZeroLimit)
+			continue
+		case l.rule == exempt && len(limits) > 1:
+			all = append(all, errExemptBeside)
+			continue
+		case l.rule == exempt:
+			continue
+		}
+		name := l.rule.Spec.Name
+		_, wrong := l.rule.Compiled()
+		switch {
+		case wrong != nil:
+		case !l.rule.Named:
+			wrong = mistake.List{{Limit: name,
+				Problem: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
+		case names[name]:
+			wrong = mistake.List{compile.Namesake("", name)}
+		}
+		names[name] = true
+		all = append(all, wrong...)
+	}
+	return all
+}
+
+var errExemptBeside = &mistake.Mistake{Option: "Exempt()", Problem: "beside other limits", Write: "return it alone, or leave it out"}
+
+var errZeroLimit = &mistake.Mistake{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}

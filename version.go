@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
@@ -94,4 +95,101 @@ func (v *version) uses(l *warn.Look) (limits []string, uses bool) {
 		}
 	}
 	return limits, uses || slices.ContainsFunc(v.compiled.Funcs, func(f *compile.Func) bool { return f.Has(l) })
+}
+
+// listed is a limit as lines say it.
+type listed struct {
+	what string // "limit api", "limit login of POST /login"
+	// says has what a change may be about, each in words.
+	says [6]string
+}
+
+// usually are the words that a line about a single limit leaves out.
+var usually = [len(listed{}.says)]string{2: "enforced", 3: "waits for nothing", 4: "open if the store fails", 5: "shown in header fields"}
+
+// inventory lists the version's limits, each where it is written.
+func (v *version) inventory() (all []listed) {
+	for _, p := range v.plans.All() {
+		for _, e := range p.Own {
+			all = append(all, list(p, e))
+		}
+	}
+	return all
+}
+
+func list(p *read.Plan, e *read.Entry) listed {
+	l := listed{what: "limit " + e.Name()}
+	if p.Pattern != "" {
+		l.what += " of " + p.Pattern
+	}
+	l.says = usually
+	l.says[0], l.says[1] = inWords.Replace(compile.Text(e)), "by "+e.Key.Name
+	if e.DryRun {
+		l.says[2] = "in a dry run"
+	}
+	if e.Terms.MaxWait > 0 {
+		l.says[3] = "waits up to " + e.Terms.MaxWait.String()
+	}
+	if e.Closed {
+		l.says[4] = "closed if the store fails"
+	}
+	if e.Hidden() {
+		l.says[5] = "hidden from header fields"
+	}
+	return l
+}
+
+// inWords says the usual periods of compile.Text.
+var inWords = strings.NewReplacer("per 1s", "per second", "per 1m0s", "per minute", "per 1h0m0s", "per hour", "per 24h0m0s", "per day")
+
+// String has all that isn't usual.
+func (l listed) String() string {
+	says := slices.Clone(l.says[:])
+	for i := range says {
+		if says[i] == usually[i] {
+			says[i] = ""
+		}
+	}
+	return l.what + ": " + strings.Join(slices.DeleteFunc(says, func(s string) bool { return s == "" }), ", ")
+}
+
+func changes(before, after []listed) string {
+	var all []string
+	in := func(list []listed, what string) int {
+		return slices.IndexFunc(list, func(l listed) bool { return l.what == what })
+	}
+	for _, l := range after {
+		i := in(before, l.what)
+		if i < 0 {
+			name, says, _ := strings.Cut(l.String(), ": ")
+			all = append(all, name+" added: "+says)
+			continue
+		}
+		for j, says := range l.says {
+			if was := before[i].says[j]; says != was {
+				all = append(all, l.what+": "+says+", was "+withoutKind(was, says))
+			}
+		}
+	}
+	for _, l := range before {
+		if in(after, l.what) < 0 {
+			all = append(all, l.what+" removed")
+		}
+	}
+	return enumerate(all)
+}
+
+// withoutKind returns numbers without the algorithm that others have too.
+func withoutKind(numbers, others string) string {
+	kind, rest, _ := strings.Cut(numbers, ": ")
+	if same, _, is := strings.Cut(others, ": "); is && same == kind {
+		return rest
+	}
+	return numbers
+}
+
+// changesBetween says what one version has changed of the limits of another before it, or "" if
+// it has changed none.
+func changesBetween(before, after *version) string {
+	return changes(before.inventory(), after.inventory())
 }

@@ -1,0 +1,426 @@
+package stint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/store"
+)
+
+// Allow charges cost to all of the limiter's limits (not those of its routes), and to those that a
+// WithLimitSource has for the key. It is Take for jobs, queues and RPCs that are charged once
+// and hold nothing. It returns nil if all limits let the charge pass, a *DeniedError if one
+// denies, and otherwise the errors of Take; unless it returns nil, nothing is charged. Keys
+// and costs are those of Take.
+//
+// It returns ErrHolds if a limit of the limiter has slots, even in a dry run. It
+// ignores a Bandwidth and WithSettle, which are about responses. If a limit makes
+// callers wait (WithMaxWait, WithQueue, a LeakyBucket), Allow blocks until its turn has
+// come. If the store or the source fails, it returns nil unless a limit is FailClosed.
+//
+// It allocates nothing if it returns nil from a store in memory and nothing waits or
+// observes.
+func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
+	v := l.deciding()
+	var denial store.Result
+	known := false
+	if l.recipients.audience.Load() == nil && l.recipients.failed.Load() == 0 {
+		ok, remaining, retryAfter, resetAfter, asked := allow(ctx, v, key, cost)
+		if ok {
+			return nil
+		}
+		if known = asked && cost == 1; known {
+			denial.Remaining, denial.RetryAfter, denial.ResetAfter = remaining, retryAfter, resetAfter
+		}
+	}
+	a := beginAdmission(v, nil, nil)
+	defer a.end(ctx)
+	if known {
+		return a.adoptDenial(key, cost, &denial)
+	}
+	if decided, err := a.decideGiven(ctx, key, cost, false); err != nil || !decided {
+		return err
+	}
+	a.sendOutcome(EventAdmitted, nil)
+	a.sendEnd()
+	a.call.Spend()
+	return nil
+}
+
+// Take charges cost, from 1 to 2^40, to all of the limiter's limits (not those of its
+// routes), and to those that a WithLimitSource has for the key: jobs, queues, RPCs. Call Done
+// on the permit when the work is over: the slots of a permit that is dropped without Done stay
+// taken as long as the process lives. If no limit has slots and nothing is settled, Allow does
+// the same for less.
+//
+// If a limit denies, the error is a *DeniedError; if ctx has already ended, it wraps
+// ctx's error; if the cost is out of range, it wraps store.ErrCost. In each case
+// nothing is charged. If the store fails, the permit is an empty one, or the error a
+// *StoreError if a limit is FailClosed. If the source fails, its limits are left out, or the error
+// is a *SourceError; any other error of the source is returned.
+//
+// Limits with a constant key (Global, and Join or Hash of such keys) are charged under
+// that key, as for requests; all others under the key given. If there are others, a key
+// that is empty or too long is an error (ErrEmptyKey, ErrKeyTooLong). Predicates, other
+// key functions and WithCost are about requests and are ignored; WithMaxWait applies.
+// For a limiter that is used only this way, write WithKey(GivenKey()).
+func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
+	return l.take(ctx, key, cost, false)
+}
+
+// Wait is Take, but blocks until it is key's turn or ctx ends. If ctx ends, nothing is
+// charged and the error wraps ctx's error. A turn that comes after ctx's deadline is denied at
+// once with a *DeniedError, and so are a cost that can never pass and a full queue (WithQueue, a
+// LeakyBucket). For slots of a concurrency limit it waits that long too; if none comes free by the
+// deadline, the error is also a *DeniedError.
+//
+// Where a limit can't reserve a turn as far away as ctx allows (a SlidingCounter reserves one
+// window ahead; a bucket that another version of the limit has charged reserves nothing for a
+// ctx without a deadline), Wait asks again when the turn should have come. Those who ask again
+// aren't in a line: who comes first is served first.
+func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
+	return l.take(ctx, key, cost, true)
+}
+
+func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
+	a := beginAdmission(l.deciding(), nil, nil)
+	defer a.end(ctx)
+	a.call.Patient = patient
+	decided, err := a.decideGiven(ctx, key, cost, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case !decided:
+		return &Permit{}, nil
+	}
+	p, _, room := a.permit(ctx, a.call.Needs)
+	a.sendOutcome(EventAdmitted, nil)
+	a.handTo(p, room)
+	return p, nil
+}
+
+// Peek returns how key stands with the limiter's limits, and with those that a WithLimitSource has
+// for it, and charges nothing. If the source fails, that is a *SourceError, whatever the failure
+// policy; if it denies the key, as one without a plan, it is left out, or that is the error if there
+// are no other limits.
+// Decision.Allowed reports whether each enforced limit has a unit left; RetryAfter is
+// the time until every limit has one.
+func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
+	v := l.inForce()
+	return l.peek(ctx, v, key, v.plans.Base.Entries)
+}
+
+// PeekAll is Peek for all of the limiter's limits, including those of its routes. Decision.Limits has each limit once; the rest of the
+// Decision is of all of them together, which no request meets. Limits that a
+// WithLimitFunc returns are left out, and so is a Bandwidth.
+func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
+	v := l.inForce()
+	return l.peek(ctx, v, key, slices.Collect(v.plans.Entries))
+}
+
+// peek returns how key stands with the limits of a version's entries.
+func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*read.Entry) (d Decision, err error) {
+	a := beginAdmission(v, nil, nil)
+	defer a.end(ctx)
+	entries, known, err := a.reading.OfKey(ctx, key, entries, true)
+	if err != nil {
+		return Decision{}, err
+	}
+	if len(entries) == 0 && known {
+		return Decision{Allowed: true}, nil
+	}
+	if err := a.chargeGiven(key, 0, entries); err != nil {
+		return Decision{}, err
+	}
+	return a.look(ctx)
+}
+
+// PeekRequest returns what each limit has left for a request, including those that functions and
+// sources have for it, and charges nothing. Decision.Allowed reports whether each enforced limit
+// has a unit left, and is true for a request without limits. An error is that of the request if it
+// isn't admitted for another reason than a limit; a failure of the store is a *StoreError.
+//
+// Keys of a framework's adapter can't be read from r. A Bandwidth is left out.
+func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
+	v := l.inForce()
+	switch exempt, blocked := v.plans.Sift(r); {
+	case exempt:
+		return Decision{Allowed: true}, nil
+	case blocked:
+		return Decision{}, errBlocked
+	}
+	a := beginAdmission(v, r, nil)
+	defer a.end(r.Context())
+	if err := a.reading.Request(v.plans.Find(r)); err != nil {
+		return Decision{}, err
+	}
+	if len(a.call.Charges) == 0 {
+		return Decision{Allowed: true}, nil
+	}
+	for i := range a.call.Charges {
+		a.call.Charges[i].Cost = 0
+	}
+	return a.look(r.Context())
+}
+
+// allow is Allow for one limit in memory. It uses no admission: getting and filling one takes
+// more than half as long as the decision. If known is false, nothing is charged, and Allow asks
+// again to find out why.
+func allow(ctx context.Context, v *version, key string, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, known bool) {
+	e := v.plans.Base.Alone
+	if e == nil || v.memory == nil || cost < 1 || ctx.Err() != nil {
+		return false, 0, 0, 0, false
+	}
+	under, err := e.Key.Under(keytext.Encode(key))
+	if err != nil {
+		return false, 0, 0, 0, false
+	}
+	of := alones.Get().(*alone)
+	c, r := &of.charges[0], &of.results[0]
+	c.Key, c.Limit, c.Cost = under, e.Limit.Limit, cost
+	if err = v.memory.Take(ctx, of.charges[:], of.results[:]); err == nil {
+		ok, remaining, retryAfter, resetAfter = r.OK, r.Remaining, r.RetryAfter, r.ResetAfter
+	}
+	c.Key, c.Limit = "", nil
+	alones.Put(of)
+	return ok, remaining, retryAfter, resetAfter, err == nil
+}
+
+// alone is a call of one charge. It is in a pool, because what is given to a store escapes to the
+// heap.
+type alone struct {
+	charges [1]store.Charge
+	results [1]store.Result
+}
+
+var alones = sync.Pool{New: func() any { return new(alone) }}
+
+// adoptDenial returns the error of a denial that allow has found.
+func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) error {
+	if err := a.chargeGiven(key, cost, a.version.plans.Base.Entries); err != nil {
+		return err
+	}
+	a.call.Results[0] = *answer
+	a.call.Results[0].MoreAfter = answer.RetryAfter // of a cost of 1
+	a.to = nil                                      // there were none
+	a.recordResults()
+	err := newDeniedOutside(a.version, &a.call)
+	a.sendOutcome(EventDenied, nil)
+	return err
+}
+
+// decideGiven decides the charges of a key that is given, outside HTTP. If decided is false and
+// err is nil, the key has no limits, or the store or their source has failed and no limit is
+// FailClosed. Unless the call may hold slots, a limit that has some is an error.
+func (a *admission) decideGiven(ctx context.Context, key string, cost int64, mayHold bool) (decided bool, err error) {
+	if cost < 1 || cost > store.MaxCost {
+		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
+	}
+	entries, known, err := a.reading.OfKey(ctx, key, a.version.plans.Base.Entries, false)
+	if len(a.reading.Wrong) > 0 {
+		a.sendWrong()
+	}
+	if err != nil {
+		return false, err
+	}
+	if len(entries) == 0 && known {
+		return false, nil
+	}
+	if !mayHold && slices.ContainsFunc(entries, func(e *read.Entry) bool { return e.Terms.Way == waiting.ForSlot }) {
+		return false, ErrHolds
+	}
+	if err := a.chargeGiven(key, cost, entries); err != nil {
+		return false, err
+	}
+	if err := a.decide(ctx); err != nil {
+		return false, a.finishFailed(ctx, err)
+	}
+	if !a.call.Allowed {
+		err := newDeniedOutside(a.version, &a.call)
+		a.sendOutcome(EventDenied, nil)
+		return false, err
+	}
+	return true, nil
+}
+
+// look returns how the call's charges stand, which have no cost.
+func (a *admission) look(ctx context.Context) (d Decision, err error) {
+	if err := a.call.Peek(ctx); err != nil {
+		return Decision{}, &StoreError{err}
+	}
+	d.addUp(&a.call, make([]LimitStatus, len(a.call.Results)))
+	return d, nil
+}
+
+// chargeGiven makes the charges of a key, to entries.
+func (a *admission) chargeGiven(key string, cost int64, entries []*read.Entry) error {
+	if err := a.reading.ChargeGiven(key, cost, entries); err != nil {
+		return err
+	}
+	if len(a.call.Charges) == 0 {
+		return errUncharged
+	}
+	return nil
+}
+
+// errUncharged is the error of a limiter with no limit that a key can be charged for. A
+// call that charges nothing must not look as if it had been let through.
+var errUncharged = errors.New("stint: the limiter has nothing to charge a key for (a Bandwidth, the limits of a WithLimitFunc and, except for PeekAll and Reset, those of a WithRoute are left out): add a limit to New, such as a stint.Rate")
+
+// Usage is what the caller of a request has used of one limit: see [Limiter.Usage].
+type Usage struct {
+	Limit string // its name
+	// Route is the pattern of the WithRoute that the limit is written in, or several separated by
+	// commas. It is "" for the limiter's own limits and those of functions.
+	Route string
+	// Capacity is LimitStatus.Capacity. Used and Left are parts of it, or more than it while a
+	// request owes units.
+	Capacity, Used, Left int64
+	// Reset is LimitStatus.ResetAfter: the time until the caller has used nothing.
+	Reset time.Duration
+}
+
+// Usage returns what the caller of a request has used of every limit, for a page of their account. It
+// charges nothing. The limits are the limiter's own, those of all its routes, whatever the request's
+// path is, and those that functions and sources have for the request. Each is looked up under its own
+// key, taken from this request. It calls the store once.
+//
+// These limits are left out: those whose key the request doesn't have (it is empty, too long or an
+// error), those that their own WithSkip exempts the request from, dry runs, those with WithHidden, and
+// a Bandwidth. The WithSkip and WithBlock of the limiter are ignored, and so is a function's error.
+//
+// The error is a *StoreError if the store fails, or a *SourceError if a source does and has no limits
+// to go on with. Keys of a framework's adapter are in requests that a middleware of that adapter
+// has passed on.
+func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
+	v := l.inForce()
+	a := beginAdmission(v, r, nil)
+	defer a.end(r.Context())
+	var failed *SourceError
+	if err := a.reading.Everything(); errors.As(err, &failed) {
+		return nil, failed
+	}
+	if len(a.call.Charges) == 0 {
+		return nil, nil
+	}
+	d, err := a.look(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	routes := map[*store.Limit][]string{}
+	for _, p := range v.plans.Routes {
+		for _, e := range p.Own {
+			routes[e.Limit.Limit] = append(routes[e.Limit.Limit], p.Pattern)
+		}
+	}
+	all := make([]Usage, len(d.Limits))
+	for i, s := range d.Limits {
+		all[i] = Usage{s.Name, strings.Join(routes[a.call.Limits[i].Limit], ", "), s.Capacity, max(s.Capacity-s.Remaining, s.InFlight), s.Remaining, s.ResetAfter}
+	}
+	return all, nil
+}
+
+// Reset forgets what key has used of the limits named, and the slots it holds. If no
+// limit is named, it resets all of the limiter's limits, including those of its routes and those
+// that a WithLimitSource has for key. A Ban ends, and forgets its denials. An AdaptiveConcurrency
+// starts anew for key. Limits with a constant key are left alone, and naming one is an error; see
+// ResetLimit. The limits of a WithLimitFunc aren't known by a key: if the limiter has no others,
+// that is an error. Errors of the source are those of Peek.
+//
+// If requests admitted before the Reset are refunded after it, the key can use what they
+// give back on top of its limit.
+//
+// The store must implement store.Resetter, as those of memstore and redisstore do, and
+// one of failover if both of its sides do. With any other store Reset returns an error.
+func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error {
+	encoded, err := keytext.Encode(key)
+	if err != nil {
+		return err
+	}
+	v := l.inForce()
+	entries, sourced, known, err := v.entriesOf(ctx, key)
+	if err != nil {
+		return err
+	}
+	if entries = append(entries, sourced...); len(entries) == 0 && !known {
+		return errUncharged
+	}
+	for _, name := range limits {
+		switch known, keyed, _ := keyKinds(entries, name); {
+		case !known:
+			return fmt.Errorf("stint: Reset: the limiter has no limit %q", name)
+		case !keyed:
+			return fmt.Errorf("stint: Reset: the key of %q is constant: write ResetLimit", name)
+		}
+	}
+	return reset(ctx, v, entries, func(e *read.Entry) string {
+		if e.Key.Constant != "" || len(limits) > 0 && !slices.Contains(limits, e.Name()) {
+			return ""
+		}
+		return encoded
+	})
+}
+
+// keyKinds reports whether there is a limit of a name, whether some request has a key of
+// its own there, and whether some have a constant one.
+func keyKinds(entries []*read.Entry, name string) (known, keyed, constant bool) {
+	for _, e := range entries {
+		if e.Name() == name {
+			known, keyed, constant = true, keyed || e.Key.Constant == "", constant || e.Key.Constant != ""
+		}
+	}
+	return known, keyed, constant
+}
+
+// ResetLimit resets one limit that has a constant key, such as Global: what everybody
+// together has used of it is forgotten. The name of any other limit is an error.
+func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
+	v := l.inForce()
+	entries := slices.Collect(v.plans.Entries)
+	switch known, _, constant := keyKinds(entries, name); {
+	case !known:
+		return fmt.Errorf("stint: ResetLimit: the limiter has no limit %q", name)
+	case !constant:
+		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: write Reset with the key to forget", name)
+	}
+	return reset(ctx, v, entries, func(e *read.Entry) string {
+		if e.Name() != name {
+			return ""
+		}
+		return e.Key.Constant
+	})
+}
+
+// reset makes each of the limits of entries forget the key that keyOf returns, unless
+// that is "".
+func reset(ctx context.Context, v *version, entries []*read.Entry, keyOf func(*read.Entry) string) error {
+	limits, stored := map[string][]*store.Limit{}, false
+	for _, e := range entries {
+		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.Limit.Limit) {
+			limits[key] = append(limits[key], e.Limit.Limit)
+			stored = stored || e.Needs&limit.Local == 0
+		}
+	}
+	if _, can := v.backend.Store.(store.Resetter); stored && !can {
+		return fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.backend.Store)
+	}
+	for key, limits := range limits {
+		if err := v.backend.Local.Reset(ctx, key, limits...); err != nil {
+			return &StoreError{err}
+		}
+		for _, l := range limits { // slots of it may be free now
+			v.backend.Lines.Wake(waiting.KeyIn(l, key))
+		}
+	}
+	return nil
+}
