@@ -63,6 +63,22 @@ var taken = map[string]string{
 
 			next, handler http.Handler
 		)`,
+	"docs/recipes.md": `
+		type job struct{ Tenant string }
+
+		var (
+			ctx  context.Context
+			lim  *stint.Limiter
+			rdb  *redis.Client
+			mux  *http.ServeMux
+			addr string
+			r    *gin.Engine
+			e    *echo.Echo
+		)
+		func work(job) error
+		func sold(context.Context, string) (int64, error)
+		func estimate(*http.Request) int64
+		func complete(http.ResponseWriter, *http.Request) int64`,
 	"docs/rollout.md": `
 		var (
 			file *os.File
