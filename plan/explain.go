@@ -68,7 +68,7 @@ func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
 		}
 	}
 	if len(p.Funcs) > 0 {
-		x.Unknown = append(x.Unknown, "which limits a function of the application adds")
+		x.Unknown = append(x.Unknown, "which limits a WithLimitFunc adds")
 	}
 	return x
 }

@@ -104,7 +104,7 @@ func (j *judge) judged(p *read.Plan) *read.Plan {
 	}
 	funcs := p.Funcs
 	if len(funcs) > 0 && !j.trust {
-		j.note("", p.Pattern, "the limits of a WithLimitFunc depend on a function of the application")
+		j.note("", p.Pattern, "which limits a WithLimitFunc adds")
 		funcs = nil
 	}
 	for _, e := range entries {

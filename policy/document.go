@@ -239,7 +239,7 @@ func (d *decoder) document(root *yaml.Node) []stint.Option {
 	}
 	options := doc.assemble(d.with)
 	d.attribute(doc, wrong(options...))
-	for _, l := range doc.static() {
+	for _, l := range append(doc.static(), doc.limitsOf(d.with.only)...) {
 		d.places[l.name] = place{l.node.Line, l.node.Column}
 	}
 	return options
@@ -354,28 +354,31 @@ func (d *decoder) checkRoutes(doc *document) {
 }
 
 func (d *decoder) checkPlans(doc *document) {
+	if doc.plansNode == nil && d.with.only != "" {
+		d.bad(doc.node, "the file has no plans, and so none that is called %q", d.with.only)
+	}
 	if doc.plansNode == nil {
 		if doc.defaultPlan != nil {
 			d.bad(doc.defaultPlan, "default-plan without plans: write plans, or leave it out")
 		}
 		return
 	}
-	if d.with.plan == nil {
+	if d.with.plan == nil && d.with.only == "" {
 		d.bad(doc.plansNode, "plans need a function that returns a request's plan: register one with policy.WithPlanFunc")
 	}
 	if len(doc.plans) == 0 {
 		d.bad(doc.plansNode, "plans is empty: write some, or leave it out")
 	}
-	if doc.defaultPlan == nil {
-		return
-	}
 	var known []string
 	for _, p := range doc.plans {
-		if known = append(known, p.name); p.name == doc.defaultPlan.Value {
-			return
-		}
+		known = append(known, p.name)
 	}
-	d.bad(doc.defaultPlan, "no plan is called %q: %s", doc.defaultPlan.Value, choose(doc.defaultPlan.Value, known))
+	if n := doc.defaultPlan; n != nil && !slices.Contains(known, n.Value) {
+		d.bad(n, "no plan is called %q: %s", n.Value, choose(n.Value, known))
+	}
+	if name := d.with.only; name != "" && !slices.Contains(known, name) {
+		d.bad(doc.plansNode, "no plan is called %q: %s", name, choose(name, known))
+	}
 }
 
 // assemble makes the options of a document that has no mistakes.
@@ -408,10 +411,27 @@ func (doc *document) assemble(with *config) []stint.Option {
 		}
 		options = append(options, stint.WithRoute(r.pattern, opts...))
 	}
-	if len(doc.plans) > 0 {
+	switch {
+	case with.only != "":
+		for _, l := range doc.limitsOf(with.only) {
+			options = append(options, l.built)
+		}
+	case len(doc.plans) > 0:
 		options = append(options, stint.WithLimitFunc(doc.limitFunc(with.plan)))
 	}
 	return append(options, doc.options...)
+}
+
+// limitsOf returns the limits of a plan.
+func (doc *document) limitsOf(name string) (all []*limit) {
+	for _, p := range doc.plans {
+		for _, e := range p.limits {
+			if p.name == name && e.limit != nil {
+				all = append(all, e.limit)
+			}
+		}
+	}
+	return all
 }
 
 // limitFunc looks up the plan of a request.

@@ -128,6 +128,7 @@ type config struct {
 	priorities map[string]func(*http.Request) int
 	predicates map[string]func(*http.Request) bool
 	plan       func(*http.Request) (string, error)
+	only       string // the plan of all requests
 	secret     []byte
 	options    []stint.Option
 	keyed      bool // the options contain a default key
@@ -250,6 +251,16 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 			c.bad("WithPlanFunc is given twice: leave one out")
 		}
 		c.plan = f
+	})
+}
+
+// WithPlan gives all requests the plan of that name, in place of WithPlanFunc: its limits are among those
+// at the top. It is for tools that look at one plan of a file, which must have it.
+func WithPlan(name string) Option {
+	return option(func(c *config) {
+		if c.only = name; name == "" {
+			c.bad("WithPlan(\"\"): write the name of a plan, or leave it out")
+		}
 	})
 }
 

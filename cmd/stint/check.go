@@ -61,6 +61,7 @@ It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 	}
 	c.Flags().StringVar(&format, "format", "text", "`text`, json, or github for annotations of a workflow")
 	named.flag(c)
+	named.planFlag(c)
 	return c
 }
 
@@ -155,6 +156,7 @@ func explainCommand() *cobra.Command {
 		Use:   "explain FILE METHOD URL",
 		Short: "Say which limits, keys and costs a request would have, and why",
 		Example: `  stint explain policy.yaml POST /login
+  stint explain --plan free policy.yaml GET /items
   stint explain policy.yaml GET https://api.example.com/items -H 'X-API-Key: k1' --peer 192.0.2.7`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -169,7 +171,7 @@ func explainCommand() *cobra.Command {
 			out := c.OutOrStdout()
 			x := plan.Explain(l, r)
 			for _, what := range x.Unknown {
-				fmt.Fprintf(out, "unknown: %s\n", what)
+				fmt.Fprintf(out, "unknown: %s\n", plain(inFile(what)))
 			}
 			switch {
 			case x.Exempt:
@@ -184,7 +186,7 @@ func explainCommand() *cobra.Command {
 				fmt.Fprintf(out, "route: %s\n", plain(x.Route))
 			}
 			for _, e := range x.Limits {
-				fmt.Fprintf(out, "limit %s: %s\n", e.Limit, e.Rule)
+				fmt.Fprintf(out, "limit %s: %s\n", e.Limit, ruleInFile(e.Rule))
 				if e.DryRun {
 					fmt.Fprintln(out, "  dry run: it only reports")
 				}
@@ -192,15 +194,15 @@ func explainCommand() *cobra.Command {
 					fmt.Fprintln(out, "  hidden: no header field shows it")
 				}
 				if e.Key != "" {
-					fmt.Fprintf(out, "  key:  %s, of %s\n", plain(e.Key), plain(e.KeyFrom))
+					fmt.Fprintf(out, "  key:  %s, of %s\n", plain(e.Key), plain(keyInFile(e.KeyFrom)))
 				} else {
-					fmt.Fprintf(out, "  key:  of %s\n", plain(e.KeyFrom))
+					fmt.Fprintf(out, "  key:  of %s\n", plain(keyInFile(e.KeyFrom)))
 				}
 				if e.Cost > 0 {
 					fmt.Fprintf(out, "  cost: %d\n", e.Cost)
 				}
 				if e.Left != "" {
-					fmt.Fprintf(out, "  but %s\n", plain(e.Left))
+					fmt.Fprintf(out, "  but %s\n", plain(inFile(e.Left)))
 				}
 			}
 			if len(x.Limits) == 0 && len(x.Unknown) == 0 {
@@ -212,6 +214,7 @@ func explainCommand() *cobra.Command {
 	c.Flags().StringArrayVarP(&headers, "header", "H", nil, "`NAME: VALUE` of a header field")
 	c.Flags().StringVar(&peer, "peer", "192.0.2.1", "`ADDRESS` that the request is sent from")
 	named.flag(c)
+	named.planFlag(c)
 	return c
 }
 

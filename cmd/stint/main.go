@@ -43,7 +43,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	case errors.Is(err, errFailed):
 		return 1
 	default:
-		fmt.Fprintln(errs, "stint:", plain(err.Error()))
+		fmt.Fprintln(errs, "stint:", plain(inFlags(err.Error())))
 		return 2
 	}
 }

@@ -142,7 +142,7 @@ skip: [{cidr: [10.0.0.0/8]}]
 		args  []string
 		wants []string
 	}{
-		{[]string{"GET", "/x", "-H", "X-API-Key: k1", "--peer", "192.0.2.7"}, []string{"route: none", "limit per-client: TokenBucket: 2 per 1s, burst 8", "key:  192.0.2.7, of RemoteIP()", `key:  k1, of Header("X-Api-Key")`}},
+		{[]string{"GET", "/x", "-H", "X-API-Key: k1", "--peer", "192.0.2.7"}, []string{"route: none", "limit per-client: token-bucket: 2 per 1s, burst 8", "key:  192.0.2.7, of remote-ip", `key:  k1, of {header: X-Api-Key}`}},
 		{[]string{"GET", "/x"}, []string{"denied with 403"}},
 		{[]string{"POST", "https://api.test/login"}, []string{"route: POST api.test/login", "limit login", "cost: 2"}},
 		{[]string{"POST", "/login", "-H", "Host: api.test"}, []string{"route: POST api.test/login"}},

@@ -43,6 +43,7 @@ It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
 		Example: `  stint plan --policy new.yaml --against old.yaml access.log.1.gz access.log
   stint plan --policy new.yaml --format '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" $request_time' access.log
   stint plan --policy new.yaml --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
+  stint plan --policy new.yaml --plan free access.log
   stint plan --policy new.yaml --max-denied 0.1% --quiet access.log`,
 		RunE: func(c *cobra.Command, logs []string) error { return p.run(c, logs) },
 	}
@@ -51,6 +52,7 @@ It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
 	f.StringVar(&p.against, "against", "", "`FILE` with the limits in force: report whose requests change")
 	p.input.flags(c)
 	p.functions.flag(c)
+	p.planFlag(c)
 	p.reporting.flags(c)
 	f.StringVar(&p.maxDenied, "max-denied", "", "fail if more than this `SHARE` of requests would be denied, such as 0.1%")
 	f.Int64Var(&p.maxFlips, "max-flips", -1, "fail if more than `N` requests change, with --against")
@@ -98,6 +100,11 @@ func (p *planning) run(c *cobra.Command, logs []string) error {
 	over()
 	if err != nil {
 		return err
+	}
+	for _, all := range [][]plan.NotJudged{report.NotJudged, report.Against} {
+		for i := range all {
+			all[i].Why = inFile(all[i].Why)
+		}
 	}
 	gates := p.gates(report, share)
 	if err := p.write(c.OutOrStdout(), report, gates); err != nil {

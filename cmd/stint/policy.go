@@ -14,13 +14,20 @@ import (
 	"github.com/stint-go/stint/policy"
 )
 
-// functions are the names that a file uses for functions of the application.
-type functions []string
+// functions stand for those of the application that a file uses.
+type functions struct {
+	named []string
+	plan  string // of all requests
+}
 
 func (f *functions) flag(c *cobra.Command) {
-	c.Flags().StringArrayVar((*[]string)(f), "func", nil,
+	c.Flags().StringArrayVar(&f.named, "func", nil,
 		"`NAME` that a file uses for a function of the application, such as a key or a cost; what depends on it isn't judged. "+
 			"NAME=header.FIELD takes a key's value from a header field")
+}
+
+func (f *functions) planFlag(c *cobra.Command) {
+	c.Flags().StringVar(&f.plan, "plan", "", "`NAME` of the plan that all requests have, of those under plans")
 }
 
 // errFunction stands for the answer of a function of the application.
@@ -31,10 +38,14 @@ var errFunction = errors.New("a function of the application, which this command 
 func (f functions) options() ([]policy.Option, error) {
 	options := []policy.Option{
 		policy.WithOptions(stint.WithLogger(slog.New(slog.DiscardHandler)), stint.WithoutWarnings()),
-		policy.WithPlanFunc(func(*http.Request) (string, error) { return "", errFunction }),
 		policy.WithSecret([]byte("stands in for the application's secret")),
 	}
-	for _, name := range f {
+	if f.plan != "" {
+		options = append(options, policy.WithPlan(f.plan))
+	} else {
+		options = append(options, policy.WithPlanFunc(func(*http.Request) (string, error) { return "", errFunction }))
+	}
+	for _, name := range f.named {
 		name, from, mapped := strings.Cut(name, "=")
 		if mapped {
 			field, ok := strings.CutPrefix(from, "header.")

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// inFile puts what package plan says of a limiter into the words of a policy file.
+func inFile(text string) string { return fileWords.Replace(text) }
+
+var fileWords = strings.NewReplacer(
+	"which limits a WithLimitFunc adds", "the limits of its plan, which the application says: give --plan NAME",
+	"requests don't have a GivenKey", "requests don't have a key: given, which is for jobs",
+)
+
+// kebab writes a name of Go's as files do: TokenBucket is token-bucket.
+func kebab(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 && unicode.IsLower(rune(name[i-1])) {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// ruleInFile writes "TokenBucket: 10 per 1m0s, burst 20" as "token-bucket: 10 per 1m, burst 20".
+func ruleInFile(rule string) string {
+	algorithm, numbers, _ := strings.Cut(rule, ":")
+	return kebab(algorithm) + ":" + zeros.ReplaceAllString(numbers, "$1")
+}
+
+// zeros are the parts of a duration that add nothing.
+var zeros = regexp.MustCompile(`\b(\d+h(?:[1-9]\d*m)?|\d+m)(?:0m)?(?:0s)\b`)
+
+// keyInFile writes the source of a key as files do: Header("X-Key") is {header: X-Key}.
+func keyInFile(from string) string {
+	name, rest, ok := strings.Cut(from, "(")
+	arguments, closed := strings.CutSuffix(rest, ")")
+	switch all := split(arguments); {
+	case name == "KeyFunc":
+		return "a function of the application"
+	case !ok || !closed:
+		return from
+	case len(all) == 0:
+		return kebab(name)
+	case name == "ForwardedIP":
+		return "{forwarded-ip: {trusted: [" + strings.Join(all, ", ") + "]}}"
+	case name == "Join" || name == "FirstOf":
+		return "{" + kebab(name) + ": [" + strings.Join(all, ", ") + "]}"
+	default:
+		return "{" + kebab(name) + ": " + strings.Join(all, ", ") + "}"
+	}
+}
+
+// split returns the arguments of a key, each as files write it.
+func split(arguments string) (all []string) {
+	depth, quoted, from := 0, false, 0
+	for i := 0; i <= len(arguments); i++ {
+		switch {
+		case i == len(arguments) || arguments[i] == ',' && depth == 0 && !quoted:
+			if one := strings.TrimSpace(arguments[from:i]); one != "" {
+				all = append(all, strings.Trim(keyInFile(one), `"`))
+			}
+			from = i + 1
+		case arguments[i] == '"':
+			quoted = !quoted
+		case arguments[i] == '(' && !quoted:
+			depth++
+		case arguments[i] == ')' && !quoted:
+			depth--
+		}
+	}
+	return all
+}
+
+// inFlags puts what package plan says of its options into the words of flags.
+func inFlags(text string) string {
+	text = option.ReplaceAllStringFunc(text, func(is string) string {
+		m := option.FindStringSubmatch(is)
+		return "--" + kebab(m[1]) + " " + m[2] + ":"
+	})
+	return milliseconds.ReplaceAllString(text, "write 1ms or more")
+}
+
+var (
+	option       = regexp.MustCompile(`plan: With(Window|Top|MaxKeys|Headroom|Horizon)\(([^)]*)\):`)
+	milliseconds = regexp.MustCompile(`write \d+\*time\.Millisecond\b`)
+)
