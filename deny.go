@@ -120,8 +120,7 @@ func WithDenyHandler(h http.Handler) Option {
 // Flush sends that status; one that h writes is kept. If h writes nothing, or by
 // default, the limiter writes a problem body that doesn't show the error's text.
 //
-// The writer has a method ImplicitStatus() int, which returns that status, as does the one that a
-// WithDenyHandler gets: an adapter needs it for a framework whose writer has a status of its own.
+// The writer is a [DenialWriter], as is the one that a WithDenyHandler gets.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return checkedOption(h != nil, "WithErrorHandler(nil)", "write a function, or leave it out for a problem body", func(c *config) {
 		c.errorHandler = h
@@ -256,6 +255,34 @@ func isAnswering(ctx context.Context, limiter *recipients) bool {
 type ErrorWriter interface {
 	http.ResponseWriter
 	WriteError(err error)
+}
+
+// ContextWriter is a ResponseWriter of a router that keeps a context of its own. An adapter passes
+// one to Limiter.Admit, Serve or Deny, so that functions of the application find that context. Lead
+// returns a copy of the request that leads to it. It is called only if a function of the
+// application will see the request, which gets the copy: most limiters have no such function.
+type ContextWriter interface {
+	http.ResponseWriter
+	Lead(r *http.Request) *http.Request
+}
+
+// WatchedWriter is the ResponseWriter that Limiter.Admit and Serve give to next if a limit looks at
+// the response or paces it. NeedsResponse reports whether a limit decides by the response
+// (WithSettle, AdaptiveConcurrency): the adapter of a router that turns errors into responses after
+// its handlers have returned then does so before next returns.
+type WatchedWriter interface {
+	http.ResponseWriter
+	Unwrap() http.ResponseWriter
+	NeedsResponse() bool
+}
+
+// DenialWriter is the ResponseWriter that WithDenyHandler and WithErrorHandler give to a handler.
+// ImplicitStatus returns the status that is sent if the handler writes none. An adapter needs it if
+// its framework's writer has a status of its own.
+type DenialWriter interface {
+	http.ResponseWriter
+	Unwrap() http.ResponseWriter
+	ImplicitStatus() int
 }
 
 // DeniedError is the denial of a request by its limits. Nothing was charged. Find it

@@ -174,18 +174,12 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 //
 // Limits that a limiter further out has charged for this request aren't charged again.
 //
-// A router that keeps a context of its own may pass a w with a method
-// Lead(*http.Request) *http.Request, which returns a copy of the request that leads to that
-// context. Admit, Serve and Deny call it only if a function of the application will see the
-// request, and give it what Lead returns: most limiters have no such function, and the copy
-// is then never made.
+// A router that keeps a context of its own may pass a [ContextWriter].
 //
 // The writer is w itself unless a limit looks at the response or paces it (WithSettle,
-// AdaptiveConcurrency, Bandwidth). Then it is an http.Flusher, http.Hijacker or
-// io.ReaderFrom exactly if w is, and its Unwrap method returns w, so that
-// http.ResponseController finds everything else. Its method NeedsResponse() bool reports
-// whether a limit decides by the response; a router that turns errors into responses
-// after its handlers have returned does so before next returns then. It isn't an http.Pusher or
+// AdaptiveConcurrency, Bandwidth). Then it is a [WatchedWriter]. It is an http.Flusher,
+// http.Hijacker or io.ReaderFrom exactly if w is, and its Unwrap method returns w, so that
+// http.ResponseController finds everything else. It isn't an http.Pusher or
 // http.CloseNotifier, and http.MaxBytesReader can't make the server close the connection
 // through it, so mount http.MaxBytesHandler outside. When next has returned,
 // r.Pattern and r.MultipartForm are those of the request that next got: loggers look at

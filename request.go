@@ -289,16 +289,11 @@ func (a *admission) finishDenied(w http.ResponseWriter, mayAnswer bool) error {
 // errAnswered is the error of a request that has been denied and answered.
 var errAnswered = errors.New("stint: denied and answered")
 
-// leader is a writer of a router that keeps a context of its own: see Admit.
-type leader interface {
-	Lead(r *http.Request) *http.Request
-}
-
 // lead returns a copy of a request that leads to the context of a router, if w is of one that has
 // its own. The copy is for the application's functions, so it is made only if a version shows them
 // requests.
 func lead(w http.ResponseWriter, r *http.Request) *http.Request {
-	if w, ok := w.(leader); ok {
+	if w, ok := w.(ContextWriter); ok {
 		return w.Lead(r)
 	}
 	return r

@@ -97,7 +97,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 				defer func() { res.Writer = b.to }()
 				err := next(c)
 				b.err = err
-				if needs, ok := w.(interface{ NeedsResponse() bool }); err != nil && ok && needs.NeedsResponse() {
+				if watched, ok := w.(stint.WatchedWriter); err != nil && ok && watched.NeedsResponse() {
 					c.Error(err) // otherwise there would be no response to look at yet
 				}
 			})
