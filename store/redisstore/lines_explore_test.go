@@ -41,7 +41,7 @@ const (
 	lost
 )
 
-// lines are those of a store: see package redisstore's line.
+// lines are the queues of a store: see package batch.
 type lines struct {
 	direct, cluster bool
 	ways, few, most int

@@ -78,7 +78,7 @@ func (x Slotted) Left() string { return x.takes.Left() + x.settles.Left() }
 // scriptsThere has the scripts run in the test, and leases not be renewed. What a process keeps
 // for all stores is made anew: each run has to be like the others.
 var scriptsThere = []orders.Edit{
-	{File: "internal/wire/limit.go", Was: "	if known, ok := limits.Load(l); ok {\n		return known.(*limitArgs)\n	}\n", Is: "	if l != nil {\n		return newLimitArgs(l)\n	}\n"},
+	{File: "internal/wire/limitargs.go", Was: "	if known, ok := limits.Load(l); ok {\n		return known.(*limitArgs)\n	}\n", Is: "	if l != nil {\n		return newLimitArgs(l)\n	}\n"},
 	{File: "internal/wire/plan.go", Was: "placeMaps.Get().(map[string]place)", Is: "make(map[string]place)"},
 	{File: "internal/wire/plan.go", Was: "		placeMaps.Put(seen)\n", Is: ""},
 	{File: "internal/wire/take.go", Was: "	room := fewStates.Get().(*[8]store.State)\n	defer fewStates.Put(room)\n", Is: "	room := new([8]store.State)\n"},

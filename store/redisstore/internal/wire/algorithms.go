@@ -17,9 +17,9 @@ type algorithm struct {
 	letter byte // by which the script knows it
 	// arguments returns the arguments of a charge of 1 that isn't a dry run and doesn't
 	// wait.
-	arguments func(*limitArgs) []any
+	arguments func(*limit) []any
 	// vary changes them to those of c or, if c is nil, to what the instant requires.
-	vary func(l *limitArgs, args []any, c *store.Charge, t *Times)
+	vary func(l *limit, args []any, c *store.Charge, t *Times)
 	// state decodes what the script has found, and reports whether a store has written it.
 	// A value in another format counts as never seen, there and here.
 	state func(found string, s *engine.State) bool

@@ -14,20 +14,6 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Times are the arguments of a call that are about time.
-type Times struct {
-	// Clock is empty, or the caller's instant and the number of keys that guard it.
-	Clock string
-	// Wall is about the server's instant, in microseconds since store.Epoch. Asked are those
-	// around which the script has asked for windows of the calendar.
-	Wall  int64
-	Asked []int64
-	Lease *LeaseTime
-
-	// counted lists the charges whose denial counts for the present one, by number.
-	counted string
-}
-
 // arguments are those of a script that decides or settles charges; the scripts document their
 // layout. They are text: the client would turn numbers into text anyway.
 type arguments struct {
@@ -47,7 +33,7 @@ func (a *arguments) charge(l *limitArgs, c *store.Charge) {
 	a.listed = a.listed || l.listed
 	at := len(a.list)
 	a.list = append(a.list, l.args...)
-	l.vary(l, a.list[at:], c, &a.Times)
+	l.vary(&l.limit, a.list[at:], c, &a.Times)
 }
 
 // strings adds how many of the first keys may hold strings, if some keys hold none.

@@ -10,11 +10,11 @@ import (
 )
 
 // banArgs returns the arguments of lua/ban.lua: limit, cost, counts.
-func banArgs(l *limitArgs) []any {
+func banArgs(l *limit) []any {
 	return []any{fmt.Sprintf("%d,%d,%d", l.spec.Units, l.terms.Period, l.spec.Ban.Microseconds()), "1", ""}
 }
 
-func varyBan(_ *limitArgs, args []any, c *store.Charge, t *Times) {
+func varyBan(_ *limit, args []any, c *store.Charge, t *Times) {
 	if c == nil {
 		return
 	}

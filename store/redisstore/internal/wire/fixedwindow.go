@@ -17,12 +17,12 @@ const (
 
 // fixedArgs returns the arguments of lua/fixedwindow.lua: limit, cost, how, units, head, room,
 // start, next, after.
-func fixedArgs(l *limitArgs) []any {
+func fixedArgs(l *limit) []any {
 	limit, start, next, after := unaligned(l)
 	return []any{limit, "1", "", text(l.spec.Units), "", roomFor(l, 1), start, next, after}
 }
 
-func varyFixed(l *limitArgs, args []any, c *store.Charge, t *Times) {
+func varyFixed(l *limit, args []any, c *store.Charge, t *Times) {
 	varyWindow(l, args, c, t)
 	if l.spec.Window != (store.Window{}) {
 		args[fixedHead] = l.around(t.Wall).head
@@ -36,22 +36,12 @@ func varyFixed(l *limitArgs, args []any, c *store.Charge, t *Times) {
 // what is counted in it in ten.
 const (
 	fixedDigits = 19
-	minute      = 60_000_000    // in microseconds
 	mostMinutes = 100_000_000   // that have eight digits
 	mostCounted = 9_999_999_999 // in ten digits
 )
 
-// headOf returns the first nine digits of the integers of the window at start, or "" if that
-// doesn't begin at a whole minute since 2026.
-func headOf(start int64) string {
-	if start < 0 || start%minute != 0 {
-		return ""
-	}
-	return fmt.Sprintf("1%08d", start/minute)
-}
-
 // roomFor returns how much may be in a window, in ten digits, for a charge to fit.
-func roomFor(l *limitArgs, cost int64) string {
+func roomFor(l *limit, cost int64) string {
 	most := min(l.spec.Units, mostCounted) - cost
 	if cost == 0 || most < 0 {
 		return ""

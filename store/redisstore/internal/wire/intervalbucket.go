@@ -7,7 +7,7 @@ import (
 
 // intervalArgs returns the arguments of lua/intervalbucket.lua: limit, cost, how, units, unit,
 // burst, start, next, after.
-func intervalArgs(l *limitArgs) []any {
+func intervalArgs(l *limit) []any {
 	limit, start, next, after := unaligned(l)
 	return []any{limit, "1", "", text(l.spec.Units), text(l.terms.Numbers.Unit), text(l.spec.Burst), start, next, after}
 }

@@ -1,47 +1,23 @@
 package wire
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/engine"
-	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
-// limitArgs is a limit as the scripts read it.
-type limitArgs struct {
-	*algorithm
-	terms engine.Terms
-	spec  store.Spec
-	args  []any // of a charge of one
-
+// limit is the numbers of a limit, which its algorithm encodes.
+type limit struct {
+	terms    engine.Terms
+	spec     store.Spec
 	calendar atomic.Pointer[calendar] // used last
 }
 
-// argsOf returns the arguments of a limit. At most a few thousand are kept, because a
-// program may make new limits all the time.
-func argsOf(l *store.Limit) *limitArgs {
-	if known, ok := limits.Load(l); ok {
-		return known.(*limitArgs)
-	}
-	if limitCount.Add(1) > mostLimits {
-		limits.Clear()
-		limitCount.Store(1)
-	}
-	kept, _ := limits.LoadOrStore(l, newLimitArgs(l))
-	return kept.(*limitArgs)
-}
-
-const mostLimits = 4096
-
-var (
-	limits     sync.Map // *store.Limit to *limitArgs
-	limitCount atomic.Int64
-)
-
-func newLimitArgs(l *store.Limit) *limitArgs {
-	a := &limitArgs{algorithm: &algorithms[l.Algorithm()], terms: inside.Terms(l), spec: l.Spec()}
-	a.args = a.arguments(a)
-	return a
+// calendar holds a script's arguments about the windows around one of them.
+type calendar struct {
+	start, end int64 // of the one
+	limit      any   // the list of windows that lua/window.lua reads
+	starts     [3]any
+	head       any // of the one (headOf)
 }

@@ -59,7 +59,7 @@ func text(n int64) any {
 
 // setCostAndWait sets the arguments of a charge that its algorithm calls cost and how, and has
 // beside each other. They stand for a charge of 1 that doesn't wait.
-func setCostAndWait(costAndHow []any, l *limitArgs, c *store.Charge) {
+func setCostAndWait(costAndHow []any, l *limit, c *store.Charge) {
 	if c.Cost != 1 {
 		costAndHow[0] = text(c.Cost)
 	}
@@ -69,7 +69,7 @@ func setCostAndWait(costAndHow []any, l *limitArgs, c *store.Charge) {
 }
 
 // varyCostAndWait is vary for the algorithms whose second and third arguments are cost and how.
-func varyCostAndWait(l *limitArgs, args []any, c *store.Charge, _ *Times) {
+func varyCostAndWait(l *limit, args []any, c *store.Charge, _ *Times) {
 	if c != nil {
 		setCostAndWait(args[1:], l, c)
 	}

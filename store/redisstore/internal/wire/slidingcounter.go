@@ -6,11 +6,11 @@ import (
 )
 
 // counterArgs returns the arguments of lua/slidingcounter.lua: cost, how, units, period.
-func counterArgs(l *limitArgs) []any {
+func counterArgs(l *limit) []any {
 	return []any{"1", "", text(l.spec.Units), text(l.terms.Period)}
 }
 
-func varyCounter(l *limitArgs, args []any, c *store.Charge, _ *Times) {
+func varyCounter(l *limit, args []any, c *store.Charge, _ *Times) {
 	if c != nil {
 		setCostAndWait(args, l, c)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // slidingLogArgs returns the arguments of lua/slidinglog.lua: units, cost, how, period.
-func slidingLogArgs(l *limitArgs) []any {
+func slidingLogArgs(l *limit) []any {
 	return []any{text(l.spec.Units), "1", "0", text(l.terms.Period)}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // slidingWindowArgs returns the arguments of lua/slidingwindow.lua: units, cost, how, token,
 // perTick, tick, buckets.
-func slidingWindowArgs(l *limitArgs) []any {
+func slidingWindowArgs(l *limit) []any {
 	scale := l.terms.Scale
 	return []any{text(l.spec.Units), "1", "0", text(l.terms.Token), text(scale.PerTick), text(scale.Tick()), text(l.spec.Buckets)}
 }

@@ -21,7 +21,7 @@ const (
 	bucketArguments // how many there are
 )
 
-func bucketArgs(l *limitArgs) []any {
+func bucketArgs(l *limit) []any {
 	t := &l.terms
 	n := t.Numbers
 	args := make([]any, bucketArguments)
@@ -40,7 +40,7 @@ func bucketArgs(l *limitArgs) []any {
 	return args
 }
 
-func varyBucket(l *limitArgs, args []any, c *store.Charge, _ *Times) {
+func varyBucket(l *limit, args []any, c *store.Charge, _ *Times) {
 	if c == nil {
 		return
 	}

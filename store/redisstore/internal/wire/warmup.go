@@ -8,7 +8,7 @@ import (
 
 // warmUpArgs returns the arguments of lua/warmup.lua: limit, cost, how, token, perTick, tick,
 // unit, warm.
-func warmUpArgs(l *limitArgs) []any {
+func warmUpArgs(l *limit) []any {
 	t := &l.terms
 	return []any{
 		fmt.Sprintf("%d,%d", t.Largest, t.Longest), "1", "0",

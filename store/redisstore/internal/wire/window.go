@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -11,14 +12,14 @@ import (
 )
 
 // unaligned returns the arguments of lua/window.lua for windows that begin with a charge.
-func unaligned(l *limitArgs) (limit, start, next, after any) {
+func unaligned(l *limit) (limit, start, next, after any) {
 	period := strconv.FormatInt(l.terms.Period, 10)
 	return period + ",0", period, "", ""
 }
 
 // varyWindow is vary for the algorithms whose first argument is the window, whose second and third
 // are cost and how, and whose last ones are where windows begin.
-func varyWindow(l *limitArgs, args []any, c *store.Charge, t *Times) {
+func varyWindow(l *limit, args []any, c *store.Charge, t *Times) {
 	if l.spec.Window != (store.Window{}) {
 		limit, starts := l.window(t)
 		args[0] = limit
@@ -27,24 +28,16 @@ func varyWindow(l *limitArgs, args []any, c *store.Charge, t *Times) {
 	varyCostAndWait(l, args, c, t)
 }
 
-// calendar holds a script's arguments about the windows around one of them.
-type calendar struct {
-	start, end int64 // of the one
-	limit      any   // the list of windows that lua/window.lua reads
-	starts     [3]any
-	head       any // of the one (headOf)
-}
-
 // zoned reports whether the limit's windows are those of a calendar that a script
 // doesn't know.
-func (l *limitArgs) zoned() bool {
+func (l *limit) zoned() bool {
 	_, fixed := inside.Fixed(l.spec.Window)
 	return l.spec.Window != (store.Window{}) && !fixed
 }
 
 // window returns a script's arguments about a limit's windows that don't begin with a charge,
 // and where the present one and the next two begin.
-func (l *limitArgs) window(t *Times) (limit any, starts *[3]any) {
+func (l *limit) window(t *Times) (limit any, starts *[3]any) {
 	near := l.around(t.Wall)
 	if !l.zoned() || len(t.Asked) == 0 {
 		return near.limit, &near.starts
@@ -59,7 +52,7 @@ func (l *limitArgs) window(t *Times) (limit any, starts *[3]any) {
 // around returns a script's arguments about the windows around wall. It is the same as
 // long as one of them lasts, and is cached, because computing a time zone takes as long
 // as the rest of a call.
-func (l *limitArgs) around(wall int64) *calendar {
+func (l *limit) around(wall int64) *calendar {
 	if c := l.calendar.Load(); c != nil && c.start <= wall && wall < c.end {
 		return c
 	}
@@ -79,7 +72,7 @@ func (l *limitArgs) around(wall int64) *calendar {
 }
 
 // spans encodes windows of the calendar as lua/window.lua reads them.
-func (l *limitArgs) spans(spans []engine.Span) string {
+func (l *limit) spans(spans []engine.Span) string {
 	slices.SortFunc(spans, func(a, b engine.Span) int { return cmp.Compare(a.Start, b.Start) })
 	spans = slices.Compact(spans)
 	var b []byte
@@ -102,3 +95,14 @@ const (
 	spansBefore = 2
 	spansAfter  = 4
 )
+
+// headOf returns the first nine digits of the integers of the window at start, or "" if that
+// doesn't begin at a whole minute since 2026.
+func headOf(start int64) string {
+	if start < 0 || start%minute != 0 {
+		return ""
+	}
+	return fmt.Sprintf("1%08d", start/minute)
+}
+
+const minute = 60_000_000 // in microseconds
