@@ -57,10 +57,7 @@ func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
 	return Key{keys.In(adapter, f)}
 }
 
-// Check returns what is wrong with the arguments that k was made with, or that it is the zero
-// Key, or nil: for packages that take a Key themselves. New reports the same. The error is
-// made by errors.Join and holds an *OptionError for each problem.
-func (k Key) Check() error { return joined(k.described().Wrong) }
+func init() { keys.Described = func(key any) *keys.Key { return key.(Key).described() } }
 
 // described returns what the key is, or for the zero Key that it is none.
 func (k Key) described() *keys.Key {
@@ -88,10 +85,6 @@ func (k Key) String() string {
 	}
 	return k.is.Name
 }
-
-// Constant reports whether every request has the same key: that of Global, or a Join,
-// FirstOf or Hash of nothing else.
-func (k Key) Constant() bool { return k != Key{} && k.is.Constant != "" }
 
 // misconfigured returns a Key made with arguments that can't work, which New reports.
 func misconfigured(all ...*mistake.Mistake) Key { return Key{keys.Wrong(all)} }

@@ -22,6 +22,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
@@ -230,7 +231,7 @@ func (b *board) counts(ctx context.Context, key string) (used, banned bool, err 
 	rules, err := b.rules(ctx, key)
 	for _, s := range d.Limits {
 		i := slices.IndexFunc(rules, func(r stint.Rule) bool { return r.Limit == s.Name })
-		if i < 0 || rules[i].Key.Constant() {
+		if i < 0 || constant(rules[i].Key) {
 			continue
 		}
 		used = used || isUsed(&s)
@@ -249,7 +250,7 @@ func isUsed(s *stint.LimitStatus) bool {
 func (b *board) bans(ctx context.Context, key string) (names []string, err error) {
 	rules, err := b.rules(ctx, key)
 	for _, r := range rules {
-		if r.Spec.Algorithm == store.Ban && !r.Key.Constant() && !slices.Contains(names, r.Limit) {
+		if r.Spec.Algorithm == store.Ban && !constant(r.Key) && !slices.Contains(names, r.Limit) {
 			names = append(names, r.Limit)
 		}
 	}
@@ -301,7 +302,7 @@ func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
 			Left: max(s.Remaining, 0), Of: max(s.Capacity, s.Remaining, 1), InFlight: s.InFlight,
 			Slots: rule.Spec.Algorithm == store.Concurrency, Ban: rule.Spec.Algorithm == store.Ban,
 			Free: s.Allowed, Full: until(s.ResetAfter), More: until(s.RetryAfter),
-			DryRun: s.DryRun, Local: rule.Local, Everybody: rule.Key.Constant(),
+			DryRun: s.DryRun, Local: rule.Local, Everybody: constant(rule.Key),
 		}
 		at.Banned = at.Ban && !s.Allowed
 		f.Banned = f.Banned || at.Banned && !at.Everybody
@@ -387,3 +388,7 @@ func (p *page) named(key string) string {
 	}
 	return fmt.Sprintf("%s… #%s", key[:n], hex.EncodeToString(mac.Sum(nil)[:3]))
 }
+
+// constant reports whether every request has the same key: that of stint.Global, or a Join,
+// FirstOf or Hash of nothing else.
+func constant(k stint.Key) bool { return keys.Described(k).Constant != "" }

@@ -427,7 +427,7 @@ func (a *adapted) view(name string, now uint32) *adaptedView {
 // keyText says who is limited.
 func keyText(k stint.Key) string {
 	switch {
-	case k.Constant():
+	case constant(k):
 		return "one for all requests"
 	case k == stint.GivenKey():
 		return "given to Take"

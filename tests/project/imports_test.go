@@ -71,7 +71,7 @@ var imports = map[string]rule{
 	"internal/respond":          {own: []string{"internal/inside", "internal/waiting", "store"}},
 	".":                         {own: []string{"internal/inside", "store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/compile", "internal/decide", "internal/engine", "internal/failure", "internal/field", "internal/keys", "internal/keytext", "internal/limit", "internal/logs", "internal/mistake", "internal/namesakes", "internal/read", "internal/respond", "internal/waiting", "internal/warn"}},
 	"internal/topkeys":          {notEven: []string{"net/http", "net"}},
-	"console":                   {own: []string{"internal/read", ".", "internal/keytext", "internal/topkeys", "store", "store/failover", "store/memstore"}},
+	"console":                   {own: []string{"internal/keys", "internal/read", ".", "internal/keytext", "internal/topkeys", "store", "store/failover", "store/memstore"}},
 	"tenants":                   {own: []string{".", "internal/engine"}},
 	"plan":                      {own: []string{"internal/inside", ".", "internal/compile", "internal/decide", "internal/engine", "internal/keys", "internal/keytext", "internal/limit", "internal/read", "store", "store/memstore"}},
 	"adapters/internal/pattern": {},
