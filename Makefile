@@ -72,7 +72,7 @@ test-examples: redis ## each example, and the commands that it prints, in a minu
 	STINT_SUITE=examples $(GO) test -count=1 -parallel 8 -run '^TestExamples' ./examples
 
 test-mutants: ## each mistake planted in what runs concurrently is found by its exploration, and each in a store by the suite, in 3 minutes
-	STINT_MUTANTS=1 $(GO) test -count=1 -run '^(TestEveryOrder|TestMutants$$)' ./internal/... ./tenants ./store/...
+	STINT_MUTANTS=1 $(GO) test -count=1 -timeout 18m -run '^(TestEveryOrder|TestMutants$$)' ./internal/... ./tenants ./store/...
 
 test-console: chromium ## the live page in a real browser, in half a minute
 	cd console/browser && $(WORKSPACE) STINT_REQUIRE_CHROMIUM=1 $(GO) test -count=1 .
