@@ -264,3 +264,26 @@ func TestShuffled(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Of a busy log, half a minute is held, and all of a window that is given.
+func TestBusyLog(t *testing.T) {
+	var requests []plan.Request
+	for i := range 40_000 { // 200 seconds
+		requests = append(requests, at(time.Duration(i)*5*time.Millisecond, "192.0.2.1"))
+	}
+	lim := made(stint.Rate(9, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings())
+	for _, tt := range []struct {
+		back  time.Duration
+		opts  []plan.RunOption
+		moved int64
+	}{
+		{20 * time.Second, nil, 0}, {80 * time.Second, nil, 0}, {100 * time.Second, nil, 1},
+		{100 * time.Second, []plan.RunOption{plan.WithWindow(2 * time.Minute)}, 0},
+	} {
+		late := at(200*time.Second-tt.back, "192.0.2.2")
+		r := run(t, lim, everything, append(slices.Clone(requests), late), tt.opts...)
+		if r.Log.Moved != tt.moved || r.Log.Sorted != 1 || r.Log.Requests != 40_001 {
+			t.Errorf("%v: %+v", tt.back, r.Log)
+		}
+	}
+}

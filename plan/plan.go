@@ -77,6 +77,7 @@ type config struct {
 	against  func() (*stint.Limiter, error)
 	trust    bool
 	window   time.Duration
+	held     bool // the window was given
 	every    int64
 	tell     func(Progress)
 	hash     []byte
@@ -128,13 +129,13 @@ func WithFunctions() Option { return option(func(c *config) { c.trust = true }) 
 
 // WithWindow sets how far apart the lines of requests that arrived one after the other may
 // be: by how much a log may be out of order, and how long a request may take. A log that goes
-// back by more is an error. The requests of a window are held in memory, and sorted: the last
-// 65,536 of them. Requests that took longer than the window, or would come before those that
-// there was no room for, count as arriving as early as still possible, and Report.Log.Moved counts
-// them. The default is five minutes.
+// back by more is an error. The requests of a window are held in memory, and sorted. Requests that
+// took longer, or would come before one that is no longer held, count as arriving as early as still
+// possible, and Report.Log.Moved counts them. The default is five minutes, of which a log with more
+// than 16,384 requests in them is held for 30 seconds or more.
 func WithWindow(d time.Duration) Option {
 	return option(func(c *config) {
-		c.window = d
+		c.window, c.held = d, true
 		if valid, write := engine.CheckDuration(d, d > 0, "write a positive duration"); !valid {
 			c.errs = append(c.errs, fmt.Errorf("plan: WithWindow(%v): %s", d, write))
 		}
@@ -228,7 +229,7 @@ func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error), l
 		return nil, nil, nil, err
 	}
 	says := log.Says()
-	o := &order{log: log, window: c.window, took: says.Took}
+	o := &order{log: log, window: c.window, given: c.held, took: says.Took}
 	first, err := o.next()
 	if err == io.EOF {
 		err = cmp.Or(misnamed(log), broken(log))

@@ -376,14 +376,17 @@ func (o *reporting) flags(c *cobra.Command) {
 	f.StringVar(&o.html, "html", "", "also write the report to `FILE`, as one page with pictures")
 	f.BoolVar(&o.hashKeys, "hash-keys", false, "show keys as hashes, for reports that others see")
 	f.Int64Var(&o.top, "top", 20, "how many keys are listed")
-	f.DurationVar(&o.window, "window", 5*time.Minute, "how far lines may be out of order, and how long requests may take")
+	f.DurationVar(&o.window, "window", 0, "how far lines may be out of order, and how long requests may take (default 5m, of which a busy log is held for 30s or more)")
 	f.Int64Var(&o.maxKeys, "max-keys", 1<<20, "room for this many keys")
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
 }
 
 // replaying returns the options that the flags stand for. over removes the line about progress.
 func (o *reporting) replaying(c *cobra.Command) (options []plan.Option, over func()) {
-	options = []plan.Option{plan.WithWindow(o.window), plan.WithTop(o.top), plan.WithMaxKeys(o.maxKeys)}
+	options = []plan.Option{plan.WithTop(o.top), plan.WithMaxKeys(o.maxKeys)}
+	if c.Flags().Changed("window") {
+		options = append(options, plan.WithWindow(o.window))
+	}
 	if o.hashKeys {
 		secret := make([]byte, 32)
 		_, _ = rand.Read(secret)

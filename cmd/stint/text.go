@@ -127,7 +127,7 @@ func logText(b *bytes.Buffer, l *plan.LogReport) {
 		}
 	}
 	if l.Moved > 0 {
-		fmt.Fprintf(b, "%d requests took longer than the window, or there was no room to sort them: they count as arriving later\n", l.Moved)
+		fmt.Fprintf(b, "%d requests took longer than the window, or were too late to be sorted: they count as arriving later; --window holds more\n", l.Moved)
 	}
 }
 
