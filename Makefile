@@ -41,7 +41,7 @@ test: redis ## the tests, as a reader of the README runs them: 2 to 5 minutes on
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): 2 to 5 minutes on 2 cores, by the machine"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -p $(PACKAGES) -count=1 $(LONGEST) $(PKG)
-	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./policy/... ./cmd/stint/... ./adapters/grpc/...)
+	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./tests/rpc/... ./policy/... ./cmd/stint/... ./adapters/grpc/...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race

@@ -91,6 +91,8 @@ func (c *call) metadata() metadata.MD {
 	return md
 }
 
+const contentType = "application/grpc"
+
 // end shows the limiter how the call has ended, if it looks at that through w: as an HTTP
 // server of gRPC would have answered, which stint reads.
 func (c *call) end(w http.ResponseWriter, err error) {
@@ -101,7 +103,7 @@ func (c *call) end(w http.ResponseWriter, err error) {
 	if !ok {
 		s = status.FromContextError(err) // as the server does
 	}
-	c.header["Content-Type"] = []string{"application/grpc"}
+	c.header["Content-Type"] = []string{contentType}
 	c.header["Grpc-Status"] = []string{strconv.Itoa(int(s.Code()))}
 	w.WriteHeader(http.StatusOK)
 }

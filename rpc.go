@@ -1,0 +1,98 @@
+package stint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/stint-go/stint/internal/failure"
+)
+
+// RPCError is a function for WithErrorHandler. It answers calls of gRPC, gRPC-Web and connect
+// in their own protocol, and writes nothing to other requests, which the limiter answers as by
+// default:
+//
+//	stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
+//		stint.WithErrorHandler(stint.RPCError))
+//
+// Without it the client of a call makes UNAVAILABLE of a 429, and many clients send such a
+// call again. With it a denial by a limit is RESOURCE_EXHAUSTED, whatever its status. The status of
+// any other error is translated as google.rpc.Code says: 401 is UNAUTHENTICATED, 403
+// PERMISSION_DENIED, 503 UNAVAILABLE, 500 INTERNAL. The message names the limit, and doesn't show
+// the error's text. RateLimit and Retry-After are in the response's header, which is the error's
+// metadata.
+//
+//   - gRPC and gRPC-Web, by the Content-Type application/grpc…: 200 and nothing but a header, which has
+//     grpc-status and grpc-message. CORS has to expose these two to browsers.
+//   - connect, a unary call: the code's status, such as 429, and the error as JSON. The call has a
+//     Connect-Protocol-Version field, or ?connect=v1 in a GET.
+//   - connect, a stream, by the Content-Type application/connect+…: 200, and the error as the
+//     message that ends the stream.
+//
+// Package stintgrpc is for a gRPC server that isn't behind net/http.
+func RPCError(w http.ResponseWriter, r *http.Request, err error) {
+	h, kind := w.Header(), r.Header.Get("Content-Type")
+	code, message := rpcCode(err)
+	switch {
+	case strings.HasPrefix(kind, "application/grpc"):
+		h.Set("Content-Type", kind)
+		h.Set("Grpc-Status", strconv.Itoa(code.number))
+		h.Set("Grpc-Message", message) // it has nothing to escape
+		w.WriteHeader(http.StatusOK)
+	case strings.HasPrefix(kind, "application/connect+"):
+		const endOfStream = 2
+		text := fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, code.name, message)
+		h.Set("Content-Type", kind)
+		w.WriteHeader(http.StatusOK)
+		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{endOfStream}, uint32(len(text))), text...))
+	case r.Header.Get("Connect-Protocol-Version") != "", r.Method == http.MethodGet && r.URL.Query().Get("connect") == "v1":
+		h.Set("Content-Type", "application/json")
+		w.WriteHeader(code.status)
+		_, _ = fmt.Fprintf(w, `{"code":%q,"message":%q}`, code.name, message)
+	}
+}
+
+// An rpcError is a code of gRPC, as numbers and connect name it, and its HTTP status.
+type rpcError struct {
+	number int
+	name   string
+	status int
+}
+
+var (
+	resourceExhausted  = rpcError{8, "resource_exhausted", http.StatusTooManyRequests}
+	failedPrecondition = rpcError{9, "failed_precondition", http.StatusBadRequest}
+	internalError      = rpcError{13, "internal", http.StatusInternalServerError}
+)
+
+// rpcErrors has the code of each status that is one's own, as google.rpc.Code says.
+var rpcErrors = map[int]rpcError{
+	http.StatusBadRequest:         {3, "invalid_argument", http.StatusBadRequest},
+	http.StatusUnauthorized:       {16, "unauthenticated", http.StatusUnauthorized},
+	http.StatusForbidden:          {7, "permission_denied", http.StatusForbidden},
+	http.StatusNotFound:           {5, "not_found", http.StatusNotFound},
+	http.StatusConflict:           {10, "aborted", http.StatusConflict},
+	http.StatusTooManyRequests:    resourceExhausted,
+	499:                           {1, "canceled", 499}, // as nginx logs a client that has left
+	http.StatusNotImplemented:     {12, "unimplemented", http.StatusNotImplemented},
+	http.StatusServiceUnavailable: {14, "unavailable", http.StatusServiceUnavailable},
+	http.StatusGatewayTimeout:     {4, "deadline_exceeded", http.StatusGatewayTimeout},
+}
+
+// rpcCode returns the code and the message of an error.
+func rpcCode(err error) (rpcError, string) {
+	status := failure.Status(err)
+	message := http.StatusText(status)
+	if denied := denialIn(err); denied != nil {
+		return resourceExhausted, message + ": limit " + denied.Decision.Limit
+	}
+	if code, known := rpcErrors[status]; known {
+		return code, message
+	}
+	if status < http.StatusInternalServerError {
+		return failedPrecondition, message
+	}
+	return internalError, message
+}
