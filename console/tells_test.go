@@ -64,11 +64,11 @@ func TestPageTellsOfTheStore(t *testing.T) {
 		}
 		primary.FailWith(errAway)
 		traffic(l, "/", "k", 4)
-		time.Sleep(1500 * time.Millisecond) // between two probes
+		time.Sleep(1313 * time.Millisecond) // between two probes
 		says(t, h, "Wrong now limiter 1 : the primary store is down , 2000-01-01 00:00:01: failover: the breaker is open", "Primary store: down since 2000-01-01 00:00:01: failover: the breaker is open", "no route to the store")
 		says(t, page(t, console.Limiters(l)), "Primary store: down: failover: the breaker is open", "no route to the store")
 		primary.FailWith(nil)
-		time.Sleep(1500 * time.Millisecond) // between two probes
+		time.Sleep(1313 * time.Millisecond) // between two probes
 		says(t, h, "Nothing is wrong", "Primary store: the breaker is closed")
 	})
 }
