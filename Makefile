@@ -40,7 +40,7 @@ test: export GOGC ?= 400
 test: redis ## the tests, as a reader of the README runs them: 2 to 5 minutes on 2 cores, by the machine
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): 2 to 5 minutes on 2 cores, by the machine"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
-	$(GO) test -p $(PACKAGES) -count=1 $(LONGEST) $(PKG)
+	$(GO) test -p $(PACKAGES) -timeout 20m -count=1 $(LONGEST) $(PKG)
 	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./tests/rpc/... ./policy/... ./cmd/stint/... ./adapters/grpc/...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
