@@ -95,9 +95,9 @@ func Degrade(h http.Handler) http.Handler {
 //   - send the request to another route of the application, as a rule inside Degrade. The
 //     limiter that denied it lets it pass there; others decide it.
 //
-// By default the function of WithErrorHandler answers. Without that, the answer is the status of the
-// denial with an application/problem+json body (RFC 9457) that names the violated
-// policies.
+// Without a WithDenyHandler, the function of WithErrorHandler answers. Without either, the answer
+// is the status of the denial with an application/problem+json body (RFC 9457) that names the
+// violated policies.
 func WithDenyHandler(h http.Handler) Option {
 	return checkedOption(h != nil, "WithDenyHandler(nil)", "write a handler, or leave it out for a problem body", func(c *config) {
 		c.denyHandler = h

@@ -43,13 +43,15 @@ type Rule struct {
 	// Key is the limit's key, of WithKey. Its String is for pages.
 	Key    Key
 	DryRun bool
-	// Since is when this process's limiter got the rule as it is now. An Update that leaves it
-	// as it is doesn't change Since.
+	// Since is the time at which this process's limiter got the rule in its present form. An Update
+	// that doesn't change the rule doesn't change Since.
 	Since time.Time
-	// Bound says that the rule has denied a request or made one wait since then, in this process;
-	// or, in a dry run, would have. It isn't set for a Bandwidth, which denies none.
+	// Bound reports whether the rule, in this process and after Since, has denied a request or made
+	// one wait. In a dry run it reports whether the rule would have. It isn't set for a Bandwidth,
+	// which denies none.
 	Bound bool
-	// WouldDeny is how many requests the dry run would have denied since then, in this process.
+	// WouldDeny is the number of requests that the dry run would have denied after Since, in this
+	// process.
 	WouldDeny int64
 	// Local says that the limit is decided in this process, whatever the store.
 	Local bool

@@ -14,14 +14,15 @@ import (
 	"github.com/stint-go/stint/internal/mistake"
 )
 
-// Key says who a request is: requests with the same key share a limit. RemoteIP, Header and
-// the other functions of this package return Keys; KeyFunc makes one of a function, and
+// Key identifies the caller of a request: requests with the same key share a limit. RemoteIP,
+// Header and the other functions of this package return Keys; KeyFunc makes one of a function, and
 // stintgin.Key and stintecho.Key of what their framework's own context holds.
 //
-// Keys are values: == compares them, and they may be keys of a map. Two made by the same
-// function with the same arguments are equal, except that each of KeyFunc, stintgin.Key and
-// stintecho.Key equals only its copies. Equal keys are read once per request, whichever
-// limits have them. New rejects the zero Key, and a Key made with arguments that can't work.
+// Keys are values: == compares them, and they may be keys of a map. Two keys made by the same
+// function with the same arguments are equal, with one exception: a key made by KeyFunc,
+// stintgin.Key or stintecho.Key equals only its copies. Equal keys are read once per request,
+// however many limits use them. New rejects the zero Key, and a Key made with arguments that can't
+// work.
 //
 // A key's text is up to 4 KiB long. It is escaped, and hashed if it is long, before a
 // store sees it. An empty one is handled by WithEmptyKey. An error never lets a request
@@ -130,10 +131,10 @@ func WithEmptyKey(p EmptyKeyPolicy) SharedOption {
 // keys like RemoteIP.
 //
 // The key is an IPv4 address ("192.0.2.7"), or the IPv6 network from which a client may
-// pick its addresses ("2001:db8:1:2::/64"). Other spellings of an IPv4 address
-// (::ffff:192.0.2.7, and 64:ff9b::192.0.2.7 as NAT64 gateways write it, RFC 6052) have
-// the IPv4 address's key, and zones are dropped, so no client has two keys. Peers
-// without an address, such as those of a Unix socket, share the key "unknown".
+// pick its addresses ("2001:db8:1:2::/64"). ::ffff:192.0.2.7, and
+// 64:ff9b::192.0.2.7 as NAT64 gateways write it (RFC 6052), have the key "192.0.2.7". Zones are
+// dropped. So no client has two keys. Peers without an address, such as those of a Unix socket,
+// share the key "unknown".
 //
 // A header is read only if the peer is a trusted proxy, because any client can send any
 // header. If something can't be parsed, the nearest known address is used, in the end
@@ -171,11 +172,12 @@ func ForwardedIP(trusted ...netip.Prefix) Key {
 	return IP{Header: "X-Forwarded-For", Trusted: trusted}.key("ForwardedIP")
 }
 
-// HeaderIP keys on the client's address in another field of a proxy: Forwarded (RFC 7239), a
-// list that is read as ForwardedIP reads its own, or one that the proxy replaces and that
-// holds one address, such as CF-Connecting-IP or X-Real-IP; see IP. A request in which such
-// a field isn't exactly one line with one address is keyed like RemoteIP. New rejects
-// names that aren't a header field's, X-Forwarded-For, and a call without trusted addresses.
+// HeaderIP keys on the client's address in another header field that a proxy writes; see IP. The
+// field is Forwarded (RFC 7239), a list that is read as ForwardedIP reads X-Forwarded-For, or a
+// field that the proxy replaces and that holds one address, such as CF-Connecting-IP or X-Real-IP.
+// If a field of the second kind isn't exactly one line with one address, the request is keyed like
+// RemoteIP. New rejects a name that isn't a header field's, the name X-Forwarded-For, and a call
+// without trusted addresses.
 func HeaderIP(name string, trusted ...netip.Prefix) Key {
 	switch {
 	case !clientip.IsFieldName(name):
@@ -213,11 +215,11 @@ func addressed(option string, problems []clientip.Problem) (m mistake.List) {
 // X-Forwarded-For and Forwarded (use ForwardedIP and HeaderIP), and Host,
 // which net/http keeps in Request.Host.
 //
-// If there are several lines of the field, the first counts, which http.Header.Get also
-// returns to a handler. So a client that authenticates with a key is charged for that
-// key, whatever lines it adds. If the limiter runs before authentication, the value
-// is unchecked: a client that makes up values gets a bucket for each, so put a
-// limit by address beside it.
+// If a request has several lines of the field, the first is the key; http.Header.Get returns the
+// same one to a handler. So a client that authenticates with an API key is charged for that API
+// key, even if it adds more lines. If the limiter runs before authentication, the value is
+// unchecked: a client that makes up values gets a bucket for each, so put a limit by address beside
+// it.
 func Header(name string) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {

@@ -106,9 +106,9 @@ func Every(d time.Duration) Window { return store.Every(d) }
 // combines with every other kind of limit. Whether n is too low for what callers do isn't detected:
 // try it with WithDryRun.
 //
-// Every such rate is counted exactly, in ticks of a microsecond, or of up to a
-// millisecond where one integer can hold its state that way (store.Limit.Tick). A
-// request may pass up to a tick earlier or later than n per period says.
+// Every such rate is counted exactly, in ticks of a microsecond, or of up to a millisecond if one
+// integer can then hold its state (store.Limit.Tick). So a request may pass up to one tick early or
+// late.
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Charged, Spec: store.Spec{Name: "rate", Units: n, Period: per}}, opts)
 	checkPeriod(l.rule)
@@ -128,8 +128,8 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 // default name is that of the window ("hourly", "daily", "weekly", "monthly"), or
 // "quota" for Every.
 //
-// n is from 1 to 2^40. New rejects other numbers, the zero Window, a time zone on a
-// window made by Every, and other algorithms.
+// n is from 1 to 2^40. New rejects any other n, the zero Window, a time zone on a window made by
+// Every, and any other algorithm.
 //
 // A key can use up a day's quota in its first second. Combine the quota with a Rate to
 // prevent that.
@@ -461,10 +461,10 @@ type Adaptation struct {
 // doesn't take the limit below 8. An AdaptiveConcurrency without a WithAdaptation has
 // Gradient2(1.5).
 //
-// tolerance is from 1 to 100; New rejects other values. With 1, if requests are many and alike,
-// the limit stays within a few requests of what the service can do at once. With 1.5 it is half
-// above that, and rises further while an overload lasts, but mixed work isn't mistaken for
-// overload.
+// tolerance is from 1 to 100; New rejects other values. With a tolerance of 1 and many requests of
+// similar duration, the limit stays within a few requests of the number that the service can handle
+// at once. With 1.5, it is half above that number and rises further while an overload lasts, but
+// mixed work isn't mistaken for overload.
 func Gradient2(tolerance float64) Adaptation {
 	return adaptation(tolerance >= 1 && tolerance <= 100, // NaN is neither
 		fmt.Sprintf("Gradient2(%v)", tolerance), "write 1 or more, up to 100",
@@ -472,9 +472,9 @@ func Gradient2(tolerance float64) Adaptation {
 }
 
 // Vegas estimates the queue from the smallest latency seen, and keeps it to a few
-// requests. If requests are many and alike, the limit stays close to what a service can do
-// at once. If durations vary by chance, it takes that for a queue and denies
-// requests that the service could handle.
+// requests. With many requests of similar duration, the limit stays close to the number that the
+// service can handle at once. If durations vary by chance, Vegas mistakes that for a queue and
+// denies requests that the service could handle.
 func Vegas() Adaptation {
 	return adaptation(true, "Vegas()", "", func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Vegas, 0, 0 })
 }
@@ -484,9 +484,9 @@ func Vegas() Adaptation {
 // latency, so an overload never becomes usual to it, and processes in front of one
 // service end up with equal limits. The queue grows as long as timeout allows.
 //
-// timeout is a millisecond or more; New rejects other values. Start with twice what the slowest
-// requests take without a queue. If more than one in twenty takes longer than timeout without
-// any queue, the limit falls to its min.
+// timeout is a millisecond or more; New rejects other values. Start with twice the time that the
+// slowest requests take when none queues. If more than one in twenty takes longer than timeout
+// without any queue, the limit falls to its min.
 func AIMD(timeout time.Duration) Adaptation {
 	valid, write := engine.CheckDuration(timeout, timeout > 0, "write 1ms or more")
 	return adaptation(valid, fmt.Sprintf("AIMD(%v)", timeout), write,
@@ -633,8 +633,8 @@ func WithDirection(d Direction) BandwidthOption {
 //		stint.WithKey(stint.RemoteIP()))
 //
 // n is from 1 to 1000, because the time of each denial is kept. within is a whole
-// number of microseconds, at most two years. New rejects other numbers, a Ban without
-// WithBanFor, and one without a limit beside it that has its key and whose denials count: a
+// number of microseconds, at most two years. New rejects other numbers, and a Ban without
+// WithBanFor. It also rejects a Ban if no other limit with the same key has denials that count: a
 // Rate, a Quota, or a Concurrency without a queue.
 //
 // Denials by any limit in the same decision with the same key count. So no key is

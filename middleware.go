@@ -522,14 +522,14 @@ func (l *Limiter) Mount(adapter string) error {
 }
 
 // CheckStore tries what the limits in force need of the store's server, and charges nothing. Call
-// it at the start of a program, so that a deploy fails if the password is wrong or a right is
-// missing, rather than requests later. A nil error means that the limits can be decided.
+// it at the start of a program: then a wrong password or a missing right fails the deploy, not
+// requests later. A nil error means that the limits can be decided.
 //
-// With redisstore, it runs the scripts, and each command that they may use, on every master, on
-// keys of its own. If a right is missing, the error names it and wraps
-// redisstore.ErrConfiguration, as it does if the password is wrong. If the server can't be
-// reached, the error wraps redisstore.ErrUnavailable. With failover, it checks the primary. A
-// store in memory has nothing to check.
+// With redisstore, it runs the scripts of the limits, and each command that the scripts may use, on
+// every master. It uses keys of its own. If a right is missing, the error names it and wraps
+// redisstore.ErrConfiguration, as it does if the password is wrong. If the server can't be reached,
+// the error wraps redisstore.ErrUnavailable. With failover, it checks the primary. A store in
+// memory has nothing to check.
 //
 // CheckStore checks the limits of the limiter and of its routes. It can't check those that a
 // limit function returns, since they are only known during a request. Call it again after an
@@ -619,10 +619,10 @@ func (f *family) enlist() {
 	}
 }
 
-// ReportPolicy reports to the limiter's observers and its log that the policy in a file is
-// in force or, if err isn't nil, why it isn't and the one before stays: EventPolicy. It is
-// for packages that read options from files and give them to Update, such as policy. A
-// panic of an observer is logged and goes no further.
+// ReportPolicy sends an EventPolicy to the limiter's observers and its log. If err is nil, the
+// policy in file is in force. Otherwise err says why it isn't, and the policy before it stays in
+// force. ReportPolicy is for packages that read options from files and give them to Update, such as
+// policy. A panic of an observer is logged and goes no further.
 func (l *Limiter) ReportPolicy(file string, err error) {
 	l.sendSafely(Event{Kind: EventPolicy, Path: file, Err: err})
 }

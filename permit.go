@@ -200,9 +200,9 @@ func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
 //
 // Outside HTTP, Done ends the permit: defer it, so that it runs when the work panics. In a handler
 // there is no need for it: the limiter ends the permit when the handler has returned or
-// panicked. A handler may call it before, on any goroutine, to give slots back early. What depends
-// on the response (WithSettle, a Bandwidth) is settled when the handler has returned all the same,
-// and an AdaptiveConcurrency learns how long the slot was held, but not the status.
+// panicked. A handler may call it before, on any goroutine, to give slots back early. A WithSettle
+// and a Bandwidth depend on the response, so they are settled only when the handler has returned.
+// An AdaptiveConcurrency learns how long the slot was held, but not the status.
 func (p *Permit) Done() {
 	if p.learnsAnywhere() {
 		// Done is deferred, so it sees a panic. It passes the panic on.
@@ -363,9 +363,9 @@ func (p *Permit) sendDecision(e *Event) {
 //	release := stint.FromContext(r.Context()).Detach()
 //	go func() { defer release(); work() }()
 //
-// The function may be called on any goroutine, while the handler runs or later. What
-// depends on the response (WithSettle, a Bandwidth) is settled when the handler has
-// returned. After Done, Detach returns a function that does nothing.
+// The function may be called on any goroutine, while the handler runs or later. A WithSettle and a
+// Bandwidth depend on the response, so they are settled when the handler has returned. After Done,
+// Detach returns a function that does nothing.
 //
 // There is no need for it after a Hijack if the request has an Upgrade field or is a CONNECT: its
 // slots are held until the handler closes the net.Conn that Hijack has returned. Other hijacked

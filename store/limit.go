@@ -94,9 +94,9 @@ func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
 func (l *Limit) StateName() string { return l.name }
 
 // Tick returns the resolution in which the limit counts time: a microsecond, or up to ten
-// milliseconds if that lets one integer hold its state. An instant counts as the tick it
-// falls in. So a charge may pass up to a tick later than the rule says, and over any
-// span of time the units of one tick may pass on top of the rule.
+// milliseconds if that lets one integer hold its state. An instant counts as the tick it falls in.
+// So a charge may pass up to one tick later than it would by exact time. In any span of time, the
+// units of one tick may pass in addition to those of the rule.
 func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.Tick()) * time.Microsecond }
 
 var hashSeed = maphash.MakeSeed()

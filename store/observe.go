@@ -48,16 +48,17 @@ const (
 	// CallFailed: the part of the store that should decide has failed a call. Another part has
 	// decided it, if there is one, and the next call goes to this part again.
 	CallFailed NoticeKind = iota
-	// Degraded: calls no longer go to that part, or it has failed another probe.
+	// Degraded: calls no longer go to the part that should decide, or that part has failed another
+	// probe.
 	Degraded
-	// Restored: that part decides again.
+	// Restored: the part that should decide does so again.
 	Restored
 	// LeaseLost: the store had lost the lease of a slot that is still held, so another request
 	// may have got the slot. The slot counts again, unless another process has reset the limit.
-	// Only the Observer of the Charge that took the lease is told, once for each loss.
+	// It is sent only to the Observer of the Charge that took the lease, once for each loss.
 	LeaseLost
-	// MayForget: the store's server may drop counts before they have run out, so that who
-	// has used up a limit has all of it again. If Err is nil, that was so and is no longer.
+	// MayForget: the store's server may drop counts before they expire, so a key that has used up a
+	// limit may get all of it again. If Err is nil, the server no longer does so.
 	MayForget
 	// Full: the store has no room for new keys. Err says what happens to them, and what to write.
 	Full

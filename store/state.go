@@ -14,8 +14,8 @@ import (
 // [Charge.Key]. Numbers of a limit may change; its states stay readable. The zero State means
 // "never seen".
 //
-// A store keeps a state for its [Limit.Lifetime]. After that it says the same as the zero
-// State. A store outside of this process keeps it as bytes: see [State.AppendBinary]. Copies
+// A store keeps a state for its [Limit.Lifetime]. After that time, the state is equivalent to the
+// zero State. A store outside of this process keeps it as bytes: see [State.AppendBinary]. Copies
 // share memory: Decide and Amend may change only one of them, the latest.
 type State engine.Sealed
 
