@@ -17,10 +17,10 @@ import (
 //			return c.JSON(http.StatusTooManyRequests, echo.Map{"error": "slow down"})
 //		})))
 //
-// When h runs, the fields are set. stint.DeniedFromContext(c.Request().Context()) returns which
-// limit denied and with which StatusCode. If h returns an error, the application's HTTPErrorHandler
-// answers that. A body that h writes to c.Response() without a status is sent with that of the
-// denial; if h writes nothing and returns nil, the limiter writes a problem body. In each case
+// The header fields are set before h runs. stint.DeniedFromContext(c.Request().Context()) returns
+// which limit denied and with which StatusCode. If h returns an error, the application's
+// HTTPErrorHandler answers. If h writes a body to c.Response() without a status, the denial's status
+// is sent. If h writes nothing and returns nil, the limiter writes a problem body. In each case
 // Middleware returns nil, so middleware outside sees no error.
 //
 // If another adapter mounts the limiter, there is no echo.Context: h doesn't run, and
@@ -40,8 +40,8 @@ func WithDenyHandler(h echo.HandlerFunc) stint.Option {
 //		return c.JSON(c.Response().Status, echo.Map{"limit": errors.Is(err, stint.ErrDenied)})
 //	})
 //
-// stint.WithErrorHandler lists the errors. c.Response().Status is the status of the error, and that
-// of a body that h writes without another. The rest is as for WithDenyHandler.
+// stint.WithErrorHandler lists the errors. c.Response().Status is the error's status. It is sent if h
+// writes a body without another status. The rest is as for WithDenyHandler.
 func WithErrorHandler(h func(echo.Context, error) error) stint.Option {
 	if h == nil {
 		return stint.WithErrorHandler(nil) // New reports it
@@ -52,7 +52,7 @@ func WithErrorHandler(h func(echo.Context, error) error) stint.Option {
 }
 
 // answer has an echo handler answer a denied request through the limiter's writer. The handler
-// gets a response of its own: that of the request is below the limiter's writer.
+// gets a response of its own, because the request's response is below the limiter's writer.
 func answer(w http.ResponseWriter, r *http.Request, h echo.HandlerFunc) {
 	c, ok := Context(r)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 
 const adapter = "stintecho"
 
-// Context returns the echo context of a request, for the functions of a limiter that read
-// what echo's authentication has set: those of stint.KeyFunc, WithLimitFunc, WithCost, WithSkip,
+// Context returns the echo context of a request. A limiter's functions use it to read what echo's
+// authentication has set: the functions of stint.KeyFunc, WithLimitFunc, WithCost, WithSkip,
 // WithBlock, WithPriority and WithSettle, the deny and error handlers, and observers.
 //
 //	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {

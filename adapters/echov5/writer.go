@@ -21,7 +21,7 @@ type beneath struct {
 	over    bool // the request has ended, and without a panic
 }
 
-// writers has those of requests that have ended.
+// writers holds the writers of requests that have ended.
 var writers = sync.Pool{New: func() any { return new(beneath) }}
 
 // put puts b back into the pool, unless a limit's writer around it may have been kept.

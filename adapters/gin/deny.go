@@ -17,10 +17,10 @@ import (
 //			c.JSON(http.StatusTooManyRequests, gin.H{"error": "slow down"})
 //		})))
 //
-// When h runs, the chain is aborted and the fields are set.
-// stint.DeniedFromContext(c.Request.Context()) returns which limit denied and with
-// which StatusCode. As with stint.WithDenyHandler, a body without a status is sent with
-// that one; if h writes nothing and sets no status, the limiter writes a problem body. h may send the request to another route by
+// The chain is aborted and the header fields are set before h runs.
+// stint.DeniedFromContext(c.Request.Context()) returns which limit denied and with which
+// StatusCode. If h writes a body without a status, the denial's status is sent. If h writes nothing
+// and sets no status, the limiter writes a problem body. h may send the request to another route by
 // Engine.HandleContext: the limiter lets it pass there, and other limiters decide it.
 //
 // If another adapter mounts the limiter, there is no gin.Context: h doesn't run, and
@@ -40,8 +40,8 @@ func WithDenyHandler(h gin.HandlerFunc) stint.Option {
 //		c.JSON(c.Writer.Status(), gin.H{"limit": errors.Is(err, stint.ErrDenied)})
 //	})
 //
-// stint.WithErrorHandler lists the errors. c.Writer.Status() is the status of the error, and that of
-// a body that h writes without another. The rest is as for WithDenyHandler.
+// stint.WithErrorHandler lists the errors. c.Writer.Status() is the error's status. It is sent if h
+// writes a body without another status. The rest is as for WithDenyHandler.
 func WithErrorHandler(h func(*gin.Context, error)) stint.Option {
 	if h == nil {
 		return stint.WithErrorHandler(nil) // New reports it

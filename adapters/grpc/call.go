@@ -25,7 +25,7 @@ type call struct {
 // newCall returns the call of a method. known says that the server has it: a client may
 // call any other name.
 func newCall(ctx context.Context, method string, known bool) *call {
-	// grpc-go denies names without the slash, unless it is told not to.
+	// By default grpc-go rejects a method without the slash. An environment variable turns that check off.
 	if !strings.HasPrefix(method, "/") {
 		method = "/" + method
 	}
