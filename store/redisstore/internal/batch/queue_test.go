@@ -221,54 +221,47 @@ func TestQueueLosesNothing(t *testing.T) {
 	}
 }
 
-// The same with real threads, cancelled callers and tickets used again, for the
-// race detector.
+// The same on all cores, with callers that leave and calls that are used again, for the race
+// detector.
 func TestQueueUnderLoad(t *testing.T) {
-	var sent, gone, ok atomic.Int64
-	q := &Queue[int]{MaxInFlight: 3, MaxSize: 16, Timeout: time.Minute,
-		Send:      func(_ context.Context, batch []*Call[int]) { sent.Add(int64(len(batch))) },
-		Abandoned: func(*Call[int]) { gone.Add(1) },
-	}
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			mine := NewCall[int]()
-			for i := range 500 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if i%3 == 0 {
-					go cancel()
-				}
-				mine.Body = i
-				reusable, err := q.Do(ctx, mine)
-				if err == nil {
-					ok.Add(1)
-				} else if !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-				if reusable {
-					mine.Renew()
-				} else {
-					mine = NewCall[int]()
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // in real time: callers cross in parallel
-		q.mu.Lock()
-		idle := q.inFlight == 0 && len(q.pending) == 0
-		q.mu.Unlock()
-		if idle {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		var sent, gone, ok atomic.Int64
+		q := &Queue[int]{MaxInFlight: 3, MaxSize: 16, Timeout: time.Minute,
+			Send:      func(_ context.Context, batch []*Call[int]) { sent.Add(int64(len(batch))) },
+			Abandoned: func(*Call[int]) { gone.Add(1) },
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the queue is not idle")
+		for range 16 {
+			go func() {
+				mine := NewCall[int]()
+				for i := range 500 {
+					ctx, cancel := context.WithCancel(t.Context())
+					if i%3 == 0 {
+						go cancel()
+					}
+					mine.Body = i
+					reusable, err := q.Do(ctx, mine)
+					if err == nil {
+						ok.Add(1)
+					} else if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+					if reusable {
+						mine.Renew()
+					} else {
+						mine = NewCall[int]()
+					}
+					cancel()
+				}
+			}()
 		}
-	}
-	if sent.Load() != ok.Load()+gone.Load() {
-		t.Errorf("%d sent, %d answered, %d whose caller had gone", sent.Load(), ok.Load(), gone.Load())
-	}
+		synctest.Wait()
+		if q.inFlight != 0 || len(q.pending) != 0 {
+			t.Errorf("%d batches in flight and %d calls pending, with nobody left", q.inFlight, len(q.pending))
+		}
+		if sent.Load() != ok.Load()+gone.Load() {
+			t.Errorf("%d sent, %d answered, %d whose caller had gone", sent.Load(), ok.Load(), gone.Load())
+		}
+	})
 }
 
 // Who leaves gets no answer, and what was done for it is undone; what wasn't
