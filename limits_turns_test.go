@@ -578,9 +578,9 @@ func TestEveryOrderOfTurns(t *testing.T) {
 		{"token bucket", queue{first: "A", come: "BN", leave: "AB", limits: bucket}},
 		{"debt", queue{first: "A", come: "BN", leave: "AB", limits: debt}},
 		{"time passes", queue{first: "AB", come: "N", leave: "AB", late: true, limits: only}},
-		{"two costs, and all leave", queue{first: "ABC", come: "N", leave: "ABCN", double: "B", limits: only}},
-		{"a settlement fails", queue{first: "AB", come: "CN", leave: "AB", fails: 1, limits: only}},
-		{"a settlement fails that was made", queue{first: "AB", come: "CN", leave: "AB", fails: 1, landed: true, limits: only}},
+		{"two costs, and all leave", queue{first: "AB", come: "N", leave: "ABN", double: "B", limits: only}},
+		{"a settlement fails", queue{first: "A", come: "BN", leave: "AB", fails: 1, limits: only}},
+		{"a settlement fails that was made", queue{first: "A", come: "BN", leave: "AB", fails: 1, landed: true, limits: only}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
