@@ -13,7 +13,7 @@
 //
 //	go run github.com/stint-go/stint/lua/print@latest
 //
-// prints the script of one token bucket with these comments, and docs/scripts.md says how to read
+// prints the script of one token bucket with these comments, and docs/internals/scripts.md says how to read
 // it. The head of a loop describes its arguments (ARGV) and its answer; the head of an algorithm's
 // file what it adds to those, and what it keeps at a key.
 //

@@ -9,7 +9,7 @@
 --   - g equal charges of a key are made together.
 --   - A tat that isn't in the future, as after a refund, isn't written: the key is deleted, which
 --     means a full bucket.
---   - In a batch, most states are compared as text: docs/benchmarks-redis.md says what that buys.
+--   - In a batch, most states are compared as text: docs/internals/benchmarks-redis.md says what that buys.
 --
 -- State: tat:token:unit:burst, and behind that, if they are needed, :ahead (State.B), :until
 -- (State.D), :changed (State.E) and the levels, as :instant:use each. If the numbers are usual

@@ -1,7 +1,7 @@
 // Command peers compares stint in memory with other limiters in Go: decisions,
 // middleware, and a server under load. Everything takes its turn in each round, so
 // that what the machine does besides hits all of them alike. It prints the section
-// "Beside others, in memory" of docs/benchmarks.md.
+// "Beside others, in memory" of docs/internals/benchmarks.md.
 //
 //	cd benchmarks && go run ./peers -rounds 9 -time 50ms
 package main

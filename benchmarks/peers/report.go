@@ -19,7 +19,7 @@ var peers = []string{
 	"golang.org/x/time", "github.com/labstack/echo/v4",
 }
 
-// report writes the section of docs/benchmarks.md; e is nil if no server was measured.
+// report writes the section of docs/internals/benchmarks.md; e is nil if no server was measured.
 func report(w io.Writer, c config, groups []*group, e *endToEnd) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `## Beside others, in memory

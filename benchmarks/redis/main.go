@@ -1,7 +1,7 @@
 // Command redis compares store/redisstore with other limiters on Redis, and
 // with what Redis and its client do without any: on one server that it starts
 // itself, in turns, so that what the machine does besides hits all of them alike.
-// It prints docs/benchmarks-redis.md.
+// It prints docs/internals/benchmarks-redis.md.
 //
 //	cd benchmarks && go run ./redis -rounds 5 -time 1s
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/benchmarks/internal/figures"
 )
 
-// report writes docs/benchmarks-redis.md. What it says between the tables
+// report writes docs/internals/benchmarks-redis.md. What it says between the tables
 // holds whatever the figures are.
 func report(w io.Writer, c config, s *server, all groups, memory map[string]keyMemory) error {
 	now, err := s.info()

@@ -6,7 +6,7 @@
 //	go run github.com/stint-go/stint/lua/print@latest -settle tokenbucket
 //
 // The first script decides on one token bucket, the second on limits of two algorithms together,
-// and the third on slots. The fourth settles earlier charges. docs/scripts.md says how to read
+// and the third on slots. The fourth settles earlier charges. docs/internals/scripts.md says how to read
 // them. With -bare, the script is printed without comments, as a server gets it.
 package main
 

@@ -19,11 +19,15 @@ import (
 // and their whole programs have to build.
 func documents(t *testing.T) []string {
 	t.Helper()
-	docs, err := filepath.Glob("docs/*.md")
-	if err != nil || len(docs) == 0 {
-		t.Fatalf("docs/*.md: %v, %v", docs, err)
+	docs := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/internals/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		docs = append(docs, found...)
 	}
-	return append(docs, "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+	return docs
 }
 
 func read(t *testing.T, name string) string {

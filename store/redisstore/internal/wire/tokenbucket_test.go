@@ -36,7 +36,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestUsualNumbersAreOneInteger: the numbers that people write have a tag. docs/scripts.md shows
+// TestUsualNumbersAreOneInteger: the numbers that people write have a tag. docs/internals/scripts.md shows
 // the first.
 func TestUsualNumbersAreOneInteger(t *testing.T) {
 	for _, s := range []store.Spec{
