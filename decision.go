@@ -13,29 +13,29 @@ import (
 
 // Decision is the answer of all limits of a limiter to a request.
 type Decision struct {
-	// Allowed reports that no enforced limit denied it.
+	// Allowed reports whether no enforced limit denied the request.
 	Allowed bool
-	// Limit is the name of the limit that denied with the longest wait, or otherwise of
-	// the enforced one with the least left.
+	// Limit names the deciding limit: among those that denied, the one with the longest
+	// RetryAfter; if none denied, the enforced limit with the least remaining.
 	Limit string
 	// Remaining is the number of whole units left of that limit.
 	Remaining int64
 	// Delay is how long the request waits, or has waited, for its turn or a slot.
 	Delay time.Duration
-	// RetryAfter is the time after which the same cost would pass if no other caller came;
-	// see Retry. It is 0 if the request is allowed, positive if it is denied, and Never if
-	// the cost can never pass. The time until a slot comes free is unknown: it is given as
-	// a second, as in the Retry-After field.
+	// RetryAfter is the time after which the same cost would pass if no other caller came; see
+	// Retry. It is 0 if the request is allowed, positive if it is denied, and Never if the cost
+	// can never pass. The time until a slot comes free is unknown, so RetryAfter is a second
+	// then, as in the Retry-After field.
 	RetryAfter time.Duration
 	// ResetAfter is the time until that limit is full again.
 	ResetAfter time.Duration
-	// Queued is how many requests waited in this process for the same thing when this
-	// one began to wait, including itself, or when it was denied without waiting. It
-	// is 0 if no request waited. Waiters for a slot are counted by limit and key; waiters
-	// for the turn of a rate by all their limits, keys and costs. If there were several
-	// waits, it is the longest line.
+	// Queued is the length of the line in this process when the request began to wait,
+	// including the request itself, or when it was denied without waiting. It is 0 if no
+	// request waited. Waiters for a slot are counted by limit and key; waiters for the turn of
+	// a rate by all their limits, keys and costs. If the request waited several times, Queued
+	// is the longest line.
 	Queued int64
-	// Limits is every limit's own answer, in order, including dry runs. Those of
+	// Limits has the answer of each limit, in order, including dry runs. Limits of
 	// AdaptiveConcurrency come after those of the store.
 	Limits []LimitStatus
 }
@@ -43,28 +43,26 @@ type Decision struct {
 // LimitStatus is one limit's own answer.
 type LimitStatus struct {
 	Name string
-	// Allowed is this limit's own answer. A request that it allows may still be denied
-	// by another.
+	// Allowed is this limit's own answer. Another limit may still have denied the request.
 	Allowed bool
 	// DryRun reports that the limit only reports.
 	DryRun bool
-	// Reason explains the present limit of an AdaptiveConcurrency; NotAdaptive for any
+	// Reason explains the current limit of an AdaptiveConcurrency. It is NotAdaptive for any
 	// other limit.
 	Reason AdaptiveReason
-	// Capacity is the Remaining of a key that has used nothing. A bucket's is its burst and its
-	// queue, a window's or quota's is its n, a concurrency limit's is its number of slots.
-	// An AdaptiveConcurrency changes its number of slots; Capacity is the number now.
+	// Capacity is the Remaining of a key that has used nothing: the burst plus the queue of a
+	// bucket, n of a window or quota, the number of slots of a concurrency limit. For an
+	// AdaptiveConcurrency it is the current number.
 	Capacity int64
-	// InFlight is how many slots of a concurrency limit are held, including this
-	// request's. It may exceed Capacity after an Update has lowered that. It is 0 for
-	// other limits.
+	// InFlight is how many slots of a concurrency limit are held, including this request's. It
+	// may exceed Capacity after an Update has lowered the limit. It is 0 for other limits.
 	InFlight int64
 	// Cost is the request's charge in units, or, if it was denied, the charge it asked
 	// for; after a Settle, the settled cost.
 	Cost int64
 	// Remaining is the number of units left after the decision.
 	Remaining int64
-	// Delay, RetryAfter and ResetAfter are those of Decision, for this limit alone.
+	// Delay, RetryAfter and ResetAfter are as in Decision, for this limit alone.
 	Delay, RetryAfter, ResetAfter time.Duration
 
 	more time.Duration // store.Result.MoreAfter, for header fields
@@ -116,8 +114,8 @@ func (d *Decision) addUp(c *decide.Call, statuses []LimitStatus) {
 // retryUnknown is the RetryAfter of a denial if the time isn't known, as for slots.
 const retryUnknown = time.Second
 
-// Retry returns the time after which the same cost would pass if no other caller came. ok
-// is false if there is nothing to retry: the request is allowed, or its cost can never pass.
+// Retry returns the time after which the same cost would pass if no other caller came. ok is
+// false if the request is allowed, or if its cost can never pass.
 func (d Decision) Retry() (after time.Duration, ok bool) {
 	if d.Allowed || d.RetryAfter <= 0 || d.RetryAfter == Never {
 		return 0, false
@@ -164,10 +162,10 @@ const (
 	// AdaptiveDrops: it has been halved, or cut by a tenth under AIMD, because requests
 	// failed.
 	AdaptiveDrops AdaptiveReason = AdaptiveReason(adaptive.Drops)
-	// AdaptiveSteady: no change is called for, or it is at min or max.
+	// AdaptiveSteady: latency gives no reason for a change, or the limit is at min or max.
 	AdaptiveSteady AdaptiveReason = AdaptiveReason(adaptive.Steady)
-	// AdaptiveUnused: less than half of it is in use, so nothing shows whether more
-	// would be too much.
+	// AdaptiveUnused: less than half of the limit is in use, so latency doesn't show whether
+	// more would be too much.
 	AdaptiveUnused AdaptiveReason = AdaptiveReason(adaptive.Unused)
 )
 

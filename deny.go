@@ -17,7 +17,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The errors that a request or a call gets, for errors.Is. Those with more to tell are types:
+// The errors that a request or a call gets, for errors.Is. Errors with details are types:
 // DeniedError, StoreError, SourceError and OptionError.
 var (
 	// ErrDenied matches every *DeniedError: errors.Is(err, ErrDenied) reports whether
@@ -31,18 +31,18 @@ var (
 	ErrEmptyKey = keytext.ErrEmpty
 	// ErrKeyTooLong is the error of a request whose key is longer than 4 KiB.
 	ErrKeyTooLong = keytext.ErrTooLong
-	// ErrNoLimits is the error of a request for which a WithLimitFunc returns neither limits nor
-	// an error, and which no other limit holds. It is answered with 500, and logged.
+	// ErrNoLimits is the error of a request to which no limit applies because a WithLimitFunc
+	// returned neither limits nor an error. It is answered with 500 and logged.
 	ErrNoLimits = read.ErrNoLimits
-	// ErrHolds is the error of Allow on a limiter with a Concurrency or an
-	// AdaptiveConcurrency. Their slots are held until they are released, and Allow returns
-	// nothing to release them with. Use Take, and call Done on its permit.
+	// ErrHolds is the error of Allow on a limiter with a Concurrency or an AdaptiveConcurrency.
+	// Slots are held until they are released, and Allow returns nothing that could release
+	// them. Use Take, and call Done on its permit.
 	ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use Take, and call Done")
 )
 
-// Redirect returns a deny handler that sends the client to url with 302, for instance
-// to a waiting room. It removes RateLimit, X-RateLimit-* and Retry-After, which would
-// keep a client from following.
+// Redirect returns a deny handler that sends the client to url with 302, for instance to a
+// waiting room. It removes RateLimit, X-RateLimit-* and Retry-After, because a client that
+// honors them wouldn't follow the redirect.
 func Redirect(url string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		field.LeaveOut(w.Header())
@@ -70,9 +70,9 @@ func PlainText(body string) http.Handler {
 }
 
 // Degrade returns a deny handler that serves h instead of denying: a page from a cache, a
-// cheaper answer. h is served as anywhere else: a body without a status is sent with 200,
-// and so is nothing at all. There is no Retry-After, since the client has been served, and
-// Cache-Control is no-store unless h sets it. The RateLimit fields stay.
+// cheaper answer. If h writes no status, it is 200, even if h writes nothing at all. The
+// response has no Retry-After, since the client has been served. Cache-Control is no-store
+// unless h sets it. The RateLimit fields stay.
 func Degrade(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		field.Served(w.Header())
@@ -82,9 +82,9 @@ func Degrade(h http.Handler) http.Handler {
 	})
 }
 
-// WithDenyHandler makes h answer requests that a limit denies: [Redirect], [PlainText],
-// or any handler. The fields are set before it runs, and DeniedFromContext returns which
-// limit denied. New rejects a nil h. h may
+// WithDenyHandler makes h answer requests that a limit denies: Redirect, PlainText, or any
+// handler. The header fields are set before h runs, and DeniedFromContext returns the denial.
+// New returns an error if h is nil. h may
 //
 //   - write a body. As long as h hasn't called WriteHeader, the first Write, ReadFrom or
 //     Flush sends the status of the denial: 429, or 503 if the concurrency of the whole
@@ -92,12 +92,12 @@ func Degrade(h http.Handler) http.Handler {
 //     http.ServeFile or a proxy; informational ones (1xx) don't count.
 //   - serve the request after all, with 200: wrap it in [Degrade].
 //   - write nothing, and only log or set fields. Then the limiter writes a problem body.
-//   - send the request to another route of the application, as a rule inside Degrade. The
-//     limiter that denied it lets it pass there; others decide it.
+//   - pass the request to another route of the application, usually inside Degrade. The limiter
+//     that denied the request admits it there; other limiters decide it.
 //
-// Without a WithDenyHandler, the function of WithErrorHandler answers. Without either, the answer
-// is the status of the denial with an application/problem+json body (RFC 9457) that names the
-// violated policies.
+// Without a WithDenyHandler, the function of WithErrorHandler answers. Without either, the
+// answer is the status of the denial with an application/problem+json body (RFC 9457) that
+// names the limits that denied.
 func WithDenyHandler(h http.Handler) Option {
 	return checkedOption(h != nil, "WithDenyHandler(nil)", "write a handler, or leave it out for a problem body", func(c *config) {
 		c.denyHandler = h
@@ -105,7 +105,7 @@ func WithDenyHandler(h http.Handler) Option {
 }
 
 // WithErrorHandler makes h answer every request that is denied, unless a WithDenyHandler
-// answers it. New rejects a nil h. The error is one of these:
+// answers it. New returns an error if h is nil. The error passed to h is one of these:
 //
 //   - A limit denies the request: a *DeniedError. errors.Is(err, ErrDenied) is true.
 //   - The key can't be determined: an error of a KeyFunc, ErrEmptyKey or ErrKeyTooLong.
@@ -115,12 +115,12 @@ func WithDenyHandler(h http.Handler) Option {
 //   - The request's context ends during the decision or the wait: the error wraps
 //     context.Canceled or context.DeadlineExceeded.
 //
-// The status is that of the error's StatusCode method, otherwise 503 if a context has
-// ended, or 500. As long as h hasn't called WriteHeader, the first Write, ReadFrom or
-// Flush sends that status; one that h writes is kept. If h writes nothing, or by
-// default, the limiter writes a problem body that doesn't show the error's text.
+// The status is the one that the error's StatusCode method returns; without such a method, 503
+// if a context has ended, and otherwise 500. As long as h hasn't called WriteHeader, the first
+// Write, ReadFrom or Flush sends that status; a status that h writes is kept. If h writes
+// nothing, and by default, the limiter writes a problem body without the error's text.
 //
-// The writer is a [DenialWriter], as is the one that a WithDenyHandler gets.
+// The writer passed to h, and to the handler of WithDenyHandler, is a DenialWriter.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return checkedOption(h != nil, "WithErrorHandler(nil)", "write a function, or leave it out for a problem body", func(c *config) {
 		c.errorHandler = h
@@ -219,8 +219,8 @@ type (
 	answeringKey struct{ limiter *recipients }
 )
 
-// DeniedFromContext returns the denial that a handler given to WithDenyHandler
-// answers; elsewhere it returns nil.
+// DeniedFromContext returns the denial in the context of a request that WithDenyHandler's
+// handler answers, and nil for any other context.
 func DeniedFromContext(ctx context.Context) *DeniedError {
 	err, _ := ctx.Value(deniedKey{}).(*DeniedError)
 	return err
@@ -248,19 +248,20 @@ func isAnswering(ctx context.Context, limiter *recipients) bool {
 	return ctx.Value(answeringKey{limiter}) != nil
 }
 
-// ErrorWriter is a ResponseWriter of a router that has an error handler of its own. An
-// adapter passes one to Limiter.Deny to leave to that handler what the limiter isn't
-// configured to answer: by WithDenyHandler, WithErrorHandler or WithProblem. WriteError
-// gets the error that Deny was given. The header fields are already set.
+// ErrorWriter is a ResponseWriter of a router that has its own error handler. An adapter passes
+// one to Limiter.Deny so that the router's error handler answers denials, unless the limiter
+// has a WithDenyHandler, WithErrorHandler or WithProblem. WriteError gets the error that Deny
+// was given. The header fields are already set.
 type ErrorWriter interface {
 	http.ResponseWriter
 	WriteError(err error)
 }
 
-// ContextWriter is a ResponseWriter of a router that keeps a context of its own. An adapter passes
-// one to Limiter.Admit, Serve or Deny, so that functions of the application find that context. Lead
-// returns a copy of the request that leads to it. It is called only if a function of the
-// application will see the request, which gets the copy: most limiters have no such function.
+// ContextWriter is a ResponseWriter of a router that has its own context type. An adapter
+// passes one to Limiter.Admit, Serve or Deny, so that functions of the application find the
+// router's context. Lead returns a copy of the request that leads to it. It is called only if a
+// function of the application will see the request, which gets the copy: most limiters have no
+// such function.
 type ContextWriter interface {
 	http.ResponseWriter
 	Lead(r *http.Request) *http.Request
@@ -276,9 +277,9 @@ type WatchedWriter interface {
 	NeedsResponse() bool
 }
 
-// DenialWriter is the ResponseWriter that WithDenyHandler and WithErrorHandler give to a handler.
-// ImplicitStatus returns the status that is sent if the handler writes none. An adapter needs it if
-// its framework's writer has a status of its own.
+// DenialWriter is the ResponseWriter that WithDenyHandler and WithErrorHandler give to a
+// handler. ImplicitStatus returns the status that is sent if the handler writes none. An
+// adapter needs it if its framework's writer keeps its own status.
 type DenialWriter interface {
 	http.ResponseWriter
 	Unwrap() http.ResponseWriter

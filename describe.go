@@ -20,8 +20,8 @@ type Description struct {
 	// Rules are the limiter's own limits, then the limits written in each route. Limits of a
 	// WithLimitFunc are missing.
 	Rules []Rule
-	// Unmatched are the patterns of WithRoute that no request has matched, in this process
-	// since the limiter was made or an Update brought them.
+	// Unmatched are the patterns of WithRoute that no request has matched in this process since
+	// New or Update added them.
 	Unmatched []string
 	// Warnings are the likely mistakes found in the limiter's current options, oldest
 	// first.
@@ -57,7 +57,7 @@ type Rule struct {
 	Local bool
 }
 
-// Describe returns what the limiter has now. It calls no store.
+// Describe returns the limiter's current limits, warnings and store. It calls no store.
 func (l *Limiter) Describe() Description {
 	v := l.inForce()
 	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warnings.about(v)}
@@ -72,8 +72,8 @@ func (l *Limiter) Describe() Description {
 	return d
 }
 
-// DescribeKey returns the Rules of the limits that a WithLimitSource has for key now, which Describe
-// doesn't know. It returns the errors of PeekAll.
+// DescribeKey returns the Rules of the limits that a WithLimitSource currently has for key,
+// which Describe leaves out. Its errors are those of PeekAll.
 func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, err error) {
 	_, sourced, _, err := l.inForce().entriesOf(ctx, key)
 	for _, e := range sourced {

@@ -21,27 +21,27 @@ import (
 // to the server once the request has ended. All observers get the same Decision.Limits, which they
 // must not change.
 //
-// However an event is printed or logged, it shows no key. See Key.
+// Printing or logging an event never shows a key. See Key.
 type Event struct {
 	Kind EventKind
 	// Limiter is the limiter's name by WithLimiterName, or "".
 	Limiter string
-	// Route is the pattern of the WithRoute that the request has matched, or "" if it
-	// has the limiter's own limits. A request that can be read in several ways, and is
-	// held to several routes, has all their patterns, separated by commas.
+	// Route is the pattern of the most specific WithRoute that the request matches, or "" if it
+	// matches none. If the request is ambiguous and several such routes apply, Route has all
+	// their patterns, separated by commas.
 	Route string
 	// Request is the request that was decided. It is nil outside HTTP, for EventEnded,
 	// and for what happens apart from decisions (EventSettleFailed, EventUpdated,
 	// EventLimitChanged).
 	Request *http.Request
 	// Decision is the decision, for EventAdmitted, EventDenied, EventCanceled,
-	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit is the one
-	// that bound: the one that denied with the longest wait, or that has least left.
-	// For other events only Limits is set, with the Name and Cost of those that the
-	// event is about, and Limit if only one of them is enforced.
+	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit names the deciding
+	// limit: among those that denied, the one with the longest RetryAfter; if none denied, the
+	// one with the least remaining. For other events only Limits is set, with the Name and Cost
+	// of each limit that the event is about, and Limit if exactly one of them is enforced.
 	Decision Decision
-	// Err is the reason of a failure, and of a denial for another reason than a limit.
-	// What a limit denied is in Decision.
+	// Err is the reason of a failure, or of a denial for a reason other than a limit. Decision
+	// describes a denial by a limit.
 	Err error
 	// Waited is how long the request has waited for its turn or a slot.
 	Waited time.Duration
@@ -49,7 +49,8 @@ type Event struct {
 	// to settle its cost (EventSettled, EventSettleFailed); or to release its slots
 	// (EventEnded, unless the same call also settled something).
 	StoreTook time.Duration
-	// Status is the status of the response, for EventEnded; 0 if no limit looks at it.
+	// Status is the status of the response, for EventEnded. It is 0 if no limit depends on the
+	// response.
 	Status int
 	// Held is how long the request held its slots, for EventEnded; 0 without slots.
 	Held time.Duration
@@ -61,9 +62,9 @@ type Event struct {
 	Path string
 	// Warning is the likely mistake, for EventWarning.
 	Warning *Warning
-	// EndsWait says that the request's wait is over: an EventWaiting came before, and
-	// this event's Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed)
-	// is the outcome. Each EventWaiting is followed by exactly one such event.
+	// EndsWait reports that the request's wait is over: an EventWaiting came before, and this
+	// event (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed) is its outcome.
+	// Each EventWaiting is followed by exactly one such event.
 	EndsWait bool
 
 	keys []string // of Decision.Limits
@@ -93,10 +94,9 @@ func (e Event) own() Event {
 	return e
 }
 
-// Key returns the key that Decision.Limits[i] was decided for, as stores see it:
-// escaped, and hashed if it is long. It returns "" if there is no such limit. Keys may be
-// addresses or credentials: show them only to those who may see them. Like the event, a key
-// may be kept.
+// Key returns the key that Decision.Limits[i] was decided for, as stores see it: escaped, and
+// hashed if it is long. It returns "" if there is no such limit. Keys may be addresses or
+// credentials: show them to authorized people only. A key may be kept, like the event.
 func (e Event) Key(i int) string {
 	if i < 0 || i >= len(e.keys) {
 		return ""
@@ -130,8 +130,8 @@ func (e *Event) about(charges []store.Charge) {
 	}
 }
 
-// LogValue implements slog.LogValuer. The value says what happened, without a key, and
-// leaves out empty fields.
+// LogValue implements slog.LogValuer. The value has the event's fields except keys and empty
+// fields.
 func (e Event) LogValue() slog.Value {
 	d := &e.Decision
 	retry, limit, why := inSeconds("retry_after", d.RetryAfter), d.Limit, ""
@@ -176,7 +176,7 @@ func (e Event) Format(f fmt.State, _ rune) { format(f, e.LogValue().Group()) }
 // MarshalJSON implements json.Marshaler: an object of what LogValue returns.
 func (e Event) MarshalJSON() ([]byte, error) { return toJSON(e.LogValue().Group()) }
 
-// EventKind says what has happened. The zero EventKind is none.
+// EventKind is the kind of an event. The zero EventKind is none.
 type EventKind uint8
 
 const (
@@ -194,14 +194,14 @@ const (
 	EventEmptyKey
 	// EventKeyFailed: a key can't be read, or is too long.
 	EventKeyFailed
-	// EventLimitsFailed: a WithLimitFunc failed or returned limits that can't be used, or
-	// a WithCost returned a negative cost. The request is denied, except by a dry run. If the
-	// StatusCode of Err is below 500, the function has denied the request, as for a key
-	// without a plan.
+	// EventLimitsFailed: a WithLimitFunc failed or returned invalid limits, or a WithCost
+	// returned a negative cost. The request is denied unless the limit is a dry run. If the
+	// StatusCode of Err is below 500, the function denied the request deliberately, for
+	// instance because a key has no plan.
 	EventLimitsFailed
-	// EventSourceFailed: what limits are read from has failed (Err wraps a *SourceError), and the
-	// request goes on: with the limits that the LimitSource returned beside the error, such as
-	// those that it knew before, or without any under FailOpen.
+	// EventSourceFailed: a LimitSource has failed (Err wraps a *SourceError), but the request
+	// goes on: with the limits that the source returned beside the error, such as an earlier
+	// plan, or without any under FailOpen.
 	EventSourceFailed
 	// EventStoreFailed: the store failed. Under FailClosed Err is a *StoreError; under
 	// FailOpen the request passed.
@@ -221,8 +221,8 @@ const (
 	// these are set: Limit, which it waits for; Queued; and Delay, the time until its
 	// turn, or 0 for a slot, since the time is unknown.
 	EventWaiting
-	// EventSettled: a WithSettle or a Permit.Settle has changed what a request has
-	// cost. Decision is where its limits stand afterwards.
+	// EventSettled: a WithSettle or a Permit.Settle has changed a request's cost. Decision has
+	// the state of its limits afterwards.
 	EventSettled
 	// EventPaced: the response to a request that a Bandwidth paces has ended. It comes
 	// once for each Bandwidth.
@@ -231,28 +231,27 @@ const (
 	// run. It comes after the event of the decision itself, once for each ban.
 	// Decision.Limit names the ban, and RetryAfter is when it ends.
 	EventBanned
-	// EventEnded: an admitted request has ended: its handler has returned, and what it
-	// holds is released; or Permit.Done was called, and no limit looks at the response.
-	// Decision is where its limits stood when it was admitted, with its
-	// final cost in Cost. Status is that of the response if a limit looks at it, and
-	// Held is how long slots were held. It follows each EventAdmitted whose permit is
-	// done, and comes last; for an Allow it comes at once. Each observer that got the
-	// EventAdmitted gets it, also if an Update has replaced that observer meanwhile.
+	// EventEnded: an admitted request has ended: its handler has returned and its slots are
+	// released, or Permit.Done was called and no limit depends on the response. Decision has
+	// the state of its limits when it was admitted, with the final cost in Cost. Held is how
+	// long slots were held, and Status the response's status if a limit depends on it.
+	// EventEnded is the last event of each admitted request; for an Allow it comes at once.
+	// Every observer that got the EventAdmitted gets it, even if an Update has replaced that
+	// observer meanwhile.
 	EventEnded
-	// EventStoreDegraded: the primary store of a failover has failed a call or a probe,
-	// or its breaker has closed: then Err is nil. While the breaker is open, Err wraps
-	// failover.ErrOpen. The limiter that WithStore was given to gets it.
+	// EventStoreDegraded: the primary store of a failover has failed a call or a probe, or, if
+	// Err is nil, its breaker has closed. While the breaker is open, Err wraps
+	// failover.ErrOpen. The limiter that was given the store by WithStore sends it.
 	EventStoreDegraded
-	// EventPolicy: a policy file has been put in place, or rejected: then Err says why,
-	// and the previous policy stays.
+	// EventPolicy: a policy file has been put in force, or has been rejected. In the second
+	// case Err is the reason, and the previous policy stays in force.
 	EventPolicy
-	// EventLeaseLost: the store had lost the lease of a slot that this limiter still holds. The
-	// slot counts again, unless another process has reset the limit. Meanwhile another
-	// request may get the slot. Decision has the limit, and Key(0) is whose slot it is.
+	// EventLeaseLost: the store lost the lease of a slot that this limiter still holds, so
+	// another request may have got the slot. The slot counts again now, unless another process
+	// has reset the limit. Decision has the limit, and Key(0) its key.
 	EventLeaseLost
-	// EventWarning: the limiter has found a likely mistake in how it is used. Warning
-	// says which; see WithoutWarnings. It may come before New returns, and on a
-	// goroutine of the limiter's.
+	// EventWarning: the limiter has found a likely mistake in its use, which Warning describes;
+	// see WithoutWarnings. It may come before New returns, and on a goroutine of the limiter.
 	EventWarning
 )
 
@@ -368,10 +367,10 @@ func toJSON(attrs []slog.Attr) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// LimitChange is a change of the limit of an AdaptiveConcurrency, as observers get it
+// LimitChange is a change of the limit of an AdaptiveConcurrency, for observers
 // (EventLimitChanged).
 type LimitChange struct {
-	// Limit is its name. Each key of a limit changes by itself.
+	// Limit is the limit's name. The limit of each key changes separately.
 	Limit string
 	// From and To are the limits before and after.
 	From, To int64
@@ -379,8 +378,8 @@ type LimitChange struct {
 	Reason AdaptiveReason
 	// InFlight is the number of units in flight.
 	InFlight int64
-	// Latency is the average of the requests that led to the change, and Baseline what
-	// it was compared with (AIMD: its timeout). Both are 0 if there were none.
+	// Latency is the average of the requests that led to the change, and Baseline the latency
+	// it was compared with (for AIMD, the timeout). Both are 0 if no request was measured.
 	Latency, Baseline time.Duration
 }
 

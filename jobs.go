@@ -17,19 +17,19 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Allow charges cost to all of the limiter's limits (not those of its routes), and to those that a
-// WithLimitSource has for the key. It is Take for jobs, queues and RPCs that are charged once
-// and hold nothing. It returns nil if all limits let the charge pass, a *DeniedError if one
-// denies, and otherwise the errors of Take; unless it returns nil, nothing is charged. Keys
-// and costs are those of Take.
+// Allow charges cost to all of the limiter's limits (not those of its routes), and to those
+// that a WithLimitSource has for the key. It is Take for jobs, queues and RPCs that are charged
+// once and hold nothing. It returns nil if all limits let the charge pass, a *DeniedError if
+// one denies, and otherwise the errors of Take. Unless it returns nil, nothing is charged. The
+// rules of Take for keys and costs apply.
 //
-// It returns ErrHolds if a limit of the limiter has slots, even in a dry run. It
-// ignores a Bandwidth and WithSettle, which are about responses. If a limit makes
-// callers wait (WithMaxWait, WithQueue, a LeakyBucket), Allow blocks until its turn has
-// come. If the store or the source fails, it returns nil unless a limit is FailClosed.
+// It returns ErrHolds if a limit of the limiter has slots, even in a dry run. It ignores
+// Bandwidth and WithSettle, which apply to responses. If a limit makes callers wait
+// (WithMaxWait, WithQueue, a LeakyBucket), Allow blocks until its turn has come. If the store
+// or the source fails, it returns nil unless a limit is FailClosed.
 //
-// It allocates nothing if it returns nil from a store in memory and nothing waits or
-// observes.
+// With a store in memory, and without waiting or observers, it allocates nothing when it
+// returns nil.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	v := l.deciding()
 	var denial store.Result
@@ -57,37 +57,36 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	return nil
 }
 
-// Take charges cost, from 1 to 2^40, to all of the limiter's limits (not those of its
-// routes), and to those that a WithLimitSource has for the key: jobs, queues, RPCs. Call Done
-// on the permit when the work is over: the slots of a permit that is dropped without Done stay
-// taken as long as the process lives. If no limit has slots and nothing is settled, Allow does
-// the same for less.
+// Take is for jobs, queues and RPCs. It charges cost, from 1 to 2^40, to all of the limiter's
+// limits (not those of its routes), and to those that a WithLimitSource has for the key. Call
+// Done on the permit when the work is over: without it, the permit's slots stay taken as long
+// as the process lives. If no limit has slots and nothing is settled, Allow costs less.
 //
-// If a limit denies, the error is a *DeniedError; if ctx has already ended, it wraps
-// ctx's error; if the cost is out of range, it wraps store.ErrCost. In each case
-// nothing is charged. If the store fails, the permit is an empty one, or the error a
-// *StoreError if a limit is FailClosed. If the source fails, its limits are left out, or the error
-// is a *SourceError; any other error of the source is returned.
+// If a limit denies, the error is a *DeniedError; if ctx has already ended, it wraps ctx's
+// error; if the cost is out of range, it wraps store.ErrCost. In each case nothing is charged.
+// If the store fails, the permit is empty, or, if a limit is FailClosed, the error is a
+// *StoreError. If the source fails, its limits are left out, or, under FailClosed, the error is
+// a *SourceError. Any other error of the source is returned.
 //
-// Limits with a constant key (Global, and Join or Hash of such keys) are charged under
-// that key, as for requests; all others under the key given. If there are others, a key
-// that is empty or too long is an error (ErrEmptyKey, ErrKeyTooLong). Predicates, other
-// key functions and WithCost are about requests and are ignored; WithMaxWait applies.
-// For a limiter that is used only this way, write WithKey(GivenKey()).
+// Limits with a constant key (Global, and Join or Hash of such keys) are charged under that
+// key, as for requests; all others under the key given. If there are others, an empty or too
+// long key is an error (ErrEmptyKey, ErrKeyTooLong). Predicates, other key functions and
+// WithCost need a request and are ignored; WithMaxWait applies. For a limiter that is used only
+// this way, write WithKey(GivenKey()).
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, false)
 }
 
-// Wait is Take, but blocks until it is key's turn or ctx ends. If ctx ends, nothing is
-// charged and the error wraps ctx's error. A turn that comes after ctx's deadline is denied at
-// once with a *DeniedError, and so are a cost that can never pass and a full queue (WithQueue, a
-// LeakyBucket). For slots of a concurrency limit it waits that long too; if none comes free by the
-// deadline, the error is also a *DeniedError.
+// Wait is Take, but blocks until key's turn comes or ctx ends. If ctx ends, nothing is charged
+// and the error wraps ctx's error. Wait returns a *DeniedError at once if the turn comes after
+// ctx's deadline, if the cost can never pass, or if the queue is full (WithQueue, a
+// LeakyBucket). Wait also blocks until a slot of a concurrency limit is free; if none comes
+// free by ctx's deadline, the error is a *DeniedError.
 //
-// Where a limit can't reserve a turn as far away as ctx allows (a SlidingCounter reserves one
-// window ahead; a bucket that another version of the limit has charged reserves nothing for a
-// ctx without a deadline), Wait asks again when the turn should have come. Those who ask again
-// aren't in a line: who comes first is served first.
+// Some limits can't reserve a turn as far ahead as ctx allows: a SlidingCounter reserves one
+// window ahead, and a bucket that another version of the limit has charged reserves nothing for
+// a ctx without a deadline. Then Wait asks again after RetryAfter. Callers that ask again have
+// no place in a line: the first to ask when units are available is served.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, true)
 }
@@ -109,20 +108,21 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	return p, nil
 }
 
-// Peek returns how key stands with the limiter's limits, and with those that a WithLimitSource has
-// for it, and charges nothing. If the source fails, that is a *SourceError, whatever the failure
-// policy; if it denies the key, as one without a plan, it is left out, or that is the error if there
-// are no other limits.
-// Decision.Allowed reports whether each enforced limit has a unit left; RetryAfter is
-// the time until every limit has one.
+// Peek returns what key has left of the limiter's limits, and of those that a WithLimitSource
+// has for it. It charges nothing. If the source fails, the error is a *SourceError, whatever
+// the failure policy. If the source denies the key, for instance because the key has no plan,
+// its limits are left out; without other limits, its error is returned. Decision.Allowed
+// reports whether each enforced limit has a unit left; RetryAfter is the time until every limit
+// has one.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	v := l.inForce()
 	return l.peek(ctx, v, key, v.plans.Base.Entries)
 }
 
-// PeekAll is Peek for all of the limiter's limits, including those of its routes. Decision.Limits has each limit once; the rest of the
-// Decision is of all of them together, which no request meets. Limits that a
-// WithLimitFunc returns are left out, and so is a Bandwidth.
+// PeekAll is Peek for all of the limiter's limits, including those of its routes.
+// Decision.Limits has each limit once. The other fields combine all limits, although no single
+// request is subject to all of them. Limits that a WithLimitFunc returns are left out, and so
+// is a Bandwidth.
 func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 	v := l.inForce()
 	return l.peek(ctx, v, key, slices.Collect(v.plans.Entries))
@@ -145,12 +145,12 @@ func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*r
 	return a.look(ctx)
 }
 
-// PeekRequest returns what each limit has left for a request, including those that functions and
-// sources have for it, and charges nothing. Decision.Allowed reports whether each enforced limit
-// has a unit left, and is true for a request without limits. An error is that of the request if it
-// isn't admitted for another reason than a limit; a failure of the store is a *StoreError.
+// PeekRequest returns what each limit has left for a request, including limits from functions
+// and sources. It charges nothing. Decision.Allowed reports whether each enforced limit has a
+// unit left, and is true for a request without limits. If the request would be denied for a
+// reason other than a limit, that is the error. If the store fails, the error is a *StoreError.
 //
-// Keys of a framework's adapter can't be read from r. A Bandwidth is left out.
+// Keys made by an adapter, such as stintgin.Key, can't be read from r. A Bandwidth is left out.
 func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 	v := l.inForce()
 	switch exempt, blocked := v.plans.Sift(r); {
@@ -290,18 +290,19 @@ type Usage struct {
 	Reset time.Duration
 }
 
-// Usage returns what the caller of a request has used of every limit, for a page of their account. It
-// charges nothing. The limits are the limiter's own, those of all its routes, whatever the request's
-// path is, and those that functions and sources have for the request. Each is looked up under its own
-// key, taken from this request. It calls the store once.
+// Usage returns what the caller of a request has used of every limit, for an account page. It
+// charges nothing. The limits are the limiter's own, those of all its routes, whatever the
+// request's path is, and those that functions and sources have for the request. Each is looked
+// up under its own key, taken from this request. It calls the store once.
 //
-// These limits are left out: those whose key the request doesn't have (it is empty, too long or an
-// error), those that their own WithSkip exempts the request from, dry runs, those with WithHidden, and
-// a Bandwidth. The WithSkip and WithBlock of the limiter are ignored, and so is a function's error.
+// These limits are left out: limits whose key is empty, too long or an error for this request,
+// limits whose own WithSkip exempts the request, dry runs, limits with WithHidden, and
+// Bandwidths. The WithSkip and WithBlock of the limiter are ignored, and so is the error of a
+// limit function.
 //
-// The error is a *StoreError if the store fails, or a *SourceError if a source does and has no limits
-// to go on with. Keys of a framework's adapter are in requests that a middleware of that adapter
-// has passed on.
+// The error is a *StoreError if the store fails, or a *SourceError if a source fails and
+// returns no limits. Keys made by an adapter, such as stintgin.Key, are read if a middleware of
+// that adapter has passed the request on.
 func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	v := l.inForce()
 	a := beginAdmission(v, r, nil)
@@ -330,18 +331,18 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	return all, nil
 }
 
-// Reset forgets what key has used of the limits named, and the slots it holds. If no
-// limit is named, it resets all of the limiter's limits, including those of its routes and those
-// that a WithLimitSource has for key. A Ban ends, and forgets its denials. An AdaptiveConcurrency
-// starts anew for key. Limits with a constant key are left alone, and naming one is an error; see
-// ResetLimit. The limits of a WithLimitFunc aren't known by a key: if the limiter has no others,
-// that is an error. Errors of the source are those of Peek.
+// Reset makes the limits named forget what key has used and the slots it holds. If no limit is
+// named, it resets all of the limiter's limits, including those of its routes and those that a
+// WithLimitSource has for key. A Ban ends and forgets its denials. An AdaptiveConcurrency
+// starts anew for key. Limits with a constant key aren't reset, and naming one is an error; see
+// ResetLimit. Limits of a WithLimitFunc depend on a request and can't be reset by key: if the
+// limiter has no others, Reset returns an error. Errors of a source are as in Peek.
 //
-// If requests admitted before the Reset are refunded after it, the key can use what they
-// give back on top of its limit.
+// Refunds of requests that were admitted before the Reset still count after it, on top of the
+// limit.
 //
-// The store must implement store.Resetter, as those of memstore and redisstore do, and
-// one of failover if both of its sides do. With any other store Reset returns an error.
+// The store must implement store.Resetter; otherwise Reset returns an error. memstore and
+// redisstore implement it, and failover if both of its sides do.
 func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error {
 	encoded, err := keytext.Encode(key)
 	if err != nil {
@@ -382,8 +383,8 @@ func keyKinds(entries []*read.Entry, name string) (known, keyed, constant bool) 
 	return known, keyed, constant
 }
 
-// ResetLimit resets one limit that has a constant key, such as Global: what everybody
-// together has used of it is forgotten. The name of any other limit is an error.
+// ResetLimit resets one limit that has a constant key, such as Global, for all callers
+// together. The name of any other limit is an error.
 func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	v := l.inForce()
 	entries := slices.Collect(v.plans.Entries)

@@ -15,8 +15,8 @@ import (
 )
 
 // Key identifies the caller of a request: requests with the same key share a limit. RemoteIP,
-// Header and the other functions of this package return Keys; KeyFunc makes one of a function, and
-// stintgin.Key and stintecho.Key of what their framework's own context holds.
+// Header and the other functions of this package return Keys; KeyFunc makes one of a function;
+// stintgin.Key and stintecho.Key make one of a function that reads the framework's context.
 //
 // Keys are values: == compares them, and they may be keys of a map. Two keys made by the same
 // function with the same arguments are equal, with one exception: a key made by KeyFunc,
@@ -24,21 +24,21 @@ import (
 // however many limits use them. New rejects the zero Key, and a Key made with arguments that can't
 // work.
 //
-// A key's text is up to 4 KiB long. It is escaped, and hashed if it is long, before a
-// store sees it. An empty one is handled by WithEmptyKey. An error never lets a request
-// pass: it goes to the error handler, and by default the answer is 500, or the status of
-// the error's StatusCode() int method.
+// A key's text is up to 4 KiB long. It is escaped, and hashed if it is long, before it is
+// passed to a store. WithEmptyKey sets what happens to requests with an empty key. If a key
+// function returns an error, the request is denied: the error is passed to the error handler,
+// and by default the answer is 500, or the status of the error's StatusCode() int method.
 type Key struct{ is *keys.Key }
 
 // KeyFunc makes a Key of f, for an identity that only the application knows:
 //
 //	stint.KeyFunc(func(r *http.Request) (string, error) { return sessionOf(r).UserID, nil })
 //
-// f is called at most once per request for each Key made of it, before the next handler,
-// and must be safe for concurrent use. New doesn't call it, and rejects a nil f. The
-// limiter looks at what f returns for the first requests, for likely mistakes; see
-// WithoutWarnings. It doesn't detect that f returns a forwarding header, which any client can
-// write: use ForwardedIP or HeaderIP.
+// f is called at most once per request for each Key made of it, before the next handler, and
+// must be safe for concurrent use. New doesn't call it, and returns an error if f is nil. The
+// limiter checks the keys of the first requests for likely mistakes; see WithoutWarnings. It
+// doesn't detect an f that returns a forwarding header, which any client can write: use
+// ForwardedIP or HeaderIP.
 func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return misconfigured(&mistake.Mistake{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
@@ -46,11 +46,10 @@ func KeyFunc(f func(*http.Request) (string, error)) Key {
 	return Key{keys.Made("KeyFunc", f)}
 }
 
-// AdapterKey makes a Key of f for requests through one adapter, which has a framework with a
-// context of its own: f finds that through the request's context, and returns an error if
-// the request doesn't lead there. adapter is the name of the adapter's package. Others
-// reject the key when they mount a limiter; see Limiter.Mount. The rules of
-// KeyFunc apply to f.
+// AdapterKey makes a Key of f for requests through one adapter, whose framework has its own
+// context type. f finds the framework's context through the request's context, and returns an
+// error if there is none. adapter is the name of the adapter's package. Other adapters reject
+// the key when they mount a limiter; see Limiter.Mount. The rules of KeyFunc apply to f.
 func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return KeyFunc(nil)
@@ -78,8 +77,8 @@ func (k Key) Of(r *http.Request) (string, error) {
 
 var errZeroKey = errors.New("stint: the zero Key has no key of a request: use one such as stint.RemoteIP()")
 
-// String returns the function that made the key, with its arguments, for pages and logs:
-// Header("X-API-Key"). It doesn't contain the secret of Hash.
+// String returns the call that made the key, for pages and logs: Header("X-API-Key"). It
+// doesn't contain the secret of Hash.
 func (k Key) String() string {
 	if k == (Key{}) {
 		return "Key{}"
@@ -107,7 +106,7 @@ func WithKey(k Key) SharedOption {
 	}}
 }
 
-// EmptyKeyPolicy says what happens to a request with an empty key.
+// EmptyKeyPolicy is the treatment of requests with an empty key.
 type EmptyKeyPolicy uint8
 
 const (
@@ -126,19 +125,18 @@ func WithEmptyKey(p EmptyKeyPolicy) SharedOption {
 		func(s *compile.Settings) { s.SkipEmpty, s.EmptySet = p == SkipEmptyKey, true })
 }
 
-// IP says how a client is identified by its address. RemoteIP, ForwardedIP,
-// and HeaderIP are short for the usual settings; the zero value
-// keys like RemoteIP.
+// IP identifies a client by its address. RemoteIP, ForwardedIP, and HeaderIP are shorthands for
+// the usual settings; the zero value keys like RemoteIP.
 //
-// The key is an IPv4 address ("192.0.2.7"), or the IPv6 network from which a client may
-// pick its addresses ("2001:db8:1:2::/64"). ::ffff:192.0.2.7, and
-// 64:ff9b::192.0.2.7 as NAT64 gateways write it (RFC 6052), have the key "192.0.2.7". Zones are
-// dropped. So no client has two keys. Peers without an address, such as those of a Unix socket,
-// share the key "unknown".
+// The key is an IPv4 address ("192.0.2.7"), or the IPv6 network from which a client may pick
+// its addresses ("2001:db8:1:2::/64"). ::ffff:192.0.2.7, and 64:ff9b::192.0.2.7 as NAT64
+// gateways write it (RFC 6052), have the key "192.0.2.7". IPv6 zones are dropped. So no client
+// has two keys. Peers without an address, such as peers of a Unix socket, share the key
+// "unknown".
 //
-// A header is read only if the peer is a trusted proxy, because any client can send any
-// header. If something can't be parsed, the nearest known address is used, in the end
-// the peer's own. It is never an error and never exempts from a limit.
+// A header is read only if the peer is a trusted proxy, because any client can send any header.
+// If an address can't be parsed, the nearest address that can is used, if need be the peer's
+// own. A malformed header is never an error and never exempts from a limit.
 type IP struct {
 	// Header is the one header field that the proxies write. X-Forwarded-For and
 	// Forwarded (RFC 7239) are lists to which each proxy appends the address it was
@@ -161,23 +159,23 @@ type IP struct {
 	IPv6Bits int
 }
 
-// RemoteIP keys on the address that the request was sent from. Behind a proxy that is
-// the proxy's address for everybody: use ForwardedIP there.
+// RemoteIP keys on the address that the request was sent from. Behind a proxy, that is the
+// proxy's address for all clients: use ForwardedIP there.
 func RemoteIP() Key { return Key{keys.RemoteIP} }
 
-// ForwardedIP keys on the client's address in X-Forwarded-For, as far as proxies with
-// trusted addresses wrote it; see IP. Requests that don't come from such a proxy are
-// keyed like RemoteIP. New rejects it without trusted addresses.
+// ForwardedIP keys on the client's address in X-Forwarded-For, as far as it was written by
+// proxies with trusted addresses; see IP. Requests that don't come from such a proxy are keyed
+// like RemoteIP. New returns an error if there are no trusted addresses.
 func ForwardedIP(trusted ...netip.Prefix) Key {
 	return IP{Header: "X-Forwarded-For", Trusted: trusted}.key("ForwardedIP")
 }
 
-// HeaderIP keys on the client's address in another header field that a proxy writes; see IP. The
-// field is Forwarded (RFC 7239), a list that is read as ForwardedIP reads X-Forwarded-For, or a
-// field that the proxy replaces and that holds one address, such as CF-Connecting-IP or X-Real-IP.
-// If a field of the second kind isn't exactly one line with one address, the request is keyed like
-// RemoteIP. New rejects a name that isn't a header field's, the name X-Forwarded-For, and a call
-// without trusted addresses.
+// HeaderIP keys on the client's address in another header field that a proxy writes; see IP.
+// The field is Forwarded (RFC 7239), a list that is read as ForwardedIP reads X-Forwarded-For,
+// or a field that the proxy replaces and that holds one address, such as CF-Connecting-IP or
+// X-Real-IP. If a field of the second kind isn't exactly one line with one address, the request
+// is keyed like RemoteIP. New returns an error if name isn't a valid field name or is
+// X-Forwarded-For, or if there are no trusted addresses.
 func HeaderIP(name string, trusted ...netip.Prefix) Key {
 	switch {
 	case !clientip.IsFieldName(name):
@@ -210,16 +208,16 @@ func addressed(option string, problems []clientip.Problem) (m mistake.List) {
 	return m
 }
 
-// Header keys on the value of a header field, such as an API key. The key is empty if
-// the request doesn't have the field. New rejects names that aren't a header field's,
-// X-Forwarded-For and Forwarded (use ForwardedIP and HeaderIP), and Host,
-// which net/http keeps in Request.Host.
+// Header keys on the value of a header field, such as an API key. The key is empty if the
+// request doesn't have the field. New returns an error if name isn't a valid field name, if it
+// is X-Forwarded-For or Forwarded (use ForwardedIP or HeaderIP), or if it is Host, which
+// net/http keeps in Request.Host.
 //
-// If a request has several lines of the field, the first is the key; http.Header.Get returns the
-// same one to a handler. So a client that authenticates with an API key is charged for that API
-// key, even if it adds more lines. If the limiter runs before authentication, the value is
-// unchecked: a client that makes up values gets a bucket for each, so put a limit by address beside
-// it.
+// If a request has several lines of the field, the first is the key; http.Header.Get returns
+// the same one to a handler. So a client that authenticates with an API key is charged under
+// that API key, even if it adds more lines. If the limiter runs before authentication, the
+// value is unchecked: a client that makes up values gets a bucket for each. Add a limit by
+// address in that case.
 func Header(name string) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
@@ -239,10 +237,10 @@ func Header(name string) Key {
 	return Key{keys.Header(canonical)}
 }
 
-// Cookie keys on the value of a cookie. The key is empty if the request doesn't have
-// the cookie. If there are several of that name, the first counts, as in
-// http.Request.Cookie. New rejects names that aren't a cookie's. A session cookie is as
-// secret as a password: wrap the key in Hash so that a store never holds it.
+// Cookie keys on the value of a cookie. The key is empty if the request doesn't have the
+// cookie. If there are several of that name, the first counts, as in http.Request.Cookie. New
+// returns an error if name isn't a valid cookie name. A session cookie is as secret as a
+// password: wrap the key in Hash so that a store never holds it.
 func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
 		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
@@ -251,15 +249,15 @@ func Cookie(name string) Key {
 }
 
 // Pattern keys on http.Request.Pattern, the pattern that the router around the limiter has
-// matched, so every route gets its own count. http.ServeMux and chi set it, as stintgin and stintecho
-// do; docs/routers.md has more routers. Requests that match none, or that reach the limiter before
-// the router, share one key: with the path itself a client could make up as many keys as it likes.
-// For a limiter around a ServeMux, use MuxPattern; the warning one-key finds the mistake if the key
-// is Pattern alone.
+// matched, so every route gets its own count. http.ServeMux and chi set it, as stintgin and
+// stintecho do; docs/routers.md has more routers. Requests that match no pattern, or that reach
+// the limiter before the router, share one key; if they were keyed by path, a client could make
+// up any number of keys. For a limiter around a ServeMux, use MuxPattern; the warning one-key
+// detects the mistake if the key is Pattern alone.
 func Pattern() Key { return Key{keys.Pattern} }
 
-// MuxPattern keys on the pattern that mux will match, for a limiter that is wrapped
-// around it. Requests that match none share one key. New rejects a nil mux.
+// MuxPattern keys on the pattern that mux will match, for a limiter that is wrapped around mux.
+// Requests that match no pattern share one key. New returns an error if mux is nil.
 func MuxPattern(mux *http.ServeMux) Key {
 	if mux == nil {
 		return misconfigured(&mistake.Mistake{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
@@ -267,8 +265,8 @@ func MuxPattern(mux *http.ServeMux) Key {
 	return Key{keys.MuxPattern(mux)}
 }
 
-// Method keys on the request's method. Methods that RFC 9110 and RFC 5789 don't define
-// share the key "other": a client may send any word as a method.
+// Method keys on the request's method. Methods that RFC 9110 and RFC 5789 don't define share
+// the key "other", since a client may send any word as a method.
 func Method() Key { return Key{keys.Method} }
 
 // Global gives every request the same key: the limit applies to the service as a whole,
@@ -276,17 +274,16 @@ func Method() Key { return Key{keys.Method} }
 // key they are given, so requests and jobs share it.
 func Global() Key { return Key{keys.Global} }
 
-// GivenKey is the key that Allow, Take, Wait and Peek are given. Use it for limiters of
-// jobs, queues and outgoing calls. Requests don't have such a key: adapters panic when
-// they mount such a limiter, and Admit denies its requests. It can't be part of Join,
-// FirstOf or Hash, which New reports: give Take a key that is already joined or hashed.
+// GivenKey is the key that is passed to Allow, Take, Wait and Peek. Use it for limiters of
+// jobs, queues and outgoing calls. Requests don't have such a key: adapters panic when they
+// mount such a limiter, and Admit denies its requests. New returns an error if it is part of
+// Join, FirstOf or Hash: join or hash the key before you pass it to Take.
 func GivenKey() Key { return Key{keys.Given} }
 
-// Join keys on several things at once, such as a tenant and a route. Each part is
-// joined with its length, so two different lists of parts never give the same key. If a
-// part is empty, the joined key is empty: half an identity is none. Every part is
-// computed, even after an empty one. New rejects it without parts, and the zero Key and
-// GivenKey as a part.
+// Join keys on several things at once, such as a tenant and a route. Each part is joined with
+// its length, so two different lists of parts never give the same key. If a part is empty, so
+// is the joined key. Every part is computed, even after an empty one. New returns an error if
+// there are no parts, or if a part is the zero Key or GivenKey.
 func Join(parts ...Key) Key {
 	all, wrong := partsOf("Join", parts)
 	if len(parts) == 0 {
@@ -298,18 +295,18 @@ func Join(parts ...Key) Key {
 	return Key{keys.Join(all)}
 }
 
-// FirstOf keys on the first key that isn't empty, such as an API key or else an address;
-// put it behind authentication, or put a limit by address beside it, because a client that
-// makes up API keys has a bucket for each.
+// FirstOf keys on the first of several keys that isn't empty, such as an API key or, without
+// one, an address. Mount the limiter behind authentication, or add a limit by address, because
+// a client that makes up API keys gets a bucket for each.
 //
 // The parts never share a bucket: a client that sends another client's address as its API key
 // isn't charged as that address. Parts after the first that isn't empty aren't computed. If
 // a part fails, so does the key: a request whose session can't be read isn't limited as
 // an anonymous one. If all parts are empty, so is the key.
 //
-// The text of a key of the first part is that of the part, and those of the others begin
-// with their number and "~". New rejects a FirstOf without parts, the zero Key and GivenKey
-// as a part, and a part that is never empty before others, such as RemoteIP.
+// If the first part isn't empty, the key's text is the part's text; that of a later part begins
+// with the part's number and "~". New returns an error if there are no parts, if a part is the
+// zero Key or GivenKey, or if a part that is never empty, such as RemoteIP, isn't the last.
 func FirstOf(parts ...Key) Key {
 	all, wrong := partsOf("FirstOf", parts)
 	if len(parts) == 0 {
@@ -343,14 +340,14 @@ func partsOf(maker string, parts []Key) (all []*keys.Key, wrong mistake.List) {
 	return all, wrong
 }
 
-// Hash keys on a keyed hash of another key, for identities that should not be readable
-// in a store: addresses, cookies, API keys. The hash is the first 16 bytes of
-// HMAC-SHA256 (RFC 2104) under secret, in base64url. An empty key stays empty.
+// Hash keys on a keyed hash of another key, for identities that should not be readable in a
+// store: addresses, cookies, API keys. The hash is the first 16 bytes of HMAC-SHA256 (RFC 2104)
+// with the secret, in base64url. An empty key stays empty.
 //
-// Instances that share a store must share the secret; a new secret starts all counts
-// anew. The secret needs at least 16 bytes, better 32 random ones: otherwise every IPv4
-// address could be hashed and compared. New rejects a shorter secret, the zero Key and
-// GivenKey.
+// Instances that share a store must share the secret; a new secret starts all counts anew. Use
+// 32 random bytes; with a secret that can be guessed, an attacker could hash all IPv4 addresses
+// and compare. New returns an error if the secret is shorter than 16 bytes, and for the zero
+// Key and GivenKey.
 func Hash(secret []byte, k Key) Key {
 	var wrong mistake.List
 	if len(secret) < keytext.MinSecret {

@@ -19,10 +19,10 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Limit is a rule: an algorithm, its numbers, and who it applies to. Make one with
-// Rate, Quota, Concurrency, AdaptiveConcurrency, Bandwidth or Ban. These report nothing
-// themselves: mistakes are reported by the New, Check, With or Update that gets
-// the Limit, or deny the request if a WithLimitFunc returns it.
+// Limit is a rule: an algorithm, its numbers, and who it applies to. Make one with Rate, Quota,
+// Concurrency, AdaptiveConcurrency, Bandwidth or Ban. These functions never fail. New, Check,
+// With and Update return an error for a wrong Limit; if a WithLimitFunc returns one, the
+// request is denied.
 //
 // A Limit is immutable and safe for concurrent use, and several limiters and routes may
 // use it. Within one limiter and those derived from it, it is the same limit wherever
@@ -67,8 +67,8 @@ var exempt = &compile.Rule{Spec: store.Spec{Name: "exempt"}}
 // Algorithm says how a Rate or a Quota counts. See WithAlgorithm.
 type Algorithm = store.Algorithm
 
-// The algorithms of WithAlgorithm; WithWarmUp is another. See the constants of package store for what each
-// does, and docs/algorithms.md for the rules.
+// The algorithms of WithAlgorithm; WithWarmUp is another. The constants of package store and
+// docs/algorithms.md describe them.
 const (
 	TokenBucket    Algorithm = store.TokenBucket
 	IntervalBucket Algorithm = store.IntervalBucket
@@ -96,15 +96,14 @@ var (
 // microsecond, from a millisecond to two years; New rejects any other.
 func Every(d time.Duration) Window { return store.Every(d) }
 
-// Rate lets n pass at once, and n per period from then on, for each key. WithBurst sets how
+// Rate lets n units pass per key at once, and n per period from then on. WithBurst sets how
 // many pass at once. A request costs 1 unit unless WithCost says otherwise. The default
 // algorithm is a TokenBucket; WithAlgorithm sets another. The default name is "rate".
 //
 // n is from 1 to 2^40, and per is a whole number of microseconds, from a millisecond to two
-// years.
-// New rejects other numbers, and options that the algorithm doesn't use. A Rate
-// combines with every other kind of limit. Whether n is too low for what callers do isn't detected:
-// try it with WithDryRun.
+// years. New returns an error for other numbers, and for options that the algorithm doesn't
+// use. A Rate combines with every other kind of limit. To find out whether n is too low for
+// your callers, try it with WithDryRun.
 //
 // Every such rate is counted exactly, in ticks of a microsecond, or of up to a millisecond if one
 // integer can then hold its state (store.Limit.Tick). So a request may pass up to one tick early or
@@ -121,18 +120,16 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	return l
 }
 
-// Quota lets n pass in each calendar window, such as Daily, or in each window of fixed
-// length (Every), for each key; the next window begins with n again. A request costs 1
-// unit unless WithCost says otherwise. The default algorithm is a FixedWindow; an
-// IntervalBucket keeps unused units up to its burst. The
-// default name is that of the window ("hourly", "daily", "weekly", "monthly"), or
-// "quota" for Every.
+// Quota lets n units pass per key in each calendar window, such as Daily, or in each window of
+// fixed length (Every). A request costs 1 unit unless WithCost says otherwise. The default
+// algorithm is a FixedWindow; an IntervalBucket keeps unused units up to its burst. The default
+// name is that of the window ("hourly", "daily", "weekly", "monthly"), or "quota" for Every.
 //
-// n is from 1 to 2^40. New rejects any other n, the zero Window, a time zone on a window made by
-// Every, and any other algorithm.
+// n is from 1 to 2^40. New returns an error for any other n, the zero Window, a time zone on a
+// window made by Every, and any other algorithm.
 //
-// A key can use up a day's quota in its first second. Combine the quota with a Rate to
-// prevent that.
+// A key can use up a day's quota in the first second. Combine the quota with a Rate to prevent
+// that.
 func Quota(n int64, w Window, opts ...RateOption) Limit {
 	name, _, _ := strings.Cut(w.String(), " ") // without a time zone
 	if name == "every" || w == (Window{}) {
@@ -170,17 +167,17 @@ func newLimit[O optionOf](r *compile.Rule, opts []O) Limit {
 	return Limit{r}
 }
 
-// WithBurst sets how many units may pass at once, on a Rate or Quota; on a Bandwidth it
-// is in bytes (see there). What it means depends on the algorithm:
+// WithBurst sets how many units may pass at once, on a Rate or Quota; on a Bandwidth it is in
+// bytes (see there). Its meaning depends on the algorithm:
 //
 //   - TokenBucket, IntervalBucket: the capacity of the bucket. The default is the
 //     limit's n.
 //   - LeakyBucket: the units beyond the rate that pass without delay. The default is 0.
-//   - With WithDebt: what an idle key saves up. The default is one second's worth of
-//     the rate, as in Guava.
+//   - With WithDebt: the number of units that an idle key saves up. The default is one second's
+//     worth of the rate, as in Guava.
 //
-// n is from 0 to 2^40. New rejects other numbers, 0 on a bucket without debt (nothing
-// would pass), and algorithms without a burst.
+// n is from 0 to 2^40. New returns an error for other numbers, for 0 on a bucket without debt
+// (nothing would pass), and for algorithms without a burst.
 func WithBurst(n int64) LimitOption {
 	return changeOption{change: on("WithBurst", func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") }, "Rate", "Quota", "Bandwidth")}
 }
@@ -205,10 +202,10 @@ func WithAlgorithm(a Algorithm) RateOption {
 // A name is a letter followed by up to 63 of A-Z a-z 0-9 _ . -; New rejects any other.
 // Names must be unique within a limiter and all limiters derived from it.
 //
-// The default is a name for the kind of limit, with a number if that is taken
-// ("rate-2"). The number changes when limits are added before it. So every limit needs
-// a WithName if the limiter has a WithStore (New rejects it otherwise), if a
-// WithLimitFunc returns it, and if a Limiter.Update shall find it again.
+// The default is a name for the kind of limit, with a number if the name is taken ("rate-2").
+// The number changes when limits are added before it. So a limit needs a WithName if the
+// limiter has a WithStore or a WithLimitFunc returns the limit (both are checked), and if its
+// counts are to survive a Limiter.Update.
 func WithName(name string) LimitOption {
 	return changeOption{change: func(r *compile.Rule) { r.Spec.Name, r.Named = name, true }}
 }
@@ -257,8 +254,8 @@ func WithBuckets(k int64) RateOption {
 // rejects any other.
 //
 // On a limit that queues by itself, d bounds the wait in the queue. On a Concurrency or
-// AdaptiveConcurrency, as many requests wait for each key as there are slots, unless
-// WithQueue says otherwise. docs/waiting.md says who is next.
+// AdaptiveConcurrency, as many requests wait for each key as there are slots, unless WithQueue
+// says otherwise. Waiters are served by rank, then in order of arrival; see docs/waiting.md.
 //
 // An HTTP/1.1 server doesn't notice that a client has left while the request's body is
 // unread: keep d to a few seconds.
@@ -268,19 +265,19 @@ func WithMaxWait(d time.Duration) ChargeOption {
 		func(s *compile.Settings) { s.MaxWait = d })
 }
 
-// WithQueue sets how many may wait. Whoever finds the queue full is denied at once. n
-// is 0 or more; 0 means that no request waits.
+// WithQueue sets how many may wait. A request that finds the queue full is denied at once. n is
+// 0 or more; 0 means that no request waits.
 //
-// On a Rate it counts the units that wait for their turn, up to 2^40. The default is
-// the rate's n for LeakyBucket and 0 for TokenBucket; New rejects it on other
-// algorithms. The last in a full queue waits until the rate has given all of it: a
-// WithMaxWait beside it bounds that. The queue bounds Limiter.Wait, too.
+// On a Rate it counts the units that wait for their turn, up to 2^40. The default is the rate's
+// n for LeakyBucket and 0 for TokenBucket; New rejects it on other algorithms. The last request
+// in a full queue waits n divided by the rate, unless a WithMaxWait bounds the wait. The queue
+// bounds Limiter.Wait, too.
 //
-// On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot,
-// for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
-// WithQueue none waits, or, with a WithMaxWait, as many requests and Takes as the
-// limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
-// bound. A request that finds the queue full may replace another (see WithPriority).
+// On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot, for each
+// key in this process. Each waits at most 5 seconds, or WithMaxWait. Without WithQueue no
+// request waits, or, with a WithMaxWait, as many requests and Takes as the limit has slots.
+// Limiter.Wait always waits, however many callers do, unless WithQueue sets a bound. A request
+// that finds the queue full may replace another (see WithPriority).
 func WithQueue(n int64) LimitOption {
 	return changeOption{change: on("WithQueue", func(r *compile.Rule) {
 		queue := orNone(r, n, "WithQueue")
@@ -368,58 +365,56 @@ func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return read.WithPriority(ctx, class)
 }
 
-// Concurrency lets n requests of a key run at once. A request takes one slot, or as many as the limit's own WithCost says; one of the limiter or the route doesn't apply.
-// The default name is "concurrency". n is from 1 to 2^40; New rejects other numbers. It
-// combines with every other kind of limit.
+// Concurrency lets n requests of a key run at once. A request takes one slot, or as many as the
+// limit's own WithCost returns; a WithCost of the limiter or the route doesn't apply. The
+// default name is "concurrency". n is from 1 to 2^40; New returns an error for other numbers.
+// It combines with every other kind of limit.
 //
-// A request that finds no slot is denied, or waits if WithQueue or WithMaxWait says
-// so. The time until a slot comes free is unknown: Decision.RetryAfter and the
-// Retry-After field of a denial say 1 second. The slot is released when the handler returns or
-// panics. A handler that hands over its connection (a websocket) calls Permit.Detach. A
-// WithSettle of the limiter or the route doesn't apply.
+// A request that finds no free slot is denied, or waits if there is a WithQueue or WithMaxWait.
+// The time until a slot comes free is unknown, so Decision.RetryAfter and the Retry-After field
+// of a denial are 1 second. The slot is released when the handler returns or panics. A handler
+// whose work goes on after it has returned calls Permit.Detach. A WithSettle of the limiter or
+// the route doesn't apply.
 func Concurrency(n int64, opts ...SlotOption) Limit {
 	return newLimit(&compile.Rule{Kind: limit.Concurrent, Spec: store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}}, opts)
 }
 
 // AdaptiveConcurrency lets as many requests of a key (commonly Global) run at once as the
-// service can take, measured by how long they take. The limit rises while requests take as long as usual
-// and at least half of it is in use, and falls when they take longer or fail. It starts
-// at 20 (WithInitialLimit) and stays between min and max. The default name is
+// service can handle, estimated from their latency. The limit rises while latency is as usual
+// and at least half of the limit is in use, and falls when requests take longer or fail. It
+// starts at 20 (WithInitialLimit) and stays between min and max. The default name is
 // "adaptive".
 //
-// min is at least 1, and max from min to 1,000,000; New rejects other numbers. It
-// combines with every other kind of limit. Requests wait for its slots as for those of
-// a Concurrency (WithQueue, WithMaxWait). A request that costs more than the present
-// limit, but no more than max, passes alone.
+// min is at least 1, and max from min to 1,000,000; New rejects other numbers. It combines with
+// every other kind of limit. Requests may wait for its slots as for the slots of a Concurrency
+// (WithQueue, WithMaxWait). A request that costs more than the current limit, but no more than
+// max, is admitted when no other is in flight.
 //
 // The algorithms are those of Netflix's concurrency-limits
-// (https://github.com/Netflix/concurrency-limits), with its numbers; see
-// WithAdaptation. They learn from how long a request takes from when it is admitted to
-// Permit.Done, not including waits:
+// (https://github.com/Netflix/concurrency-limits), with its numbers; see WithAdaptation. They
+// measure the time from a request's admission, after any wait, to Permit.Done:
 //
-//   - A status of 500 or above is a drop, and so are a handler's panic and a request
-//     whose deadline passed. The status is known if an adapter passes on the writer
-//     of Limiter.Admit.
+//   - A status of 500 or above is a drop, and so are a handler's panic and a request whose
+//     deadline passed. The status is only known if the adapter passes on the writer of
+//     Limiter.Admit.
 //   - A request whose client left counts only if it has already taken longer than
 //     others do.
-//   - These requests are ignored: those whose connection was hijacked or detached
-//     (Permit.Detach), that an inner limiter denied, or that panic with
-//     http.ErrAbortHandler; and those under 100 µs, which have waited for nothing, even
-//     if they fail.
+//   - A request is ignored if its connection was hijacked or its permit detached, if an inner
+//     limiter denied it, if it panics with http.ErrAbortHandler, or if it takes less than 100
+//     µs, even if it fails.
 //   - Outside HTTP (Take, Wait) the context is ignored: it may only have bounded the
 //     wait.
-//   - Permit.Drop and Permit.Ignore take precedence over all of this, for what only the
-//     handler knows.
+//   - Permit.Drop and Permit.Ignore take precedence over all of this.
 //
-// The limit and its slots belong to this process, whatever the store, because each
-// process has its own capacity. A slot is taken before the store decides the other
-// limits, and given back if one denies, so still either all limits are charged or
-// none. While the store is down, the limit continues to work. In Decision.Limits it
-// comes after the store's limits, with the present limit as Capacity.
+// The limit and its slots belong to this process, whatever the store, because each process has
+// its own capacity. A slot is taken before the store decides the other limits, and released if
+// one of them denies, so either all limits are charged or none. While the store is down, the
+// limit continues to work. In Decision.Limits it comes after the store's limits, with the
+// current limit as Capacity.
 //
-// A limiter and those derived from it remember 10,000 keys without requests in flight,
-// for all their adaptive limits together. Beyond that the least recently used keys
-// start anew, as do those of a limit that an Update has removed.
+// A limiter and the limiters derived from it remember 10,000 keys without requests in flight,
+// for all their adaptive limits together. Beyond that, the least recently used keys start anew.
+// So do the keys of a limit that an Update has removed.
 func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 	c := &adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}
 	Gradient2(adaptive.DefaultTolerance).set(c)
@@ -448,45 +443,45 @@ func configures(valid bool, option, write string, set func(*adaptive.Config)) Sl
 	return checkedChange(valid, option, write, func(r *compile.Rule) { set(r.Adaptive) }, "AdaptiveConcurrency")
 }
 
-// Adaptation says how an AdaptiveConcurrency follows the latency: Gradient2, Vegas or AIMD.
-// WithAdaptation takes it. It is immutable and safe for concurrent use.
+// Adaptation is the algorithm by which an AdaptiveConcurrency follows the latency: Gradient2,
+// Vegas or AIMD. Pass it to WithAdaptation. It is immutable and safe for concurrent use.
 type Adaptation struct {
 	set     func(*adaptive.Config) // nil if the arguments are wrong
 	written string                 // with wrong arguments, and what to write instead
 	write   string
 }
 
-// Gradient2 compares latency with its long-term average, and shrinks the limit when latency
-// exceeds tolerance times that. It is lenient with work of mixed durations. Latency alone
-// doesn't take the limit below 8. An AdaptiveConcurrency without a WithAdaptation has
-// Gradient2(1.5).
+// Gradient2 compares latency with its long-term average, and lowers the limit when latency
+// exceeds tolerance times the average. It tolerates requests of mixed durations. Latency alone
+// doesn't lower the limit below 8. The default of an AdaptiveConcurrency is Gradient2(1.5).
 //
-// tolerance is from 1 to 100; New rejects other values. With a tolerance of 1 and many requests of
-// similar duration, the limit stays within a few requests of the number that the service can handle
-// at once. With 1.5, it is half above that number and rises further while an overload lasts, but
-// mixed work isn't mistaken for overload.
+// tolerance is from 1 to 100; New rejects other values. With a tolerance of 1 and many requests
+// of similar duration, the limit stays within a few requests of the number that the service can
+// handle at once. With 1.5, the limit is about half above that number and rises further during
+// a long overload, but requests of mixed durations aren't mistaken for overload.
 func Gradient2(tolerance float64) Adaptation {
 	return adaptation(tolerance >= 1 && tolerance <= 100, // NaN is neither
 		fmt.Sprintf("Gradient2(%v)", tolerance), "write 1 or more, up to 100",
 		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Gradient2, tolerance, 0 })
 }
 
-// Vegas estimates the queue from the smallest latency seen, and keeps it to a few
-// requests. With many requests of similar duration, the limit stays close to the number that the
-// service can handle at once. If durations vary by chance, Vegas mistakes that for a queue and
+// Vegas estimates the queue from the smallest latency seen, and keeps it to a few requests.
+// With many requests of similar duration, the limit stays close to the number that the service
+// can handle at once. If durations vary at random, Vegas mistakes the variation for a queue and
 // denies requests that the service could handle.
 func Vegas() Adaptation {
 	return adaptation(true, "Vegas()", "", func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Vegas, 0, 0 })
 }
 
-// AIMD adds one to the limit while requests take no longer than timeout, and takes off a tenth
-// when one in twenty takes longer or fails. No request is interrupted. It needs no usual
-// latency, so an overload never becomes usual to it, and processes in front of one
-// service end up with equal limits. The queue grows as long as timeout allows.
+// AIMD (additive increase, multiplicative decrease) raises the limit by one while requests take
+// no longer than timeout, and cuts it by a tenth when one in twenty takes longer or fails. No
+// request is interrupted. AIMD doesn't learn a baseline latency, so it never adapts to an
+// overload, and processes in front of one service converge to equal limits. The service's queue
+// may grow until requests take timeout.
 //
-// timeout is a millisecond or more; New rejects other values. Start with twice the time that the
-// slowest requests take when none queues. If more than one in twenty takes longer than timeout
-// without any queue, the limit falls to its min.
+// timeout is a millisecond or more; New rejects other values. Start with twice the duration of
+// the slowest requests when nothing queues. If more than one request in twenty exceeds timeout
+// even without a queue, the limit falls to its min.
 func AIMD(timeout time.Duration) Adaptation {
 	valid, write := engine.CheckDuration(timeout, timeout > 0, "write 1ms or more")
 	return adaptation(valid, fmt.Sprintf("AIMD(%v)", timeout), write,
@@ -536,48 +531,46 @@ func WithSampleWindow(d time.Duration) SlotOption {
 //
 //	stint.Bandwidth(1_000_000, stint.WithKey(stint.Header("X-API-Key"))) // 8 Mbit/s for each customer
 //
-// bytesPerSecond is from 1024 to 2^36 (64 GiB). New rejects other numbers, and a
-// WithBurst below 4096. It combines with every other kind of limit and with other
-// Bandwidths; a WithCost, WithMaxWait or WithSettle of the limiter or the route doesn't
-// apply to it.
+// bytesPerSecond is from 1024 to 2^36 (64 GiB). New returns an error for other numbers, and for
+// a WithBurst below 4096. A Bandwidth combines with every other kind of limit and with other
+// Bandwidths. A WithCost, WithMaxWait or WithSettle of the limiter or the route doesn't apply
+// to it.
 //
-// The first WithBurst bytes pass at full speed, so that pages and small answers aren't
-// delayed. The default burst is a quarter of a second's worth, at least 16 KiB; a burst
-// below a millisecond's worth counts as that. Beyond it, bytes are paid for before they
-// are written, in pieces of a sixteenth of a second's worth (at least 4 KiB, at most
-// the burst). So a stream asks the store about 16 times a second, however small its
-// writes. Streams of one key take turns, one piece at a time.
+// The first WithBurst bytes pass at full speed, so that pages and small answers aren't delayed.
+// The default burst is a quarter of a second's worth, at least 16 KiB; a burst below a
+// millisecond's worth counts as that. Beyond the burst, bytes are charged before they are
+// written, in chunks of a sixteenth of a second's worth (at least 4 KiB, at most the burst). So
+// a stream calls the store about 16 times a second, however small its writes. Streams of one
+// key take turns, one chunk at a time.
 //
 // Bandwidth never denies a request: it makes the handler's writes, and reads of the
 // body, take longer. That has these consequences:
 //
-//   - What has been paid for is flushed before a pause. A pause ends early when the
-//     request's context does. The write then returns its error, and an incomplete
-//     response is cut off, so that no client takes a part for the whole.
-//   - http.Server's WriteTimeout and ReadTimeout include pauses. Leave them 0 where
-//     responses are long, or set deadlines by http.ResponseController. That works, as
-//     do Flush, Hijack, io.ReaderFrom and HTTP/2: a file is still sent by the kernel,
-//     piece by piece, if its Content-Length is set.
-//   - What was paid for and not sent (the client left) goes to other streams of this
-//     process that wait, and otherwise back to the store when the handler returns. If
-//     another process has reserved turns behind it, up to a piece less comes back.
-//   - A request's body is paid for as it arrives, one call for each read: a stream may be
-//     ahead by one read of at most a piece, and a client that stalls holds nothing back.
-//   - Only bodies count, and for HEAD nothing does. What is written to a connection
-//     after a Hijack doesn't count.
-//   - If the store fails, the response goes on unpaced, and the store is asked again
-//     after a second. Under FailClosed the response is cut off, even if it hasn't
-//     begun. A request that other limits let pass undecided is paced all the same.
-//   - After a Limiter.Update a stream goes on under the limit it began with. If the
-//     numbers change, up to a burst may be counted twice or not at all.
-//   - Under several Bandwidths a response takes as long as the slowest requires. Those
-//     in a dry run neither delay it nor change the size of its writes.
+//   - Bytes that have been charged are flushed before a pause. If the request's context ends
+//     during a pause, the write returns the context's error, and an incomplete response is cut
+//     off, so that no client mistakes it for a complete one.
+//   - http.Server's WriteTimeout and ReadTimeout include pauses. Leave them 0 where responses
+//     are long, or set deadlines by http.ResponseController. Deadlines, Flush, Hijack,
+//     io.ReaderFrom and HTTP/2 work as usual: the kernel still sends a file, chunk by chunk, if
+//     its Content-Length is set.
+//   - Bytes that were charged but not sent, because the client left, are passed to other
+//     waiting streams of this process, or refunded when the handler returns. If another process
+//     has reserved turns behind them, the refund is up to a chunk smaller.
+//   - A request's body is charged as it arrives, with one call for each read: a stream may be
+//     ahead by one read of at most a chunk, and a client that stalls delays no other stream.
+//   - Only bodies count. A response to HEAD and bytes written after a Hijack don't count.
+//   - If the store fails, the response goes on unpaced, and the store is asked again after a
+//     second. Under FailClosed the response is cut off, even if it hasn't begun.
+//   - After a Limiter.Update, a stream keeps the limit it began with. If the numbers change, up
+//     to a burst may be counted twice or not at all.
+//   - Under several Bandwidths, a response is as slow as the slowest requires. A Bandwidth in
+//     dry run neither delays writes nor changes their size.
 //
-// Handlers hold their resources (memory, a slot of a Concurrency) for as long as their
-// client's bandwidth makes them: put a Concurrency beside it.
+// A paced handler holds its resources (memory, a slot of a Concurrency) longer: add a
+// Concurrency to bound their number.
 //
-// A Bandwidth adds no header fields and appears in no Decision; Allow, Take, Wait and
-// Peek ignore it. When a response has ended, observers get an EventPaced.
+// A Bandwidth adds no header fields and is in no Decision. Allow, Take, Wait and Peek ignore
+// it. Observers get an EventPaced when a response has ended.
 func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	b := &read.Bytes{Responses: true}
 	r := &compile.Rule{Kind: limit.Bandwidth, Bytes: b, Spec: store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}}
@@ -602,7 +595,7 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	return Limit{r}
 }
 
-// Direction says whose bodies a Bandwidth counts: see WithDirection.
+// Direction selects the bodies that a Bandwidth counts: see WithDirection.
 type Direction uint8
 
 const (
@@ -623,8 +616,8 @@ func WithDirection(d Direction) BandwidthOption {
 	}}
 }
 
-// Ban denies everything to a key, for the time of WithBanFor, once other limits have
-// denied it n times within a period of within. It holds in every process that shares the
+// Ban denies all requests of a key for the time of WithBanFor, once other limits have denied
+// the key n times within the period within. The ban holds in every process that shares the
 // store. The default name is "ban".
 //
 //	stint.New(
@@ -632,22 +625,21 @@ func WithDirection(d Direction) BandwidthOption {
 //		stint.Ban(20, time.Minute, stint.WithBanFor(time.Hour)),
 //		stint.WithKey(stint.RemoteIP()))
 //
-// n is from 1 to 1000, because the time of each denial is kept. within is a whole
-// number of microseconds, at most two years. New rejects other numbers, and a Ban without
-// WithBanFor. It also rejects a Ban if no other limit with the same key has denials that count: a
-// Rate, a Quota, or a Concurrency without a queue.
+// n is from 1 to 1000, because the time of each denial is kept. within is a whole number of
+// microseconds, at most two years. New returns an error for other numbers, if WithBanFor is
+// missing, or if no other limit with the same key has denials that count: a Rate, a Quota, or a
+// Concurrency without a queue.
 //
-// Denials by any limit in the same decision with the same key count. So no key is
-// banned because the whole service is full (Global, AdaptiveConcurrency), nor for
-// having waited for a slot in vain. Denials by limits in dry run don't count. To count
-// what several routes deny, give the same Limit to each.
+// Denials by any limit in the same decision with the same key count. So no key is banned
+// because the whole service is full (Global, AdaptiveConcurrency), or because it waited for a
+// slot in vain. Denials by limits in dry run don't count. To count the denials of several
+// routes together, use the same Limit in each.
 //
-// A banned request charges no other limit and doesn't prolong the ban. RetryAfter says
-// when the ban ends, Limiter.Reset ends it, and the problem body has the type
-// abnormal-usage-detected. With WithDryRun the ban itself only reports. The ban has no
-// cost and no RateLimit fields; other requests pay for looking it up beside their
-// limits, in the same call. If a store in memory is full, denials of keys without a
-// place aren't counted.
+// A banned request charges no other limit and doesn't prolong the ban. RetryAfter says when the
+// ban ends, Limiter.Reset ends it, and the problem body has the type abnormal-usage-detected.
+// With WithDryRun the ban itself only reports. The ban has no cost and no RateLimit fields. It
+// is looked up in the same store call as the other limits. If a store in memory is full,
+// denials of keys that it has no room for aren't counted.
 func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Banning, Spec: store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}}, opts)
 	checkPeriod(l.rule)
@@ -668,7 +660,7 @@ func WithBanFor(d time.Duration) BanOption {
 	}}
 }
 
-// FailurePolicy says what happens to a request that the store can't decide.
+// FailurePolicy is the treatment of requests that the store can't decide.
 type FailurePolicy uint8
 
 const (

@@ -6,24 +6,24 @@
 //		stint.WithKey(stint.RemoteIP()))
 //	http.ListenAndServe(addr, limit(mux))
 //
-// A [Limiter] holds limits and decides requests: it charges all of its limits for a
-// request at once or none of them. Limiters mounted one inside another decide separately.
-// The adapters (stinthttp, stintgin, stintecho) mount a limiter in a router; for another
-// router, [Limiter.Serve] is an adapter in one line. Outside HTTP use [Limiter.Allow], [Limiter.Take] and
-// [Limiter.Wait]. [Limiter.Update] changes the limits while requests run.
+// A [Limiter] holds limits and decides requests: a request is charged to all of its limits at
+// once, or to none. Nested limiters decide separately. The adapters (stinthttp, stintgin,
+// stintecho) mount a limiter in a router; for another router, [Limiter.Serve] is an adapter in
+// one line. Outside HTTP use [Limiter.Allow], [Limiter.Take] and [Limiter.Wait].
+// [Limiter.Update] changes the limits while requests run.
 //
 // # Limits
 //
-// [Rate] and [Quota] count requests, [Concurrency] and [AdaptiveConcurrency] those in
+// [Rate] and [Quota] count requests, [Concurrency] and [AdaptiveConcurrency] requests in
 // flight, [Bandwidth] bytes, and [Ban] denials. Each takes the options of its kind.
 //
 // # Keys
 //
-// Every limit needs a key that says who is limited. There is no default: behind a proxy
-// all requests share an address, and without a proxy every forwarding header can be
-// forged. Write [WithKey] with [RemoteIP], [ForwardedIP] and the addresses of your proxies,
-// [Header], [Cookie], [Global], [FirstOf], or a [KeyFunc] of your own. If the key can't be
-// determined, the request is denied.
+// Every limit needs a key, which identifies the caller. There is no default: behind a proxy all
+// requests share an address, and without a proxy every forwarding header can be forged. Use
+// [WithKey] with [RemoteIP], [ForwardedIP] and the addresses of your proxies, [Header],
+// [Cookie], [Global], [FirstOf], or a [KeyFunc] of your own. If the key can't be determined,
+// the request is denied.
 //
 // # Stores
 //
@@ -33,8 +33,9 @@
 //
 // # Failure
 //
-// When the store fails, requests pass without RateLimit fields; that is logged, and
-// observers are told. [WithFailurePolicy] with [FailClosed] answers 503 instead.
+// When the store fails, requests pass without RateLimit fields. The failure is logged and
+// reported to observers. With [WithFailurePolicy] and [FailClosed], such requests are answered
+// with 503 instead.
 package stint
 
 import (
@@ -67,7 +68,7 @@ import (
 // (Admit, Serve) and answers them (Serve, Deny).
 
 // Limiter decides requests by its limits. Make one with New: the methods of a nil or zero
-// Limiter panic, and say so. It is safe for concurrent use; only Update changes it.
+// Limiter panic. It is safe for concurrent use; only Update changes it.
 type Limiter struct {
 	now    atomic.Pointer[version]
 	family *family
@@ -122,8 +123,8 @@ func (l *Limiter) deciding() *version {
 // says what to write instead. A limiter needs at least one limit, route or
 // WithLimitFunc, and a key for each limit.
 //
-// New calls none of the application's functions. A limiter limits nothing until an adapter mounts
-// it or something calls it, and nothing detects that it is forgotten.
+// New calls none of the application's functions. A limiter has no effect until an adapter
+// mounts it or a program calls it; an unused limiter isn't detected.
 func New(opts ...Option) (*Limiter, error) {
 	l := &Limiter{family: newFamily()}
 	return l.begin(opts)
@@ -145,48 +146,47 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// With makes a limiter that has l's limits and those in opts, decided together. It
-// shares l's store, handlers, predicates and defaults, unless opts say otherwise.
-// Errors are those of New.
+// With makes a limiter that has l's limits and those in opts, decided together. It shares l's
+// store, handlers, predicates and defaults unless opts replace them. Errors are as in New.
 //
-// The inherited limits are l's own, including what has been consumed. If the new
-// limiter is mounted inside l, it charges only what it adds, in a separate decision: if
-// it denies, what l has charged stays charged. Mounted alone it decides all limits.
+// The inherited limits share their counts with l's. If the new limiter is mounted inside l, it
+// charges only the limits it adds, in a separate decision: if it denies, the charges of l
+// stand. Mounted alone, it decides all limits together.
 //
-// The new limiter follows l: after an Update of l it equals the limiter that With(opts...)
-// would then return. l keeps a reference to it for that, so derive limiters when a program starts,
-// not for each request.
+// The new limiter follows l: after an Update of l, it equals the limiter that With(opts...)
+// would return then. So l keeps a reference to it: derive limiters when a program starts, not
+// for each request.
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	l.inForce()
 	d := &Limiter{family: l.family, parent: l}
 	return d.begin(opts)
 }
 
-// Admit decides a request, waits for its turn if it has to, and runs next once if the
-// request is admitted. What the request holds is given back when next returns or panics.
-// next gets the request and the writer that it has to use: a request whose context
-// carries the Permit, and a writer that limits look at or pace, if any does.
+// Admit decides a request, waits for its turn if it has to, and runs next once if the request
+// is admitted. The request's slots are released when next returns or panics. next gets the
+// request and the writer that it has to use: the request's context carries the Permit, and the
+// writer is watched or paced if a limit needs it.
 //
-// If Admit returns an error, it hasn't run next, and nothing is charged or held. The
-// error is a *DeniedError, or the reason why the request couldn't be decided; Deny
-// answers it. Admit sets header fields on w and writes nothing. It returns nil once next
-// has run, whatever next has answered.
+// If Admit returns an error, it hasn't run next, and nothing is charged or held. The error is a
+// *DeniedError, or the reason why the request couldn't be decided. Pass it to Deny, which
+// answers the request. Admit sets header fields on w and writes nothing. It returns nil once
+// next has run, whatever next has answered.
 //
-// Limits that a limiter further out has charged for this request aren't charged again.
+// Limits that an outer limiter has charged for this request aren't charged again.
 //
-// A router that keeps a context of its own may pass a [ContextWriter].
+// An adapter to a router with its own context type may pass a [ContextWriter].
 //
-// The writer is w itself unless a limit looks at the response or paces it (WithSettle,
-// AdaptiveConcurrency, Bandwidth). Then it is a [WatchedWriter]. It is an http.Flusher,
+// The writer is w itself unless a limit depends on the response or paces it (WithSettle,
+// AdaptiveConcurrency, Bandwidth). Then it is a WatchedWriter. It is an http.Flusher,
 // http.Hijacker or io.ReaderFrom exactly if w is, and its Unwrap method returns w, so that
-// http.ResponseController finds everything else. It isn't an http.Pusher or
-// http.CloseNotifier, and http.MaxBytesReader can't make the server close the connection
-// through it, so mount http.MaxBytesHandler outside. When next has returned,
-// r.Pattern and r.MultipartForm are those of the request that next got: loggers look at
-// the one, and the server removes the files of the other.
+// http.ResponseController finds everything else. It isn't an http.Pusher or http.CloseNotifier,
+// and http.MaxBytesReader can't make the server close the connection through it, so mount
+// http.MaxBytesHandler outside. When next has returned, r.Pattern and r.MultipartForm are set
+// to those of the request that next got, because loggers read the one and the server removes
+// the files of the other.
 //
-// Admit and Deny are for adapters to routers that have errors or a context of their own.
-// [Limiter.Serve] is both.
+// Admit and Deny are for adapters to routers with their own errors or contexts. Other adapters
+// call [Limiter.Serve].
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
 	v := l.deciding()
 	if v.showsRequests() {
@@ -201,9 +201,9 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 	return nil
 }
 
-// Serve runs next as Admit does, or answers the request as Deny does. It is all that an
-// adapter needs, unless its router handles errors. If no handler of the limiter looks at a
-// denial, it is answered without making a *DeniedError, which costs less than Admit and Deny.
+// Serve runs next as Admit does, or answers the request as Deny does. It is all that an adapter
+// needs, unless its router handles errors. Without a deny or error handler, no *DeniedError is
+// made, so Serve costs less than Admit and Deny.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	v := l.deciding()
 	if v.showsRequests() {
@@ -220,10 +220,10 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 	}
 }
 
-// Deny answers a request that Admit, Allow, Take or Wait has denied with err, which may be
-// wrapped: by WithDenyHandler or WithErrorHandler if the limiter has them, otherwise with a
-// problem body. It sets the header fields that Serve would, where Admit hasn't. A request whose context ended while it waited gets 503, since it may be
-// the server that ended it; if the client has left, the answer is discarded.
+// Deny answers a request for which Admit, Allow, Take or Wait has returned err. err may be
+// wrapped. The handler of WithDenyHandler or WithErrorHandler answers; without one, the answer
+// is a problem body. Deny sets the header fields that Serve would set, unless Admit has. If the
+// request's context ended while it waited, the answer is 503.
 //
 // If w is an [ErrorWriter] and the limiter isn't configured to answer, w gets the error
 // instead.
@@ -488,11 +488,10 @@ func (f *family) found(l *warn.Look) (news []notice) {
 	return news
 }
 
-// Mount is for adapters, which call it when they mount the limiter. It returns an error if
-// requests through the adapter can't have the key of some limit: GivenKey, or the Key of another
-// adapter. The name of an adapter is its package's, such as "stintgin". Adapters panic with the
-// error: each request without its key is denied, so the mistake would otherwise show only when
-// requests come.
+// Mount reports whether an adapter can mount the limiter: it returns an error if the key of
+// some limit can't be read from the adapter's requests, which is so for GivenKey and the Keys
+// of other adapters. adapter is the name of the adapter's package, such as "stintgin". Adapters
+// call Mount and panic with its error; otherwise every request would be denied.
 func (l *Limiter) Mount(adapter string) error {
 	v := l.inForce()
 	var errs []error
@@ -521,15 +520,15 @@ func (l *Limiter) Mount(adapter string) error {
 	return nil
 }
 
-// CheckStore tries what the limits in force need of the store's server, and charges nothing. Call
-// it at the start of a program: then a wrong password or a missing right fails the deploy, not
-// requests later. A nil error means that the limits can be decided.
+// CheckStore checks that the store's server can decide the limits in force, and charges
+// nothing. Call it at the start of a program: then a wrong password or a missing right fails
+// the deploy, not requests later.
 //
-// With redisstore, it runs the scripts of the limits, and each command that the scripts may use, on
-// every master. It uses keys of its own. If a right is missing, the error names it and wraps
-// redisstore.ErrConfiguration, as it does if the password is wrong. If the server can't be reached,
-// the error wraps redisstore.ErrUnavailable. With failover, it checks the primary. A store in
-// memory has nothing to check.
+// With redisstore, it runs the scripts of the limits, and each command that the scripts may
+// use, on every master, with keys of its own. If a right is missing or the password is wrong,
+// the error names the problem and wraps redisstore.ErrConfiguration. If the server can't be
+// reached, the error wraps redisstore.ErrUnavailable. With failover, it checks the primary. A
+// store in memory has nothing to check.
 //
 // CheckStore checks the limits of the limiter and of its routes. It can't check those that a
 // limit function returns, since they are only known during a request. Call it again after an
@@ -566,20 +565,18 @@ func WithObserver(f func(Event)) Option {
 		func(c *config) { c.observers = append(c.observers, f) })
 }
 
-// Observe passes every event of the limiter, and of those derived from it by With, to f
-// until stop is called. f runs on the request's own goroutine, so it should be quick,
-// and it must be safe for concurrent use. No lock is held while it runs, so it may call
-// the limiter. Several observers are called in the order in which they were
-// added, those of the limiter that was extended first.
+// Observe passes every event of the limiter, and of the limiters derived from it by With, to f
+// until stop is called. f runs on the request's own goroutine, so it should be quick, and it
+// must be safe for concurrent use. No lock is held while it runs, so it may call the limiter.
+// Observers are called in the order in which they were added; those of the limiter that was
+// extended come first.
 //
-// Observers belong to the limiter, not to one configuration: they stay across Updates.
-// Some events come on a goroutine of the limiter (an EventSettleFailed of turns that
-// others have left, EventStoreDegraded): a panic of f there is logged, as it is for an
-// EventUpdated.
+// Observers survive Updates. Some events come on a goroutine of the limiter, such as
+// EventStoreDegraded; a panic of f there, or for an EventUpdated, is logged.
 //
-// f gets all events of a request or none: those of a request whose decision begins after
-// Observe and before stop, even if some come after stop. So what f counts up and down, such as
-// requests in flight, is never below zero, and zero in the end.
+// f gets all events of a request or none: all if the request's decision begins after Observe
+// and before stop, even if some of its events come after stop. So a gauge that f keeps, such as
+// requests in flight, is never below zero and ends at zero.
 //
 // Observe and stop are safe for concurrent use.
 func (l *Limiter) Observe(f func(Event)) (stop func()) {

@@ -195,9 +195,9 @@ func WithLogger(logger *slog.Logger) Option {
 		func(c *config) { c.logger = logger })
 }
 
-// WithLogKeys makes the log show the keys of denials, bans, lost leases and failures of
-// the store, in the form that stores see. They may be addresses or credentials. By default
-// no key is logged, but the text of an error of your own KeyFunc is logged as it is.
+// WithLogKeys makes the log show the keys of denials, bans, lost leases and failures of the
+// store, in the form in which they are stored. They may be addresses or credentials. By default
+// no key is logged. The text of an error of your own KeyFunc is always logged as it is.
 func WithLogKeys() Option {
 	return option("WithLogKeys", func(c *config) { c.logKeys = true })
 }

@@ -101,22 +101,22 @@ type (
 	}
 )
 
-// WithCost makes cost return how many units a request costs. A cost of 0 charges
-// nothing, is never denied and never waits. A negative cost is an error (500); costs
-// above 2^40 count as 2^40. The default is 1. New rejects a nil cost. cost is called
-// concurrently. A handler that learns the true cost later passes it to Permit.Settle.
+// WithCost sets the function that returns how many units a request costs. The default is 1. A
+// request of cost 0 is charged nothing, and is never denied and never waits. A negative cost is
+// an error (500); costs above 2^40 count as 2^40. New returns an error if cost is nil. cost is
+// called concurrently. A handler that learns the true cost later passes it to Permit.Settle.
 //
-// Given to New, With or WithRoute, it is the default for rates and quotas there. A
-// Concurrency or AdaptiveConcurrency takes one slot per request, unless it has a WithCost
-// of its own. A cost that a limit never lets pass is a warning (cost-too-high).
+// Given to New, With or WithRoute, it is the default for rates and quotas there. A request
+// takes one slot of a Concurrency or AdaptiveConcurrency unless that limit has a WithCost of
+// its own. If a cost can never pass a limit, the limiter warns (cost-too-high).
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	return checkedSetting(cost != nil, "WithCost(nil)", "write a function, or leave it out if every request costs 1",
 		func(s *compile.Settings) { s.Cost, s.Fixed = cost, 0 })
 }
 
-// WithFixedCost is WithCost for requests that all cost the same, such as those of a route.
-// units is from 1 to 2^40. New rejects other values, and a cost that a limit never lets
-// pass.
+// WithFixedCost is WithCost for requests that all cost the same, such as the requests of a
+// route. units is from 1 to 2^40. New returns an error for other values, and for a cost that
+// can never pass a limit.
 func WithFixedCost(units int64) ChargeOption {
 	o := checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "write 1 to 2^40",
 		func(s *compile.Settings) {
@@ -223,9 +223,9 @@ func WithStore(s store.Store) Option {
 	})
 }
 
-// WithLimiterName names a limiter in events, logs and metrics. A name is a letter
-// followed by up to 63 of A-Z a-z 0-9 _ . -; New rejects any other. By default a
-// limiter has no name, and a limiter derived by With has that of the one it extends.
+// WithLimiterName names a limiter in events, logs and metrics. A name is a letter followed by
+// up to 63 of A-Z a-z 0-9 _ . -; New rejects any other. By default a limiter has no name, and a
+// limiter derived by With has the name of the limiter it extends.
 func WithLimiterName(name string) Option {
 	return checkedOption(engine.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
 		func(c *config) { c.name = name })

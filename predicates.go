@@ -49,10 +49,11 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 	return func(r *http.Request) bool { return a(r) || b(r) }
 }
 
-// WithBlock denies requests for which block returns true with 403 (ErrBlocked),
-// without charging anything. If given several times, any of them denies. By default
-// nothing is blocked. Key.In makes a function of networks. block is called concurrently; New doesn't
-// call it. New rejects nil; in Update it clears what was given before.
+// WithBlock denies requests for which block returns true: the answer is 403 (ErrBlocked), and
+// nothing is charged. If it is given several times, any of the functions denies. By default
+// nothing is blocked. Key.In makes such a function of networks. block is called concurrently;
+// New doesn't call it. New returns an error if block is nil; in Update, nil removes all earlier
+// functions.
 func WithBlock(block func(*http.Request) bool) Option {
 	return checkedOption(block != nil, "WithBlock(nil)", "write a function, such as stint.RemoteIP().In(networks...)",
 		func(c *config) { c.Block = append(c.Block, predicateOf(block)) })
@@ -80,17 +81,19 @@ type networks struct {
 	set clientip.Prefixes
 }
 
-// In returns a function that reports whether the address that is the key is in one of the networks:
-// for WithSkip, or for WithBlock. It compares the whole address, also if the key is a prefix of it, as
-// it is for IPv6. An IPv4 network also contains its addresses in their IPv6 spellings, mapped
-// (::ffff:0:0/96) and NAT64 (64:ff9b::/96). An address that can't be determined is in no network.
-// The function is safe for concurrent use, and its time hardly grows with the number of networks.
+// In returns a function for WithSkip or WithBlock that reports whether the key's address is in
+// one of the networks. It compares the whole address, even where the key is only a prefix, as
+// for IPv6. An IPv4 network also contains its addresses in their IPv6 spellings, mapped
+// (::ffff:0:0/96) and NAT64 (64:ff9b::/96). An address that can't be determined is in no
+// network. The function is safe for concurrent use. Its cost hardly grows with the number of
+// networks.
 //
 // RemoteIP().In looks at the connection only: behind a proxy, that is the proxy, and WithSkip of its
 // network exempts all clients. Write ForwardedIP(proxies...).In there.
 //
-// Only the keys of RemoteIP, ForwardedIP, HeaderIP and IP are addresses. In panics on another, on one
-// that New would reject, on an invalid network, and without any: it is called when a program starts.
+// Only the keys of RemoteIP, ForwardedIP, HeaderIP and IP are addresses. In panics for any
+// other key, for a key that New would reject, for an invalid network, and without networks,
+// because it is called when a program starts.
 func (k Key) In(prefixes ...netip.Prefix) func(*http.Request) bool {
 	set, problems := clientip.NewPrefixes(prefixes)
 	wrong := append(slices.Clip(k.described().Wrong), addressed("In", problems)...)
@@ -117,10 +120,10 @@ func (n *networks) has(r *http.Request) bool {
 	return n.of.Client.In(r, n.set)
 }
 
-// Preflight is a predicate that is true for the request that a browser sends by itself
-// before a cross-origin one: OPTIONS with Origin and Access-Control-Request-Method. Use
-// it with WithSkip to exempt those requests. By default they are limited, because any
-// client can send them.
+// Preflight reports whether r is a CORS preflight request, which a browser sends before a
+// cross-origin request: OPTIONS with Origin and Access-Control-Request-Method. Pass it to
+// WithSkip to exempt preflight requests. By default they are limited, because any client can
+// send them.
 func Preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions &&
 		r.Header.Get("Origin") != "" &&

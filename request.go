@@ -304,22 +304,21 @@ type HeaderStyle uint8
 
 const (
 	// RateLimitHeaders sends RateLimit-Policy and RateLimit as in
-	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit.
-	// RateLimit-Policy has q units in w seconds. RateLimit has r, the units left, and
-	// t, the seconds until there are more. Nested limiters add their items; if two
-	// limits have the same name, the one with less left is shown.
+	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit. RateLimit-Policy says
+	// that q units pass in w seconds. RateLimit has r, the number of units left, and t, the
+	// seconds until another becomes available. Nested limiters add their items; if two limits
+	// have the same name, the one with less left is shown.
 	//
-	// r may exceed q if the limit has a burst. w of a calendar window is the longest
-	// that the window can be: 31 days for Monthly, 25 hours for Daily where clocks are
-	// set back by an hour.
+	// r may exceed q if the limit has a burst. For a calendar window, w is its greatest length:
+	// 31 days for Monthly, 25 hours for Daily where clocks are set back by an hour.
 	RateLimitHeaders HeaderStyle = iota
 	// XRateLimitHeaders sends X-RateLimit-Limit, -Remaining and -Reset of the limit with
 	// the least left, among nested limiters too. Limit is its capacity, such as the burst of
 	// a bucket (LimitStatus.Capacity). Reset is in seconds from now.
 	XRateLimitHeaders
-	// XRateLimitUnixHeaders sends the same, but Reset is the Unix time of it in seconds,
-	// by this process's clock, as GitHub, httprate and ulule/limiter send it. It can't be
-	// combined with XRateLimitHeaders.
+	// XRateLimitUnixHeaders is XRateLimitHeaders with Reset as a Unix time in seconds, by this
+	// process's clock, as GitHub, httprate and ulule/limiter send it. It can't be combined with
+	// XRateLimitHeaders.
 	XRateLimitUnixHeaders
 	// NoHeaders sends none of them. It can't be combined with the others.
 	NoHeaders
@@ -328,9 +327,9 @@ const (
 const headersToWrite = "write stint.RateLimitHeaders, XRateLimitHeaders, XRateLimitUnixHeaders or NoHeaders"
 
 // WithHeaders sets which header fields tell clients about their limits. The default is
-// RateLimitHeaders. Retry-After is part of every denial, whatever the style, unless the
-// request can never pass. New rejects an empty list, unknown styles, NoHeaders beside
-// another, and both kinds of X-RateLimit-Reset.
+// RateLimitHeaders. Retry-After is part of every denial, whatever the style, unless the request
+// can never pass. New returns an error for an empty list, an unknown style, NoHeaders beside
+// another style, and XRateLimitHeaders beside XRateLimitUnixHeaders.
 func WithHeaders(styles ...HeaderStyle) Option {
 	return option("WithHeaders", func(c *config) {
 		c.styles = 0
@@ -360,10 +359,10 @@ func WithHeaders(styles ...HeaderStyle) Option {
 	})
 }
 
-// WithHidden keeps a limit out of the RateLimit and X-RateLimit fields, such as one that
-// protects a server and that clients can't plan by. The limit decides as without it; its
-// denials have a Retry-After, and the problem body names it. By default the fields show all
-// limits but a Ban, a Bandwidth and dry runs. New rejects it on a Ban or a Bandwidth.
+// WithHidden keeps a limit out of the RateLimit and X-RateLimit fields, such as a limit that
+// protects a server and is of no use to clients. The limit still decides: its denials have a
+// Retry-After, and the problem body names it. By default the fields show all limits except a
+// Ban, a Bandwidth and dry runs. New returns an error if it is on a Ban or a Bandwidth.
 func WithHidden() LimitOption {
 	return changeOption{change: func(r *compile.Rule) { r.Hidden = true }}
 }

@@ -98,24 +98,23 @@ func (o only) applyLimiter(c *config) {
 	c.Errs.Bad("Only", "it stands outside a route", "write the limits without it, or in a stint.WithRoute")
 }
 
-// WithLimitFunc adds limits that depend on the request, such as those of a tenant's
-// plan. They are decided together with the limiter's other limits and those of its routes,
-// except where a route has Only or Exempt. It needs a default WithKey. New rejects a nil f.
-// f is called concurrently.
+// WithLimitFunc adds limits that depend on the request, such as those of a tenant's plan. They
+// are decided together with the limiter's other limits and those of its routes, except where a
+// route has Only or Exempt. WithLimitFunc needs a default WithKey. New returns an error if f is
+// nil. f is called concurrently.
 //
-// If f returns an error, the request is denied: the error goes to the error handler.
-// Its status is that of its StatusCode() int method if it has one, otherwise 500. If the
-// error wraps a *SourceError, the limiter's WithFailurePolicy decides instead. If f
-// returns no limits and no error, and no other limit of the request holds, that is
-// ErrNoLimits: a plan that isn't found is no reason to let everything pass. Exempt() adds
-// no limit.
+// If f returns an error, the request is denied: the error goes to the error handler. Its status
+// is that of its StatusCode() int method if it has one, otherwise 500. If the error wraps a
+// *SourceError, the limiter's WithFailurePolicy decides instead. If f returns neither limits
+// nor an error, and no other limit applies to the request, it is denied with ErrNoLimits, so
+// that a missing plan doesn't admit everything. To add no limit deliberately, return Exempt().
 //
-// Every limit needs a WithName that differs from the others'. A Limit is compiled once
-// however often it is returned, so return the same values where possible: package
-// variables, or the cached values of package tenants. Limits with the same name in different plans
-// share a key's consumption, so a tenant who changes plans keeps its count.
+// Every limit needs a WithName, unique among the request's limits. A Limit is compiled once,
+// however often it is returned, so return the same values where possible: package variables, or
+// the cached values of package tenants. Limits with the same name in different plans share a
+// key's counts, so a tenant that changes plans keeps its counts.
 //
-// Allow, Take, Peek and Reset have no request, so they leave the limits of f out. See
+// Allow, Take, Peek and Reset have no request, so they ignore the limits of f. See
 // WithLimitSource.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return option("WithLimitFunc", func(c *config) {
@@ -126,24 +125,24 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	})
 }
 
-// Exempt stands for no limits. In a WithRoute, alone, it exempts the requests of the route: nothing
-// less specific holds for them, neither limits nor limit functions. What a WithLimitFunc
-// returns, alone, it adds no limit, for a tenant whose plan has none; other limits still
-// apply. New rejects it elsewhere, and beside anything else.
+// Exempt stands for no limits. As the only option of a WithRoute, it exempts the requests of
+// the route from all limits and limit functions that are less specific. As the only result of a
+// WithLimitFunc, it adds no limit, for a tenant whose plan has none; other limits still apply.
+// New returns an error if it is used elsewhere or beside anything else.
 func Exempt() Limit { return Limit{exempt} }
 
 // LimitSource returns the limits of a key for a limiter. It is called concurrently.
 //
-// An error without limits is that of WithLimitFunc: a *SourceError if the source fails. With limits
-// beside it, these hold, and the error is only reported: EventSourceFailed if it wraps a *SourceError,
-// otherwise EventLimitsFailed.
+// If a LimitSource returns an error without limits, the error has the same effect as the error
+// of a WithLimitFunc. If it returns limits beside the error, these apply and the error is only
+// reported: as EventSourceFailed if it wraps a *SourceError, otherwise as EventLimitsFailed.
 type LimitSource func(ctx context.Context, key string, by LimitUser) ([]Limit, error)
 
 // LimitUser is a limiter that asks a LimitSource for limits.
 type LimitUser struct{ of *compile.Func }
 
-// ID identifies the limiter: it is comparable, and the same after an Update. That of the zero
-// LimitUser is nil.
+// ID identifies the limiter. It is comparable and doesn't change by an Update. The ID of the
+// zero LimitUser is nil.
 func (u LimitUser) ID() any {
 	if u.of == nil {
 		return nil
@@ -151,9 +150,10 @@ func (u LimitUser) ID() any {
 	return u.of.Owner
 }
 
-// Check returns what is wrong with limits returned together, or nil: all that CheckLimits reports,
-// names that limits of the limiter have, and what its defaults make wrong, such as a cost that never
-// passes. Call it before limits replace good ones.
+// Check returns what is wrong with limits that a source returns together, or nil: all that
+// CheckLimits reports, names that the limiter already uses, and mistakes that come from the
+// limiter's defaults, such as a cost that can never pass. Call it before limits replace good
+// ones.
 func (u LimitUser) Check(limits ...Limit) error {
 	wrong := wrongTogether(limits)
 	for _, l := range limits {
@@ -178,13 +178,14 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // StatusCode returns 503.
 func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 
-// WithLimitSource is WithLimitFunc for limits that a key has, such as a tenant, and that
-// are read from elsewhere, as package tenants does. A request's key is that of k, which may be
-// empty. Allow, Take, Wait, Peek, PeekAll and Reset ask s for the key that they are given. Limits
-// of s that can't be used are a *SourceError, too.
+// WithLimitSource is WithLimitFunc for limits that belong to a key, such as a tenant's, and are
+// loaded from elsewhere, as by package tenants. s is called with the key k of a request, which
+// may be empty. Allow, Take, Wait, Peek, PeekAll and Reset call s with the key that they are
+// given. If s returns invalid limits, the error is a *SourceError, too.
 //
-// An error of k denies the request, as one of s does. New rejects a nil s, what it rejects
-// in WithKey, and GivenKey; a limiter isn't mounted in an adapter whose requests don't have k.
+// If k or s returns an error, the request is denied. New returns an error if s is nil, and if k
+// is GivenKey or a key that WithKey rejects. An adapter rejects a limiter if it can't read k
+// from its requests.
 func WithLimitSource(k Key, s LimitSource) Option {
 	return option("WithLimitFunc", func(c *config) {
 		wrong := k.described().Wrong.Within("WithLimitSource")

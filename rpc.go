@@ -17,21 +17,21 @@ import (
 //	stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
 //		stint.WithErrorHandler(stint.RPCError))
 //
-// Without it the client of a call makes UNAVAILABLE of a 429, and many clients send such a
-// call again. With it a denial by a limit is RESOURCE_EXHAUSTED, whatever its status. The status of
-// any other error is translated as google.rpc.Code says: 401 is UNAUTHENTICATED, 403
-// PERMISSION_DENIED, 503 UNAVAILABLE, 500 INTERNAL. The message names the limit, and doesn't show
-// the error's text. RateLimit and Retry-After are in the response's header, which is the error's
+// Without it, gRPC clients translate a 429 to UNAVAILABLE, and many retry such a call. With it,
+// a denial by a limit is RESOURCE_EXHAUSTED, whatever its HTTP status. The status of any other
+// error is translated as google.rpc.Code says: 401 is UNAUTHENTICATED, 403 PERMISSION_DENIED,
+// 503 UNAVAILABLE, 500 INTERNAL. The message names the limit and leaves out the error's text.
+// RateLimit and Retry-After are sent in the response's header; clients find them in the error's
 // metadata.
 //
-//   - gRPC and gRPC-Web, by the Content-Type application/grpc…: 200 and nothing but a header, which has
-//     grpc-status and grpc-message. CORS has to expose these two to browsers.
+//   - gRPC and gRPC-Web (Content-Type application/grpc…): 200 without a body, with grpc-status
+//     and grpc-message in the header. For browsers, CORS must expose these two fields.
 //   - connect, a unary call: the code's status, such as 429, and the error as JSON. The call has a
 //     Connect-Protocol-Version field, or ?connect=v1 in a GET.
-//   - connect, a stream, by the Content-Type application/connect+…: 200, and the error as the
-//     message that ends the stream.
+//   - connect, a stream (Content-Type application/connect+…): 200, and the error in the message
+//     that ends the stream.
 //
-// Package stintgrpc is for a gRPC server that isn't behind net/http.
+// For a gRPC server that isn't served through net/http, use package stintgrpc.
 func RPCError(w http.ResponseWriter, r *http.Request, err error) {
 	h, kind := w.Header(), r.Header.Get("Content-Type")
 	code, message := rpcCode(err)

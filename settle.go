@@ -19,44 +19,42 @@ import (
 // AsCharged, returned by the function of a WithSettle, leaves the charge unchanged.
 const AsCharged int64 = -1
 
-// WithSettle gives a request its true cost once its response is known. When the handler
-// has returned, cost is called with the status and the number of body bytes written,
-// and the charge is replaced by its result: the difference is refunded, or owed by the
-// next request. AsCharged leaves the charge unchanged. The request passed to cost is
-// the one the next handler got, with its permit and, if the router sets them, its
-// pattern and path values.
+// WithSettle gives a request its true cost once its response is known. When the handler has
+// returned, cost is called with the status and the number of body bytes written, and the charge
+// is replaced by its result: the difference is refunded, or owed by the next request. AsCharged
+// leaves the charge unchanged. cost gets the same request as the next handler, with its permit
+// and, if the router sets them, its pattern and path values.
 //
 //	// Only failed logins count.
 //	stint.WithRoute("POST /login", stint.Rate(5, time.Minute), stint.WithSettle(stint.FailedOnly))
 //
-// The charge made before the handler runs takes effect at once, so that concurrent
-// requests can't pass on credit; a WithCost beside it says how much to reserve. That
-// charge stands where cost isn't called: outside HTTP (Take, Wait), and in an adapter
-// that doesn't pass on the writer of Limiter.Admit. It applies to Rate and Quota;
-// slots of a concurrency limit are released instead. New rejects a nil cost. cost is
-// called concurrently.
+// The provisional charge is made before the handler runs, so that concurrent requests can't
+// pass on credit. It is 1, or the cost that a WithCost beside it returns. The provisional
+// charge stands if cost isn't called: outside HTTP (Take, Wait), and in an adapter that doesn't
+// pass on the writer of Limiter.Admit. WithSettle applies to Rate and Quota; slots of a
+// concurrency limit are released instead. New returns an error if cost is nil. cost is called
+// concurrently.
 //
 //   - cost is called once per request, for all limits that share the option, on the
 //     request's goroutine, even if the client has left.
-//   - A limit that the handler has settled itself, by Permit.Settle, stays as it is:
-//     the handler knows better.
-//   - If the request can be read in several ways (docs/routes.md), and the routes of a limit
-//     settle it differently, nothing is refunded, and the highest cost counts.
-//   - A handler's panic counts as 500, whatever it has written before. After a panic
-//     with http.ErrAbortHandler the status is the one written, or 500 if none was.
+//   - A limit that the handler has settled by Permit.Settle isn't settled again.
+//   - If the request is ambiguous (docs/routes.md) and its routes settle a limit differently,
+//     nothing is refunded and the highest cost counts.
+//   - If the handler panics, the status is 500, whatever the handler wrote before. After a
+//     panic with http.ErrAbortHandler it is the status written, or 500 if none was.
 //   - After a Hijack the status is 101, and written counts what was written before it.
-//   - Of a gRPC response with 200 (Content-Type application/grpc…), the status is what its
-//     grpc-status stands for: 401 for UNAUTHENTICATED, 503 for UNAVAILABLE.
-//   - Permit.Done and Permit.Detach don't matter: cost is called when the handler has returned.
+//   - For a gRPC response with 200 (Content-Type application/grpc…), the status is translated
+//     from its grpc-status: 401 for UNAUTHENTICATED, 503 for UNAVAILABLE.
+//   - Permit.Done and Permit.Detach have no influence: cost is called when the handler has
+//     returned.
 //   - For HEAD, written is 0, whatever the handler writes.
-//   - If the handler returns without an answer after the request's context has ended, the
-//     status is 499, as in nginx's logs: the client has left, and gets none.
+//   - If the client has left and the handler returns without an answer, the status is 499, as
+//     in nginx's logs.
 //
-// If a charge can't be settled, it stands, and observers get an EventSettleFailed; if
-// it is settled, they get an EventSettled. A store in memory takes no time. Another
-// store is called when the handler has returned, once for all settlements and releases
-// of slots, for up to 2 seconds. The client waits for that only if the response doesn't
-// declare its Content-Length.
+// Observers get an EventSettled, or an EventSettleFailed if the charge can't be settled and
+// therefore stands. Settling takes no noticeable time in memory. Any other store is called when
+// the handler has returned, once for all settlements and releases of slots, for up to 2
+// seconds. The client waits for that only if the response doesn't declare its Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) ChargeOption {
 	by := &read.Settler{Cost: cost, ByStatus: byStatus(cost)}
 	return settleOption{checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",

@@ -15,30 +15,30 @@ import (
 	"github.com/stint-go/stint/internal/waiting"
 )
 
-// Update changes the options of l while requests run. What isn't given stays:
+// Update changes the options of l while requests run. Options that aren't given stay as they
+// are:
 //
 //   - Limits, routes and limit functions are three groups. Given limits replace all of l's limits,
 //     given routes all routes, given limit functions all limit functions. WithoutRoutes and
 //     WithoutLimitFuncs leave none.
-//   - Every other option replaces what was given of it before, and adds nothing to that: after
-//     Update(WithSkip(f)), f alone exempts. nil clears it, as in WithSkip(nil) or
+//   - Every other option replaces its earlier values and adds nothing to them: after
+//     Update(WithSkip(f)), f alone exempts. nil clears an option, as in WithSkip(nil) or
 //     WithDenyHandler(nil).
 //
-// The error reports everything that is wrong with the new whole at once, as New's does; nothing has
-// changed then. A WithStore other than the limiter's own is an error, because the counts are there.
-// Update is safe for concurrent use; the last one wins.
+// The error reports everything that is wrong with the resulting options, as New's does. After
+// an error nothing has changed. A WithStore other than the limiter's own is an error, because
+// the counts are in the limiter's store. Update is safe for concurrent use; the last one wins.
 //
-// A limit keeps what has been consumed under its name and algorithm, so name limits that shall be
-// found again. docs/algorithms.md says what its new numbers do to that, and docs/waiting.md what
-// they do to requests that wait. Each request is decided by one configuration as a whole: requests
-// under way keep the one they began with, and their permits settle and release what they were
-// charged.
+// A limit with the same name and algorithm keeps its counts, so name the limits of a limiter
+// that is updated. docs/algorithms.md describes what new numbers do to the counts, and
+// docs/waiting.md what they do to waiting requests. Each request is decided by one
+// configuration: requests under way keep the configuration they began with.
 //
 // On a limiter made by With, Update changes what With was given. All limiters derived from l follow:
 // each becomes what With would now make of it, and a conflict with their names is an error.
 //
-// Observers get an EventUpdated. The change is in force then, so a panic of theirs is logged and goes
-// no further.
+// Observers get an EventUpdated once the change is in force. A panic of an observer then is
+// logged and goes no further.
 func (l *Limiter) Update(opts ...Option) error {
 	l.inForce()
 	all, err := l.update(opts)
@@ -76,9 +76,9 @@ func without(name, written string) Option {
 	}}
 }
 
-// Complete says that the options beside it are all: an Update with it clears what they don't set,
-// except the store, the observers and the logger. The options of a policy file begin with it. It
-// means nothing to New and With.
+// Complete makes an Update clear every option that isn't given beside it, except the store, the
+// observers and the logger. The options of a policy file begin with it. It has no effect in New
+// and With.
 func Complete() Option { return complete{} }
 
 type complete struct{}
