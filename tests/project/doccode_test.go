@@ -29,12 +29,6 @@ var taken = map[string]string{
 			admitted, wouldDeny  atomic.Int64
 		)
 		func hasAPIKey(*http.Request) bool`,
-	"README.md": `
-		var (
-			r   *gin.Engine
-			e   *echo.Echo
-			rdb *redis.Client
-		)`,
 	"docs/keys.md": `
 		var (
 			r, e         interface{ Use(...any) }

@@ -2,7 +2,6 @@ package project
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -22,7 +21,10 @@ import (
 
 // tested says which test has a block of a document that is no Go of the root module.
 var tested = map[string]string{
-	"README.md console":                "TestSessions",
+	"README.md console":                "TestREADME",
+	"README.md sh":                     "TestREADME",
+	"README.zh-CN.md console":          "TestTranslation",
+	"README.zh-CN.md sh":               "TestTranslation",
 	"docs/architecture.md mermaid":     "drawings",
 	"docs/algorithms.md text":          "a formula",
 	"docs/grpc.md go adapters/grpc":    "adapters/grpc TestDocumentIsThisCode",
@@ -78,80 +80,6 @@ func shell(t *testing.T, text string) string {
 		t.Fatalf("%s: %v\n%s", text, err, out)
 	}
 	return string(out)
-}
-
-// Sessions in the README show what their commands print.
-func TestSessions(t *testing.T) {
-	tools(t, "bash", "curl")
-	sessions := blocks(t, "README.md", "console")
-	if len(sessions) != 2 {
-		t.Fatalf("%d sessions", len(sessions))
-	}
-	dir := t.TempDir()
-	program, addr := readmeProgram(t)
-	write(t, filepath.Join(dir, "main.go"), program, 0o666)
-	run(t, ".", "go", "build", "-o", filepath.Join(dir, "whole"), filepath.Join(dir, "main.go"))
-	run(t, ".", "go", "build", "-o", filepath.Join(dir, "quickstart"), "./examples/quickstart")
-	follow(t, sessions[0], addr, func(string) *exec.Cmd { return exec.Command(filepath.Join(dir, "whole")) })
-	follow(t, sessions[1], freeAddr(t), func(addr string) *exec.Cmd { return exec.Command(filepath.Join(dir, "quickstart"), "-addr", addr) })
-}
-
-// follow gives a program the commands of a session, which print what it shows. On a busy
-// machine a command may take so long that the limit has more again: then they are tried again.
-func follow(t *testing.T, session, addr string, start func(addr string) *exec.Cmd) {
-	t.Helper()
-	var got string
-	for range 5 {
-		cmd := start(addr)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, func() bool {
-			c, err := net.Dial("tcp", addr)
-			if err == nil {
-				_ = c.Close()
-			}
-			return err == nil
-		})
-		got = ""
-		for line := range strings.Lines(session) {
-			if command, is := strings.CutPrefix(line, "$ "); is {
-				got += line + shell(t, strings.ReplaceAll(command, "127.0.0.1:8080", addr))
-			}
-		}
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if shows(session, got) {
-			return
-		}
-	}
-	t.Errorf("the session shows\n%s\nand its commands print\n%s", session, got)
-}
-
-// shows reports whether a session matches what was printed: a line of dots stands for any
-// number of lines, and what is left (r) and the seconds until more is (t) may differ.
-func shows(session, printed string) bool {
-	number := regexp.MustCompile(`\b([rt])=[0-9]+`)
-	var pattern strings.Builder
-	for line := range strings.Lines(session) {
-		line = strings.TrimRight(line, "\n")
-		if line == "..." {
-			pattern.WriteString(`(?:(?:[^$\n].*)?\n)*`)
-			continue
-		}
-		pattern.WriteString(number.ReplaceAllString(regexp.QuoteMeta(line), `$1=[0-9]+`) + `\r?\n?`)
-	}
-	return regexp.MustCompile(`^` + pattern.String() + `$`).MatchString(printed)
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func tools(t *testing.T, names ...string) {

@@ -19,7 +19,7 @@ import (
 // and their whole programs have to build.
 func documents(t *testing.T) []string {
 	t.Helper()
-	docs := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+	docs := []string{"README.md", "README.zh-CN.md", "CHANGELOG.md", "CONTRIBUTING.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/internals/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
@@ -72,7 +72,7 @@ func anchors(text string) (all []string) {
 	return all
 }
 
-// Whole programs compile. TestSessions builds and runs the README's.
+// Whole programs compile. TestREADME runs the README's.
 func TestProgramsCompile(t *testing.T) {
 	compiled := 0
 	for _, doc := range documents(t) {

@@ -1,0 +1,266 @@
+package project
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every block of the README runs. A block that begins with limit := replaces that statement of the
+// README's program, as a reader would, and the commands of the console block below it print what
+// the README shows.
+func TestREADME(t *testing.T) {
+	tools(t, "bash", "curl")
+	base, addr := readmeProgram(t)
+	start := compiled(t, base)
+	ran := 0
+	for _, block := range fenced.FindAllStringSubmatch(read(t, "README.md"), -1) {
+		switch language, text := block[1], block[2]; {
+		case language == "sh":
+			for command := range strings.Lines(text) {
+				start = checked(t, strings.TrimSpace(command), addr, start)
+			}
+		case language == "console" && strings.Contains(text, "redis-cli "):
+			t.Run("Redis", func(t *testing.T) {
+				tools(t, "redis-cli", "redis-server")
+				follow(t, text, addr, func(addr string) (*exec.Cmd, []string) {
+					server := redisServer(t)
+					cmd, _ := start(addr)
+					cmd.Args = append(cmd.Args, server)
+					return cmd, []string{"redis-cli ", "redis-cli -p " + strings.TrimPrefix(server, "127.0.0.1:") + " "}
+				})
+			})
+			ran++
+		case language == "console":
+			follow(t, text, addr, start)
+			ran++
+		case strings.HasPrefix(text, "package main\n"): // where start began
+		case strings.Contains(text, "limit := "):
+			start = compiled(t, replaced(t, base, text))
+		case strings.Contains(text, "gin.New()"):
+			routers(t, text)
+		default:
+			t.Errorf("no test runs\n%s", text)
+		}
+	}
+	if ran != 5 {
+		t.Errorf("%d console blocks ran, want 5", ran)
+	}
+}
+
+// starter returns the command of a program that listens on an address, and what to replace in the
+// commands that a reader types beside it.
+type starter func(addr string) (*exec.Cmd, []string)
+
+// compiled compiles a program that the README has on an address already.
+func compiled(t *testing.T, program string) starter {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "main.go"), program, 0o666)
+	binary := filepath.Join(dir, "program")
+	run(t, ".", "go", "build", "-o", binary, filepath.Join(dir, "main.go"))
+	return func(string) (*exec.Cmd, []string) { return exec.Command(binary), nil }
+}
+
+// checked checks a command of the README, and returns what it starts, if it is go run.
+func checked(t *testing.T, command, addr string, start starter) starter {
+	t.Helper()
+	switch name, arg, _ := strings.Cut(command, " "); {
+	case command == "go get "+module: // TestInstall runs it
+	case strings.HasPrefix(command, "go run "):
+		binary := filepath.Join(t.TempDir(), "program")
+		run(t, ".", "go", "build", "-o", binary, strings.TrimPrefix(command, "go run "))
+		return func(addr string) (*exec.Cmd, []string) { return exec.Command(binary, "-addr", addr), nil }
+	case name == "make":
+		run(t, ".", "make", "-n", arg)
+	default:
+		t.Errorf("no test runs %s", command)
+	}
+	return start
+}
+
+// replaced returns the README's program with its statement limit := … replaced.
+func replaced(t *testing.T, program, statements string) string {
+	t.Helper()
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, "main.go", program, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range ast.Preorder(f) {
+		if s, ok := n.(*ast.AssignStmt); ok && s.Lhs[0].(*ast.Ident).Name == "limit" {
+			at := func(p token.Pos) int { return files.Position(p).Offset }
+			program = program[:at(s.Pos())] + statements + program[at(s.End()):]
+			return imported(strings.ReplaceAll(program, `"127.0.0.1:6379"`, "os.Args[1]"))
+		}
+	}
+	t.Fatal("the program has no limit")
+	return ""
+}
+
+// imported adds the imports that blocks of the README take for granted.
+func imported(program string) string {
+	head, body, _ := strings.Cut(program, "\n")
+	imports := ""
+	for name, path := range map[string]string{
+		"os": "os", "fmt": "fmt", "http": "net/http", "httptest": "net/http/httptest", "time": "time",
+		"gin": "github.com/gin-gonic/gin", "echo": "github.com/labstack/echo/v4", "redis": "github.com/redis/go-redis/v9",
+		"stint": module, "stintgin": module + "/adapters/gin", "stintecho": module + "/adapters/echo",
+		"failover": module + "/store/failover", "memstore": module + "/store/memstore", "redisstore": module + "/store/redisstore",
+	} {
+		if regexp.MustCompile(`\b`+name+`\.`).MatchString(body) && !regexp.MustCompile(`(?m)^\t`+`(`+name+` )?"`+path+`"$`).MatchString(body) {
+			imports += "import " + name + " \"" + path + "\"\n"
+		}
+	}
+	return head + "\n" + imports + body
+}
+
+// redisServer starts a redis-server, which a command of the README stops, and returns its address.
+func redisServer(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strings.TrimPrefix(addr, "127.0.0.1:"), "--save", "")
+	cmd.Dir = t.TempDir()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	listens(t, addr)
+	return addr
+}
+
+// routers runs a block that mounts limiters on r, of gin, and e, of echo.
+func routers(t *testing.T, block string) {
+	t.Helper()
+	cmd, _ := compiled(t, imported("package main\nfunc main() {\n"+block+`
+		r.GET("/", func(*gin.Context) {})
+		e.GET("/", func(echo.Context) error { return nil })
+		for _, h := range []http.Handler{r, e} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			fmt.Println(w.Code, w.Header().Get("RateLimit"))
+		}
+	}`))("")
+	cmd.Env = append(os.Environ(), "GIN_MODE=release")
+	out, err := cmd.Output()
+	if err != nil || strings.Count(string(out), `200 "rate";r=9;t=`) != 2 {
+		t.Errorf("it prints %s (%v)\n%s", out, err, block)
+	}
+}
+
+// follow starts a program and runs a session's commands, which print what the session shows. On a busy
+// machine a command may take so long that the limit has more again: then all of them run again.
+func follow(t *testing.T, session, addr string, start starter) {
+	t.Helper()
+	var got string
+	for range 5 {
+		cmd, replace := start(addr)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		listens(t, addr)
+		got = ""
+		own := strings.NewReplacer(append(replace, "127.0.0.1:8080", addr)...)
+		for line := range strings.Lines(session) {
+			if command, is := strings.CutPrefix(line, "$ "); is {
+				got += line + shell(t, own.Replace(command))
+			}
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if shows(session, got) {
+			return
+		}
+	}
+	t.Errorf("the session shows\n%s\nand its commands print\n%s", session, got)
+}
+
+// listens waits until a program listens on an address.
+func listens(t *testing.T, addr string) {
+	t.Helper()
+	eventually(t, func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+}
+
+// shows reports whether a session matches what was printed: a line of dots stands for any
+// number of lines, and r, the number left, and t, the seconds until more is, may differ.
+func shows(session, printed string) bool {
+	number := regexp.MustCompile(`\b([rt])=[0-9]+`)
+	var pattern strings.Builder
+	for line := range strings.Lines(session) {
+		line = strings.TrimRight(line, "\n")
+		if line == "..." {
+			pattern.WriteString(`(?:(?:[^$\n].*)?\n)*`)
+			continue
+		}
+		pattern.WriteString(number.ReplaceAllString(regexp.QuoteMeta(line), `$1=[0-9]+`) + `\r?\n?`)
+	}
+	return regexp.MustCompile(`^` + pattern.String() + `$`).MatchString(printed)
+}
+
+// The README in Chinese has the sections, blocks, lists, tables and links of the README.
+func TestTranslation(t *testing.T) {
+	english, chinese := outline(t, "README.md"), outline(t, "README.zh-CN.md")
+	for i := range min(len(english), len(chinese)) {
+		if english[i] != chinese[i] {
+			t.Fatalf("README.md has\n%s\nREADME.zh-CN.md\n%s", english[i], chinese[i])
+		}
+	}
+	if len(english) != len(chinese) {
+		t.Errorf("README.md has %d parts, README.zh-CN.md %d", len(english), len(chinese))
+	}
+}
+
+// outline lists the parts of a document that don't depend on its language: levels of headings, blocks
+// of code, items, rows, and each section's links in alphabetical order.
+func outline(t *testing.T, name string) (parts []string) {
+	t.Helper()
+	code, link := regexp.MustCompile("(?s)^```.*?\n```\n"), regexp.MustCompile(`\]\(([^)]*)\)`)
+	var links []string
+	section := func() {
+		slices.Sort(links)
+		parts = append(parts, "links "+strings.Join(links, " "))
+		links = nil
+	}
+	for text := read(t, name); text != ""; {
+		line, rest, _ := strings.Cut(text, "\n")
+		switch block := code.FindString(text); {
+		case block != "":
+			parts, rest = append(parts, block), text[len(block):]
+		case strings.HasPrefix(line, "#"):
+			section()
+			parts = append(parts, line[:strings.Index(line, " ")])
+		case strings.HasPrefix(line, "- "), strings.HasPrefix(line, "| "):
+			parts = append(parts, line[:1])
+		}
+		for _, m := range link.FindAllStringSubmatch(line, -1) {
+			if !strings.HasPrefix(m[1], "README") { // one leads to the other
+				links = append(links, m[1])
+			}
+		}
+		text = rest
+	}
+	section()
+	return parts
+}
