@@ -61,7 +61,9 @@ func (l *Limit) strikes(s *state) []engine.Entry {
 }
 
 func (l *Limit) stepBan(now *Now, c *Charge, s *state, r *Result) {
-	l.rebase(now, s)
+	if s.Live {
+		l.rebaseBan(now, s)
+	}
 	at, strikes := now.Steady, l.strikes(s)
 	n := int64(len(strikes))
 	// Where the limit has been lowered since, one more denial is still left.
@@ -104,8 +106,8 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 		}
 		for j := range charges {
 			if o := &charges[j]; !results[j].OK && !o.DryRun && o.countsFor(c) {
-				begun := c.Limit.strike(now, states[i].is())
-				c.Limit.step(now, c, states[i].is(), &results[i])
+				begun := c.Limit.strike(now, states[i].open())
+				c.Limit.stepBan(now, c, states[i].open(), &results[i])
 				results[i].Begun = begun
 				break
 			}
@@ -133,4 +135,11 @@ func (l *Limit) strike(now *Now, s *state) (begun bool) {
 	}
 	s.Live, s.Numbers, s.Log = true, l.numbers, append(strikes, engine.Entry{At: at, Units: 1})
 	return false
+}
+
+// validBan reports whether a Ban can have written the state.
+func (s *state) validBan() bool {
+	n := s.Numbers
+	return 0 < n.Token && n.Token < remote && n.Unit == 0 && n.Burst == 0 && absBelow(s.A, remote) &&
+		0 <= s.B && s.B <= longest.Microseconds() && s.C|s.D|s.E == 0 && len(s.Log) <= mostStrikes && s.ascends(0, remote)
 }

@@ -59,7 +59,7 @@ func TestBanModel(t *testing.T) {
 			if r := results[1]; r.OK != want.OK || r.RetryAfter != want.RetryAfter || r.Begun != want.Begun || r.Remaining != want.Remaining || passes && now < until || r.Receipt != (Receipt{}) {
 				t.Fatalf("seed %d, %d denials in %d, for %d: at %d, denied at %v: got %+v, want %+v", seed, n, within, d, now, denials, r, want)
 			}
-			if s := states[1].is(); int64(len(s.Log)) >= n && n > 1 || !s.Live && results[1].ResetAfter != 0 {
+			if s := states[1].open(); int64(len(s.Log)) >= n && n > 1 || !s.Live && results[1].ResetAfter != 0 {
 				t.Fatalf("seed %d at %d: %+v", seed, now, s)
 			}
 			if now > 1_000_000 {
@@ -82,10 +82,10 @@ func TestBanAmend(t *testing.T) {
 	for _, s := range []state{{}, {Live: true, Numbers: ban.numbers, Log: []engine.Entry{{At: 900, Units: 1}}}, {Live: true, Numbers: ban.numbers, A: 2000, B: 1500}} {
 		for _, cost := range []int64{0, 1, 5} {
 			after, r := State{}, Result{}
-			*after.is() = s
+			*after.open() = s
 			c := Charge{Key: "k", Limit: ban, Cost: cost, Receipt: Receipt{Cost: 1, Instant: 900, Mark: 1}}
 			Amend(now, &c, &after, &r)
-			if after.is().A != s.A || len(after.is().Log) != len(s.Log) || after.is().Live != s.Live {
+			if after.open().A != s.A || len(after.open().Log) != len(s.Log) || after.open().Live != s.Live {
 				t.Errorf("%+v settled to %d: %+v", s, cost, after)
 			}
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/stint-go/stint/internal/engine"
@@ -65,4 +66,9 @@ func (s *state) tidy() {
 	if int64(len(s.Log)) > 2*s.A+8 {
 		s.Log = slices.DeleteFunc(s.Log, func(e engine.Entry) bool { return e.Units == 0 })
 	}
+}
+
+// validConcurrency reports whether a Concurrency can have written the state.
+func (s *state) validConcurrency() bool {
+	return s.Numbers == engine.Numbers{} && s.B|s.C|s.D|s.E == 0 && s.ascends(0, math.MaxInt64) && s.units() == s.A
 }

@@ -33,12 +33,12 @@ func Check(charges []Charge, results []Result) error {
 // [Limit.Lifetime] says how long each must be kept, if at all.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	for i := range charges {
-		if states[i].is().Read {
-			charges[i].Limit.accept(states[i].is())
+		if states[i].open().Read {
+			charges[i].Limit.accept(states[i].open())
 		}
 	}
 	if len(charges) == 1 {
-		charges[0].Limit.step(&now, &charges[0], states[0].is(), &results[0])
+		charges[0].Limit.step(&now, &charges[0], states[0].open(), &results[0])
 		return results[0].OK || charges[0].DryRun
 	}
 	switch n := len(charges); { // clearing room for 8 states takes as long as a step
@@ -58,7 +58,7 @@ func decide(now Now, charges []Charge, states, were []State, results []Result) b
 	granted := true
 	for i := range charges {
 		were[i] = states[i]
-		charges[i].Limit.step(&now, &charges[i], states[i].is(), &results[i])
+		charges[i].Limit.step(&now, &charges[i], states[i].open(), &results[i])
 		if !results[i].OK && !charges[i].DryRun {
 			granted = false
 		}
@@ -68,13 +68,13 @@ func decide(now Now, charges []Charge, states, were []State, results []Result) b
 	}
 	copy(states, were)
 	for i := range charges {
-		charges[i].Limit.rebase(&now, states[i].is())
+		charges[i].Limit.rebase(&now, states[i].open())
 	}
 	strike(&now, charges, states, results)
 	for i := range charges {
 		if results[i].OK { // it had room but wasn't charged: report how it stands
 			peek := Charge{Limit: charges[i].Limit}
-			peek.Limit.step(&now, &peek, states[i].is(), &results[i])
+			peek.Limit.step(&now, &peek, states[i].open(), &results[i])
 		}
 	}
 	return false
@@ -85,11 +85,11 @@ func decide(now Now, charges []Charge, states, were []State, results []Result) b
 // back. The receipt in r replaces the one in c and is needed to settle again.
 func Amend(now Now, c *Charge, s *State, r *Result) {
 	l := c.Limit
-	l.accept(s.is())
-	l.rebase(&now, s.is())
-	receipt := l.amend(&now, c, s.is())
+	l.accept(s.open())
+	l.rebase(&now, s.open())
+	receipt := l.amend(&now, c, s.open())
 	peek := Charge{Limit: l}
-	l.step(&now, &peek, s.is(), r)
+	l.step(&now, &peek, s.open(), r)
 	receipt.Lease, receipt.Path = c.Receipt.Lease, c.Receipt.Path
 	r.Receipt = receipt
 }
@@ -104,32 +104,8 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 // counts it by another clock keeps the state for a little longer, in case the wall clock is
 // set back.
 func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
-	if !s.is().Live {
+	if !s.open().Live {
 		return 0
 	}
-	return l.lifetime(&now, s.is(), r)
+	return l.lifetime(&now, s.open(), r)
 }
-
-// longest is the furthest into the future that a turn is reserved or a debt reaches.
-const longest = 365 * 24 * time.Hour
-
-// instant is the present as the limit counts it, in microseconds: limits of the
-// calendar follow the wall clock, all others a clock that is never set.
-func (l *Limit) instant(now *Now) int64 {
-	if l.calendar() {
-		return now.Wall
-	}
-	return now.Steady
-}
-
-// FollowsCalendar reports whether the limit reads Now.Wall.
-func (l *Limit) FollowsCalendar() bool { return l.calendar() || algorithms[l.spec.Algorithm].wall }
-
-func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }
-
-// maxWait returns the charge's MaxWait in microseconds, at most the limit's patience.
-func (l *Limit) maxWait(c *Charge) int64 {
-	return min(int64(max(c.MaxWait, 0)/time.Microsecond), l.patience)
-}
-
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,5 +1,7 @@
 package store
 
+import "github.com/stint-go/stint/internal/engine"
+
 // FixedWindow. State.A is the start of the current window in microseconds, State.B what
 // has been counted in it, and State.C what has been reserved in later windows. Those
 // fill up in order, each to the limit, and no charge is split over two. A debt counts
@@ -33,7 +35,9 @@ func (l *Limit) presentWindow(at int64, s *state) (start, count, later int64) {
 }
 
 func (l *Limit) stepFixed(now *Now, c *Charge, s *state, r *Result) {
-	l.rebase(now, s)
+	if s.Live {
+		l.rebaseFixed(now, s)
+	}
 	at, n := l.instant(now), l.spec.Units
 	start, count, later := l.presentWindow(at, s)
 	*r = Result{OK: true}
@@ -122,4 +126,9 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *state) Receipt {
 		*s = state{}
 	}
 	return receipt
+}
+
+// validFixed reports whether a FixedWindow can have written the state.
+func (s *state) validFixed() bool {
+	return s.Numbers == engine.Numbers{} && absBelow(s.A, remote) && s.validCounts() && s.D|s.E == 0 && len(s.Log) == 0
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"time"
 
 	"github.com/stint-go/stint/internal/engine"
 )
@@ -96,4 +97,37 @@ func (v levels) since(at int64) (used, from int64) {
 		used = e.Units
 	}
 	return used, from
+}
+
+// remember keeps E and the Log until an instant, at least.
+func (s *state) remember(until int64) {
+	if s.D == 0 {
+		s.D, s.E = until, anEternity
+	}
+	s.D = max(s.D, until)
+}
+
+// anEternity is an instant before all others.
+const anEternity = -exact / 2
+
+// barred reports whether a charge was made before the numbers last changed.
+func (s *state) barred(r *Receipt) bool { return s.D != 0 && r.Instant < s.E }
+
+// kept is how long the state of a bucket says more than that it is full.
+func (s *state) kept(now *Now, r *Result) time.Duration {
+	if s.D == 0 {
+		return r.ResetAfter
+	}
+	return max(r.ResetAfter, micros(s.D-now.Steady))
+}
+
+// validLevels reports whether D, E and the Log are as a bucket writes them.
+func (s *state) validLevels() bool {
+	for i, e := range s.Log {
+		if i > 0 && e.Units <= s.Log[i-1].Units || e.Units >= exact {
+			return false
+		}
+	}
+	return -remote < s.D && s.D < remote && -exact < s.E && s.E < remote && (s.D != 0 || s.E == 0 && len(s.Log) == 0) &&
+		len(s.Log) <= maxLevels && s.ascends(0, remote)
 }

@@ -1,10 +1,6 @@
 package store
 
 import (
-	"errors"
-	"fmt"
-	"hash/maphash"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -99,168 +95,11 @@ func (l *Limit) StateName() string { return l.name }
 // units of one tick may pass in addition to those of the rule.
 func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.Tick()) * time.Microsecond }
 
-var hashSeed = maphash.MakeSeed()
+// MaxCost is the largest cost of one charge, and the largest Units, Burst and Queue of
+// a limit. It keeps every sum of costs exact in a double.
+const MaxCost = 1 << 40
 
-// workOutName sets name and hash.
-func (l *Limit) workOutName() {
-	s := &l.spec
-	has := &algorithms[s.Algorithm]
-	l.name = s.Name + "/" + has.letter
-	if has.periodic {
-		if l.calendar() {
-			l.name += ":" + s.Window.id()
-		} else {
-			l.name += ":" + s.Period.String()
-		}
-		if s.Algorithm == SlidingWindow {
-			l.name += ":" + strconv.FormatInt(s.Buckets, 10)
-		}
-	}
-	if l.hash = maphash.String(hashSeed, l.name); l.hash == 0 {
-		l.hash = 1
-	}
-}
+// FollowsCalendar reports whether the limit reads Now.Wall.
+func (l *Limit) FollowsCalendar() bool { return l.calendar() || algorithms[l.spec.Algorithm].wall }
 
-// wrong records one problem, with the arguments of newSpecError.
-type wrong = func(field, problem, write string, names ...any)
-
-// NewLimit checks a Spec, fills in its defaults and returns the limit. The error
-// reports every problem at once: it is made by errors.Join and holds a *SpecError for
-// each.
-func NewLimit(s Spec) (*Limit, error) {
-	l := &Limit{spec: s}
-	var errs []error
-	bad := func(field, problem, write string, names ...any) {
-		errs = append(errs, newSpecError(field, problem, write, names...))
-	}
-
-	if !engine.ValidName(s.Name) {
-		bad("Name", fmt.Sprintf("name %.80q", s.Name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
-	}
-	named := len(errs)
-	if s.Units < 1 || s.Units > MaxCost {
-		bad("Units", fmt.Sprintf("%d units", s.Units), fmt.Sprintf("write a number from 1 to %d", int64(MaxCost)))
-	}
-	if int(s.Algorithm) >= len(algorithms) { // nothing else can be checked
-		bad("Algorithm", fmt.Sprintf("unknown algorithm %d", s.Algorithm), "write one of the constants of Algorithm")
-	} else {
-		l.checkSpan(bad)
-		l.checkExtras(bad)
-	}
-	if l.calendar() {
-		l.last = new(atomic.Pointer[bounds])
-	}
-	if len(errs) == named { // all but the name is valid
-		l.fillDefaults()
-		l.workOutName()
-		l.workOut(bad)
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	var unused state
-	var left Result
-	l.step(&Now{}, &Charge{Limit: l}, &unused, &left)
-	l.full = left.Remaining
-	return l, nil
-}
-
-// checkSpan checks that the limit has the one kind of span its algorithm counts in.
-func (l *Limit) checkSpan(bad wrong) {
-	s := &l.spec
-	calendar := s.Window != (Window{})
-	switch has := &algorithms[s.Algorithm]; {
-	case has.endless:
-		if s.Period != 0 || calendar {
-			bad("Period", "%v counts the slots held and has no period", "leave %v and %v out", s.Algorithm, "Period", "Window")
-		}
-	case calendar && s.Period != 0:
-		bad("Period", "both a %v and a %v", "leave one out", "Period", "Window")
-	case calendar:
-		if !has.calendar {
-			bad("Algorithm", "%v does not follow a calendar", "write %v or %v, or a %v", s.Algorithm, FixedWindow, IntervalBucket, "Period")
-		}
-		s.Window.check(bad)
-	case s.Period <= 0:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "write a positive duration, such as %v", "time.Second")
-	case s.Period < time.Microsecond:
-		bad("Period", fmt.Sprintf("period %v, and a number without a unit is in nanoseconds", s.Period), "write a duration, such as %v", "time.Second")
-	case s.Period%time.Microsecond != 0:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "write a whole number of microseconds")
-	case float64(s.Period.Microseconds()) > horizon/10:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "write at most two years, or a %v", "Window")
-	}
-}
-
-// checkExtras rejects numbers that the algorithm would ignore: an error is better than
-// a limit that doesn't do what it says.
-func (l *Limit) checkExtras(bad wrong) {
-	s := &l.spec
-	has := &algorithms[s.Algorithm]
-	if s.Burst != 0 {
-		switch {
-		case !has.burst:
-			bad("Burst", "%v has no burst", "leave it out, or write %v", s.Algorithm, TokenBucket)
-		case s.Burst < None || s.Burst > MaxCost:
-			bad("Burst", fmt.Sprintf("burst %d", s.Burst), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
-		case s.Burst == None && s.Algorithm != LeakyBucket && !s.Debt:
-			bad("Burst", "burst 0 lets nothing pass", "write at least 1, or add debt")
-		}
-	}
-	if s.Queue != 0 {
-		switch {
-		case !has.queue:
-			bad("Queue", "%v has no queue", "write %v or %v, or a maximum wait", s.Algorithm, LeakyBucket, TokenBucket)
-		case s.Queue < None || s.Queue > MaxCost:
-			bad("Queue", fmt.Sprintf("queue %d", s.Queue), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
-		}
-	}
-	if s.Debt && !has.debt {
-		bad("Debt", "%v takes no debt", "write %v (%v prepays by itself)", s.Algorithm, TokenBucket, WarmUp)
-	}
-	switch {
-	case s.Algorithm != Ban && s.Ban != 0:
-		bad("Ban", "%v has no ban period", "leave it out, or write the %v algorithm", s.Algorithm, Ban)
-	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
-		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "write a positive multiple of a microsecond, at most a year")
-	}
-	if s.Algorithm == Ban && s.Units > mostStrikes {
-		bad("Units", fmt.Sprintf("a ban after %d denials", s.Units), fmt.Sprintf("write at most %d, since the time of each denial is kept", mostStrikes))
-	}
-	switch {
-	case s.Algorithm == WarmUp && s.WarmUp <= 0:
-		bad("Algorithm", "%v without a warm-up period", "write how long the rate takes to rise, such as 4s", s.Algorithm)
-	case s.Algorithm != WarmUp && s.WarmUp != 0:
-		bad("WarmUp", "%v does not warm up", "write the %v algorithm, or leave the period out", s.Algorithm, WarmUp)
-	case s.WarmUp%time.Microsecond != 0:
-		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write a whole number of microseconds")
-	}
-	switch {
-	case s.Buckets == 0:
-	case s.Algorithm != SlidingWindow:
-		bad("Buckets", "%v has no buckets", "write %v", s.Algorithm, SlidingWindow)
-	case s.Buckets < 1 || s.Buckets > 1000:
-		bad("Buckets", fmt.Sprintf("%d buckets", s.Buckets), "write a number from 1 to 1000, or %v", "SlidingLog")
-	}
-}
-
-// longestWait returns how far ahead a charge may have its turn, in microseconds: a
-// year. An algorithm that counts turns in tokens rather than time has less if the
-// windows of a year would hold more tokens than can be added up exactly.
-func (l *Limit) longestWait() int64 {
-	const year = int64(longest / time.Microsecond)
-	if !algorithms[l.spec.Algorithm].counted {
-		return year
-	}
-	span := l.period
-	if w := l.spec.Window; w.kind == everyWindow {
-		span = w.every.Microseconds()
-	} else if l.calendar() {
-		span = w.nominal()
-	}
-	// Only half of the room is used, because windows of the calendar may be shorter.
-	if windows := exact/4/l.spec.Units - 2; windows < year/span {
-		return windows * span
-	}
-	return year
-}
+func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }

@@ -1,11 +1,16 @@
 package store
 
 import (
+	"math"
 	"math/bits"
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
 )
+
+// Epoch is 2026-01-01 00:00:00 UTC, in seconds since 1970. Instants count from here
+// rather than from 1970, which keeps them below 2^53 for another 56 years.
+const Epoch = 1767225600
 
 // scale is an engine.Scale with the arithmetic of the steps. Lengths of time and instants in
 // its units are below 2^53, since the Lua twins count in doubles.
@@ -18,6 +23,14 @@ const (
 	// years. Beyond it only limits that use the whole range lose exactness, and the
 	// stores here are restarted more often.
 	horizon = 20 * 365.25 * 24 * 3600 * 1e6
+	// longest is the furthest into the future that a turn is reserved or a debt reaches.
+	longest = 365 * 24 * time.Hour
+	// far is how far a limit looks ahead, in microseconds: 200 years, which still fits a
+	// time.Duration.
+	far = 200 * 365 * 24 * 3600 * 1_000_000
+	// remote is further from the origin than any instant that a step writes, in microseconds: a
+	// limit takes at most a century, from a present within the horizon.
+	remote = far/2 + 2*horizon
 	// coarsest is the exponent of the coarsest tick in which a rate is exact: a
 	// millisecond. A rate that is rounded may have a tick ten times as long.
 	coarsest = 3
@@ -150,4 +163,32 @@ func floorMod(a, b int64) int64 {
 		m += b
 	}
 	return m
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// possible reports whether a limit may have the scale.
+func (s scale) possible() bool { return 0 < s.PerTick && s.PerTick < exact && s.Exponent <= coarsest+1 }
+
+// covers reports whether n units are less than so many microseconds. Instants earlier than the
+// horizon, of a test's clock, may be beyond what is exact.
+func (s scale) covers(n, us float64) bool {
+	return math.Abs(n) < 2*exact && math.Abs(n)/float64(s.PerTick)*float64(s.Tick()) < us
+}
+
+// divisor divides by the same number many times. A multiplication and a correction take
+// a third of the time of a division, which would be a tenth of a decision's.
+type divisor struct{ by, inverse uint64 }
+
+func divisorOf(by int64) divisor { return divisor{uint64(by), math.MaxUint64 / uint64(by)} }
+
+// of returns n divided by the divisor, rounded down, for n >= 0. The inverse is too
+// small by less than one part in 2^64/by, so the quotient is at most one too small
+// before the correction.
+func (d divisor) of(n int64) int64 {
+	quotient, _ := bits.Mul64(uint64(n), d.inverse)
+	if uint64(n)-quotient*d.by >= d.by {
+		quotient++
+	}
+	return int64(quotient)
 }

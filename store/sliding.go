@@ -23,45 +23,15 @@ import (
 // The period, and of a SlidingWindow the number of buckets, are part of StateName: a limit
 // with others counts by itself, and one with other Units goes on with the count.
 
-// slide is the span that a SlidingWindow or SlidingLog looks back on. For a log it is
-// Token microseconds; for a window it is a number of buckets of Token units each.
-type slide struct {
-	scale          scale // windows only
-	token, buckets int64
-}
-
-// leaves returns the instant at which an entry made at at stops counting: exactly one
-// window later.
-func (d slide) leaves(at int64) int64 {
-	if d.buckets == 0 {
-		return at + d.token
-	}
-	return d.bucketStart(d.bucket(at) + d.buckets)
-}
-
-// entered returns the instant at which a charge made at at is entered.
-func (d slide) entered(at int64) int64 {
-	if d.buckets == 0 {
-		return at
-	}
-	return d.bucketStart(d.bucket(at))
-}
-
-// tick returns the resolution in microseconds.
-func (d slide) tick() int64 {
-	if d.buckets == 0 {
-		return 1
-	}
-	return d.scale.Tick()
-}
-
 func (l *Limit) rebaseSliding(now *Now, s *state) {
 	l.slide.clamp(now.Steady, s)
 	l.slide.drop(now.Steady, s)
 }
 
 func (l *Limit) stepSliding(now *Now, c *Charge, s *state, r *Result) {
-	l.rebase(now, s)
+	if s.Live {
+		l.rebaseSliding(now, s)
+	}
 	n := l.spec.Units
 	*r = Result{OK: true}
 	switch {
@@ -82,9 +52,6 @@ func (l *Limit) stepSliding(now *Now, c *Charge, s *state, r *Result) {
 		r.MoreAfter = micros(l.frees(s, s.C+r.Remaining+1-n) - present)
 	}
 }
-
-// present returns the beginning of the tick that at is in.
-func (d slide) present(at int64) int64 { return at - floorMod(at, d.tick()) }
 
 // waits answers a charge for which there is room at free, which is a whole tick.
 func (d slide) waits(now *Now, within, free int64, r *Result) bool {
@@ -230,4 +197,10 @@ func (s *state) remove(now *Now, at int64) {
 		s.E = max(s.A-now.Steady, 0)
 		s.Log = s.Log[:last]
 	}
+}
+
+// validSliding reports whether a SlidingWindow or SlidingLog can have written the state.
+func (s *state) validSliding() bool {
+	return s.Numbers == engine.Numbers{} && absBelow(s.A, remote) && s.validCounts() && s.B > 0 && s.D == 0 && 0 <= s.E && s.E < remote &&
+		s.ascends(1, s.A) && s.units() == s.C-s.B
 }

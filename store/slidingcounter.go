@@ -1,6 +1,10 @@
 package store
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/stint-go/stint/internal/engine"
+)
 
 // SlidingCounter estimates a sliding window from two fixed ones. It assumes that the
 // charges of the previous window were spread evenly, and counts the part of them that
@@ -57,7 +61,9 @@ func (l *Limit) counts(at int64, s *state) int64 {
 }
 
 func (l *Limit) stepCounter(now *Now, c *Charge, s *state, r *Result) {
-	l.rebase(now, s)
+	if s.Live {
+		l.rebaseCounter(now, s)
+	}
 	at := now.Wall
 	*r = Result{OK: true}
 	switch {
@@ -168,4 +174,9 @@ func (l *Limit) counted(s *state, start int64) *int64 {
 		return &s.D
 	}
 	return nil
+}
+
+// validCounter reports whether a SlidingCounter can have written the state.
+func (s *state) validCounter() bool {
+	return s.Numbers == engine.Numbers{} && absBelow(s.A, remote) && s.validCounts() && 0 <= s.D && s.D < exact && s.E == 0 && len(s.Log) == 0
 }

@@ -28,11 +28,3 @@ func (l *Limit) workOutSlidingWindow(bad wrong) {
 	}
 	l.slide = slide{l.scale, l.token, s.Buckets}
 }
-
-// bucket returns the number of the bucket that contains at.
-func (d slide) bucket(at int64) int64 { return floorDiv(d.scale.At(at), d.token) }
-
-// bucketStart returns the first instant of the n-th bucket, a whole tick.
-func (d slide) bucketStart(n int64) int64 {
-	return -floorDiv(-n*d.token, d.scale.PerTick) * d.scale.Tick()
-}

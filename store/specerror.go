@@ -35,3 +35,6 @@ func (e *SpecError) Error() string { return e.Problem + ": " + e.Write }
 
 // named are the names in a text. They are behind a pointer so that a SpecError can be compared.
 type named struct{ names []string }
+
+// wrong records one problem, with the arguments of newSpecError.
+type wrong = func(field, problem, write string, names ...any)

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"math/bits"
 	"time"
 
@@ -73,24 +72,6 @@ func (l *Limit) workOutBucket(bad wrong) {
 		l.largest = max(l.affordable(), l.largest)
 	}
 }
-
-// fitRate sets the limit's scale and token, to those of the nearest rate below if no scale
-// holds its rate.
-func (l *Limit) fitRate(room int64, also func(scale) bool) (ok bool) {
-	if l.scale, l.token, ok = fit(l.period, l.spec.Units, room, also); !ok {
-		l.scale, l.token, ok = fitBelow(l.period, l.spec.Units, room, also)
-	}
-	return ok
-}
-
-// tooFast: one integer holds no rate near the limit's.
-func (l *Limit) tooFast(bad wrong) {
-	bad("Units", fmt.Sprintf("%d per %v can't be counted in integers below 2^53", l.spec.Units, l.spec.Period),
-		"write a rounder number, at most ten million a second, a period in whole milliseconds, or a smaller burst")
-}
-
-// affordable returns the largest cost that can be prepaid: a year's worth, at least 1.
-func (l *Limit) affordable() int64 { return min(MaxCost, max(1, l.most/l.token)) }
 
 // fillBucket: without a Burst a bucket has room for its Units, with debt for a second's.
 // A LeakyBucket has no burst, and a queue for its Units.
@@ -290,28 +271,6 @@ func (l *Limit) rebaseBucket(now *Now, s *state) {
 	}
 }
 
-// remember keeps E and the Log until an instant, at least.
-func (s *state) remember(until int64) {
-	if s.D == 0 {
-		s.D, s.E = until, anEternity
-	}
-	s.D = max(s.D, until)
-}
-
-// anEternity is an instant before all others.
-const anEternity = -exact / 2
-
-// barred reports whether a charge was made before the numbers last changed.
-func (s *state) barred(r *Receipt) bool { return s.D != 0 && r.Instant < s.E }
-
-// kept is how long the state of a bucket says more than that it is full.
-func (s *state) kept(now *Now, r *Result) time.Duration {
-	if s.D == 0 {
-		return r.ResetAfter
-	}
-	return max(r.ResetAfter, micros(s.D-now.Steady))
-}
-
 func (l *Limit) amendBucket(now *Now, c *Charge, s *state) Receipt {
 	r := c.Receipt
 	r.Cost = c.Cost
@@ -399,23 +358,13 @@ func (l *Limit) refund(now *Now, tokens int64, c *Charge, s *state, r *Receipt) 
 	}
 }
 
-// divisor divides by the same number many times. A multiplication and a correction take
-// a third of the time of a division, which would be a tenth of a decision's.
-type divisor struct{ by, inverse uint64 }
-
-func divisorOf(by int64) divisor { return divisor{uint64(by), math.MaxUint64 / uint64(by)} }
-
-// of returns n divided by the divisor, rounded down, for n >= 0. The inverse is too
-// small by less than one part in 2^64/by, so the quotient is at most one too small
-// before the correction.
-func (d divisor) of(n int64) int64 {
-	quotient, _ := bits.Mul64(uint64(n), d.inverse)
-	if uint64(n)-quotient*d.by >= d.by {
-		quotient++
-	}
-	return int64(quotient)
-}
-
 func (l *Limit) backInBucket(was, is engine.Receipt) int64 {
 	return ceilDiv(max(was.Mark-is.Mark, 0), l.token)
+}
+
+// validBucket reports whether a token or leaky bucket can have written the state.
+func (s *state) validBucket() bool {
+	n, unit := s.Numbers, scaleOf(s.Numbers.Unit)
+	return n.Token > 0 && unit.possible() && n.Burst >= 0 && unit.covers(float64(n.Burst)*float64(n.Token), far/2+horizon) &&
+		unit.covers(float64(s.A), remote) && unit.covers(float64(s.B), far/2+horizon) && s.C == 0 && s.validLevels()
 }

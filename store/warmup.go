@@ -232,3 +232,10 @@ func (l *Limit) backInWarmUp(was, is engine.Receipt) int64 {
 	}
 	return was.Cost
 }
+
+// validWarmUp reports whether a WarmUp can have written the state.
+func (s *state) validWarmUp() bool {
+	n, unit := s.Numbers, scaleOf(s.Numbers.Unit)
+	return 0 < n.Token && n.Token <= mostWarm && n.Burst == 0 && unit.possible() && unit.covers(float64(s.A), remote) &&
+		s.validCounts() && s.B <= n.Token && unit.covers(float64(s.C), far/2) && s.D == 0 && unit.covers(float64(s.E), remote) && len(s.Log) == 0
+}

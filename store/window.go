@@ -89,10 +89,6 @@ func (w Window) String() string {
 	return s
 }
 
-// far is how far a limit looks ahead, in microseconds: 200 years, which still fits a
-// time.Duration.
-const far = 200 * 365 * 24 * 3600 * 1_000_000
-
 // bounds returns the window that wall lies in: start <= wall < end. All
 // instants are in microseconds since Epoch.
 func (w Window) bounds(wall int64) (start, end int64) {
@@ -297,3 +293,8 @@ func (w Window) face(n int64) int64 {
 		return time.Date(int(y), time.Month(m+1), 1, 0, 0, 0, 0, time.UTC).Unix()
 	}
 }
+
+// bounds are those of the calendar window that a limit has opened last. Nearly all that it
+// decides is in that window, and the calendar takes as long to work them out as the
+// decision: longer where clocks change.
+type bounds struct{ start, end int64 }

@@ -1,0 +1,190 @@
+package store
+
+import (
+	"time"
+
+	"github.com/stint-go/stint/internal/engine"
+)
+
+// The functions below say which functions answer for an algorithm. Only they name all algorithms. They
+// are switches rather than a table of functions: arguments of an indirect call escape, and every
+// charge would allocate its state.
+
+// fillDefaults writes what the Spec leaves open.
+func (l *Limit) fillDefaults() {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.fillBucket()
+	case IntervalBucket:
+		l.fillInterval()
+	case SlidingWindow:
+		l.fillSlidingWindow()
+	}
+}
+
+// workOut computes the integers that the steps count in, or reports that there are
+// none.
+func (l *Limit) workOut(bad wrong) {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.workOutBucket(bad)
+	case IntervalBucket:
+		l.workOutInterval()
+	case FixedWindow:
+		l.workOutFixed()
+	case SlidingWindow:
+		l.workOutSlidingWindow(bad)
+	case SlidingCounter:
+		l.workOutCounter()
+	case SlidingLog:
+		l.workOutSlidingLog()
+	case WarmUp:
+		l.workOutWarmUp(bad)
+	case Concurrency:
+		l.workOutConcurrency()
+	case Ban:
+		l.workOutBan()
+	}
+}
+
+// step answers a charge that is decided alone; otherwise it is like Decide. It may bring
+// the state to the present. Only a charge that passes changes the state beyond that. It only
+// reslices and appends to the Log, so a copy of the State made before remains valid.
+func (l *Limit) step(now *Now, c *Charge, s *state, r *Result) {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.stepBucket(now, c, s, r)
+	case IntervalBucket:
+		l.stepInterval(now, c, s, r)
+	case FixedWindow:
+		l.stepFixed(now, c, s, r)
+	case SlidingWindow, SlidingLog:
+		l.stepSliding(now, c, s, r)
+	case SlidingCounter:
+		l.stepCounter(now, c, s, r)
+	case WarmUp:
+		l.stepWarmUp(now, c, s, r)
+	case Concurrency:
+		l.stepConcurrency(now, c, s, r)
+	case Ban:
+		l.stepBan(now, c, s, r)
+	}
+}
+
+// rebase brings a state to the present: it drops what no longer counts, and clamps a state
+// that was written before the clock was set back. It converts nothing to the limit's numbers.
+func (l *Limit) rebase(now *Now, s *state) {
+	if !s.Live {
+		return
+	}
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.rebaseBucket(now, s)
+	case IntervalBucket:
+		l.rebaseInterval(now, s)
+	case FixedWindow:
+		l.rebaseFixed(now, s)
+	case SlidingWindow, SlidingLog:
+		l.rebaseSliding(now, s)
+	case SlidingCounter:
+		l.rebaseCounter(now, s)
+	case WarmUp:
+		l.rebaseWarmUp(now, s)
+	case Ban:
+		l.rebaseBan(now, s)
+	}
+}
+
+// amend changes what a rebased state holds for a charge and returns the receipt of the
+// changed charge. The receipt's Cost is lower than the cost asked for if a debt exceeds
+// what the limit counts.
+func (l *Limit) amend(now *Now, c *Charge, s *state) Receipt {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		return l.amendBucket(now, c, s)
+	case IntervalBucket:
+		return l.amendInterval(now, c, s)
+	case FixedWindow:
+		return l.amendFixed(now, c, s)
+	case SlidingWindow, SlidingLog:
+		return l.amendSliding(now, c, s)
+	case SlidingCounter:
+		return l.amendCounter(now, c, s)
+	case WarmUp:
+		return l.amendWarmUp(now, c, s)
+	case Ban: // a Ban charges nothing
+		return Receipt{Cost: c.Cost}
+	default:
+		return l.amendConcurrency(c, s)
+	}
+}
+
+// lifetime is how long the state says anything after the step that answered r.
+func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket, IntervalBucket:
+		return s.kept(now, r)
+	case WarmUp:
+		return s.cools(now)
+	case Ban:
+		return s.forgiven(now, r)
+	case Concurrency:
+		return Never
+	default:
+		return r.ResetAfter
+	}
+}
+
+// behind reports whether charge a was made behind charge b: see Behind.
+func (l *Limit) behind(a, b engine.Receipt) bool {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket, WarmUp:
+		return a.Mark > b.Mark
+	case IntervalBucket:
+		return l.behindInInterval(a, b)
+	case FixedWindow, SlidingWindow, SlidingCounter, SlidingLog:
+		return a.Instant > b.Instant
+	default:
+		return false
+	}
+}
+
+// back is how many units, rounded up, the refund of a charge has given back, at least
+// all of them where that can't be told in parts.
+func (l *Limit) back(was, is engine.Receipt) int64 {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		return l.backInBucket(was, is)
+	case IntervalBucket:
+		return was.Mark - is.Mark
+	case FixedWindow, SlidingCounter:
+		return was.Mark - is.Mark
+	case WarmUp:
+		return l.backInWarmUp(was, is)
+	default:
+		return was.Cost
+	}
+}
+
+// validFor reports whether an algorithm can have written the state, or at least can handle it: it
+// divides by no zero, no sum overflows, and what is counted twice agrees.
+func (s *state) validFor(a Algorithm) bool {
+	switch a {
+	case TokenBucket, LeakyBucket:
+		return s.validBucket()
+	case IntervalBucket:
+		return s.validInterval()
+	case FixedWindow:
+		return s.validFixed()
+	case SlidingWindow, SlidingLog:
+		return s.validSliding()
+	case SlidingCounter:
+		return s.validCounter()
+	case WarmUp:
+		return s.validWarmUp()
+	case Concurrency:
+		return s.validConcurrency()
+	default:
+		return s.validBan()
+	}
+}

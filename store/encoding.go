@@ -1,0 +1,122 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/stint-go/stint/internal/engine"
+)
+
+// stateFormat is the version of the format of AppendBinary.
+const stateFormat = 1
+
+// AppendBinary appends the state to b, for a store that keeps it outside of this process.
+// It is exact, and begins with the version of its format. It appends nothing for the zero
+// State. It implements encoding.BinaryAppender and never fails.
+func (s *State) AppendBinary(b []byte) ([]byte, error) {
+	if !s.open().Live {
+		return b, nil
+	}
+	b = append(b, stateFormat)
+	for _, word := range s.open().words() {
+		b = binary.AppendVarint(b, *word)
+	}
+	b = binary.AppendUvarint(b, uint64(len(s.open().Log)))
+	for _, e := range s.open().Log {
+		b = binary.AppendVarint(binary.AppendVarint(b, e.At), e.Units)
+	}
+	return b, nil
+}
+
+// MarshalBinary is AppendBinary to nil. It implements encoding.BinaryMarshaler.
+func (s *State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
+
+// UnmarshalBinary reads what AppendBinary has written, by this release or an earlier one.
+// Empty data are the zero State. If data is malformed, has numbers that no algorithm writes, or
+// was written by a release with a newer format, the error says so and the state is the zero
+// State. A limit whose algorithm can't have written the state treats it as the zero State. It
+// implements encoding.BinaryUnmarshaler.
+func (s *State) UnmarshalBinary(data []byte) error {
+	*s = State{}
+	if len(data) == 0 {
+		return nil
+	}
+	if data[0] != stateFormat {
+		return fmt.Errorf("store: a state of format %d, and this release reads format %d", data[0], stateFormat)
+	}
+	read := words{data: data[1:]}
+	is := state{Live: true, Read: true}
+	for _, word := range is.words() {
+		*word = read.signed()
+	}
+	if n := read.count(); n > 0 {
+		is.Log = make([]engine.Entry, n)
+	}
+	for i := range is.Log {
+		is.Log[i] = engine.Entry{At: read.signed(), Units: read.signed()}
+	}
+	if read.bad || len(read.data) > 0 {
+		return errMalformed
+	}
+	for a := range algorithms {
+		if is.validFor(Algorithm(a)) {
+			*s.open() = is
+			return nil
+		}
+	}
+	return errMalformed
+}
+
+// accept forgets a state that was read from bytes if the limit's algorithm can't have written
+// it. The bytes don't say which algorithm has.
+func (l *Limit) accept(s *state) {
+	if s.Read && !s.validFor(l.spec.Algorithm) {
+		*s = state{}
+	}
+	s.Read = false
+}
+
+var errMalformed = errors.New("store: a state that is malformed or incomplete")
+
+// words returns the words that every state has, in the order of the format.
+func (s *state) words() [8]*int64 {
+	return [...]*int64{&s.Numbers.Token, &s.Numbers.Unit, &s.Numbers.Burst, &s.A, &s.B, &s.C, &s.D, &s.E}
+}
+
+// words reads numbers. After the first mistake all are 0.
+type words struct {
+	data []byte
+	bad  bool
+}
+
+func (w *words) next(size int) {
+	if size <= 0 {
+		w.data, w.bad = nil, true
+		return
+	}
+	w.data = w.data[size:]
+}
+
+func (w *words) signed() int64 {
+	n, size := binary.Varint(w.data)
+	if w.next(size); w.bad {
+		return 0
+	}
+	return n
+}
+
+// count reads how many follow, each of two bytes at least.
+func (w *words) count() uint64 { return w.unsigned(uint64(len(w.data))/2 + 1) }
+
+// unsigned reads a number below end.
+func (w *words) unsigned(end uint64) uint64 {
+	n, size := binary.Uvarint(w.data)
+	if n >= end {
+		size = 0
+	}
+	if w.next(size); w.bad {
+		return 0
+	}
+	return n
+}
