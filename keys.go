@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keytext"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 )
 
 // Key identifies the caller of a request: requests with the same key share a limit. RemoteIP,
@@ -41,7 +41,7 @@ type Key struct{ is *keys.Key }
 // ForwardedIP or HeaderIP.
 func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
-		return misconfigured(&mistake.Mistake{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
+		return misconfigured(&optionerror.Problem{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
 	}
 	return Key{keys.Made("KeyFunc", f)}
 }
@@ -62,7 +62,7 @@ func init() { keys.Described = func(key any) *keys.Key { return key.(Key).descri
 // described returns what the key is, or for the zero Key that it is none.
 func (k Key) described() *keys.Key {
 	if k.is == nil {
-		return keys.Wrong(mistake.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
+		return keys.Wrong(optionerror.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
 	}
 	return k.is
 }
@@ -87,7 +87,7 @@ func (k Key) String() string {
 }
 
 // misconfigured returns a Key made with arguments that can't work, which New reports.
-func misconfigured(all ...*mistake.Mistake) Key { return Key{keys.Wrong(all)} }
+func misconfigured(all ...*optionerror.Problem) Key { return Key{keys.Wrong(all)} }
 
 // WithKey sets who is limited: requests with the same key share a limit. It is required, on
 // each limit or as a default, because no default would be safe: behind a proxy every
@@ -179,11 +179,11 @@ func ForwardedIP(trusted ...netip.Prefix) Key {
 func HeaderIP(name string, trusted ...netip.Prefix) Key {
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("HeaderIP(%.80q)", name),
+		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%.80q)", name),
 			Write: `write the name of a header field, such as "X-Real-IP"`})
 	case http.CanonicalHeaderKey(name) == clientip.XForwardedFor:
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("HeaderIP(%q)", name),
-			Problem: "this field is a list", Write: "write stint.ForwardedIP"})
+		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%q)", name),
+			What: "this field is a list", Write: "write stint.ForwardedIP"})
 	}
 	return IP{Header: name, Trusted: trusted}.key("HeaderIP")
 }
@@ -201,7 +201,7 @@ func (ip IP) key(name string) Key {
 }
 
 // addressed returns problems with addresses as mistakes in the arguments of option.
-func addressed(option string, problems []clientip.Problem) (m mistake.List) {
+func addressed(option string, problems []clientip.Problem) (m optionerror.List) {
 	for _, p := range problems {
 		m.Bad(option, p.What, p.Write, p.Names...)
 	}
@@ -222,16 +222,16 @@ func Header(name string) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%.80q)", name),
+		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Header(%.80q)", name),
 			Write: `write the name of a header field, such as "X-API-Key"`})
 	case canonical == clientip.XForwardedFor:
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "a client can write anything into this field",
+		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "a client can write anything into this field",
 			Write: "write stint.ForwardedIP and the addresses of your proxies"})
 	case canonical == clientip.Forwarded:
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "a client can write anything into this field",
+		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "a client can write anything into this field",
 			Write: "write stint.HeaderIP and the addresses of your proxies"})
 	case canonical == "Host":
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
+		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "net/http moves this field to r.Host",
 			Write: "write stint.KeyFunc(func(r *http.Request) (string, error) { return r.Host, nil })"})
 	}
 	return Key{keys.Header(canonical)}
@@ -243,7 +243,7 @@ func Header(name string) Key {
 // password: wrap the key in Hash so that a store never holds it.
 func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
-		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
+		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
 	}
 	return Key{keys.Cookie(name)}
 }
@@ -260,7 +260,7 @@ func Pattern() Key { return Key{keys.Pattern} }
 // Requests that match no pattern share one key. New returns an error if mux is nil.
 func MuxPattern(mux *http.ServeMux) Key {
 	if mux == nil {
-		return misconfigured(&mistake.Mistake{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
+		return misconfigured(&optionerror.Problem{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
 	}
 	return Key{keys.MuxPattern(mux)}
 }
@@ -324,7 +324,7 @@ func FirstOf(parts ...Key) Key {
 }
 
 // partsOf returns the parts of a key, and what is wrong with them together.
-func partsOf(maker string, parts []Key) (all []*keys.Key, wrong mistake.List) {
+func partsOf(maker string, parts []Key) (all []*keys.Key, wrong optionerror.List) {
 	for i, part := range parts {
 		k := part.is
 		switch {
@@ -349,7 +349,7 @@ func partsOf(maker string, parts []Key) (all []*keys.Key, wrong mistake.List) {
 // and compare. New returns an error if the secret is shorter than 16 bytes, and for the zero
 // Key and GivenKey.
 func Hash(secret []byte, k Key) Key {
-	var wrong mistake.List
+	var wrong optionerror.List
 	if len(secret) < keytext.MinSecret {
 		wrong.Bad("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
 			fmt.Sprintf("write %d random ones or more, the same on every instance", keytext.MinSecret))

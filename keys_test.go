@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/keytext"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 )
 
 // fixedKey is a Key with a fixed answer.
@@ -309,7 +309,7 @@ func TestConfigErrors(t *testing.T) {
 			probe := httptest.NewRequest("GET", "/", nil)
 			probe.RemoteAddr = "192.0.2.1:1"
 			key, err := tc.k.Of(probe)
-			var bad *mistake.Error
+			var bad *optionerror.Error
 			if key != "" || !errors.As(err, &bad) {
 				t.Fatalf("%q, %v; want a configuration error", key, err)
 			}

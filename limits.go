@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/waiting"
@@ -49,7 +49,7 @@ func (l Limit) applyRoute(rc *compile.Route) {
 }
 
 // written reports whether l is a limit that an option may be, or adds to errs why it isn't.
-func (l Limit) written(errs *mistake.List) bool {
+func (l Limit) written(errs *optionerror.List) bool {
 	switch l.rule {
 	case nil:
 		errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")

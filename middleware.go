@@ -56,8 +56,8 @@ import (
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
-	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -317,7 +317,7 @@ func (l *Limiter) inherited() conduct {
 // build makes the version of l from its options and the version of its parent, if it has
 // one. The limits are named in naming, which will become that of names. The caller holds
 // family.mu.
-func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, mistake.List) {
+func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, optionerror.List) {
 	c.Owner = l
 	v := &version{conduct: c.conduct, events: sender{name: c.name, to: &l.recipients}, registry: l.family.registry}
 	var extended *compile.Result

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/store"
 )
 
@@ -432,16 +432,16 @@ func (e *OptionError) Names() []string {
 // Error returns the route, the limit, the option, the problem and what to write
 // instead, as far as they are set.
 func (e *OptionError) Error() string {
-	return mistake.Text(e.Route, e.Limit, e.Option, e.Problem, e.Write)
+	return optionerror.Text(e.Route, e.Limit, e.Option, e.Problem, e.Write)
 }
 
-// optionError returns a mistake as an error.
-func optionError(m *mistake.Mistake) *OptionError {
-	return &OptionError{m.Limit, m.Route, m.Option, m.Problem, m.Write, m.Named}
+// optionError returns a problem as an error.
+func optionError(p *optionerror.Problem) *OptionError {
+	return &OptionError{p.Limit, p.Route, p.Option, p.What, p.Write, p.Named}
 }
 
-// optionErrors returns mistakes as the elements of one error, each with a heading.
-func optionErrors(all mistake.List, heading string) []error {
+// optionErrors returns problems as the elements of one error, each with a heading.
+func optionErrors(all optionerror.List, heading string) []error {
 	errs := make([]error, len(all))
 	for i, m := range all {
 		errs[i] = fmt.Errorf("%s%w", heading, optionError(m))
@@ -449,5 +449,5 @@ func optionErrors(all mistake.List, heading string) []error {
 	return errs
 }
 
-// joined returns one error for all mistakes, or nil.
-func joined(all mistake.List) error { return errors.Join(optionErrors(all, "stint: ")...) }
+// joined returns one error for all problems, or nil.
+func joined(all optionerror.List) error { return errors.Join(optionErrors(all, "stint: ")...) }

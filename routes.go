@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 )
 
@@ -327,7 +327,7 @@ func (f *limitFunc) fail(q *read.Reading, err error, open, goesOn bool) error {
 // holds an *OptionError for each problem.
 func CheckLimits(limits ...Limit) error { return joined(wrongTogether(limits)) }
 
-func wrongTogether(limits []Limit) (all mistake.List) {
+func wrongTogether(limits []Limit) (all optionerror.List) {
 	names := make(map[string]bool, len(limits))
 	for _, l := range limits {
 		switch {
@@ -345,10 +345,10 @@ func wrongTogether(limits []Limit) (all mistake.List) {
 		switch {
 		case wrong != nil:
 		case !l.rule.Named:
-			wrong = mistake.List{{Limit: name,
-				Problem: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
+			wrong = optionerror.List{{Limit: name,
+				What: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
 		case names[name]:
-			wrong = mistake.List{compile.Namesake("", name)}
+			wrong = optionerror.List{compile.Namesake("", name)}
 		}
 		names[name] = true
 		all = append(all, wrong...)
@@ -356,6 +356,6 @@ func wrongTogether(limits []Limit) (all mistake.List) {
 	return all
 }
 
-var errExemptBeside = &mistake.Mistake{Option: "Exempt()", Problem: "beside other limits", Write: "return it alone, or leave it out"}
+var errExemptBeside = &optionerror.Problem{Option: "Exempt()", What: "beside other limits", Write: "return it alone, or leave it out"}
 
-var errZeroLimit = &mistake.Mistake{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
+var errZeroLimit = &optionerror.Problem{What: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}

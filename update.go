@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/waiting"
 )
@@ -228,7 +228,7 @@ func (l *Limiter) next(c *config, before *compile.Naming) (map[*Limiter]*version
 }
 
 // checkStore returns errors for options that ask for another store than the limiter's.
-func checkStore(v *version, c *config) (errs mistake.List) {
+func checkStore(v *version, c *config) (errs optionerror.List) {
 	if c.Store != nil && !same(c.Store, v.backend.Store) {
 		errs.Bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
 	}

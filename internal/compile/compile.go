@@ -5,7 +5,7 @@ import (
 
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/store"
@@ -24,7 +24,7 @@ type Config struct {
 	// Owner identifies the limiter, from one Update to the next.
 	Owner any
 
-	Errs mistake.List
+	Errs optionerror.List
 }
 
 // Route is one WithRoute.
@@ -34,7 +34,7 @@ type Route struct {
 	Limits  []*Rule
 	Only    bool // by Only: they are instead of all that is less specific
 	Exempt  bool // by Exempt: likewise, and there are none
-	Errs    mistake.List
+	Errs    optionerror.List
 }
 
 // Result is a limiter's compiled options.
@@ -97,20 +97,20 @@ type compiler struct {
 	parent *Result // that the limiter extends, or nil
 	to     *Result
 	funcs  []*read.Func // of the options
-	errs   mistake.List
+	errs   optionerror.List
 	idle   []idle
 }
 
 // idle is a limit in a place where its shares order no waiters, which is then wrong.
 type idle struct {
 	limit *store.Limit
-	wrong mistake.List
+	wrong optionerror.List
 }
 
 // Compile turns the options of a limiter into plans. parent is that of the limiter which it
 // extends, or nil. The limits are named in naming, which will become that of names. lent
 // says that the store is of WithStore.
-func (g *Registry) Compile(c *Config, parent *Result, names *Names, naming *Naming, lent bool) (*Result, mistake.List) {
+func (g *Registry) Compile(c *Config, parent *Result, names *Names, naming *Naming, lent bool) (*Result, optionerror.List) {
 	to := new(Result)
 	if parent != nil {
 		*to = *parent
@@ -130,11 +130,11 @@ func (g *Registry) Compile(c *Config, parent *Result, names *Names, naming *Nami
 	return to, k.errs
 }
 
-func (k *compiler) bad(m mistake.Mistake) { k.errs = append(k.errs, &m) }
+func (k *compiler) bad(m optionerror.Problem) { k.errs = append(k.errs, &m) }
 
 func (k *compiler) compile() {
 	k.errs = append(slices.Clip(k.Errs), k.Config.Shared.Errs...)
-	k.errs = append(k.errs, mistake.Of("WithStore", k.Store)...)
+	k.errs = append(k.errs, optionerror.OfStore("WithStore", k.Store)...)
 	k.limits()
 	k.checkNames()
 	own := read.Level{Routes: map[string]*read.Layer{}}
@@ -163,13 +163,13 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 	seen := map[*Rule]bool{}
 	for _, r := range rules {
 		if seen[r] {
-			k.bad(mistake.Mistake{Route: route, Limit: r.Spec.Name, Problem: "given twice", Write: "leave one out"})
+			k.bad(optionerror.Problem{Route: route, Limit: r.Spec.Name, What: "given twice", Write: "leave one out"})
 			continue
 		}
 		seen[r] = true
 		settings := r.Shared.Or(s)
 		if settings.Key == nil {
-			k.bad(mistake.Mistake{Route: route, Limit: k.naming.name(r), Problem: "no key, and no default is safe",
+			k.bad(optionerror.Problem{Route: route, Limit: k.naming.name(r), What: "no key, and no default is safe",
 				Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
 					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 		}
@@ -204,7 +204,7 @@ func (k *compiler) plans(own read.Level) {
 	if len(patterns) > 0 {
 		rt, problems := routing.New(patterns)
 		for _, p := range problems {
-			k.bad(mistake.Mistake{Route: p.Pattern, Problem: p.What, Write: p.Write})
+			k.bad(optionerror.Problem{Route: p.Pattern, What: p.What, Write: p.Write})
 		}
 		if k.to.Plans.Router = rt; problems != nil {
 			patterns = nil // what the routes add up to isn't known
@@ -236,9 +236,9 @@ func (k *compiler) checkTwice(p *read.Plan) {
 	for i, e := range p.Entries {
 		if slices.ContainsFunc(p.Entries[:i], func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit }) &&
 			slices.ContainsFunc(p.Own, func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit }) {
-			m := mistake.Mistake{Limit: e.Name(), Problem: "inherited already", Write: "leave it out"}
+			m := optionerror.Problem{Limit: e.Name(), What: "inherited already", Write: "leave it out"}
 			if p.Pattern != "" {
-				m = mistake.Mistake{Route: p.Pattern, Limit: e.Name(), Problem: "it holds there already, from the limiter or a less specific route",
+				m = optionerror.Problem{Route: p.Pattern, Limit: e.Name(), What: "it holds there already, from the limiter or a less specific route",
 					Write: "leave it out, or write stint.Only if the route's limits are instead of those"}
 			}
 			k.bad(m)
@@ -265,7 +265,7 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 		return
 	}
 	bad := func(option, problem, write string) {
-		k.bad(mistake.Mistake{Route: rc.Pattern, Option: option, Problem: problem, Write: write})
+		k.bad(optionerror.Problem{Route: rc.Pattern, Option: option, What: problem, Write: write})
 	}
 	settings := rc.Shared.given()
 	switch {
@@ -313,7 +313,7 @@ func (k *compiler) checkSettings(route string, s Settings, rules []*Rule) {
 	}
 	for _, t := range s.given() {
 		if !slices.ContainsFunc(rules, func(r *Rule) bool { return t.by(r.Kind) }) {
-			k.bad(mistake.Mistake{Route: route, Option: t.option, Problem: "no limit " + where + " takes it", Write: "leave it out, or write such a limit"})
+			k.bad(optionerror.Problem{Route: route, Option: t.option, What: "no limit " + where + " takes it", Write: "leave it out, or write such a limit"})
 		}
 	}
 }
@@ -328,7 +328,7 @@ func (k *compiler) checkBans(level read.Level) {
 			if e.Needs&limit.Counts == 0 {
 				continue
 			}
-			var wrong *mistake.Mistake
+			var wrong *optionerror.Problem
 			fed := false
 			for _, p := range k.to.Plans.All() {
 				if slices.Contains(p.Entries, e) {
@@ -422,19 +422,19 @@ func (k *compiler) checkNames() {
 		if r := k.naming.rules[e.Name()]; !r.Named && !seen[r] {
 			seen[r] = true
 			m := Unnamed("", r)
-			m.Problem = "inherited with " + m.Problem
+			m.What = "inherited with " + m.What
 			k.errs = append(k.errs, m)
 		}
 	}
 }
 
 // Namesake reports the name of another limit.
-func Namesake(route, name string) *mistake.Mistake {
-	return &mistake.Mistake{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
+func Namesake(route, name string) *optionerror.Problem {
+	return &optionerror.Problem{Route: route, Limit: name, What: "another limit has that name", Write: "write another stint.WithName"}
 }
 
 // Unnamed reports a limit without a WithName whose store others may use.
-func Unnamed(route string, r *Rule) *mistake.Mistake {
-	return &mistake.Mistake{Route: route, Limit: r.Spec.Name,
-		Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
+func Unnamed(route string, r *Rule) *optionerror.Problem {
+	return &optionerror.Problem{Route: route, Limit: r.Spec.Name,
+		What: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
 }

@@ -2,7 +2,7 @@ package compile
 
 import (
 	"github.com/stint-go/stint/internal/keys"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -29,12 +29,12 @@ func (f *Func) Has(l *warn.Look) bool { return f.look == l }
 func (f *Func) Lent() bool { return f.lent }
 
 // Misfit returns why the function can't return a rule, beside what is wrong with the rule itself.
-func (f *Func) Misfit(r *Rule) mistake.List {
+func (f *Func) Misfit(r *Rule) optionerror.List {
 	if _, wrong := r.Compiled(); wrong != nil {
 		return nil
 	}
 	if f.names.Now().rules[r.Spec.Name] != nil {
-		return mistake.List{Namesake("", r.Spec.Name)}
+		return optionerror.List{Namesake("", r.Spec.Name)}
 	}
 	_, wrong := f.Entry(r)
 	return wrong
@@ -47,7 +47,7 @@ type resolved struct {
 }
 
 // Entry compiles a limit that the function returned, or finds what was compiled before.
-func (f *Func) Entry(r *Rule) (*read.Entry, mistake.List) {
+func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 	if d := r.resolved.Load(); d != nil && d.from == f {
 		return d.entry, nil
 	}
@@ -57,7 +57,7 @@ func (f *Func) Entry(r *Rule) (*read.Entry, mistake.List) {
 	}
 	settings := r.Shared.Or(f.Shared)
 	if settings.Key.Given {
-		return nil, mistake.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", Problem: "requests don't have it", Write: "write another key, or leave it out"}}
+		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", What: "requests don't have it", Write: "write another key, or leave it out"}}
 	}
 	look := f.names.Now().looks[settings.Key]
 	if look == nil {
@@ -65,7 +65,7 @@ func (f *Func) Entry(r *Rule) (*read.Entry, mistake.List) {
 	}
 	e := f.registry.entry(r, l, settings, look)
 	if m := tooHigh("", e); m != nil {
-		return nil, mistake.List{m}
+		return nil, optionerror.List{m}
 	}
 	if wrong := idleShares(r, e); wrong != nil {
 		return nil, wrong.At("", e.Name())
@@ -75,13 +75,13 @@ func (f *Func) Entry(r *Rule) (*read.Entry, mistake.List) {
 }
 
 // limit returns the store's limit for a rule that the function returned.
-func (f *Func) limit(r *Rule) (*store.Limit, mistake.List) {
+func (f *Func) limit(r *Rule) (*store.Limit, optionerror.List) {
 	n := f.names.Now()
 	if l := n.limits[r]; l != nil {
 		return l, nil
 	}
 	if n.rules[r.Spec.Name] != nil {
-		return nil, mistake.List{Namesake("", r.Spec.Name)}
+		return nil, optionerror.List{Namesake("", r.Spec.Name)}
 	}
 	l, wrong := r.Compiled()
 	if wrong != nil {

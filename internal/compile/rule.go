@@ -14,8 +14,8 @@ import (
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
@@ -31,7 +31,7 @@ type Rule struct {
 	AlgSet bool // by WithAlgorithm
 	Hidden bool // by WithHidden
 	Shared Settings
-	Errs   mistake.List
+	Errs   optionerror.List
 
 	// These are of kinds that have them.
 	Line     Line             // of those whose requests take slots
@@ -39,8 +39,8 @@ type Rule struct {
 	Bytes    *read.Bytes      // of a Bandwidth
 
 	once     sync.Once
-	compiled *store.Limit // under Spec.Name, for WithLimitFunc
-	wrong    mistake.List // of compiled
+	compiled *store.Limit     // under Spec.Name, for WithLimitFunc
+	wrong    optionerror.List // of compiled
 	// resolved is the entry that this rule had in the WithLimitFunc that used it last.
 	// Nearly always there is only one.
 	resolved atomic.Pointer[resolved]
@@ -68,7 +68,7 @@ type Settings struct {
 	// key is empty; EmptySet: a WithEmptyKey says so, or that these requests are denied.
 	Skip                func(*http.Request) bool
 	SkipEmpty, EmptySet bool
-	Errs                mistake.List
+	Errs                optionerror.List
 }
 
 // given returns the options that s has, each with whether a kind of limit takes it.
@@ -139,11 +139,11 @@ func (s Settings) Or(d Settings) Settings {
 }
 
 // compile makes the store's limit under a name, or returns everything that is wrong.
-func (r *Rule) compile(name string) (*store.Limit, mistake.List) {
+func (r *Rule) compile(name string) (*store.Limit, optionerror.List) {
 	spec := r.Spec
 	spec.Name = name
 	l, err := store.NewLimit(spec)
-	errs := append(append(mistake.InSpec(err), r.Errs...), r.Shared.Errs...)
+	errs := append(append(optionerror.OfSpec(err), r.Errs...), r.Shared.Errs...)
 	if r.Hidden && !r.Kind.Traits().Shown {
 		errs.Bad("WithHidden", "no header field shows such a limit", "leave it out")
 	}
@@ -158,7 +158,7 @@ func (r *Rule) compile(name string) (*store.Limit, mistake.List) {
 
 // Compiled is the store's limit under the rule's own name, for limits that a WithLimitFunc
 // returns, or everything that is wrong with it.
-func (r *Rule) Compiled() (*store.Limit, mistake.List) {
+func (r *Rule) Compiled() (*store.Limit, optionerror.List) {
 	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.Spec.Name) })
 	return r.compiled, r.wrong
 }
@@ -212,18 +212,18 @@ func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, look *warn.Look) *
 
 // tooHigh returns what is wrong if a limit never lets a request of its fixed cost pass, or
 // nil.
-func tooHigh(route string, e *read.Entry) *mistake.Mistake {
+func tooHigh(route string, e *read.Entry) *optionerror.Problem {
 	most := inside.Terms(e.Limit.Limit).Largest
 	if e.Fixed <= most {
 		return nil
 	}
-	return &mistake.Mistake{Route: route, Limit: e.Name(), Option: fmt.Sprintf("WithFixedCost(%d)", e.Fixed),
-		Problem: fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most), Write: "write a lower cost, or raise the limit"}
+	return &optionerror.Problem{Route: route, Limit: e.Name(), Option: fmt.Sprintf("WithFixedCost(%d)", e.Fixed),
+		What: fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most), Write: "write a lower cost, or raise the limit"}
 }
 
 // idleShares returns what is wrong with the shares of a limit that only requests take slots
 // of, if none of them waits.
-func idleShares(r *Rule, e *read.Entry) (l mistake.List) {
+func idleShares(r *Rule, e *read.Entry) (l optionerror.List) {
 	if r.Line.Shares != nil && e.Needs&limit.Waits == 0 {
 		l.Bad("WithShare", "no request waits for a slot, and shares order those that wait", "write %s or %s, or leave the shares out",
 			"stint.WithQueue", "stint.WithMaxWait")
@@ -300,7 +300,7 @@ func Text(e *read.Entry) string {
 // lacksFeed returns what a ban lacks beside it: a limit whose denials it counts. A limit in
 // dry run counts too, since it may be enforced later. Keys that functions return may be
 // equal at any time.
-func lacksFeed(b *read.Entry, beside []*read.Entry) *mistake.Mistake {
+func lacksFeed(b *read.Entry, beside []*read.Entry) *optionerror.Problem {
 	counted := false
 	for _, e := range beside {
 		if !e.Counted() {
@@ -311,8 +311,8 @@ func lacksFeed(b *read.Entry, beside []*read.Entry) *mistake.Mistake {
 		}
 	}
 	if counted {
-		return &mistake.Mistake{Problem: fmt.Sprintf("its key is %s, and no limit beside it whose denials count has that key", b.Key.Name),
+		return &optionerror.Problem{What: fmt.Sprintf("its key is %s, and no limit beside it whose denials count has that key", b.Key.Name),
 			Write: "give the ban the key of the limit whose denials shall count"}
 	}
-	return &mistake.Mistake{Problem: "no limit beside it whose denials count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
+	return &optionerror.Problem{What: "no limit beside it whose denials count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/keytext"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/warn"
 )
@@ -47,15 +47,15 @@ type Key struct {
 	// Client finds the client's address, if the key is one; or it is nil.
 	Client *clientip.Resolver
 	// Wrong lists mistakes in the arguments that it was made with. It has no key then.
-	Wrong mistake.List
+	Wrong optionerror.List
 
 	id uint64 // of no other key, now or ever
 }
 
 // Wrong returns a key made with arguments that can't work. It is never read, so a mistake
 // that somehow gets past New doesn't limit anybody under a wrong key.
-func Wrong(all mistake.List) *Key {
-	err := &mistake.Error{Mistakes: all}
+func Wrong(all optionerror.List) *Key {
+	err := &optionerror.Error{Problems: all}
 	return &Key{Name: all[0].Option, Wrong: all, Of: func(*http.Request) (string, error) { return "", err }, id: lastID.Add(1)}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/clientip"
-	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/optionerror"
 )
 
 func forwarded(t *testing.T, trusted ...string) *Key {
@@ -72,7 +72,7 @@ func TestEqual(t *testing.T) {
 		func() *Key { return Made("KeyFunc", f) },
 		func() *Key { return In("ours", f) },
 		func() *Key { return MuxPattern(http.NewServeMux()) },
-		func() *Key { return Wrong(mistake.List{{Option: "Header"}}) },
+		func() *Key { return Wrong(optionerror.List{{Option: "Header"}}) },
 	} {
 		if a, b := make(), make(); a == b {
 			t.Errorf("%s: one key", a.Name)
