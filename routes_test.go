@@ -91,7 +91,8 @@ func TestRoutesAddUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := 0
-	table, _, _ := strings.Cut(string(text), "\n## Readings")
+	_, table, _ := strings.Cut(string(text), "\n| New | With | request |")
+	table, _, _ = strings.Cut(table, "\n\n")
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.ReplaceAll(line, "| | ", "|  | "), "| \n"), " | ")
 		if len(cells) != 4 || cells[0] == "New" || cells[0] == "---" {
@@ -123,6 +124,74 @@ func TestRoutesAddUp(t *testing.T) {
 		})
 	}
 	if rows < 30 {
+		t.Errorf("found %d rows", rows)
+	}
+}
+
+// Each row of the table of ways to add a limit in docs/routes.md is what two requests are charged, the
+// second of which b denies.
+func TestWaysToAddALimit(t *testing.T) {
+	text, err := os.ReadFile("docs/routes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := stint.Rate(10, time.Hour, stint.WithName("a")), stint.Rate(1, time.Hour, stint.WithName("b"))
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(line, "|\n"), "|")
+		for i, cell := range cells {
+			cells[i] = strings.TrimSpace(cell)
+		}
+		if len(cells) != 5 || cells[0] == "mounted in front" || cells[0] == "---" {
+			continue
+		}
+		rows++
+		t.Run(cells[0]+" "+cells[1], func(t *testing.T) {
+			shared, names, decisions := newSpy(), []string{}, 0
+			shared.OnTake = func(c *asks) error {
+				decisions++
+				for _, charge := range c.Charges {
+					names = append(names, charge.Limit.Name())
+				}
+				return c.Pass()
+			}
+			with := func(opts ...stint.Option) *stint.Limiter {
+				return limiter(t, append(opts, theKey, stint.WithStore(shared))...)
+			}
+			lim := with(a)
+			var next http.HandlerFunc
+			for _, cell := range []string{cells[1], cells[0]} {
+				switch cell {
+				case "":
+				case "`New(a, WithRoute(route, b))`":
+					next = mount(with(a, stint.WithRoute("/", b)), next).ServeHTTP
+				case "`New(a, WithRoute(route, Only(b)))`":
+					next = mount(with(a, stint.WithRoute("/", stint.Only(b))), next).ServeHTTP
+				case "`New(b)`":
+					next = mount(with(b), next).ServeHTTP
+				case "`lim.With(b)`":
+					next = mount(derive(t, lim, b), next).ServeHTTP
+				case "`lim`":
+					next = mount(lim, next).ServeHTTP
+				default:
+					t.Fatalf("%s isn't known", cell)
+				}
+			}
+			next(httptest.NewRecorder(), get("/"))
+			if got := strings.Join(names, ", "); got != cells[2] {
+				t.Errorf("limits %s, want %s", got, cells[2])
+			}
+			if got := []string{"none", "one", "two"}[decisions]; got != cells[3] {
+				t.Errorf("%s decisions, want %s", got, cells[3])
+			}
+			held := 10 - remaining(t, lim)
+			next(httptest.NewRecorder(), get("/"))
+			if charged := 10-remaining(t, lim) > held; cells[4] != "" && charged != (cells[4] == "a is charged") {
+				t.Errorf("a is charged for what b denies: %v, want %s", charged, cells[4])
+			}
+		})
+	}
+	if rows != 6 {
 		t.Errorf("found %d rows", rows)
 	}
 }

@@ -61,18 +61,20 @@ var taken = map[string]string{
 		type job struct{ Tenant string }
 
 		var (
-			ctx  context.Context
-			lim  *stint.Limiter
-			rdb  *redis.Client
-			mux  *http.ServeMux
-			addr string
-			r    *gin.Engine
-			e    *echo.Echo
+			ctx     context.Context
+			lim     *stint.Limiter
+			rdb     *redis.Client
+			mux     *http.ServeMux
+			r       *gin.Engine
+			e       *echo.Echo
+			account stint.Key
+			plans   *tenants.Cache
 		)
 		func work(job) error
 		func sold(context.Context, string) (int64, error)
+		func raisedUntil(context.Context, string) (time.Time, error)
 		func estimate(*http.Request) int64
-		func complete(http.ResponseWriter, *http.Request) int64`,
+		func complete(*http.Request) (text string, used int64)`,
 	"docs/rollout.md": `
 		var (
 			file *os.File
@@ -104,7 +106,7 @@ var taken = map[string]string{
 // parts of programs are compiled together with the declarations they assume.
 func TestDocumentsCompile(t *testing.T) {
 	c := doctest.New(t,
-		"context", "fmt", "log", "os", "net", "net/http", "net/http/httputil", "net/netip", "net/url", "sync/atomic", "time", "errors", "strings", "testing",
+		"context", "fmt", "log", "log/slog", "os", "net", "net/http", "net/http/httputil", "net/netip", "net/url", "sync/atomic", "time", "errors", "strings", "testing",
 		"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9",
 		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover", module+"/store/storetest",
 		module+"/console", module+"/plan", module+"/tenants",
