@@ -85,7 +85,7 @@ func (d *Decision) addUp(c *decide.Call, statuses []LimitStatus) {
 		ch, r, l := &charges[i], &results[i], &statuses[i]
 		l.Name, l.Allowed, l.DryRun, l.InFlight, l.Cost = ch.Limit.Name(), r.OK, ch.DryRun, r.Held, ch.Cost
 		l.Remaining, l.Delay, l.RetryAfter, l.ResetAfter, l.more = r.Remaining, r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter
-		capacity, why := limit.Stood(ch, r)
+		capacity, why := limit.DecidedCapacity(ch, r)
 		l.Capacity, l.Reason = capacity, AdaptiveReason(why)
 		if !r.OK && r.RetryAfter <= 0 {
 			l.RetryAfter = retryUnknown

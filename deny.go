@@ -386,7 +386,7 @@ func (e *DeniedError) setFields(h http.Header) {
 			it.Policy = field.Policy(s.Name, s.Capacity, 0)
 		}
 		r := store.Result{OK: s.Allowed, RetryAfter: s.RetryAfter, MoreAfter: s.more}
-		if after, known := inside.MoreAfter(of.Limit.Limit, &r); known {
+		if after, known := inside.MoreAfter(of.Limit.StoreLimit, &r); known {
 			it.More = after
 		}
 	}

@@ -62,10 +62,10 @@ func (l *Limiter) Describe() Description {
 	v := l.inForce()
 	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warnings.about(v)}
 	for _, p := range v.plans.All() {
-		for _, e := range p.Own {
+		for _, e := range p.Declared {
 			d.Rules = append(d.Rules, ruleOf(p.Pattern, e))
 		}
-		if p.Pattern != "" && !p.Met() {
+		if p.Pattern != "" && !p.Matched() {
 			d.Unmatched = append(d.Unmatched, p.Pattern)
 		}
 	}
@@ -83,7 +83,7 @@ func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, er
 }
 
 func ruleOf(route string, e *read.Entry) Rule {
-	return Rule{Limit: e.Name(), Route: route, Text: compile.Text(e), Spec: e.Limit.Limit.Spec(),
+	return Rule{Limit: e.Name(), Route: route, Text: compile.Text(e), Spec: e.StoreLimit.Spec(),
 		Key: Key{e.Key}, DryRun: e.DryRun, Local: e.Needs&limit.Local != 0,
-		Since: e.Record.Since, Bound: e.Record.Bound(), WouldDeny: e.Record.Reported()}
+		Since: e.Record.Since, Bound: e.Record.Bound(), WouldDeny: e.Record.DryRunDenials()}
 }

@@ -31,7 +31,7 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 	for _, e := range v.plans.Base.Entries {
 		if e.Bytes != nil && err == nil {
 			results := make([]store.Result, 1)
-			err = v.backend.Store.Take(ctx, []store.Charge{{Key: encoded, Limit: e.Limit.Limit}}, results)
+			err = v.backend.Store.Take(ctx, []store.Charge{{Key: encoded, Limit: e.StoreLimit}}, results)
 			return results[0].Remaining * e.Bytes.Block, err
 		}
 	}

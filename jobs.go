@@ -153,7 +153,7 @@ func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*r
 // Keys made by an adapter, such as stintgin.Key, can't be read from r. A Bandwidth is left out.
 func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 	v := l.inForce()
-	switch exempt, blocked := v.plans.Sift(r); {
+	switch exempt, blocked := v.plans.SkipOrBlock(r); {
 	case exempt:
 		return Decision{Allowed: true}, nil
 	case blocked:
@@ -177,17 +177,17 @@ func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 // more than half as long as the decision. If known is false, nothing is charged, and Allow asks
 // again to find out why.
 func allow(ctx context.Context, v *version, key string, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, known bool) {
-	e := v.plans.Base.Alone
+	e := v.plans.Base.Single
 	if e == nil || v.memory == nil || cost < 1 || ctx.Err() != nil {
 		return false, 0, 0, 0, false
 	}
-	under, err := e.Key.Under(keytext.Encode(key))
+	under, err := e.Key.ForGiven(keytext.Encode(key))
 	if err != nil {
 		return false, 0, 0, 0, false
 	}
 	of := alones.Get().(*alone)
 	c, r := &of.charges[0], &of.results[0]
-	c.Key, c.Limit, c.Cost = under, e.Limit.Limit, cost
+	c.Key, c.Limit, c.Cost = under, e.StoreLimit, cost
 	if err = v.memory.Take(ctx, of.charges[:], of.results[:]); err == nil {
 		ok, remaining, retryAfter, resetAfter = r.OK, r.Remaining, r.RetryAfter, r.ResetAfter
 	}
@@ -227,8 +227,8 @@ func (a *admission) decideGiven(ctx context.Context, key string, cost int64, may
 		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
 	}
 	entries, known, err := a.reading.OfKey(ctx, key, a.version.plans.Base.Entries, false)
-	if len(a.reading.Wrong) > 0 {
-		a.sendWrong()
+	if len(a.reading.Failures) > 0 {
+		a.sendFailures()
 	}
 	if err != nil {
 		return false, err
@@ -308,7 +308,7 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	a := beginAdmission(v, r, nil)
 	defer a.end(r.Context())
 	var failed *SourceError
-	if err := a.reading.Everything(); errors.As(err, &failed) {
+	if err := a.reading.ReadAll(); errors.As(err, &failed) {
 		return nil, failed
 	}
 	if len(a.call.Charges) == 0 {
@@ -320,13 +320,13 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	}
 	routes := map[*store.Limit][]string{}
 	for _, p := range v.plans.Routes {
-		for _, e := range p.Own {
-			routes[e.Limit.Limit] = append(routes[e.Limit.Limit], p.Pattern)
+		for _, e := range p.Declared {
+			routes[e.StoreLimit] = append(routes[e.StoreLimit], p.Pattern)
 		}
 	}
 	all := make([]Usage, len(d.Limits))
 	for i, s := range d.Limits {
-		all[i] = Usage{s.Name, strings.Join(routes[a.call.Limits[i].Limit], ", "), s.Capacity, max(s.Capacity-s.Remaining, s.InFlight), s.Remaining, s.ResetAfter}
+		all[i] = Usage{s.Name, strings.Join(routes[a.call.Limits[i].StoreLimit], ", "), s.Capacity, max(s.Capacity-s.Remaining, s.InFlight), s.Remaining, s.ResetAfter}
 	}
 	return all, nil
 }
@@ -407,8 +407,8 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 func reset(ctx context.Context, v *version, entries []*read.Entry, keyOf func(*read.Entry) string) error {
 	limits, stored := map[string][]*store.Limit{}, false
 	for _, e := range entries {
-		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.Limit.Limit) {
-			limits[key] = append(limits[key], e.Limit.Limit)
+		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.StoreLimit) {
+			limits[key] = append(limits[key], e.StoreLimit)
 			stored = stored || e.Needs&limit.Local == 0
 		}
 	}

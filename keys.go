@@ -28,7 +28,7 @@ import (
 // passed to a store. WithEmptyKey sets what happens to requests with an empty key. If a key
 // function returns an error, the request is denied: the error is passed to the error handler,
 // and by default the answer is 500, or the status of the error's StatusCode() int method.
-type Key struct{ is *keys.Key }
+type Key struct{ key *keys.Key }
 
 // KeyFunc makes a Key of f, for an identity that only the application knows:
 //
@@ -43,7 +43,7 @@ func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return misconfigured(&optionerror.Problem{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
 	}
-	return Key{keys.Made("KeyFunc", f)}
+	return Key{keys.FromFunc("KeyFunc", f)}
 }
 
 // AdapterKey makes a Key of f for requests through one adapter, whose framework has its own
@@ -54,17 +54,17 @@ func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return KeyFunc(nil)
 	}
-	return Key{keys.In(adapter, f)}
+	return Key{keys.FromAdapterFunc(adapter, f)}
 }
 
 func init() { keys.Described = func(key any) *keys.Key { return key.(Key).described() } }
 
 // described returns what the key is, or for the zero Key that it is none.
 func (k Key) described() *keys.Key {
-	if k.is == nil {
-		return keys.Wrong(optionerror.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
+	if k.key == nil {
+		return keys.Invalid(optionerror.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
 	}
-	return k.is
+	return k.key
 }
 
 // Of returns the key of a request. The zero Key returns an error.
@@ -72,7 +72,7 @@ func (k Key) Of(r *http.Request) (string, error) {
 	if k == (Key{}) {
 		return "", errZeroKey
 	}
-	return k.is.Of(r)
+	return k.key.Read(r)
 }
 
 var errZeroKey = errors.New("stint: the zero Key has no key of a request: use one such as stint.RemoteIP()")
@@ -83,11 +83,11 @@ func (k Key) String() string {
 	if k == (Key{}) {
 		return "Key{}"
 	}
-	return k.is.Name
+	return k.key.Name
 }
 
 // misconfigured returns a Key made with arguments that can't work, which New reports.
-func misconfigured(all ...*optionerror.Problem) Key { return Key{keys.Wrong(all)} }
+func misconfigured(all ...*optionerror.Problem) Key { return Key{keys.Invalid(all)} }
 
 // WithKey sets who is limited: requests with the same key share a limit. It is required, on
 // each limit or as a default, because no default would be safe: behind a proxy every
@@ -99,10 +99,10 @@ func misconfigured(all ...*optionerror.Problem) Key { return Key{keys.Wrong(all)
 func WithKey(k Key) SharedOption {
 	return settingOption{setting: setting{name: "WithKey"}, sharedSetting: func(s *compile.Settings) {
 		if s.Key != nil {
-			s.Errs.Bad("WithKey", "given twice", "write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
+			s.Errs.Add("WithKey", "given twice", "write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
 		}
 		s.Key = k.described()
-		s.Errs = append(s.Errs, s.Key.Wrong.Within("WithKey")...)
+		s.Errs = append(s.Errs, s.Key.Problems.Within("WithKey")...)
 	}}
 }
 
@@ -167,7 +167,7 @@ func RemoteIP() Key { return Key{keys.RemoteIP} }
 // proxies with trusted addresses; see IP. Requests that don't come from such a proxy are keyed
 // like RemoteIP. New returns an error if there are no trusted addresses.
 func ForwardedIP(trusted ...netip.Prefix) Key {
-	return IP{Header: "X-Forwarded-For", Trusted: trusted}.key("ForwardedIP")
+	return IP{Header: "X-Forwarded-For", Trusted: trusted}.keyBy("ForwardedIP")
 }
 
 // HeaderIP keys on the client's address in another header field that a proxy writes; see IP.
@@ -185,14 +185,14 @@ func HeaderIP(name string, trusted ...netip.Prefix) Key {
 		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%q)", name),
 			What: "this field is a list", Write: "write stint.ForwardedIP"})
 	}
-	return IP{Header: name, Trusted: trusted}.key("HeaderIP")
+	return IP{Header: name, Trusted: trusted}.keyBy("HeaderIP")
 }
 
 // Key returns the Key. New reports what is wrong with the fields.
-func (ip IP) Key() Key { return ip.key("IP") }
+func (ip IP) Key() Key { return ip.keyBy("IP") }
 
 // key is Key under the name of the function that the caller used.
-func (ip IP) key(name string) Key {
+func (ip IP) keyBy(name string) Key {
 	k, wrong := keys.Address(clientip.Source(ip))
 	if wrong != nil {
 		return misconfigured(addressed(name, wrong)...)
@@ -203,7 +203,7 @@ func (ip IP) key(name string) Key {
 // addressed returns problems with addresses as mistakes in the arguments of option.
 func addressed(option string, problems []clientip.Problem) (m optionerror.List) {
 	for _, p := range problems {
-		m.Bad(option, p.What, p.Write, p.Names...)
+		m.Add(option, p.What, p.Write, p.Names...)
 	}
 	return m
 }
@@ -287,7 +287,7 @@ func GivenKey() Key { return Key{keys.Given} }
 func Join(parts ...Key) Key {
 	all, wrong := partsOf("Join", parts)
 	if len(parts) == 0 {
-		wrong.Bad("Join()", "", `write the keys to join, such as stint.Header("X-Tenant"), stint.Pattern()`)
+		wrong.Add("Join()", "", `write the keys to join, such as stint.Header("X-Tenant"), stint.Pattern()`)
 	}
 	if wrong != nil {
 		return misconfigured(wrong...)
@@ -310,11 +310,11 @@ func Join(parts ...Key) Key {
 func FirstOf(parts ...Key) Key {
 	all, wrong := partsOf("FirstOf", parts)
 	if len(parts) == 0 {
-		wrong.Bad("FirstOf()", "", `write the keys to choose from, such as stint.Header("X-API-Key"), stint.RemoteIP()`)
+		wrong.Add("FirstOf()", "", `write the keys to choose from, such as stint.Header("X-API-Key"), stint.RemoteIP()`)
 	}
 	for i, k := range all {
-		if k != nil && k.Never && i < len(all)-1 {
-			wrong.Bad("FirstOf", "%v is never empty, so no key after it counts", "write it last", k.Name)
+		if k != nil && k.NeverEmpty && i < len(all)-1 {
+			wrong.Add("FirstOf", "%v is never empty, so no key after it counts", "write it last", k.Name)
 		}
 	}
 	if wrong != nil {
@@ -326,14 +326,14 @@ func FirstOf(parts ...Key) Key {
 // partsOf returns the parts of a key, and what is wrong with them together.
 func partsOf(maker string, parts []Key) (all []*keys.Key, wrong optionerror.List) {
 	for i, part := range parts {
-		k := part.is
+		k := part.key
 		switch {
 		case k == nil:
-			wrong.Bad(maker, fmt.Sprintf("key %d is the zero Key", i+1), "write one, or leave it out")
+			wrong.Add(maker, fmt.Sprintf("key %d is the zero Key", i+1), "write one, or leave it out")
 		case k.Given:
-			wrong.Bad(maker, "%v can't be a part of a key", "give Take a key that is already made of its parts", "GivenKey()")
+			wrong.Add(maker, "%v can't be a part of a key", "give Take a key that is already made of its parts", "GivenKey()")
 		default:
-			wrong = append(wrong, k.Wrong...)
+			wrong = append(wrong, k.Problems...)
 		}
 		all = append(all, k)
 	}
@@ -351,19 +351,19 @@ func partsOf(maker string, parts []Key) (all []*keys.Key, wrong optionerror.List
 func Hash(secret []byte, k Key) Key {
 	var wrong optionerror.List
 	if len(secret) < keytext.MinSecret {
-		wrong.Bad("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
+		wrong.Add("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
 			fmt.Sprintf("write %d random ones or more, the same on every instance", keytext.MinSecret))
 	}
-	switch hashed := k.is; {
+	switch hashed := k.key; {
 	case hashed == nil:
-		wrong.Bad("Hash", "the key is the zero Key", "write the one to hash, such as stint.RemoteIP()")
+		wrong.Add("Hash", "the key is the zero Key", "write the one to hash, such as stint.RemoteIP()")
 	case hashed.Given:
-		wrong.Bad("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
+		wrong.Add("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
 	default:
-		wrong = append(wrong, hashed.Wrong...)
+		wrong = append(wrong, hashed.Problems...)
 	}
 	if wrong != nil {
 		return misconfigured(wrong...)
 	}
-	return Key{keys.Hash(secret, k.is)}
+	return Key{keys.Hash(secret, k.key)}
 }

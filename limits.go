@@ -40,7 +40,7 @@ func (l Limit) sets() setting { return setting{name: "limits"} }
 func (l Limit) applyRoute(rc *compile.Route) {
 	switch {
 	case l.rule == exempt && rc.Exempt:
-		rc.Errs.Bad("Exempt()", "given twice", "leave one out")
+		rc.Errs.Add("Exempt()", "given twice", "leave one out")
 	case l.rule == exempt:
 		rc.Exempt = true
 	case l.written(&rc.Errs):
@@ -52,9 +52,9 @@ func (l Limit) applyRoute(rc *compile.Route) {
 func (l Limit) written(errs *optionerror.List) bool {
 	switch l.rule {
 	case nil:
-		errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
+		errs.Add("", "zero Limit", "write stint.Rate, Quota or Concurrency")
 	case exempt:
-		errs.Bad("Exempt()", "it exempts a limiter from nothing", "write it in a stint.WithRoute, or return it from a limit function")
+		errs.Add("Exempt()", "it exempts a limiter from nothing", "write it in a stint.WithRoute, or return it from a limit function")
 	default:
 		return true
 	}
@@ -112,8 +112,8 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Charged, Spec: store.Spec{Name: "rate", Units: n, Period: per}}, opts)
 	checkPeriod(l.rule)
 	if r := l.rule; r.Spec.WarmUp != 0 {
-		if r.AlgSet {
-			r.Errs.Bad("WithWarmUp", "%v does not warm up", "leave one of the two out", r.Spec.Algorithm)
+		if r.AlgorithmSet {
+			r.Errs.Add("WithWarmUp", "%v does not warm up", "leave one of the two out", r.Spec.Algorithm)
 		}
 		r.Spec.Algorithm = store.WarmUp
 	}
@@ -137,7 +137,7 @@ func Quota(n int64, w Window, opts ...RateOption) Limit {
 	}
 	l := newLimit(&compile.Rule{Kind: limit.Charged, Quota: true, Spec: store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}}, opts)
 	if w == (Window{}) {
-		l.rule.Errs.Bad("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
+		l.rule.Errs.Add("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
 		l.rule.Spec.Window = Daily // or the store's limit would report a missing period
 	}
 	return l
@@ -155,9 +155,9 @@ func checkPeriod(r *compile.Rule) {
 func lacksUnit(r *compile.Rule, option string, d time.Duration) bool {
 	ok, write := engine.CheckDuration(d, true, "")
 	if !ok && option == "" {
-		r.Errs.Bad("", fmt.Sprintf("a period of %v", d), write)
+		r.Errs.Add("", fmt.Sprintf("a period of %v", d), write)
 	} else if !ok {
-		r.Errs.Bad(fmt.Sprintf("%s(%v)", option, d), "", write)
+		r.Errs.Add(fmt.Sprintf("%s(%v)", option, d), "", write)
 	}
 	return !ok
 }
@@ -195,7 +195,7 @@ func WithAlgorithm(a Algorithm) RateOption {
 		valid, write = false, "write stint.WithWarmUp"
 	}
 	return checkedChange(valid, fmt.Sprintf("WithAlgorithm(%v)", a), write,
-		func(r *compile.Rule) { r.Spec.Algorithm, r.AlgSet = a, true })
+		func(r *compile.Rule) { r.Spec.Algorithm, r.AlgorithmSet = a, true })
 }
 
 // WithName names a limit in answers, header fields, problem bodies, logs and the store.
@@ -328,7 +328,7 @@ func WithPriority(class func(*http.Request) int) Option {
 func WithShare(class, percent int) SlotOption {
 	return changeOption{change: func(r *compile.Rule) {
 		bad := func(problem, write string) {
-			r.Errs.Bad(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
+			r.Errs.Add(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
 		}
 		switch {
 		case class < 0 || class >= waiting.Classes:
@@ -420,7 +420,7 @@ func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 	Gradient2(adaptive.DefaultTolerance).set(c)
 	r := &compile.Rule{Kind: limit.Adaptive, Adaptive: c, Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
-		r.Errs.Bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
+		r.Errs.Add(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
 			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
 		r.Spec.Units = 1 // or the store's limit would be reported too
 	}
@@ -429,7 +429,7 @@ func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 	case c.Start == 0:
 		c.Start = adaptive.StartIn(min, max)
 	case c.Start < min || c.Start > max:
-		r.Errs.Bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
+		r.Errs.Add(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
 	}
 	return Limit{r}
 }
@@ -577,13 +577,13 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	apply(r, opts)
 	s := &r.Spec
 	if bytesPerSecond < respond.Slowest || bytesPerSecond > respond.Fastest {
-		r.Errs.Bad(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
+		r.Errs.Add(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
 			fmt.Sprintf("write bytes per second, %d to %d", respond.Slowest, respond.Fastest))
 	}
 	burst := s.Burst
 	s.Burst = 0 // or the store's limit would report a wrong one too
 	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
-		r.Errs.Bad(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
+		r.Errs.Add(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
 			"smaller pieces of a response would each cost a call to the store",
 			fmt.Sprintf("write %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
 	}
@@ -609,7 +609,7 @@ const (
 func WithDirection(d Direction) BandwidthOption {
 	return changeOption{change: func(r *compile.Rule) {
 		if d > Both {
-			r.Errs.Bad(fmt.Sprintf("WithDirection(%d)", d), "", "write stint.Responses, stint.Requests or stint.Both")
+			r.Errs.Add(fmt.Sprintf("WithDirection(%d)", d), "", "write stint.Responses, stint.Requests or stint.Both")
 			return
 		}
 		r.Bytes.Responses, r.Bytes.Requests = d != Requests, d != Responses
@@ -644,7 +644,7 @@ func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Banning, Spec: store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}}, opts)
 	checkPeriod(l.rule)
 	if l.rule.Spec.Ban == 0 {
-		l.rule.Errs.Bad("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")
+		l.rule.Errs.Add("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")
 		l.rule.Spec.Ban = time.Hour // or the store's limit would report it too
 	}
 	return l

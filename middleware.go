@@ -190,7 +190,7 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
 	v := l.deciding()
 	if v.showsRequests() {
-		r = lead(w, r)
+		r = routerRequest(w, r)
 	}
 	p, req, err := admit(v, w, r, false)
 	if err != nil {
@@ -207,7 +207,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	v := l.deciding()
 	if v.showsRequests() {
-		r = lead(w, r)
+		r = routerRequest(w, r)
 	}
 	p, req, err := admit(v, w, r, true)
 	switch err {
@@ -236,7 +236,7 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 		v = denied.by
 	}
 	if v.showsRequests() {
-		r = lead(w, r)
+		r = routerRequest(w, r)
 	}
 	answer(v, w, r, err)
 }
@@ -280,7 +280,7 @@ func (l *Limiter) first(opts []Option) ([]notice, error) {
 		return nil, err
 	}
 	l.opts = c.opts
-	f.registry.Names().Put(naming)
+	f.registry.Generation().Put(naming)
 	f.members = append(f.members, l)
 	f.lines.Store(v.backend.Lines, nil)
 	l.observers.given = c.observers
@@ -295,9 +295,9 @@ func (l *Limiter) first(opts []Option) ([]notice, error) {
 
 // try makes what would be the first version of a new limiter, and the naming that goes
 // with it. It changes nothing. The caller holds family.mu.
-func (l *Limiter) try(c *config) (*version, *compile.Naming, error) {
-	n := l.family.registry.Names()
-	next := n.Now().Clone()
+func (l *Limiter) try(c *config) (*version, *compile.Names, error) {
+	n := l.family.registry.Generation()
+	next := n.Names().Clone()
 	var parent *version
 	if l.parent != nil {
 		parent = l.parent.now.Load()
@@ -317,7 +317,7 @@ func (l *Limiter) inherited() conduct {
 // build makes the version of l from its options and the version of its parent, if it has
 // one. The limits are named in naming, which will become that of names. The caller holds
 // family.mu.
-func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, optionerror.List) {
+func (l *Limiter) build(c *config, parent *version, names *compile.Generation, naming *compile.Names) (*version, optionerror.List) {
 	c.Owner = l
 	v := &version{conduct: c.conduct, events: sender{name: c.name, to: &l.recipients}, registry: l.family.registry}
 	var extended *compile.Result
@@ -336,7 +336,7 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 	compiled.Plans.Priority = v.priority
 	v.compiled, v.plans = compiled, &compiled.Plans
 	if v.priority != nil && onlyTurns(v) {
-		wrong.Bad("WithPriority", "only turns of a rate are waited for, and those come first come, first served",
+		wrong.Add("WithPriority", "only turns of a rate are waited for, and those come first come, first served",
 			"put a Concurrency with a WithQueue in front, or leave WithPriority out")
 	}
 	v.dryRuns = len(compiled.Funcs) > 0
@@ -365,7 +365,7 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 		if from == nil {
 			from = parent
 		}
-		in, lent = from.backend.Store, from.compiled.Lent
+		in, lent = from.backend.Store, from.compiled.StoreShared
 		lines = from.backend.Lines
 	}
 	v.memory, _ = in.(*memstore.Store)
@@ -432,7 +432,7 @@ func (f *family) announce(l *Limiter, c *config) (all []notice) {
 	all = append(all, f.warnings.add(v, nothingWaits(v)...)...)
 	all = append(all, f.warnings.add(v, unreachable(v)...)...)
 	for _, k := range c.Keys() {
-		s := f.registry.Names().Now().Look(k)
+		s := f.registry.Generation().Names().Look(k)
 		if s == nil {
 			continue // no limit has it
 		}
@@ -450,7 +450,7 @@ func (f *family) announce(l *Limiter, c *config) (all []notice) {
 func (f *family) lend() (all []namesakes.Meaning) {
 	for _, m := range f.members {
 		v := m.now.Load()
-		if !v.compiled.Lent || v.silent.has(warnNameConflict) {
+		if !v.compiled.StoreShared || v.silent.has(warnNameConflict) {
 			continue
 		}
 		for e := range v.plans.Entries {
@@ -509,7 +509,7 @@ func (l *Limiter) Mount(adapter string) error {
 		check(fmt.Sprintf("limit %q", e.Name()), e.Key)
 	}
 	for _, f := range v.compiled.Funcs {
-		check("limits of a WithLimitFunc", f.Shared.Key)
+		check("limits of a WithLimitFunc", f.Defaults.Key)
 		if f.Source != nil {
 			check("WithLimitSource", f.Source)
 		}
@@ -539,8 +539,8 @@ func (l *Limiter) CheckStore(ctx context.Context) error {
 	v := l.inForce()
 	var limits []*store.Limit
 	for e := range v.plans.Entries {
-		if e.Needs&limit.Local == 0 && !slices.Contains(limits, e.Limit.Limit) {
-			limits = append(limits, e.Limit.Limit)
+		if e.Needs&limit.Local == 0 && !slices.Contains(limits, e.StoreLimit) {
+			limits = append(limits, e.StoreLimit)
 		}
 	}
 	in := v.backend.Store

@@ -131,7 +131,7 @@ func costTooHigh(ch *store.Charge) finding {
 		text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)
 	}
 	return finding{kind: warnCostTooHigh, limits: []string{name}, text: text, applies: func(v *version) bool {
-		return v.hasEntry(func(e *read.Entry) bool { return e.Name() == name && largest(e.Limit.Limit) < cost })
+		return v.hasEntry(func(e *read.Entry) bool { return e.Name() == name && largest(e.StoreLimit) < cost })
 	}}
 }
 

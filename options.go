@@ -165,14 +165,14 @@ func checkedOption(valid bool, written, write string, set func(*config)) Option 
 	if valid {
 		return limiterOption{settingOf(written, false), set}
 	}
-	return limiterOption{settingOf(written, true), func(c *config) { c.Errs.Bad(written, "", write) }}
+	return limiterOption{settingOf(written, true), func(c *config) { c.Errs.Add(written, "", write) }}
 }
 
 func checkedSetting(valid bool, written, write string, set sharedSetting) settingOption {
 	if valid {
 		return settingOption{setting: settingOf(written, false), sharedSetting: set}
 	}
-	return settingOption{setting: settingOf(written, true), sharedSetting: func(s *compile.Settings) { s.Errs.Bad(written, "", write) }}
+	return settingOption{setting: settingOf(written, true), sharedSetting: func(s *compile.Settings) { s.Errs.Add(written, "", write) }}
 }
 
 // settingOf returns the setting of an option as it is written.
@@ -184,7 +184,7 @@ func settingOf(written string, wrong bool) setting {
 // checkedChange is for limits with these constructors, or for all that its interface has.
 func checkedChange(valid bool, option, write string, set change, constructors ...string) changeOption {
 	if !valid {
-		set = func(r *compile.Rule) { r.Errs.Bad(option, "", write) }
+		set = func(r *compile.Rule) { r.Errs.Add(option, "", write) }
 	}
 	if constructors != nil {
 		name, _, _ := strings.Cut(option, "(")
@@ -213,11 +213,11 @@ func checkedChange(valid bool, option, write string, set change, constructors ..
 func WithStore(s store.Store) Option {
 	return option("WithStore", func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-			c.Errs.Bad("WithStore", fmt.Sprintf("a nil %T", s), "write a store that its package's New has made")
+			c.Errs.Add("WithStore", fmt.Sprintf("a nil %T", s), "write a store that its package's New has made")
 			return
 		}
 		if s == nil {
-			c.Errs.Bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
+			c.Errs.Add("WithStore(nil)", "", "write a store, or leave it out for one in memory")
 		}
 		c.Store = s
 	})
@@ -267,7 +267,7 @@ func collect(opts []Option, inherited conduct) *config {
 
 // nilOption is the mistake that an option is nil.
 func nilOption(i int) Option {
-	return option("", func(c *config) { c.Errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out") })
+	return option("", func(c *config) { c.Errs.Add("", fmt.Sprintf("option %d is nil", i+1), "leave it out") })
 }
 
 // optionOf is an option of some kind of limit.
@@ -276,7 +276,7 @@ type optionOf interface{ applyLimit(*compile.Rule) }
 func apply[O optionOf](r *compile.Rule, opts []O) {
 	for i, o := range opts {
 		if any(o) == nil {
-			r.Errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
+			r.Errs.Add("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 			continue
 		}
 		o.applyLimit(r)
@@ -289,7 +289,7 @@ func orNone(r *compile.Rule, n int64, option string) int64 {
 	case n == 0:
 		return store.None
 	case n < 0:
-		r.Errs.Bad(fmt.Sprintf("%s(%d)", option, n), "", "write 0 or more")
+		r.Errs.Add(fmt.Sprintf("%s(%d)", option, n), "", "write 0 or more")
 		return 0
 	}
 	return n
@@ -307,7 +307,7 @@ func on(option string, set change, constructors ...string) change {
 		if made := constructorOf(r); !slices.Contains(constructors, made) {
 			last := len(constructors) - 1
 			with := strings.TrimPrefix(strings.Join(constructors[:last], ", ")+" or "+constructors[last], " or ")
-			r.Errs.Bad(option, article(made)+" doesn't take it", "leave it out, or write it in "+article(with))
+			r.Errs.Add(option, article(made)+" doesn't take it", "leave it out, or write it in "+article(with))
 			return
 		}
 		set(r)
@@ -342,11 +342,11 @@ func constructorOf(r *compile.Rule) string {
 // sharedSetting is the effect of an option on a limit, or on the defaults of several.
 type sharedSetting func(*compile.Settings)
 
-func (f sharedSetting) applyLimiter(c *config) { f(&c.Shared) }
+func (f sharedSetting) applyLimiter(c *config) { f(&c.Defaults) }
 
-func (f sharedSetting) applyLimit(r *compile.Rule) { f(&r.Shared) }
+func (f sharedSetting) applyLimit(r *compile.Rule) { f(&r.Settings) }
 
-func (f sharedSetting) applyRoute(rc *compile.Route) { f(&rc.Shared) }
+func (f sharedSetting) applyRoute(rc *compile.Route) { f(&rc.Defaults) }
 
 // marks has the marks of all kinds of limit. An option has all of them: the interface
 // that its function returns says which kinds it goes with.

@@ -177,7 +177,7 @@ func (p *Permit) Decision() Decision {
 // limit of an entry for a key. Settle may be changing the results of grants, so a grant
 // isn't copied here.
 func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
-	hash := inside.Hash(e.Limit.Limit)
+	hash := inside.Hash(e.StoreLimit)
 	for ; p != nil; p = p.outer {
 		if p.version == nil || p.version.registry != by {
 			continue
@@ -186,7 +186,7 @@ func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
 			return true
 		}
 		for _, of := range p.paced() {
-			if inside.Hash(of.Limit.Limit) == hash && of.Key == key {
+			if inside.Hash(of.Limit.StoreLimit) == hash && of.Key == key {
 				return true
 			}
 		}
@@ -583,7 +583,7 @@ func byteLimitsOf(all []read.Paced) []respond.ByteLimit {
 // byteLimitOf returns p as package respond takes it.
 func byteLimitOf(p *read.Paced) respond.ByteLimit {
 	return respond.ByteLimit{
-		Limit: p.Limit.Limit, Key: p.Key, Block: p.Bytes.Block, Piece: p.Bytes.Piece,
+		Limit: p.StoreLimit, Key: p.Key, Block: p.Bytes.Block, Piece: p.Bytes.Piece,
 		Responses: p.Bytes.Responses, Requests: p.Bytes.Requests, DryRun: p.DryRun, Closed: p.Closed,
 	}
 }
@@ -592,7 +592,7 @@ func byteLimitOf(p *read.Paced) respond.ByteLimit {
 func (p *Permit) sendPacing(of *read.Paced, got respond.Moved) {
 	e := p.event(EventPaced)
 	e.Request = p.response.Request()
-	e.about([]store.Charge{{Key: of.Key, Limit: of.Limit.Limit, DryRun: of.DryRun}})
+	e.about([]store.Charge{{Key: of.Key, Limit: of.Limit.StoreLimit, DryRun: of.DryRun}})
 	e.Pacing = &Pacing{
 		Limit: of.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
 		Waited: got.Waited, DryRun: of.DryRun, Err: got.Err,

@@ -77,7 +77,7 @@ type readsKey struct{}
 
 // networks are those of a Key.In.
 type networks struct {
-	of  *keys.Key
+	key *keys.Key
 	set clientip.Prefixes
 }
 
@@ -96,28 +96,28 @@ type networks struct {
 // because it is called when a program starts.
 func (k Key) In(prefixes ...netip.Prefix) func(*http.Request) bool {
 	set, problems := clientip.NewPrefixes(prefixes)
-	wrong := append(slices.Clip(k.described().Wrong), addressed("In", problems)...)
+	wrong := append(slices.Clip(k.described().Problems), addressed("In", problems)...)
 	if len(wrong) == 0 && k.described().Client == nil {
-		wrong.Bad(k.described().Name+".In", "the key isn't an address", "write stint.RemoteIP().In, or behind a proxy stint.ForwardedIP(trusted...).In")
+		wrong.Add(k.described().Name+".In", "the key isn't an address", "write stint.RemoteIP().In, or behind a proxy stint.ForwardedIP(trusted...).In")
 	}
 	if len(prefixes) == 0 {
-		wrong.Bad("In", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8")`)
+		wrong.Add("In", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8")`)
 	}
 	if len(wrong) > 0 {
 		panic(joined(wrong))
 	}
-	return (&networks{k.is, set}).has
+	return (&networks{k.key, set}).has
 }
 
 // has reports whether the client that sent r is in one of the networks.
 func (n *networks) has(r *http.Request) bool {
 	if r.URL == nil { // a server's requests have one
 		if reads, ok := r.Context().Value(readsKey{}).(*keys.Reads); ok {
-			*reads = n.of.Reads
+			*reads = n.key.Reads
 			return false
 		}
 	}
-	return n.of.Client.In(r, n.set)
+	return n.key.Client.In(r, n.set)
 }
 
 // Preflight reports whether r is a CORS preflight request, which a browser sends before a

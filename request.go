@@ -54,7 +54,7 @@ func beginAdmission(v *version, r *http.Request, outer *Permit) *admission {
 	a := admissions.Get().(*admission)
 	if a.version != v {
 		a.version = v
-		a.reading.By(v.plans)
+		a.reading.SetPlans(v.plans)
 		a.call.By(v.backend)
 	}
 	if to := v.events.observers(); a.to != to { // as in Call.Add of package decide
@@ -117,7 +117,7 @@ func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (
 		return nil, r, nil
 	}
 	if len(v.plans.Skip)+len(v.plans.Block) > 0 {
-		if exempt, err := sift(v, r); exempt || err != nil {
+		if exempt, err := skipOrBlock(v, r); exempt || err != nil {
 			if err != nil {
 				outer.recordInnerDenial()
 			}
@@ -127,8 +127,8 @@ func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (
 	a := beginAdmission(v, r, outer)
 	defer a.end(ctx)
 	err = a.reading.Request(v.plan(r))
-	if len(a.reading.Wrong) > 0 {
-		a.sendWrong()
+	if len(a.reading.Failures) > 0 {
+		a.sendFailures()
 	}
 	if err != nil {
 		outer.recordInnerDenial()
@@ -163,17 +163,17 @@ func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (
 	return p, next, nil
 }
 
-// sendWrong notifies the observers of what kept the request from being charged.
-func (a *admission) sendWrong() {
-	for _, w := range a.reading.Wrong {
-		e := a.event(eventOf[w.What], w.Err)
+// sendFailures notifies the observers of what kept the request from being charged.
+func (a *admission) sendFailures() {
+	for _, w := range a.reading.Failures {
+		e := a.event(failureEvents[w.Kind], w.Err)
 		e.Decision.Limit = w.Limit
 		a.version.events.send(a.to, &e)
 	}
 }
 
-// eventOf has the event of each thing that keeps a request from being charged.
-var eventOf = [...]EventKind{
+// failureEvents has the event of each kind of failure.
+var failureEvents = [...]EventKind{
 	read.KeyFailed: EventKeyFailed, read.EmptyKey: EventEmptyKey,
 	read.LimitsFailed: EventLimitsFailed, read.SourceFailed: EventSourceFailed, read.NoLimits: EventLimitsFailed, read.DryRunDenied: EventDryRunDenied,
 }
@@ -217,19 +217,19 @@ func (a *admission) sendWaiting(i int, queued int64, d time.Duration) {
 // errBlocked is the error of a request that a WithBlock denies.
 var errBlocked error = &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
 
-// sift applies the predicates of WithSkip and WithBlock.
-func sift(v *version, r *http.Request) (exempt bool, err error) {
-	exempt, blocked := v.plans.Sift(r)
+// skipOrBlock applies the predicates of WithSkip and WithBlock.
+func skipOrBlock(v *version, r *http.Request) (exempt bool, err error) {
+	exempt, blocked := v.plans.SkipOrBlock(r)
 	if !blocked {
 		return exempt, nil
 	}
 	err = errBlocked
-	of := subject{request: r, to: v.events.observers()}
-	if of.to != nil { // the route is only for observers
-		of.route = v.plans.Find(r).Route()
+	s := subject{request: r, to: v.events.observers()}
+	if s.to != nil { // the route is only for observers
+		s.route = v.plans.Find(r).Route()
 	}
-	e := of.event(EventBlocked, err)
-	v.events.send(of.to, &e)
+	e := s.event(EventBlocked, err)
+	v.events.send(s.to, &e)
 	return false, err
 }
 
@@ -289,10 +289,10 @@ func (a *admission) finishDenied(w http.ResponseWriter, mayAnswer bool) error {
 // errAnswered is the error of a request that has been denied and answered.
 var errAnswered = errors.New("stint: denied and answered")
 
-// lead returns a copy of a request that leads to the context of a router, if w is of one that has
+// routerRequest returns a copy of a request that leads to the context of a router, if w is of one that has
 // its own. The copy is for the application's functions, so it is made only if a version shows them
 // requests.
-func lead(w http.ResponseWriter, r *http.Request) *http.Request {
+func routerRequest(w http.ResponseWriter, r *http.Request) *http.Request {
 	if w, ok := w.(ContextWriter); ok {
 		return w.Lead(r)
 	}
@@ -345,16 +345,16 @@ func WithHeaders(styles ...HeaderStyle) Option {
 			case NoHeaders:
 				none = true
 			default:
-				c.Errs.Bad("WithHeaders", fmt.Sprintf("unknown style %d", s), headersToWrite)
+				c.Errs.Add("WithHeaders", fmt.Sprintf("unknown style %d", s), headersToWrite)
 			}
 		}
 		switch {
 		case len(styles) == 0:
-			c.Errs.Bad("WithHeaders()", "", headersToWrite)
+			c.Errs.Add("WithHeaders()", "", headersToWrite)
 		case none && c.styles != 0:
-			c.Errs.Bad("WithHeaders", "NoHeaders beside another style", "leave one out")
+			c.Errs.Add("WithHeaders", "NoHeaders beside another style", "leave one out")
 		case c.styles&field.XRateLimit != 0 && c.styles&field.XRateLimitUnix != 0:
-			c.Errs.Bad("WithHeaders", "one X-RateLimit-Reset can't be both seconds and a Unix time", "leave XRateLimitHeaders or XRateLimitUnixHeaders out")
+			c.Errs.Add("WithHeaders", "one X-RateLimit-Reset can't be both seconds and a Unix time", "leave XRateLimitHeaders or XRateLimitUnixHeaders out")
 		}
 	})
 }
@@ -403,7 +403,7 @@ func (a *admission) setFields(h http.Header) {
 // policyNow returns what fields say of an adaptive limit. Decisions follow one another
 // faster than its number changes, so the last is kept.
 func policyNow(l *limit.Limit, c *store.Charge, r *store.Result) *limit.Policy {
-	slots, _ := limit.Stood(c, r)
+	slots, _ := limit.DecidedCapacity(c, r)
 	if last := l.Policy.Load(); last.Capacity == slots {
 		return last
 	}
@@ -495,11 +495,11 @@ func (a *admission) recordResults() {
 		ch, r := &c.Charges[i], &c.Results[i]
 		switch {
 		case !r.OK && ch.DryRun:
-			l.Record.Report()
+			l.Record.CountDryRunDenial()
 		case !r.OK, c.Allowed && (r.Delay > 0 || c.Waited > 0 && l.Needs&limit.Waits != 0):
-			l.Record.Bind()
+			l.Record.MarkBound()
 		}
-		if r.RetryAfter == store.Never && ch.Cost > largest(ch.Limit) && !ch.DryRun && l.Record.Cost() {
+		if r.RetryAfter == store.Never && ch.Cost > largest(ch.Limit) && !ch.DryRun && l.Record.MarkTooCostly() {
 			v.tooCostly(ch)
 		}
 	}

@@ -45,11 +45,11 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 		var instead *compile.Route // what Only has
 		for i, o := range opts {
 			if o == nil {
-				rc.Errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
+				rc.Errs.Add("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 				continue
 			}
 			if _, is := o.(only); is && instead != nil {
-				rc.Errs.Bad("Only", "given twice", "put the limits of both into one")
+				rc.Errs.Add("Only", "given twice", "put the limits of both into one")
 			} else if is {
 				instead = new(compile.Route)
 				o.applyRoute(instead)
@@ -60,9 +60,9 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 		if instead != nil {
 			switch {
 			case rc.Exempt:
-				rc.Errs.Bad("Exempt()", "beside something else", "leave one out")
+				rc.Errs.Add("Exempt()", "beside something else", "leave one out")
 			case len(rc.Limits) > 0:
-				rc.Errs.Bad("Only", "beside other limits", "put them into it, or leave stint.Only out")
+				rc.Errs.Add("Only", "beside other limits", "put them into it, or leave stint.Only out")
 			}
 			rc.Only, rc.Limits = true, append(rc.Limits, instead.Limits...)
 			rc.Errs = append(rc.Errs, instead.Errs...)
@@ -81,11 +81,11 @@ type only []Limit
 
 func (o only) applyRoute(rc *compile.Route) {
 	if len(o) == 0 {
-		rc.Errs.Bad("Only", "no limits", "write some, or stint.Exempt() if requests of the route have none")
+		rc.Errs.Add("Only", "no limits", "write some, or stint.Exempt() if requests of the route have none")
 	}
 	for _, l := range o {
 		if l.rule == exempt {
-			rc.Errs.Bad("Only(Exempt())", "", "write stint.Exempt() alone")
+			rc.Errs.Add("Only(Exempt())", "", "write stint.Exempt() alone")
 			continue
 		}
 		l.applyRoute(rc)
@@ -95,7 +95,7 @@ func (o only) applyRoute(rc *compile.Route) {
 func (only) sets() setting { return setting{name: "Only"} }
 
 func (o only) applyLimiter(c *config) {
-	c.Errs.Bad("Only", "it stands outside a route", "write the limits without it, or in a stint.WithRoute")
+	c.Errs.Add("Only", "it stands outside a route", "write the limits without it, or in a stint.WithRoute")
 }
 
 // WithLimitFunc adds limits that depend on the request, such as those of a tenant's plan. They
@@ -120,7 +120,7 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return option("WithLimitFunc", func(c *config) {
 		addFunc(c, func(of *compile.Func) *limitFunc { return &limitFunc{of: of, ofRequest: f} })
 		if f == nil {
-			c.Errs.Bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
+			c.Errs.Add("WithLimitFunc(nil)", "", "write a function, or leave it out")
 		}
 	})
 }
@@ -158,7 +158,7 @@ func (u LimitUser) Check(limits ...Limit) error {
 	wrong := wrongTogether(limits)
 	for _, l := range limits {
 		if u.of != nil && l.rule != nil && l.rule != exempt {
-			wrong = append(wrong, u.of.Misfit(l.rule)...)
+			wrong = append(wrong, u.of.Check(l.rule)...)
 		}
 	}
 	return joined(wrong)
@@ -188,19 +188,19 @@ func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 // from its requests.
 func WithLimitSource(k Key, s LimitSource) Option {
 	return option("WithLimitFunc", func(c *config) {
-		wrong := k.described().Wrong.Within("WithLimitSource")
+		wrong := k.described().Problems.Within("WithLimitSource")
 		if k.described().Given {
-			wrong.Bad("WithLimitSource(GivenKey())", "requests don't have it", "write another key, such as stint.Header")
+			wrong.Add("WithLimitSource(GivenKey())", "requests don't have it", "write another key, such as stint.Header")
 		}
 		if s == nil {
-			wrong.Bad("WithLimitSource", "the function is nil", "write one, or leave the option out")
+			wrong.Add("WithLimitSource", "the function is nil", "write one, or leave the option out")
 		}
 		c.Errs = append(c.Errs, wrong...)
 		addFunc(c, func(of *compile.Func) *limitFunc { // also with something wrong, or New would say that there are no limits, too
-			of.Source = k.is
+			of.Source = k.key
 			f := &limitFunc{of: of, ofKey: s}
 			f.ofRequest = func(r *http.Request) ([]Limit, error) {
-				key, err := k.is.Of(r)
+				key, err := k.key.Read(r)
 				if err != nil {
 					return nil, err
 				}
@@ -232,9 +232,9 @@ type limitFunc struct {
 // reports reports whether a limit that the function returned is a dry run.
 func (f *limitFunc) reports(l Limit) bool {
 	if l.rule == nil {
-		return f.of.Shared.DryRun
+		return f.of.Defaults.DryRun
 	}
-	return l.rule.Shared.Or(f.of.Shared).DryRun
+	return l.rule.Settings.WithDefaults(f.of.Defaults).DryRun
 }
 
 // entry returns a limit that the function returned, as requests are read for it.
@@ -249,10 +249,10 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 	switch {
 	case wrong != nil:
 		return nil, errors.Join(optionErrors(wrong, "")...)
-	case f.of.Lent() && !l.rule.Named:
-		return nil, optionError(compile.Unnamed("", l.rule))
+	case f.of.StoreShared() && !l.rule.Named:
+		return nil, optionError(compile.NameMissing("", l.rule))
 	case q.Has(e.Name()):
-		return nil, optionError(compile.Namesake("", e.Name()))
+		return nil, optionError(compile.NameTaken("", e.Name()))
 	}
 	return e, nil
 }
@@ -260,14 +260,14 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 // charge adds the charges of the limits that the function returns for a request.
 func (f *limitFunc) charge(q *read.Reading) error {
 	limits, err := f.ofRequest(q.R)
-	return f.each(q, limits, err, !f.of.Shared.Closed, q.Made)
+	return f.each(q, limits, err, !f.of.Defaults.Closed, q.ChargeReturned)
 }
 
 // entries returns those of the limits that the source has for a key. Who only looks wants to know if
 // it fails, whatever the failure policy, and sees other limits of a key that it denies.
 func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, looks bool) (all []*read.Entry, err error) {
 	limits, err := f.ofKey(ctx, key, LimitUser{f.of})
-	err = f.each(q, limits, err, !looks && !f.of.Shared.Closed, func(e *read.Entry) error {
+	err = f.each(q, limits, err, !looks && !f.of.Defaults.Closed, func(e *read.Entry) error {
 		all = append(all, e)
 		return nil
 	})
@@ -281,15 +281,15 @@ func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, lo
 // of a request without them. open says that it passes if the source fails.
 func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, charge func(*read.Entry) error) error {
 	if err != nil {
-		if err := f.fail(q, err, open, len(limits) > 0 || f.of.Shared.DryRun); err != nil || len(limits) == 0 {
+		if err := f.fail(q, err, open, len(limits) > 0 || f.of.Defaults.DryRun); err != nil || len(limits) == 0 {
 			return err
 		}
 	}
 	if len(limits) == 1 && limits[0].rule == exempt {
 		return nil
 	}
-	if len(limits) == 0 && !f.of.Shared.DryRun {
-		q.Planless()
+	if len(limits) == 0 && !f.of.Defaults.DryRun {
+		q.RecordNoLimits()
 	}
 	for _, l := range limits {
 		e, err := f.entry(q, l)
@@ -348,7 +348,7 @@ func wrongTogether(limits []Limit) (all optionerror.List) {
 			wrong = optionerror.List{{Limit: name,
 				What: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
 		case names[name]:
-			wrong = optionerror.List{compile.Namesake("", name)}
+			wrong = optionerror.List{compile.NameTaken("", name)}
 		}
 		names[name] = true
 		all = append(all, wrong...)

@@ -152,7 +152,7 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 // routes may be charged for it under several keys.
 func (p *Permit) grantsNamed(name string) (*Permit, []int) {
 	for q := p; q != nil; q = q.outer {
-		if all := q.grants.Where(func(l *limit.Limit) bool { return l.Limit.Name() == name }); len(all) > 0 {
+		if all := q.grants.Where(func(l *limit.Limit) bool { return l.StoreLimit.Name() == name }); len(all) > 0 {
 			return q, all
 		}
 	}
@@ -280,14 +280,14 @@ func (p *Permit) amends() (all []decide.Amend) {
 		if by == nil {
 			continue
 		}
-		cost, atLeast := by.Ask(func(one *read.Settler) int64 {
+		cost, atLeast := by.FinalCost(func(one *read.Settler) int64 {
 			cost, asked := costs[one]
 			if !asked {
 				cost = one.Cost(s.Request(), got.Status, got.Written)
 				if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
 					g := p.grants.At(i)
-					err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", g.Limit.Limit.Name(), store.ErrCost, cost)
-					about := store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun}
+					err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", g.Limit.StoreLimit.Name(), store.ErrCost, cost)
+					about := store.Charge{Key: g.Key, Limit: g.Limit.StoreLimit, Cost: cost, DryRun: g.Limit.DryRun}
 					p.version.events.sendSettleFailed(p.subject(), []store.Charge{about}, 0, err)
 					cost = AsCharged
 				}

@@ -72,7 +72,7 @@ func WithoutLimitFuncs() Option { return without("WithLimitFunc", "WithoutLimitF
 
 func without(name, written string) Option {
 	return limiterOption{setting{name, true}, func(c *config) {
-		c.Errs.Bad(written, "only Update has something to remove", "leave it out")
+		c.Errs.Add(written, "only Update has something to remove", "leave it out")
 	}}
 }
 
@@ -118,7 +118,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	c, before := collect(merge(l.opts, opts), l.inherited()), f.registry.Names().Now()
+	c, before := collect(merge(l.opts, opts), l.inherited()), f.registry.Generation().Names()
 	versions, n, err := l.next(c, before)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	for _, m := range f.members {
 		m.now.Store(versions[m])
 	}
-	f.registry.Adaptive.Retire(before.Gone(n.Now()))
+	f.registry.Adaptive.Retire(before.Gone(n.Names()))
 	for ls := range f.lines.Range {
 		ls.(*waiting.Lines).Slots.WakeAll()
 	}
@@ -158,21 +158,21 @@ func follow(v, before *version, records map[*limit.Record]*limit.Record) {
 		if q == nil {
 			continue
 		}
-		if q.Met() {
-			p.Meet()
+		if q.Matched() {
+			p.MarkMatched()
 		}
 		named := map[string]*read.Entry{}
-		for _, o := range q.Own {
+		for _, o := range q.Declared {
 			named[o.Name()] = o
 		}
-		for _, e := range p.Own {
+		for _, e := range p.Declared {
 			if o := named[e.Name()]; o != nil && list(p, e) == list(q, o) {
 				records[e.Record] = o.Record
 			}
 		}
 	}
 	for _, p := range v.plans.All() { // routes have limits written elsewhere, which record the same
-		for _, e := range append(slices.Clip(p.Entries), p.Own...) {
+		for _, e := range append(slices.Clip(p.Entries), p.Declared...) {
 			if o := records[e.Record]; o != nil {
 				e.Record = o
 			}
@@ -196,7 +196,7 @@ func (f *family) limits() map[string]string {
 
 // next makes the versions of all the family's limiters in which l has the options c, and
 // their names, which follow those before. The caller holds family.mu.
-func (l *Limiter) next(c *config, before *compile.Naming) (map[*Limiter]*version, *compile.Names, error) {
+func (l *Limiter) next(c *config, before *compile.Names) (map[*Limiter]*version, *compile.Generation, error) {
 	members := l.family.members
 	options := make(map[*Limiter]*config, len(members))
 	all := make([]*compile.Config, 0, len(members))
@@ -211,7 +211,7 @@ func (l *Limiter) next(c *config, before *compile.Naming) (map[*Limiter]*version
 		}
 		all = append(all, &options[m].Config)
 	}
-	versions, n, next := make(map[*Limiter]*version, len(members)), compile.NewNames(), before.Next(all)
+	versions, n, next := make(map[*Limiter]*version, len(members)), compile.NewGeneration(), before.Next(all)
 	var errs []error
 	for _, m := range members {
 		v, wrong := m.build(options[m], versions[m.parent], n, next)
@@ -230,7 +230,7 @@ func (l *Limiter) next(c *config, before *compile.Naming) (map[*Limiter]*version
 // checkStore returns errors for options that ask for another store than the limiter's.
 func checkStore(v *version, c *config) (errs optionerror.List) {
 	if c.Store != nil && !same(c.Store, v.backend.Store) {
-		errs.Bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
+		errs.Add("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
 	}
 	return errs
 }

@@ -54,7 +54,7 @@ func (v *version) plan(r *http.Request) *read.Plan {
 // route returns the plan of a request's route.
 func (v *version) route(r *http.Request) *read.Plan {
 	plan := v.plans.Find(r)
-	plan.Meet()
+	plan.MarkMatched()
 	return plan
 }
 
@@ -63,7 +63,7 @@ func (v *version) route(r *http.Request) *read.Plan {
 func (v *version) entriesOf(ctx context.Context, key string) (own, sourced []*read.Entry, known bool, err error) {
 	own = slices.Collect(v.plans.Entries)
 	var q read.Reading
-	q.By(v.plans)
+	q.SetPlans(v.plans)
 	all, known, err := q.OfKey(ctx, key, own, true)
 	if err != nil {
 		return nil, nil, known, err
@@ -110,7 +110,7 @@ var usually = [len(listed{}.says)]string{2: "enforced", 3: "waits for nothing", 
 // inventory lists the version's limits, each where it is written.
 func (v *version) inventory() (all []listed) {
 	for _, p := range v.plans.All() {
-		for _, e := range p.Own {
+		for _, e := range p.Declared {
 			all = append(all, list(p, e))
 		}
 	}

@@ -130,7 +130,7 @@ func WithoutWarnings(kinds ...string) Option {
 		for _, k := range kinds {
 			i := warningOf(k)
 			if i < 0 {
-				c.Errs.Bad(fmt.Sprintf("WithoutWarnings(%.80q)", k), "", "write "+knownWarnings())
+				c.Errs.Add(fmt.Sprintf("WithoutWarnings(%.80q)", k), "", "write "+knownWarnings())
 				continue
 			}
 			c.silent |= 1 << i

@@ -99,7 +99,7 @@ func explained(e *read.Entry, r *http.Request) Explained {
 	if e.Skip != nil {
 		x.Left = "whether a function skips it isn't known"
 	}
-	key, err := e.Key.Of(r)
+	key, err := e.Key.Read(r)
 	if err == nil {
 		key, err = keytext.Encode(key)
 	}

@@ -53,7 +53,7 @@ func idle(e, by *read.Entry) string {
 	if e == by || e.Key != by.Key || e.DryRun || by.DryRun || !steady(e) || !steady(by) || cost(e) != cost(by) {
 		return ""
 	}
-	a, b := e.Limit.Limit.Spec(), by.Limit.Limit.Spec()
+	a, b := e.StoreLimit.Spec(), by.Limit.StoreLimit.Spec()
 	if b.Algorithm != store.TokenBucket || b.Debt || b.Queue > 0 || b.Burst <= 0 {
 		return ""
 	}

@@ -49,7 +49,7 @@ func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	engine.SetClock(j.store, func() time.Time { return j.now })
 	j.backend = decide.Backend{Store: j.store}
 	j.reading.Init(&j.call, func(*read.Entry, string) bool { return false })
-	j.reading.By(&j.plans)
+	j.reading.SetPlans(&j.plans)
 	j.call.By(&j.backend)
 	of := read.PlansOf(l)
 	j.plans = of.Map(j.judged)
@@ -113,9 +113,9 @@ func (j *judge) judged(p *read.Plan) *read.Plan {
 	}
 	q := read.NewPlan(p.Pattern, entries, funcs)
 	q.Cost = p.Cost
-	for _, e := range p.Own {
-		if slices.ContainsFunc(entries, func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit }) {
-			q.Own = append(q.Own, e)
+	for _, e := range p.Declared {
+		if slices.ContainsFunc(entries, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit }) {
+			q.Declared = append(q.Declared, e)
 		}
 	}
 	return q
@@ -214,7 +214,7 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 		return v, false
 	}
 	if len(j.plans.Skip)+len(j.plans.Block) > 0 {
-		exempt, blocked := j.plans.Sift(r)
+		exempt, blocked := j.plans.SkipOrBlock(r)
 		if exempt {
 			return v, false
 		}
@@ -237,8 +237,8 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 	v.route = p.Pattern
 	if err := j.reading.Request(p); err != nil {
 		v.limited, v.denied = true, true
-		v.reason = reasons[j.reading.Wrong[len(j.reading.Wrong)-1].What] // the last is why
-		j.call.Reset()                                                   // nothing was charged
+		v.reason = reasons[j.reading.Failures[len(j.reading.Failures)-1].Kind] // the last is why
+		j.call.Reset()                                                         // nothing was charged
 		return v, false
 	}
 	for _, l := range j.call.Limits { // those of a WithLimitFunc are known only now
@@ -308,7 +308,7 @@ func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
 		switch {
 		case c.Limits[i].Kind == limit.Concurrent:
 		case settlers != nil && settlers[i] != nil:
-			cost, atLeast := settlers[i].Ask(func(by *read.Settler) int64 {
+			cost, atLeast := settlers[i].FinalCost(func(by *read.Settler) int64 {
 				if cost := by.Cost(r, is.Status, is.Written); cost <= store.MaxCost {
 					return max(cost, stint.AsCharged)
 				}

@@ -143,8 +143,8 @@ type demand struct {
 func newDemands(l *stint.Limiter, c *config, says Says, start time.Time) *demands {
 	d := &demands{judge: newJudge(l, says, c, start.Truncate(time.Second)), byLimit: map[*store.Limit]*demand{}, leftOut: map[string]int64{}, most: c.keys}
 	for _, p := range d.judge.plans.All() {
-		for _, e := range p.Own {
-			of := e.Limit.Limit
+		for _, e := range p.Declared {
+			of := e.StoreLimit
 			switch why := unsuited(e); {
 			case d.byLimit[of] != nil:
 			case why != "":
@@ -160,7 +160,7 @@ func newDemands(l *stint.Limiter, c *config, says Says, start time.Time) *demand
 
 // unsuited returns why nothing can be suggested for a limit, or "".
 func unsuited(e *read.Entry) string {
-	switch s := e.Limit.Limit.Spec(); {
+	switch s := e.StoreLimit.Spec(); {
 	case e.Kind != limit.Charged || s.Algorithm != store.TokenBucket || s.Debt || s.Queue > 0:
 		return "numbers are suggested for rates by TokenBucket, without debt"
 	case e.Settler != nil:

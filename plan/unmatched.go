@@ -40,7 +40,7 @@ func Unmatched(l *stint.Limiter) (all []Finding) {
 	_, by := u.witnesses("", "", "/")
 	for _, e := range plans.Base.Entries {
 		if !slices.ContainsFunc(plans.Routes, func(p *read.Plan) bool {
-			return slices.ContainsFunc(p.Entries, func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit })
+			return slices.ContainsFunc(p.Entries, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit })
 		}) {
 			all = append(all, Finding{Limit: e.Name(), Text: fmt.Sprintf("no request is charged for it: %s has only its own limits, or none, and matches all requests: write it there, or leave it out", u.names(by))})
 		}

@@ -13,7 +13,7 @@ import (
 
 // Config is the part of the options of one New or With that is about limits.
 type Config struct {
-	Shared      Settings // defaults
+	Defaults    Settings // defaults
 	Limits      []*Rule
 	Routes      []Route
 	Funcs       []func(*Func) *read.Func
@@ -29,12 +29,12 @@ type Config struct {
 
 // Route is one WithRoute.
 type Route struct {
-	Pattern string
-	Shared  Settings
-	Limits  []*Rule
-	Only    bool // by Only: they are instead of all that is less specific
-	Exempt  bool // by Exempt: likewise, and there are none
-	Errs    optionerror.List
+	Pattern  string
+	Defaults Settings
+	Limits   []*Rule
+	Only     bool // by Only: they are instead of all that is less specific
+	Exempt   bool // by Exempt: likewise, and there are none
+	Errs     optionerror.List
 }
 
 // Result is a limiter's compiled options.
@@ -42,9 +42,9 @@ type Result struct {
 	Plans read.Plans
 	Funcs []*Func
 	// Shared are the defaults of limits that are added by With.
-	Shared Settings
-	// Lent: the store is of WithStore, and others may use it.
-	Lent bool
+	Defaults Settings
+	// StoreShared: the store is of WithStore, and other limiters may use it.
+	StoreShared bool
 }
 
 // Keys returns the keys of WithKey among the options, each once.
@@ -54,12 +54,12 @@ func (c *Config) Keys() (all []*keys.Key) {
 			all = append(all, k)
 		}
 	}
-	add(c.Shared.Key)
+	add(c.Defaults.Key)
 	for _, rc := range c.Routes {
-		add(rc.Shared.Key)
+		add(rc.Defaults.Key)
 	}
 	for _, u := range c.uses() {
-		add(u.rule.Shared.Key)
+		add(u.rule.Settings.Key)
 	}
 	return all
 }
@@ -92,13 +92,13 @@ func (c *Config) uses() (all []use) {
 type compiler struct {
 	*Registry
 	*Config
-	names  *Names  // that will have naming
-	naming *Naming // which it extends
-	parent *Result // that the limiter extends, or nil
-	to     *Result
-	funcs  []*read.Func // of the options
-	errs   optionerror.List
-	idle   []idle
+	generation *Generation // that will have names
+	names      *Names      // which the compilation extends
+	parent     *Result     // that the limiter extends, or nil
+	to         *Result
+	funcs      []*read.Func // of the options
+	errs       optionerror.List
+	idle       []idle
 }
 
 // idle is a limit in a place where its shares order no waiters, which is then wrong.
@@ -108,19 +108,19 @@ type idle struct {
 }
 
 // Compile turns the options of a limiter into plans. parent is that of the limiter which it
-// extends, or nil. The limits are named in naming, which will become that of names. lent
-// says that the store is of WithStore.
-func (g *Registry) Compile(c *Config, parent *Result, names *Names, naming *Naming, lent bool) (*Result, optionerror.List) {
+// extends, or nil. The limits are named in names, which will be those of generation.
+// storeShared says that the store is of WithStore.
+func (g *Registry) Compile(c *Config, parent *Result, generation *Generation, names *Names, storeShared bool) (*Result, optionerror.List) {
 	to := new(Result)
 	if parent != nil {
 		*to = *parent
 	}
-	k := &compiler{Registry: g, Config: c, names: names, naming: naming, parent: parent, to: to}
-	to.Lent = lent
-	to.Shared = c.Shared.Or(to.Shared)
-	to.Shared.Errs = nil
+	k := &compiler{Registry: g, Config: c, generation: generation, names: names, parent: parent, to: to}
+	to.StoreShared = storeShared
+	to.Defaults = c.Defaults.WithDefaults(to.Defaults)
+	to.Defaults.Errs = nil
 	for _, made := range c.Funcs {
-		f := &Func{Owner: c.Owner, Shared: to.Shared, registry: g, lent: lent, names: names, look: naming.look(to.Shared.Key)}
+		f := &Func{Owner: c.Owner, Defaults: to.Defaults, registry: g, storeShared: storeShared, generation: generation, look: names.look(to.Defaults.Key)}
 		to.Funcs = append(slices.Clip(to.Funcs), f)
 		k.funcs = append(k.funcs, made(f))
 	}
@@ -133,28 +133,28 @@ func (g *Registry) Compile(c *Config, parent *Result, names *Names, naming *Nami
 func (k *compiler) bad(m optionerror.Problem) { k.errs = append(k.errs, &m) }
 
 func (k *compiler) compile() {
-	k.errs = append(slices.Clip(k.Errs), k.Config.Shared.Errs...)
+	k.errs = append(slices.Clip(k.Errs), k.Config.Defaults.Errs...)
 	k.errs = append(k.errs, optionerror.OfStore("WithStore", k.Store)...)
 	k.limits()
 	k.checkNames()
 	own := read.Level{Routes: map[string]*read.Layer{}}
-	own.Own = &read.Layer{Entries: k.entries("", k.Limits, k.to.Shared), Funcs: k.funcs}
+	own.Base = &read.Layer{Entries: k.entries("", k.Limits, k.to.Defaults), Funcs: k.funcs}
 	for _, rc := range k.Routes {
 		own.Routes[rc.Pattern] = k.route(rc)
 	}
 	k.plans(own)
-	k.checkSettings("", k.Config.Shared, k.Limits)
+	k.checkSettings("", k.Config.Defaults, k.Limits)
 	k.checkShares()
-	switch key := k.to.Shared.Key; {
+	switch key := k.to.Defaults.Key; {
 	case len(k.Funcs) == 0:
 	case key == nil:
-		k.errs.Bad("WithLimitFunc", "no default key", "write stint.WithKey beside it")
+		k.errs.Add("WithLimitFunc", "no default key", "write stint.WithKey beside it")
 	case key.Given:
-		k.errs.Bad("WithLimitFunc", "the default key is GivenKey(), which requests don't have", "write another stint.WithKey beside it")
+		k.errs.Add("WithLimitFunc", "the default key is GivenKey(), which requests don't have", "write another stint.WithKey beside it")
 	}
 	exempt := func(rc Route) bool { return rc.Exempt }
 	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && len(slices.DeleteFunc(slices.Clone(k.Routes), exempt)) == 0 {
-		k.errs.Bad("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
+		k.errs.Add("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
 	}
 }
 
@@ -167,18 +167,18 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 			continue
 		}
 		seen[r] = true
-		settings := r.Shared.Or(s)
+		settings := r.Settings.WithDefaults(s)
 		if settings.Key == nil {
-			k.bad(optionerror.Problem{Route: route, Limit: k.naming.name(r), What: "no key, and no default is safe",
+			k.bad(optionerror.Problem{Route: route, Limit: k.names.name(r), What: "no key, and no default is safe",
 				Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
 					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 		}
-		if compiled := k.naming.limits[r]; compiled != nil { // or limits has reported it
-			e := k.entry(r, compiled, settings, k.naming.look(settings.Key))
-			if m := tooHigh(route, e); m != nil {
+		if compiled := k.names.limits[r]; compiled != nil { // or limits has reported it
+			e := k.entry(r, compiled, settings, k.names.look(settings.Key))
+			if m := checkFixedCost(route, e); m != nil {
 				k.bad(*m)
 			}
-			if wrong := idleShares(r, e); wrong != nil {
+			if wrong := checkWaiters(r, e); wrong != nil {
 				k.idle = append(k.idle, idle{compiled, wrong.At(route, e.Name())})
 			}
 			all = append(all, e)
@@ -223,10 +223,10 @@ func (k *compiler) plans(own read.Level) {
 
 // route makes the layer of a WithRoute.
 func (k *compiler) route(rc Route) *read.Layer {
-	k.errs = append(k.errs, append(slices.Clip(rc.Errs), rc.Shared.Errs...).At(rc.Pattern, "")...)
-	l := &read.Layer{Entries: k.entries(rc.Pattern, rc.Limits, rc.Shared.Or(k.to.Shared)), Only: rc.Only || rc.Exempt}
-	if rc.Shared.Cost != nil {
-		l.Cost = &read.Cost{Of: rc.Shared.Cost, Fixed: rc.Shared.Fixed}
+	k.errs = append(k.errs, append(slices.Clip(rc.Errs), rc.Defaults.Errs...).At(rc.Pattern, "")...)
+	l := &read.Layer{Entries: k.entries(rc.Pattern, rc.Limits, rc.Defaults.WithDefaults(k.to.Defaults)), Only: rc.Only || rc.Exempt}
+	if rc.Defaults.Cost != nil {
+		l.Cost = &read.Cost{Func: rc.Defaults.Cost, Fixed: rc.Defaults.Fixed}
 	}
 	return l
 }
@@ -234,8 +234,8 @@ func (k *compiler) route(rc Route) *read.Layer {
 // checkTwice reports a limit that is written in several of the places that hold for a request.
 func (k *compiler) checkTwice(p *read.Plan) {
 	for i, e := range p.Entries {
-		if slices.ContainsFunc(p.Entries[:i], func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit }) &&
-			slices.ContainsFunc(p.Own, func(o *read.Entry) bool { return o.Limit.Limit == e.Limit.Limit }) {
+		if slices.ContainsFunc(p.Entries[:i], func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit }) &&
+			slices.ContainsFunc(p.Declared, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit }) {
 			m := optionerror.Problem{Limit: e.Name(), What: "inherited already", Write: "leave it out"}
 			if p.Pattern != "" {
 				m = optionerror.Problem{Route: p.Pattern, Limit: e.Name(), What: "it holds there already, from the limiter or a less specific route",
@@ -253,7 +253,7 @@ func (k *compiler) checkCosts(p *read.Plan) {
 		return // that of a less specific route, where it is reported
 	}
 	for _, e := range p.Entries {
-		if m := tooHigh(p.Pattern, e); m != nil && e.Open && !slices.Contains(p.Own, e) { // where it is written, it is reported
+		if m := checkFixedCost(p.Pattern, e); m != nil && e.TakesRouteCost && !slices.Contains(p.Declared, e) { // where it is written, it is reported
 			k.bad(*m)
 		}
 	}
@@ -261,13 +261,13 @@ func (k *compiler) checkCosts(p *read.Plan) {
 
 // checkRoute reports what is wrong with a route as a whole.
 func (k *compiler) checkRoute(rc Route, l *read.Layer) {
-	if rc.Errs != nil || rc.Shared.Errs != nil {
+	if rc.Errs != nil || rc.Defaults.Errs != nil {
 		return
 	}
 	bad := func(option, problem, write string) {
 		k.bad(optionerror.Problem{Route: rc.Pattern, Option: option, What: problem, Write: write})
 	}
-	settings := rc.Shared.given()
+	settings := rc.Defaults.options()
 	switch {
 	case rc.Exempt && len(rc.Limits)+len(settings) > 0:
 		bad("Exempt()", "beside something else", "leave one out: an exempt route has no limits")
@@ -276,18 +276,18 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 		bad("", "nothing in it", "write limits, a stint.WithCost, or stint.Exempt() if its requests have no limits")
 		return
 	}
-	s := rc.Shared
+	s := rc.Defaults
 	s.Cost = nil
 	k.checkSettings(rc.Pattern, s, rc.Limits)
-	if rc.Shared.Cost != nil && !k.takesCost(l) {
-		bad(rc.Shared.costOption(), "no rate or quota takes it", "leave it out: rates and quotas that hold for the route have costs of their own, or there are none")
+	if rc.Defaults.Cost != nil && !k.takesCost(l) {
+		bad(rc.Defaults.costOption(), "no rate or quota takes it", "leave it out: rates and quotas that hold for the route have costs of their own, or there are none")
 	}
 }
 
 // takesCost reports whether the cost of a route's layer is that of some limit.
 func (k *compiler) takesCost(l *read.Layer) bool {
 	plans := &k.to.Plans
-	open := func(e *read.Entry) bool { return e.Open }
+	open := func(e *read.Entry) bool { return e.TakesRouteCost }
 	for i, p := range plans.Routes {
 		if (len(p.Funcs) > 0 || slices.ContainsFunc(p.Entries, open)) && plans.Applies(l, i) {
 			return true
@@ -311,7 +311,7 @@ func (k *compiler) checkSettings(route string, s Settings, rules []*Rule) {
 	if route == "" {
 		where = "here"
 	}
-	for _, t := range s.given() {
+	for _, t := range s.options() {
 		if !slices.ContainsFunc(rules, func(r *Rule) bool { return t.by(r.Kind) }) {
 			k.bad(optionerror.Problem{Route: route, Option: t.option, What: "no limit " + where + " takes it", Write: "leave it out, or write such a limit"})
 		}
@@ -320,7 +320,7 @@ func (k *compiler) checkSettings(route string, s Settings, rules []*Rule) {
 
 // checkBans reports the bans of a level that nothing feeds.
 func (k *compiler) checkBans(level read.Level) {
-	if slices.ContainsFunc(k.uses(), func(u use) bool { return k.naming.limits[u.rule] == nil }) {
+	if slices.ContainsFunc(k.uses(), func(u use) bool { return k.names.limits[u.rule] == nil }) {
 		return // a limit that is wrong may be what another lacks
 	}
 	check := func(route string, l *read.Layer) {
@@ -332,7 +332,7 @@ func (k *compiler) checkBans(level read.Level) {
 			fed := false
 			for _, p := range k.to.Plans.All() {
 				if slices.Contains(p.Entries, e) {
-					m := lacksFeed(e, p.Entries)
+					m := checkCounted(e, p.Entries)
 					fed = fed || m == nil || len(p.Funcs) > 0 // whose limits are not known yet
 					if wrong == nil {
 						wrong = m
@@ -345,7 +345,7 @@ func (k *compiler) checkBans(level read.Level) {
 			}
 		}
 	}
-	check("", level.Own)
+	check("", level.Base)
 	for _, rc := range k.Routes {
 		check(rc.Pattern, level.Routes[rc.Pattern])
 	}
@@ -356,11 +356,11 @@ func (k *compiler) checkBans(level read.Level) {
 func (k *compiler) checkShares() {
 	orders := map[*store.Limit]bool{}
 	for _, e := range k.to.Plans.Base.Entries {
-		orders[e.Limit.Limit] = true
+		orders[e.StoreLimit] = true
 	}
 	for e := range k.to.Plans.Entries {
 		if e.Needs&limit.Waits != 0 {
-			orders[e.Limit.Limit] = true
+			orders[e.StoreLimit] = true
 		}
 	}
 	for _, i := range k.idle {
@@ -370,19 +370,19 @@ func (k *compiler) checkShares() {
 	}
 }
 
-// limits names and compiles the limits that the naming doesn't know yet.
+// limits names and compiles the limits that have no name yet.
 func (k *compiler) limits() {
 	fresh := slices.DeleteFunc(k.uses(), func(u use) bool {
-		_, known := k.naming.limits[u.rule]
+		_, known := k.names.limits[u.rule]
 		return known
 	})
 	rules := make([]*Rule, len(fresh))
 	for i, u := range fresh {
 		rules[i] = u.rule
 	}
-	final, taken := k.naming.assign(rules)
+	final, taken := k.names.assign(rules)
 	for _, i := range taken {
-		m := Namesake(fresh[i].route, final[i])
+		m := NameTaken(fresh[i].route, final[i])
 		if m.Route != "" {
 			m.Write += ", or give both places the same value: login := stint.Rate(…)"
 		}
@@ -394,47 +394,47 @@ func (k *compiler) limits() {
 		if l != nil {
 			// A limit whose numbers haven't changed stays the same one, for what a store
 			// remembers of it.
-			if b := k.naming.before[final[i]]; b != nil && u.rule.same(b) && b.Spec() == l.Spec() {
+			if b := k.names.before[final[i]]; b != nil && u.rule.same(b) && b.Spec() == l.Spec() {
 				l = b
 			}
-			l = u.rule.decideHere(l, k.Adaptive)
+			l = u.rule.decideInProcess(l, k.Adaptive)
 		}
-		k.naming.limits[u.rule] = l
+		k.names.limits[u.rule] = l
 	}
 }
 
 // checkNames reports the limits that need a name: the limiter's own, and those it inherits
 // from one whose store no other limiter could use.
 func (k *compiler) checkNames() {
-	if !k.to.Lent {
+	if !k.to.StoreShared {
 		return
 	}
 	for _, u := range k.uses() {
 		if !u.rule.Named {
-			k.errs = append(k.errs, Unnamed(u.route, u.rule))
+			k.errs = append(k.errs, NameMissing(u.route, u.rule))
 		}
 	}
-	if k.parent == nil || k.parent.Lent {
+	if k.parent == nil || k.parent.StoreShared {
 		return
 	}
 	seen := map[*Rule]bool{}
 	for e := range k.parent.Plans.Entries {
-		if r := k.naming.rules[e.Name()]; !r.Named && !seen[r] {
+		if r := k.names.rules[e.Name()]; !r.Named && !seen[r] {
 			seen[r] = true
-			m := Unnamed("", r)
+			m := NameMissing("", r)
 			m.What = "inherited with " + m.What
 			k.errs = append(k.errs, m)
 		}
 	}
 }
 
-// Namesake reports the name of another limit.
-func Namesake(route, name string) *optionerror.Problem {
+// NameTaken is the problem of a limit that has the name of another one.
+func NameTaken(route, name string) *optionerror.Problem {
 	return &optionerror.Problem{Route: route, Limit: name, What: "another limit has that name", Write: "write another stint.WithName"}
 }
 
-// Unnamed reports a limit without a WithName whose store others may use.
-func Unnamed(route string, r *Rule) *optionerror.Problem {
+// NameMissing is the problem of a limit without a WithName in a store that other limiters may use.
+func NameMissing(route string, r *Rule) *optionerror.Problem {
 	return &optionerror.Problem{Route: route, Limit: r.Spec.Name,
 		What: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
 }

@@ -11,30 +11,30 @@ import (
 // Func is one WithLimitFunc: what the limits that it returns don't set themselves, and the
 // names that they must not have.
 type Func struct {
-	Owner  any // that of Config
-	Shared Settings
+	Owner    any // that of Config
+	Defaults Settings
 	// Source is the key by which the limits are read; nil if the function has the request.
 	Source *keys.Key
 
-	registry *Registry
-	lent     bool
-	names    *Names
-	look     *warn.Look // at the default key
+	registry    *Registry
+	storeShared bool
+	generation  *Generation
+	look        *warn.Look // at the default key
 }
 
 // Has reports whether a look is for this function.
 func (f *Func) Has(l *warn.Look) bool { return f.look == l }
 
-// Lent reports whether others may use the limiter's store, so that limits need a name.
-func (f *Func) Lent() bool { return f.lent }
+// StoreShared reports whether others may use the limiter's store, so that limits need a name.
+func (f *Func) StoreShared() bool { return f.storeShared }
 
-// Misfit returns why the function can't return a rule, beside what is wrong with the rule itself.
-func (f *Func) Misfit(r *Rule) optionerror.List {
+// Check returns why the function can't return a rule, apart from problems of the rule itself.
+func (f *Func) Check(r *Rule) optionerror.List {
 	if _, wrong := r.Compiled(); wrong != nil {
 		return nil
 	}
-	if f.names.Now().rules[r.Spec.Name] != nil {
-		return optionerror.List{Namesake("", r.Spec.Name)}
+	if f.generation.Names().rules[r.Spec.Name] != nil {
+		return optionerror.List{NameTaken("", r.Spec.Name)}
 	}
 	_, wrong := f.Entry(r)
 	return wrong
@@ -55,19 +55,19 @@ func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 	if wrong != nil {
 		return nil, wrong
 	}
-	settings := r.Shared.Or(f.Shared)
+	settings := r.Settings.WithDefaults(f.Defaults)
 	if settings.Key.Given {
 		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", What: "requests don't have it", Write: "write another key, or leave it out"}}
 	}
-	look := f.names.Now().looks[settings.Key]
+	look := f.generation.Names().looks[settings.Key]
 	if look == nil {
 		look = new(warn.Look) // a key of its own isn't looked at
 	}
 	e := f.registry.entry(r, l, settings, look)
-	if m := tooHigh("", e); m != nil {
+	if m := checkFixedCost("", e); m != nil {
 		return nil, optionerror.List{m}
 	}
-	if wrong := idleShares(r, e); wrong != nil {
+	if wrong := checkWaiters(r, e); wrong != nil {
 		return nil, wrong.At("", e.Name())
 	}
 	r.resolved.Store(&resolved{f, e})
@@ -76,16 +76,16 @@ func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 
 // limit returns the store's limit for a rule that the function returned.
 func (f *Func) limit(r *Rule) (*store.Limit, optionerror.List) {
-	n := f.names.Now()
+	n := f.generation.Names()
 	if l := n.limits[r]; l != nil {
 		return l, nil
 	}
 	if n.rules[r.Spec.Name] != nil {
-		return nil, optionerror.List{Namesake("", r.Spec.Name)}
+		return nil, optionerror.List{NameTaken("", r.Spec.Name)}
 	}
 	l, wrong := r.Compiled()
 	if wrong != nil {
 		return nil, wrong
 	}
-	return r.decideHere(l, f.registry.Adaptive), nil
+	return r.decideInProcess(l, f.registry.Adaptive), nil
 }

@@ -14,46 +14,47 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Registry is which limit has which name now, among a limiter and all limiters derived from
+// Registry has the present names of the limits of a family: a limiter and all limiters derived from
 // it.
 type Registry struct {
-	Adaptive *adaptive.Keys // the limits of this process
-	names    atomic.Pointer[Names]
+	Adaptive   *adaptive.Keys // the limits of this process
+	generation atomic.Pointer[Generation]
 }
 
 // NewRegistry returns a registry without limits.
 func NewRegistry(all *adaptive.Keys) *Registry {
 	g := &Registry{Adaptive: all}
-	n := new(Names)
-	n.now.Store(newNaming())
-	g.names.Store(n)
+	n := new(Generation)
+	n.current.Store(newNames())
+	g.generation.Store(n)
 	return g
 }
 
-// Names returns the names that are in force.
-func (g *Registry) Names() *Names { return g.names.Load() }
+// Generation returns the generation that is in force.
+func (g *Registry) Generation() *Generation { return g.generation.Load() }
 
-// Put puts names in force.
-func (g *Registry) Put(n *Names) { g.names.Store(n) }
+// Put puts a generation in force.
+func (g *Registry) Put(n *Generation) { g.generation.Store(n) }
 
-// Names is which limit has which name from one Update to the next. With adds to it.
-type Names struct{ now atomic.Pointer[Naming] }
+// Generation has the names of a family's limits from one Update to the next. Each With replaces them
+// by names with its own limits beside them.
+type Generation struct{ current atomic.Pointer[Names] }
 
-// NewNames returns names that Put will put in force.
-func NewNames() *Names { return new(Names) }
+// NewGeneration returns a generation without names, for Registry.Put.
+func NewGeneration() *Generation { return new(Generation) }
 
-// Now returns the naming that is in force.
-func (n *Names) Now() *Naming { return n.now.Load() }
+// Names returns the present names.
+func (n *Generation) Names() *Names { return n.current.Load() }
 
-// Put puts a naming in force.
-func (n *Names) Put(now *Naming) {
+// Put replaces the names.
+func (n *Generation) Put(now *Names) {
 	now.before, now.earlier = nil, nil
-	n.now.Store(now)
+	n.current.Store(now)
 }
 
-// Naming holds the rules of names, and the store's limits of the rules. What readers can
-// see of it is never modified.
-type Naming struct {
+// Names has the rule of each name, and the store's limit of each rule. Once a Generation has it, it is
+// immutable.
+type Names struct {
 	rules  map[string]*Rule
 	limits map[*Rule]*store.Limit
 	// before are the limits before the Update that is being made, by name.
@@ -63,15 +64,15 @@ type Naming struct {
 	looks, earlier map[*keys.Key]*warn.Look
 }
 
-func newNaming() *Naming {
-	return &Naming{rules: map[string]*Rule{}, limits: map[*Rule]*store.Limit{}, looks: map[*keys.Key]*warn.Look{}}
+func newNames() *Names {
+	return &Names{rules: map[string]*Rule{}, limits: map[*Rule]*store.Limit{}, looks: map[*keys.Key]*warn.Look{}}
 }
 
 // Look returns the look at the requests with a key, or nil if no limit has it.
-func (n *Naming) Look(k *keys.Key) *warn.Look { return n.looks[k] }
+func (n *Names) Look(k *keys.Key) *warn.Look { return n.looks[k] }
 
 // look returns the look at a key that a limit has, or nil for none.
-func (n *Naming) look(k *keys.Key) *warn.Look {
+func (n *Names) look(k *keys.Key) *warn.Look {
 	l := n.looks[k]
 	if l != nil || k == nil {
 		return l
@@ -84,20 +85,20 @@ func (n *Naming) look(k *keys.Key) *warn.Look {
 }
 
 // Clone returns a copy to work on: a New or With that fails leaves no names behind.
-func (n *Naming) Clone() *Naming {
-	return &Naming{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), looks: maps.Clone(n.looks)}
+func (n *Names) Clone() *Names {
+	return &Names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), looks: maps.Clone(n.looks)}
 }
 
 // Next returns a copy to work on for an Update, with only the rules that configs still use,
 // and with all of n's limits as before.
-func (n *Naming) Next(configs []*Config) *Naming {
+func (n *Names) Next(configs []*Config) *Names {
 	used := map[*Rule]bool{}
 	for _, c := range configs {
 		for _, u := range c.uses() {
 			used[u.rule] = true
 		}
 	}
-	next := newNaming()
+	next := newNames()
 	next.before, next.earlier = make(map[string]*store.Limit, len(n.rules)), n.looks
 	for name, r := range n.rules {
 		l := n.limits[r]
@@ -110,7 +111,7 @@ func (n *Naming) Next(configs []*Config) *Naming {
 }
 
 // name returns the name of a rule, even of one without a limit.
-func (n *Naming) name(r *Rule) string {
+func (n *Names) name(r *Rule) string {
 	for name, other := range n.rules {
 		if other == r {
 			return name
@@ -120,9 +121,9 @@ func (n *Naming) name(r *Rule) string {
 }
 
 // Gone returns the names of the limits of this process that next has no more.
-func (n *Naming) Gone(next *Naming) map[string]bool {
+func (n *Names) Gone(next *Names) map[string]bool {
 	gone := map[string]bool{}
-	has := func(n *Naming, name string) bool {
+	has := func(n *Names, name string) bool {
 		l := n.limits[n.rules[name]]
 		return l != nil && inside.Decider(l) != nil
 	}
@@ -136,7 +137,7 @@ func (n *Naming) Gone(next *Naming) map[string]bool {
 
 // assign gives rules their names, in their order. Names by WithName come before defaults,
 // which give way. taken has the indices of rules whose own name another rule has.
-func (n *Naming) assign(rules []*Rule) (names []string, taken []int) {
+func (n *Names) assign(rules []*Rule) (names []string, taken []int) {
 	names = make([]string, len(rules))
 	for i, r := range rules {
 		name := r.Spec.Name
@@ -161,31 +162,31 @@ func (n *Naming) assign(rules []*Rule) (names []string, taken []int) {
 	return names, taken
 }
 
-// heir returns the rule that a limit has now: the one that has its name, or nil if there is
-// none, or if it is of another kind or algorithm: then it is a different limit.
-func (n *Naming) heir(of *limit.Limit) *Rule {
-	r := n.rules[of.Limit.Name()]
-	l := n.limits[r]
-	if l == nil || l.Algorithm() != of.Limit.Algorithm() || r.Kind != of.Kind {
+// successor returns the rule that has the name of a limit now. It returns nil if there is none, or if
+// it is of another kind or algorithm: then it is a different limit.
+func (n *Names) successor(l *limit.Limit) *Rule {
+	r := n.rules[l.StoreLimit.Name()]
+	current := n.limits[r]
+	if current == nil || current.Algorithm() != l.StoreLimit.Algorithm() || r.Kind != l.Kind {
 		return nil
 	}
 	return r
 }
 
 // Newest returns what a limit has become, for a call that was decided by it and asks again. It
-// returns the limit itself if it has no heir, or if the store counts by the same numbers. What
-// the store and the line count by is the heir's: numbers, slots, shares. What was said to the
+// returns the limit itself if it has no successor, or if the store counts by the same numbers. What
+// the store and the line count by is the successor's: numbers, slots, shares. What was said to the
 // call stays: whether it is a dry run, its failure policy, how long it waits, and in how long a
 // line.
 func (g *Registry) Newest(of *limit.Limit) *limit.Limit {
-	n := g.Names().Now()
-	r := n.heir(of)
+	n := g.Generation().Names()
+	r := n.successor(of)
 	l := n.limits[r]
-	if l == nil || l == of.Limit {
+	if l == nil || l == of.StoreLimit {
 		return of
 	}
 	next := new(limit.Limit)
-	g.apply(next, r, l, Settings{DryRun: of.DryRun})
+	g.fill(next, r, l, Settings{DryRun: of.DryRun})
 	next.Closed, next.Costs, next.Uses, next.Record = of.Closed, of.Costs, of.Uses, of.Record
 	next.Needs |= of.Needs
 	next.Terms.MaxWait = of.Terms.MaxWait
@@ -195,13 +196,13 @@ func (g *Registry) Newest(of *limit.Limit) *limit.Limit {
 	return next
 }
 
-// sharesOf returns what returns the shares of a limit as it now is: an Update may change
-// them. own is its rule, for as long as there is no other.
-func (g *Registry) sharesOf(own *Rule, of *limit.Limit) func() *waiting.Shares {
+// sharesOf returns a function that returns the present shares of a limit, which an Update may change.
+// rule is the limit's, unless it has a successor.
+func (g *Registry) sharesOf(rule *Rule, l *limit.Limit) func() *waiting.Shares {
 	return func() *waiting.Shares {
-		if r := g.Names().Now().heir(of); r != nil {
+		if r := g.Generation().Names().successor(l); r != nil {
 			return r.Line.Shares
 		}
-		return own.Line.Shares
+		return rule.Line.Shares
 	}
 }

@@ -26,7 +26,7 @@ func (r *Rule) limit(t *testing.T) *store.Limit {
 }
 
 func TestAssignNames(t *testing.T) {
-	n := newNaming()
+	n := newNames()
 	first, second, third := ruleNamed("rate", false), ruleNamed("rate", false), ruleNamed("quota", false)
 	names, taken := n.assign([]*Rule{first, second, third, ruleNamed("rate", true), ruleNamed("rate", true)})
 	if want := []string{"rate-2", "rate-3", "quota", "rate", "rate"}; !slices.Equal(names, want) {
@@ -45,7 +45,7 @@ func TestAssignNames(t *testing.T) {
 
 // A clone may fail without consequences, and what follows remembers what was before.
 func TestNextNames(t *testing.T) {
-	n := newNaming()
+	n := newNames()
 	stays, goes, wrong, here := ruleNamed("stays", true), ruleNamed("goes", true), ruleNamed("wrong", true), ruleNamed("here", true)
 	n.assign([]*Rule{stays, goes, wrong, here})
 	n.limits[stays], n.limits[goes], n.limits[wrong] = stays.limit(t), goes.limit(t), nil

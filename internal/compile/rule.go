@@ -24,14 +24,14 @@ import (
 
 // Rule is a limit as an application writes it. Its address is the limit's identity.
 type Rule struct {
-	Spec   store.Spec
-	Kind   limit.Kind
-	Quota  bool // of Quota, and not of Rate: both are charged
-	Named  bool // by WithName
-	AlgSet bool // by WithAlgorithm
-	Hidden bool // by WithHidden
-	Shared Settings
-	Errs   optionerror.List
+	Spec         store.Spec
+	Kind         limit.Kind
+	Quota        bool // of Quota, and not of Rate: both are charged
+	Named        bool // by WithName
+	AlgorithmSet bool // by WithAlgorithm
+	Hidden       bool // by WithHidden
+	Settings     Settings
+	Errs         optionerror.List
 
 	// These are of kinds that have them.
 	Line     Line             // of those whose requests take slots
@@ -40,7 +40,7 @@ type Rule struct {
 
 	once     sync.Once
 	compiled *store.Limit     // under Spec.Name, for WithLimitFunc
-	wrong    optionerror.List // of compiled
+	problems optionerror.List // of compiled
 	// resolved is the entry that this rule had in the WithLimitFunc that used it last.
 	// Nearly always there is only one.
 	resolved atomic.Pointer[resolved]
@@ -71,11 +71,11 @@ type Settings struct {
 	Errs                optionerror.List
 }
 
-// given returns the options that s has, each with whether a kind of limit takes it.
-func (s *Settings) given() (all []taken) {
+// options returns the options that are set.
+func (s *Settings) options() (all []takenOption) {
 	add := func(set bool, option string, by func(limit.Kind) bool) {
 		if set {
-			all = append(all, taken{option, by})
+			all = append(all, takenOption{option, by})
 		}
 	}
 	any := func(limit.Kind) bool { return true }
@@ -92,8 +92,8 @@ func (s *Settings) given() (all []taken) {
 	return all
 }
 
-// taken is an option, and which kinds of limit take it.
-type taken struct {
+// takenOption is an option. by reports whether a kind of limit takes it.
+type takenOption struct {
 	option string
 	by     func(limit.Kind) bool
 }
@@ -109,31 +109,31 @@ func (s *Settings) costOption() string {
 	return "WithCost"
 }
 
-// Or fills in what s doesn't set from the defaults d.
-func (s Settings) Or(d Settings) Settings {
+// WithDefaults returns s, with the defaults of the options that s doesn't set.
+func (s Settings) WithDefaults(defaults Settings) Settings {
 	if s.Key == nil {
-		s.Key = d.Key
+		s.Key = defaults.Key
 	}
 	if s.Cost == nil {
-		s.Cost, s.Fixed = d.Cost, d.Fixed
+		s.Cost, s.Fixed = defaults.Cost, defaults.Fixed
 	}
 	if s.Settler == nil {
-		s.Settler = d.Settler
+		s.Settler = defaults.Settler
 	}
 	if s.MaxWait == 0 {
-		s.MaxWait = d.MaxWait
+		s.MaxWait = defaults.MaxWait
 	}
 	if !s.DryRunSet {
-		s.DryRun, s.DryRunSet = d.DryRun, d.DryRunSet
+		s.DryRun, s.DryRunSet = defaults.DryRun, defaults.DryRunSet
 	}
 	if !s.FailureSet {
-		s.Closed, s.FailureSet = d.Closed, d.FailureSet
+		s.Closed, s.FailureSet = defaults.Closed, defaults.FailureSet
 	}
 	if s.Skip == nil {
-		s.Skip = d.Skip
+		s.Skip = defaults.Skip
 	}
 	if !s.EmptySet {
-		s.SkipEmpty, s.EmptySet = d.SkipEmpty, d.EmptySet
+		s.SkipEmpty, s.EmptySet = defaults.SkipEmpty, defaults.EmptySet
 	}
 	return s
 }
@@ -143,12 +143,12 @@ func (r *Rule) compile(name string) (*store.Limit, optionerror.List) {
 	spec := r.Spec
 	spec.Name = name
 	l, err := store.NewLimit(spec)
-	errs := append(append(optionerror.OfSpec(err), r.Errs...), r.Shared.Errs...)
+	errs := append(append(optionerror.OfSpec(err), r.Errs...), r.Settings.Errs...)
 	if r.Hidden && !r.Kind.Traits().Shown {
-		errs.Bad("WithHidden", "no header field shows such a limit", "leave it out")
+		errs.Add("WithHidden", "no header field shows such a limit", "leave it out")
 	}
 	if r.Line.Shares != nil && r.Line.Room != nil && *r.Line.Room == 0 {
-		errs.Bad("WithShare", "%s lets nobody wait, and shares order those who wait", "raise it, or leave the shares out", "WithQueue(0)")
+		errs.Add("WithShare", "%s lets nobody wait, and shares order those who wait", "raise it, or leave the shares out", "WithQueue(0)")
 	}
 	if errs != nil {
 		return nil, errs.At("", name)
@@ -159,12 +159,12 @@ func (r *Rule) compile(name string) (*store.Limit, optionerror.List) {
 // Compiled is the store's limit under the rule's own name, for limits that a WithLimitFunc
 // returns, or everything that is wrong with it.
 func (r *Rule) Compiled() (*store.Limit, optionerror.List) {
-	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.Spec.Name) })
-	return r.compiled, r.wrong
+	r.once.Do(func() { r.compiled, r.problems = r.compile(r.Spec.Name) })
+	return r.compiled, r.problems
 }
 
-// decideHere marks the limit as one that this process decides, if the rule says so.
-func (r *Rule) decideHere(l *store.Limit, all *adaptive.Keys) *store.Limit {
+// decideInProcess marks the limit as one that this process decides, if the rule says so.
+func (r *Rule) decideInProcess(l *store.Limit, all *adaptive.Keys) *store.Limit {
 	if r.Adaptive == nil || adaptive.RuleOf(l) != nil { // an Update kept the existing one
 		return l
 	}
@@ -192,16 +192,16 @@ func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, look *warn.Look) *
 	t := r.Kind.Traits()
 	switch t.Costs {
 	case limit.AnyCost:
-		e.Cost, e.Fixed, e.Open = s.Cost, s.Fixed, r.Shared.Cost == nil
+		e.Cost, e.Fixed, e.TakesRouteCost = s.Cost, s.Fixed, r.Settings.Cost == nil
 	case limit.OwnCost:
 		// The limiter's are about units of rates: a request that costs ten of those takes one
 		// slot, which is released, not settled.
-		e.Cost, e.Fixed = r.Shared.Cost, r.Shared.Fixed
+		e.Cost, e.Fixed = r.Settings.Cost, r.Settings.Fixed
 	}
 	if t.Settled {
 		e.Settler = s.Settler
 	}
-	g.apply(&e.Limit, r, l, s)
+	g.fill(&e.Limit, r, l, s)
 	e.Record = &limit.Record{Since: time.Now()}
 	e.Costs = e.Cost != nil
 	if e.Settler != nil {
@@ -210,10 +210,10 @@ func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, look *warn.Look) *
 	return e
 }
 
-// tooHigh returns what is wrong if a limit never lets a request of its fixed cost pass, or
+// checkFixedCost returns the problem of a limit that never lets a request of its fixed cost pass, or
 // nil.
-func tooHigh(route string, e *read.Entry) *optionerror.Problem {
-	most := inside.Terms(e.Limit.Limit).Largest
+func checkFixedCost(route string, e *read.Entry) *optionerror.Problem {
+	most := inside.Terms(e.StoreLimit).Largest
 	if e.Fixed <= most {
 		return nil
 	}
@@ -221,29 +221,29 @@ func tooHigh(route string, e *read.Entry) *optionerror.Problem {
 		What: fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most), Write: "write a lower cost, or raise the limit"}
 }
 
-// idleShares returns what is wrong with the shares of a limit that only requests take slots
-// of, if none of them waits.
-func idleShares(r *Rule, e *read.Entry) (l optionerror.List) {
+// checkWaiters returns the problem of a limit that has shares, of which only requests take slots, and
+// for which none of them waits.
+func checkWaiters(r *Rule, e *read.Entry) (l optionerror.List) {
 	if r.Line.Shares != nil && e.Needs&limit.Waits == 0 {
-		l.Bad("WithShare", "no request waits for a slot, and shares order those that wait", "write %s or %s, or leave the shares out",
+		l.Add("WithShare", "no request waits for a slot, and shares order those that wait", "write %s or %s, or leave the shares out",
 			"stint.WithQueue", "stint.WithMaxWait")
 	}
 	return l
 }
 
-// apply makes at the limit of a rule with its settings.
-func (g *Registry) apply(at *limit.Limit, r *Rule, l *store.Limit, s Settings) {
+// fill makes *to the limit of a rule with its settings.
+func (g *Registry) fill(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	t := r.Kind.Traits()
-	at.Limit, at.Kind, at.DryRun, at.Closed = l, r.Kind, s.DryRun, s.Closed && !s.DryRun
-	at.Needs = t.Needs
+	to.StoreLimit, to.Kind, to.DryRun, to.Closed = l, r.Kind, s.DryRun, s.Closed && !s.DryRun
+	to.Needs = t.Needs
 	if !s.DryRun {
-		at.Needs |= t.Enforced
+		to.Needs |= t.Enforced
 	}
-	at.Terms.Way = t.Way
+	to.Terms.Way = t.Way
 	spec := l.Spec()
-	switch wait := &at.Terms; t.Way {
+	switch wait := &to.Terms; t.Way {
 	case waiting.ForSlot:
-		wait.MaxWait, wait.Room, wait.Slots, wait.Shares = s.MaxWait, r.Line.Room, slotsOf, g.sharesOf(r, at)
+		wait.MaxWait, wait.Room, wait.Slots, wait.Shares = s.MaxWait, r.Line.Room, slotsOf, g.sharesOf(r, to)
 		switch {
 		case wait.Closed():
 			wait.MaxWait = 0
@@ -257,14 +257,14 @@ func (g *Registry) apply(at *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 			*wait = waiting.Terms{Way: waiting.ForNothing}
 		}
 	}
-	if at.Terms.Queues || at.Terms.MaxWait > 0 {
-		at.Needs |= limit.Waits
+	if to.Terms.Queues || to.Terms.MaxWait > 0 {
+		to.Needs |= limit.Waits
 	}
-	said := &limit.Policy{Capacity: inside.Full(l)}
+	policy := &limit.Policy{Capacity: inside.Full(l)}
 	if t.Shown && !s.DryRun && !r.Hidden {
-		said.Text = field.Policy(spec.Name, spec.Units, span(spec))
+		policy.Text = field.Policy(spec.Name, spec.Units, span(spec))
 	}
-	at.Policy.Store(said)
+	to.Policy.Store(policy)
 }
 
 // slotsOf returns how many slots a charge's key has now.
@@ -287,8 +287,8 @@ func span(s store.Spec) time.Duration {
 
 // Text describes a limit by everything that its counting depends on.
 func Text(e *read.Entry) string {
-	s := e.Limit.Limit.Spec()
-	switch rule := adaptive.RuleOf(e.Limit.Limit); {
+	s := e.StoreLimit.Spec()
+	switch rule := adaptive.RuleOf(e.StoreLimit); {
 	case rule != nil:
 		return fmt.Sprintf("AdaptiveConcurrency: %d to %d", rule.Config().Min, s.Units)
 	case e.Bytes != nil:
@@ -297,21 +297,21 @@ func Text(e *read.Entry) string {
 	return namesakes.Says(s)
 }
 
-// lacksFeed returns what a ban lacks beside it: a limit whose denials it counts. A limit in
+// checkCounted returns the problem of a ban that counts the denials of none of the limits beside it. A limit in
 // dry run counts too, since it may be enforced later. Keys that functions return may be
 // equal at any time.
-func lacksFeed(b *read.Entry, beside []*read.Entry) *optionerror.Problem {
+func checkCounted(ban *read.Entry, others []*read.Entry) *optionerror.Problem {
 	counted := false
-	for _, e := range beside {
+	for _, e := range others {
 		if !e.Counted() {
 			continue
 		}
-		if counted = true; e.Key == b.Key || e.Key == nil || b.Key == nil || (e.Key.Signs|b.Key.Signs)&warn.OfFunction != 0 {
+		if counted = true; e.Key == ban.Key || e.Key == nil || ban.Key == nil || (e.Key.Signs|ban.Key.Signs)&warn.OfFunction != 0 {
 			return nil
 		}
 	}
 	if counted {
-		return &optionerror.Problem{What: fmt.Sprintf("its key is %s, and no limit beside it whose denials count has that key", b.Key.Name),
+		return &optionerror.Problem{What: fmt.Sprintf("its key is %s, and no limit beside it whose denials count has that key", ban.Key.Name),
 			Write: "give the ban the key of the limit whose denials shall count"}
 	}
 	return &optionerror.Problem{What: "no limit beside it whose denials count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}

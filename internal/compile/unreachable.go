@@ -16,15 +16,15 @@ type Unreachable struct {
 // sure of them: costs that may differ, and limits that never deny, are left out.
 func Unreached(p *read.Plan) (all []Unreachable) {
 	for _, q := range p.Entries {
-		s := q.Limit.Limit.Spec()
+		s := q.StoreLimit.Spec()
 		if s.Window == (store.Window{}) || !plain(q) {
 			continue
 		}
 		for _, r := range p.Entries {
-			if r.Limit.Limit.Spec().Window != (store.Window{}) || !plain(r) || r.Key != q.Key || r.Key == nil {
+			if r.StoreLimit.Spec().Window != (store.Window{}) || !plain(r) || r.Key != q.Key || r.Key == nil {
 				continue
 			}
-			if most := mostIn(r.Limit.Limit.Spec(), span(s).Seconds()); most < float64(s.Units) {
+			if most := mostIn(r.StoreLimit.Spec(), span(s).Seconds()); most < float64(s.Units) {
 				all = append(all, Unreachable{q.Name(), r.Name(), s.Units, int64(most)})
 				break
 			}

@@ -143,8 +143,8 @@ func (c *Call) Add(l *limit.Limit, key string, cost int64) {
 	c.Charges = c.Charges[:n+1]
 	ch := &c.Charges[n]
 	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun = key, cost, 0, l.DryRun
-	if ch.Limit != l.Limit {
-		ch.Limit = l.Limit
+	if ch.Limit != l.StoreLimit {
+		ch.Limit = l.StoreLimit
 	}
 	if ch.Observer != c.by.Leases {
 		ch.Observer = c.by.Leases
@@ -318,7 +318,7 @@ func (c *Call) renew(i int) (*store.Limit, waiting.Terms, bool) {
 	}
 	c.Limits[i], c.Renewed = l, true
 	c.Needs |= l.Needs
-	return l.Limit, l.Terms, true
+	return l.StoreLimit, l.Terms, true
 }
 
 // goOn lets a call continue without its charges on the store, which has failed with

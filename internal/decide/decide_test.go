@@ -55,10 +55,10 @@ func newBench(t *testing.T) *bench {
 	b.Turns = func(ctx context.Context, charges []store.Charge) []store.Result {
 		return b.Settle(ctx, charges, false).Results
 	}
-	b.rate = &limit.Limit{Limit: newLimit(t, store.Spec{Name: "rate", Units: 10, Period: time.Hour})}
+	b.rate = &limit.Limit{StoreLimit: newLimit(t, store.Spec{Name: "rate", Units: 10, Period: time.Hour})}
 	b.slots = &limit.Limit{
-		Limit: newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 4}),
-		Kind:  limit.Concurrent, Needs: limit.Slots | limit.Releases,
+		StoreLimit: newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 4}),
+		Kind:       limit.Concurrent, Needs: limit.Slots | limit.Releases,
 		Terms: waiting.Terms{Way: waiting.ForSlot, Slots: func(c *store.Charge) int64 { return c.Limit.Spec().Units }, Shares: func() *waiting.Shares { return nil }},
 	}
 	return b
@@ -89,7 +89,7 @@ func (b *bench) used(t *testing.T) string {
 	t.Helper()
 	b.store.OnTake = nil
 	results := make([]store.Result, 2)
-	if err := b.store.Take(t.Context(), []store.Charge{{Key: "key", Limit: b.rate.Limit}, {Key: "key", Limit: b.slots.Limit}}, results); err != nil {
+	if err := b.store.Take(t.Context(), []store.Charge{{Key: "key", Limit: b.rate.StoreLimit}, {Key: "key", Limit: b.slots.StoreLimit}}, results); err != nil {
 		t.Fatal(err)
 	}
 	_, _, counted := b.Lines.Counts()
@@ -317,7 +317,7 @@ func TestStoreDownBesideAdaptive(t *testing.T) {
 	here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 10}),
 		adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 10, Start: 5, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance})
 	c.Add(b.rate, "key", 3)
-	c.Add(&limit.Limit{Limit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}, "key", 1)
+	c.Add(&limit.Limit{StoreLimit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}, "key", 1)
 	c.Locally()
 	b.store.OnTake = before(func() error { return errDown })
 	if err := c.Decide(t.Context()); err != nil || !c.Allowed {
@@ -392,7 +392,7 @@ func TestRankOutlivesTheStore(t *testing.T) {
 		b.Local = b.Keys.Over(b.Store)
 		here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 1}),
 			adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 1, Start: 1, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance})
-		local := &limit.Limit{Limit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}
+		local := &limit.Limit{StoreLimit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}
 		var mu sync.Mutex
 		var order []string
 		note := func(what string) {
@@ -471,7 +471,7 @@ func TestReleaseOfSlots(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				b.slots.Limit = newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1})
+				b.slots.StoreLimit = newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1})
 				holder, gs := b.call(), new(decide.Grants)
 				if err := holder.Decide(t.Context()); err != nil || !holder.Allowed {
 					t.Fatalf("%v, allowed %v", err, holder.Allowed)
@@ -518,7 +518,7 @@ func TestReleaseOfSlots(t *testing.T) {
 func TestStorePanicsInSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.slots.Limit = newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1})
+		b.slots.StoreLimit = newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1})
 		holder := b.call()
 		if err := holder.Decide(t.Context()); err != nil || !holder.Allowed {
 			t.Fatalf("%v, allowed %v", err, holder.Allowed)

@@ -103,7 +103,7 @@ func (gs *Grants) Where(is func(*limit.Limit) bool) (chosen []int) {
 
 // charge returns the charge that settles the grant at a cost.
 func (g *Grant) charge(cost int64) store.Charge {
-	return store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun, Receipt: g.receipt()}
+	return store.Charge{Key: g.Key, Limit: g.Limit.StoreLimit, Cost: cost, DryRun: g.Limit.DryRun, Receipt: g.receipt()}
 }
 
 // costs returns what the limit has cost the request so far.
@@ -282,7 +282,7 @@ func (gs *Grants) release(b *Backend) {
 	defer gs.mu.Unlock()
 	for i := range gs.list {
 		if g := &gs.list[i]; g.lease != (store.LeaseID{}) {
-			b.Release(g.Key, g.Limit.Limit, g.lease)
+			b.Release(g.Key, g.Limit.StoreLimit, g.lease)
 		}
 	}
 	if b.Lines.Slots.Waiting() {
@@ -350,7 +350,7 @@ func (g *Grant) stands(a Amend, byHand bool) bool {
 // key.
 func (gs *Grants) Charged(hash uint64, key string) bool {
 	for i := range gs.list {
-		if g := &gs.list[i]; inside.Hash(g.Limit.Limit) == hash && g.Key == key {
+		if g := &gs.list[i]; inside.Hash(g.Limit.StoreLimit) == hash && g.Key == key {
 			return true
 		}
 	}

@@ -28,16 +28,16 @@ var Described func(key any) *Key
 // those of an application's functions and those with mistakes. So keys are compared by
 // their addresses.
 type Key struct {
-	// Of reads the key.
-	Of Func
+	// Read reads the key.
+	Read Func
 	// Name is the key as Go code has it, without a package: Header("X-API-Key").
 	Name string
 	// Constant is the encoded key of one that every request has, or "".
 	Constant string
 	// Given: only Take is given such a key.
 	Given bool
-	// Never: a request's key is never empty.
-	Never bool
+	// NeverEmpty: every request's key has a text.
+	NeverEmpty bool
 	// Adapters are those whose framework's context the key is read from.
 	Adapters []string
 	// Signs are what the key consists of.
@@ -46,52 +46,52 @@ type Key struct {
 	Reads Reads
 	// Client finds the client's address, if the key is one; or it is nil.
 	Client *clientip.Resolver
-	// Wrong lists mistakes in the arguments that it was made with. It has no key then.
-	Wrong optionerror.List
+	// Problems are those of the arguments that it was made with. Read then returns an error.
+	Problems optionerror.List
 
 	id uint64 // of no other key, now or ever
 }
 
-// Wrong returns a key made with arguments that can't work. It is never read, so a mistake
-// that somehow gets past New doesn't limit anybody under a wrong key.
-func Wrong(all optionerror.List) *Key {
+// Invalid returns a key made with arguments that can't work. Its Read returns an error, so that a
+// mistake that somehow gets past New doesn't limit callers by a wrong key.
+func Invalid(all optionerror.List) *Key {
 	err := &optionerror.Error{Problems: all}
-	return &Key{Name: all[0].Option, Wrong: all, Of: func(*http.Request) (string, error) { return "", err }, id: lastID.Add(1)}
+	return &Key{Name: all[0].Option, Problems: all, Read: func(*http.Request) (string, error) { return "", err }, id: lastID.Add(1)}
 }
 
-// Made returns the key of an application's function, which equals no other.
-func Made(name string, of Func) *Key {
-	return &Key{Name: name, Of: of, Signs: warn.OfFunction, Reads: Reads{Function: true}, id: lastID.Add(1)}
+// FromFunc returns the key of an application's function, which equals no other.
+func FromFunc(name string, of Func) *Key {
+	return &Key{Name: name, Read: of, Signs: warn.OfFunction, Reads: Reads{Function: true}, id: lastID.Add(1)}
 }
 
-// In returns the key of a function of an adapter's framework's context, which equals no
+// FromAdapterFunc returns the key of a function of an adapter's framework's context, which equals no
 // other.
-func In(adapter string, of Func) *Key {
-	k := Made(adapter+".Key", of)
+func FromAdapterFunc(adapter string, of Func) *Key {
+	k := FromFunc(adapter+".Key", of)
 	k.Adapters = []string{adapter}
 	return k
 }
 
 // The keys without arguments.
 var (
-	Global   = &Key{Name: "Global()", Of: constant(keytext.Global), Constant: keytext.GlobalText, Never: true, id: lastID.Add(1)}
-	Given    = &Key{Name: "GivenKey()", Of: func(*http.Request) (string, error) { return "", errGiven }, Given: true, Reads: Reads{Given: true}, id: lastID.Add(1)}
-	Pattern  = &Key{Name: "Pattern()", Of: pattern, Never: true, Signs: warn.OfPattern, Reads: Reads{Router: true}, id: lastID.Add(1)}
-	Method   = &Key{Name: "Method()", Of: method, Never: true, id: lastID.Add(1)}
-	RemoteIP = address("RemoteIP()", clientip.Remote())
+	Global   = &Key{Name: "Global()", Read: constantFunc(keytext.Global), Constant: keytext.GlobalText, NeverEmpty: true, id: lastID.Add(1)}
+	Given    = &Key{Name: "GivenKey()", Read: func(*http.Request) (string, error) { return "", errGiven }, Given: true, Reads: Reads{Given: true}, id: lastID.Add(1)}
+	Pattern  = &Key{Name: "Pattern()", Read: pattern, NeverEmpty: true, Signs: warn.OfPattern, Reads: Reads{Router: true}, id: lastID.Add(1)}
+	Method   = &Key{Name: "Method()", Read: method, NeverEmpty: true, id: lastID.Add(1)}
+	RemoteIP = addressKey("RemoteIP()", clientip.Remote())
 )
 
 var errGiven = errors.New("stint: the limit's key is GivenKey, which a request doesn't have")
 
-func constant(raw string) Func { return func(*http.Request) (string, error) { return raw, nil } }
+func constantFunc(raw string) Func { return func(*http.Request) (string, error) { return raw, nil } }
 
-func address(name string, client *clientip.Resolver) *Key {
+func addressKey(name string, client *clientip.Resolver) *Key {
 	reads := Reads{Peer: true}
 	if field := client.Header(); field != "" {
 		reads.Fields = []string{field}
 	}
-	return &Key{Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads, Client: client,
-		Never: true, Signs: warn.OfPeer, id: lastID.Add(1)}
+	return &Key{Name: name, Read: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads, Client: client,
+		NeverEmpty: true, Signs: warn.OfPeer, id: lastID.Add(1)}
 }
 
 // Address returns the key of a client's address, or what is wrong with its source.
@@ -104,15 +104,15 @@ func Address(s clientip.Source) (*Key, []clientip.Problem) {
 	if name == RemoteIP.Name {
 		return RemoteIP, nil
 	}
-	return one(description{name: name}, func() *Key { return address(name, client) }), nil
+	return unique(description{name: name}, func() *Key { return addressKey(name, client) }), nil
 }
 
 // Header returns the key of the first line of a field. canonical is the field's name in
 // canonical form.
 func Header(canonical string) *Key {
 	name := fmt.Sprintf("Header(%q)", canonical)
-	return one(description{name: name}, func() *Key {
-		return &Key{Name: name, Signs: warn.SignsOfField(canonical), Reads: Reads{Fields: []string{canonical}}, Of: func(r *http.Request) (string, error) {
+	return unique(description{name: name}, func() *Key {
+		return &Key{Name: name, Signs: warn.SignsOfField(canonical), Reads: Reads{Fields: []string{canonical}}, Read: func(r *http.Request) (string, error) {
 			if lines := r.Header[canonical]; len(lines) > 0 {
 				return lines[0], nil
 			}
@@ -124,8 +124,8 @@ func Header(canonical string) *Key {
 // Cookie returns the key of the value of the first cookie of a name.
 func Cookie(cookie string) *Key {
 	name := fmt.Sprintf("Cookie(%q)", cookie)
-	return one(description{name: name}, func() *Key {
-		return &Key{Name: name, Signs: warn.OfField, Reads: Reads{Fields: []string{"Cookie"}}, Of: func(r *http.Request) (string, error) {
+	return unique(description{name: name}, func() *Key {
+		return &Key{Name: name, Signs: warn.OfField, Reads: Reads{Fields: []string{"Cookie"}}, Read: func(r *http.Request) (string, error) {
 			c, err := r.Cookie(cookie)
 			if err != nil {
 				return "", nil
@@ -148,8 +148,8 @@ func pattern(r *http.Request) (string, error) {
 
 // MuxPattern returns the key of the pattern that a mux will match.
 func MuxPattern(mux *http.ServeMux) *Key {
-	return one(description{name: "MuxPattern", mux: mux}, func() *Key {
-		return &Key{Name: "MuxPattern", Never: true, Reads: Reads{Host: true}, Of: func(r *http.Request) (string, error) {
+	return unique(description{name: "MuxPattern", mux: mux}, func() *Key {
+		return &Key{Name: "MuxPattern", NeverEmpty: true, Reads: Reads{Host: true}, Read: func(r *http.Request) (string, error) {
 			if pattern := routing.Pattern(mux, r); pattern != "" {
 				return pattern, nil
 			}
@@ -174,13 +174,13 @@ func method(r *http.Request) (string, error) {
 func Join(parts []*Key) *Key {
 	parts = slices.Clone(parts)
 	return composed("Join", "", parts, func() *Key {
-		never := !slices.ContainsFunc(parts, func(k *Key) bool { return !k.Never })
-		return &Key{Never: never, Of: func(r *http.Request) (string, error) {
+		never := !slices.ContainsFunc(parts, func(k *Key) bool { return !k.NeverEmpty })
+		return &Key{NeverEmpty: never, Read: func(r *http.Request) (string, error) {
 			var room [8]string
 			texts := room[:0]
 			var failed error
 			for _, k := range parts {
-				text, err := k.Of(r)
+				text, err := k.Read(r)
 				if err != nil && failed == nil {
 					failed = err
 				}
@@ -198,9 +198,9 @@ func Join(parts []*Key) *Key {
 func FirstOf(parts []*Key) *Key {
 	parts = slices.Clone(parts)
 	return composed("FirstOf", "", parts, func() *Key {
-		return &Key{Never: parts[len(parts)-1].Never, Of: func(r *http.Request) (string, error) {
+		return &Key{NeverEmpty: parts[len(parts)-1].NeverEmpty, Read: func(r *http.Request) (string, error) {
 			for i, k := range parts {
-				if text, err := k.Of(r); err != nil || text != "" {
+				if text, err := k.Read(r); err != nil || text != "" {
 					return keytext.Choice(i, text), err
 				}
 			}
@@ -214,8 +214,8 @@ func Hash(secret []byte, k *Key) *Key {
 	sum := sha256.Sum256(secret)
 	return composed("Hash", string(sum[:]), []*Key{k}, func() *Key {
 		hash := keytext.NewHash(secret)
-		return &Key{Never: k.Never, Of: func(r *http.Request) (string, error) {
-			raw, err := k.Of(r)
+		return &Key{NeverEmpty: k.NeverEmpty, Read: func(r *http.Request) (string, error) {
+			raw, err := k.Read(r)
 			if err != nil {
 				return "", err
 			}
@@ -233,7 +233,7 @@ func composed(maker, args string, parts []*Key, build func() *Key) *Key {
 		names[i] = k.Name
 		varies = varies || k.Constant == ""
 	}
-	return one(d, func() *Key {
+	return unique(d, func() *Key {
 		c := build()
 		c.Name = maker + "(" + strings.Join(names, ", ") + ")"
 		for _, k := range parts {
@@ -246,9 +246,9 @@ func composed(maker, args string, parts []*Key, build func() *Key) *Key {
 			}
 		}
 		if !varies {
-			if raw, err := c.Of(nil); err == nil && raw != "" {
+			if raw, err := c.Read(nil); err == nil && raw != "" {
 				// Worked out once: keys around it don't work it out again, level by level.
-				c.Of = constant(raw)
+				c.Read = constantFunc(raw)
 				c.Constant, _ = keytext.Encode(raw)
 			}
 		}
@@ -256,9 +256,9 @@ func composed(maker, args string, parts []*Key, build func() *Key) *Key {
 	})
 }
 
-// Under returns the key to charge if Take is given a key that encodes to encoded, or
+// ForGiven returns the key to charge if Take is given a key that encodes to encoded, or
 // that can't be encoded because of err. A constant key takes the place of either.
-func (k *Key) Under(encoded string, err error) (string, error) {
+func (k *Key) ForGiven(encoded string, err error) (string, error) {
 	if k.Constant != "" {
 		return k.Constant, nil
 	}

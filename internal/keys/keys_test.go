@@ -29,7 +29,7 @@ func forwarded(t *testing.T, trusted ...string) *Key {
 func TestEqual(t *testing.T) {
 	secret, mux := make([]byte, 32), http.NewServeMux()
 	f := func(*http.Request) (string, error) { return "k", nil }
-	own := Made("KeyFunc", f)
+	own := FromFunc("KeyFunc", f)
 	kept := map[*Key]int{}
 	for i, make := range []func() *Key{
 		func() *Key { return Global },
@@ -69,10 +69,10 @@ func TestEqual(t *testing.T) {
 		t.Errorf("%s isn't RemoteIP", same.Name)
 	}
 	for _, make := range []func() *Key{
-		func() *Key { return Made("KeyFunc", f) },
-		func() *Key { return In("ours", f) },
+		func() *Key { return FromFunc("KeyFunc", f) },
+		func() *Key { return FromAdapterFunc("ours", f) },
 		func() *Key { return MuxPattern(http.NewServeMux()) },
-		func() *Key { return Wrong(optionerror.List{{Option: "Header"}}) },
+		func() *Key { return Invalid(optionerror.List{{Option: "Header"}}) },
 	} {
 		if a, b := make(), make(); a == b {
 			t.Errorf("%s: one key", a.Name)
@@ -94,7 +94,7 @@ func TestNames(t *testing.T) {
 		{ip(clientip.Source{Header: "x-real-ip", Trusted: ten}), `HeaderIP("X-Real-Ip", 10.0.0.0/8)`},
 		{ip(clientip.Source{IPv6Bits: 56}), "IP{IPv6Bits: 56}"},
 		{ip(clientip.Source{Header: "X-Forwarded-For", TrustUnix: true}), `IP{Header: "X-Forwarded-For", TrustUnix: true}`},
-		{In("stintgin", nil), "stintgin.Key"},
+		{FromAdapterFunc("stintgin", nil), "stintgin.Key"},
 		{Hash([]byte("a secret that nobody may read"), FirstOf([]*Key{Cookie("session"), RemoteIP})), `Hash(FirstOf(Cookie("session"), RemoteIP()))`},
 	} {
 		if tt.k.Name != tt.want {
@@ -119,7 +119,7 @@ func TestReads(t *testing.T) {
 		{Header("X-Key"), Reads{Fields: []string{"X-Key"}}},
 		{Cookie("session"), Reads{Fields: []string{"Cookie"}}},
 		{MuxPattern(http.NewServeMux()), Reads{Host: true}},
-		{Made("KeyFunc", f), Reads{Function: true}},
+		{FromFunc("KeyFunc", f), Reads{Function: true}},
 		{Hash(secret, Join([]*Key{FirstOf([]*Key{Header("X-Key"), RemoteIP}), Header("X-Key"), Cookie("a")})), Reads{Peer: true, Fields: []string{"X-Key", "Cookie"}}},
 	} {
 		if !reflect.DeepEqual(tt.k.Reads, tt.want) {

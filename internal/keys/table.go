@@ -21,9 +21,9 @@ var (
 	table sync.Map
 )
 
-// one returns the key of a description: the one that is in use, or the one that build
+// unique returns the key of a description: the one that is in use, or the one that build
 // makes.
-func one(d description, build func() *Key) *Key {
+func unique(d description, build func() *Key) *Key {
 	for {
 		if w, ok := table.Load(d); ok {
 			if k := w.(weak.Pointer[Key]).Value(); k != nil {

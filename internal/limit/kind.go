@@ -117,8 +117,8 @@ func (l *Limit) Counted() bool { return kinds[l.Kind].counted(l) }
 // Denial returns what the limit's denial of a charge means.
 func (l *Limit) Denial(c *store.Charge) Denial { return kinds[l.Kind].denies(c) }
 
-// Stood returns how many units a key had at most in the decision of a charge, and why.
-func Stood(c *store.Charge, r *store.Result) (capacity int64, why adaptive.Reason) {
+// DecidedCapacity returns how many units a key had at most when a charge was decided, and why.
+func DecidedCapacity(c *store.Charge, r *store.Result) (capacity int64, why adaptive.Reason) {
 	if rule := adaptive.RuleOf(c.Limit); rule != nil {
 		return rule.Stood(c, r)
 	}

@@ -12,10 +12,10 @@ import (
 
 // Limit is a limit as a limiter applies it: named, and with its settings filled in.
 type Limit struct {
-	Limit *store.Limit
-	Kind  Kind
-	Needs Needs
-	Terms waiting.Terms
+	StoreLimit *store.Limit
+	Kind       Kind
+	Needs      Needs
+	Terms      waiting.Terms
 	// DryRun: it only reports.
 	DryRun bool
 	// Closed: if the store fails, the request is denied.
@@ -25,7 +25,7 @@ type Limit struct {
 	// Uses are those of the readings of an ambiguous request that have the limit, whose it then
 	// is alone; nil otherwise.
 	Uses []Use
-	// Record is what it has done. Its heirs of the same numbers go on with it.
+	// Record is what it has done. After an Update that leaves the numbers, the new limit has the same Record.
 	Record *Record
 	// Policy is its part of header fields, or nil. That of an adaptive limit is replaced
 	// when its number changes.
@@ -53,7 +53,7 @@ func (l *Limit) UseIn(reading int) (u Use, ok bool) {
 
 // CopyTo makes to a copy that is for one request.
 func (l *Limit) CopyTo(to *Limit) {
-	to.Limit, to.Kind, to.Needs, to.Terms = l.Limit, l.Kind, l.Needs, l.Terms
+	to.StoreLimit, to.Kind, to.Needs, to.Terms = l.StoreLimit, l.Kind, l.Needs, l.Terms
 	to.DryRun, to.Closed, to.Costs, to.Record = l.DryRun, l.Closed, l.Costs, l.Record
 	to.Policy.Store(l.Policy.Load())
 }
@@ -87,39 +87,39 @@ func longest(t *waiting.Terms) time.Duration {
 // Record is what a limit has done in this process. It is safe for concurrent use; a nil Record
 // records nothing.
 type Record struct {
-	Since     time.Time // the limit was made
-	bound     atomic.Bool
-	reported  atomic.Int64
-	tooCostly atomic.Bool
+	Since         time.Time // the limit was made
+	bound         atomic.Bool
+	dryRunDenials atomic.Int64
+	tooCostly     atomic.Bool
 }
 
-// Bind records that the limit has denied something or made it wait. It is called for each denial,
+// MarkBound records that the limit has denied a request or made it wait. It is called for each denial,
 // so it mostly writes nothing.
-func (r *Record) Bind() {
+func (r *Record) MarkBound() {
 	if r != nil && !r.bound.Load() {
 		r.bound.Store(true)
 	}
 }
 
-// Report records a denial that a dry run has only reported.
-func (r *Record) Report() {
+// CountDryRunDenial records that a dry run would have denied a request.
+func (r *Record) CountDryRunDenial() {
 	if r != nil {
-		r.reported.Add(1)
-		r.Bind()
+		r.dryRunDenials.Add(1)
+		r.MarkBound()
 	}
 }
 
-// Cost records that something costs more than the limit ever lets pass. It reports whether that is
+// MarkTooCostly records that a request costs more than the limit ever lets pass. It reports whether that is
 // the first time.
-func (r *Record) Cost() (first bool) {
+func (r *Record) MarkTooCostly() (first bool) {
 	return r == nil || !r.tooCostly.Load() && !r.tooCostly.Swap(true)
 }
 
 // Bound reports whether the limit has denied something or made it wait, or would have.
 func (r *Record) Bound() bool { return r.bound.Load() }
 
-// Reported returns how often a dry run would have denied.
-func (r *Record) Reported() int64 { return r.reported.Load() }
+// DryRunDenials returns how often a dry run would have denied.
+func (r *Record) DryRunDenials() int64 { return r.dryRunDenials.Load() }
 
 // Policy is a limit's part of the header fields of every decision.
 type Policy struct {
@@ -143,6 +143,6 @@ const (
 // ReleaseHere counts the slots of a charge as no longer held by a class, in this process.
 func (l *Limit) ReleaseHere(lines *waiting.Lines, key string, cost int64, class uint8) {
 	if l.Needs&Slots != 0 && cost > 0 {
-		lines.AddHeld(waiting.KeyIn(l.Limit, key), class, -cost)
+		lines.AddHeld(waiting.KeyIn(l.StoreLimit, key), class, -cost)
 	}
 }

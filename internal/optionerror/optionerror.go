@@ -21,7 +21,7 @@ type Problem struct {
 type List []*Problem
 
 // Bad adds a problem, with the arguments of inside.NewSpecError.
-func (l *List) Bad(option, what, write string, names ...any) {
+func (l *List) Add(option, what, write string, names ...any) {
 	if len(names) > 0 {
 		l.addSpecError(option, inside.NewSpecError("", what, write, names...))
 		return

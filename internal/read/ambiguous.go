@@ -14,7 +14,7 @@ import (
 //
 //   - A limit that any of them selects is charged, once for each key, at the highest cost.
 //   - Its settings are the strictest: see limit.Limit.Merge.
-//   - It is refunded only as far as all that select it would refund it: see Settler.Ask, and
+//   - It is refunded only as far as all that select it would refund it: see Settler.FinalCost, and
 //     Permit.Settle of the root.
 //
 // So it never gets more than by any reading alone, whichever the router behind the limiter
@@ -24,7 +24,7 @@ import (
 func (p *Plans) union(matches []routing.Match) *Plan {
 	var plans []*Plan
 	for _, m := range matches {
-		if plan := p.at(m); !plan.exempt() {
+		if plan := p.ofMatch(m); !plan.exempt() {
 			plans = append(plans, plan)
 		}
 	}
@@ -38,13 +38,13 @@ func (p *Plans) union(matches []routing.Match) *Plan {
 	for i, plan := range plans {
 		names[i] = plan.Pattern
 	}
-	return both(strings.Join(names, ", "), plans...)
+	return combine(strings.Join(names, ", "), plans...)
 }
 
 // both returns the plan of requests that are held to several. Its entries are only the first of
 // each limit.
-func both(pattern string, plans ...*Plan) *Plan {
-	u, seen := &Plan{Pattern: pattern, of: plans}, map[*store.Limit]bool{}
+func combine(pattern string, plans ...*Plan) *Plan {
+	u, seen := &Plan{Pattern: pattern, alsoMatched: plans}, map[*store.Limit]bool{}
 	for _, p := range plans {
 		if len(p.readings) > 0 {
 			u.readings = append(u.readings, p.readings...)
@@ -52,8 +52,8 @@ func both(pattern string, plans ...*Plan) *Plan {
 			u.readings = append(u.readings, p)
 		}
 		for _, e := range p.Entries {
-			if !seen[e.Limit.Limit] {
-				seen[e.Limit.Limit] = true
+			if !seen[e.StoreLimit] {
+				seen[e.StoreLimit] = true
 				u.Entries = append(u.Entries, e)
 			}
 		}
@@ -78,7 +78,7 @@ func (p *Plan) Readings() []*Plan {
 func (q *Reading) readings(p *Plan) error {
 	for i, reading := range p.readings {
 		for _, e := range reading.Entries {
-			if err := q.chargeIn(i, e); err != nil {
+			if err := q.chargeInReading(i, e); err != nil {
 				return err
 			}
 		}
@@ -88,7 +88,7 @@ func (q *Reading) readings(p *Plan) error {
 
 // chargeIn adds the charge of one limit in a reading, or makes it part of the charge that another
 // reading has made of the limit.
-func (q *Reading) chargeIn(reading int, e *Entry) error {
+func (q *Reading) chargeInReading(reading int, e *Entry) error {
 	if e.Skip != nil && e.Skip(q.R) {
 		return nil
 	}
@@ -96,8 +96,8 @@ func (q *Reading) chargeIn(reading int, e *Entry) error {
 	if err != nil {
 		return err
 	}
-	q.know(e.Key, key)
-	if i := q.find(e.Limit.Limit, key); i >= 0 {
+	q.keepKey(e.Key, key)
+	if i := q.find(e.StoreLimit, key); i >= 0 {
 		cost, err := q.cost(e)
 		if err != nil {
 			return err
@@ -109,83 +109,83 @@ func (q *Reading) chargeIn(reading int, e *Entry) error {
 		return nil
 	}
 	for i := range q.Paced {
-		if p := &q.Paced[i]; p.Limit.Limit == e.Limit.Limit && p.Key == key {
+		if p := &q.Paced[i]; p.StoreLimit == e.StoreLimit && p.Key == key {
 			p.merge(reading, e)
 			q.enforced = q.enforced || !e.DryRun
 			q.paces |= p.Needs
 			return nil
 		}
 	}
-	return q.charge(e.in(reading))
+	return q.charge(e.forReading(reading))
 }
 
-// usedBy makes limits that a function has returned those of the readings that have it, at the highest
-// cost.
-func (q *Reading) usedBy(f *Func, entries []*Entry) error {
+// splitByReading replaces entries, which f has returned, by those of the readings whose plan has f. Each
+// is charged at the highest cost of these readings.
+func (q *Reading) splitByReading(f *Func, entries []*Entry) error {
 	first := len(q.entries) - len(entries)
 	for i, e := range entries {
-		var own *Entry
+		var merged *Entry
 		most := int64(0)
 		for n, p := range q.Plan.readings {
 			if !slices.Contains(p.Funcs, f) {
 				continue
 			}
-			as := e.costing(p.Cost)
+			as := e.withCost(p.Cost)
 			cost, err := q.cost(as)
 			if err != nil {
 				return err
 			}
-			if most = max(most, cost); own == nil {
-				own = as.in(n)
+			if most = max(most, cost); merged == nil {
+				merged = as.forReading(n)
 			} else {
-				own.use(n, as)
+				merged.addUse(n, as)
 			}
 		}
-		entries[i] = own
-		q.call.Replace(first+i, &own.Limit, most)
+		entries[i] = merged
+		q.call.Replace(first+i, &merged.Limit, most)
 	}
 	return nil
 }
 
 // in returns the entry as a reading of one request has it.
-func (e *Entry) in(reading int) *Entry {
-	own := e.copy()
-	own.use(reading, e)
-	return own
+func (e *Entry) forReading(reading int) *Entry {
+	c := e.copy()
+	c.addUse(reading, e)
+	return c
 }
 
-func (e *Entry) use(reading int, as *Entry) {
+func (e *Entry) addUse(reading int, as *Entry) {
 	e.Uses = append(e.Uses, limit.Use{Reading: reading, DryRun: as.DryRun, Costs: as.Costs})
 }
 
 // merge makes another reading's entry part of one that in has returned.
 func (e *Entry) merge(reading int, o *Entry) {
 	e.Limit.Merge(&o.Limit)
-	e.use(reading, o)
-	e.Settler = e.Settler.and(o.Settler)
+	e.addUse(reading, o)
+	e.Settler = e.Settler.combine(o.Settler)
 }
 
 // and returns what settles a charge that two readings make. nil settles nothing.
-func (s *Settler) and(o *Settler) *Settler {
+func (s *Settler) combine(o *Settler) *Settler {
 	if s == o {
 		return s
 	}
 	each := []*Settler{s}
-	if s != nil && s.each != nil {
-		each = slices.Clip(s.each)
+	if s != nil && s.perReading != nil {
+		each = slices.Clip(s.perReading)
 	}
-	return &Settler{each: append(each, o)}
+	return &Settler{perReading: append(each, o)}
 }
 
-// Ask returns what a charge costs in the end, or a negative number to leave it as it is. ask
-// returns the same of one WithSettle. If the readings that make the charge disagree, the cost is
-// the highest of what they say, and the charge must not cost less than it does: atLeast.
-func (s *Settler) Ask(ask func(*Settler) int64) (cost int64, atLeast bool) {
-	if s.each == nil {
+// FinalCost returns what a charge costs in the end, or a negative number to leave it as it is. ask
+// returns the final cost by one WithSettle. If the readings that make the charge disagree, the result
+// is their highest cost, and atLeast: the charge must not become cheaper than it was.
+func (s *Settler) FinalCost(ask func(*Settler) int64) (cost int64, atLeast bool) {
+	if s.perReading == nil {
 		return ask(s), false
 	}
 	cost = -1
-	for i, one := range s.each {
+	for i, one := range s.perReading {
 		said := int64(-1)
 		if one != nil {
 			said = ask(one)

@@ -32,36 +32,36 @@ type Layer struct {
 
 // Cost is what a route's requests cost the limits that have no cost of their own.
 type Cost struct {
-	Of    func(*http.Request) int64
+	Func  func(*http.Request) int64
 	Fixed int64 // as in Entry
 }
 
 // Level is what New or one With has said.
 type Level struct {
-	Own    *Layer
+	Base   *Layer
 	Routes map[string]*Layer // by their patterns
 }
 
 // chains are how patterns follow each other, and the plans of two of them.
 type chains struct {
-	patterns []string
-	of       [][]int
-	pairs    sync.Map          // of routing.Match: *Plan. There are no more than patterns say.
-	to       func(*Plan) *Plan // of Map, or nil
+	patterns  []string
+	byPattern [][]int
+	pairs     sync.Map          // of routing.Match: *Plan. There are no more than patterns say.
+	replace   func(*Plan) *Plan // of Map, or nil
 }
 
 // Build makes the plans of the levels, of which the last is the limiter's. The patterns are those of
 // the Router.
 func (p *Plans) Build(levels []Level, patterns []string) {
-	p.Levels, p.chains = levels, &chains{patterns: patterns, of: routing.Chains(patterns)}
+	p.Levels, p.chains = levels, &chains{patterns: patterns, byPattern: routing.Chains(patterns)}
 	p.Base = p.plan(nil)
 	p.Routes = make([]*Plan, len(patterns))
 	for i := range patterns {
-		p.Routes[i] = p.plan(p.chains.of[i])
+		p.Routes[i] = p.plan(p.chains.byPattern[i])
 	}
 	for i, q := range p.Routes {
-		for _, n := range p.chains.of[i][1:] {
-			q.of = append(q.of, p.Routes[n])
+		for _, n := range p.chains.byPattern[i][1:] {
+			q.alsoMatched = append(q.alsoMatched, p.Routes[n])
 		}
 	}
 }
@@ -73,7 +73,7 @@ func (p *Plans) Map(to func(*Plan) *Plan) Plans {
 	for i, plan := range p.Routes {
 		q.Routes[i] = to(plan)
 	}
-	q.chains = &chains{patterns: p.chains.patterns, of: p.chains.of, to: to}
+	q.chains = &chains{patterns: p.chains.patterns, byPattern: p.chains.byPattern, replace: to}
 	return q
 }
 
@@ -94,7 +94,7 @@ func (p *Plans) plan(chain []int) *Plan {
 	for _, l := range slices.Backward(all) {
 		for _, e := range l.Entries {
 			if l.Cost != cost {
-				e = e.costing(cost)
+				e = e.withCost(cost)
 			}
 			entries = append(entries, e)
 		}
@@ -107,8 +107,8 @@ func (p *Plans) plan(chain []int) *Plan {
 	made := NewPlan(pattern, entries, funcs)
 	made.Cost = cost
 	for _, l := range p.Levels {
-		if of := l.layer(pattern); of != nil {
-			made.Own = append(made.Own, of.Entries...)
+		if layer := l.layer(pattern); layer != nil {
+			made.Declared = append(made.Declared, layer.Entries...)
 		}
 	}
 	return made
@@ -118,14 +118,14 @@ func (p *Plans) plan(chain []int) *Plan {
 func (p *Plans) layers(chain []int) (all []*Layer) {
 	for _, l := range slices.Backward(p.Levels) {
 		for _, n := range append(slices.Clip(chain), -1) {
-			of := l.Own
+			layer := l.Base
 			if n >= 0 {
-				of = l.Routes[p.chains.patterns[n]]
+				layer = l.Routes[p.chains.patterns[n]]
 			}
-			if of == nil {
+			if layer == nil {
 				continue
 			}
-			if all = append(all, of); of.Only {
+			if all = append(all, layer); layer.Only {
 				return all
 			}
 		}
@@ -135,7 +135,7 @@ func (p *Plans) layers(chain []int) (all []*Layer) {
 
 func (l *Level) layer(pattern string) *Layer {
 	if pattern == "" {
-		return l.Own
+		return l.Base
 	}
 	return l.Routes[pattern]
 }
@@ -143,20 +143,20 @@ func (l *Level) layer(pattern string) *Layer {
 // Applies reports whether a layer applies to requests that match a route and those that are less
 // specific.
 func (p *Plans) Applies(l *Layer, route int) bool {
-	return slices.Contains(p.layers(p.chains.of[route]), l)
+	return slices.Contains(p.layers(p.chains.byPattern[route]), l)
 }
 
 // Holds reports whether what a route says holds for requests that match another one, or the same.
-func (p *Plans) Holds(route, at int) bool {
-	all := p.layers(p.chains.of[at])
+func (p *Plans) Holds(route, matching int) bool {
+	all := p.layers(p.chains.byPattern[matching])
 	return slices.ContainsFunc(p.Levels, func(l Level) bool {
-		of := l.Routes[p.chains.patterns[route]]
-		return of != nil && slices.Contains(all, of)
+		layer := l.Routes[p.chains.patterns[route]]
+		return layer != nil && slices.Contains(all, layer)
 	})
 }
 
 // at returns the plan of a match.
-func (p *Plans) at(m routing.Match) *Plan {
+func (p *Plans) ofMatch(m routing.Match) *Plan {
 	switch none := len(p.Routes); {
 	case m.Pattern == none:
 		return p.Base
@@ -167,14 +167,14 @@ func (p *Plans) at(m routing.Match) *Plan {
 		return made.(*Plan)
 	}
 	with, without := p.Routes[m.Pattern], p.Routes[m.Beside]
-	made := p.plan(slices.Concat(p.chains.of[m.Pattern], p.chains.of[m.Beside]))
+	made := p.plan(slices.Concat(p.chains.byPattern[m.Pattern], p.chains.byPattern[m.Beside]))
 	if made.repeats() { // a limit that is written in both
-		made = both(with.Pattern, with, without)
-	} else if p.chains.to != nil {
-		made = p.chains.to(made)
+		made = combine(with.Pattern, with, without)
+	} else if p.chains.replace != nil {
+		made = p.chains.replace(made)
 	}
 	made.Pattern = strings.Join([]string{with.Pattern, without.Pattern}, ", ")
-	made.of = []*Plan{with, without}
+	made.alsoMatched = []*Plan{with, without}
 	kept, _ := p.chains.pairs.LoadOrStore(m, made)
 	return kept.(*Plan)
 }
@@ -182,38 +182,38 @@ func (p *Plans) at(m routing.Match) *Plan {
 // repeats reports whether the plan has a limit twice.
 func (p *Plan) repeats() bool {
 	for i, e := range p.Entries {
-		if slices.ContainsFunc(p.Entries[:i], func(o *Entry) bool { return o.Limit.Limit == e.Limit.Limit }) {
+		if slices.ContainsFunc(p.Entries[:i], func(o *Entry) bool { return o.StoreLimit == e.StoreLimit }) {
 			return true
 		}
 	}
 	return false
 }
 
-// costing returns the entry as it is for requests of a cost.
-func (e *Entry) costing(c *Cost) *Entry {
-	if c == nil || !e.Open {
+// withCost returns the entry as it is for requests of a route that sets their cost.
+func (e *Entry) withCost(cost *Cost) *Entry {
+	if cost == nil || !e.TakesRouteCost {
 		return e
 	}
-	own := e.copy()
-	own.Cost, own.Fixed, own.Costs = c.Of, c.Fixed, true
-	return own
+	changed := e.copy()
+	changed.Cost, changed.Fixed, changed.Costs = cost.Func, cost.Fixed, true
+	return changed
 }
 
 // copy returns a copy of the entry, which records what happens with it.
 func (e *Entry) copy() *Entry {
-	own := &Entry{Key: e.Key, Look: e.Look, Cost: e.Cost, Fixed: e.Fixed, Open: e.Open, Settler: e.Settler, Bytes: e.Bytes, Skip: e.Skip, SkipEmpty: e.SkipEmpty}
-	e.CopyTo(&own.Limit)
-	return own
+	c := &Entry{Key: e.Key, Look: e.Look, Cost: e.Cost, Fixed: e.Fixed, TakesRouteCost: e.TakesRouteCost, Settler: e.Settler, Bytes: e.Bytes, Skip: e.Skip, SkipEmpty: e.SkipEmpty}
+	e.CopyTo(&c.Limit)
+	return c
 }
 
-// Made adds the charge of a limit that a function has returned.
-func (q *Reading) Made(e *Entry) error {
-	if q.everything {
-		q.lookAt(e)
+// ChargeReturned adds the charge of a limit that a function has returned.
+func (q *Reading) ChargeReturned(e *Entry) error {
+	if q.readAll {
+		q.addPeek(e)
 		return nil
 	}
 	if q.Plan != nil {
-		e = e.costing(q.Plan.Cost)
+		e = e.withCost(q.Plan.Cost)
 	}
 	return q.Charge(e)
 }

@@ -19,28 +19,28 @@ import (
 // Entry is a limit and how its charges are read from requests.
 type Entry struct {
 	limit.Limit
-	Key     *keys.Key
-	Look    *warn.Look                // at the key
-	Cost    func(*http.Request) int64 // nil: 1
-	Fixed   int64                     // what Cost returns for every request; 0 if that isn't known
-	Open    bool                      // a route's Cost is the limit's
-	Settler *Settler                  // nil: the charge stays
-	Bytes   *Bytes                    // of a Bandwidth
+	Key            *keys.Key
+	Look           *warn.Look                // at the key
+	Cost           func(*http.Request) int64 // nil: 1
+	Fixed          int64                     // what Cost returns for every request; 0 if that isn't known
+	TakesRouteCost bool                      // a route's Cost is the limit's
+	Settler        *Settler                  // nil: the charge stays
+	Bytes          *Bytes                    // of a Bandwidth
 
 	Skip      func(*http.Request) bool // nil: the limit is for all requests
 	SkipEmpty bool                     // a limit whose key is empty is left out; otherwise the request is denied
 }
 
 // Name returns the limit's name.
-func (e *Entry) Name() string { return e.Limit.Limit.Name() }
+func (e *Entry) Name() string { return e.StoreLimit.Name() }
 
 // Settler is one use of WithSettle. Limits that share it share one call of Cost per
 // request.
 type Settler struct {
 	Cost func(r *http.Request, status int, written int64) int64
 	// ByStatus: Cost looks at nothing but the status.
-	ByStatus bool
-	each     []*Settler // instead: of readings that settle a charge differently; see Ask
+	ByStatus   bool
+	perReading []*Settler // instead: of readings that settle a charge differently; see FinalCost
 }
 
 // Bytes is how a Bandwidth counts.
@@ -51,33 +51,33 @@ type Bytes struct {
 
 // Plan is the limits of the requests of one route, or of those that no route matches.
 type Plan struct {
-	Entries []*Entry
-	Own     []*Entry // those written in the route, or in the limiter beside its routes
-	Funcs   []*Func
-	Cost    *Cost  // of the most specific route that says one; or nil
-	Policy  string // RateLimit-Policy of all entries
-	Pattern string // of the WithRoute, or of several, separated by commas
-	Alone   *Entry // the only one, where a decision is its charge and nothing else; or nil
+	Entries  []*Entry
+	Declared []*Entry // those written in the route or, for Base, in the limiter beside its routes
+	Funcs    []*Func
+	Cost     *Cost  // of the most specific route that says one; or nil
+	Policy   string // RateLimit-Policy of all entries
+	Pattern  string // of the WithRoute, or of several, separated by commas
+	Single   *Entry // the only one, where a decision is its charge and nothing else; or nil
 
-	plain    []*Entry // Entries, if each is charged as it is; nil if one may be skipped, and with readings
-	readings []*Plan  // otherwise those that its requests are held to: see charge
-	of       []*Plan  // those of other patterns that its requests match
-	met      atomic.Bool
+	plain       []*Entry // Entries, if each is charged as it is; nil if one may be skipped, and with readings
+	readings    []*Plan  // otherwise those that its requests are held to: see charge
+	alsoMatched []*Plan  // those of other patterns that its requests match
+	matched     atomic.Bool
 }
 
-// Meet records that a request is held to the plan. Requests call it, so it mostly writes nothing.
-func (p *Plan) Meet() {
-	if p.met.Load() {
+// MarkMatched records that a request has matched the plan. Requests call it, so it mostly writes nothing.
+func (p *Plan) MarkMatched() {
+	if p.matched.Load() {
 		return
 	}
-	p.met.Store(true)
-	for _, q := range p.of {
-		q.Meet()
+	p.matched.Store(true)
+	for _, q := range p.alsoMatched {
+		q.MarkMatched()
 	}
 }
 
-// Met reports whether a request was held to the plan.
-func (p *Plan) Met() bool { return p.met.Load() }
+// Matched reports whether a request has matched the plan.
+func (p *Plan) Matched() bool { return p.matched.Load() }
 
 // Func is a function of the application that returns limits of a request. Its address is its
 // identity.
@@ -104,7 +104,7 @@ func NewPlan(pattern string, entries []*Entry, funcs []*Func) *Plan {
 		p.plain = nil
 	}
 	if len(entries) == 1 && len(funcs) == 0 && entries[0].Needs == 0 && !entries[0].DryRun {
-		p.Alone = entries[0]
+		p.Single = entries[0]
 	}
 	return p
 }
@@ -147,7 +147,7 @@ func (p *Plans) Find(r *http.Request) *Plan {
 	}
 	first, others := p.Router.Find(r)
 	if len(others) == 0 {
-		return p.at(first)
+		return p.ofMatch(first)
 	}
 	return p.union(append([]routing.Match{first}, others...))
 }
@@ -158,9 +158,9 @@ type Predicate struct {
 	Reads keys.Reads // what it looks at
 }
 
-// Sift applies the predicates of WithSkip and WithBlock, which exempt or block a request
+// SkipOrBlock applies the predicates of WithSkip and WithBlock, which exempt or block a request
 // before any limit decides it.
-func (p *Plans) Sift(r *http.Request) (exempt, blocked bool) {
+func (p *Plans) SkipOrBlock(r *http.Request) (exempt, blocked bool) {
 	for _, skip := range p.Skip {
 		if skip.Match(r) {
 			return true, false
@@ -197,7 +197,7 @@ func (e *Entry) shows() bool {
 // Entries returns the limits that are written in the limiter and its routes, each once.
 func (p *Plans) Entries(yield func(*Entry) bool) {
 	for _, plan := range p.All() {
-		for _, e := range plan.Own {
+		for _, e := range plan.Declared {
 			if !yield(e) {
 				return
 			}

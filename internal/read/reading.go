@@ -24,17 +24,17 @@ type Reading struct {
 	R     *http.Request // nil outside HTTP
 	// Plan is the request's, nil outside HTTP.
 	Plan *Plan
-	// Wrong is reported to observers, in this order. The error of the last is the
+	// Failures are reported to observers, in this order. The error of the last is the
 	// request's, if there is one.
-	Wrong []Wrong
+	Failures []Failure
 	state
 
-	plans   *Plans
-	call    *decide.Call // gets the charges
-	entries []*Entry     // of the charges
-	keys    []known      // that are no charge's
-	many    *many        // finds what there is too much of to look through; or nil
-	charged func(e *Entry, key string) bool
+	plans     *Plans
+	call      *decide.Call   // gets the charges
+	entries   []*Entry       // of the charges
+	uncharged []unchargedKey // that are no charge's
+	index     *index         // of entries and uncharged, if there are many; or nil
+	charged   func(e *Entry, key string) bool
 }
 
 // state is the part of a reading that End zeroes. It has no pointers: see Call.Add of package decide.
@@ -44,12 +44,12 @@ type state struct {
 	Differs bool
 
 	nested bool
-	// everything: limits are looked at, and none is charged; see Everything.
-	everything bool
-	paces      limit.Needs // of Paced
-	// enforced: some limit is charged for the request, and isn't a dry run. planless: a
+	// readAll: limits are looked up, and none is charged; see ReadAll.
+	readAll bool
+	paces   limit.Needs // of Paced
+	// enforced: some limit is charged for the request, and isn't a dry run. noLimits: a
 	// function has returned no limits.
-	enforced, planless bool
+	enforced, noLimits bool
 }
 
 // Paced is a Bandwidth and the key of one request.
@@ -58,24 +58,25 @@ type Paced struct {
 	Key string
 }
 
-// known is a key of a request, with which nothing is charged or somebody else has.
-type known struct {
-	of  *keys.Key
-	key string // "": limits with this key are left out
+// unchargedKey is a key of a request that no charge of the reading has: its limit is left out, or a
+// limiter further out has charged it.
+type unchargedKey struct {
+	key  *keys.Key
+	text string // "": limits with this key are left out
 }
 
-// Wrong is something that kept a request from being charged.
-type Wrong struct {
-	What  What
+// Failure is something that kept a request from being charged.
+type Failure struct {
+	Kind  FailureKind
 	Limit string // that it is about, or ""
 	Err   error
 }
 
-// What is a kind of Wrong.
-type What uint8
+// FailureKind is what has failed.
+type FailureKind uint8
 
 const (
-	KeyFailed What = iota
+	KeyFailed FailureKind = iota
 	EmptyKey
 	LimitsFailed
 	SourceFailed // the request goes on
@@ -90,8 +91,8 @@ func (q *Reading) Init(call *decide.Call, charged func(e *Entry, key string) boo
 	q.call, q.charged = call, charged
 }
 
-// By sets the plans of the readings that begin from now on.
-func (q *Reading) By(plans *Plans) { q.plans = plans }
+// SetPlans sets the plans of the readings that begin from now on.
+func (q *Reading) SetPlans(plans *Plans) { q.plans = plans }
 
 // Begin begins to read a request or, if r is nil, what a job is given. nested says that the
 // request has passed a limiter further out.
@@ -104,13 +105,13 @@ func (q *Reading) Begin(r *http.Request, nested bool) {
 
 // End drops what the reading refers to, except what the next is likely to refer to, too.
 func (q *Reading) End() {
-	q.entries, q.keys, q.Paced = q.entries[:0], q.keys[:0], q.Paced[:0]
+	q.entries, q.uncharged, q.Paced = q.entries[:0], q.uncharged[:0], q.Paced[:0]
 	q.R = nil
-	if q.many != nil {
-		q.many = nil
+	if q.index != nil {
+		q.index = nil
 	}
-	if q.Wrong != nil {
-		q.Wrong = nil
+	if q.Failures != nil {
+		q.Failures = nil
 	}
 	q.state = state{}
 }
@@ -139,7 +140,7 @@ func (q *Reading) Request(p *Plan) error {
 		}
 	}
 	if q.call.Needs&limit.Local != 0 {
-		q.arrange()
+		q.putLocalLast()
 	}
 	return nil
 }
@@ -164,12 +165,12 @@ func (q *Reading) more(p *Plan) error {
 			return err
 		}
 		if len(p.readings) > 0 {
-			if err := q.usedBy(f, q.entries[first:]); err != nil {
+			if err := q.splitByReading(f, q.entries[first:]); err != nil {
 				return err
 			}
 		}
 	}
-	if q.planless && !q.enforced {
+	if q.noLimits && !q.enforced {
 		return q.deny(NoLimits, ErrNoLimits)
 	}
 	return nil
@@ -178,48 +179,48 @@ func (q *Reading) more(p *Plan) error {
 // ErrNoLimits: see stint.ErrNoLimits.
 var ErrNoLimits = errors.New("stint: no limits: return stint.Exempt() for a request without limits")
 
-// Planless records that a function has returned no limits. If no other limit holds, the request
+// RecordNoLimits records that a function has returned no limits. If no other limit holds, the request
 // is denied.
-func (q *Reading) Planless() { q.planless = true }
+func (q *Reading) RecordNoLimits() { q.noLimits = true }
 
-// Everything makes charges of no cost to all limits that the plans have, and their functions for the
+// ReadAll makes charges of no cost to all limits that the plans have, and their functions for the
 // request, under the keys that the request has for them. It returns why a function that returned no
 // limits has none; the other charges are made all the same.
-func (q *Reading) Everything() (err error) {
-	q.Plan, q.Differs, q.everything = nil, true, true
+func (q *Reading) ReadAll() (err error) {
+	q.Plan, q.Differs, q.readAll = nil, true, true
 	for e := range q.plans.Entries {
-		q.lookAt(e)
+		q.addPeek(e)
 	}
 	for _, f := range q.plans.Base.Funcs {
-		limits, wrong := len(q.entries), len(q.Wrong)
-		_ = f.Charge(q) // which is also in Wrong
-		for _, w := range q.Wrong[wrong:] {
-			if len(q.entries) == limits && (w.What == LimitsFailed || w.What == SourceFailed) {
+		limits, wrong := len(q.entries), len(q.Failures)
+		_ = f.Charge(q) // which is also in Failures
+		for _, w := range q.Failures[wrong:] {
+			if len(q.entries) == limits && (w.Kind == LimitsFailed || w.Kind == SourceFailed) {
 				err = errors.Join(err, w.Err)
 			}
 		}
 	}
 	if q.call.Needs&limit.Local != 0 {
-		q.arrange()
+		q.putLocalLast()
 	}
 	return err
 }
 
-// lookAt makes the charge of Everything to one limit.
-func (q *Reading) lookAt(e *Entry) {
+// addPeek makes the charge of ReadAll to one limit.
+func (q *Reading) addPeek(e *Entry) {
 	if e.DryRun || e.Needs&limit.Paces != 0 || e.Hidden() || e.Skip != nil && e.Skip(q.R) {
 		return
 	}
 	key, err := q.key(e)
 	if err != nil || key == "" {
-		q.know(e.Key, "")
-	} else if q.find(e.Limit.Limit, key) < 0 {
+		q.keepKey(e.Key, "")
+	} else if q.find(e.StoreLimit, key) < 0 {
 		q.add(e, key, 0)
 	}
 }
 
-// arrange puts the charges of limits of this process last.
-func (q *Reading) arrange() {
+// putLocalLast puts the charges of limits of this process last.
+func (q *Reading) putLocalLast() {
 	c := q.call
 	c.Locally()
 	q.Differs = true // the limits' numbers change
@@ -254,7 +255,7 @@ func (q *Reading) charge(e *Entry) error {
 	}
 	if key == "" {
 		q.Differs = true
-		q.know(e.Key, "")
+		q.keepKey(e.Key, "")
 		return nil
 	}
 	if !e.DryRun {
@@ -262,11 +263,11 @@ func (q *Reading) charge(e *Entry) error {
 	}
 	if q.nested && q.charged(e, key) {
 		q.Differs = true
-		q.know(e.Key, key)
+		q.keepKey(e.Key, key)
 		return nil
 	}
 	if e.Needs&limit.Paces != 0 {
-		q.know(e.Key, key)
+		q.keepKey(e.Key, key)
 		q.paces |= e.Needs
 		q.Paced = append(q.Paced, Paced{e, key})
 		return nil
@@ -297,11 +298,11 @@ func (q *Reading) Has(name string) bool {
 }
 
 // key returns the request's key for a limit, or "" if the limit is left out. A function that makes
-// keys is called once: keys that aren't those of charges are made known.
+// keys is called once: keys that aren't those of charges are kept in uncharged.
 func (q *Reading) key(e *Entry) (string, error) {
-	if len(q.entries)+len(q.keys) > few {
-		if key, ok := q.indexed().keys[e.Key]; ok {
-			return key, q.allows(e, key)
+	if len(q.entries)+len(q.uncharged) > mostScanned {
+		if key, ok := q.buildIndex().keys[e.Key]; ok {
+			return key, q.checkEmpty(e, key)
 		}
 	} else {
 		for i, o := range q.entries {
@@ -309,13 +310,13 @@ func (q *Reading) key(e *Entry) (string, error) {
 				return q.call.Charges[i].Key, nil
 			}
 		}
-		for i := range q.keys {
-			if q.keys[i].of == e.Key {
-				return q.keys[i].key, q.allows(e, q.keys[i].key)
+		for i := range q.uncharged {
+			if q.uncharged[i].key == e.Key {
+				return q.uncharged[i].text, q.checkEmpty(e, q.uncharged[i].text)
 			}
 		}
 	}
-	key, err := e.Key.Of(q.R)
+	key, err := e.Key.Read(q.R)
 	if err == nil {
 		if e.Look.Open() {
 			e.Look.See(q.R, key)
@@ -323,7 +324,7 @@ func (q *Reading) key(e *Entry) (string, error) {
 		key, err = keytext.Encode(key)
 	}
 	if err != nil {
-		if err = q.keyless(e, err); err != nil {
+		if err = q.denyKey(e, err); err != nil {
 			return "", err
 		}
 		key = ""
@@ -331,19 +332,19 @@ func (q *Reading) key(e *Entry) (string, error) {
 	return key, nil
 }
 
-// allows returns the denial of a request whose key is empty, and known by a limit that was left out
-// for that; or nil.
-func (q *Reading) allows(e *Entry, key string) error {
+// checkEmpty returns the denial of a request if its key for a limit is empty, unless the limit is left
+// out for such requests.
+func (q *Reading) checkEmpty(e *Entry, key string) error {
 	if key != "" {
 		return nil
 	}
-	return q.keyless(e, keytext.ErrEmpty)
+	return q.denyKey(e, keytext.ErrEmpty)
 }
 
 // find returns the charge of a limit for a key, or -1.
 func (q *Reading) find(l *store.Limit, key string) int {
-	if len(q.entries) > few {
-		if i, ok := q.indexed().charges[place{l, key}]; ok {
+	if len(q.entries) > mostScanned {
+		if i, ok := q.buildIndex().charges[chargeKey{l, key}]; ok {
 			return i
 		}
 		return -1
@@ -356,46 +357,48 @@ func (q *Reading) find(l *store.Limit, key string) int {
 	return -1
 }
 
-// few is how many charges and keys are looked through.
-const few = 32
+// mostScanned is how many charges and keys are searched without an index.
+const mostScanned = 32
 
-// many has the keys and the charges of a reading by what they are looked for by, so that reading is
-// linear in the limits.
-type many struct {
-	keys    map[*keys.Key]string
-	charges map[place]int
-	entries int // how many of them are in the maps
-	known   int // how many of Reading.keys are
+// index finds the keys and the charges of a reading that has many, so that the time of a reading is
+// linear in its limits.
+type index struct {
+	keys      map[*keys.Key]string
+	charges   map[chargeKey]int
+	entries   int // how many of them are in the maps
+	uncharged int // how many of Reading.keys are
 }
 
-// place is where a charge is made.
-type place struct {
+// chargeKey identifies a charge of a reading.
+type chargeKey struct {
 	limit *store.Limit
 	key   string
 }
 
-// indexed returns an index of what the reading has by now.
-func (q *Reading) indexed() *many {
-	if q.many == nil {
-		q.many = &many{keys: map[*keys.Key]string{}, charges: map[place]int{}}
+// buildIndex returns an index of the keys and charges that the reading has by now.
+func (q *Reading) buildIndex() *index {
+	if q.index == nil {
+		q.index = &index{keys: map[*keys.Key]string{}, charges: map[chargeKey]int{}}
 	}
-	m := q.many
+	m := q.index
 	for ; m.entries < len(q.entries); m.entries++ {
 		e, c := q.entries[m.entries], &q.call.Charges[m.entries]
-		m.keys[e.Key], m.charges[place{c.Limit, c.Key}] = c.Key, m.entries
+		m.keys[e.Key], m.charges[chargeKey{c.Limit, c.Key}] = c.Key, m.entries
 	}
-	for ; m.known < len(q.keys); m.known++ {
-		m.keys[q.keys[m.known].of] = q.keys[m.known].key
+	for ; m.uncharged < len(q.uncharged); m.uncharged++ {
+		m.keys[q.uncharged[m.uncharged].key] = q.uncharged[m.uncharged].text
 	}
 	return m
 }
 
-// know keeps a key that is no charge's.
-func (q *Reading) know(of *keys.Key, key string) { q.keys = append(q.keys, known{of, key}) }
+// keepKey keeps a key that is no charge's.
+func (q *Reading) keepKey(k *keys.Key, key string) {
+	q.uncharged = append(q.uncharged, unchargedKey{k, key})
+}
 
-// keyless returns the denial of a request whose key can't be determined, or nil if the
+// denyKey returns the denial of a request whose key can't be determined, or nil if the
 // limit is left out instead.
-func (q *Reading) keyless(e *Entry, err error) error {
+func (q *Reading) denyKey(e *Entry, err error) error {
 	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.Name()}
 	what := KeyFailed
 	switch {
@@ -406,7 +409,7 @@ func (q *Reading) keyless(e *Entry, err error) error {
 	case errors.Is(err, keytext.ErrTooLong):
 		re.Status = http.StatusForbidden
 	}
-	q.Wrong = append(q.Wrong, Wrong{what, re.Limit, re})
+	q.Failures = append(q.Failures, Failure{what, re.Limit, re})
 	return re
 }
 
@@ -420,10 +423,10 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 	if cost < 0 {
 		err := &failure.Error{Err: fmt.Errorf("%w: WithCost returned %d", store.ErrCost, cost), Status: http.StatusInternalServerError, Limit: e.Name()}
 		if e.DryRun {
-			q.Wrong = append(q.Wrong, Wrong{DryRunDenied, err.Limit, err})
+			q.Failures = append(q.Failures, Failure{DryRunDenied, err.Limit, err})
 			return 0, nil
 		}
-		q.Wrong = append(q.Wrong, Wrong{LimitsFailed, err.Limit, err})
+		q.Failures = append(q.Failures, Failure{LimitsFailed, err.Limit, err})
 		return 0, err
 	}
 	// A cost above MaxCost is lowered, so that the limit denies it. As it is, the store
@@ -433,7 +436,7 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 
 // DenyLimits records why a function returned no limits, and returns the denial of its request,
 // or nil if it goes on without them.
-func (q *Reading) DenyLimits(what What, err error, goesOn bool) error {
+func (q *Reading) DenyLimits(what FailureKind, err error, goesOn bool) error {
 	if err = q.deny(what, err); goesOn {
 		return nil
 	}
@@ -441,52 +444,52 @@ func (q *Reading) DenyLimits(what What, err error, goesOn bool) error {
 }
 
 // deny records why functions leave a request without limits, and returns the denial.
-func (q *Reading) deny(what What, err error) error {
+func (q *Reading) deny(what FailureKind, err error) error {
 	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
-	q.Wrong = append(q.Wrong, Wrong{what, "", err})
+	q.Failures = append(q.Failures, Failure{what, "", err})
 	return err
 }
 
-// OfKey returns entries, and those of the limits that a key has by the functions of the plans. known
-// reports whether some function has been asked. looks is that of Func.
-func (q *Reading) OfKey(ctx context.Context, key string, entries []*Entry, looks bool) (all []*Entry, known bool, err error) {
+// OfKey returns entries, and those of the limits that a key has by the functions of the plans. asked
+// reports whether a function was called. peeks is that of Func.
+func (q *Reading) OfKey(ctx context.Context, key string, entries []*Entry, peeks bool) (all []*Entry, asked bool, err error) {
 	all = slices.Clip(entries)
 	for _, f := range q.plans.Base.Funcs {
 		if f.OfKey == nil {
 			continue
 		}
-		more, err := f.OfKey(ctx, q, key, looks)
+		more, err := f.OfKey(ctx, q, key, peeks)
 		if err != nil {
 			return nil, true, err
 		}
-		all, known = append(all, more...), true
+		all, asked = append(all, more...), true
 	}
-	if looks && len(all) == 0 && len(q.Wrong) > 0 {
-		return nil, true, q.Wrong[0].Err
+	if peeks && len(all) == 0 && len(q.Failures) > 0 {
+		return nil, true, q.Failures[0].Err
 	}
-	if q.planless && !slices.ContainsFunc(all, func(e *Entry) bool { return !e.DryRun }) {
+	if q.noLimits && !slices.ContainsFunc(all, func(e *Entry) bool { return !e.DryRun }) {
 		return nil, true, q.deny(NoLimits, ErrNoLimits)
 	}
-	return all, known, nil
+	return all, asked, nil
 }
 
 // ChargeGiven makes the charges of a key that Take and the like are given, to entries.
 func (q *Reading) ChargeGiven(key string, cost int64, entries []*Entry) error {
-	encoded, unfit := keytext.Encode(key)
+	encoded, encodeErr := keytext.Encode(key)
 	for _, e := range entries {
 		if e.Needs&limit.Paces != 0 {
 			continue
 		}
-		under, err := e.Key.Under(encoded, unfit)
+		entryKey, err := e.Key.ForGiven(encoded, encodeErr)
 		if err != nil {
 			return err
 		}
-		if q.find(e.Limit.Limit, under) < 0 {
-			q.add(e, under, cost)
+		if q.find(e.StoreLimit, entryKey) < 0 {
+			q.add(e, entryKey, cost)
 		}
 	}
 	if q.call.Needs&limit.Local != 0 {
-		q.arrange()
+		q.putLocalLast()
 	}
 	return nil
 }
