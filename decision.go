@@ -7,7 +7,6 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -72,7 +71,7 @@ type LimitStatus struct {
 // element for each charge, becomes d.Limits.
 func (d *Decision) set(c *decide.Call, statuses []LimitStatus) {
 	d.addUp(c, statuses)
-	d.addWaits(c.Waited, c.Seen, statuses)
+	d.addWaits(c.Waited, c.LineWaits, statuses)
 }
 
 // addUp sets d to the decision that the results add up to. statuses, which has the same
@@ -131,13 +130,13 @@ func (d Decision) deniedBy(i int) Decision {
 	return d
 }
 
-// addWaits adds to a decision how its request has waited. seen has one element for each of
+// addWaits adds to a decision how its request has waited. inLines has one element for each of
 // statuses, or none.
-func (d *Decision) addWaits(waited time.Duration, seen []waiting.Seen, statuses []LimitStatus) {
+func (d *Decision) addWaits(waited time.Duration, inLines []decide.LineWait, statuses []LimitStatus) {
 	d.Delay = max(d.Delay, waited)
-	for i := range seen {
-		statuses[i].Delay = max(statuses[i].Delay, seen[i].Waited)
-		d.Queued = max(d.Queued, seen[i].Queued)
+	for i := range inLines {
+		statuses[i].Delay = max(statuses[i].Delay, inLines[i].Waited)
+		d.Queued = max(d.Queued, inLines[i].Queued)
 	}
 }
 

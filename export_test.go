@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/keytext"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -14,13 +14,13 @@ func (e Event) Own() Event { return e.own() }
 
 // Lines says what is in the limiter's lines, for tests that want them empty.
 func (l *Limiter) Lines() (waiting, slots, turns int) {
-	waiting, slots, _ = l.lines().Counts()
-	return waiting, slots, l.lines().Lines()
+	waiting, slots, _ = l.lines().Slots.Counts()
+	return waiting, slots, l.lines().Turns.Len()
 }
 
 // Held is of how many limits and keys slots are counted as held.
 func (l *Limiter) Held() (n int) {
-	_, _, n = l.lines().Counts()
+	_, _, n = l.lines().Slots.Counts()
 	return n
 }
 
@@ -46,7 +46,7 @@ func (l *Limiter) Adaptive() int {
 // Turns says what is in the lines for turns.
 func (l *Limiter) Turns() string { return l.lines().Turns.Trace() }
 
-func (l *Limiter) lines() *waiting.Lines { return l.now.Load().backend.Lines }
+func (l *Limiter) lines() *decide.Lines { return l.now.Load().backend.Lines }
 
 // Watched reports whether requests are looked at for warnings.
 func (l *Limiter) Watched() bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/store"
 )
 
@@ -236,7 +236,7 @@ func (a *admission) decideGiven(ctx context.Context, key string, cost int64, may
 	if len(entries) == 0 && known {
 		return false, nil
 	}
-	if !mayHold && slices.ContainsFunc(entries, func(e *read.Entry) bool { return e.Terms.Way == waiting.ForSlot }) {
+	if !mayHold && slices.ContainsFunc(entries, func(e *read.Entry) bool { return e.Wait.For == limit.ForSlot }) {
 		return false, ErrHolds
 	}
 	if err := a.chargeGiven(key, cost, entries); err != nil {
@@ -420,7 +420,7 @@ func reset(ctx context.Context, v *version, entries []*read.Entry, keyOf func(*r
 			return &StoreError{err}
 		}
 		for _, l := range limits { // slots of it may be free now
-			v.backend.Lines.Wake(waiting.KeyIn(l, key))
+			v.backend.Lines.Slots.Wake(slots.KeyOf(l, key))
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/store"
 )
 
@@ -281,7 +281,7 @@ func WithMaxWait(d time.Duration) ChargeOption {
 func WithQueue(n int64) LimitOption {
 	return changeOption{change: on("WithQueue", func(r *compile.Rule) {
 		queue := orNone(r, n, "WithQueue")
-		if r.Kind.Traits().Way == waiting.ForSlot {
+		if r.Kind.Traits().WaitsFor == limit.ForSlot {
 			r.Line.Room = &n
 			return
 		}
@@ -331,7 +331,7 @@ func WithShare(class, percent int) SlotOption {
 			r.Errs.Add(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
 		}
 		switch {
-		case class < 0 || class >= waiting.Classes:
+		case class < 0 || class >= slots.Classes:
 			bad("", "write a class from 0 to 9")
 			return
 		case percent < 1 || percent > 100:
@@ -340,7 +340,7 @@ func WithShare(class, percent int) SlotOption {
 		}
 		shares := r.Line.Shares
 		if shares == nil {
-			shares = new(waiting.Shares)
+			shares = new(slots.Shares)
 			r.Line.Shares = shares
 		}
 		sum := percent

@@ -58,7 +58,7 @@ import (
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/optionerror"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -353,14 +353,14 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Generation, n
 // store is one of WithStore.
 func (f *family) house(v *version, c *config, before, parent *version) (lent bool) {
 	var in store.Store
-	var lines *waiting.Lines
+	var lines *decide.Lines
 	switch from := before; {
 	case from == nil && c.Store != nil:
 		in, lent = c.Store, true
 		lines = f.linesOf(in)
 	case from == nil && parent == nil:
 		in = memstore.New()
-		lines = new(waiting.Lines)
+		lines = new(decide.Lines)
 	default:
 		if from == nil {
 			from = parent
@@ -372,7 +372,7 @@ func (f *family) house(v *version, c *config, before, parent *version) (lent boo
 	all := f.registry.Adaptive
 	v.backend = &decide.Backend{
 		Store: in, Local: all.Over(in), Keys: all, Lines: lines,
-		Newest: f.registry.Newest, Turns: turnsOf(v),
+		Current: f.registry.Current, GiveBack: giveTurnsBack(v),
 	}
 	if own := v.memory; own != nil { // no store around one, which may want to see what is settled
 		v.backend.Release = func(key string, l *store.Limit, lease store.LeaseID) {
@@ -391,7 +391,7 @@ type family struct {
 	// registry has the names of their limits, and the limits of this process.
 	registry *compile.Registry
 
-	lines sync.Map // of *waiting.Lines: those of each store are the same across Updates
+	lines sync.Map // of *decide.Lines: those of each store are the same across Updates
 
 	meanings namesakes.Family // for other families on the same store; guarded by mu
 
@@ -405,19 +405,19 @@ func newFamily() *family {
 }
 
 // linesOf returns the lines of a store, which other limiters of the family may have too. The caller holds f.mu.
-func (f *family) linesOf(s store.Store) *waiting.Lines {
+func (f *family) linesOf(s store.Store) *decide.Lines {
 	for _, m := range f.members {
 		if v := m.now.Load(); same(v.backend.Store, s) {
 			return v.backend.Lines
 		}
 	}
-	return new(waiting.Lines)
+	return new(decide.Lines)
 }
 
 // wake wakes those who wait for slots of a limit of this process, whatever their store.
 func (f *family) wake(limit, key string) {
 	for ls := range f.lines.Range {
-		ls.(*waiting.Lines).Wake(waiting.Key{Limit: limit, Key: key, Decided: true})
+		ls.(*decide.Lines).Slots.Wake(slots.Key{Limit: limit, Key: key, Decided: true})
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
@@ -48,7 +47,7 @@ func ordersNone(v *version) bool {
 	for e := range v.plans.Entries {
 		if e.Needs&limit.Waits != 0 || e.Key.Given || e.Key.Constant != "" && v.priority == nil {
 			waits = true
-		} else if e.Terms.Shares != nil && e.Terms.Shares() != nil {
+		} else if e.Wait.Shares != nil && e.Wait.Shares() != nil {
 			shares = true
 		}
 	}
@@ -59,7 +58,7 @@ func ordersNone(v *version) bool {
 func onlyTurns(v *version) bool {
 	turns := false
 	for e := range v.plans.Entries {
-		if e.Terms.Way == waiting.ForSlot {
+		if e.Wait.For == limit.ForSlot {
 			return false
 		}
 		turns = turns || e.Needs&limit.Waits != 0

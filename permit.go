@@ -14,7 +14,6 @@ import (
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -167,7 +166,7 @@ func (p *Permit) Decision() Decision {
 		rest = rest[:len(rest)-q.grants.Len()]
 		if q.story != nil {
 			waited += q.story.waited
-			d.addWaits(waited, q.story.seen, own)
+			d.addWaits(waited, q.story.inLines, own)
 		}
 	}
 	return d
@@ -351,7 +350,7 @@ func (p *Permit) sendDecision(e *Event) {
 	defer c.Free()
 	p.grants.Recall(c)
 	if p.story != nil {
-		c.Waited, c.Seen = p.story.waited, p.story.seen
+		c.Waited, c.LineWaits = p.story.waited, p.story.inLines
 	}
 	p.version.events.sendDecision(p.to, e, c)
 }
@@ -464,7 +463,7 @@ func endingBy(v any) adaptive.Ending {
 // these things has none.
 type story struct {
 	waited  time.Duration
-	seen    []waiting.Seen
+	inLines []decide.LineWait
 	since   time.Time     // when it was admitted
 	held    time.Duration // how long it held slots, once they are released
 	learns  bool          // whether an AdaptiveConcurrency learns from it

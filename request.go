@@ -434,15 +434,15 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 	if a.outer != nil { // zero fields aren't written: see Call.Add of package decide
 		p.outer = a.outer
 	}
-	p.class, p.plan = d.Rank, a.reading.Plan
+	p.class, p.plan = d.Class, a.reading.Plan
 	if needs != 0 {
 		p.releases, p.response = needs&limit.Releases != 0, a.newResponse(p, needs)
 	}
 	if a.to != nil {
 		p.to, p.told = a.to, d.Allowed
 	}
-	if needs&limit.Local != 0 || needs&limit.Slots != 0 && p.told || d.Waited > 0 || len(d.Seen) > 0 {
-		p.story = &story{waited: d.Waited, seen: d.Seen, since: time.Now(), learns: needs&limit.Local != 0}
+	if needs&limit.Local != 0 || needs&limit.Slots != 0 && p.told || d.Waited > 0 || len(d.LineWaits) > 0 {
+		p.story = &story{waited: d.Waited, inLines: d.LineWaits, since: time.Now(), learns: needs&limit.Local != 0}
 	}
 	if carries {
 		*next = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack

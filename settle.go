@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/turns"
 	"github.com/stint-go/stint/store"
 )
 
@@ -315,8 +315,9 @@ func (p *Permit) sendSettled(took time.Duration) {
 	p.sendDecision(&e)
 }
 
-// turnsOf returns what gives back turns that a version's requests have reserved and no waiter uses.
-func turnsOf(v *version) waiting.Settle {
+// giveTurnsBack returns the function that gives back turns that a version's requests have reserved and
+// no call uses.
+func giveTurnsBack(v *version) turns.Settle {
 	return func(ctx context.Context, charges []store.Charge) []store.Result {
 		return giveBack(ctx, v, subject{to: v.events.observers()}, charges)
 	}

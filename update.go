@@ -8,11 +8,11 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/waiting"
 )
 
 // Update changes the options of l while requests run. Options that aren't given stay as they
@@ -140,7 +140,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	}
 	f.registry.Adaptive.Retire(before.Gone(n.Names()))
 	for ls := range f.lines.Range {
-		ls.(*waiting.Lines).Slots.WakeAll()
+		ls.(*decide.Lines).Slots.WakeAll()
 	}
 	news, v := f.announce(l, c), l.now.Load()
 	return append(news, f.warnings.add(v, f.warnings.dropped(v, was, f.limits())...)...), nil

@@ -127,8 +127,8 @@ func list(p *read.Plan, e *read.Entry) listed {
 	if e.DryRun {
 		l.says[2] = "in a dry run"
 	}
-	if e.Terms.MaxWait > 0 {
-		l.says[3] = "waits up to " + e.Terms.MaxWait.String()
+	if e.Wait.MaxWait > 0 {
+		l.says[3] = "waits up to " + e.Wait.MaxWait.String()
 	}
 	if e.Closed {
 		l.says[4] = "closed if the store fails"

@@ -151,7 +151,7 @@ func (j *judge) undecidable(l *limit.Limit) string {
 		return "an adaptive limit depends on how the server would have behaved"
 	case l.Kind == limit.Bandwidth:
 		return "a bandwidth denies nothing, and a log doesn't say when its bytes moved"
-	case l.Kind == limit.Concurrent && l.Terms.MaxWait > 0:
+	case l.Kind == limit.Concurrent && l.Wait.MaxWait > 0:
 		return "it waits for slots, and how long depends on how the server would have behaved"
 	case l.Kind == limit.Concurrent && !j.says.Took:
 		return "slots are held until a request ends, and the log doesn't say how long requests took"
@@ -275,7 +275,7 @@ func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
 	c := &j.call
 	for i := range c.Charges {
 		if c.Limits[i].Kind == limit.Charged { // others wait for nothing here
-			c.Charges[i].MaxWait = c.Limits[i].Terms.MaxWait
+			c.Charges[i].MaxWait = c.Limits[i].Wait.MaxWait
 		}
 	}
 	if err := j.store.Take(context.Background(), c.Charges, c.Results); err != nil {

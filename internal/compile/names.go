@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
@@ -173,33 +173,33 @@ func (n *Names) successor(l *limit.Limit) *Rule {
 	return r
 }
 
-// Newest returns what a limit has become, for a call that was decided by it and asks again. It
-// returns the limit itself if it has no successor, or if the store counts by the same numbers. What
-// the store and the line count by is the successor's: numbers, slots, shares. What was said to the
-// call stays: whether it is a dry run, its failure policy, how long it waits, and in how long a
-// line.
-func (g *Registry) Newest(of *limit.Limit) *limit.Limit {
+// Current returns the limit that an Update has put in the place of l, for a call that was decided by l
+// and asks again. It returns l itself if there is none, or if the store counts by the same numbers.
+// The store and the line count by the new numbers, slots and shares. What the call was told stays as
+// it is: whether the limit is a dry run, its failure policy, how long the call waits, and in how long
+// a line.
+func (g *Registry) Current(l *limit.Limit) *limit.Limit {
 	n := g.Generation().Names()
-	r := n.successor(of)
-	l := n.limits[r]
-	if l == nil || l == of.StoreLimit {
-		return of
+	r := n.successor(l)
+	current := n.limits[r]
+	if current == nil || current == l.StoreLimit {
+		return l
 	}
 	next := new(limit.Limit)
-	g.fill(next, r, l, Settings{DryRun: of.DryRun})
-	next.Closed, next.Costs, next.Uses, next.Record = of.Closed, of.Costs, of.Uses, of.Record
-	next.Needs |= of.Needs
-	next.Terms.MaxWait = of.Terms.MaxWait
-	if next.Terms.Way == waiting.ForSlot {
-		next.Terms.Room = of.Terms.Room
+	g.fill(next, r, current, Settings{DryRun: l.DryRun})
+	next.Closed, next.Costs, next.Uses, next.Record = l.Closed, l.Costs, l.Uses, l.Record
+	next.Needs |= l.Needs
+	next.Wait.MaxWait = l.Wait.MaxWait
+	if next.Wait.For == limit.ForSlot {
+		next.Wait.Room = l.Wait.Room
 	}
 	return next
 }
 
 // sharesOf returns a function that returns the present shares of a limit, which an Update may change.
 // rule is the limit's, unless it has a successor.
-func (g *Registry) sharesOf(rule *Rule, l *limit.Limit) func() *waiting.Shares {
-	return func() *waiting.Shares {
+func (g *Registry) sharesOf(rule *Rule, l *limit.Limit) func() *slots.Shares {
+	return func() *slots.Shares {
 		if r := g.Generation().Names().successor(l); r != nil {
 			return r.Line.Shares
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
@@ -49,7 +49,7 @@ type Rule struct {
 // Line says how requests wait for a limit's slots, beyond what its Spec says.
 type Line struct {
 	Room   *int64 // by WithQueue, or nil
-	Shares *waiting.Shares
+	Shares *slots.Shares
 }
 
 // Settings are the shared options. A nil or zero field isn't set.
@@ -80,7 +80,7 @@ func (s *Settings) options() (all []takenOption) {
 	}
 	any := func(limit.Kind) bool { return true }
 	settled := func(k limit.Kind) bool { return k.Traits().Settled }
-	waits := func(k limit.Kind) bool { return k.Traits().Way != waiting.ForNothing }
+	waits := func(k limit.Kind) bool { return k.Traits().WaitsFor != limit.ForNothing }
 	add(s.Key != nil, "WithKey", any)
 	add(s.Cost != nil, s.costOption(), costs)
 	add(s.Settler != nil, "WithSettle", settled)
@@ -239,10 +239,10 @@ func (g *Registry) fill(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	if !s.DryRun {
 		to.Needs |= t.Enforced
 	}
-	to.Terms.Way = t.Way
+	to.Wait.For = t.WaitsFor
 	spec := l.Spec()
-	switch wait := &to.Terms; t.Way {
-	case waiting.ForSlot:
+	switch wait := &to.Wait; t.WaitsFor {
+	case limit.ForSlot:
 		wait.MaxWait, wait.Room, wait.Slots, wait.Shares = s.MaxWait, r.Line.Room, slotsOf, g.sharesOf(r, to)
 		switch {
 		case wait.Closed():
@@ -250,14 +250,14 @@ func (g *Registry) fill(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 		case wait.Room != nil && wait.MaxWait == 0:
 			wait.MaxWait = slotWait
 		}
-	case waiting.ForTurn:
+	case limit.ForTurn:
 		wait.MaxWait = s.MaxWait
 		wait.Queues = spec.Queue > 0
 		if spec.Algorithm == store.LeakyBucket && !wait.Queues { // by WithQueue(0)
-			*wait = waiting.Terms{Way: waiting.ForNothing}
+			*wait = limit.Wait{For: limit.ForNothing}
 		}
 	}
-	if to.Terms.Queues || to.Terms.MaxWait > 0 {
+	if to.Wait.Queues || to.Wait.MaxWait > 0 {
 		to.Needs |= limit.Waits
 	}
 	policy := &limit.Policy{Capacity: inside.Full(l)}

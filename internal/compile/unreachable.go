@@ -35,7 +35,7 @@ func Unreached(p *read.Plan) (all []Unreachable) {
 
 // plain reports whether the limit is enforced, each request costs 1, and none reserves a turn.
 func plain(e *read.Entry) bool {
-	return e.Kind == limit.Charged && !e.DryRun && e.Cost == nil && e.Settler == nil && e.Terms.MaxWait == 0
+	return e.Kind == limit.Charged && !e.DryRun && e.Cost == nil && e.Settler == nil && e.Wait.MaxWait == 0
 }
 
 // mostIn returns what a rate never exceeds in a time of so many seconds, whatever its algorithm:

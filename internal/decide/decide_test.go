@@ -15,8 +15,8 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/internal/storefake"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -48,18 +48,18 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{memory: memstore.New(), Backend: new(decide.Backend)}
 	b.store = &storefake.Store{Store: b.memory, AtOnce: true}
-	b.Store, b.Lines = b.store, new(waiting.Lines)
+	b.Store, b.Lines = b.store, new(decide.Lines)
 	b.Keys = adaptive.NewKeys(func(string, string) {})
 	b.Local = b.Keys.Over(b.Store)
-	b.Newest = func(l *limit.Limit) *limit.Limit { return l }
-	b.Turns = func(ctx context.Context, charges []store.Charge) []store.Result {
+	b.Current = func(l *limit.Limit) *limit.Limit { return l }
+	b.GiveBack = func(ctx context.Context, charges []store.Charge) []store.Result {
 		return b.Settle(ctx, charges, false).Results
 	}
 	b.rate = &limit.Limit{StoreLimit: newLimit(t, store.Spec{Name: "rate", Units: 10, Period: time.Hour})}
 	b.slots = &limit.Limit{
 		StoreLimit: newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 4}),
 		Kind:       limit.Concurrent, Needs: limit.Slots | limit.Releases,
-		Terms: waiting.Terms{Way: waiting.ForSlot, Slots: func(c *store.Charge) int64 { return c.Limit.Spec().Units }, Shares: func() *waiting.Shares { return nil }},
+		Wait: limit.Wait{For: limit.ForSlot, Slots: func(c *store.Charge) int64 { return c.Limit.Spec().Units }, Shares: func() *slots.Shares { return nil }},
 	}
 	return b
 }
@@ -92,7 +92,7 @@ func (b *bench) used(t *testing.T) string {
 	if err := b.store.Take(t.Context(), []store.Charge{{Key: "key", Limit: b.rate.StoreLimit}, {Key: "key", Limit: b.slots.StoreLimit}}, results); err != nil {
 		t.Fatal(err)
 	}
-	_, _, counted := b.Lines.Counts()
+	_, _, counted := b.Lines.Slots.Counts()
 	return fmt.Sprint(10-results[0].Remaining, results[1].Held, counted)
 }
 
@@ -189,7 +189,7 @@ func TestMayWait(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.rate.Needs, b.rate.Terms = limit.Waits, waiting.Terms{MaxWait: 15 * time.Minute}
+				b.rate.Needs, b.rate.Wait = limit.Waits, limit.Wait{MaxWait: 15 * time.Minute}
 				call := func(ctx context.Context, cost int64) (*decide.Call, error) {
 					c := new(decide.Call)
 					c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
@@ -317,7 +317,7 @@ func TestStoreDownBesideAdaptive(t *testing.T) {
 	here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 10}),
 		adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 10, Start: 5, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance})
 	c.Add(b.rate, "key", 3)
-	c.Add(&limit.Limit{StoreLimit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}, "key", 1)
+	c.Add(&limit.Limit{StoreLimit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Wait: b.slots.Wait}, "key", 1)
 	c.Locally()
 	b.store.OnTake = before(func() error { return errDown })
 	if err := c.Decide(t.Context()); err != nil || !c.Allowed {
@@ -388,11 +388,11 @@ func TestUnknownSettlement(t *testing.T) {
 func TestRankOutlivesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.Keys = adaptive.NewKeys(func(name, key string) { b.Lines.Wake(waiting.Key{Limit: name, Key: key, Decided: true}) })
+		b.Keys = adaptive.NewKeys(func(name, key string) { b.Lines.Slots.Wake(slots.Key{Limit: name, Key: key, Decided: true}) })
 		b.Local = b.Keys.Over(b.Store)
 		here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 1}),
 			adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 1, Start: 1, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance})
-		local := &limit.Limit{StoreLimit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}
+		local := &limit.Limit{StoreLimit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Wait: b.slots.Wait}
 		var mu sync.Mutex
 		var order []string
 		note := func(what string) {

@@ -216,7 +216,7 @@ type Amend struct {
 func (gs *Grants) ReleaseHere(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
 	for i := range gs.list {
 		g := &gs.list[i]
-		g.Limit.ReleaseHere(b.Lines, g.Key, g.Cost, class)
+		g.Limit.ReleaseHere(&b.Lines.Slots, g.Key, g.Cost, class)
 	}
 	if !learns {
 		return nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/inside"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/store"
 )
 
@@ -54,7 +54,7 @@ func (b *Backend) wake(charges []store.Charge) {
 	}
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			b.Lines.Wake(waiting.KeyOf(&charges[i]))
+			b.Lines.Slots.Wake(slots.KeyOf(charges[i].Limit, charges[i].Key))
 		}
 	}
 }

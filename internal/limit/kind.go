@@ -4,7 +4,6 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keytext"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -23,22 +22,22 @@ const (
 // kinds has a row for each kind.
 var kinds = [...]Traits{
 	Charged: {
-		Way: waiting.ForTurn, Costs: AnyCost, Settled: true, Shown: true, Binds: true, counted: always, denies: quota,
+		WaitsFor: ForTurn, Costs: AnyCost, Settled: true, Shown: true, Binds: true, counted: always, denies: quota,
 	},
 	Concurrent: {
-		Way: waiting.ForSlot, Costs: OwnCost, Shown: true, Binds: true, counted: unlessWaiting, denies: capacity,
+		WaitsFor: ForSlot, Costs: OwnCost, Shown: true, Binds: true, counted: unlessWaiting, denies: capacity,
 		Needs: Releases, Enforced: Slots, Unsettled: slotsAreReleased,
 	},
 	Adaptive: {
-		Way: waiting.ForSlot, Costs: OwnCost, Shown: true, Binds: true, counted: never, denies: capacity,
+		WaitsFor: ForSlot, Costs: OwnCost, Shown: true, Binds: true, counted: never, denies: capacity,
 		Needs: Releases | Local | Watches, Enforced: Slots, Unsettled: slotsAreReleased,
 	},
 	Bandwidth: {
-		Way: waiting.ForNothing, Binds: true, counted: never, denies: quota,
+		WaitsFor: ForNothing, Binds: true, counted: never, denies: quota,
 		Needs: Paces | Watches | Releases,
 	},
 	Banning: {
-		Way: waiting.ForNothing, Nested: true, counted: never, denies: abuse,
+		WaitsFor: ForNothing, Nested: true, counted: never, denies: abuse,
 		Needs: Counts, Unsettled: "a ban, which charges nothing",
 	},
 }
@@ -47,8 +46,8 @@ const slotsAreReleased = "a concurrency limit: its slots are released by Done"
 
 // Traits are what a kind does.
 type Traits struct {
-	// Way says what its requests wait for.
-	Way waiting.Way
+	// WaitsFor says what its requests wait for.
+	WaitsFor WaitsFor
 	// Needs are those of all its requests, Enforced further ones that a dry run doesn't have.
 	Needs, Enforced Needs
 	// Costs says which WithCost applies to it.
@@ -81,7 +80,7 @@ func always(*Limit) bool { return true }
 func never(*Limit) bool { return false }
 
 // A wait for a slot that times out must not count towards a ban.
-func unlessWaiting(l *Limit) bool { return l.Terms.MaxWait == 0 }
+func unlessWaiting(l *Limit) bool { return l.Wait.MaxWait == 0 }
 
 // Denial says what a denial means. If several limits deny, the last in this order counts.
 type Denial uint8

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/store"
 )
 
@@ -15,7 +15,7 @@ type Limit struct {
 	StoreLimit *store.Limit
 	Kind       Kind
 	Needs      Needs
-	Terms      waiting.Terms
+	Wait       Wait
 	// DryRun: it only reports.
 	DryRun bool
 	// Closed: if the store fails, the request is denied.
@@ -53,7 +53,7 @@ func (l *Limit) UseIn(reading int) (u Use, ok bool) {
 
 // CopyTo makes to a copy that is for one request.
 func (l *Limit) CopyTo(to *Limit) {
-	to.StoreLimit, to.Kind, to.Needs, to.Terms = l.StoreLimit, l.Kind, l.Needs, l.Terms
+	to.StoreLimit, to.Kind, to.Needs, to.Wait = l.StoreLimit, l.Kind, l.Needs, l.Wait
 	to.DryRun, to.Closed, to.Costs, to.Record = l.DryRun, l.Closed, l.Costs, l.Record
 	to.Policy.Store(l.Policy.Load())
 }
@@ -68,20 +68,12 @@ func (l *Limit) Merge(o *Limit) {
 	}
 	l.DryRun, l.Closed = l.DryRun && o.DryRun, l.Closed || o.Closed
 	l.Needs |= o.Needs
-	if longest(&o.Terms) < longest(&l.Terms) {
-		l.Terms = o.Terms
+	if o.Wait.longest() < l.Wait.longest() {
+		l.Wait = o.Wait
 	}
-	if longest(&l.Terms) == 0 {
+	if l.Wait.longest() == 0 {
 		l.Needs &^= Waits
 	}
-}
-
-// longest returns the longest wait.
-func longest(t *waiting.Terms) time.Duration {
-	if t.MaxWait == 0 && t.Queues {
-		return store.Never
-	}
-	return t.MaxWait
 }
 
 // Record is what a limit has done in this process. It is safe for concurrent use; a nil Record
@@ -140,9 +132,19 @@ const (
 	Releases                   // leave something to do when they end
 )
 
-// ReleaseHere counts the slots of a charge as no longer held by a class, in this process.
-func (l *Limit) ReleaseHere(lines *waiting.Lines, key string, cost int64, class uint8) {
-	if l.Needs&Slots != 0 && cost > 0 {
-		lines.AddHeld(waiting.KeyIn(l.StoreLimit, key), class, -cost)
+// TakesSlots reports whether a charge of the limit takes slots from others. A dry run takes none.
+func (l *Limit) TakesSlots(cost int64) bool { return l.Needs&Slots != 0 && cost > 0 }
+
+// HoldHere counts the slots of a charge as held by a class, in this process.
+func (l *Limit) HoldHere(lines *slots.Lines, key string, cost int64, class uint8) {
+	if l.TakesSlots(cost) {
+		lines.AddHeld(slots.KeyOf(l.StoreLimit, key), class, cost)
+	}
+}
+
+// ReleaseHere counts them as released.
+func (l *Limit) ReleaseHere(lines *slots.Lines, key string, cost int64, class uint8) {
+	if l.TakesSlots(cost) {
+		lines.AddHeld(slots.KeyOf(l.StoreLimit, key), class, -cost)
 	}
 }

@@ -52,7 +52,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/turns"
 	"github.com/stint-go/stint/store"
 )
 
@@ -64,7 +64,7 @@ type Explored struct {
 
 func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge) []store.Result, lines *any) *Explored {
 	if *lines == nil {
-		*lines = new(waiting.Turns)
+		*lines = new(turns.Lines)
 	}
 	x := &Explored{of: ByteLimit{Limit: fine, Key: "k", Block: 1, Piece: piece, Responses: true, Requests: true, Closed: closed, DryRun: dryRun}}
 	limits := []ByteLimit{x.of}
@@ -75,7 +75,7 @@ func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece in
 	w.Begin(r)
 	x.Begin(w, Payer{
 		Store:       s,
-		Lines:       (*lines).(*waiting.Turns),
+		Lines:       (*lines).(*turns.Lines),
 		GiveBack:    func(_ context.Context, charges []store.Charge) []store.Result { return giveBack(charges) },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
 	}, limits)
@@ -360,7 +360,7 @@ func TestEveryOrder(t *testing.T) {
 		(&steps.Elsewhere{
 			Path:    "github.com/stint-go/stint/internal/respond",
 			Added:   map[string]string{"explored.go": exploredFile},
-			Beside:  []string{"waiting"},
+			Beside:  []string{"turns"},
 			Mutants: mutants,
 			Entry: "func(r request, s anyStore, x terms) explored " +
 				"{ return V.Explore(r, s, x.fine, x.coarse, " + fmt.Sprint(piece) + ", x.closed, x.dryRun, x.giveBack, x.lines) }",
@@ -424,15 +424,15 @@ var mutants = []steps.Variant{
 	{Name: "who has waited doesn't, either", Edits: []steps.Edit{{File: "lane.go",
 		Was: "	if l.err != nil {\n		err = l.err\n	}\n	return err\n", Is: "	return err\n"}}},
 	{Name: "nobody waits", Edits: []steps.Edit{{File: "lane.go",
-		Was: "err = l.pause(l.delay(), v)", Is: "_ = l.pause"}}},
-	{Name: "a turn that is given up goes to nobody", Edits: []steps.Edit{{File: "waiting/line.go",
-		Was: "	d.line.demands = slices.Delete(d.line.demands, i, i+1)\n	d.line.wanted -= d.units\n", Is: "	_ = i\n"}}},
-	{Name: "nothing goes back to the store", Edits: []steps.Edit{{File: "waiting/line.go",
+		Was: "err = l.pause(l.delay(), w)", Is: "_ = l.pause"}}},
+	{Name: "a turn that is given up goes to nobody", Edits: []steps.Edit{{File: "turns/lines.go",
+		Was: "			p.line.leave(p)\n", Is: ""}}},
+	{Name: "nothing goes back to the store", Edits: []steps.Edit{{File: "turns/lines.go",
 		Was: "	results = r.settle(", Is: "	func(...any) {}("}}},
-	{Name: "what was due and is given up goes to nobody", Edits: []steps.Edit{{File: "waiting/line.go",
-		Was: "		d.line.putBack(d.got, now)\n", Is: ""}}},
-	{Name: "a turn that the store hasn't taken back is lost", Edits: []steps.Edit{{File: "waiting/line.go",
-		Was: "			l.insert(turn{t.at, left})\n", Is: ""}}},
+	{Name: "what was due and is given up goes to nobody", Edits: []steps.Edit{{File: "turns/lines.go",
+		Was: "			p.line.prepend(p.turns, now)\n", Is: ""}}},
+	{Name: "a turn that the store hasn't taken back is lost", Edits: []steps.Edit{{File: "turns/refund.go",
+		Was: "			l.insert(turn{t.at, kept})\n", Is: ""}}},
 	{Name: "a stalled upload's piece is kept", Edits: []steps.Edit{{File: "pace.go",
 		Was: "s.up.total, s.up.arrives = r.ContentLength, true", Is: "s.up.total = r.ContentLength"}}},
 	{Name: "an upload pays before it reads", Edits: []steps.Edit{{File: "pace.go",

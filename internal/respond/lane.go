@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/turns"
 	"github.com/stint-go/stint/store"
 )
 
@@ -17,8 +17,8 @@ import (
 type Payer struct {
 	Store store.Store
 	// Lines are those of the store: a chunk of bytes waits for its turn as a request does.
-	Lines    *waiting.Turns
-	GiveBack waiting.Settle
+	Lines    *turns.Lines
+	GiveBack turns.Settle
 	// StoreFailed reports an error of the store on charges, and whether a body is cut off
 	// because of it: the write or read that is cut off then returns what StoreFailed
 	// returns. The charges are valid until it returns.
@@ -171,7 +171,7 @@ func (l *lane) price(n int64) {
 // ask asks the store for the charges.
 func (l *lane) ask() (err error) {
 	l.withoutLock(func() {
-		ctx, end := waiting.Outliving(l.ctx, l.Store)
+		ctx, end := turns.Outliving(l.ctx, l.Store)
 		defer end()
 		err = l.Store.Take(ctx, l.charges, l.results)
 	})
@@ -181,16 +181,16 @@ func (l *lane) ask() (err error) {
 // take pays for n bytes and waits for their turn.
 func (l *lane) take(n int64) error {
 	l.price(n)
-	v := l.Lines.Join(l.charges)
+	w := l.Lines.Claim(l.charges)
 	leave := func() {
-		if was := v; was != nil {
-			v = nil
-			l.withoutLock(func() { was.Leave(l.ctx) })
+		if waiter := w; waiter != nil {
+			w = nil
+			l.withoutLock(func() { l.Lines.Leave(l.ctx, waiter) })
 		}
 	}
 	defer func() { leave() }() // also if a store panics
 	err := l.ask()
-	v.Restore(l.charges)
+	w.Restore(l.charges)
 	switch {
 	case err == nil:
 	case l.err != nil: // the lane has ended meanwhile
@@ -211,11 +211,11 @@ func (l *lane) take(n int64) error {
 	case !passes:
 		leave()
 		return l.pause(pause, nil)
-	case v != nil || pause > 0:
-		v = l.Lines.Enter(v, l.charges, l.results, l.GiveBack)
-		if err == nil && !v.Met() {
+	case w != nil || pause > 0:
+		w = l.Lines.Join(w, l.charges, l.results, l.GiveBack)
+		if err == nil && !w.Served() {
 			l.next = l.piece // streams that take turns have turns of equal size
-			err = l.pause(l.delay(), v)
+			err = l.pause(l.delay(), w)
 		}
 	}
 	if err != nil {
@@ -223,8 +223,8 @@ func (l *lane) take(n int64) error {
 		l.cancel()
 		return err
 	}
-	l.recordPayment(n, v, 0)
-	v = nil
+	l.recordPayment(n, w, 0)
+	w = nil
 	return nil
 }
 
@@ -257,16 +257,16 @@ func (l *lane) answer(n int64) (pause time.Duration, passes bool, err error) {
 	return pause, passes, nil
 }
 
-// recordPayment records that each limit has been paid for n bytes, in the lines of v if that
+// recordPayment records that each limit has been paid for n bytes, in the lines of w if that
 // isn't nil. They took that long to move if they have moved.
-func (l *lane) recordPayment(n int64, v *waiting.Visit, took time.Duration) {
+func (l *lane) recordPayment(n int64, w *turns.Waiter, took time.Duration) {
 	l.room = store.MaxCost
 	for i := range l.tolls {
 		t := &l.tolls[i]
 		t.pay(n, l.charges[i].Cost, &l.results[i], took)
-		if v != nil {
-			if got := v.Receipts(i); got != nil {
-				t.receipts = got
+		if w != nil {
+			if receipts := w.Receipts(i); receipts != nil {
+				t.receipts = receipts
 			}
 		}
 		if !t.DryRun {
@@ -275,9 +275,9 @@ func (l *lane) recordPayment(n int64, v *waiting.Visit, took time.Duration) {
 	}
 }
 
-// pause waits for d or, if v isn't nil, for its turns, which are expected after d. First it
+// pause waits for d or, if w isn't nil, for its turns, which are expected after d. First it
 // sends what was paid for before. It doesn't wait for a turn after the request's end.
-func (l *lane) pause(d time.Duration, v *waiting.Visit) error {
+func (l *lane) pause(d time.Duration, w *turns.Waiter) error {
 	if t, ok := l.ctx.Deadline(); ok && time.Until(t) < d {
 		return context.DeadlineExceeded
 	}
@@ -288,8 +288,8 @@ func (l *lane) pause(d time.Duration, v *waiting.Visit) error {
 		if flushes {
 			l.flush()
 		}
-		if v != nil {
-			err = v.Wait(l.ctx)
+		if w != nil {
+			err = w.Wait(l.ctx)
 			return
 		}
 		timer := time.NewTimer(d)

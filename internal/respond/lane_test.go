@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/storefake"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/turns"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -40,7 +40,7 @@ func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Pa
 	r = new(Paced)
 	r.Begin(watched(httptest.NewRequest("GET", "/", nil).WithContext(ctx)), Payer{
 		Store:       s,
-		Lines:       new(waiting.Turns),
+		Lines:       new(turns.Lines),
 		GiveBack:    func(context.Context, []store.Charge) []store.Result { return nil },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
 	}, []ByteLimit{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Responses: true, Closed: closed}})

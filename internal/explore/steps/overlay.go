@@ -37,7 +37,7 @@ type Elsewhere struct {
 	Path string
 	// Beside are the names of packages in the directory beside, which the package imports: each
 	// variant has copies of its own, so that what they do is explored, too. An Edit's File has the
-	// name before it: "waiting/line.go".
+	// name before it: "turns/line.go".
 	Beside []string
 	// Below are paths of packages below it, such as internal/line, which are explored likewise. An
 	// Edit's File has the path before it.

@@ -1,4 +1,4 @@
-package waiting_test
+package slots_test
 
 import (
 	"context"
@@ -15,78 +15,84 @@ import (
 	twin "github.com/stint-go/stint/internal/explore/steps/time"
 )
 
-// wish is a Want that is explored.
+// wish describes a Waiter that is explored.
 type wish = struct {
-	Key         string
-	Class       uint8
-	Came, Until time.Time
-	Room        int64
-	Share       uint8 // of class 0
+	Key            string
+	Class          uint8
+	Arrived, Until time.Time
+	Room           int64
+	Share          uint8 // of class 0
 }
 
-// slotLines are Slots that are explored.
-type slotLines interface {
-	// Stand is Wait, with the methods of an Asker.
-	Stand(ctx context.Context, w wish, came func(n int64, joined bool), ask func() (next wish, over bool)) error
+// explored is Lines that are explored.
+type explored interface {
+	// Stand has a call wait in the lines of its wishes, until ask reports that the wait is over.
+	Stand(ctx context.Context, w wish, joins func(n int64, joined bool), ask func() (next wish, over bool)) error
 	Full(error) bool
 	Hold(key string, class uint8, n int64)
 	Release(key string)
 	Counts() (waiting, lines, held int)
 }
 
-var slotVariants = map[string]slotLines{}
+var variants = map[string]explored{}
 
-const exploredSlots = `package waiting
+const exploredFile = `package slots
 
 import (
 	"context"
 	"time"
 )
 
-type ExploredSlots struct{ *Slots }
+type Explored struct{ *Lines }
 
-func (x ExploredSlots) New() any { return ExploredSlots{new(Slots)} }
+func (x Explored) New() any { return Explored{new(Lines)} }
 
 type wish = struct {
-	Key         string
-	Class       uint8
-	Came, Until time.Time
-	Room        int64
-	Share       uint8
+	Key            string
+	Class          uint8
+	Arrived, Until time.Time
+	Room           int64
+	Share          uint8
 }
 
 func keyOfWish(key string) Key { return Key{Limit: key, Key: "k"} }
 
-func wanted(w wish) *Want {
-	return &Want{
-		Key: keyOfWish(w.Key), Cost: 1, Rank: Rank{w.Class, w.Came}, Until: w.Until, Room: w.Room,
+func (x Explored) Stand(ctx context.Context, w wish, joins func(int64, bool), ask func() (wish, bool)) error {
+	for {
+		next, over, err := x.inLine(ctx, w, joins, ask)
+		if over || err != nil {
+			return err
+		}
+		w = next
+	}
+}
+
+func (x Explored) inLine(ctx context.Context, w wish, joins func(int64, bool), ask func() (wish, bool)) (next wish, over bool, err error) {
+	waiter := &Waiter{
+		Key: keyOfWish(w.Key), Cost: 1, Class: w.Class, Arrived: w.Arrived, Until: w.Until, Room: w.Room,
 		Shares: func() *Shares { return &Shares{0: w.Share} },
 	}
-}
-
-type exploredAsker struct {
-	came func(int64, bool)
-	ask  func() (wish, bool)
-}
-
-func (a exploredAsker) Came(n int64, joined bool) { a.came(n, joined) }
-
-func (a exploredAsker) Ask(context.Context) *Want {
-	if next, over := a.ask(); !over {
-		return wanted(next)
+	defer x.Leave(waiter)
+	joined, n := x.Join(waiter)
+	joins(n, joined)
+	if !joined {
+		return wish{}, false, ErrFull
 	}
-	return nil
+	for {
+		if err := x.Wait(ctx, waiter); err != nil {
+			return wish{}, false, err
+		}
+		if next, over = ask(); over || next.Key != w.Key {
+			return next, over, nil
+		}
+	}
 }
 
-func (x ExploredSlots) Stand(ctx context.Context, w wish, came func(int64, bool), ask func() (wish, bool)) error {
-	return x.Wait(ctx, wanted(w), exploredAsker{came, ask})
-}
+func (x Explored) Full(err error) bool { return err == ErrFull }
 
-func (x ExploredSlots) Full(err error) bool { return err == ErrFull }
+func (x Explored) Hold(key string, class uint8, n int64) { x.AddHeld(keyOfWish(key), class, n) }
 
-func (x ExploredSlots) Hold(key string, class uint8, n int64) { x.AddHeld(keyOfWish(key), class, n) }
-
-func (x ExploredSlots) Release(key string) { x.Wake(keyOfWish(key)) }
+func (x Explored) Release(key string) { x.Wake(keyOfWish(key)) }
 `
 
 // crowd is callers that want slots, of which there is one of each key: "name:keys". They
@@ -112,7 +118,7 @@ func (c crowd) String() string {
 type hall struct {
 	*steps.Run
 	crowd
-	lines    slotLines
+	lines    explored
 	taken    map[string]string // by whom
 	visitors []*visitor
 	turns    int // that visitors have had
@@ -158,7 +164,7 @@ func (v *visitor) turn() int {
 
 func (v *visitor) wants(key string) wish {
 	v.wanted = key
-	return wish{Key: key, Class: v.class, Came: v.came, Until: v.came.Add(time.Minute), Room: v.room, Share: v.share}
+	return wish{Key: key, Class: v.class, Arrived: v.came, Until: v.came.Add(time.Minute), Room: v.room, Share: v.share}
 }
 
 // before reports whether v ranks before o.
@@ -169,8 +175,8 @@ func (v *visitor) before(o *visitor) bool {
 	return v.class > o.class || v.class == o.class && v.came.Before(o.came)
 }
 
-// hears is Asker.Came.
-func (v *visitor) hears(n int64, joined bool) {
+// joins records that the visitor has come to a line of n: it has joined it, or found it full.
+func (v *visitor) joins(n int64, joined bool) {
 	if joined {
 		v.stands = v.wanted
 	}
@@ -182,7 +188,7 @@ func (v *visitor) hears(n int64, joined bool) {
 	}
 }
 
-// asks is Asker.Ask.
+// asks asks for the slots of all keys. If one is missing, it returns what to wait for.
 func (v *visitor) asks() (next wish, over bool) {
 	for _, o := range v.visitors {
 		if o.stands == v.stands && !o.left && o.since < v.last && o.before(v) {
@@ -233,7 +239,7 @@ func (v *visitor) giveBack() {
 }
 
 func (v *visitor) visit(ctx context.Context) {
-	err := v.lines.Stand(ctx, v.wants(v.keys[:1]), v.hears, v.asks)
+	err := v.lines.Stand(ctx, v.wants(v.keys[:1]), v.joins, v.asks)
 	v.stands = ""
 	full := v.lines.Full(err)
 	switch {
@@ -246,11 +252,11 @@ func (v *visitor) visit(ctx context.Context) {
 	}
 }
 
-func (c crowd) scenario(lines slotLines) func(*steps.Run) {
+func (c crowd) scenario(lines explored) func(*steps.Run) {
 	return func(r *steps.Run) {
 		r.Freeze()
 		start := twin.Now()
-		h := &hall{Run: r, crowd: c, taken: map[string]string{}, denied: make(chan struct{}), come: make(chan struct{}), lines: lines.(interface{ New() any }).New().(slotLines)}
+		h := &hall{Run: r, crowd: c, taken: map[string]string{}, denied: make(chan struct{}), come: make(chan struct{}), lines: lines.(interface{ New() any }).New().(explored)}
 		person := func(who string) *visitor {
 			name, keys, _ := strings.Cut(who, ":")
 			n := len(h.visitors)
@@ -304,21 +310,20 @@ func (c crowd) scenario(lines slotLines) func(*steps.Run) {
 // Waiters for slots get them when they come free, in whatever order callers ask, leave,
 // change lines and release: no caller has to wait for the next poll, none asks before one
 // that ranks higher, and none is left behind in a line.
-func TestEveryOrderOfSlots(t *testing.T) {
-	if len(slotVariants) == 0 {
+func TestEveryOrder(t *testing.T) {
+	if len(variants) == 0 {
 		(&steps.Elsewhere{
-			Path:  "github.com/stint-go/stint/internal/waiting",
-			Added: map[string]string{"exploredslots.go": exploredSlots},
-			Edits: []steps.Edit{{File: "slots.go", // each run polls at the same times
+			Path:  "github.com/stint-go/stint/internal/slots",
+			Added: map[string]string{"explored.go": exploredFile},
+			Edits: []steps.Edit{{File: "lines.go", // each run polls at the same times
 				Was: "rand.N(d/5)", Is: "rand.N(d/d)"}},
-			Mutants: slotMutants,
-			Entry:   "V.ExploredSlots{}",
-			Into:    "slotVariants",
+			Mutants: mutants,
+			Entry:   "V.Explored{}",
 		}).Run(t)
 		return
 	}
 	x, b, bc := []string{"a:x"}, []string{"b:x"}, []string{"b:x", "c:x"}
-	steps.Explore(t, slotMutants, []crowd{
+	steps.Explore(t, mutants, []crowd{
 		{holders: x, visitors: b, room: 9, counts: true},
 		{holders: x, visitors: b, leaves: "b", room: 9},
 		{holders: []string{"a:x", "b:y"}, visitors: []string{"c:xy"}, room: 9},
@@ -330,40 +335,40 @@ func TestEveryOrderOfSlots(t *testing.T) {
 		{holders: x, visitors: bc, leaves: "b", room: 9},
 		{holders: x, visitors: []string{"B:x", "c:x"}, room: 9, share: 50},
 		{holders: x, visitors: []string{"B:x", "c:x"}, room: 1, share: 50},
-	}, func(variant string, c crowd) func(*steps.Run) { return c.scenario(slotVariants[variant]) })
+	}, func(variant string, c crowd) func(*steps.Run) { return c.scenario(variants[variant]) })
 }
 
-var slotMutants = []steps.Variant{
-	{Name: "who comes first doesn't ask again", Edits: []steps.Edit{{File: "slots.go",
-		Was: "	if s.head(l) == p {\n		p.wake()\n	}\n", Is: ""}}},
-	{Name: "who is replaced isn't told", Edits: []steps.Edit{{File: "slots.go",
+var mutants = []steps.Variant{
+	{Name: "a waiter that joins as the head isn't woken", Edits: []steps.Edit{{File: "lines.go",
+		Was: "	if l.head(&ls.held) == w {\n		w.wake() // a slot may have come free since it asked\n	}\n", Is: ""}}},
+	{Name: "a replaced waiter isn't woken", Edits: []steps.Edit{{File: "lines.go",
 		Was: "		last.wake()\n", Is: ""}}},
-	{Name: "who is replaced goes on waiting", Edits: []steps.Edit{{File: "slots.go",
-		Was: "		s.remove(l, last)\n		last.wake()\n", Is: ""}}},
-	{Name: "no caller is replaced", Edits: []steps.Edit{{File: "slots.go",
-		Was: "s.rank(last.Want) >= s.rank(p.Want)", Is: "true"}}},
-	{Name: "one of the same rank is replaced", Edits: []steps.Edit{{File: "slots.go",
-		Was: "s.rank(last.Want) >= s.rank(p.Want)", Is: "s.rank(last.Want) > s.rank(p.Want)"}}},
-	{Name: "a release wakes no caller", Edits: []steps.Edit{{File: "slots.go",
-		Was: "	if l := s.lines[key]; l != nil {\n		s.head(l).wake()\n	}\n", Is: ""}}},
-	{Name: "who leaves wakes no caller", Edits: []steps.Edit{{File: "slots.go",
-		Was: "		s.head(l).wake()\n	} else", Is: "	} else"}}},
-	{Name: "a wake-up is for those who sleep", Edits: []steps.Edit{{File: "slots.go",
+	{Name: "a replaced waiter goes on waiting", Edits: []steps.Edit{{File: "lines.go",
+		Was: "		ls.remove(l, last)\n		last.wake()\n", Is: ""}}},
+	{Name: "no waiter is replaced", Edits: []steps.Edit{{File: "lines.go",
+		Was: "ls.held.rank(last) >= ls.held.rank(w)", Is: "true"}}},
+	{Name: "one of the same rank is replaced", Edits: []steps.Edit{{File: "lines.go",
+		Was: "ls.held.rank(last) >= ls.held.rank(w)", Is: "ls.held.rank(last) > ls.held.rank(w)"}}},
+	{Name: "a release wakes no waiter", Edits: []steps.Edit{{File: "lines.go",
+		Was: "	if l := ls.all[key]; l != nil {\n		l.head(&ls.held).wake()\n	}\n", Is: ""}}},
+	{Name: "a waiter that leaves wakes no other", Edits: []steps.Edit{{File: "lines.go",
+		Was: "		l.head(&ls.held).wake()\n	} else", Is: "	} else"}}},
+	{Name: "a wake-up is for those who sleep", Edits: []steps.Edit{{File: "lines.go",
 		Was: "make(chan struct{}, 1)", Is: "make(chan struct{})"}}},
-	{Name: "who changes lines stays in the first", Edits: []steps.Edit{{File: "ask.go",
-		Was: "				s.leave(p)\n", Is: ""}}},
-	{Name: "room is looked for in a step of its own", Edits: []steps.Edit{{File: "slots.go",
-		Was: "	s.waiting.Add(1)\n	l.n++\n", Is: "	s.mu.Unlock()\n	s.mu.Lock()\n	s.waiting.Add(1)\n	l.n++\n"}}},
-	{Name: "there is room for one more", Edits: []steps.Edit{{File: "slots.go",
-		Was: "if l.n >= p.Room", Is: "if l.n > p.Room"}}},
-	{Name: "who comes from another line stands behind", Edits: []steps.Edit{{File: "slots.go",
-		Was: "(*q)[i-1].Rank.Came.After(p.Rank.Came)", Is: "false"}}},
-	{Name: "no class goes first", Edits: []steps.Edit{{File: "slots.go",
-		Was: "s.rank(q[0].Want) > s.rank(head.Want)", Is: "q[0].Rank.Came.Before(head.Rank.Came)"}}},
-	{Name: "a share is owed nothing", Edits: []steps.Edit{{File: "share.go",
-		Was: "return own == 0 || ", Is: "return false && "}}},
-	{Name: "no line is counted as waiting", Edits: []steps.Edit{{File: "slots.go",
-		Was: "s.waiting.Load() > 0", Is: "s.waiting.Load() > 1"}}},
-	{Name: "slots that are given back stay counted", Edits: []steps.Edit{{File: "share.go",
+	{Name: "a waiter that leaves stays in line", Edits: []steps.Edit{{File: "lines.go",
+		Was: "	if ls.remove(l, w); l.n > 0 {", Is: "	if l.n > 0 {"}}},
+	{Name: "room is looked for in a step of its own", Edits: []steps.Edit{{File: "lines.go",
+		Was: "	ls.waiting.Add(1)\n", Is: "	ls.mu.Unlock()\n	ls.mu.Lock()\n	ls.waiting.Add(1)\n"}}},
+	{Name: "there is room for one more", Edits: []steps.Edit{{File: "lines.go",
+		Was: "if l.n >= w.Room", Is: "if l.n > w.Room"}}},
+	{Name: "a waiter from another line stands behind", Edits: []steps.Edit{{File: "line.go",
+		Was: "(*q)[i-1].Arrived.After(w.Arrived)", Is: "false"}}},
+	{Name: "no class goes first", Edits: []steps.Edit{{File: "line.go",
+		Was: "h.rank(q[0]) > h.rank(head)", Is: "q[0].Arrived.Before(head.Arrived)"}}},
+	{Name: "a share is owed nothing", Edits: []steps.Edit{{File: "held.go",
+		Was: "return ofClass == 0 || ", Is: "return false && "}}},
+	{Name: "no line is counted as waiting", Edits: []steps.Edit{{File: "lines.go",
+		Was: "ls.waiting.Load() > 0", Is: "ls.waiting.Load() > 1"}}},
+	{Name: "slots that are given back stay counted", Edits: []steps.Edit{{File: "held.go",
 		Was: "	now.total += n\n", Is: "	now.total += max(n, 0)\n"}}},
 }

@@ -1,4 +1,4 @@
-package waiting_test
+package turns_test
 
 import (
 	"context"
@@ -15,43 +15,50 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// turnLines are Lines that are explored.
-type turnLines interface {
+// explored is Lines that are explored.
+type explored interface {
 	// Go waits for a turn. It returns the receipt of what must be given back, if its error
 	// says that the caller has left.
 	Go(ctx context.Context, s store.Store, c store.Charge, settle func([]store.Charge) []store.Result) (store.Receipt, error)
-	Left() (lines int)
+	Len() (lines int)
 }
 
-var turnVariants = map[string]turnLines{}
+var variants = map[string]explored{}
 
-const exploredTurns = `package waiting
+const exploredFile = `package turns
 
 import (
 	"context"
-	"time"
 
 	"github.com/stint-go/stint/store"
 )
 
-type ExploredTurns struct{ *Lines }
+type Explored struct{ *Lines }
 
-func (x ExploredTurns) New() any { return ExploredTurns{new(Lines)} }
+func (x Explored) New() any { return Explored{new(Lines)} }
 
-func (x ExploredTurns) Go(ctx context.Context, s store.Store, c store.Charge, settle func([]store.Charge) []store.Result) (store.Receipt, error) {
-	w := new(Waiter)
-	w.lines = x.Lines
-	w.Charges, w.Results = []store.Charge{c}, make([]store.Result, 1)
-	w.Terms = []Terms{{Queues: true}}
-	w.Store = s
-	w.Settle = func(_ context.Context, charges []store.Charge) []store.Result { return settle(charges) }
-	w.Class = func(context.Context) uint8 { return 0 }
-	w.Waits = func(int, int64, time.Duration) {}
-	err := w.Take(ctx, true, false)
-	return w.Results[0].Receipt, err
+func (x Explored) Go(ctx context.Context, s store.Store, c store.Charge, settle func([]store.Charge) []store.Result) (store.Receipt, error) {
+	c.MaxWait = store.Never
+	charges, results := []store.Charge{c}, make([]store.Result, 1)
+	w := x.Claim(charges)
+	defer func() { x.Leave(context.WithoutCancel(ctx), w) }()
+	if err := s.Take(ctx, charges, results); err != nil {
+		return store.Receipt{}, err
+	}
+	if w.Restore(charges); !results[0].OK {
+		return store.Receipt{}, nil
+	}
+	if w == nil && results[0].Delay == 0 {
+		return results[0].Receipt, ctx.Err()
+	}
+	w = x.Join(w, charges, results, func(_ context.Context, charges []store.Charge) []store.Result { return settle(charges) })
+	if err := w.Wait(ctx); err != nil {
+		return results[0].Receipt, err
+	}
+	receipt := w.Receipt(0)
+	w = nil
+	return receipt, nil
 }
-
-func (x ExploredTurns) Left() int { return x.Turns.Lines() }
 `
 
 // perTurn is the time between two turns.
@@ -99,7 +106,7 @@ type queue struct {
 	late        bool
 }
 
-func (q queue) scenario(lines turnLines) func(*steps.Run) {
+func (q queue) scenario(lines explored) func(*steps.Run) {
 	return func(r *steps.Run) {
 		r.Freeze()
 		l, err := store.NewLimit(store.Spec{Name: "r", Algorithm: store.LeakyBucket, Units: 10, Period: time.Second, Queue: 9})
@@ -107,7 +114,7 @@ func (q queue) scenario(lines turnLines) func(*steps.Run) {
 			panic(err)
 		}
 		s := &rate{Run: r, limit: l}
-		x := lines.(interface{ New() any }).New().(turnLines)
+		x := lines.(interface{ New() any }).New().(explored)
 		one := store.Charge{Key: "k", Limit: l, Cost: 1}
 		if _, err := x.Go(context.Background(), s, one, s.settle); err != nil { // passes at once
 			panic(err)
@@ -148,7 +155,7 @@ func (q queue) scenario(lines turnLines) func(*steps.Run) {
 			if len(s.passed) < len(q.come)-len(q.leave) {
 				r.Broken("%d have passed", len(s.passed))
 			}
-			if lines := x.Left(); lines > 0 {
+			if lines := x.Len(); lines > 0 {
 				r.Broken("%d lines are left", lines)
 			}
 			look, result := one, make([]store.Result, 1)
@@ -163,46 +170,45 @@ func (q queue) scenario(lines turnLines) func(*steps.Run) {
 
 // Whoever leaves a line of turns, and whoever comes meanwhile: those who stay go at the rate
 // without a gap and never sooner, and when no caller waits nothing is owed.
-func TestEveryOrderOfTurns(t *testing.T) {
-	if len(turnVariants) == 0 {
+func TestEveryOrder(t *testing.T) {
+	if len(variants) == 0 {
 		(&steps.Elsewhere{
-			Path:    "github.com/stint-go/stint/internal/waiting",
-			Added:   map[string]string{"exploredturns.go": exploredTurns},
-			Mutants: turnMutants,
-			Entry:   "V.ExploredTurns{}",
-			Into:    "turnVariants",
+			Path:    "github.com/stint-go/stint/internal/turns",
+			Added:   map[string]string{"explored.go": exploredFile},
+			Mutants: mutants,
+			Entry:   "V.Explored{}",
 		}).Run(t)
 		return
 	}
-	steps.Explore(t, turnMutants, []queue{
+	steps.Explore(t, mutants, []queue{
 		{come: "ab", leave: "a"},
 		{come: "ab", leave: "ab"},
 		{come: "ab", leave: "a", late: true},
 		{come: "abc", leave: "a"},
 		{come: "abc", leave: "ab"},
 		{come: "abc", leave: "a", late: true},
-	}, func(variant string, q queue) func(*steps.Run) { return q.scenario(turnVariants[variant]) })
+	}, func(variant string, q queue) func(*steps.Run) { return q.scenario(variants[variant]) })
 }
 
-var turnMutants = []steps.Variant{
-	{Name: "who leaves gives nothing back", Edits: []steps.Edit{{File: "turns.go",
-		Was: "	over.run(ctx)\n", Is: "	_ = ctx\n"}}},
-	{Name: "who leaves stays in line", Edits: []steps.Edit{{File: "line.go",
-		Was: "	d.line.demands = slices.Delete(d.line.demands, i, i+1)\n	d.line.wanted -= d.units\n", Is: "	_ = i\n"}}},
-	{Name: "a turn that comes to who leaves is lost", Edits: []steps.Edit{{File: "line.go",
-		Was: "		d.line.putBack(d.got, now)\n", Is: ""}}},
+var mutants = []steps.Variant{
+	{Name: "a call that leaves gives nothing back", Edits: []steps.Edit{{File: "lines.go",
+		Was: "	ls.refund(ctx, back)\n", Is: "	_ = ctx\n"}}},
+	{Name: "a call that leaves stays in line", Edits: []steps.Edit{{File: "lines.go",
+		Was: "			p.line.leave(p)\n", Is: ""}}},
+	{Name: "a turn served to a call that leaves is lost", Edits: []steps.Edit{{File: "lines.go",
+		Was: "			p.line.prepend(p.turns, now)\n", Is: ""}}},
 	{Name: "a turn comes before its time", Edits: []steps.Edit{{File: "line.go",
-		Was: "		if at.After(now) {\n			next", Is: "		if at.After(now.Add(100 * time.Millisecond)) {\n			next"}}},
-	{Name: "two settlements are under way", Edits: []steps.Edit{{File: "line.go",
-		Was: "	if l.settling {\n		l.again = true\n		return\n	}\n", Is: ""}}},
-	{Name: "what is left over meanwhile is forgotten", Edits: []steps.Edit{{File: "line.go",
-		Was: "		l.again = true\n		return\n", Is: "		return\n"}}},
-	{Name: "what the store keeps is forgotten", Edits: []steps.Edit{{File: "line.go",
-		Was: "			l.insert(turn{t.at, left})\n", Is: ""}}},
-	{Name: "what the store has taken back is kept", Edits: []steps.Edit{{File: "line.go",
-		Was: "		if left.Cost > 0 && whole", Is: "		if left = t.receipt; left.Cost > 0 && whole"}}},
-	{Name: "a turn that is left over has two takers", Edits: []steps.Edit{{File: "line.go",
-		Was: "	l.wanted += units\n", Is: ""}, {File: "line.go", Was: "	l.wanted -= d.units\n	l.held", Is: "	l.held"}}},
-	{Name: "the line ends with its timer's first", Edits: []steps.Edit{{File: "line.go",
+		Was: "		if due.After(now) {", Is: "		if due.After(now.Add(100 * time.Millisecond)) {"}}},
+	{Name: "two refunds are under way", Edits: []steps.Edit{{File: "refund.go",
+		Was: "	if l.refunding {\n		l.moreSurplus = true\n		return\n	}\n", Is: ""}}},
+	{Name: "surplus that arises meanwhile is forgotten", Edits: []steps.Edit{{File: "refund.go",
+		Was: "		l.moreSurplus = true\n		return\n", Is: "		return\n"}}},
+	{Name: "a turn that the store keeps is forgotten", Edits: []steps.Edit{{File: "refund.go",
+		Was: "			l.insert(turn{t.at, kept})\n", Is: ""}}},
+	{Name: "a turn that the store has taken back is kept", Edits: []steps.Edit{{File: "refund.go",
+		Was: "		if kept.Cost > 0 && usable", Is: "		if kept = t.receipt; kept.Cost > 0 && usable"}}},
+	{Name: "a surplus turn is claimed twice", Edits: []steps.Edit{{File: "line.go",
+		Was: "	l.waitingUnits += units\n", Is: ""}, {File: "line.go", Was: "	l.waitingUnits -= p.units\n	l.reservedUnits", Is: "	l.reservedUnits"}}},
+	{Name: "the line's timer isn't set again", Edits: []steps.Edit{{File: "lines.go",
 		Was: "		l.timer.Reset(next.Sub(now))\n		return\n", Is: "		return\n"}}},
 }

@@ -1,0 +1,242 @@
+// Package decide turns charges into an outcome: over a store, over the lines in which calls wait,
+// and over the limits of this process.
+//
+// A [Call] collects charges and decides them. What is granted has one owner: at first the
+// call, which gives it back unless it is told to whom it goes, by [Call.HandTo] or
+// [Call.Spend]. So whatever panics in between, nothing is lost. [Grants] are the owner from
+// then on, until they end.
+//
+// A call that can't wait asks the store once. Another call waits like this:
+//
+//  1. If it takes slots for which other calls wait, it joins their line. Otherwise it asks the store.
+//     If the store denies it for lack of a slot only, it joins the line for that slot.
+//  2. The head of a line of slots asks the store when a slot is released, and otherwise a few times per
+//     second. Package slots says which call is the head.
+//  3. If the store grants the call a turn in the future, the call joins a line of turns and waits until
+//     that has served it. Package turns says when.
+//  4. If the store denies a call of Limiter.Wait because it can't reserve a turn so far ahead, the call
+//     asks again at the turn's time.
+//  5. If its context ends, the call leaves its lines. The calls behind it move up.
+//
+// The package knows neither requests nor observers: an outcome is a value.
+package decide
+
+import (
+	"context"
+	"time"
+
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/slots"
+	"github.com/stint-go/stint/internal/turns"
+	"github.com/stint-go/stint/store"
+)
+
+// Backend decides a limiter's charges, from one Update to the next.
+type Backend struct {
+	Store store.Store
+	// Release releases slots for less than Store.Settle takes, if Store is one in memory; or it is nil.
+	Release func(key string, l *store.Limit, lease store.LeaseID)
+	Local   *adaptive.Store // decides the limits of this process, and has Store decide the rest
+	Keys    *adaptive.Keys  // of the limits of this process
+	Lines   *Lines
+	// Current returns the limit that an Update has put in a limit's place, or the limit itself. See
+	// compile.Registry.Current.
+	Current func(*limit.Limit) *limit.Limit
+	// GiveBack gives back turns that no call uses, perhaps long after their calls have gone.
+	GiveBack turns.Settle
+	// Leases is told of leases that are lost; or nil.
+	Leases *store.Observer
+}
+
+// Lines are the lines of the calls of this process that wait for something of one store.
+type Lines struct {
+	Turns turns.Lines
+	Slots slots.Lines
+}
+
+// Call is charges that are decided together. It is for one goroutine at a time. Init makes
+// it ready for use, and Reset for other charges.
+type Call struct {
+	// Limits, Charges and Results have an element for each charge.
+	Limits  []*limit.Limit
+	Charges []store.Charge
+	Results []store.Result
+
+	state
+	rare
+
+	by        *Backend
+	readClass func(context.Context) int
+	waits     func(i int, queued int64, d time.Duration)
+	visit     *turns.Waiter // in the lines of turns, while it is decided
+}
+
+// state is the part of a call that Reset zeroes. It has no pointers: see Add.
+type state struct {
+	// Needs are those of all limits.
+	Needs limit.Needs
+	// Patient: the call waits as long as its context allows, whatever the limits say.
+	Patient bool
+	// Timed: Took is asked for.
+	Timed bool
+	// Allowed: every enforced limit has granted its charge. If it is false without an
+	// error, the results say which has not.
+	Allowed bool
+	// BeganWaiting: the call has begun to wait.
+	BeganWaiting bool
+	// Renewed: a limit has been replaced by the one that an Update has put in its place.
+	Renewed bool
+	// Class is the call's class among those that wait, if it matters.
+	Class uint8
+	// Waited is the total time waited, Took that which the store has taken.
+	Waited, Took time.Duration
+
+	local      bool // by.Local decides it
+	classified bool // Class is set
+	owns       bool // all of Charges have been made for the call, and it is still their owner
+}
+
+// rare is what only calls have that were in a line, or whose store has failed.
+type rare struct {
+	// LineWaits has an element for each charge, or is empty if the call was in no line.
+	LineWaits []LineWait
+	// Lost has the charges that the store failed to decide, while limits of this process,
+	// which need no store, go on; or nil.
+	Lost *Lost
+
+	arrived time.Time // when it first joined a line for slots
+}
+
+// LineWait is how a call has waited in the line of one of its charges.
+type LineWait struct {
+	Queued int64 // how many waited when the call came, itself included
+	Waited time.Duration
+}
+
+// Lost are charges that a store failed to decide.
+type Lost struct {
+	Charges []store.Charge
+	Err     error
+}
+
+// Init makes a call ready for use, once. class returns its class, and is called at most
+// once in each use, if the call takes a slot or waits. waits is told that it begins to wait
+// for charge i: for d, if that is known, and as one of queued. Both may panic.
+func (c *Call) Init(class func(context.Context) int, waits func(i int, queued int64, d time.Duration)) {
+	c.readClass, c.waits = class, waits
+}
+
+// By sets what decides the call from now on, while it has no charges.
+func (c *Call) By(b *Backend) { c.by = b }
+
+// mostKept is the largest number of charges for which a call's memory is kept.
+const mostKept = 64
+
+// Reset ends a use of the call. What it has been granted must have found an owner.
+func (c *Call) Reset() {
+	if cap(c.Charges) > mostKept {
+		c.Limits, c.Charges, c.Results = nil, nil, nil
+	}
+	// The slices' elements aren't cleared: that would cost a tenth of a decision. The
+	// next charges overwrite them, and a pool doesn't retain calls for long.
+	c.Limits, c.Charges, c.Results = c.Limits[:0], c.Charges[:0], c.Results[:0]
+	c.state = state{}
+	if c.LineWaits != nil || c.Lost != nil || !c.arrived.IsZero() {
+		c.rare = rare{}
+	}
+}
+
+// Add adds a charge. The call before was usually by the same limits, and has left them in the
+// slices. A pointer that stands there already isn't written again: while the collector marks,
+// writing one costs as much as looking at several.
+func (c *Call) Add(l *limit.Limit, key string, cost int64) {
+	c.Needs |= l.Needs
+	if n := len(c.Limits); n < cap(c.Limits) && c.Limits[:n+1][n] == l {
+		c.Limits = c.Limits[:n+1]
+	} else {
+		c.Limits = append(c.Limits, l)
+	}
+	c.Results = append(c.Results, store.Result{})
+	n := len(c.Charges)
+	if n == cap(c.Charges) {
+		c.Charges = append(c.Charges, store.Charge{})
+	}
+	c.Charges = c.Charges[:n+1]
+	ch := &c.Charges[n]
+	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun = key, cost, 0, l.DryRun
+	if ch.Limit != l.StoreLimit {
+		ch.Limit = l.StoreLimit
+	}
+	if ch.Observer != c.by.Leases {
+		ch.Observer = c.by.Leases
+	}
+}
+
+// Replace makes charge i one of l, at a cost.
+func (c *Call) Replace(i int, l *limit.Limit, cost int64) {
+	c.Limits[i], c.Charges[i].Cost, c.Charges[i].DryRun = l, cost, l.DryRun
+	c.Needs |= l.Needs
+}
+
+// Locally has limits of this process among the call's decided, too. Their charges come
+// last.
+func (c *Call) Locally() { c.local = true }
+
+// store returns the store that decides the call.
+func (c *Call) store() store.Store {
+	if c.local {
+		return c.by.Local
+	}
+	return c.by.Store
+}
+
+// Spend leaves charged what the call has been granted: nothing of it will be given back.
+func (c *Call) Spend() { c.owns = false }
+
+// Owns reports whether the call has been granted something that is still its own.
+func (c *Call) Owns() bool { return c.owns }
+
+// GiveBack gives back what the call still owns, as if it had never been granted.
+func (c *Call) GiveBack(ctx context.Context) Settlement {
+	if !c.owns {
+		return Settlement{}
+	}
+	c.owns = false
+	made := make([]store.Charge, 0, len(c.Charges))
+	for i, ch := range c.Charges {
+		c.Limits[i].ReleaseHere(&c.by.Lines.Slots, ch.Key, ch.Cost, c.Class)
+		if r := c.Results[i].Receipt; r.Cost > 0 {
+			ch.Cost, ch.Receipt = 0, r
+			made = append(made, ch)
+		}
+	}
+	return c.by.settle(context.WithoutCancel(ctx), c.store(), made, make([]store.Result, len(made)), c.Timed)
+}
+
+// Keep removes the charges of all limits but those that keep selects. They haven't been made.
+func (c *Call) Keep(keep func(*limit.Limit) bool) {
+	n := 0
+	c.Needs = 0
+	for i, l := range c.Limits {
+		if !keep(l) {
+			continue
+		}
+		c.Needs |= l.Needs
+		c.Limits[n], c.Charges[n], c.Results[n] = l, c.Charges[i], c.Results[i]
+		if len(c.LineWaits) > 0 {
+			c.LineWaits[n] = c.LineWaits[i]
+		}
+		n++
+	}
+	c.Limits, c.Charges, c.Results = c.Limits[:n], c.Charges[:n], c.Results[:n]
+	c.LineWaits = c.LineWaits[:min(n, len(c.LineWaits))]
+}
+
+// classOf sets and returns the call's class. It reads it at most once.
+func (c *Call) classOf(ctx context.Context) uint8 {
+	if !c.classified {
+		c.Class, c.classified = uint8(min(max(c.readClass(ctx), 0), slots.Classes-1)), true
+	}
+	return c.Class
+}
