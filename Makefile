@@ -25,7 +25,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-mutants test-faults test-servers test-compat lua5.4 test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-mutants test-faults test-servers test-compat lua5.4 test-examples test-console pictures chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers fuzz fuzz-list soak plots plots-check
 
 # What takes longest begins first, so that a core isn't left without a package at the end.
 LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./store/redisstore/internal/wire ./lua ./store/memstore)
@@ -77,8 +77,8 @@ test-mutants: ## each mistake planted in what runs concurrently is found by its 
 test-console: chromium ## the live page in a real browser, in half a minute
 	cd console/browser && $(WORKSPACE) STINT_REQUIRE_CHROMIUM=1 $(GO) test -count=1 .
 
-picture-console: chromium ## the README's pictures of the live page, of examples/console half a minute after its start
-	cd console/browser && $(WORKSPACE) STINT_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run '^TestPicture$$' . -args -picture '$(CURDIR)/docs/img/console.png'
+pictures: chromium ## docs/img's pictures of pages: the live page of examples/console, and the report of docs/rollout.md's plan
+	cd console/browser && $(WORKSPACE) STINT_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run '^TestPictures$$' . -args -pictures '$(CURDIR)/docs/img'
 
 chromium:
 	@command -v chromium >/dev/null && exit; \

@@ -31,7 +31,7 @@ import (
 	"github.com/stint-go/stint/tests/nginxtest"
 )
 
-var picture = flag.String("picture", "", "a file to draw the page into")
+var pictures = flag.String("pictures", "", "a directory to draw the pages into")
 
 const hostile = `<img src=x onerror="document.title='broken'">`
 
@@ -338,20 +338,28 @@ func darkness(img image.Image) bool {
 	return color.GrayModel.Convert(img.At(2, 2)).(color.Gray).Y < 128
 }
 
-// The pictures in the README are of the example, half a minute after its start.
-func TestPicture(t *testing.T) {
-	if *picture == "" {
-		t.Skip("make picture-console draws it")
+// The pictures of the documents: of the example, half a minute after its start, and of a plan's report.
+func TestPictures(t *testing.T) {
+	if *pictures == "" {
+		t.Skip("make pictures draws them")
 	}
 	ctx, at := browse(t), example(t)
 	run(t, ctx, chromedp.Sleep(30*time.Second), chromedp.EmulateViewport(1200, 420), chromedp.Navigate(at))
 	says(t, ctx, "#state", "Live")
-	for _, tc := range []struct{ scheme, file string }{
-		{"light", *picture}, {"dark", strings.TrimSuffix(*picture, ".png") + "-dark.png"},
-	} {
-		scheme(t, ctx, tc.scheme)
+	draw(t, ctx, "console")
+
+	run(t, ctx, chromedp.EmulateViewport(1200, 760), chromedp.Navigate("file://"+reportOfTheDocument(t)))
+	says(t, ctx, "h1", "policy.yaml")
+	draw(t, ctx, "plan")
+}
+
+// draw draws the page that is open, light and dark.
+func draw(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	for name, in := range map[string]string{name: "light", name + "-dark": "dark"} {
+		scheme(t, ctx, in)
 		run(t, ctx, chromedp.Sleep(2*time.Second))
-		if err := os.WriteFile(tc.file, get(t, ctx, chromedp.CaptureScreenshot()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(*pictures, name+".png"), get(t, ctx, chromedp.CaptureScreenshot()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -100,6 +100,29 @@ func TestPageOfAPlan(t *testing.T) {
 	}
 }
 
+// reportOfTheDocument writes the page of docs/rollout.md's first plan, and returns its name.
+func reportOfTheDocument(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/rollout.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, policy, _ := strings.Cut(string(text), "```yaml\n")
+	policy, _, _ = strings.Cut(policy, "```")
+	log, err := exec.Command("go", "run", "../../cmd/stint/examplelog").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"access.json": string(log), "policy.yaml": policy} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command(t, dir, "plan", "--policy", "policy.yaml", "--html", "report.html", "access.json")
+	return filepath.Join(dir, "report.html")
+}
+
 // So does the page of stint suggest.
 func TestPageOfSuggestions(t *testing.T) {
 	ctx, dir := browse(t), t.TempDir()

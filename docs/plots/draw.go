@@ -25,19 +25,26 @@ const style = `<style>
 text { font-family: sans-serif; font-size: 13px; fill: #1f2328 }
 .title { font-size: 16px; font-weight: bold }
 .paper { fill: #ffffff }
-.grid { stroke: #d8dee4; fill: none }
+.grid, .row { stroke: #d8dee4; fill: none }
 .blue, .orange, .grey { fill: none; stroke-linejoin: round }
 .blue { stroke: #0072b2; stroke-width: 2.4 }
 .orange { stroke: #d55e00; stroke-width: 1.8 }
 .grey { stroke: #767676; stroke-width: 1.8; stroke-dasharray: 6 3 }
 .denied { stroke: #d55e00; stroke-width: 1.6; fill: none }
+.passes { fill: #0072b2 }
+.asked { fill: #767676 }
+.waits, .wait { fill: none; stroke: #0072b2; stroke-width: 1.4 }
+.wait { stroke-width: 0.7 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 }
 .paper { fill: #0d1117 }
-.grid { stroke: #30363d }
+.grid, .row { stroke: #30363d }
 .blue { stroke: #56b4e9 }
 .orange, .denied { stroke: #e69f00 }
 .grey { stroke: #a0a8b0 }
+.passes { fill: #56b4e9 }
+.asked { fill: #a0a8b0 }
+.waits, .wait { stroke: #56b4e9 }
 }
 </style>
 `
@@ -91,38 +98,31 @@ const (
 	width                   = left + fieldWidth + right
 )
 
-// save writes a picture with its title and legend.
+// save writes a picture under its title and legend.
 func (p picture) save(dir, name string) error {
-	title := p.title
-	p.title = ""
-	return save(dir, name, title, p, []picture{p}, 1)
-}
-
-// save writes pictures in columns, under a title and one legend for all, as they
-// have the same lines as like.
-func save(dir, name, title string, like picture, all []picture, columns int) error {
-	rows := (len(all) + columns - 1) / columns
-	panel := fieldHeight + below
-	if len(all) > 1 {
-		panel += titleHeight
-	}
-	above := titleHeight + legendHeight
-	c := &canvas{}
-	w, h := columns*width, above+rows*panel
-	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n", w, h, w, h)
-	fmt.Fprintf(c, "<title>%s</title>\n%s", escaped(title), style)
-	fmt.Fprintf(c, `<rect class="paper" width="%d" height="%d"/>`+"\n", w, h)
-	c.text(left, 23, "title", "start", title)
-	c.legend(left, float64(above)-8, like)
-	for i, p := range all {
-		c.panel(float64(i%columns*width), float64(above+i/columns*panel), p)
-	}
-	c.WriteString("</svg>\n")
-	return os.WriteFile(filepath.Join(dir, name+".svg"), []byte(c.String()), 0o644)
+	const above, height = titleHeight + legendHeight, titleHeight + legendHeight + fieldHeight + below
+	c := newCanvas(width, height, p.title)
+	c.legend(left, above-8, p)
+	c.panel(0, above, p)
+	return c.save(dir, name)
 }
 
 // canvas is an SVG that is being written.
 type canvas struct{ strings.Builder }
+
+func newCanvas(width, height int, title string) *canvas {
+	c := &canvas{}
+	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n", width, height, width, height)
+	fmt.Fprintf(c, "<title>%s</title>\n%s", escaped(title), style)
+	fmt.Fprintf(c, `<rect class="paper" width="%d" height="%d"/>`+"\n", width, height)
+	c.text(left, 23, "title", "start", title)
+	return c
+}
+
+func (c *canvas) save(dir, name string) error {
+	c.WriteString("</svg>\n")
+	return os.WriteFile(filepath.Join(dir, name+".svg"), []byte(c.String()), 0o644)
+}
 
 func escaped(s string) string { return strings.NewReplacer("&", "&amp;", "<", "&lt;").Replace(s) }
 
@@ -156,13 +156,9 @@ func (c *canvas) cross(x, y float64) {
 	c.path("denied", "M"+number(x-3)+" "+number(y-3)+"l6 6m0 -6l-6 6")
 }
 
-// panel draws a picture with its axes, and its title if it has one.
+// panel draws a picture's axes and data.
 func (c *canvas) panel(x, y float64, p picture) {
 	x += left
-	if p.title != "" {
-		y += titleHeight
-		c.text(x, y-11, "title", "start", p.title)
-	}
 	ticks := y + fieldHeight + 17
 	if len(p.denied) > 0 {
 		ticks += strip

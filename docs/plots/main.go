@@ -1,4 +1,4 @@
-// Command plots draws the pictures of docs/algorithms.md from the algorithms
+// Command plots draws the pictures of the documents from the algorithms
 // themselves: traffic with instants of its own goes through store.Decide, and
 // what passes is drawn. It reads no clock, so the same code draws the same
 // files. AdaptiveConcurrency under real load is drawn from the table that
@@ -34,7 +34,7 @@ func drawAll(dir string) error {
 			return fmt.Errorf("%s: %w", r.file, err)
 		}
 	}
-	for _, draw := range []func(dir string) error{drawWarmUp, drawConcurrency, drawChoice, drawAdaptive} {
+	for _, draw := range []func(dir string) error{drawTimeline, drawWarmUp, drawConcurrency, drawAdaptive} {
 		if err := draw(dir); err != nil {
 			return err
 		}
@@ -134,58 +134,6 @@ func counted(title string, asked, passed stairs, denied []time.Duration) picture
 		},
 		denied: denied,
 	}
-}
-
-// drawChoice shows all rates beside each other, and four slots that each request
-// holds for 3 s.
-func drawChoice(dir string) error {
-	var all []picture
-	for _, r := range rates {
-		p, err := r.picture()
-		if err != nil {
-			return err
-		}
-		all = append(all, p)
-	}
-	warm := rate{title: "WarmUp, 10 per 10 s, warm after 10 s", spec: store.Spec{Algorithm: store.WarmUp, WarmUp: 10 * time.Second}}
-	p, err := warm.picture()
-	if err != nil {
-		return err
-	}
-	slots, err := slotsPicture()
-	if err != nil {
-		return err
-	}
-	return save(dir, "choosing", "The same requests under each algorithm", all[0], append(all, p, slots), 2)
-}
-
-// slotsPicture shows what four slots let through of the rates' traffic.
-func slotsPicture() (picture, error) {
-	k, err := newKey(store.Spec{Algorithm: store.Concurrency, Units: 4})
-	if err != nil {
-		return picture{}, err
-	}
-	var asked, passed stairs
-	var denied []time.Duration
-	type held struct {
-		until   time.Duration
-		receipt store.Receipt
-	}
-	var holders []held
-	for _, at := range traffic() {
-		for len(holders) > 0 && holders[0].until <= at {
-			k.release(holders[0].until, holders[0].receipt)
-			holders = holders[1:]
-		}
-		asked.step(at)
-		if res := k.take(at, 0); res.OK {
-			passed.step(at)
-			holders = append(holders, held{at + 3*time.Second, res.Receipt})
-		} else {
-			denied = append(denied, at)
-		}
-	}
-	return counted("Concurrency, 4 slots; requests take 3 s", asked, passed, denied), nil
 }
 
 // drawWarmUp shows the rate that one caller gets who asks again as soon as it
