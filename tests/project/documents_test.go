@@ -164,3 +164,23 @@ func warningKinds() []string {
 	list, _, _ = strings.Cut(list, "\n")
 	return strings.Split(strings.Replace(list, " or ", ", ", 1), ", ")
 }
+
+// The files that CONTRIBUTING.md lists exist, except those whose names depend on what is added.
+func TestContributingNamesFiles(t *testing.T) {
+	named := 0
+	for line := range strings.Lines(read(t, "CONTRIBUTING.md")) {
+		files, _, _ := strings.Cut(line, " | ")
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(files, -1) {
+			if !strings.HasPrefix(line, "| `") || strings.HasPrefix(m[1], "make ") || strings.Contains(m[1], "<") {
+				continue
+			}
+			named++
+			if _, err := os.Stat(m[1]); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if named < 40 {
+		t.Errorf("%d files are named", named)
+	}
+}
