@@ -15,8 +15,8 @@ import (
 // the denials of the other don't count for it, and are forgotten when it counts one itself. A
 // running ban ends when it was announced to, whatever the numbers.
 
-// mostStrikes bounds the number of instants kept for a key.
-const mostStrikes = 1000
+// maxDenials bounds the number of instants kept for a key.
+const maxDenials = 1000
 
 func (l *Limit) workOutBan() {
 	l.largest = MaxCost
@@ -52,8 +52,8 @@ func (s *state) banned(at int64) int64 {
 	return max(s.A-at, 0)
 }
 
-// strikes returns the denials that count for the limit.
-func (l *Limit) strikes(s *state) []engine.Entry {
+// denials returns the denials that count for the limit.
+func (l *Limit) denials(s *state) []engine.Entry {
 	if s.Numbers != l.numbers {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (l *Limit) stepBan(now *Now, c *Charge, s *state, r *Result) {
 	if s.Live {
 		l.rebaseBan(now, s)
 	}
-	at, strikes := now.Steady, l.strikes(s)
+	at, strikes := now.Steady, l.denials(s)
 	n := int64(len(strikes))
 	// Where the limit has been lowered since, one more denial is still left.
 	*r = Result{OK: true, Remaining: max(1, l.spec.Units-n)}
@@ -82,31 +82,31 @@ func (l *Limit) stepBan(now *Now, c *Charge, s *state, r *Result) {
 	}
 }
 
-// forgiven is how long a state lasts that another period's denials are kept in.
-func (s *state) forgiven(now *Now, r *Result) time.Duration {
+// lifetimeBan returns how long a state is kept, which may have another period's denials.
+func (s *state) lifetimeBan(now *Now, r *Result) time.Duration {
 	if n := len(s.Log); n > 0 {
 		return max(r.ResetAfter, micros(s.Log[n-1].At+s.Numbers.Token-now.Steady))
 	}
 	return r.ResetAfter
 }
 
-// strike makes the bans of a denied decision count it. A ban doesn't count its own
+// countDenials has the bans of a denied decision count it. A ban doesn't count its own
 // denials, nor those of a limit with another key: a user isn't banned because the
 // service is full.
-func strike(now *Now, charges []Charge, states []State, results []Result) {
+func countDenials(now *Now, charges []Charge, states []State, results []Result) {
 	for i := range charges {
-		if charges[i].bans() && !results[i].OK && !charges[i].DryRun {
+		if charges[i].isBan() && !results[i].OK && !charges[i].DryRun {
 			return
 		}
 	}
 	for i := range charges {
 		c := &charges[i]
-		if !c.bans() || c.Cost == 0 || !results[i].OK {
+		if !c.isBan() || c.Cost == 0 || !results[i].OK {
 			continue
 		}
 		for j := range charges {
 			if o := &charges[j]; !results[j].OK && !o.DryRun && o.countsFor(c) {
-				begun := c.Limit.strike(now, states[i].open())
+				begun := c.Limit.countDenial(now, states[i].open())
 				c.Limit.stepBan(now, c, states[i].open(), &results[i])
 				results[i].Begun = begun
 				break
@@ -121,14 +121,14 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 // a waiting caller asks repeatedly.
 func (c *Charge) countsFor(ban *Charge) bool {
 	waits := c.Limit.spec.Algorithm == Concurrency && c.MaxWait > 0
-	return !c.bans() && !waits && c.Key == ban.Key
+	return !c.isBan() && !waits && c.Key == ban.Key
 }
 
-func (c *Charge) bans() bool { return c.Limit.spec.Algorithm == Ban }
+func (c *Charge) isBan() bool { return c.Limit.spec.Algorithm == Ban }
 
-// strike counts one denial and reports whether it has started a ban.
-func (l *Limit) strike(now *Now, s *state) (begun bool) {
-	at, strikes := now.Steady, l.strikes(s)
+// countDenial counts one denial and reports whether it has started a ban.
+func (l *Limit) countDenial(now *Now, s *state) (begun bool) {
+	at, strikes := now.Steady, l.denials(s)
 	if int64(len(strikes))+1 >= l.spec.Units {
 		*s = state{Live: true, Numbers: l.numbers, A: at + l.spec.Ban.Microseconds(), B: l.spec.Ban.Microseconds()}
 		return true
@@ -141,5 +141,5 @@ func (l *Limit) strike(now *Now, s *state) (begun bool) {
 func (s *state) validBan() bool {
 	n := s.Numbers
 	return 0 < n.Token && n.Token < remote && n.Unit == 0 && n.Burst == 0 && absBelow(s.A, remote) &&
-		0 <= s.B && s.B <= longest.Microseconds() && s.C|s.D|s.E == 0 && len(s.Log) <= mostStrikes && s.ascends(0, remote)
+		0 <= s.B && s.B <= longest.Microseconds() && s.C|s.D|s.E == 0 && len(s.Log) <= maxDenials && s.ascends(0, remote)
 }

@@ -13,8 +13,8 @@ import (
 // once released, until the log is next tidied). Releasing looks up the lease by id, so
 // releasing one that was never held, or was already released, frees nothing.
 
-// order is the lease's place in the log: ids are drawn in ascending order.
-func (id LeaseID) order() int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
+// sequence is the lease's place in the log: ids are drawn in ascending order.
+func (id LeaseID) sequence() int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
 
 // Lease returns the id of the n-th lease, for a store that numbers them.
 func Lease(n uint64) (id LeaseID) {
@@ -36,30 +36,30 @@ func (l *Limit) stepConcurrency(now *Now, c *Charge, s *state, r *Result) {
 	default:
 		held += c.Cost
 		s.Live, s.A = true, held
-		s.Log = append(s.Log, engine.Entry{At: now.Lease.order(), Units: c.Cost})
+		s.Log = append(s.Log, engine.Entry{At: now.Lease.sequence(), Units: c.Cost})
 		r.Receipt = Receipt{Cost: c.Cost, Lease: now.Lease}
 	}
 	r.Remaining, r.Held = max(0, l.largest-held), held
 }
 
 func (l *Limit) amendConcurrency(c *Charge, s *state) Receipt {
-	i, found := slices.BinarySearchFunc(s.Log, c.Receipt.Lease.order(), compareEntry)
+	i, found := slices.BinarySearchFunc(s.Log, c.Receipt.Lease.sequence(), compareEntry)
 	if !found || s.Log[i].Units == 0 {
 		return Receipt{Cost: c.Cost}
 	}
 	holds := min(c.Cost, s.Log[i].Units+max(0, MaxCost-s.A))
 	s.A += holds - s.Log[i].Units
 	s.Log[i].Units = holds
-	s.tidy()
+	s.dropReleased()
 	if s.A == 0 {
 		*s = state{Log: s.Log[:0]}
 	}
 	return Receipt{Cost: c.Cost}
 }
 
-// tidy drops released leases once they are half of the log: otherwise one lease held
+// dropReleased drops released leases once they are half of the log: otherwise one lease held
 // for long would keep all that came after it.
-func (s *state) tidy() {
+func (s *state) dropReleased() {
 	for len(s.Log) > 0 && s.Log[len(s.Log)-1].Units == 0 {
 		s.Log = s.Log[:len(s.Log)-1]
 	}

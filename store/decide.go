@@ -54,10 +54,10 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 }
 
 // decide is Decide for several charges, with room for the states as they were.
-func decide(now Now, charges []Charge, states, were []State, results []Result) bool {
+func decide(now Now, charges []Charge, states, before []State, results []Result) bool {
 	granted := true
 	for i := range charges {
-		were[i] = states[i]
+		before[i] = states[i]
 		charges[i].Limit.step(&now, &charges[i], states[i].open(), &results[i])
 		if !results[i].OK && !charges[i].DryRun {
 			granted = false
@@ -66,11 +66,11 @@ func decide(now Now, charges []Charge, states, were []State, results []Result) b
 	if granted {
 		return true
 	}
-	copy(states, were)
+	copy(states, before)
 	for i := range charges {
 		charges[i].Limit.rebase(&now, states[i].open())
 	}
-	strike(&now, charges, states, results)
+	countDenials(&now, charges, states, results)
 	for i := range charges {
 		if results[i].OK { // it had room but wasn't charged: report how it stands
 			peek := Charge{Limit: charges[i].Limit}

@@ -14,11 +14,11 @@ import (
 func (l *Limit) fillDefaults() {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
-		l.fillBucket()
+		l.defaultBucket()
 	case IntervalBucket:
-		l.fillInterval()
+		l.defaultInterval()
 	case SlidingWindow:
-		l.fillSlidingWindow()
+		l.defaultSlidingWindow()
 	}
 }
 
@@ -123,11 +123,11 @@ func (l *Limit) amend(now *Now, c *Charge, s *state) Receipt {
 func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket, IntervalBucket:
-		return s.kept(now, r)
+		return s.lifetimeBucket(now, r)
 	case WarmUp:
-		return s.cools(now)
+		return s.lifetimeWarmUp(now)
 	case Ban:
-		return s.forgiven(now, r)
+		return s.lifetimeBan(now, r)
 	case Concurrency:
 		return Never
 	default:
@@ -141,7 +141,7 @@ func (l *Limit) behind(a, b engine.Receipt) bool {
 	case TokenBucket, LeakyBucket, WarmUp:
 		return a.Mark > b.Mark
 	case IntervalBucket:
-		return l.behindInInterval(a, b)
+		return l.behindInterval(a, b)
 	case FixedWindow, SlidingWindow, SlidingCounter, SlidingLog:
 		return a.Instant > b.Instant
 	default:
@@ -149,20 +149,20 @@ func (l *Limit) behind(a, b engine.Receipt) bool {
 	}
 }
 
-// back is how many units, rounded up, the refund of a charge has given back, at least
+// unitsRefunded is how many units, rounded up, the refund of a charge has given back, at least
 // all of them where that can't be told in parts.
-func (l *Limit) back(was, is engine.Receipt) int64 {
+func (l *Limit) unitsRefunded(before, after engine.Receipt) int64 {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
-		return l.backInBucket(was, is)
+		return l.unitsRefundedBucket(before, after)
 	case IntervalBucket:
-		return was.Mark - is.Mark
+		return before.Mark - after.Mark
 	case FixedWindow, SlidingCounter:
-		return was.Mark - is.Mark
+		return before.Mark - after.Mark
 	case WarmUp:
-		return l.backInWarmUp(was, is)
+		return l.unitsRefundedWarmUp(before, after)
 	default:
-		return was.Cost
+		return before.Cost
 	}
 }
 

@@ -45,23 +45,23 @@ func (s *State) UnmarshalBinary(data []byte) error {
 	if data[0] != stateFormat {
 		return fmt.Errorf("store: a state of format %d, and this release reads format %d", data[0], stateFormat)
 	}
-	read := words{data: data[1:]}
-	is := state{Live: true, Read: true}
-	for _, word := range is.words() {
-		*word = read.signed()
+	r := wordReader{data: data[1:]}
+	read := state{Live: true, Read: true}
+	for _, word := range read.words() {
+		*word = r.signed()
 	}
-	if n := read.count(); n > 0 {
-		is.Log = make([]engine.Entry, n)
+	if n := r.count(); n > 0 {
+		read.Log = make([]engine.Entry, n)
 	}
-	for i := range is.Log {
-		is.Log[i] = engine.Entry{At: read.signed(), Units: read.signed()}
+	for i := range read.Log {
+		read.Log[i] = engine.Entry{At: r.signed(), Units: r.signed()}
 	}
-	if read.bad || len(read.data) > 0 {
+	if r.bad || len(r.data) > 0 {
 		return errMalformed
 	}
 	for a := range algorithms {
-		if is.validFor(Algorithm(a)) {
-			*s.open() = is
+		if read.validFor(Algorithm(a)) {
+			*s.open() = read
 			return nil
 		}
 	}
@@ -84,13 +84,13 @@ func (s *state) words() [8]*int64 {
 	return [...]*int64{&s.Numbers.Token, &s.Numbers.Unit, &s.Numbers.Burst, &s.A, &s.B, &s.C, &s.D, &s.E}
 }
 
-// words reads numbers. After the first mistake all are 0.
-type words struct {
+// wordReader reads numbers. After the first mistake all are 0.
+type wordReader struct {
 	data []byte
 	bad  bool
 }
 
-func (w *words) next(size int) {
+func (w *wordReader) next(size int) {
 	if size <= 0 {
 		w.data, w.bad = nil, true
 		return
@@ -98,7 +98,7 @@ func (w *words) next(size int) {
 	w.data = w.data[size:]
 }
 
-func (w *words) signed() int64 {
+func (w *wordReader) signed() int64 {
 	n, size := binary.Varint(w.data)
 	if w.next(size); w.bad {
 		return 0
@@ -107,10 +107,10 @@ func (w *words) signed() int64 {
 }
 
 // count reads how many follow, each of two bytes at least.
-func (w *words) count() uint64 { return w.unsigned(uint64(len(w.data))/2 + 1) }
+func (w *wordReader) count() uint64 { return w.unsigned(uint64(len(w.data))/2 + 1) }
 
 // unsigned reads a number below end.
-func (w *words) unsigned(end uint64) uint64 {
+func (w *wordReader) unsigned(end uint64) uint64 {
 	n, size := binary.Uvarint(w.data)
 	if n >= end {
 		size = 0

@@ -14,24 +14,24 @@ func (l *Limit) workOutFixed() { l.largest = l.spec.Units }
 
 // rebaseFixed clamps a state from before the clock was set back. It doesn't move the state on: a
 // denial or a look by a version with other Units would then divide what is reserved anew.
-func (l *Limit) rebaseFixed(now *Now, s *state) { s.A = l.begun(s.A, l.instant(now)) }
+func (l *Limit) rebaseFixed(now *Now, s *state) { s.A = l.clampStart(s.A, l.instant(now)) }
 
 // presentWindow returns where the present window begins, what has been counted in it, and what
 // has been reserved in later ones.
 func (l *Limit) presentWindow(at int64, s *state) (start, count, later int64) {
 	if !s.Live {
-		return l.opened(at), 0, 0
+		return l.startAt(at), 0, 0
 	}
-	k := l.passed(s.A, at)
+	k := l.boundariesIn(s.A, at)
 	if k == 0 {
 		return s.A, s.B, s.C
 	}
-	if k > l.steps(s.C) { // no reservation reaches today's window
-		return l.opened(at), 0, 0
+	if k > l.intervalsFor(s.C) { // no reservation reaches today's window
+		return l.startAt(at), 0, 0
 	}
 	later = s.C - (k-1)*l.spec.Units
 	count = min(later, l.spec.Units)
-	return l.moved(s.A, k, at), count, later - count
+	return l.startAfter(s.A, k, at), count, later - count
 }
 
 func (l *Limit) stepFixed(now *Now, c *Charge, s *state, r *Result) {
@@ -50,7 +50,7 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *state, r *Result) {
 		s.Live, s.A, s.B, s.C = true, start, count, later
 		r.Receipt = Receipt{Instant: start, Mark: c.Cost, Cost: c.Cost}
 	default:
-		window, fills := l.later(start, later, c.Cost)
+		window, fills := l.laterWindow(start, later, c.Cost)
 		if wait := window - at; wait > l.maxWait(c) {
 			r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
 		} else {
@@ -62,17 +62,17 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *state, r *Result) {
 	}
 	r.Remaining = max(0, n-count)
 	if count > 0 || later > 0 {
-		r.ResetAfter = micros(l.boundary(start, 1+l.steps(later)) - at)
+		r.ResetAfter = micros(l.boundary(start, 1+l.intervalsFor(later)) - at)
 	}
 	if r.Remaining < n {
-		window, _ := l.later(start, later, r.Remaining+1)
+		window, _ := l.laterWindow(start, later, r.Remaining+1)
 		r.MoreAfter = micros(window - at)
 	}
 }
 
-// later returns the window behind the one from start in which there is room for cost, where
+// laterWindow returns the window behind the one from start in which there is room for cost, where
 // so much is reserved, and what is reserved with it.
-func (l *Limit) later(start, reserved, cost int64) (window, with int64) {
+func (l *Limit) laterWindow(start, reserved, cost int64) (window, with int64) {
 	n := l.spec.Units
 	if used := reserved % n; used+cost > n {
 		reserved += n - used
@@ -109,8 +109,8 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *state) Receipt {
 	default:
 		// A later window. Refund only from the last one reserved: a hole in an earlier
 		// one would be filled from the last.
-		last := l.steps(later)
-		if last == 0 || l.passed(start, receipt.Instant) != last {
+		last := l.intervalsFor(later)
+		if last == 0 || l.boundariesIn(start, receipt.Instant) != last {
 			return receipt
 		}
 		refund = min(refund, later-(last-1)*l.spec.Units)

@@ -10,15 +10,15 @@ func init() {
 	engine.Hash = func(l any) uint64 { return l.(*Limit).hash }
 	engine.Full = func(l any) int64 { return l.(*Limit).full }
 	engine.TermsOf = func(l any) engine.Terms { return l.(*Limit).terms() }
-	engine.StepInstant = func(n *engine.Numbers, now, a int64, charge, result any) (next int64, ok bool) {
+	engine.StepPlain = func(n *engine.Numbers, now, a int64, charge, result any) (next int64, ok bool) {
 		c, r := charge.(*Charge), result.(*Result)
 		if *n != c.Limit.numbers {
 			return a, false
 		}
-		return c.Limit.stepInstant(now, a, c, r)
+		return c.Limit.stepPlain(now, a, c, r)
 	}
 	engine.Behind = func(l any, a, b engine.Receipt) bool { return l.(*Limit).behind(a, b) }
-	engine.Back = func(l any, was, is engine.Receipt) int64 { return l.(*Limit).back(was, is) }
+	engine.UnitsRefunded = func(l any, was, is engine.Receipt) int64 { return l.(*Limit).unitsRefunded(was, is) }
 	engine.Decider = func(l any) any { return l.(*Limit).decider }
 	engine.DecidedBy = func(l, decider any) any {
 		d := *l.(*Limit)
@@ -48,7 +48,7 @@ func (l *Limit) terms() engine.Terms {
 	return engine.Terms{
 		Numbers: l.numbers, Scale: l.scale.Scale, Token: l.token,
 		Capacity: l.capacity, Queue: l.queue, Largest: l.largest,
-		Period: l.period, Warm: l.warm, Longest: l.most, Patience: l.patience,
+		Period: l.period, Warm: l.warm, Longest: l.year, Patience: l.patience,
 	}
 }
 

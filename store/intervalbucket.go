@@ -23,7 +23,7 @@ import (
 // The intervals of a Window in another time zone, or of another kind, aren't known: they count
 // as the longest there are.
 
-func (l *Limit) fillInterval() { l.spec.Burst = cmp.Or(l.spec.Burst, l.spec.Units) }
+func (l *Limit) defaultInterval() { l.spec.Burst = cmp.Or(l.spec.Burst, l.spec.Units) }
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
@@ -40,48 +40,53 @@ func (l *Limit) interval() int64 {
 
 // refills are the intervals by which a state is refilled, and what is in use as of now.
 type refills struct {
-	own   *Limit // whose intervals they are; nil if only their length is known
+	limit *Limit // whose intervals they are; nil if only their length is known
 	start int64  // of the current one
-	at    int64  // the present
+	now   int64  // the present
 	units int64  // what each brings
 	unit  int64  // Numbers.Unit
 	used  int64
 }
 
-// refillsOf returns those of a state, or the limit's own if nothing is in use.
+// refillsOf returns the refills of a state, or the limit's own if nothing is in use.
 func (l *Limit) refillsOf(now *Now, s *state) refills {
 	if s.Live && s.B > 0 {
-		f := refills{start: s.A, at: now.Steady, units: s.Numbers.Token, unit: s.Numbers.Unit}
+		f := refills{start: s.A, now: now.Steady, units: s.Numbers.Token, unit: s.Numbers.Unit}
 		if f.unit < 0 {
-			f.at = now.Wall
+			f.now = now.Wall
 		}
 		if f.unit == l.numbers.Unit {
-			f.own = l
+			f.limit = l
 		}
-		if k := f.pass(); k < ceilDiv(s.B, f.units) {
+		if k := f.advance(); k < ceilDiv(s.B, f.units) {
 			f.used = s.B - k*f.units
 			return f
 		}
 	}
-	at := l.instant(now)
-	return refills{own: l, start: l.opened(at), at: at, units: l.spec.Units, unit: l.numbers.Unit}
+	return l.newRefills(now)
 }
 
-// pass brings the intervals to the present, and returns how many have ended. If the current
+// newRefills returns the limit's own refills, for a key never seen.
+func (l *Limit) newRefills(now *Now) refills {
+	at := l.instant(now)
+	return refills{limit: l, start: l.startAt(at), now: at, units: l.spec.Units, unit: l.numbers.Unit}
+}
+
+// advance brings the intervals to the present, and returns how many have ended. If the current
 // one says that it begins later, it was written before the clock was set back: it then
 // begins now, or a key would be denied for as long as the difference.
-func (f *refills) pass() (k int64) {
+func (f *refills) advance() (k int64) {
 	switch {
-	case f.own != nil:
-		f.start = f.own.begun(f.start, f.at)
-		if k = f.own.passed(f.start, f.at); k > 0 {
-			f.start = f.own.moved(f.start, k, f.at)
+	case f.limit != nil:
+		f.start = f.limit.clampStart(f.start, f.now)
+		if k = f.limit.boundariesIn(f.start, f.now); k > 0 {
+			f.start = f.limit.startAfter(f.start, k, f.now)
 		}
-	case f.start > f.at:
-		f.start = f.at
+	case f.start > f.now:
+		f.start = f.now
 	default:
 		length := intervalLength(f.unit)
-		k = (f.at - f.start) / length
+		k = (f.now - f.start) / length
 		f.start += k * length
 	}
 	return k
@@ -92,20 +97,20 @@ func (f *refills) until(n int64) int64 {
 	if n <= 0 {
 		return 0
 	}
-	if f.own != nil {
-		return f.own.boundary(f.start, ceilDiv(n, f.units)) - f.at
+	if f.limit != nil {
+		return f.limit.boundary(f.start, ceilDiv(n, f.units)) - f.now
 	}
-	return f.latest(n)
+	return f.untilAtLatest(n)
 }
 
-// latest is until, or more if lengths vary.
-func (f *refills) latest(n int64) int64 {
+// untilAtLatest is until for the longest intervals, where their lengths vary.
+func (f *refills) untilAtLatest(n int64) int64 {
 	length := intervalLength(f.unit)
-	return f.start + min(ceilDiv(n, f.units), exact/2/length)*length - f.at
+	return f.start + min(ceilDiv(n, f.units), exact/2/length)*length - f.now
 }
 
 // rebaseInterval clamps a state from before the clock was set back, and drops what is over. It
-// returns the refills.
+// returns the refills of the state.
 func (l *Limit) rebaseInterval(now *Now, s *state) refills {
 	f := l.refillsOf(now, s)
 	if !s.Live {
@@ -124,7 +129,7 @@ func (l *Limit) rebaseInterval(now *Now, s *state) refills {
 		s.D, s.E, s.Log = 0, 0, nil
 	case s.Numbers.Unit == l.numbers.Unit && last > l.instant(now): // the clock was set back
 		s.A, s.B = f.start, f.used
-		s.D, s.E, s.Log = now.Steady+max(f.latest(f.used), 1), l.instant(now), nil
+		s.D, s.E, s.Log = now.Steady+max(f.untilAtLatest(f.used), 1), l.instant(now), nil
 	}
 	if f.used == 0 && s.D == 0 {
 		*s = state{}
@@ -134,55 +139,60 @@ func (l *Limit) rebaseInterval(now *Now, s *state) refills {
 
 func (l *Limit) stepInterval(now *Now, c *Charge, s *state, r *Result) {
 	f := l.rebaseInterval(now, s)
-	used, at := f.used, l.instant(now)
-	other := f.unit != l.numbers.Unit || f.units != l.spec.Units
 	*r = Result{OK: true}
-	switch short := used + c.Cost - l.capacity; {
+	switch {
 	case c.Cost == 0:
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	default:
-		own := f
-		if other {
-			own = refills{own: l, start: l.opened(at), at: at, units: l.spec.Units, unit: l.numbers.Unit}
-		}
-		wait, within := own.until(short), l.maxWait(c)
-		if other && (l.calendar() || within >= longest.Microseconds()) {
-			within = 0 // a turn depends on the window in which it is reserved; see stepKnown
-		}
-		if wait > within {
-			if r.OK = false; other {
-				// What the intervals within the wait would bring need not have arrived.
-				r.RetryAfter = micros(f.until(short - within/max(l.period, 1)*l.spec.Units))
-			} else {
-				r.RetryAfter = micros(wait - within)
-			}
-			break
-		}
-		r.Delay = micros(wait)
-		is := used
-		if short > 0 {
-			// The turn comes with the tokens of k intervals, but the bucket can hold no
-			// more than its capacity: the excess must not be there for the next charge.
-			is = max(used, ceilDiv(short, l.spec.Units)*l.spec.Units)
-		}
-		is += c.Cost
-		switch {
-		case s.Live && s.Numbers != l.numbers:
-			s.remember(now.Steady + f.latest(used))
-			s.E, s.Log = at, nil
-		case len(s.Log) > 0:
-			s.Log = levels(s.Log).charged(at, min(used, l.capacity-c.Cost), is)
-		}
-		s.Live, s.Numbers, s.A, s.B = true, l.numbers, own.start, is
-		f, used = own, is
-		r.Receipt = Receipt{Instant: at, Mark: used, Cost: c.Cost}
+		f = l.chargeInterval(now, c, f, s, r)
 	}
-	r.Remaining = max(0, l.capacity-used)
-	r.ResetAfter = micros(f.until(used))
+	r.Remaining = max(0, l.capacity-f.used)
+	r.ResetAfter = micros(f.until(f.used))
 	if r.Remaining < l.capacity {
-		r.MoreAfter = micros(f.until(used + r.Remaining + 1 - l.capacity))
+		r.MoreAfter = micros(f.until(f.used + r.Remaining + 1 - l.capacity))
 	}
+}
+
+// chargeInterval makes a charge, or denies it if it would wait for too long. It returns the refills of the
+// state afterwards.
+func (l *Limit) chargeInterval(now *Now, c *Charge, f refills, s *state, r *Result) refills {
+	at, mine, within := l.instant(now), f, l.maxWait(c)
+	other := f.unit != l.numbers.Unit || f.units != l.spec.Units
+	if other {
+		mine = l.newRefills(now)
+		if l.calendar() || within >= longest.Microseconds() {
+			within = 0 // a turn depends on the window in which it is reserved; see stepGeneral
+		}
+	}
+	short := f.used + c.Cost - l.capacity
+	switch wait := mine.until(short); {
+	case wait <= within:
+		r.Delay = micros(wait)
+	case other: // what the intervals within the wait would bring need not have arrived
+		r.OK, r.RetryAfter = false, micros(f.until(short-within/max(l.period, 1)*l.spec.Units))
+		return f
+	default:
+		r.OK, r.RetryAfter = false, micros(wait-within)
+		return f
+	}
+	mine.used = f.used
+	if short > 0 {
+		// The turn comes with the tokens of some intervals, but the bucket can hold no
+		// more than its capacity: the excess must not be there for the next charge.
+		mine.used = max(f.used, l.intervalsFor(short)*l.spec.Units)
+	}
+	mine.used += c.Cost
+	switch {
+	case s.Live && s.Numbers != l.numbers:
+		s.keepLevels(now.Steady + f.untilAtLatest(f.used))
+		s.E, s.Log = at, nil
+	case len(s.Log) > 0:
+		s.Log = levels(s.Log).charge(at, min(f.used, l.capacity-c.Cost), mine.used)
+	}
+	s.Live, s.Numbers, s.A, s.B = true, l.numbers, mine.start, mine.used
+	r.Receipt = Receipt{Instant: at, Mark: mine.used, Cost: c.Cost}
+	return mine
 }
 
 func (l *Limit) amendInterval(now *Now, c *Charge, s *state) Receipt {
@@ -196,15 +206,15 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *state) Receipt {
 				s.E = l.instant(now)
 			}
 		}
-		l.oweInterval(now, diff, &f, s, &r)
+		l.addDebtInterval(now, diff, &f, s, &r)
 	case diff < 0 && f.used > 0 && s.Numbers == l.numbers && !s.barred(&r):
 		l.refundInterval(now, -diff, c, &f, s, &r)
 	}
 	return r
 }
 
-// oweInterval raises the cost of a charge.
-func (l *Limit) oweInterval(now *Now, tokens int64, f *refills, s *state, r *Receipt) {
+// addDebtInterval makes a charge cost more.
+func (l *Limit) addDebtInterval(now *Now, tokens int64, f *refills, s *state, r *Receipt) {
 	at := l.instant(now)
 	debt := max(0, min(tokens, s.Numbers.Burst+MaxCost-f.used))
 	r.Cost -= tokens - debt
@@ -212,68 +222,68 @@ func (l *Limit) oweInterval(now *Now, tokens int64, f *refills, s *state, r *Rec
 		return
 	}
 	if s.Numbers == l.numbers { // it is as a charge made now
-		r.Mark = l.standingInInterval(f, s, r) + debt
+		r.Mark = l.refundableInterval(f, s, r) + debt
 		r.Instant = at
 	}
-	is := f.used + debt
+	inUse := f.used + debt
 	if len(s.Log) > 0 {
-		s.Log = levels(s.Log).charged(at, f.used, is)
+		s.Log = levels(s.Log).charge(at, f.used, inUse)
 	}
-	s.A, s.B = f.start, is
+	s.A, s.B = f.start, inUse
 }
 
-// stands returns what is in use at an instant for a charge and for those before it, if
-// nothing was refunded, given that an interval begins at start.
-func (l *Limit) stands(r *Receipt, at, start int64) int64 {
+// useLeft returns how many tokens of a charge and those before it are in use at an instant, if
+// none were refunded. An interval begins at start.
+func (l *Limit) useLeft(r *Receipt, at, start int64) int64 {
 	var ended int64
 	if l.calendar() {
-		ended = l.passed(r.Instant, at)
+		ended = l.boundariesIn(r.Instant, at)
 	} else if at > r.Instant {
 		ended = floorDiv(at-start, l.period) - floorDiv(r.Instant-start, l.period)
 	}
-	return r.Mark - tokensOf(ended, l.spec.Units, r.Mark)
+	return r.Mark - tokensIn(ended, l.spec.Units, r.Mark)
 }
 
-// standingInInterval is standing for an IntervalBucket.
-func (l *Limit) standingInInterval(f *refills, s *state, r *Receipt) int64 {
+// refundableInterval is refundableBucket for an IntervalBucket, in tokens.
+func (l *Limit) refundableInterval(f *refills, s *state, r *Receipt) int64 {
 	switch {
 	case s.barred(r):
 		return 0
 	case len(s.Log) == 0:
-		return min(l.stands(r, f.start, f.start), f.used)
+		return min(l.useLeft(r, f.start, f.start), f.used)
 	}
 	low, from := levels(s.Log).since(r.Instant)
-	return min(low, f.used, l.stands(r, from, f.start))
+	return min(low, f.used, l.useLeft(r, from, f.start))
 }
 
 // refundInterval gives back tokens of a charge.
 func (l *Limit) refundInterval(now *Now, tokens int64, c *Charge, f *refills, s *state, r *Receipt) {
-	last := l.stands(r, f.start, f.start) == f.used
+	last := l.useLeft(r, f.start, f.start) == f.used
 	if f.used > l.capacity && !(last && c.Cost == 0) { // see State.D of a TokenBucket
 		return
 	}
-	back := min(tokens, l.standingInInterval(f, s, r))
+	back := min(tokens, l.refundableInterval(f, s, r))
 	if back <= 0 {
 		return
 	}
 	r.Mark -= back
 	if !last || len(s.Log) > 0 {
 		if len(s.Log) == 0 {
-			s.Log = begin(f.at, f.used)
+			s.Log = startLevels(f.now, f.used)
 		}
-		s.Log = levels(s.Log).sunk(f.used).refunded(c.Receipt.Instant, back)
-		s.remember(now.Steady + max(f.latest(f.used), 1))
+		s.Log = levels(s.Log).lower(f.used).refund(c.Receipt.Instant, back)
+		s.keepLevels(now.Steady + max(f.untilAtLatest(f.used), 1))
 	}
 	if s.A, s.B = f.start, f.used-back; s.B == 0 && s.D == 0 {
 		*s = state{}
 	}
 }
 
-func (l *Limit) behindInInterval(a, b engine.Receipt) bool {
+func (l *Limit) behindInterval(a, b engine.Receipt) bool {
 	if a.Instant < b.Instant {
-		return a.Mark > b.Mark+l.passed(a.Instant, b.Instant)*l.spec.Units
+		return a.Mark > b.Mark+l.boundariesIn(a.Instant, b.Instant)*l.spec.Units
 	}
-	return a.Mark+l.passed(b.Instant, a.Instant)*l.spec.Units > b.Mark
+	return a.Mark+l.boundariesIn(b.Instant, a.Instant)*l.spec.Units > b.Mark
 }
 
 // validInterval reports whether an IntervalBucket can have written the state.

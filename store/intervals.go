@@ -4,12 +4,12 @@ package store
 // the calendar, or begin with a key's first charge and have a fixed length. Instants are those of
 // Limit.instant.
 
-// begun returns the start of an interval or window as of at. If the state says it
-// begins later, it was written before the clock was set back: the interval then begins
-// now, or a key would be denied for as long as the difference.
-func (l *Limit) begun(start, at int64) int64 {
+// clampStart returns the start of an interval, which is in a state. If that is later than at, it was
+// written before the clock was set back. The interval then begins now, or a key would be denied for as
+// long as the difference.
+func (l *Limit) clampStart(start, at int64) int64 {
 	if start > at {
-		return l.opened(at)
+		return l.startAt(at)
 	}
 	return start
 }
@@ -17,21 +17,21 @@ func (l *Limit) begun(start, at int64) int64 {
 // boundary returns the start of the n-th interval after the one starting at start.
 func (l *Limit) boundary(start, n int64) int64 {
 	if l.calendar() {
-		if last := l.last.Load(); n == 1 && last != nil && start == last.start {
+		if last := l.lastBounds.Load(); n == 1 && last != nil && start == last.start {
 			return last.end
 		}
-		return l.spec.Window.ahead(start, n)
+		return l.spec.Window.startAhead(start, n)
 	}
 	return start + min(n, exact/2/l.period)*l.period
 }
 
-// passed returns the number of boundaries in (start, at], given that start is one.
-func (l *Limit) passed(start, at int64) int64 {
+// boundariesIn returns the number of intervals that begin in (start, at]. One begins at start.
+func (l *Limit) boundariesIn(start, at int64) int64 {
 	if at <= start {
 		return 0
 	}
 	if l.calendar() {
-		if last := l.last.Load(); last != nil && start == last.start && at < last.end {
+		if last := l.lastBounds.Load(); last != nil && start == last.start && at < last.end {
 			return 0
 		}
 		return l.spec.Window.between(start, at)
@@ -39,34 +39,33 @@ func (l *Limit) passed(start, at int64) int64 {
 	return (at - start) / l.period
 }
 
-// moved returns the start of the interval that contains at, which is k after the one
-// from start.
-func (l *Limit) moved(start, k, at int64) int64 {
+// startAfter returns the start of the interval that contains at: the k-th after the one from start.
+func (l *Limit) startAfter(start, k, at int64) int64 {
 	if l.calendar() {
-		return l.opened(at)
+		return l.startAt(at)
 	}
 	return start + k*l.period
 }
 
-// opened returns the start of the interval or window for a key never seen.
-func (l *Limit) opened(at int64) int64 {
+// startAt returns the start of the interval at an instant for a key never seen.
+func (l *Limit) startAt(at int64) int64 {
 	if !l.calendar() {
 		return at
 	}
-	last := l.last.Load()
+	last := l.lastBounds.Load()
 	if last == nil || at < last.start || at >= last.end {
 		last = new(bounds)
 		last.start, last.end = l.spec.Window.bounds(at)
-		l.last.Store(last)
+		l.lastBounds.Store(last)
 	}
 	return last.start
 }
 
-// steps returns the number of intervals that bring n tokens.
-func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Units }
+// intervalsFor returns the number of intervals that bring n tokens.
+func (l *Limit) intervalsFor(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Units }
 
-// tokensOf returns what k intervals bring, at most used.
-func tokensOf(k, units, used int64) int64 {
+// tokensIn returns how many tokens k intervals of units each bring, at most used.
+func tokensIn(k, units, used int64) int64 {
 	if k >= ceilDiv(used, units) {
 		return used
 	}

@@ -13,7 +13,7 @@ import (
 // full anyway, nothing can be given back.
 //
 // A level is an instant (At) and the lowest use since then (Units). Both ascend: what was
-// lower before is of no interest to later charges, and what was higher has sunk. Of more than
+// lower before is of no interest to later charges, and what was higher has been lowered. Of more than
 // maxLevels, the two that differ least become one, with the earlier instant and the lower
 // use. That can only give back less (TestLevelsGiveBackMost says how much).
 //
@@ -22,27 +22,27 @@ type levels []engine.Entry
 
 const maxLevels = 8
 
-// begin returns the levels of a bucket that has none and has used in use now. The level is a
+// startLevels returns the levels of a bucket that has none and has used in use now. The level is a
 // microsecond before, because a charge made now is later. Of earlier charges, only the receipts
-// know how much stands now.
-func begin(now, used int64) levels { return levels{{At: now - 1, Units: used}} }
+// know how much is still in use.
+func startLevels(now, used int64) levels { return levels{{At: now - 1, Units: used}} }
 
-// charged records a charge at at, which has brought what is in use from before to after.
-// Charges of one instant are as one.
-func (v levels) charged(at, before, after int64) levels {
-	v = v.sunk(before)
+// charge records a charge at an instant, which raised what is in use from before to after.
+// Charges of one instant count as one.
+func (v levels) charge(at, before, after int64) levels {
+	v = v.lower(before)
 	if n := len(v); n > 0 && v[n-1].At >= at {
 		v[n-1].Units = after
 		return v
 	}
 	if v = append(v, engine.Entry{At: at, Units: after}); len(v) > maxLevels {
-		v = v.merged()
+		v = v.merge()
 	}
 	return v
 }
 
-// sunk lowers every level to at most used.
-func (v levels) sunk(used int64) levels {
+// lower lowers every level to at most used.
+func (v levels) lower(used int64) levels {
 	v = slices.Clone(v)
 	for n := len(v); n > 0 && v[n-1].Units > used; n-- {
 		v[n-1].Units = used
@@ -54,8 +54,8 @@ func (v levels) sunk(used int64) levels {
 	return v
 }
 
-// merged makes one of the two levels that differ least.
-func (v levels) merged() levels {
+// merge joins the two levels that differ least.
+func (v levels) merge() levels {
 	drop := len(v) - 1
 	for i := drop - 1; i > 0; i-- {
 		if v[i].Units-v[i-1].Units < v[drop].Units-v[drop-1].Units {
@@ -65,29 +65,29 @@ func (v levels) merged() levels {
 	return slices.Delete(v, drop, drop+1)
 }
 
-// refunded records that back has been given back for a charge at at: what was in use since
-// then is less by that, and what was in use before is as it was.
-func (v levels) refunded(at, back int64) levels {
+// refund records that back units of a charge at an instant have been given back: the use since
+// then is lower by that, and the use before is unchanged.
+func (v levels) refund(at, back int64) levels {
 	first := 0
 	for first+1 < len(v) && v[first+1].At <= at {
 		first++
 	}
-	var is levels
+	var after levels
 	for i, e := range v {
 		if i < first {
 			e.Units = min(e.Units, max(v[first].Units-back, 0))
 		} else {
 			e.Units = max(e.Units-back, 0)
 		}
-		if n := len(is); n == 0 || is[n-1].Units < e.Units {
-			is = append(is, e)
+		if n := len(after); n == 0 || after[n-1].Units < e.Units {
+			after = append(after, e)
 		}
 	}
-	return is
+	return after
 }
 
-// since returns the lowest use since a charge at at, as far as it is known: since the
-// instant from, which is one after the first level's.
+// since returns the lowest use since a charge at an instant. Levels don't reach further back than
+// from, one after the first level's instant.
 func (v levels) since(at int64) (used, from int64) {
 	used, from = v[0].Units, max(v[0].At+1, at)
 	for _, e := range v {
@@ -99,22 +99,22 @@ func (v levels) since(at int64) (used, from int64) {
 	return used, from
 }
 
-// remember keeps E and the Log until an instant, at least.
-func (s *state) remember(until int64) {
+// keepLevels keeps E and the Log at least until an instant.
+func (s *state) keepLevels(until int64) {
 	if s.D == 0 {
-		s.D, s.E = until, anEternity
+		s.D, s.E = until, earliest
 	}
 	s.D = max(s.D, until)
 }
 
-// anEternity is an instant before all others.
-const anEternity = -exact / 2
+// earliest is an instant before all others.
+const earliest = -exact / 2
 
 // barred reports whether a charge was made before the numbers last changed.
 func (s *state) barred(r *Receipt) bool { return s.D != 0 && r.Instant < s.E }
 
-// kept is how long the state of a bucket says more than that it is full.
-func (s *state) kept(now *Now, r *Result) time.Duration {
+// lifetimeBucket returns how long a bucket's state differs from that of a new key.
+func (s *state) lifetimeBucket(now *Now, r *Result) time.Duration {
 	if s.D == 0 {
 		return r.ResetAfter
 	}

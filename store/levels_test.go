@@ -50,7 +50,7 @@ func levelsTrace(t *testing.T, seed uint64, capacity int64, open, ops int, pace 
 			marks = append(marks, used+cost)
 			streams = append(streams, len(h)-1)
 			if len(v) > 0 {
-				v = v.charged(now, used, used+cost)
+				v = v.charge(now, used, used+cost)
 			}
 			continue
 		}
@@ -60,9 +60,9 @@ func levelsTrace(t *testing.T, seed uint64, capacity int64, open, ops int, pace 
 		refund := r.Int64N(h[i].Units + 1)
 		low, from := used, now
 		if len(v) == 0 {
-			v = begin(now, used)
+			v = startLevels(now, used)
 		} else {
-			v = v.sunk(used)
+			v = v.lower(used)
 			low, from = v.since(h[i].At)
 		}
 		back := min(refund, low, max(marks[i]-(from-h[i].At), 0))
@@ -73,7 +73,7 @@ func levelsTrace(t *testing.T, seed uint64, capacity int64, open, ops int, pace 
 		given += back
 		h[i].Units -= back
 		marks[i] -= back
-		v = v.refunded(h[i].At, back)
+		v = v.refund(h[i].At, back)
 		if got := h.used(now); got != used-back {
 			t.Fatalf("seed %d: %d in use, want %d", seed, got, used-back)
 		}

@@ -57,20 +57,20 @@ type Limit struct {
 	name string // StateName
 	hash uint64 // of StateName
 
-	numbers  engine.Numbers          // of states, where they depend on numbers
-	scale    scale                   // rates and SlidingWindow: the unit of instants
-	token    int64                   // rates: units of one token; SlidingWindow: of one bucket
-	tokens   divisor                 // buckets: units in tokens
-	capacity int64                   // buckets: units that pass at once; IntervalBucket: tokens
-	queue    int64                   // buckets: units that may be reserved beyond capacity
-	most     int64                   // rates: the units of a year, the furthest that a turn or a debt reaches
-	largest  int64                   // the largest cost that can ever pass
-	full     int64                   // what is left of a key that has used nothing
-	period   int64                   // microseconds
-	warm     int64                   // WarmUp: units of the whole warm-up
-	patience int64                   // the longest MaxWait that counts, in microseconds
-	slide    slide                   // SlidingWindow, SlidingLog
-	last     *atomic.Pointer[bounds] // of a calendar Window
+	numbers    engine.Numbers          // of states, where they depend on numbers
+	scale      scale                   // rates and SlidingWindow: the unit of instants
+	token      int64                   // rates: units of one token; SlidingWindow: of one bucket
+	tokens     divisor                 // buckets: units in tokens
+	capacity   int64                   // buckets: units that pass at once; IntervalBucket: tokens
+	queue      int64                   // buckets: units that may be reserved beyond capacity
+	year       int64                   // rates: the units of a year, the furthest that a turn or a debt reaches
+	largest    int64                   // the largest cost that can ever pass
+	full       int64                   // what is left of a key that has used nothing
+	period     int64                   // microseconds
+	warm       int64                   // WarmUp: units of the whole warm-up
+	patience   int64                   // the longest MaxWait that counts, in microseconds
+	lookback   lookback                // SlidingWindow, SlidingLog
+	lastBounds *atomic.Pointer[bounds] // of a calendar Window
 
 	decider any // see DecidedBy
 }

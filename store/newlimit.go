@@ -35,7 +35,7 @@ func NewLimit(s Spec) (*Limit, error) {
 		l.checkExtras(bad)
 	}
 	if l.calendar() {
-		l.last = new(atomic.Pointer[bounds])
+		l.lastBounds = new(atomic.Pointer[bounds])
 	}
 	if len(errs) == named { // all but the name is valid
 		l.fillDefaults()
@@ -113,8 +113,8 @@ func (l *Limit) checkExtras(bad wrong) {
 	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
 		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "write a positive multiple of a microsecond, at most a year")
 	}
-	if s.Algorithm == Ban && s.Units > mostStrikes {
-		bad("Units", fmt.Sprintf("a ban after %d denials", s.Units), fmt.Sprintf("write at most %d, since the time of each denial is kept", mostStrikes))
+	if s.Algorithm == Ban && s.Units > maxDenials {
+		bad("Units", fmt.Sprintf("a ban after %d denials", s.Units), fmt.Sprintf("write at most %d, since the time of each denial is kept", maxDenials))
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:

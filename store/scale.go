@@ -60,28 +60,29 @@ func (s scale) micros(n int64) int64 { return -floorDiv(-n, s.PerTick) * s.Tick(
 // ofMicros returns so many microseconds in units, rounded up to a tick.
 func (s scale) ofMicros(us int64) int64 { return -floorDiv(-us, s.Tick()) * s.PerTick }
 
-// fit finds the finest scale in which n per period is exact and below 2^53, and the units
-// of one token in it: up to the horizon, with room tokens on top, and a thousand times a
-// token. also is one more condition, if it isn't nil.
-func fit(period, n, room int64, also func(scale) bool) (s scale, token int64, ok bool) {
+// exactScale returns the finest scale in which n per period is exact, and the units of one token
+// in it, if it has room. accept, if not nil, is one more condition.
+func exactScale(period, n, room int64, accept func(scale) bool) (s scale, token int64, ok bool) {
 	for e := uint8(0); e <= coarsest && period%engine.Ticks[e] == 0; e++ {
 		ticks := period / engine.Ticks[e]
 		g := gcd(ticks, n)
 		s = scale{engine.Scale{Exponent: e, PerTick: n / g}}
-		if token = ticks / g; holds(s, token, room) && (also == nil || also(s)) {
+		if token = ticks / g; hasRoom(s, token, room) && (accept == nil || accept(s)) {
 			return s, token, true
 		}
 	}
 	return scale{}, 0, false
 }
 
-func holds(s scale, token, room int64) bool {
+// hasRoom reports whether instants up to the horizon, with room tokens on top, and a thousand times
+// a token are below 2^53.
+func hasRoom(s scale, token, room int64) bool {
 	return float64(horizon)/float64(s.Tick())*float64(s.PerTick)+float64(token)*float64(room) < exact && token < exact/1000
 }
 
-// fitBelow is fit for a rate that no scale holds exactly. It returns the nearest lower rate
+// scaleBelow is exactScale for a rate that no scale holds exactly. It returns the nearest lower rate
 // of the finest scale in which that is lower by less than one part in 10,000.
-func fitBelow(period, n, room int64, also func(scale) bool) (s scale, token int64, ok bool) {
+func scaleBelow(period, n, room int64, accept func(scale) bool) (s scale, token int64, ok bool) {
 	const part = 1e-4
 	for e := uint8(0); e <= coarsest+1; e++ {
 		each := n * engine.Ticks[e] // a token is period/each ticks
@@ -91,13 +92,13 @@ func fitBelow(period, n, room int64, also func(scale) bool) (s scale, token int6
 			units := ceilDiv(perTick*period, each)
 			lost := float64(units*each-perTick*period) / (float64(units) * float64(each))
 			c := scale{engine.Scale{Exponent: e, PerTick: perTick}}
-			if lost < least && holds(c, units, room) && (also == nil || also(c)) {
+			if lost < least && hasRoom(c, units, room) && (accept == nil || accept(c)) {
 				s, token, least = c, units, lost
 			}
 		}
 		if least < part {
 			g := gcd(s.PerTick, token)
-			if c := (scale{engine.Scale{Exponent: e, PerTick: s.PerTick / g}}); also == nil || also(c) {
+			if c := (scale{engine.Scale{Exponent: e, PerTick: s.PerTick / g}}); accept == nil || accept(c) {
 				s, token = c, token/g
 			}
 			return s, token, true
@@ -106,9 +107,9 @@ func fitBelow(period, n, room int64, also func(scale) bool) (s scale, token int6
 	return scale{}, 0, false
 }
 
-// converted returns n units of one rate's tokens in units of another's, by way of whole
+// convert returns n units of one rate's tokens in units of another's, by way of whole
 // thousandths of a token, rounded up, or exact (more than any limit has room for).
-func converted(n, from, to int64) int64 {
+func convert(n, from, to int64) int64 {
 	tokens := n / from
 	part := ceilDiv(n%from*1000, from)
 	if tokens >= exact/to {
@@ -117,9 +118,8 @@ func converted(n, from, to int64) int64 {
 	return tokens*to + ceilDiv(part*to, 1000)
 }
 
-// unconverted returns the most units of one rate whose converted value is at most n, or
-// exact.
-func unconverted(n, from, to int64) int64 {
+// unconvert returns the most units of one rate that convert to at most n, or exact.
+func unconvert(n, from, to int64) int64 {
 	tokens := n / to
 	part := n % to * 1000 / to
 	if tokens >= exact/from {
@@ -128,8 +128,8 @@ func unconverted(n, from, to int64) int64 {
 	return tokens*from + part*from/1000
 }
 
-// weighed returns n * part / whole, rounded up. The part isn't larger than the whole.
-func weighed(n, part, whole int64) int64 {
+// mulDiv returns n * part / whole, rounded up. part is at most whole.
+func mulDiv(n, part, whole int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(part))
 	q, rest := bits.Div64(hi, lo, uint64(whole))
 	if rest > 0 {
@@ -182,10 +182,10 @@ type divisor struct{ by, inverse uint64 }
 
 func divisorOf(by int64) divisor { return divisor{uint64(by), math.MaxUint64 / uint64(by)} }
 
-// of returns n divided by the divisor, rounded down, for n >= 0. The inverse is too
+// divide returns n divided by the divisor, rounded down, for n >= 0. The inverse is too
 // small by less than one part in 2^64/by, so the quotient is at most one too small
 // before the correction.
-func (d divisor) of(n int64) int64 {
+func (d divisor) divide(n int64) int64 {
 	quotient, _ := bits.Mul64(uint64(n), d.inverse)
 	if uint64(n)-quotient*d.by >= d.by {
 		quotient++

@@ -7,8 +7,8 @@ import (
 )
 
 // SlidingWindow and SlidingLog share one step: charges are entered at an instant and
-// leave one window later. The log enters them at their own instant; the window enters
-// them at the start of their bucket, so that a bucket leaves as a whole.
+// expire one window later. The log enters them at their own instant; the window enters
+// them at the start of their bucket, so that a bucket expires as a whole.
 //
 // State.A and State.B are the newest entry's instant and units, State.Log the entries
 // before it, and State.C the sum of all. Instants are in microseconds, so a state stays
@@ -24,8 +24,8 @@ import (
 // with others counts by itself, and one with other Units goes on with the count.
 
 func (l *Limit) rebaseSliding(now *Now, s *state) {
-	l.slide.clamp(now.Steady, s)
-	l.slide.drop(now.Steady, s)
+	l.lookback.clamp(now.Steady, s)
+	l.lookback.drop(now.Steady, s)
 }
 
 func (l *Limit) stepSliding(now *Now, c *Charge, s *state, r *Result) {
@@ -41,22 +41,23 @@ func (l *Limit) stepSliding(now *Now, c *Charge, s *state, r *Result) {
 	case s.C+c.Cost <= n:
 		r.Receipt = l.enter(now, s, now.Steady, c.Cost)
 	default:
-		if free := l.frees(s, s.C+c.Cost-n); l.slide.waits(now, l.maxWait(c), free, r) {
+		if free := l.freeAt(s, s.C+c.Cost-n); l.lookback.waitUntil(now, l.maxWait(c), free, r) {
 			r.Receipt = l.enter(now, s, free, c.Cost)
 		}
 	}
 	r.Remaining = max(0, n-s.C)
 	if s.Live {
-		present := l.slide.present(now.Steady)
-		r.ResetAfter = micros(l.slide.leaves(s.A) - present)
-		r.MoreAfter = micros(l.frees(s, s.C+r.Remaining+1-n) - present)
+		present := l.lookback.tickStart(now.Steady)
+		r.ResetAfter = micros(l.lookback.expiry(s.A) - present)
+		r.MoreAfter = micros(l.freeAt(s, s.C+r.Remaining+1-n) - present)
 	}
 }
 
-// waits answers a charge for which there is room at free, which is a whole tick.
-func (d slide) waits(now *Now, within, free int64, r *Result) bool {
+// waitUntil answers a charge for which there is room at free, a whole tick. It reports whether the charge
+// may wait for that.
+func (d lookback) waitUntil(now *Now, within, free int64, r *Result) bool {
 	within -= within % d.tick()
-	wait := free - d.present(now.Steady)
+	wait := free - d.tickStart(now.Steady)
 	if wait > within {
 		r.OK, r.RetryAfter = false, micros(wait-within)
 		return false
@@ -65,14 +66,14 @@ func (d slide) waits(now *Now, within, free int64, r *Result) bool {
 	return true
 }
 
-// clamp moves what was entered before the clock was set back into one entry, now or at
+// clamp joins what was entered before the clock was set back to one entry, now or at
 // the turn that was reserved. Otherwise a key would be denied for as long as the
 // difference.
-func (d slide) clamp(at int64, s *state) {
+func (d lookback) clamp(at int64, s *state) {
 	if s.A <= at+s.E {
 		return
 	}
-	s.A = d.entered(at + s.E)
+	s.A = d.entryAt(at + s.E)
 	n := len(s.Log)
 	for n > 0 && s.Log[n-1].At >= s.A {
 		n--
@@ -81,29 +82,29 @@ func (d slide) clamp(at int64, s *state) {
 	s.Log = s.Log[:n:n]
 }
 
-// drop removes what no longer counts. In the bucket of the newest entry nothing leaves: what would,
-// no step has entered, and it counts with the newest.
-func (d slide) drop(at int64, s *state) {
-	if d.leaves(s.A) <= at {
+// drop removes the entries that no longer count. If the newest entry is in the present bucket, steps have
+// entered nothing there that would expire: such entries count with the newest.
+func (d lookback) drop(at int64, s *state) {
+	if d.expiry(s.A) <= at {
 		*s = state{}
 		return
 	}
 	gone, units := 0, int64(0)
-	for gone < len(s.Log) && d.leaves(s.Log[gone].At) <= at {
+	for gone < len(s.Log) && d.expiry(s.Log[gone].At) <= at {
 		units += s.Log[gone].Units
 		gone++
 	}
-	if s.Log = s.Log[gone:]; gone > 0 && d.buckets > 0 && s.E == 0 && s.A == d.entered(at) {
+	if s.Log = s.Log[gone:]; gone > 0 && d.buckets > 0 && s.E == 0 && s.A == d.entryAt(at) {
 		s.B += units
 	} else {
 		s.C -= units
 	}
 }
 
-// enter adds a charge that runs at at. It is entered there, or at the newest entry's
+// enter adds a charge that runs at an instant. It is entered there, or at the newest entry's
 // instant if that is later.
 func (l *Limit) enter(now *Now, s *state, at, units int64) Receipt {
-	switch entered := l.slide.entered(at); {
+	switch entered := l.lookback.entryAt(at); {
 	case !s.Live:
 		s.Live, s.A = true, entered
 	case entered > s.A:
@@ -116,15 +117,14 @@ func (l *Limit) enter(now *Now, s *state, at, units int64) Receipt {
 	return Receipt{Instant: s.A, Mark: units, Cost: units}
 }
 
-// frees returns the instant at which the oldest entries, with units in total, have
-// left.
-func (l *Limit) frees(s *state, units int64) int64 {
+// freeAt returns the instant at which the oldest entries, with units in total, have expired.
+func (l *Limit) freeAt(s *state, units int64) int64 {
 	for _, e := range s.Log {
 		if units -= e.Units; units <= 0 {
-			return l.slide.leaves(e.At)
+			return l.lookback.expiry(e.At)
 		}
 	}
-	return l.slide.leaves(s.A)
+	return l.lookback.expiry(s.A)
 }
 
 // The receipt says where a charge is entered. Its Mark is how much of the charge that entry
@@ -137,7 +137,7 @@ func (l *Limit) amendSliding(now *Now, c *Charge, s *state) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
 	receipt.Cost = c.Cost
-	counts := receipt.Mark > 0 && l.slide.leaves(receipt.Instant) > now.Steady
+	counts := receipt.Mark > 0 && l.lookback.expiry(receipt.Instant) > now.Steady
 	var entry *int64
 	if counts && s.Live {
 		entry = s.entry(receipt.Instant)
@@ -172,7 +172,7 @@ func (l *Limit) amendSliding(now *Now, c *Charge, s *state) Receipt {
 	return receipt
 }
 
-// entry returns the units entered at at, or nil.
+// entry returns the units entered at an instant, or nil.
 func (s *state) entry(at int64) *int64 {
 	if at == s.A {
 		return &s.B
@@ -183,7 +183,7 @@ func (s *state) entry(at int64) *int64 {
 	return nil
 }
 
-// remove removes the entry at at, which is empty.
+// remove removes the empty entry at an instant.
 func (s *state) remove(now *Now, at int64) {
 	last := len(s.Log) - 1
 	switch {

@@ -52,12 +52,12 @@ func (l *Limit) rebaseCounter(now *Now, s *state) {
 	}
 }
 
-// counts returns how much counts of what a state has.
-func (l *Limit) counts(at int64, s *state) int64 {
+// estimate returns how many units of a state count.
+func (l *Limit) estimate(at int64, s *state) int64 {
 	if s.C == 0 {
 		return s.B + s.D
 	}
-	return s.B + s.D + weighed(s.C, s.A+l.period-at, l.period)
+	return s.B + s.D + mulDiv(s.C, s.A+l.period-at, l.period)
 }
 
 func (l *Limit) stepCounter(now *Now, c *Charge, s *state, r *Result) {
@@ -71,7 +71,7 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *state, r *Result) {
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	default:
-		window, free := l.freesCounter(at, s, c.Cost)
+		window, free := l.firstFit(at, s, c.Cost)
 		wait, within := free-at, l.maxWait(c)
 		if wait > within {
 			r.OK, r.RetryAfter = false, micros(wait-within)
@@ -87,7 +87,7 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *state, r *Result) {
 		}
 	}
 	if s.D == 0 {
-		r.Remaining = max(0, l.spec.Units-l.counts(at, s))
+		r.Remaining = max(0, l.spec.Units-l.estimate(at, s))
 	}
 	if !s.Live {
 		return
@@ -101,15 +101,14 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *state, r *Result) {
 	}
 	r.ResetAfter = micros(end - at)
 	if r.Remaining < l.spec.Units {
-		_, free := l.freesCounter(at, s, r.Remaining+1)
+		_, free := l.firstFit(at, s, r.Remaining+1)
 		r.MoreAfter = micros(free - at)
 	}
 }
 
-// freesCounter returns the first instant at which cost, at most the limit, passes if
-// no other charge comes, and the number of that instant's window counted from the present
-// one.
-func (l *Limit) freesCounter(at int64, s *state, cost int64) (window, free int64) {
+// firstFit returns the first instant at which a cost of at most the limit passes if no other
+// charge comes, and how many windows after the present one that is.
+func (l *Limit) firstFit(at int64, s *state, cost int64) (window, free int64) {
 	start, counts := l.counterStart(at), [...]int64{s.C, s.B, s.D, 0}
 	for ; window < 3; window++ {
 		prev, room := counts[window], l.spec.Units-cost-counts[window+1]
@@ -141,7 +140,7 @@ func (l *Limit) amendCounter(now *Now, c *Charge, s *state) Receipt {
 		}
 		*s = state{Live: true, A: l.counterStart(now.Wall)}
 	}
-	count := l.counted(s, receipt.Instant)
+	count := l.countAt(s, receipt.Instant)
 	if diff <= 0 {
 		if count != nil {
 			refund := min(-diff, receipt.Mark, *count)
@@ -163,8 +162,8 @@ func (l *Limit) amendCounter(now *Now, c *Charge, s *state) Receipt {
 	return receipt
 }
 
-// counted returns the count of the window that begins at an instant, or nil if none is kept.
-func (l *Limit) counted(s *state, start int64) *int64 {
+// countAt returns the count of the window that begins at start, or nil if none is kept.
+func (l *Limit) countAt(s *state, start int64) *int64 {
 	switch start - s.A {
 	case -l.period:
 		return &s.C

@@ -8,5 +8,5 @@ package store
 
 func (l *Limit) workOutSlidingLog() {
 	l.largest = l.spec.Units
-	l.slide = slide{token: l.period}
+	l.lookback = lookback{token: l.period}
 }

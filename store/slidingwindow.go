@@ -9,7 +9,7 @@ import (
 // a bucket is token units long, and a tick has PerTick of them (Scale). The current
 // bucket and the Buckets-1 before it count; a bucket exactly one window old doesn't.
 
-func (l *Limit) fillSlidingWindow() { l.spec.Buckets = cmp.Or(l.spec.Buckets, 10) }
+func (l *Limit) defaultSlidingWindow() { l.spec.Buckets = cmp.Or(l.spec.Buckets, 10) }
 
 func (l *Limit) workOutSlidingWindow(bad wrong) {
 	s := &l.spec
@@ -19,12 +19,12 @@ func (l *Limit) workOutSlidingWindow(bad wrong) {
 	}
 	l.largest = s.Units
 	var ok bool
-	if l.scale, l.token, ok = fit(l.period, s.Buckets, 2*s.Buckets, func(c scale) bool {
+	if l.scale, l.token, ok = exactScale(l.period, s.Buckets, 2*s.Buckets, func(c scale) bool {
 		return l.period/c.Tick() >= s.Buckets // a bucket is at least a tick
 	}); !ok {
 		bad("Buckets", fmt.Sprintf("%v can't be cut into %d buckets exactly", s.Period, s.Buckets),
 			"write a number of buckets by which the microseconds of the period can be divided, or at most 10")
 		return
 	}
-	l.slide = slide{l.scale, l.token, s.Buckets}
+	l.lookback = lookback{l.scale, l.token, s.Buckets}
 }

@@ -42,7 +42,7 @@ import (
 // are in the past, so those receipts give nothing back anyway. A receipt must be settled with the
 // limit that made the charge: Marks are in its units.
 
-// workOutBucket computes the numbers of both. A LeakyBucket is a TokenBucket that
+// workOutBucket computes the numbers of a TokenBucket or LeakyBucket. A LeakyBucket is a TokenBucket that
 // passes at once its Burst and the charge whose turn it is, and queues by default.
 func (l *Limit) workOutBucket(bad wrong) {
 	s := &l.spec
@@ -60,22 +60,22 @@ func (l *Limit) workOutBucket(bad wrong) {
 			"write a smaller burst, a smaller queue or more units")
 		return
 	}
-	if !l.fitRate(room, nil) {
+	if !l.chooseScale(room, nil) {
 		l.tooFast(bad)
 		return
 	}
 	l.numbers = engine.Numbers{Token: l.token, Unit: l.scale.Code(), Burst: burst}
 	l.tokens = divisorOf(l.token)
-	l.most = l.scale.within(longest.Microseconds())
+	l.year = l.scale.within(longest.Microseconds())
 	l.capacity, l.queue = burst*l.token, queue*l.token
 	if l.largest = burst + queue; s.Debt {
-		l.largest = max(l.affordable(), l.largest)
+		l.largest = max(l.largestPrepaid(), l.largest)
 	}
 }
 
-// fillBucket: without a Burst a bucket has room for its Units, with debt for a second's.
-// A LeakyBucket has no burst, and a queue for its Units.
-func (l *Limit) fillBucket() {
+// defaultBucket sets the default Burst and Queue. A TokenBucket has room for its Units, or for a
+// second's worth with debt. A LeakyBucket has no burst, and a queue for its Units.
+func (l *Limit) defaultBucket() {
 	s := &l.spec
 	switch {
 	case s.Algorithm == LeakyBucket:
@@ -105,12 +105,12 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *state, r *Result) {
 	tat := at
 	if s.Live {
 		if s.Numbers != l.numbers || s.D != 0 || s.A > at+l.capacity+max(s.B, -s.B) {
-			l.stepKnown(now, c, s, r)
+			l.stepGeneral(now, c, s, r)
 			return
 		}
 		tat = max(tat, s.A)
 	}
-	after, _ := l.stepInstant(now.Steady, tat, c, r)
+	after, _ := l.stepPlain(now.Steady, tat, c, r)
 	if after == tat {
 		return
 	}
@@ -130,10 +130,10 @@ func ahead(n int64, waits bool) int64 {
 	return -n
 }
 
-// stepInstant is stepBucket for a state that consists of A alone: see
-// internal/inside.StepInstant. It is the whole rule, and one function, because most programs
+// stepPlain is stepBucket for a plain state: one that consists of its tat a alone. See
+// internal/inside.StepPlain. It is the whole rule in one function, because most programs
 // decide little else.
-func (l *Limit) stepInstant(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
+func (l *Limit) stepPlain(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
 	at := l.scale.At(now)
 	tat := max(at, a)
 	next = a
@@ -141,30 +141,30 @@ func (l *Limit) stepInstant(now, a int64, c *Charge, r *Result) (next int64, ok 
 	r.OK = true
 	// With debt, a charge waits only for those before it; without, its own cost has to
 	// be there as well.
-	inc := c.Cost * l.token
-	own := inc
+	units := c.Cost * l.token
+	needed := units
 	if l.spec.Debt {
-		own = 0
+		needed = 0
 	}
-	short, allowed := tat+own-at-l.capacity, l.queue
+	short, allowed := tat+needed-at-l.capacity, l.queue
 	if short > 0 && c.MaxWait > 0 {
 		allowed = l.allowed(c)
 	}
 	switch {
 	case c.Cost == 0:
-	case c.Cost > l.largest, short > allowed && own-l.capacity > allowed: // it could not pass even if it were the first
+	case c.Cost > l.largest, short > allowed && needed-l.capacity > allowed: // it could not pass even if it were the first
 		r.OK, r.RetryAfter = false, Never
 	case short > allowed:
 		r.OK, r.RetryAfter = false, l.scale.wait(short-allowed)
 	default:
 		r.Delay = l.scale.wait(short)
-		tat += inc
+		tat += units
 		next = tat
 		r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = now, tat, c.Cost
 	}
 	room := at + l.capacity + l.queue - tat
 	if room > 0 {
-		r.Remaining = l.tokens.of(room)
+		r.Remaining = l.tokens.divide(room)
 	}
 	r.ResetAfter = l.scale.wait(tat - at)
 	r.MoreAfter = l.scale.wait((r.Remaining+1)*l.token - room)
@@ -180,81 +180,99 @@ func (l *Limit) allowed(c *Charge) int64 {
 	return l.queue
 }
 
-// stepKnown is stepBucket for a state of other numbers, one of which more is known than
-// its tat, and one from before the clock was set back.
-func (l *Limit) stepKnown(now *Now, c *Charge, s *state, r *Result) {
+// bucketUse is the tokens in use of a bucket's state. They drain at the state's rate.
+type bucketUse struct {
+	scale   scale // of the state
+	token   int64 // of the state
+	drains  int64 // tokens in use, in the state's units
+	inUse   int64 // tokens in use, in the limit's units
+	foreign bool  // the limit has another scale or token
+}
+
+// bucketUse returns the tokens in use of a live state.
+func (l *Limit) bucketUse(now *Now, s *state) bucketUse {
+	u := bucketUse{scale: scaleOf(s.Numbers.Unit), token: s.Numbers.Token}
+	u.drains = max(s.A-u.scale.At(now.Steady), 0)
+	u.inUse = u.drains
+	if u.foreign = u.token != l.token || s.Numbers.Unit != l.numbers.Unit; u.foreign {
+		u.inUse = convert(u.drains, u.token, l.token)
+	}
+	return u
+}
+
+// until returns the time until at most n of the limit's units are in use.
+func (u *bucketUse) until(n int64, l *Limit) time.Duration {
+	if u.foreign {
+		n = unconvert(n, u.token, l.token)
+	}
+	return u.scale.wait(u.drains - n)
+}
+
+// stepGeneral is stepBucket for any state: one of other numbers, one that has more than its tat,
+// and one from before the clock was set back.
+func (l *Limit) stepGeneral(now *Now, c *Charge, s *state, r *Result) {
 	if l.rebaseBucket(now, s); !s.Live {
 		l.stepBucket(now, c, s, r)
 		return
 	}
-	of, token := scaleOf(s.Numbers.Unit), s.Numbers.Token
-	other := token != l.token || s.Numbers.Unit != l.numbers.Unit
-	used := max(s.A-of.At(now.Steady), 0)
-	inUse := used // in the limit's own units
-	if other {
-		inUse = converted(used, token, l.token)
-	}
-	// until returns how long it is, at the state's rate, until at most n of the limit's own
-	// units are in use.
-	until := func(n int64) time.Duration {
-		if other {
-			n = unconverted(n, token, l.token)
-		}
-		return of.wait(used - n)
-	}
-
-	*r = Result{OK: true}
-	inc := c.Cost * l.token
-	own := inc
+	use := l.bucketUse(now, s)
+	units := c.Cost * l.token
+	needed := units
 	if l.spec.Debt {
-		own = 0
+		needed = 0
 	}
 	allowed := l.allowed(c)
-	if other && c.MaxWait >= longest {
+	if use.foreign && c.MaxWait >= longest {
 		// It would convert the state, and the other version's excess would drain at this rate,
 		// perhaps for days.
 		allowed = min(allowed, l.queue)
 	}
-	switch most := l.capacity + allowed - own; {
+	*r = Result{OK: true}
+	switch most := l.capacity + allowed - needed; {
 	case c.Cost == 0:
 	case c.Cost > l.largest, most < 0:
 		r.OK, r.RetryAfter = false, Never
-	case inUse > most:
-		r.OK, r.RetryAfter = false, until(most)
+	case use.inUse > most:
+		r.OK, r.RetryAfter = false, use.until(most, l)
 	default:
-		r.Delay = l.scale.wait(inUse + own - l.capacity)
-		at := l.scale.At(now.Steady)
+		r.Delay = l.scale.wait(use.inUse + needed - l.capacity)
 		// A charge that waits runs later, when no more is in use than there is room for beside it.
-		before := min(inUse, max(l.capacity-own, 0))
-		switch {
-		case s.Numbers != l.numbers:
-			s.remember(of.micros(s.A))
-			s.E, s.Log = now.Steady, nil
-		case len(s.Log) > 0:
-			s.Log = levels(s.Log).charged(now.Steady, before, inUse+inc)
-		}
-		inUse += inc
-		s.Numbers, s.A, s.B = l.numbers, at+inUse, ahead(inUse-l.capacity, r.Delay > 0)
+		before := min(use.inUse, max(l.capacity-needed, 0))
+		l.chargeGeneral(now, s, before, use.inUse, units, r.Delay > 0)
 		r.Receipt = Receipt{Instant: now.Steady, Mark: s.A, Cost: c.Cost}
-		of, token, other, used = l.scale, l.token, false, inUse
+		use = l.bucketUse(now, s)
 	}
-	room := l.capacity + l.queue - inUse
+	room := l.capacity + l.queue - use.inUse
 	r.Remaining = max(room, 0) / l.token
-	r.ResetAfter = of.wait(used)
+	r.ResetAfter = use.scale.wait(use.drains)
 	switch most, next := l.capacity+l.queue, (r.Remaining+1)*l.token; {
 	case next <= most:
-		r.MoreAfter = until(most - next)
-	case other:
-		r.MoreAfter = until(most) + l.scale.wait(next-most)
+		r.MoreAfter = use.until(most-next, l)
+	case use.foreign:
+		r.MoreAfter = use.until(most, l) + l.scale.wait(next-most)
 	default:
 		r.MoreAfter = l.scale.wait(next - room)
 	}
 }
 
+// chargeGeneral adds units to the inUse of a state, which then has the limit's numbers. before is
+// what is in use when the charge runs.
+func (l *Limit) chargeGeneral(now *Now, s *state, before, inUse, units int64, waits bool) {
+	switch {
+	case s.Numbers != l.numbers:
+		s.keepLevels(scaleOf(s.Numbers.Unit).micros(s.A))
+		s.E, s.Log = now.Steady, nil
+	case len(s.Log) > 0:
+		s.Log = levels(s.Log).charge(now.Steady, before, inUse+units)
+	}
+	inUse += units
+	s.Numbers, s.A, s.B = l.numbers, l.scale.At(now.Steady)+inUse, ahead(inUse-l.capacity, waits)
+}
+
 // rebaseBucket clamps a state from before the clock was set back, and drops what is over.
 func (l *Limit) rebaseBucket(now *Now, s *state) {
-	of := scaleOf(s.Numbers.Unit)
-	at, last := of.At(now.Steady), s.E
+	stateScale := scaleOf(s.Numbers.Unit)
+	at, last := stateScale.At(now.Steady), s.E
 	if n := len(s.Log); n > 0 {
 		last = max(last, s.Log[n-1].At)
 	}
@@ -264,7 +282,7 @@ func (l *Limit) rebaseBucket(now *Now, s *state) {
 	case s.D <= now.Steady:
 		s.D, s.E, s.Log = 0, 0, nil
 	case last > now.Steady: // refunds go by instants
-		s.D, s.E, s.Log = max(of.micros(s.A), now.Steady+1), now.Steady, nil
+		s.D, s.E, s.Log = max(stateScale.micros(s.A), now.Steady+1), now.Steady, nil
 	}
 	if s.A <= at && s.D == 0 {
 		*s = state{}
@@ -280,40 +298,40 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *state) Receipt {
 		if !s.Live {
 			*s = state{Live: true, Numbers: l.numbers, A: l.scale.At(now.Steady)}
 		}
-		l.owe(now, diff, s, &r)
+		l.addDebtBucket(now, diff, s, &r)
 	case diff < 0 && s.Live && s.Numbers == l.numbers && !s.barred(&r):
-		l.refund(now, -diff, c, s, &r)
+		l.refundBucket(now, -diff, c, s, &r)
 	}
 	return r
 }
 
-// owe makes a charge cost more: tokens at the rate of the state, up to a year's worth.
-func (l *Limit) owe(now *Now, tokens int64, s *state, r *Receipt) {
-	of, token, full := scaleOf(s.Numbers.Unit), s.Numbers.Token, s.Numbers.Burst*s.Numbers.Token
-	at := of.At(now.Steady)
+// addDebtBucket makes a charge cost more: tokens at the rate of the state, up to a year's worth.
+func (l *Limit) addDebtBucket(now *Now, tokens int64, s *state, r *Receipt) {
+	stateScale, token, full := scaleOf(s.Numbers.Unit), s.Numbers.Token, s.Numbers.Burst*s.Numbers.Token
+	at := stateScale.At(now.Steady)
 	used := max(s.A-at, 0)
 	// A debt is whole tokens, so it may pass the limit of a year by less than one. A long queue may
 	// be beyond that limit already.
-	debt := min(tokens, ceilDiv(max(full+of.within(longest.Microseconds())-used, 0), token))
+	debt := min(tokens, ceilDiv(max(full+stateScale.within(longest.Microseconds())-used, 0), token))
 	r.Cost -= tokens - debt
 	if debt == 0 {
 		return
 	}
 	if s.Numbers == l.numbers {
-		// It is as a charge made now, of the debt and what stands of its cost until now.
-		standing := l.standing(at, used, s, r)
-		r.Instant, r.Mark = now.Steady, at+standing+debt*token
+		// It is as a charge made now, of the debt and what could be refunded until now.
+		refundable := l.refundableBucket(at, used, s, r)
+		r.Instant, r.Mark = now.Steady, at+refundable+debt*token
 	}
 	inUse := used + debt*token
 	if len(s.Log) > 0 {
-		s.Log = levels(s.Log).charged(now.Steady, used, inUse)
+		s.Log = levels(s.Log).charge(now.Steady, used, inUse)
 	}
 	s.A, s.B = at+inUse, ahead(inUse-full, s.B > 0 && used > full)
 }
 
-// standing returns how much of a charge, and of those before it, has been in use at its
-// lowest since it was made.
-func (l *Limit) standing(at, used int64, s *state, r *Receipt) int64 {
+// refundableBucket returns the lowest number of units that have been in use since a charge, of
+// that charge and those before it. A refund gives back no more.
+func (l *Limit) refundableBucket(at, used int64, s *state, r *Receipt) int64 {
 	switch {
 	case s.barred(r):
 		return 0
@@ -324,32 +342,32 @@ func (l *Limit) standing(at, used int64, s *state, r *Receipt) int64 {
 	return max(min(low, used, r.Mark-l.scale.At(from)), 0)
 }
 
-// refund gives back tokens of a charge.
-func (l *Limit) refund(now *Now, tokens int64, c *Charge, s *state, r *Receipt) {
+// refundBucket gives back tokens of a charge.
+func (l *Limit) refundBucket(now *Now, tokens int64, c *Charge, s *state, r *Receipt) {
 	at := l.scale.At(now.Steady)
 	used := max(s.A-at, 0)
 	last, waits := r.Mark == s.A, s.B > 0 && used > l.capacity
 	if waits && !(last && c.Cost == 0) {
 		return
 	}
-	stands := l.standing(at, used, s, r)
-	back := stands
-	if tokens < ceilDiv(stands, l.token) {
+	refundable := l.refundableBucket(at, used, s, r)
+	back := refundable
+	if tokens < ceilDiv(refundable, l.token) {
 		back = tokens * l.token
 	}
 	if back == 0 {
 		return
 	}
-	if r.Mark -= back; back == stands {
-		r.Mark = min(r.Mark, r.Mark+back-tokens*l.token) // all that stood has come back: Standing is to see that
+	if r.Mark -= back; back == refundable {
+		r.Mark = min(r.Mark, r.Mark+back-tokens*l.token) // all that remained has come back, which Standing reads from the Mark
 	}
 	// If it was the last charge, and none was refunded before, no other receipt says too much.
 	if !last || len(s.Log) > 0 {
 		if len(s.Log) == 0 {
-			s.Log = begin(now.Steady, used)
+			s.Log = startLevels(now.Steady, used)
 		}
-		s.Log = levels(s.Log).sunk(used).refunded(c.Receipt.Instant, back)
-		s.remember(max(l.scale.micros(s.A), now.Steady+1))
+		s.Log = levels(s.Log).lower(used).refund(c.Receipt.Instant, back)
+		s.keepLevels(max(l.scale.micros(s.A), now.Steady+1))
 	}
 	s.A = at + used - back
 	s.B = ahead(used-back-l.capacity, waits)
@@ -358,8 +376,9 @@ func (l *Limit) refund(now *Now, tokens int64, c *Charge, s *state, r *Receipt) 
 	}
 }
 
-func (l *Limit) backInBucket(was, is engine.Receipt) int64 {
-	return ceilDiv(max(was.Mark-is.Mark, 0), l.token)
+// unitsRefundedBucket rounds up.
+func (l *Limit) unitsRefundedBucket(before, after engine.Receipt) int64 {
+	return ceilDiv(max(before.Mark-after.Mark, 0), l.token)
 }
 
 // validBucket reports whether a token or leaky bucket can have written the state.

@@ -36,7 +36,7 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write at most two years")
 		return
 	}
-	if !l.fitRate(1, func(c scale) bool {
+	if !l.chooseScale(1, func(c scale) bool {
 		return w%c.Tick() == 0 && w/c.Tick() < mostWarm/c.PerTick
 	}) {
 		l.tooFast(bad)
@@ -44,15 +44,15 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 	}
 	l.warm = l.scale.within(w)
 	l.numbers = engine.Numbers{Token: l.warm, Unit: l.scale.Code()}
-	l.most = l.scale.within(longest.Microseconds())
-	l.largest = l.affordable()
+	l.year = l.scale.within(longest.Microseconds())
+	l.largest = l.largestPrepaid()
 }
 
 // mostWarm bounds W, since the twin squares it four bits at a time.
 const mostWarm = 1 << 46
 
-// slow is F.
-func (l *Limit) slow(cold int64) int64 {
+// coldArea returns F.
+func (l *Limit) coldArea(cold int64) int64 {
 	x := max(2*cold-l.warm, 0)
 	if x < 1<<31 {
 		return x * x / (2 * l.warm)
@@ -67,23 +67,23 @@ func (l *Limit) slow(cold int64) int64 {
 func (l *Limit) price(cost, cold int64) (price, warmer int64) {
 	t := cost * l.token
 	warmer = max(cold-t, 0)
-	return t + l.slow(cold) - l.slow(warmer), warmer
+	return t + l.coldArea(cold) - l.coldArea(warmer), warmer
 }
 
-// warmth returns when the next charge may go, and how cold the limit is then, of a state
-// that rebaseWarmUp has brought to the present.
-func (l *Limit) warmth(now *Now, s *state) (next, cold int64) {
+// present returns when the next charge may go, and how cold the limit is then. rebaseWarmUp has
+// brought the state to the present.
+func (l *Limit) present(now *Now, s *state) (next, cold int64) {
 	at := l.scale.At(now.Steady)
 	if !s.Live {
 		return at, l.warm
 	}
-	of := scaleOf(s.Numbers.Unit)
+	stateScale := scaleOf(s.Numbers.Unit)
 	next, cold = s.A, s.B
 	if s.Numbers != l.numbers {
-		if cold = weighed(l.warm, cold, s.Numbers.Token); next <= of.At(now.Steady) {
+		if cold = mulDiv(l.warm, cold, s.Numbers.Token); next <= stateScale.At(now.Steady) {
 			return at, cold
 		}
-		next = max(l.scale.ofMicros(of.micros(next)), at)
+		next = max(l.scale.ofMicros(stateScale.micros(next)), at)
 	}
 	return next, cold
 }
@@ -109,11 +109,11 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *state, r *Result) {
 		l.rebaseWarmUp(now, s)
 	}
 	at := l.scale.At(now.Steady)
-	next, cold := l.warmth(now, s)
+	next, cold := l.present(now, s)
 	free := l.scale.wait(next - at)
 	if s.Live && s.Numbers != l.numbers { // which may have a finer tick
-		of := scaleOf(s.Numbers.Unit)
-		free = min(free, of.wait(s.A-of.At(now.Steady)))
+		stateScale := scaleOf(s.Numbers.Unit)
+		free = min(free, stateScale.wait(s.A-stateScale.At(now.Steady)))
 	}
 	*r = Result{OK: true}
 	switch wait, within := next-at, l.scale.within(l.maxWait(c)); {
@@ -133,7 +133,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *state, r *Result) {
 		price, cold = l.price(c.Cost, cold)
 		next += price
 		r.Receipt.Mark = next
-		l.warms(at, s, next, cold, floor)
+		l.setWarmUp(at, s, next, cold, floor)
 		free = l.scale.wait(next - at)
 	}
 	if r.MoreAfter = free; next <= at {
@@ -144,15 +144,15 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *state, r *Result) {
 	r.ResetAfter = l.scale.wait(next - at + l.warm - cold)
 }
 
-// cools is how long it takes until a state is cold by its own numbers: another version may
-// warm up in less time.
-func (s *state) cools(now *Now) time.Duration {
-	of := scaleOf(s.Numbers.Unit)
-	return of.wait(s.A + s.Numbers.Token - s.B - of.At(now.Steady))
+// lifetimeWarmUp returns the time until a state is cold by its own numbers. Another version may
+// cool down in less time.
+func (s *state) lifetimeWarmUp(now *Now) time.Duration {
+	stateScale := scaleOf(s.Numbers.Unit)
+	return stateScale.wait(s.A + s.Numbers.Token - s.B - stateScale.At(now.Steady))
 }
 
-// warms writes a state of the limit's numbers.
-func (l *Limit) warms(at int64, s *state, next, cold, floor int64) {
+// setWarmUp writes a state in the limit's numbers.
+func (l *Limit) setWarmUp(at int64, s *state, next, cold, floor int64) {
 	if next <= at && cold >= l.warm {
 		*s = state{}
 		return
@@ -164,73 +164,79 @@ func (l *Limit) warms(at int64, s *state, next, cold, floor int64) {
 }
 
 func (l *Limit) amendWarmUp(now *Now, c *Charge, s *state) Receipt {
-	at := l.scale.At(now.Steady)
 	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Cost: c.Cost}
-	diff := c.Cost - c.Receipt.Cost
-	switch {
+	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff == 0:
 		receipt.Instant = c.Receipt.Instant
-		return receipt
-	case diff > 0 && s.Live && s.Numbers != l.numbers:
+	case diff < 0:
+		l.refundWarmUp(now, -diff, c, s, &receipt)
+	case s.Live && s.Numbers != l.numbers:
 		// The price of a permit in the state's numbers isn't known, so the debt is a length
 		// of time.
-		of := scaleOf(s.Numbers.Unit)
-		at := of.At(now.Steady)
-		debt := l.owed(diff, of.micros(s.A-at))
-		s.A += of.ofMicros(l.scale.micros(debt * l.token))
+		stateScale := scaleOf(s.Numbers.Unit)
+		at := stateScale.At(now.Steady)
+		debt := l.cappedDebt(diff, stateScale.micros(s.A-at))
+		s.A += stateScale.ofMicros(l.scale.micros(debt * l.token))
 		s.C = s.A - at
 		receipt.Cost -= diff - debt
-		return receipt
-	}
-	next, cold := l.warmth(now, s)
-	made := c.Receipt.Mark
-	switch {
-	case diff > 0:
-		debt := l.owed(diff, l.scale.micros(next-at))
-		receipt.Mark = max(min(made, next), at) + debt*l.token
-		receipt.Cost -= diff - debt
-		next += debt * l.token
-	case !s.Live || s.Numbers != l.numbers || s.E != 0 && made <= s.E:
-		return receipt
-	case c.Cost == 0 && c.Receipt.Instant >= 0 && next == made && at < next:
-		// Canceled, and no charge came after it: the state returns to what it was before.
-		cost := min(c.Receipt.Cost, l.largest) // it may have been charged at a higher rate
-		was := cold + cost*l.token
-		if cold == 0 {
-			was = c.Receipt.Instant // S has stopped at 0
-		}
-		cold = min(was, l.warm)
-		price, _ := l.price(cost, cold)
-		next -= price
-		receipt.Mark = max(at, next)
-		if next < at {
-			next, cold = at, min(cold+at-next, l.warm)
-		}
-	case made >= next:
-		// Each charge that came after waits for exactly what is before it and goes at
-		// the turn it was told, whatever is refunded here. If any came, nothing is
-		// given back, or a newcomer could go beside them.
-		next -= min(min(-diff, l.largest)*l.token, next-at)
-		receipt.Mark = next
 	default:
-		return receipt
+		at := l.scale.At(now.Steady)
+		next, cold := l.present(now, s)
+		debt := l.cappedDebt(diff, l.scale.micros(next-at))
+		receipt.Mark = max(min(receipt.Mark, next), at) + debt*l.token
+		receipt.Cost -= diff - debt
+		l.setWarmUp(at, s, next+debt*l.token, cold, s.E)
 	}
-	l.warms(at, s, next, cold, s.E)
 	return receipt
 }
 
-// owed returns how many tokens of a debt are added to a limit that is taken for so many
-// microseconds. The token that reaches a year is the last.
-func (l *Limit) owed(tokens, taken int64) int64 {
-	return min(tokens, ceilDiv(max(l.most-l.scale.ofMicros(taken), 0), l.token))
+// refundWarmUp gives back permits of a charge, if no charge came after it.
+func (l *Limit) refundWarmUp(now *Now, permits int64, c *Charge, s *state, r *Receipt) {
+	at := l.scale.At(now.Steady)
+	next, cold := l.present(now, s)
+	mark := c.Receipt.Mark
+	if !s.Live || s.Numbers != l.numbers || s.E != 0 && mark <= s.E {
+		return
+	}
+	switch {
+	case c.Cost == 0 && c.Receipt.Instant >= 0 && next == mark && at < next:
+		// Canceled: the state returns to what it was before.
+		cost := min(c.Receipt.Cost, l.largest) // it may have been charged at a higher rate
+		before := cold + cost*l.token
+		if cold == 0 {
+			before = c.Receipt.Instant // S has stopped at 0
+		}
+		cold = min(before, l.warm)
+		price, _ := l.price(cost, cold)
+		next -= price
+		r.Mark = max(at, next)
+		if next < at {
+			next, cold = at, min(cold+at-next, l.warm)
+		}
+	case mark >= next:
+		// Each charge that came after waits for exactly what is before it and goes at
+		// the turn it was told, whatever is refunded here. If any came, nothing is
+		// given back, or a newcomer could go beside them.
+		next -= min(min(permits, l.largest)*l.token, next-at)
+		r.Mark = next
+	default:
+		return
+	}
+	l.setWarmUp(at, s, next, cold, s.E)
 }
 
-// backInWarmUp is all or nothing: what a charge was worth depends on those before it.
-func (l *Limit) backInWarmUp(was, is engine.Receipt) int64 {
-	if was.Mark == is.Mark {
+// cappedDebt returns how many tokens of a debt are added to a limit that is reserved for so many
+// microseconds. The token that reaches a year is the last.
+func (l *Limit) cappedDebt(tokens, reserved int64) int64 {
+	return min(tokens, ceilDiv(max(l.year-l.scale.ofMicros(reserved), 0), l.token))
+}
+
+// unitsRefundedWarmUp is all or nothing: what a charge was worth depends on those before it.
+func (l *Limit) unitsRefundedWarmUp(before, after engine.Receipt) int64 {
+	if before.Mark == after.Mark {
 		return 0
 	}
-	return was.Cost
+	return before.Cost
 }
 
 // validWarmUp reports whether a WarmUp can have written the state.

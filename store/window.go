@@ -98,18 +98,18 @@ func (w Window) bounds(wall int64) (start, end int64) {
 		return start, start + d
 	}
 	n, z := w.number(wall)
-	return w.opens(n, z), w.opens(n+1, z)
+	return w.startOf(n, z), w.startOf(n+1, z)
 }
 
-// ahead returns the start of the n-th window after the one starting at start, or of the
+// startAhead returns the start of the n-th window after the one starting at start, or of the
 // last one within 200 years.
-func (w Window) ahead(start, n int64) int64 {
+func (w Window) startAhead(start, n int64) int64 {
 	if w.kind == everyWindow {
 		d := w.every.Microseconds()
 		return start + min(n, max(1, far/d))*d
 	}
 	k, z := w.number(start)
-	return w.opens(k+min(n, far/w.nominal()), z)
+	return w.startOf(k+min(n, far/w.nominal()), z)
 }
 
 // between returns the number of windows that begin in (from, to].
@@ -238,19 +238,19 @@ func (w Window) number(wall int64) (int64, zone) {
 	}
 	t := floorDiv(wall, 1_000_000) + Epoch
 	z := w.zone(t)
-	n := w.shown(t + z.offset)
+	n := w.numberByClock(t + z.offset)
 	for p := z; p.from > t-reach; {
 		last := p.from - 1
 		p = w.zone(last)
-		n = max(n, w.shown(last+p.offset))
+		n = max(n, w.numberByClock(last+p.offset))
 	}
 	return n, z
 }
 
-// opens returns the first instant at which the clocks show window n or a later one.
+// startOf returns the first instant at which the clocks show window n or a later one.
 // near is a zone close to it, which saves a lookup.
-func (w Window) opens(n int64, near zone) int64 {
-	shows := w.face(n)
+func (w Window) startOf(n int64, near zone) int64 {
+	shows := w.clockAtStart(n)
 	t := shows - near.offset
 	if t-reach < near.from || t >= near.until {
 		t = shows - w.zone(t).offset - reach
@@ -263,9 +263,9 @@ func (w Window) opens(n int64, near zone) int64 {
 	return (t - Epoch) * 1_000_000
 }
 
-// shown returns the number of the window in which clocks show c, read as seconds since
+// numberByClock returns the number of the window in which clocks show c, read as seconds since
 // 1970.
-func (w Window) shown(c int64) int64 {
+func (w Window) numberByClock(c int64) int64 {
 	switch w.kind {
 	case hourlyWindow:
 		return floorDiv(c, 3600)
@@ -279,8 +279,9 @@ func (w Window) shown(c int64) int64 {
 	}
 }
 
-// face returns what the clocks show at the start of window n: the inverse of shown.
-func (w Window) face(n int64) int64 {
+// clockAtStart returns what the clocks show at the start of window n, in seconds since 1970: the
+// inverse of numberByClock.
+func (w Window) clockAtStart(n int64) int64 {
 	switch w.kind {
 	case hourlyWindow:
 		return n * 3600

@@ -179,7 +179,7 @@ func TestWindowsAgainstWalk(t *testing.T) {
 					}
 				}
 				for j := i; j < len(starts); j += 5 {
-					if got := w.ahead(s, numbers[j]-numbers[i]); got != starts[j] {
+					if got := w.startAhead(s, numbers[j]-numbers[i]); got != starts[j] {
 						t.Fatalf("%v: %d after %s is %s, want %s", w, numbers[j]-numbers[i], instant(s), instant(got), instant(starts[j]))
 					}
 				}
@@ -223,7 +223,7 @@ func TestWindowsTile(t *testing.T) {
 			}
 			n := int64(0)
 			for s, e := start, end; n < 60; s, e = w.bounds(e) {
-				if got := w.ahead(start, n); got != s {
+				if got := w.startAhead(start, n); got != s {
 					t.Fatalf("%v: window %d after %s begins at %s, walked to %s", w, n, instant(start), instant(got), instant(s))
 				}
 				if got := w.between(from, s); got != n && n > 0 {
@@ -302,7 +302,7 @@ func TestWindowLength(t *testing.T) {
 func TestWindowAheadSaturates(t *testing.T) {
 	for _, w := range []Window{Hourly, Daily, Weekly, Monthly, Daily.In(location(t, "Europe/Berlin")), Every(time.Microsecond), Every(time.Hour), Every(250 * 365 * 24 * time.Hour)} {
 		start, _ := w.bounds(0)
-		a, b := w.ahead(start, 1<<40), w.ahead(start, 1<<62)
+		a, b := w.startAhead(start, 1<<40), w.startAhead(start, 1<<62)
 		if w.kind == everyWindow && w.every == time.Microsecond {
 			if a != start+1<<40 {
 				t.Errorf("%v: %d", w, a)
@@ -324,7 +324,7 @@ func TestWindowsDoNotAllocate(t *testing.T) {
 	at := wall(time.Date(2019, 2, 17, 2, 30, 0, 0, time.UTC))
 	if n := testing.AllocsPerRun(100, func() {
 		s, e := w.bounds(at)
-		w.ahead(s, 40)
+		w.startAhead(s, 40)
 		w.between(s, e)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -368,14 +368,14 @@ func TestKeptBoundsAreTheCalendars(t *testing.T) {
 		for range 2000 {
 			at += r.Int64N(w.nominal()) - w.nominal()/3
 			start, end := w.bounds(at)
-			if got := l.opened(at); got != start {
+			if got := l.startAt(at); got != start {
 				t.Fatalf("%v, at %s: opened at %s, want %s", w, instant(at), instant(got), instant(start))
 			}
-			if got, want := l.boundary(start, 1), w.ahead(start, 1); got != want {
+			if got, want := l.boundary(start, 1), w.startAhead(start, 1); got != want {
 				t.Fatalf("%v, at %s: ends at %s, want %s", w, instant(at), instant(got), instant(want))
 			}
 			for _, later := range []int64{at, end - 1, end, end + 1, end + w.nominal()} {
-				if got, want := l.passed(start, later), w.between(start, later); got != want {
+				if got, want := l.boundariesIn(start, later), w.between(start, later); got != want {
 					t.Fatalf("%v, from %s to %s: %d windows, want %d", w, instant(start), instant(later), got, want)
 				}
 			}

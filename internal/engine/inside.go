@@ -9,9 +9,9 @@ var (
 	Hash         func(limit any) uint64
 	Full         func(limit any) int64
 	TermsOf      func(limit any) Terms
-	StepInstant  func(n *Numbers, now, a int64, charge, result any) (next int64, ok bool)
+	StepPlain  func(n *Numbers, now, a int64, charge, result any) (next int64, ok bool)
 	Behind       func(limit any, a, b Receipt) bool
-	Back         func(limit any, was, is Receipt) int64
+	UnitsRefunded         func(limit any, was, is Receipt) int64
 	Decider      func(limit any) any
 	DecidedBy    func(limit, decider any) any
 	Veto         func() any

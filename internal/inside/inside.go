@@ -22,12 +22,12 @@ func Terms(l *store.Limit) engine.Terms { return engine.TermsOf(l) }
 // Full returns how many units are left of a key that has used none.
 func Full(l *store.Limit) int64 { return engine.Full(l) }
 
-// StepInstant decides a charge alone, for a TokenBucket or LeakyBucket whose State is Live,
+// StepPlain decides a charge alone, for a TokenBucket or LeakyBucket whose State is Live,
 // was written under the numbers n, and consists of A alone. Most do, so a store may
 // keep them in one word. It returns the new A. If ok is false, the limit has other numbers, or the
 // step needs or leaves more of a State than that, and r is meaningless.
-func StepInstant(n *engine.Numbers, now, a int64, c *store.Charge, r *store.Result) (next int64, ok bool) {
-	return engine.StepInstant(n, now, a, c, r)
+func StepPlain(n *engine.Numbers, now, a int64, c *store.Charge, r *store.Result) (next int64, ok bool) {
+	return engine.StepPlain(n, now, a, c, r)
 }
 
 // MoreAfter returns the time after which more units are left than r says, or after
@@ -63,7 +63,7 @@ func receipt(r store.Receipt) engine.Receipt {
 // comes back and the rest stays reserved. The receipt returned stands for that rest, as
 // if the charge had had its cost from the start. Its Cost is 0 if nothing remains.
 func Standing(l *store.Limit, was, is store.Receipt) store.Receipt {
-	back := engine.Back(l, receipt(was), receipt(is))
+	back := engine.UnitsRefunded(l, receipt(was), receipt(is))
 	if back <= 0 {
 		return was
 	}

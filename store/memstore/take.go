@@ -39,7 +39,7 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		// If another call has charged the key since the clock was read, it may have done so
 		// at a later instant.
 		if atomic.LoadInt64(&sl.word) == seen {
-			a, ok := inside.StepInstant(rateOf(seen), now, seen>>rateBits, c, r)
+			a, ok := inside.StepPlain(rateOf(seen), now, seen>>rateBits, c, r)
 			next := a<<rateBits | seen&rateMask
 			if !ok || next>>rateBits != a {
 				break
@@ -212,7 +212,7 @@ func (s *Store) takeInPlace(now store.Now, visits []visit, charges []store.Charg
 		fits := true
 		if packed(v.word) {
 			var a int64
-			a, fits = inside.StepInstant(rateOf(v.word), now.Steady, v.word>>rateBits, c, r)
+			a, fits = inside.StepPlain(rateOf(v.word), now.Steady, v.word>>rateBits, c, r)
 			v.next = a<<rateBits | v.word&rateMask
 			fits = fits && v.next>>rateBits == a
 		} else {
