@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/background"
@@ -25,13 +26,13 @@ const reportAt = 100
 func (s *Store) Observe(o *store.Observer) {
 	s.observers.Observe(o)
 	if s.overflow.Load() >= reportAt {
-		go background.Do("reporting a full store", func() { o.Tell(s.isFull()) })
+		go background.Do("reporting a full store", func() { o.Tell(s.fullNotice()) })
 	}
 }
 
-func (s *Store) reportFull() { s.observers.Tell(s.isFull()) }
+func (s *Store) reportFull() { s.observers.Tell(s.fullNotice()) }
 
-func (s *Store) isFull() store.Notice {
+func (s *Store) fullNotice() store.Notice {
 	return store.Notice{Kind: store.Full, Err: fmt.Errorf("the store in memory is full with %d keys, so new keys share states: "+
 		"write memstore.WithMaxKeys(%d), or use keys that clients can't make up", s.max, 4*s.max)}
 }
@@ -55,12 +56,12 @@ func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 	}
 	fresh := int64(0)
 	for i := range visits {
-		if v := &visits[i]; charges[v.i].Cost > 0 && v.word == vacant {
+		if v := &visits[i]; charges[v.charge].Cost > 0 && v.word == vacant {
 			fresh++
 		}
 	}
 	full := func() bool { return s.keys.Load()+fresh > s.max }
-	if fresh == 0 || !full() || now < s.vain.Load() {
+	if fresh == 0 || !full() || now < s.searchAfter.Load() {
 		return
 	}
 	for i := range visits { // with a vacant slot, the search passes over the call's own keys
@@ -81,13 +82,68 @@ func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 		}
 	}
 	if full() {
-		s.vain.Store(now + searchAgain)
+		s.searchAfter.Store(now + searchAgain)
 	}
 }
 
 // search examines up to n of a shard's slots, and returns how many it examined.
 func (s *Store) search(sh *shard, now int64, n int) int {
 	n = min(n, sh.slots())
-	s.dropped(sh.expire(n, now))
+	s.countDropped(sh.dropExpired(n, now))
 	return n
+}
+
+// inShared in the last byte of a receipt's lease says that the charge was made against
+// a shared state. It is settled there, even if its key has found room since. The first 8
+// bytes are enough to tell leases apart.
+const inShared = 1
+
+// madeInShared reports whether an earlier charge was made against a shared state.
+func madeInShared(c *store.Charge) bool { return c.Receipt.Lease[len(c.Receipt.Lease)-1] == inShared }
+
+// countOverflow updates the statistics for a charge, and makes the result of one for which there
+// is no state.
+func (s *Store) countOverflow(v *visit, c *store.Charge, r *store.Result, now int64) {
+	switch v.where {
+	case nowhere:
+		wait := v.shard.shared.untilExpiry(now)
+		*r = store.Result{OK: c.Cost == 0, ResetAfter: wait}
+		if !r.OK {
+			r.RetryAfter = wait
+		}
+	case shared:
+		if r.Receipt.Cost > 0 {
+			r.Receipt.Lease[len(r.Receipt.Lease)-1] = inShared
+		}
+	default:
+		return
+	}
+	if c.Cost > 0 {
+		if s.overflow.Add(1) == reportAt {
+			go background.Do("reporting a full store", s.reportFull) // the caller holds locks
+		}
+		if !r.OK {
+			s.denied.Add(1)
+		}
+	}
+}
+
+// deny decides a call that is denied because there is no state for one of its charges.
+// The other results are those without the denial, and nothing is charged.
+func deny(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
+	asked, tried := slices.Clone(charges), slices.Clone(states)
+	for i := range visits {
+		if visits[i].where == nowhere {
+			asked[visits[i].charge].Cost = 0
+		}
+	}
+	granted := store.Decide(now, asked, tried, results)
+	for i := range asked {
+		if granted && asked[i].Cost > 0 && results[i].OK {
+			peek := []store.Charge{{Key: asked[i].Key, Limit: asked[i].Limit}}
+			store.Decide(now, peek, states[i:i+1], results[i:i+1])
+		} else {
+			states[i] = tried[i]
+		}
+	}
 }

@@ -112,7 +112,7 @@ func (q sequential) places(d *done, at int64, full bool) [][]place {
 		own, shared := place{c.Limit, c.Key}, place{limit: c.Limit}
 		var may []place
 		switch {
-		case d.verb == settled && overflowed(&c.Receipt):
+		case d.verb == settled && inShared(&c.Receipt):
 			may = []place{shared}
 		case full && q.over(own, at):
 			may = []place{own, shared}
@@ -141,7 +141,7 @@ func (q sequential) over(p place, at int64) bool {
 	return p.limit.Lifetime(store.Now{Steady: at}, &states[0], &r[0]) == 0
 }
 
-func overflowed(r *store.Receipt) bool { return r.Lease[len(r.Lease)-1] == 1 }
+func inShared(r *store.Receipt) bool { return r.Lease[len(r.Lease)-1] == 1 }
 
 // apply makes a call at an instant on the states of some places, and says whether it is
 // answered as it was.

@@ -82,7 +82,7 @@ func TestFullAgreesWithTheStep(t *testing.T) {
 					continue
 				}
 				store.Decide(store.Now{Steady: now}, charges, []store.State{states[0]}, results)
-				if got, want := full(word, now), results[0].ResetAfter == 0; got != want {
+				if got, want := bucketFull(word, now), results[0].ResetAfter == 0; got != want {
 					t.Errorf("%d per %v from %d: full at %d = %v, the step says %v",
 						spec.Units, spec.Period, start, now-at, got, want)
 				}

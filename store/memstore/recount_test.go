@@ -35,9 +35,9 @@ func (s *Store) recount() (keys int, err error) {
 		if sh.slab != nil && sh.slab.used != wide || sh.slab == nil && wide > 0 {
 			return 0, fmt.Errorf("shard %d: %d states in a slab of %+v", i, wide, sh.slab)
 		}
-		if sh.spill != nil {
-			for _, e := range sh.spill.states {
-				if e.busy {
+		if sh.shared != nil {
+			for _, e := range sh.shared.states {
+				if e.inUse {
 					return 0, fmt.Errorf("shard %d: a shared state was not put back", i)
 				}
 			}

@@ -30,27 +30,27 @@ func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	v := &visits[0]
 	v.shard.lock()
 	defer v.shard.mu.Unlock()
-	there := v.hold()
+	found := v.takeOut()
 	now := s.instant(c.Limit.FollowsCalendar(), false)
-	if there && !packed(v.word) && !madeInShared(c) {
+	if found && !packed(v.word) && !madeInShared(c) {
 		store.Amend(now, c, &v.shard.slab.at(v.word).state[0], r)
 		s.keep(v, c.Limit, r, now)
 		return
 	}
 
 	var states [1]store.State
-	s.trace(visits[:], charges, &states[0], now.Steady)
+	s.findEarlier(visits[:], charges, &states[0], now.Steady)
 	store.Amend(now, c, &states[0], r)
 	s.writeBack(visits[:], charges, states[:], results, now)
 	if v.where == shared {
-		r.Receipt.Lease[len(r.Receipt.Lease)-1] = overflowed
+		r.Receipt.Lease[len(r.Receipt.Lease)-1] = inShared
 	}
 }
 
-// trace finds the state that an earlier charge was made against. If the state has
+// findEarlier finds the state that an earlier charge was made against. If the state has
 // expired, there is nothing to refund, but an additional cost is still owed, as it would
 // be if the state had been kept.
-func (s *Store) trace(visits []visit, charges []store.Charge, st *store.State, now int64) {
+func (s *Store) findEarlier(visits []visit, charges []store.Charge, st *store.State, now int64) {
 	v, c := &visits[0], &charges[0]
 	v.where = absent
 	if madeInShared(c) {
@@ -61,7 +61,7 @@ func (s *Store) trace(visits []visit, charges []store.Charge, st *store.State, n
 		return
 	}
 	if v.word != vacant {
-		v.where = held
+		v.where = inTable
 		v.shard.load(v.word, st)
 		return
 	}

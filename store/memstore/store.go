@@ -109,23 +109,23 @@ type Store struct {
 	mask   uint32 // len(shards)-1
 	usable bool   // New has made it, of valid options
 	max    int64
-	every  int64 // microseconds between two visits of the sweep
+	every  int64 // microseconds between the sweeps of two shards
 	wrong  []*store.SpecError
 
 	_ [64]byte // the fields below are written all the time
 
-	// due is the instant of the sweep's next visit. Every call reads it.
+	// due is the instant at which the next shard is swept. Every call reads it.
 	due atomic.Int64
 
 	_ [64]byte
 
-	vain     atomic.Int64  // no call searches for room before this instant
-	keys     atomic.Int64  // in the tables, or reserved there
-	next     atomic.Uint32 // the shard the sweep visits next
-	leases   atomic.Uint64
-	expired  atomic.Uint64
-	overflow atomic.Uint64
-	denied   atomic.Uint64
+	searchAfter atomic.Int64  // no call searches for room before this instant
+	keys        atomic.Int64  // in the tables, or reserved there
+	next        atomic.Uint32 // the shard to be swept next
+	leases      atomic.Uint64
+	expired     atomic.Uint64
+	overflow    atomic.Uint64
+	denied      atomic.Uint64
 
 	observers store.Observers
 }
@@ -144,6 +144,9 @@ const (
 	// some tens of microseconds.
 	perShard   = 1024
 	mostShards = 1 << 20
+	// shortestPause is the least time in microseconds between the sweeps of two shards. Each takes a
+	// few microseconds, so all of them cost a few percent of one core.
+	shortestPause = 200
 )
 
 // New makes an empty store. There is nothing to close. If an option is wrong, stint.New
@@ -168,10 +171,10 @@ func New(opts ...Option) *Store {
 		usable: c.wrong == nil,
 		wrong:  c.wrong,
 		max:    int64(c.maxKeys),
-		every:  max(rotation/int64(n), shortest),
+		every:  max(rotation/int64(n), shortestPause),
 	}
 	s.due.Store(math.MinInt64)
-	s.vain.Store(math.MinInt64)
+	s.searchAfter.Store(math.MinInt64)
 	return s
 }
 
@@ -247,7 +250,7 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 	for _, l := range limits {
 		sh.lock()
 		if sl, found := sh.table.Load().find(identity(l, hash)); found {
-			if w := sl.hold(); w != vacant {
+			if w := sl.takeOut(); w != vacant {
 				sh.drop(sl, w)
 				s.keys.Add(-1)
 			}
@@ -265,6 +268,8 @@ func fail(err error) error { return store.NotMade(fmt.Errorf("memstore: %w", err
 func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }
 
 // shard returns the shard of a key with this hash, the same under all limits: a request
-// that has one key takes one lock. It uses the hash's upper half, and the shard's table
-// the lower half of identities.
-func (s *Store) shard(hash uint64) *shard { return &s.shards[uint32(hash>>32)&s.mask] }
+// that has one key takes one lock.
+func (s *Store) shard(hash uint64) *shard { return &s.shards[s.shardIndex(hash)] }
+
+// shardIndex uses the hash's upper half; the shard's table uses the lower half of identities.
+func (s *Store) shardIndex(hash uint64) uint32 { return uint32(hash>>32) & s.mask }

@@ -74,7 +74,7 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 				sh := s.shard(s.hash("hot"))
 				sh.mu.Lock()
 				s.sweepShard(sh, s.steady())
-				s.dropped(sh.rebuild(s.steady(), 0))
+				s.countDropped(sh.rebuild(s.steady(), 0))
 				sh.mu.Unlock()
 			}
 		},

@@ -28,8 +28,8 @@ func TestMemoryIsGivenBack(t *testing.T) {
 				if sh.slab != nil {
 					states += cap(sh.slab.states)
 				}
-				if sh.spill != nil {
-					shared += cap(sh.spill.states)
+				if sh.shared != nil {
+					shared += cap(sh.shared.states)
 				}
 			}
 			return slots, states, shared
@@ -84,12 +84,12 @@ func TestCatchUpIsBounded(t *testing.T) {
 
 // Shared states that hold leases end with them, at a time that can't be known.
 func TestWaitForLeases(t *testing.T) {
-	p := &spill{states: []spilled{{wide: wide{until: never}}}}
-	if got := p.wait(5); got != time.Second {
+	p := &sharedStates{states: []sharedState{{slabState: slabState{until: never}}}}
+	if got := p.untilExpiry(5); got != time.Second {
 		t.Errorf("wait = %v", got)
 	}
-	p.states = append(p.states, spilled{wide: wide{until: 105}})
-	if got := p.wait(5); got != 100*time.Microsecond {
+	p.states = append(p.states, sharedState{slabState: slabState{until: 105}})
+	if got := p.untilExpiry(5); got != 100*time.Microsecond {
 		t.Errorf("wait = %v", got)
 	}
 }

@@ -1,12 +1,10 @@
 package memstore
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -31,7 +29,7 @@ type shard struct {
 	live   int32 // how many of those hold a state
 	cursor int32 // the next slot to examine for expiry
 	slab   *slab // states that don't fit a word
-	spill  *spill
+	shared *sharedStates
 	_      [16]byte
 }
 
@@ -50,6 +48,10 @@ const (
 	sizedLoad = 11
 	minLoad   = 8
 )
+
+// rotation is the time in microseconds in which a store in steady use
+// sweeps all of its shards, if it has no more than rotation/shortestPause.
+const rotation = 1_000_000
 
 // smallest is the fewest slots of a table.
 const smallest = 8
@@ -90,9 +92,9 @@ func (t *table) find(h uint64) (sl *slot, found bool) {
 // collision.
 func identity(l *store.Limit, hash uint64) uint64 { return max(hash^inside.Hash(l), 1) }
 
-// hold takes the state's word out of the slot until put, so that no call without the lock
+// takeOut takes the state's word out of the slot until put, so that no call without the lock
 // can change it. A word that refers to the slab stays: such calls never change one.
-func (sl *slot) hold() int64 {
+func (sl *slot) takeOut() int64 {
 	if w := atomic.LoadInt64(&sl.word); !packed(w) {
 		return w
 	}
@@ -123,7 +125,7 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 		}
 	}
 	if slabbed {
-		*sh.slab.at(was) = wide{state: [1]store.State{*s}, until: until}
+		*sh.slab.at(was) = slabState{state: [1]store.State{*s}, until: until}
 		if atomic.LoadInt64(&sl.word) != was { // see makeRoom
 			atomic.StoreInt64(&sl.word, was)
 		}
@@ -132,7 +134,7 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 	if sh.slab == nil {
 		sh.slab = newSlab(0)
 	}
-	atomic.StoreInt64(&sl.word, sh.slab.add(wide{state: [1]store.State{*s}, until: until}))
+	atomic.StoreInt64(&sl.word, sh.slab.add(slabState{state: [1]store.State{*s}, until: until}))
 }
 
 // drop forgets the state of a slot whose word, was, has been taken out.
@@ -144,8 +146,8 @@ func (sh *shard) drop(sl *slot, was int64) {
 	sh.live--
 }
 
-// expired drops the state in a slot if it has expired by now, and reports whether it did.
-func (sh *shard) expired(sl *slot, now int64) bool {
+// dropIfExpired drops the state in a slot if it has expired by now, and reports whether it did.
+func (sh *shard) dropIfExpired(sl *slot, now int64) bool {
 	word := atomic.LoadInt64(&sl.word)
 	switch {
 	case word == vacant:
@@ -154,7 +156,7 @@ func (sh *shard) expired(sl *slot, now int64) bool {
 		if sh.slab.at(word).until > now {
 			return false
 		}
-	case !full(word, now):
+	case !bucketFull(word, now):
 		return false
 	}
 	if packed(word) && !atomic.CompareAndSwapInt64(&sl.word, word, vacant) { // another call has just charged it
@@ -189,7 +191,7 @@ func (sh *shard) rebuild(by int64, more int) (dropped int) {
 	}
 	wide := 0
 	for i := range old {
-		if sh.expired(&old[i], by) {
+		if sh.dropIfExpired(&old[i], by) {
 			dropped++
 		} else if w := atomic.LoadInt64(&old[i].word); !packed(w) && w != vacant {
 			wide++
@@ -212,7 +214,7 @@ func (sh *shard) rebuild(by int64, more int) (dropped int) {
 		if atomic.LoadInt64(&old[i].word) == vacant {
 			continue
 		}
-		w := old[i].hold() // for good: a call that found the slot here looks again
+		w := old[i].takeOut() // for good: a call that found the slot here looks again
 		if !packed(w) {
 			w = sh.slab.move(from, w)
 		}
@@ -237,98 +239,8 @@ func (sh *shard) lock() {
 	sh.mu.Lock()
 }
 
-// A slot's word encodes the state itself if it can. A token or leaky bucket that owes
-// nothing beyond its capacity, and of which no refund is recorded, is one signed instant, in the
-// upper 54 bits (package store uses no more), and the numbers of its last charge. Programs have
-// few such numbers, so the lower ten bits are their place in the list of known rates. If
-// the lower bits are 0, the upper ones are a place in the shard's slab, counted from 1,
-// which holds the whole State.
-const (
-	rateBits = 10
-	rateMask = 1<<rateBits - 1
-)
-
-// vacant is the word of a slot without a state: the key has none, or the holder of the
-// shard's lock has taken it out.
-const vacant = 0
-
-// pack makes a word of a bucket's state, if it fits one. rate is the place of the numbers
-// of its last charge, or 0.
-func pack(s *engine.State, rate int64) (word int64, ok bool) {
-	if rate == 0 || rates.list[rate&rateMask] != s.Numbers {
-		if rate = rates.place(s.Numbers); rate == 0 {
-			return 0, false
-		}
-	}
-	word = s.A<<rateBits | rate
-	ok = s.A == word>>rateBits && s.B|s.C|s.D|s.E == 0 && s.Live && len(s.Log) == 0
-	return word, ok
-}
-
-// unpack makes the state that a packed word encodes.
-func unpack(word int64, s *engine.State) {
-	s.Live, s.Numbers, s.A = true, *rateOf(word), word>>rateBits
-}
-
-// rateOf returns the numbers of a packed word's last charge.
-func rateOf(word int64) *engine.Numbers { return &rates.list[word&rateMask] }
-
-// packed reports whether the word encodes a state itself.
-func packed(word int64) bool { return word&rateMask != 0 }
-
-// full reports whether the bucket in a packed word is full at now, in microseconds. From
-// then on it has expired.
-func full(word, now int64) bool {
-	return word>>rateBits <= rates.list[word&rateMask].At(now)
-}
-
-// isBucket reports whether a limit's states may be packed.
-func isBucket(l *store.Limit) bool {
-	a := l.Algorithm()
-	return a == store.TokenBucket || a == store.LeakyBucket
-}
-
-// rates are the numbers that words refer to. They are never removed, because programs
-// have few. In a program that keeps making up new ones the list gets full, and states of
-// later limits go to slabs.
-//
-// The list belongs to the process, not to a store: it holds no data of any key, and a
-// shard has no room for a pointer to it.
-var rates rateList
-
-type rateList struct {
-	// list is written once at each place, before any word refers to that place. The
-	// atomic store of the word publishes it.
-	list [1 << rateBits]engine.Numbers
-	// known maps numbers to places. It is replaced, never changed.
-	known atomic.Pointer[map[engine.Numbers]int64]
-	mu    sync.Mutex
-}
-
-// place returns the place of the numbers, and adds them if they are new. It returns 0 if
-// there is no room.
-func (r *rateList) place(n engine.Numbers) int64 {
-	if known := r.known.Load(); known != nil {
-		if place := (*known)[n]; place != 0 || len(*known) == rateMask {
-			return place
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var known map[engine.Numbers]int64
-	if p := r.known.Load(); p != nil {
-		known = *p
-	}
-	if place := known[n]; place != 0 || len(known) == rateMask {
-		return place
-	}
-	place := int64(len(known) + 1)
-	more := maps.Clone(known)
-	if more == nil {
-		more = make(map[engine.Numbers]int64)
-	}
-	more[n] = place
-	r.list[place] = n
-	r.known.Store(&more)
-	return place
-}
+// backoff is how many empty iterations a call spins after another has changed the word:
+// about three microseconds. In that time another core makes dozens of decisions. Without
+// it the key's word would move between cores for nearly every decision: with a third of
+// it, two goroutines on one key take 1.4 times as long for each.
+const backoff = 8192

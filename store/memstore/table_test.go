@@ -59,7 +59,7 @@ func (m *model) save(h uint64, n int64, packed bool) {
 	was := int64(vacant)
 	sl, found := m.shard.table.Load().find(h)
 	if found {
-		was = sl.hold()
+		was = sl.takeOut()
 	}
 	if was == vacant {
 		sl, _ = m.shard.insert(h, 0)
@@ -70,7 +70,7 @@ func (m *model) save(h uint64, n int64, packed bool) {
 
 func (m *model) remove(h uint64) {
 	if sl, found := m.shard.table.Load().find(h); found {
-		if was := sl.hold(); was != vacant {
+		if was := sl.takeOut(); was != vacant {
 			m.shard.drop(sl, was)
 		}
 	}

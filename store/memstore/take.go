@@ -1,9 +1,7 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/inside"
@@ -28,23 +26,23 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	c, r := &charges[0], &results[0]
 	hash := s.hash(c.Key)
 	key := identity(c.Limit, hash)
-	sl, found := s.shard(hash).table.Load().find(key)
+	slot, found := s.shard(hash).table.Load().find(key)
 	if !found {
 		s.sweep(s.takeOne(hash, key, charges, results))
 		return nil
 	}
-	seen := atomic.LoadInt64(&sl.word)
-	for spin := backoff; packed(seen); spin = min(2*spin, 4*backoff) {
+	word := atomic.LoadInt64(&slot.word)
+	for spin := backoff; packed(word); spin = min(2*spin, 4*backoff) {
 		now := s.steady()
 		// If another call has charged the key since the clock was read, it may have done so
 		// at a later instant.
-		if atomic.LoadInt64(&sl.word) == seen {
-			a, ok := inside.StepPlain(rateOf(seen), now, seen>>rateBits, c, r)
-			next := a<<rateBits | seen&rateMask
-			if !ok || next>>rateBits != a {
+		if atomic.LoadInt64(&slot.word) == word {
+			tat, ok := inside.StepPlain(rateOf(word), now, word>>rateBits, c, r)
+			next, fits := repack(word, tat)
+			if !ok || !fits {
 				break
 			}
-			if next == seen || atomic.CompareAndSwapInt64(&sl.word, seen, next) {
+			if next == word || atomic.CompareAndSwapInt64(&slot.word, word, next) {
 				if now >= s.due.Load() {
 					s.sweep(now)
 				}
@@ -53,49 +51,11 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		}
 		for range spin { // let other calls make progress
 		}
-		seen = atomic.LoadInt64(&sl.word)
+		word = atomic.LoadInt64(&slot.word)
 	}
 	s.sweep(s.takeOne(hash, key, charges, results))
 	return nil
 }
-
-// backoff is how many empty iterations a call spins after another has changed the word:
-// about three microseconds. In that time another core makes dozens of decisions. Without
-// it the key's word would move between cores for nearly every decision: with a third of
-// it, two goroutines on one key take 1.4 times as long for each.
-const backoff = 8192
-
-// visit says where the state of one charge is.
-type visit struct {
-	key   uint64 // its identity under the limit
-	shard *shard
-	index uint32 // of the shard
-	i     int32  // index of the charge
-	where place
-	spill int // index of the shared state
-	slot  *slot
-	word  int64 // taken out of the slot
-	next  int64 // that a packed word becomes
-}
-
-// place is where a charge's state is kept.
-type place uint8
-
-const (
-	// nowhere: there is room neither for another key nor for another shared state.
-	nowhere place = iota
-	// absent: the key has no state, and won't be given one.
-	absent
-	// held: in the table.
-	held
-	// reserved: not in the table yet, but already counted in Store.keys.
-	reserved
-	// shared: one of the shard's shared states; see spill.
-	shared
-)
-
-// few is how many charges are decided without an allocation.
-const few = 8
 
 // takeOne decides a charge with its shard's lock held.
 func (s *Store) takeOne(hash, key uint64, charges []store.Charge, results []store.Result) (steady int64) {
@@ -104,9 +64,9 @@ func (s *Store) takeOne(hash, key uint64, charges []store.Charge, results []stor
 	var states [1]store.State
 	sh.lock()
 	defer sh.mu.Unlock()
-	there := visits[0].hold()
+	found := visits[0].takeOut()
 	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)
-	if !there || !s.takeInPlace(now, visits[:], charges, states[:], results) {
+	if !found || !s.takeInPlace(now, visits[:], charges, states[:], results) {
 		s.decide(now, visits[:], charges, states[:], results)
 	}
 	return now.Steady
@@ -123,9 +83,9 @@ func (s *Store) takeAll(charges []store.Charge, results []store.Result) error {
 		var visits [3]visit
 		var states [3]store.State
 		now, err = s.takeWith(visits[:n], charges, states[:n], results)
-	case n <= few:
-		var visits [few]visit
-		var states [few]store.State
+	case n <= fewCharges:
+		var visits [fewCharges]visit
+		var states [fewCharges]store.State
 		now, err = s.takeWith(visits[:n], charges, states[:n], results)
 	default:
 		now, err = s.takeWith(make([]visit, n), charges, make([]store.State, n), results)
@@ -136,8 +96,25 @@ func (s *Store) takeAll(charges []store.Charge, results []store.Result) error {
 	return err
 }
 
+// takeWith is takeAll with room for the visits and states of the charges.
 func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.State, results []store.Result) (steady int64, err error) {
-	wall, lease, hash := false, false, uint64(0)
+	wall, lease := s.begin(visits, charges)
+	if !sortVisits(visits) {
+		return 0, fail(store.ErrDuplicate)
+	}
+	found := s.lock(visits)
+	defer unlock(visits)
+	now := s.instant(wall, lease)
+	if !found || !s.takeInPlace(now, visits, charges, states, results) {
+		s.decide(now, visits, charges, states, results)
+	}
+	return now.Steady, nil
+}
+
+// begin sets the keys of the visits, and reports whether the charges need the wall clock and the
+// id of a lease.
+func (s *Store) begin(visits []visit, charges []store.Charge) (wall, lease bool) {
+	hash := uint64(0)
 	for i := range charges {
 		c := &charges[i]
 		wall = wall || c.Limit.FollowsCalendar()
@@ -146,104 +123,61 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 			hash = s.hash(c.Key)
 		}
 		v := &visits[i]
-		v.key, v.index, v.i = identity(c.Limit, hash), uint32(hash>>32)&s.mask, int32(i)
-		if len(visits) > few {
-			continue
-		}
-		// Shards are locked in ascending order, so that two calls never wait for each
-		// other. A call has a handful of charges, so insertion sort does.
-		j := i
-		for ; j > 0 && visits[j].index < visits[j-1].index; j-- {
-			visits[j], visits[j-1] = visits[j-1], visits[j]
-		}
-		for k := j - 1; k >= 0 && visits[k].index == visits[j].index; k-- {
-			if visits[k].key == visits[j].key {
-				return 0, fail(store.ErrDuplicate)
-			}
-		}
+		v.key, v.index, v.charge = identity(c.Limit, hash), s.shardIndex(hash), int32(i)
 	}
-	if len(visits) > few {
-		slices.SortFunc(visits, func(a, b visit) int { return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.key, b.key)) })
-		for i := range visits[1:] {
-			if visits[i].key == visits[i+1].key && visits[i].index == visits[i+1].index {
-				return 0, fail(store.ErrDuplicate)
-			}
-		}
-	}
-
-	there := true
-	for i := range visits {
-		v := &visits[i]
-		if v.shard = &s.shards[v.index]; i == 0 || v.index != visits[i-1].index {
-			v.shard.lock()
-		}
-		there = v.hold() && there
-	}
-	defer unlock(visits)
-	now := s.instant(wall, lease)
-	if !there || !s.takeInPlace(now, visits, charges, states, results) {
-		s.decide(now, visits, charges, states, results)
-	}
-	return now.Steady, nil
+	return wall, lease
 }
 
-// hold finds the visit's slot, takes its word out, and reports whether there is one. The
-// caller reads the clock after that, so its decision is not earlier than any made on the
-// state before.
-func (v *visit) hold() (there bool) {
-	if sl, found := v.shard.table.Load().find(v.key); found {
-		v.slot, v.word = sl, sl.hold()
-	}
-	return v.word != vacant
-}
-
-// takeInPlace decides charges whose states are all there, and leaves each state where it is: a
-// packed word is the instant that it encodes, and all others are stepped in their slabs. To make
-// States of words, and to write States back, takes as long as the steps.
+// takeInPlace decides charges that all have a state, and leaves each state where it is: a packed
+// word is stepped as a word, and any other state in its slab. Making States of words and writing
+// States back would take as long as the steps.
 //
-// It only grants: if a limit denies, or a word doesn't do for a state, it leaves all as it was and
-// returns false. Then decide decides, which answers every denial. Both come to the same. If none
-// denies, store.Decide is a step for each charge, in any order. And a step only reslices a Log
-// and appends to it, so the copy of a State that is made before it undoes it.
-func (s *Store) takeInPlace(now store.Now, visits []visit, charges []store.Charge, were []store.State, results []store.Result) bool {
+// It only grants. If a limit denies, or a state no longer fits a word, it restores all states and
+// returns false. Then decide decides, which answers every denial. Both come to the same: if no limit
+// denies, store.Decide is a step for each charge, in any order. A step only reslices a Log
+// and appends to it, so the copies of States in before undo it.
+func (s *Store) takeInPlace(now store.Now, visits []visit, charges []store.Charge, before []store.State, results []store.Result) bool {
 	for i := range visits {
 		v := &visits[i]
-		c, r := &charges[v.i], &results[v.i]
-		fits := true
+		c, r := &charges[v.charge], &results[v.charge]
+		ok, fits := true, true
 		if packed(v.word) {
-			var a int64
-			a, fits = inside.StepPlain(rateOf(v.word), now.Steady, v.word>>rateBits, c, r)
-			v.next = a<<rateBits | v.word&rateMask
-			fits = fits && v.next>>rateBits == a
+			var tat int64
+			tat, ok = inside.StepPlain(rateOf(v.word), now.Steady, v.word>>rateBits, c, r)
+			v.next, fits = repack(v.word, tat)
 		} else {
-			st := v.shard.slab.at(v.word).state[:]
-			were[v.i] = st[0]
-			store.Decide(now, charges[v.i:v.i+1], st, results[v.i:v.i+1])
+			state := v.shard.slab.at(v.word).state[:]
+			before[v.charge] = state[0]
+			store.Decide(now, charges[v.charge:v.charge+1], state, results[v.charge:v.charge+1])
 		}
-		if fits && (r.OK || c.DryRun) {
-			continue
+		if !ok || !fits || !r.OK && !c.DryRun {
+			restore(visits[:i+1], before)
+			return false
 		}
-		for ; i >= 0; i-- {
-			if v := &visits[i]; !packed(v.word) {
-				v.shard.slab.at(v.word).state[0] = were[v.i]
-			}
-		}
-		return false
 	}
 	for i := range visits {
 		if v := &visits[i]; packed(v.word) {
 			atomic.StoreInt64(&v.slot.word, v.next)
 		} else {
-			s.keep(v, charges[v.i].Limit, &results[v.i], now)
+			s.keep(v, charges[v.charge].Limit, &results[v.charge], now)
 		}
 	}
 	return true
 }
 
+// restore puts back the states in slabs that takeInPlace has stepped.
+func restore(visits []visit, before []store.State) {
+	for i := range visits {
+		if v := &visits[i]; !packed(v.word) {
+			v.shard.slab.at(v.word).state[0] = before[v.charge]
+		}
+	}
+}
+
 // keep keeps the state of a visit that has changed in its slab for as long as it is alive.
 func (s *Store) keep(v *visit, l *store.Limit, r *store.Result, now store.Now) {
 	w := v.shard.slab.at(v.word)
-	until, alive := outlook(l, &w.state[0], r, now)
+	until, alive := expiry(l, &w.state[0], r, now)
 	switch {
 	case alive && isBucket(l): // it may fit a word now
 		v.shard.put(v.slot, v.word, l, &w.state[0], until)
@@ -253,7 +187,7 @@ func (s *Store) keep(v *visit, l *store.Limit, r *store.Result, now store.Now) {
 		w.until = now.Steady
 	default:
 		v.shard.drop(v.slot, v.word)
-		s.dropped(1)
+		s.countDropped(1)
 	}
 }
 
@@ -271,9 +205,9 @@ func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, st
 	denying := false
 	for i := range visits {
 		v := &visits[i]
-		c := &charges[v.i]
-		states[v.i] = store.State{} // takeInPlace may have used it
-		s.find(v, c, &states[v.i], now.Steady)
+		c := &charges[v.charge]
+		states[v.charge] = store.State{} // takeInPlace may have used it
+		s.find(v, c, &states[v.charge], now.Steady)
 		denying = denying || v.where == nowhere && c.Cost > 0 && !c.DryRun
 	}
 	if denying {
@@ -284,7 +218,7 @@ func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, st
 	s.writeBack(visits, charges, states, results, now)
 	for i := range visits {
 		v := &visits[i]
-		s.count(v, &charges[v.i], &results[v.i], now.Steady)
+		s.countOverflow(v, &charges[v.charge], &results[v.charge], now.Steady)
 	}
 }
 
@@ -292,7 +226,7 @@ func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, st
 func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 	switch {
 	case v.word != vacant:
-		v.where = held
+		v.where = inTable
 		v.shard.load(v.word, st)
 	case c.Cost == 0:
 		v.where = absent
@@ -317,10 +251,10 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 	fresh := false
 	for i := range visits {
 		v := &visits[i]
-		l, st, r := charges[v.i].Limit, &states[v.i], &results[v.i]
+		l, st, r := charges[v.charge].Limit, &states[v.charge], &results[v.charge]
 		switch v.where {
-		case held:
-			until, alive := outlook(l, st, r, now)
+		case inTable:
+			until, alive := expiry(l, st, r, now)
 			switch {
 			case alive:
 				v.shard.put(v.slot, v.word, l, st, until)
@@ -328,11 +262,11 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 				v.shard.put(v.slot, v.word, l, st, now.Steady)
 			default:
 				v.shard.drop(v.slot, v.word)
-				s.dropped(1)
+				s.countDropped(1)
 			}
 		case shared:
-			until, alive := outlook(l, st, r, now)
-			v.shard.spill.put(v.spill, st, until, alive)
+			until, alive := expiry(l, st, r, now)
+			v.shard.shared.put(v.shared, st, until, alive)
 		case reserved:
 			fresh = true
 		}
@@ -342,7 +276,7 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 	}
 	for i := range visits {
 		if v := &visits[i]; v.where == reserved {
-			s.add(v, charges[v.i].Limit, &states[v.i], &results[v.i], now)
+			s.add(v, charges[v.charge].Limit, &states[v.charge], &results[v.charge], now)
 		}
 	}
 }
@@ -350,19 +284,19 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 // add puts a new key into the table, or gives up its reservation if there is no state to
 // keep.
 func (s *Store) add(v *visit, l *store.Limit, st *store.State, r *store.Result, now store.Now) {
-	until, alive := outlook(l, st, r, now)
+	until, alive := expiry(l, st, r, now)
 	if !alive {
 		s.keys.Add(-1)
 		return
 	}
 	sl, dropped := v.shard.insert(v.key, now.Steady)
 	v.shard.put(sl, vacant, l, st, until)
-	s.dropped(dropped)
+	s.countDropped(dropped)
 }
 
-// outlook returns when a state will have expired, and whether it is alive now. r is the
+// expiry returns when a state will have expired, and whether it is alive now. r is the
 // result of the step just made with it.
-func outlook(l *store.Limit, st *store.State, r *store.Result, now store.Now) (until int64, alive bool) {
+func expiry(l *store.Limit, st *store.State, r *store.Result, now store.Now) (until int64, alive bool) {
 	lifetime := l.Lifetime(now, st, r)
 	if lifetime == store.Never {
 		return never, true
@@ -378,12 +312,3 @@ func outlook(l *store.Limit, st *store.State, r *store.Result, now store.Now) (u
 // setBack is how many microseconds the wall clock may be set back within a window without
 // the window being forgotten before its end.
 const setBack = 60_000_000
-
-// unlock unlocks the visits' shards.
-func unlock(visits []visit) {
-	for i := range visits {
-		if i == 0 || visits[i].shard != visits[i-1].shard {
-			visits[i].shard.mu.Unlock()
-		}
-	}
-}
