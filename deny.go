@@ -127,10 +127,9 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 	})
 }
 
-// WithProblem makes the limiter answer denials with its own problem body (RFC 9457),
-// through every adapter, unless a WithDenyHandler or WithErrorHandler answers. By
-// default stintecho leaves denials to the application's HTTPErrorHandler; the other
-// adapters answer this way anyway.
+// WithProblem makes the limiter answer denials with a problem body (RFC 9457) in every adapter,
+// unless a WithDenyHandler or WithErrorHandler answers. By default, stintecho passes denials to
+// the application's HTTPErrorHandler, and all other adapters answer with a problem body.
 func WithProblem() Option {
 	return option("WithProblem", func(c *config) { c.problem = true })
 }
@@ -267,10 +266,10 @@ type ContextWriter interface {
 	Lead(r *http.Request) *http.Request
 }
 
-// WatchedWriter is the ResponseWriter that Limiter.Admit and Serve give to next if a limit looks at
-// the response or paces it. NeedsResponse reports whether a limit decides by the response
-// (WithSettle, AdaptiveConcurrency): the adapter of a router that turns errors into responses after
-// its handlers have returned then does so before next returns.
+// WatchedWriter is the ResponseWriter that Limiter.Admit and Serve give to next if a limit
+// depends on the response or paces it. NeedsResponse reports whether a limit needs the status
+// (WithSettle, AdaptiveConcurrency). If so, the adapter of a router that turns handlers' errors
+// into responses must write the response before next returns.
 type WatchedWriter interface {
 	http.ResponseWriter
 	Unwrap() http.ResponseWriter

@@ -36,19 +36,19 @@ func init() {
 type Rule struct {
 	Limit string // its name
 	Route string // the pattern of the WithRoute; "" for the limiter's own
-	Text  string // what it counts by, such as "TokenBucket: 10 per 1s, burst 20"
+	Text  string // algorithm and numbers, such as "TokenBucket: 10 per 1s, burst 20"
 	// Spec has the numbers, with their defaults. An AdaptiveConcurrency is a
 	// Concurrency of its max, and a Bandwidth may count in blocks of bytes.
 	Spec store.Spec
 	// Key is the limit's key, of WithKey. Its String is for pages.
 	Key    Key
 	DryRun bool
-	// Since is the time at which this process's limiter got the rule in its present form. An Update
-	// that doesn't change the rule doesn't change Since.
+	// Since is the time at which this process's limiter got the rule with its current numbers.
+	// An Update that doesn't change the rule doesn't change Since.
 	Since time.Time
-	// Bound reports whether the rule, in this process and after Since, has denied a request or made
-	// one wait. In a dry run it reports whether the rule would have. It isn't set for a Bandwidth,
-	// which denies none.
+	// Bound reports whether the rule, in this process and after Since, has denied a request or
+	// made one wait. For a dry run it reports whether the rule would have. It isn't set for a
+	// Bandwidth, which denies no request.
 	Bound bool
 	// WouldDeny is the number of requests that the dry run would have denied after Since, in this
 	// process.

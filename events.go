@@ -387,18 +387,17 @@ type LimitChange struct {
 type Pacing struct {
 	// Limit is the name of the Bandwidth.
 	Limit string
-	// Bytes is the number of bytes of the response's body that were written, and
-	// RequestBytes the number of those of the request's that were read: 0 without
-	// WithDirection.
+	// Bytes is the number of bytes written of the response's body, and RequestBytes the number
+	// of bytes read of the request's body. A body that WithDirection doesn't select counts as
+	// 0.
 	Bytes, RequestBytes int64
-	// Waited is how long writes and reads were delayed, by all limits together. For a
-	// dry run, which delays nothing, it is roughly how long that limit would have
-	// delayed them.
+	// Waited is how long all limits together delayed writes and reads. For a dry run, which
+	// delays nothing, it is roughly how long this limit would have delayed them.
 	Waited time.Duration
 	// DryRun says that the limit only reports.
 	DryRun bool
-	// Err is why the response was cut off: the store's failure, the end of the
-	// request's context, or an answer of the store that a piece can never pass;
-	// nil if it wasn't.
+	// Err is the reason why the response was cut off: the store failed, the request's context
+	// ended, or the store answered that a chunk can never pass. It is nil if the response
+	// wasn't cut off.
 	Err error
 }

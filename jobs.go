@@ -283,10 +283,10 @@ type Usage struct {
 	// Route is the pattern of the WithRoute that the limit is written in, or several separated by
 	// commas. It is "" for the limiter's own limits and those of functions.
 	Route string
-	// Capacity is LimitStatus.Capacity. Used and Left are parts of it, or more than it while a
-	// request owes units.
+	// Capacity is LimitStatus.Capacity. Used and Left add up to it. Used exceeds it while the
+	// caller owes units.
 	Capacity, Used, Left int64
-	// Reset is LimitStatus.ResetAfter: the time until the caller has used nothing.
+	// Reset is LimitStatus.ResetAfter: the time until the limit is full again.
 	Reset time.Duration
 }
 

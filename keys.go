@@ -89,13 +89,14 @@ func (k Key) String() string {
 // misconfigured returns a Key made with arguments that can't work, which New reports.
 func misconfigured(all ...*optionerror.Problem) Key { return Key{keys.Invalid(all)} }
 
-// WithKey sets who is limited: requests with the same key share a limit. It is required, on
-// each limit or as a default, because no default would be safe: behind a proxy every
-// request has the proxy's address. New rejects a limit without a key, and the zero Key.
+// WithKey sets the key of a limit: requests with the same key share the limit. Each limit needs
+// a key, its own or a default from the limiter or route, because no built-in default would be
+// safe: behind a proxy every request has the proxy's address. New returns an error for a limit
+// without a key, and for the zero Key.
 //
-// Unlike other settings, a second WithKey at the same level (New, one route, one limit)
-// doesn't replace the first: New rejects it. FirstOf makes one key of an API key or else an
-// address; Join makes one of both together.
+// Unlike other settings, a second WithKey at the same level (New, one route, one limit) is an
+// error. For a key that is an API key or else an address, use FirstOf; for a key of both
+// together, use Join.
 func WithKey(k Key) SharedOption {
 	return settingOption{setting: setting{name: "WithKey"}, sharedSetting: func(s *compile.Settings) {
 		if s.Key != nil {
@@ -116,10 +117,10 @@ const (
 	SkipEmptyKey
 )
 
-// WithEmptyKey sets what happens to a request whose key is empty. The default is
-// DenyEmptyKey: an empty key never becomes a bucket that strangers share. If limits of a
-// request differ, it is denied if one of them denies it. New rejects values other than
-// DenyEmptyKey and SkipEmptyKey.
+// WithEmptyKey sets what happens to a request whose key is empty. The default is DenyEmptyKey,
+// so that callers without a key don't share a bucket by accident. If limits of a request
+// differ, the request is denied if any of them denies it. New returns an error for values other
+// than DenyEmptyKey and SkipEmptyKey.
 func WithEmptyKey(p EmptyKeyPolicy) SharedOption {
 	return checkedSetting(p <= SkipEmptyKey, fmt.Sprintf("WithEmptyKey(%d)", p), "write stint.DenyEmptyKey or stint.SkipEmptyKey",
 		func(s *compile.Settings) { s.SkipEmpty, s.EmptySet = p == SkipEmptyKey, true })

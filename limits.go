@@ -93,7 +93,7 @@ var (
 )
 
 // Every returns the window of length d, aligned to the Unix epoch. d is a multiple of a
-// microsecond, from a millisecond to two years; New rejects any other.
+// microsecond, from a millisecond to two years; New returns an error for any other.
 func Every(d time.Duration) Window { return store.Every(d) }
 
 // Rate lets n units pass per key at once, and n per period from then on. WithBurst sets how
@@ -182,10 +182,10 @@ func WithBurst(n int64) LimitOption {
 	return changeOption{change: on("WithBurst", func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") }, "Rate", "Quota", "Bandwidth")}
 }
 
-// WithAlgorithm sets how a limit counts. A Rate takes every algorithm; the default is
-// TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New rejects
-// any other combination. store.Concurrency and store.Ban are limits of their own, and store.WarmUp
-// is an option: write stint.Concurrency, stint.Ban or stint.WithWarmUp.
+// WithAlgorithm sets a limit's algorithm. A Rate takes every algorithm; the default is
+// TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New returns an error
+// for any other combination. For store.Concurrency, store.Ban and store.WarmUp, write
+// stint.Concurrency, stint.Ban or stint.WithWarmUp instead.
 func WithAlgorithm(a Algorithm) RateOption {
 	valid, write := true, ""
 	switch a {
@@ -210,38 +210,39 @@ func WithName(name string) LimitOption {
 	return changeOption{change: func(r *compile.Rule) { r.Spec.Name, r.Named = name, true }}
 }
 
-// WithWarmUp makes a Rate start at a third of its rate and rise to n per period while
-// it is used for d. When idle it cools down again. The
-// curve is that of Guava's SmoothWarmingUp. d is a positive multiple of a microsecond,
-// at most two years. New rejects any other, and a WithAlgorithm beside it.
+// WithWarmUp makes a Rate start at a third of its rate and rise to n per period over the period
+// d of use. When idle, it cools down again. The curve is that of Guava's SmoothWarmingUp. d is
+// a positive multiple of a microsecond, at most two years. New returns an error for any other
+// d, and for a WithAlgorithm beside it.
 //
-// Requests are spaced out, not saved up: without a WithMaxWait (or Limiter.Wait), a
-// request that comes before its turn is denied.
+// Requests are spaced evenly, and an idle key saves up no units: without a WithMaxWait (or
+// Limiter.Wait), a request that comes before its turn is denied.
 func WithWarmUp(d time.Duration) RateOption {
 	valid, write := engine.CheckDuration(d, d > 0, "write how long the rate takes to rise, such as 4*time.Second")
 	return checkedChange(valid, fmt.Sprintf("WithWarmUp(%v)", d), write,
 		func(r *compile.Rule) { r.Spec.WarmUp = d }, "Rate")
 }
 
-// WithDebt lets a request pass as soon as earlier requests are paid for; the next
-// request waits for the part of its cost that wasn't covered. By default a request's whole
-// cost must be available. Permit.Settle and WithSettle don't need WithDebt: what a
-// request costs beyond its charge is owed in any case.
+// WithDebt lets a request pass as soon as earlier requests are paid for; the next request waits
+// for the part of its cost that wasn't covered. By default a request's whole cost must be
+// available. Permit.Settle and WithSettle don't need WithDebt: an additional cost is owed in
+// any case.
 //
-// It spaces requests: an idle key saves up one second's worth of the rate, not n units.
-// At 1000 per minute that is 16 at once; at 5 per minute, none. Set WithBurst for more.
-// It is for a Rate in a TokenBucket; New rejects it on other algorithms.
+// It spaces requests: an idle key saves up one second's worth of the rate, not n units. At 1000
+// per minute that is 16 at once; at 5 per minute, none. Set WithBurst for more. WithDebt is for
+// a Rate with a TokenBucket; New returns an error for other algorithms.
 //
-// While earlier requests aren't paid for, a request waits up to WithMaxWait, or is
-// denied. Remaining and the header fields count what has been saved up, without the
-// one request that passes on credit: 11 pass at once where they say 10.
+// While earlier requests aren't paid for, a request waits up to WithMaxWait, or is denied.
+// Remaining and the header fields show the units saved up, without the one request that passes
+// on credit: if they show 10, 11 requests pass at once.
 func WithDebt() RateOption {
 	return changeOption{change: on("WithDebt", func(r *compile.Rule) { r.Spec.Debt = true }, "Rate")}
 }
 
-// WithBuckets sets how many buckets a SlidingWindow is cut into, from 1 to 1000. More
-// buckets forget sooner and cost more memory. The default is 10. New rejects other
-// numbers, more buckets than the period has microseconds, and other algorithms.
+// WithBuckets sets into how many buckets a SlidingWindow divides its period, from 1 to 1000.
+// More buckets are more precise and take more memory. The default is 10. New returns an error
+// for other numbers, for more buckets than the period has microseconds, and for other
+// algorithms.
 func WithBuckets(k int64) RateOption {
 	return checkedChange(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
 		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")
@@ -289,42 +290,40 @@ func WithQueue(n int64) LimitOption {
 	}, "Rate", "Concurrency", "AdaptiveConcurrency")}
 }
 
-// WithPriority sets which requests go first when some wait for a slot: class returns a
-// class from 0 to 9, and a higher class goes before a lower one, and takes its place if
-// the queue is full. Values outside 0–9 are clamped. By default, and outside HTTP, a
-// request has the class of its context (ContextWithPriority), or 0. Within a class, first
-// come is first served. class is called concurrently, once for a request that takes a
-// slot, and for no other.
+// WithPriority sets the order in which requests get slots when some wait: class returns a class
+// from 0 to 9, and a higher class goes first. Values outside 0–9 are clamped. Within a class,
+// requests are served in order of arrival. By default, and outside HTTP, a request has the
+// class of its context (ContextWithPriority), or 0. class is called concurrently, once for each
+// request that takes a slot.
 //
-// When the queue is full, a request replaces the last waiter of the lowest class, if that
-// is below its own. The replaced request is denied like one that finds the queue full.
-// A low class can wait until its WithMaxWait ends: WithShare promises it slots.
+// When the queue is full, a request replaces the last waiter of the lowest class, if that is
+// below its own. The replaced request is denied like one that finds the queue full. A request
+// of a low class may wait until its WithMaxWait ends; WithShare promises slots to a class.
 //
 // Priorities apply among waiters for the slots of one concurrency limit, for one key, in this
-// process. Turns of a rate come first come, first served. New rejects a nil class, and
-// WithPriority where requests wait for turns alone: put a Concurrency in front of the rate.
+// process. Turns of a rate are served in order of arrival. New returns an error if class is
+// nil, or if requests can wait only for turns: put a Concurrency in front of the rate.
 func WithPriority(class func(*http.Request) int) Option {
 	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
 		func(c *config) { c.priority = class })
 }
 
 // WithShare promises a class of requests (WithPriority, ContextWithPriority) a percentage of a
-// concurrency limit's slots.
-// While the class has less than that, its requests rank above all others: they get the
-// next slots, and places in a full queue. Unused share is lent to other classes, and comes
-// back as slots are released; requests are never interrupted. By default no class has a
-// share. class is from 0 to 9 and percent from 1 to 100; give the option once for each
-// class. New rejects other values, a second share for a class, shares that add up to more
-// than 100, and shares where no request waits for a slot: beside WithQueue(0), and on a
-// route without WithQueue and WithMaxWait.
+// concurrency limit's slots. While the class holds less than its share, its requests rank above
+// all others: they get the next slots, and places in a full queue. Unused share is lent to
+// other classes and reclaimed as slots are released; requests are never interrupted. By default
+// no class has a share. class is from 0 to 9 and percent from 1 to 100; give the option once
+// for each class. New returns an error for other values, a second share for a class, shares
+// that add up to more than 100, and shares of a limit for whose slots no request waits: with
+// WithQueue(0), or without both WithQueue and WithMaxWait.
 //
-// The percentage is of the slots that this process holds for the key, the next one
-// included, and at least one slot. So a fleet keeps the shares too, except for rounding:
-// where a process holds only a few slots for a key, a small share is one of them.
+// The percentage applies to the slots that this process holds for the key, including the next,
+// and is at least one slot. So shares hold in a fleet too, except for rounding: if a process
+// holds only a few slots for a key, a small share is rounded up to one slot.
 //
-// Beyond its share, a class ranks by its number. A class without a share gets what the
-// shares leave: nothing, if they add up to 100 and are all used. An Update that adds a
-// share applies to slots already taken and to those who already wait.
+// Beyond its share, a class ranks by its number. Classes without a share get the slots that the
+// shares leave: none, if the shares add up to 100 and are all used. An Update that adds a share
+// applies to slots already taken and to requests that already wait.
 func WithShare(class, percent int) SlotOption {
 	return changeOption{change: func(r *compile.Rule) {
 		bad := func(problem, write string) {
@@ -500,25 +499,26 @@ func adaptation(valid bool, written, write string, set func(*adaptive.Config)) A
 //
 //	stint.WithAdaptation(stint.AIMD(150 * time.Millisecond))
 //
-// The default is Gradient2(1.5). New rejects wrong numbers in them, and the zero Adaptation.
+// The default is Gradient2(1.5). New returns an error if the arguments of the Adaptation are
+// out of range, and for the zero Adaptation.
 func WithAdaptation(a Adaptation) SlotOption {
 	written := cmp.Or(a.written, "WithAdaptation(Adaptation{})")
 	write := cmp.Or(a.write, "write stint.Gradient2, stint.Vegas or stint.AIMD")
 	return configures(a.set != nil, written, write, a.set)
 }
 
-// WithInitialLimit sets where an AdaptiveConcurrency starts, between its min and max.
-// The default is 20, or the nearer of min and max if 20 is outside. New rejects other
-// values.
+// WithInitialLimit sets the limit at which an AdaptiveConcurrency starts, from its min to its
+// max. The default is 20, or the nearer of min and max if 20 is out of range. New returns an
+// error for other values.
 func WithInitialLimit(n int64) SlotOption {
 	return configures(n >= 1, fmt.Sprintf("WithInitialLimit(%d)", n), "write 1 or more",
 		func(c *adaptive.Config) { c.Start = n })
 }
 
-// WithSampleWindow sets the time over which an AdaptiveConcurrency averages latency
-// before it changes: 100 ms or more. The default is a second. New rejects shorter
-// windows. A window continues until it has ten requests. Shorter windows react faster,
-// and mistake chance for change sooner.
+// WithSampleWindow sets the time over which an AdaptiveConcurrency averages latency before it
+// changes: 100 ms or more. The default is a second. New returns an error for shorter windows. A
+// window is extended until it has ten requests. Shorter windows react faster, and are more
+// easily misled by random variation.
 func WithSampleWindow(d time.Duration) SlotOption {
 	valid, write := engine.CheckDuration(d, d >= 100*time.Millisecond, "write 100ms or more")
 	return configures(valid, fmt.Sprintf("WithSampleWindow(%v)", d), write,
@@ -670,17 +670,18 @@ const (
 	FailClosed
 )
 
-// WithFailurePolicy sets what happens to a request when the store fails. Of the limits
-// of one request the strictest policy counts. That of the limiter also says what happens when
-// the source of limits fails (see SourceError): the request passes without these limits, or is
-// answered with 503. The default is FailOpen. New rejects values other than FailOpen and
-// FailClosed.
+// WithFailurePolicy sets what happens to a request when the store fails. If the limits of a
+// request have different policies, the strictest applies. The limiter's policy also applies
+// when a source of limits fails (see SourceError): the request passes without these limits, or
+// is answered with 503. The default is FailOpen. New returns an error for values other than
+// FailOpen and FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p), "write stint.FailOpen or stint.FailClosed",
 		func(s *compile.Settings) { s.FailureSet, s.Closed = true, p == FailClosed })
 }
 
-// StoreError is a failure of the store: under FailClosed, or of a Permit.Settle.
+// StoreError reports that the store failed. Requests get it under FailClosed; Permit.Settle
+// always returns it.
 type StoreError struct{ Err error }
 
 func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }

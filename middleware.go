@@ -556,10 +556,11 @@ func (l *Limiter) CheckStore(ctx context.Context) error {
 	return &StoreError{fmt.Errorf("%T can't be checked, as it doesn't implement store.Verifier: %w", in, errors.ErrUnsupported)}
 }
 
-// WithObserver passes the limiter's events to f from the start, as Limiter.Observe
-// does. If given several times, all functions are called in order. An Update without it
-// keeps the existing ones. An Update with it replaces them: those replaced still get the
-// events of requests whose decision had begun. New rejects nil. f is called concurrently.
+// WithObserver passes the limiter's events to f from the start, as Limiter.Observe does. If
+// given several times, all functions are called in order. An Update without it keeps the
+// existing ones. An Update with it replaces them; the replaced functions still get the events
+// of requests whose decision had begun. New returns an error if f is nil. f is called
+// concurrently.
 func WithObserver(f func(Event)) Option {
 	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
 		func(c *config) { c.observers = append(c.observers, f) })

@@ -176,20 +176,20 @@ func (s *sender) sendSettleFailed(of subject, charges []store.Charge, took time.
 	s.sendAbout(of.to, &e, charges)
 }
 
-// WithLogger sets the logger for what goes wrong (failures of the store and their end, of key
-// functions, limit functions and sources of limits, charges that could not be settled, lost leases,
-// likely mistakes), and for changes by an Update or a policy file. A message about one limit or
-// one store is logged at once, then at most once a minute: when the minute is over, the latest
-// of those in between is logged, with the number suppressed before it. Limiters that share a
-// store and a handler log the store's failures once.
+// WithLogger sets the logger for problems (failures of the store, of key functions, limit
+// functions and limit sources; charges that could not be settled, lost leases, likely
+// mistakes), and for changes by an Update or a policy file. A message about one limit or one
+// store is logged at once, then at most once a minute: at the end of the minute the latest
+// suppressed message is logged, with the number of the others. Limiters that share a store and
+// a handler log the store's failures once.
 //
-// At debug level, if the handler is enabled for it, the limits of each new limiter are logged,
-// and each denial, each ban, and what dry runs would have denied.
+// At level Debug, if the handler is enabled for it, the limits of each new limiter are logged,
+// and each denial, each ban, and each request that a dry run would have denied.
 // docs/observing.md lists the messages.
 //
-// The default is slog.Default(), and for a limiter made by With the logger of the one
-// it extends. An Update without WithLogger and WithLogKeys keeps both. To log nothing,
-// write slog.New(slog.DiscardHandler); New rejects nil.
+// The default is slog.Default(); a limiter made by With has the logger of the limiter it
+// extends. An Update without WithLogger and WithLogKeys keeps both. To log nothing, write
+// slog.New(slog.DiscardHandler). New returns an error if logger is nil.
 func WithLogger(logger *slog.Logger) Option {
 	return checkedOption(logger != nil, "WithLogger(nil)", "write slog.New(slog.DiscardHandler) for no log, or leave it out",
 		func(c *config) { c.logger = logger })

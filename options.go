@@ -33,11 +33,11 @@ type Option interface {
 	sets() setting
 }
 
-// RouteOption is an argument of [WithRoute]: a limit, [Only], [Exempt], or an option that is a
-// default for the limits of that route. [WithCost] and [WithFixedCost] are more: what the
-// route's requests cost all limits. A default applies to the kinds of limit that the option goes
-// with, and is rejected if there is none. A limit's own option wins over its route's, and that
-// over the limiter's.
+// RouteOption is an argument of WithRoute: a limit, Only, Exempt, or an option that is a
+// default for the limits of that route. WithCost and WithFixedCost set what the route's
+// requests cost all limits. A default applies to the kinds of limit that take the option; New
+// returns an error if the route has none. A limit's own option takes precedence over its
+// route's, and the route's over the limiter's.
 type RouteOption interface {
 	Option
 	applyRoute(*compile.Route)
@@ -84,9 +84,9 @@ type LimitOption interface {
 // Options that are defaults, too.
 type (
 	// SharedOption is an option of every kind of limit: [WithKey], [WithDryRun],
-	// [WithFailurePolicy], [WithSkip] or [WithEmptyKey]. Given to [New], With or
-	// [WithRoute], it is the default for all limits there;
-	// WithSkip given to New or With exempts a request from everything.
+	// [WithFailurePolicy], [WithSkip] or [WithEmptyKey]. Given to New, With or WithRoute, it is
+	// the default for all limits there, except that a WithSkip given to New or With exempts
+	// requests from the whole limiter.
 	SharedOption interface {
 		RouteOption
 		LimitOption
@@ -126,13 +126,13 @@ func WithFixedCost(units int64) ChargeOption {
 	return o
 }
 
-// WithDryRun makes a limit report only. It is decided and counted as if it were
-// enforced, and shows in Decision.Limits. Observers get an EventDryRunDenied for each
-// request that it would have denied. By default limits are enforced.
+// WithDryRun makes a limit report without denying. The limit is decided and counted as if it
+// were enforced, and is in Decision.Limits. Observers get an EventDryRunDenied for each request
+// that it would have denied. By default limits are enforced.
 //
-// The limit denies nothing, delays nothing, adds no header fields and ignores
-// FailClosed: enforced limits beside it answer as they would without it. If its key
-// can't be determined, the request is still denied.
+// The limit denies nothing, delays nothing, adds no header fields and ignores FailClosed:
+// enforced limits beside it decide as they would without it. If the key of the limit can't be
+// determined, the request is still denied.
 //
 // WithDryRun(false) enforces a limit whatever its defaults say.
 func WithDryRun(on bool) SharedOption {
@@ -193,23 +193,23 @@ func checkedChange(valid bool, option, write string, set change, constructors ..
 	return changeOption{change: set}
 }
 
-// WithStore keeps the counts in s, such as a store of package redisstore. The default
-// is a store in memory that the limiter shares only with limiters derived from it, and in which
-// limits need no names. New rejects a nil s, and a store that reports itself as misconfigured.
+// WithStore keeps the counts in s, such as a store of package redisstore. The default is a
+// store in memory, shared only by the limiter and limiters derived from it, in which limits
+// need no names. New returns an error if s is nil or misconfigured.
 //
 // For a store in memory of another size, name the limits:
 //
 //	stint.WithStore(memstore.New(memstore.WithMaxKeys(100_000)))
 //
-// Other limiters may use s too, in this process or, with Redis, in others. Limits with
-// the same name share what a key has consumed there. So every limit needs a WithName: a
-// default name such as "rate" would be shared by accident. New, With and Update reject
-// limits without one; a limit without one from a WithLimitFunc denies the request.
+// Other limiters may use s too, in this process or, with Redis, in others. Limits with the same
+// name share what a key has consumed there. So every limit needs a WithName, since default
+// names such as "rate" would be shared by accident. New, With and Update return an error for a
+// limit without a name; if a WithLimitFunc returns one, the request is denied.
 //
-// If limiters that aren't derived from each other give one name different numbers in s,
-// that is a warning (name-conflict). Limiters of other processes aren't compared. If one of them
-// is mounted inside the other, a request is charged to that name twice, which isn't detected:
-// derive the inner one by Limiter.With.
+// If limiters that aren't derived from each other use one name with different numbers in s, the
+// limiter warns (name-conflict). Limiters of other processes aren't compared. If one such
+// limiter is mounted inside the other, a request is charged to that name twice, which isn't
+// detected: derive the inner limiter by Limiter.With.
 func WithStore(s store.Store) Option {
 	return option("WithStore", func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
@@ -231,11 +231,10 @@ func WithLimiterName(name string) Option {
 		func(c *config) { c.name = name })
 }
 
-// WithoutPermit declares that handlers don't use their Permit: FromContext returns nil,
-// Settle can't be called, and a limiter that is mounted twice charges twice. It saves
-// the request's context value, the only allocation of a plain request through stinthttp
-// without observers. stintgin and stintecho have one of their own, which leads to the
-// framework's context and stays.
+// WithoutPermit leaves the Permit out of the request's context: FromContext returns nil,
+// handlers can't call Settle, and a limiter that is mounted twice charges twice. It saves the
+// request's context value, which is the only allocation of a plain request through stinthttp
+// without observers. stintgin and stintecho allocate a context value of their own in any case.
 func WithoutPermit() Option {
 	return option("WithoutPermit", func(c *config) { c.withoutPermit = true })
 }
@@ -407,9 +406,9 @@ type OptionError struct {
 	Limit string
 	// Route is the pattern of the WithRoute that contains it; empty for none.
 	Route string
-	// Option is the wrong option, with its argument if that alone is wrong:
-	// "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". It is empty if the
-	// limit's own numbers are wrong, or if something is missing.
+	// Option is the wrong option, with its argument if only the argument is wrong:
+	// "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". It is empty if the limit's own
+	// numbers are wrong, or if an option is missing.
 	Option string
 	// Problem says what is wrong; it is empty if Option shows it.
 	Problem string
@@ -419,9 +418,9 @@ type OptionError struct {
 	named *store.SpecError // Problem and Write, if they contain names
 }
 
-// Names returns the names of Go's in Problem and then in Write, in the order in which they
-// are there, such as "TokenBucket" or "time.Second": for tools whose readers write
-// something else, such as a configuration file.
+// Names returns the Go identifiers in Problem and then in Write, in order, such as
+// "TokenBucket" or "time.Second". Tools whose users write something other than Go, such as a
+// configuration file, replace them.
 func (e *OptionError) Names() []string {
 	if e.named == nil {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Permit is a granted decision that is still open. All methods are safe for concurrent
-// use. They may be called on a nil Permit, which stands for a request that nothing
-// limited: it allows everything and holds nothing.
+// Permit is a granted decision that is still open. All methods are safe for concurrent use.
+// They may be called on a nil Permit, which stands for a request without limits: it allows
+// everything and holds nothing.
 type Permit struct {
 	ctx      context.Context // the request's, without the permit
 	version  *version
@@ -107,9 +107,9 @@ func (*withoutCancel) Err() error { return nil }
 
 func (o *withoutCancel) Value(key any) any { return o.ctx.Value(key) }
 
-// FromContext returns the permit of the request, or nil. If the request has passed
-// several limiters, it is the innermost one's, whose Decision and Settle also cover the
-// limits of the outer ones.
+// FromContext returns the permit of the request, or nil. If the request has passed several
+// limiters, it is the permit of the innermost, whose Decision and Settle also cover the limits
+// of the outer limiters.
 func FromContext(ctx context.Context) *Permit {
 	p, _ := ctx.Value(permitKey{}).(*Permit)
 	return p
@@ -142,8 +142,8 @@ func (p *Permit) pass(w http.ResponseWriter, r, req *http.Request, next func(htt
 	next(w, req)
 }
 
-// Decision returns the decision of all limiters that the request has passed, updated by
-// Settle. Limits has those of the outermost limiter first.
+// Decision returns the decision of all limiters that the request has passed, updated by Settle.
+// Limits begins with the limits of the outermost limiter.
 func (p *Permit) Decision() Decision {
 	if p == nil {
 		return Decision{Allowed: true}
@@ -197,11 +197,12 @@ func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
 // rates and quotas were charged stays charged. It also releases the slots of the outer limiters
 // that the request has passed. Calling it again does nothing.
 //
-// Outside HTTP, Done ends the permit: defer it, so that it runs when the work panics. In a handler
-// there is no need for it: the limiter ends the permit when the handler has returned or
-// panicked. A handler may call it before, on any goroutine, to give slots back early. A WithSettle
-// and a Bandwidth depend on the response, so they are settled only when the handler has returned.
-// An AdaptiveConcurrency learns how long the slot was held, but not the status.
+// Outside HTTP, Done ends the permit: defer it, so that it also runs when the work panics. In a
+// handler it isn't needed: the limiter ends the permit when the handler has returned or
+// panicked. A handler may call it earlier, on any goroutine, to release slots early. A
+// WithSettle and a Bandwidth depend on the response, so they are settled only when the handler
+// has returned. An AdaptiveConcurrency then measures how long the slot was held, without the
+// status.
 func (p *Permit) Done() {
 	if p.learnsAnywhere() {
 		// Done is deferred, so it sees a panic. It passes the panic on.
@@ -355,9 +356,9 @@ func (p *Permit) sendDecision(e *Event) {
 	p.version.events.sendDecision(p.to, e, c)
 }
 
-// Detach transfers the release of the permit's slots to the caller: nothing but the returned
-// function releases them, nor those of the outer limiters that the request has passed. Use it in
-// handlers that return while their work lives on:
+// Detach transfers the release of the permit's slots to the caller: only the returned function
+// releases them, including the slots of the outer limiters that the request has passed. Use it
+// in handlers that return before their work is done:
 //
 //	release := stint.FromContext(r.Context()).Detach()
 //	go func() { defer release(); work() }()
@@ -366,9 +367,9 @@ func (p *Permit) sendDecision(e *Event) {
 // Bandwidth depend on the response, so they are settled when the handler has returned. After Done,
 // Detach returns a function that does nothing.
 //
-// There is no need for it after a Hijack if the request has an Upgrade field or is a CONNECT: its
-// slots are held until the handler closes the net.Conn that Hijack has returned. Other hijacked
-// connections hold none when the handler has returned.
+// After a Hijack, Detach isn't needed if the request has an Upgrade field or is a CONNECT: its
+// slots are held until the handler closes the net.Conn that Hijack has returned. The slots of
+// any other hijacked request are released when the handler returns.
 func (p *Permit) Detach() (release func()) {
 	var all []*Permit
 	for q := p; q != nil; q = q.outer {
@@ -483,16 +484,16 @@ func (p *Permit) learnsAnywhere() bool {
 	return false
 }
 
-// Drop reports that the request failed for lack of capacity, for instance because a
-// backend was overloaded or timed out. An AdaptiveConcurrency cuts its limit if at
-// least one in twenty requests does. It applies to all limiters that the request has
-// passed, and does nothing after Done or without such a limit.
+// Drop reports that the request failed for lack of capacity, for instance because a backend was
+// overloaded or timed out. An AdaptiveConcurrency cuts its limit if at least one request in
+// twenty is dropped. Drop applies to all limiters that the request has passed. It has no effect
+// after Done or without an AdaptiveConcurrency.
 func (p *Permit) Drop() { p.recordEnding((*adaptive.Outcome).Report, adaptive.Dropped) }
 
-// Ignore reports that the request's duration says nothing about the service's load, for
-// instance because it waited for an event. An AdaptiveConcurrency doesn't learn from
-// it. It applies to all limiters that the request has passed, and does nothing after
-// Done or without such a limit.
+// Ignore reports that the request's duration isn't related to the service's load, for instance
+// because the request waited for an event. An AdaptiveConcurrency leaves it out of its
+// measurements. Ignore applies to all limiters that the request has passed. It has no effect
+// after Done or without an AdaptiveConcurrency.
 func (p *Permit) Ignore() { p.recordEnding((*adaptive.Outcome).Report, adaptive.Ignored) }
 
 // recordInnerDenial records that an inner limiter has denied: the response then says nothing

@@ -13,14 +13,16 @@ import (
 	"github.com/stint-go/stint/internal/read"
 )
 
-// WithSkip exempts requests for which skip returns true. Given to New or With, it exempts them from
-// everything, before anything else is checked. Given to one limit, or to a route as a default of its
-// limits, it leaves out these limits: a limit for clients without an API key skips those with one. If
-// given several times in one place, any of them exempts. By default nothing is exempt.
+// WithSkip exempts requests for which skip returns true. Given to New or With, it exempts them
+// from the whole limiter, WithBlock included. Given to one limit, or to a route as a default of
+// its limits, it exempts them from these limits: a limit for anonymous clients can skip clients
+// with an API key. If it is given several times in one place, any of the functions exempts. By
+// default no request is exempt.
 //
-// skip is called concurrently, once for each limit that has it; New doesn't call it. Preflight is one,
-// and Key.In makes one of networks. Allow, Take and the like have no request, and skip no limit. New
-// rejects nil; in Update it clears what was given before.
+// skip is called concurrently, once for each limit that has it; New doesn't call it. Preflight
+// is such a function, and Key.In returns one for networks. Allow, Take, Wait and Peek have no
+// request and skip no limit. New returns an error if skip is nil; in Update, nil removes all
+// earlier functions.
 func WithSkip(skip func(*http.Request) bool) SharedOption {
 	return skipOption{all: skip, settingOption: checkedSetting(skip != nil, "WithSkip(nil)", "write a function, such as stint.Preflight", func(s *compile.Settings) {
 		s.Skip = either(s.Skip, skip)

@@ -369,8 +369,8 @@ func WithHidden() LimitOption {
 
 // WithRetryJitter adds a random time of up to d to the Retry-After of each denial by a limit,
 // so that clients denied together don't come back together. Decision.RetryAfter and the other
-// fields keep the earliest instant. The default is 0, which adds nothing. New rejects a
-// negative d, and one above 0 and below a millisecond.
+// header fields aren't changed. The default is 0, which adds nothing. d is 0 or at least a
+// millisecond; New returns an error for other values.
 func WithRetryJitter(d time.Duration) Option {
 	valid, write := engine.CheckDuration(d, d >= 0, "write a duration, such as 5*time.Second")
 	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,

@@ -12,33 +12,34 @@ import (
 	"github.com/stint-go/stint/internal/read"
 )
 
-// WithRoute adds limits for requests that match pattern: they hold beside the limiter's own, and
-// beside those of every other route that matches. Patterns are those of http.ServeMux ("POST /login",
-// "/files/", "api.example.com/"), and so is which of two is the more specific; hosts match in
-// any case.
+// WithRoute adds limits for requests that match pattern. They apply in addition to the
+// limiter's own limits and those of every other route that matches. Patterns, and their order
+// from specific to general, are those of http.ServeMux ("POST /login", "/files/",
+// "api.example.com/"); hosts match in any case.
 //
 //	stint.WithRoute("POST /login", stint.Rate(5, time.Minute)), // beside the limiter's limits
 //	stint.WithRoute("GET /search", stint.Only(stint.Rate(2, time.Second))), // instead of them
 //	stint.WithRoute("GET /healthz", stint.Exempt()), // none
 //	stint.WithRoute("POST /export", stint.WithFixedCost(10)), // the same limits, at another cost
 //
-// A WithCost or WithFixedCost among opts is what the requests cost all rates and quotas that
-// have no cost of their own, wherever these are written; the most specific route that gives one
-// decides it. Other options are defaults of the limits in opts. New rejects invalid and conflicting
-// patterns, a route without options, options that no limit takes, and a Limit that holds there
-// already.
+// A WithCost or WithFixedCost among opts sets the cost of the route's requests for all rates
+// and quotas without a cost of their own, in this route or elsewhere; if several routes set
+// one, the most specific counts. Other options are defaults of the limits in opts. New returns
+// an error for invalid and conflicting patterns, a route without options, options that no limit
+// takes, and a Limit that already applies there.
 //
-// A request that routers can read in several ways gets the limits of every reading,
-// each once, and is exempt only if every reading is. The readings are the path as sent,
-// decoded, cleaned and without a trailing slash, and the host as sent, in lower case
-// without trailing dots, and cut off at any colon. So no spelling slips past a route. A
-// path with %2F in an id may be charged for two routes; docs/routes.md has the rules.
+// Routers interpret some requests differently. Such a request gets the limits of every
+// interpretation, each once, and is exempt only if it is exempt in all of them. The
+// interpretations are the path as sent, decoded, cleaned and without a trailing slash, and the
+// host as sent, in lower case without trailing dots, and without anything after a colon. So no
+// spelling evades a route. A path with %2F in an id may be charged for two routes; see
+// docs/routes.md.
 //
-// That no request matches a pattern is no error: Limiter.Describe lists it as unmatched.
+// A pattern that no request matches is no error: Limiter.Describe lists it as unmatched.
 //
-// What With adds, limits and routes, holds beside what the limiter that is extended has for a
-// request. Only and Exempt in With drop that, too; those of the extended limiter drop nothing that
-// With adds.
+// Limits and routes that With adds apply in addition to those of the extended limiter. Only and
+// Exempt in With also drop limits of the extended limiter; Only and Exempt of the extended
+// limiter drop nothing that With adds.
 func WithRoute(pattern string, opts ...RouteOption) Option {
 	return option("WithRoute", func(c *config) {
 		rc := compile.Route{Pattern: pattern}
@@ -71,10 +72,10 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 	})
 }
 
-// Only makes limits of a WithRoute hold instead of all that is less specific: the limits of less
+// Only makes the limits of a WithRoute replace all less specific ones: the limits of less
 // specific routes, the limiter's own, and those of its limit functions. Costs of less specific
-// routes stay. New rejects it without limits, also from an empty slice; twice, or beside limits, in
-// one route; and outside a route.
+// routes still apply. New returns an error if Only has no limits (an empty slice included), if
+// a route has two, or limits beside it, and if it is used outside a route.
 func Only(limits ...Limit) RouteOption { return only(limits) }
 
 type only []Limit
@@ -164,8 +165,9 @@ func (u LimitUser) Check(limits ...Limit) error {
 	return joined(wrong)
 }
 
-// SourceError is a failure of what limits are read from: under FailClosed, or of a Peek or Reset.
-// A function of WithLimitFunc or a LimitSource returns it if it can't know the limits.
+// SourceError reports that limits couldn't be loaded. A function of WithLimitFunc or a
+// LimitSource returns it if its source fails. Requests get it under FailClosed; Peek and Reset
+// always return it.
 type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string {

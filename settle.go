@@ -92,29 +92,29 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 	}
 }
 
-// Settle replaces the request's provisional cost, refunding or charging the difference.
-// A refund gives back what time hasn't already given back; an additional cost is owed
-// by the next request. cost is from 0 to 2^40. Settling again replaces what was settled
-// before. Settle may be called after the handler has returned.
+// Settle replaces the request's provisional cost, refunding or charging the difference. A
+// refund is limited to the tokens that haven't been refilled since; an additional cost is owed
+// by the next request. cost is from 0 to 2^40. Settling again replaces the earlier cost. Settle
+// may be called after the handler has returned.
 //
-// Settle works even if ctx has ended: a request's context ends when the client disconnects.
-// The store gets the values of ctx, not its deadline, and has up to 2 seconds: a
+// Settle works even if ctx has ended, since a request's context ends when the client
+// disconnects. The store gets the values of ctx without its deadline, and has up to 2 seconds;
 // redisstore takes no longer than its WithTimeout.
 //
-// It applies to the limits named. With none named, it applies to those with a WithCost
-// or, if there are none, to all rates and quotas; never to concurrency. If the request
-// has passed several limiters, a name means the innermost limit of that name; without
-// names, the innermost limiter with a WithCost counts, and if none has one, all rates
-// and quotas of the innermost. Dry runs don't change that choice. If the request can be read
-// in several ways (docs/routes.md), Settle without names applies to each limit that it applies to
-// by some reading, and refunds only those that it applies to by all that have them.
+// Settle applies to the limits named. If none is named, it applies to the limits with a
+// WithCost or, if there are none, to all rates and quotas; never to concurrency. If the request
+// has passed several limiters, a name means the innermost limit of that name; without names,
+// the innermost limiter with a WithCost is settled or, if none has one, the innermost limiter.
+// Dry runs don't change that choice. If the request is ambiguous (docs/routes.md), Settle
+// without names applies to each limit that it would apply to in any interpretation, and refunds
+// only limits that it applies to in all of them.
 //
-// The error is about a cost out of range, a name the permit doesn't have, a limit that
-// can't be settled, or the store (a *StoreError): what it couldn't settle stays
-// charged. If the store can't tell whether it has settled a charge, for instance because
-// its answer was lost, that charge is never settled again, neither by Settle, which
-// returns an error then, nor by a WithSettle: the difference would be refunded twice.
-// Where the error is store.ErrNotMade (errors.Is), Settle may be called again.
+// Settle returns an error if cost is out of range, if the permit has no limit of a name, if a
+// limit can't be settled, or if the store fails (a *StoreError): then the charge stands. If the
+// outcome is unknown, for instance because the store's answer was lost, the charge is never
+// settled again, since the difference might be refunded twice: later calls of Settle return an
+// error, and a WithSettle skips it. If the error wraps store.ErrNotMade (errors.Is), Settle may
+// be called again.
 func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
 	if p == nil || p.version == nil { // nothing was decided
 		return nil

@@ -63,11 +63,11 @@ func (l *Limiter) logChanges() {
 	}})
 }
 
-// WithoutRoutes removes the routes in an Update. New and With reject it.
+// WithoutRoutes, in an Update, removes the routes. New and With return an error for it.
 func WithoutRoutes() Option { return without("WithRoute", "WithoutRoutes()") }
 
-// WithoutLimitFuncs removes the functions of WithLimitFunc in an Update. New and With reject
-// it.
+// WithoutLimitFuncs, in an Update, removes the functions of WithLimitFunc. New and With return
+// an error for it.
 func WithoutLimitFuncs() Option { return without("WithLimitFunc", "WithoutLimitFuncs()") }
 
 func without(name, written string) Option {

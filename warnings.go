@@ -98,30 +98,29 @@ func warningLink(kind string) string {
 
 // Warning is a likely mistake that a limiter has found.
 type Warning struct {
-	// Kind is "one-key" or another line of docs/warnings.md, which says for each what the mistake
-	// is and what to write instead. WithoutWarnings lists them.
+	// Kind is one of the kinds that WithoutWarnings lists, such as "one-key". docs/warnings.md
+	// explains each mistake and what to write instead.
 	Kind string
-	// Limits are the names of the limits that the warning, or the key it is about,
-	// belongs to. It is empty for warnings about the limiter, and about the key of a
-	// WithLimitFunc.
+	// Limits are the names of the limits that the warning is about, or whose key it is about.
+	// It is empty for warnings about the limiter, and about the key of a WithLimitFunc.
 	Limits []string
-	// Text says what was found and what to write instead. Link leads to its line
-	// in docs/warnings.md.
+	// Text describes the mistake and what to write instead. Link is the address of its line in
+	// docs/warnings.md.
 	Text, Link string
 }
 
-// WithoutWarnings turns off warnings of these kinds, for the limiter and those derived
-// from it. Without arguments it turns off all. New rejects a kind that isn't one of these, which
-// docs/warnings.md explains:
+// WithoutWarnings turns off warnings of these kinds, for the limiter and limiters derived from
+// it. Without arguments it turns off all. docs/warnings.md explains the kinds; New returns an
+// error for any other:
 //
 //	forwarding-header  port-in-key  untrusted-proxy  keys-never-repeat  one-key
 //	rebuilt  cost-too-high  nothing-waits  store-forgets  quota-unreachable
 //	update-drops  store-full  name-conflict
 //
 // By default each likely mistake is logged once, observers get an EventWarning, and
-// Limiter.Describe lists it. To find mistakes the limiter looks at the first 10,000 requests
-// of each WithKey, and keeps no key. It looks at none if all warnings that need it are turned
-// off: port-in-key, untrusted-proxy, keys-never-repeat and one-key.
+// Limiter.Describe lists it. To find mistakes, the limiter inspects the first 10,000 requests
+// of each WithKey, without keeping a key. It inspects none if port-in-key, untrusted-proxy,
+// keys-never-repeat and one-key are all turned off.
 func WithoutWarnings(kinds ...string) Option {
 	return option("WithoutWarnings", func(c *config) {
 		if len(kinds) == 0 {

@@ -31,13 +31,14 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 	})
 }
 
-// WithToken lets in whoever has the secret: scripts send it as "Authorization: Bearer
-// secret"; browsers are asked for it once, or get a link that ends in ?token=secret, and
-// keep a cookie. The cookie is worth as much as the secret, and ends with the browser's
-// session. All other requests are answered with 401.
+// WithToken admits callers that have the secret: scripts send it as "Authorization: Bearer
+// secret"; browsers are asked for it once, or open a link that ends in ?token=secret, and keep
+// a cookie. The cookie is as sensitive as the secret, and ends with the browser's session. All
+// other requests are answered with 401.
 //
-// The secret has at least 16 bytes, from a random source. Replicas behind one address
-// share it: then the link of a key, which is made with it, opens in each. If WithAuthorizer is there too, either lets in.
+// The secret has at least 16 bytes, from a random source. Replicas behind one address share it:
+// then the link of a key, which is made with it, opens in each. With a WithAuthorizer beside
+// it, either is enough.
 func WithToken(secret string) Option {
 	return option(func(p *page) {
 		if len(secret) < minToken {

@@ -9,18 +9,19 @@
 //	}
 //	mux.Handle("/debug/stint/", page)
 //
-// The page begins with what is wrong now. What has failed is wrong until a minute has passed without
-// another failure; what lasts, such as an open breaker, until it ends. Below is a board: for each
-// limit the share that it denied, whom it denied most, and how full the fullest key was over five
-// minutes. A limit opens to its keys, and a key to where it stands in all limiters and why it was
-// denied. What a dry run would have denied is shown as such.
+// The page begins with current problems. A failure is shown until a minute has passed without
+// another; a lasting problem, such as an open breaker, until it ends. Below is a table with a
+// row for each limit: the share of requests that it denied, the keys that it denied most, and
+// the usage of its fullest key over five minutes. A limit leads to its keys, and a key to what
+// it has left in all limiters and why it was denied. Requests that a dry run would have denied
+// are shown as such.
 //
 // The handler needs no files and no other service. The page updates itself by
 // server-sent events; a browser without scripts reloads it every five seconds.
 //
-// Figures are counted in this process, since New, or in the last five minutes where the
-// page says so. What a key has left is read from the store. If processes share the
-// store, that is the same in all of them.
+// Figures are counted in this process, since New, or in the last five minutes where the page
+// says so. What a key has left is read from the store, so processes that share a store show the
+// same.
 //
 // # Memory
 //
@@ -55,9 +56,9 @@
 // Put the page's address in front of it. The token ends with the process.
 //
 // The page shows the beginning of each key and a fingerprint, or all of it with
-// [WithKeysInClear]. A key opens without being shown, by a link that has it encrypted. Fingerprints and
-// links are made with the token: they are the same in all processes with one, whichever of
-// them a balancer chooses. Without a token each process has its own.
+// [WithKeysInClear]. A key's link contains the key in encrypted form. Fingerprints and links
+// are made with the token, so they are the same in all processes with the same token. Without a
+// token, each process has its own.
 //
 // # JSON
 //
@@ -65,8 +66,9 @@
 //
 //	curl -H "Authorization: Bearer $CONSOLE_TOKEN" -H 'Accept: application/json' https://example.com/debug/stint/
 //
-// The page itself has the process, what is wrong, and all limiters with their limits; the link of a
-// key, and the form that looks one up (POST key=…), also where the key stands. See [Page].
+// The page's address returns the process, current problems, and all limiters with their limits.
+// A key's link, and the form that looks up a key (POST key=…), add what the key has left. See
+// Page.
 package console
 
 import (
@@ -111,9 +113,9 @@ func Limiters(lims ...*stint.Limiter) Option {
 	})
 }
 
-// WithActions lets those who may see the page reset a key, or lift only its bans.
-// Actions are POST requests; cross-origin ones are denied with 403. Each action is
-// logged, with its remote address and who has called it if an authorizer says so.
+// WithActions lets viewers of the page reset a key, or lift only its bans. Actions are POST
+// requests; cross-origin ones are denied with 403. Each action is logged, with its remote
+// address and who has called it if an authorizer says so.
 func WithActions() Option { return option(func(p *page) { p.Actions = true }) }
 
 // WithKeysInClear makes the page show whole keys, and the log of actions too.

@@ -18,7 +18,7 @@ type Page struct {
 	Key      *Key      `json:"key,omitempty"` // that was looked up
 }
 
-// Problem is something that is wrong now.
+// Problem is a current problem.
 type Problem struct {
 	Limiter string   `json:"limiter"`
 	What    string   `json:"what"`
@@ -43,7 +43,7 @@ type Limiter struct {
 	Unmatched []string `json:"unmatched,omitempty"`
 }
 
-// Limit is a limit. What a dry run denies, it would have denied.
+// Limit is a limit. For a dry run, Denied counts requests that it would have denied.
 type Limit struct {
 	Name          string  `json:"name"`
 	Rule          string  `json:"rule"`
@@ -55,8 +55,8 @@ type Limit struct {
 	RecentDenied  uint64  `json:"recent_denied"`
 	MostDenied    []Count `json:"most_denied"`
 	MostAdmitted  []Count `json:"most_admitted"`
-	// Used is how many units the key had used that came nearest to the limit in the last ten
-	// seconds, and Capacity how many it may; both are 0 without a decision.
+	// Used is the number of units used by the key that came nearest to the limit in the last
+	// ten seconds, and Capacity the number it may use. Both are 0 without a decision.
 	Used     int64 `json:"used"`
 	Capacity int64 `json:"capacity"`
 }
@@ -69,8 +69,8 @@ type Count struct {
 	AtMost  uint64 `json:"at_most"`
 }
 
-// Denial groups the recent denials of a key by a limit. At, Route and Why are those of the last one, if
-// it is remembered.
+// Denial groups the recent denials of a key by a limit. At, Route and Why describe the last of
+// them, if it is known.
 type Denial struct {
 	Limit  string `json:"limit"`
 	DryRun bool   `json:"dry_run"`
@@ -80,13 +80,13 @@ type Denial struct {
 	Why   string `json:"why,omitempty"`
 }
 
-// Key is where a key stands in all limiters.
+// Key is what a key has left in all limiters.
 type Key struct {
 	Key string       `json:"key"`
 	In  []KeyLimiter `json:"in"`
 }
 
-// KeyLimiter is where a key stands in a limiter.
+// KeyLimiter is what a key has left in one limiter.
 type KeyLimiter struct {
 	Limiter string     `json:"limiter"`
 	As      string     `json:"as,omitempty"` // the key of the address that was typed
@@ -100,7 +100,7 @@ type KeyLimiter struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Standing is where a key stands with a limit.
+// Standing is what a key has left of one limit.
 type Standing struct {
 	Limit     string `json:"limit"`
 	Rule      string `json:"rule"`

@@ -10,24 +10,24 @@ import (
 	"github.com/stint-go/stint/internal/read"
 )
 
-// Explanation says what a limiter makes of a request before it decides it.
+// Explanation describes the limits, keys and costs that apply to a request.
 type Explanation struct {
 	// Exempt: a WithSkip exempts it. Blocked: a WithBlock denies it.
 	Exempt, Blocked bool
-	// Route is the pattern of the WithRoute that it has, or several, separated by commas, if it can
-	// be read in several ways; "" for the limiter's own limits.
+	// Route is the pattern of the most specific WithRoute that the request matches; of an
+	// ambiguous request, several patterns, separated by commas. It is "" if no route matches.
 	Route string
 	// Limits are those that it would be charged for, in order.
 	Limits []Explained
-	// Unknown has what depends on something that isn't in the request, such as functions of
-	// the application, which Explain doesn't call.
+	// Unknown lists what can't be known from the request alone, such as results of the
+	// application's functions, which Explain doesn't call.
 	Unknown []string
 }
 
 // Explained is one limit of a request.
 type Explained struct {
 	Limit string
-	// Rule is its algorithm and numbers: "TokenBucket: 10 per 1s, burst 20".
+	// Rule is the limit's algorithm and numbers: "TokenBucket: 10 per 1s, burst 20".
 	Rule string
 	// KeyFrom is the key's source: RemoteIP().
 	KeyFrom string
@@ -38,12 +38,13 @@ type Explained struct {
 	DryRun bool
 	// Hidden: no header field shows it.
 	Hidden bool
-	// Left says why it isn't charged after all, or which part isn't known; or "".
+	// Left is the reason why the limit isn't charged, or the part that isn't known; otherwise
+	// "".
 	Left string
 }
 
-// Explain says which limits, keys and costs a request would have, and charges nothing. It
-// calls no function of the application: what depends on one is reported as unknown.
+// Explain returns the limits, keys and costs that would apply to a request, and charges
+// nothing. It calls no function of the application: what depends on one is reported as unknown.
 func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
 	plans := read.PlansOf(l)
 	for i, p := range append(plans.Skip[:len(plans.Skip):len(plans.Skip)], plans.Block...) {

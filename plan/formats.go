@@ -193,20 +193,20 @@ type readConfig struct {
 	fields []field
 }
 
-// WithFormat sets the format of a log: the name of one of Formats, or what the server was configured
-// with, which is nginx's log_format or Apache's LogFormat. What a layout doesn't name isn't known,
-// so log the times ($request_time, or else $upstream_response_time; %D or %T). Text after its last
-// variable is left alone. By default, the format is recognized.
+// WithFormat sets the format of a log: one of Formats, or the server's own configuration, which
+// is nginx's log_format or Apache's LogFormat. Log the durations of requests ($request_time, or
+// else $upstream_response_time; %D or %T), since limits that need them aren't judged otherwise.
+// Text after the last variable is ignored. By default, the format is recognized.
 func WithFormat(format string) ReadOption {
 	return readOption(func(c *readConfig) { c.format = format })
 }
 
-// WithField says where a part of a request is in a log of JSON objects or of columns. The parts are
-// end and start, took, peer, method, target, query, request, host, status, bytes, and header.NAME for
-// a header field that is logged. In JSON, name has dots for objects and lists within:
-// "request.headers.X-Api-Key.0". How long a request took is in seconds, unless a unit follows the
-// name: "duration ms". An empty name says that the log doesn't have the part. A name that no line has
-// is an error of Run and Suggest.
+// WithField sets the name of the field or column that holds a part of a request, in a log of
+// JSON objects or of columns. The parts are end and start, took, peer, method, target, query,
+// request, host, status, bytes, and header.NAME for a header field that is logged. In JSON,
+// dots in name lead into objects and lists: "request.headers.X-Api-Key.0". took is in seconds,
+// unless a unit follows the name: "duration ms". An empty name means that the log doesn't have
+// the part. Run and Suggest return an error if no line has a field of that name.
 func WithField(part, name string) ReadOption {
 	return readOption(func(c *readConfig) {
 		name, unit, spaced := strings.Cut(name, " ")
@@ -225,13 +225,13 @@ func Formats() (names []string) {
 	return names
 }
 
-// Read reads a log of lines. Its format is recognized by its first lines, or is that of WithFormat.
-// The prefix of a syslog file, of CRI (Kubernetes) and of Docker's json-file is recognized, too. name
-// is the file's, for messages.
+// Read reads a log from a text file. The format is recognized by the first lines, or set by
+// WithFormat. The prefixes of syslog, CRI (Kubernetes) and Docker's json-file are recognized,
+// too. name is the file's name, for messages.
 //
-// A line that doesn't have the format, whose request isn't one, or whose peer isn't an address, is
-// counted as broken. Times without a zone are taken as UTC. The error says what is wrong with the
-// format or the fields, that no format was recognized, or that the file can't be read.
+// A line is counted as broken if it doesn't match the format, if its request can't be parsed,
+// or if its peer isn't an address. Times without a zone are taken as UTC. Read returns an error
+// if a format or a field is wrong, if no format was recognized, or if the file can't be read.
 func Read(name string, r io.Reader, opts ...ReadOption) (Log, error) {
 	var c readConfig
 	for _, o := range opts {

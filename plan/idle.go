@@ -11,17 +11,16 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Finding is a limit that can't do what it is there for.
+// Finding is a limit or a route that has no effect.
 type Finding struct {
 	Limit string
 	Route string // where it can't; "" for the limiter's own limits
 	Text  string
 }
 
-// Idle returns the limits that can never deny a request first, whatever comes: a token bucket
-// beside them, with the same key and cost, always denies before they would. So either number
-// isn't what was meant. It compares rates and quotas whose costs don't depend on the request
-// or its response, and leaves out what it can't be certain of.
+// Idle returns the limits that can never be the first to deny a request, because a token bucket
+// with the same key and cost always denies before them. It compares rates and quotas whose
+// costs don't depend on the request or its response, and reports only certain cases.
 func Idle(l *stint.Limiter) (all []Finding) {
 	plans := read.PlansOf(l)
 	seen := map[Finding]bool{}

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Log is requests that were served, in the order in which they ended, except for some
-// minutes: see WithWindow. Read reads one from a file; an application may have its own. It is
-// for one goroutine.
+// Log is a sequence of served requests, ordered by the time at which they ended; WithWindow
+// sets how far it may deviate from that order. Read reads a log from a file; an application may
+// implement its own. A Log is for one goroutine.
 type Log interface {
-	// Says returns what the log says of every request.
+	// Says returns which fields of requests the log has.
 	Says() Says
-	// Next sets r to the next request. It may use the array of r.Fields again. At the end, the error
-	// is io.EOF.
+	// Next sets r to the next request. It may reuse the array of r.Fields. At the end, the
+	// error is io.EOF.
 	Next(r *Request) error
 }
 
@@ -26,10 +26,10 @@ type Log interface {
 type Says struct {
 	// Format is the name of the log's format, for reports, or "".
 	Format string
-	// Resolution is that of Request.End, and a microsecond if it is 0. A log with whole seconds
-	// is replayed twice: see Report.
+	// Resolution is the resolution of Request.End; 0 means a microsecond. A log with whole
+	// seconds is replayed twice: see Report.
 	Resolution time.Duration
-	// Took, Peer, Host and Status say whether it has what these fields of a Request hold.
+	// Took, Peer, Host and Status report whether the log has these fields of a Request.
 	Took, Peer, Host, Status bool
 	// Fields are the header fields whose values it has, such as "X-Api-Key".
 	Fields []string
@@ -37,32 +37,32 @@ type Says struct {
 
 // Request is a request as a log describes it.
 type Request struct {
-	// End is when it had been answered. It arrived at End less Took. If a log has only when
-	// requests arrived, End is that.
+	// End is the time when the request had been answered; it arrived at End minus Took. If a
+	// log has only the time of arrival, End is that time.
 	End time.Time
-	// Took is how long that took.
+	// Took is the duration of the request.
 	Took time.Duration
-	// Peer is the address that it was sent from, with or without a port. A request whose peer isn't
-	// an address isn't judged.
+	// Peer is the address that the request was sent from, with or without a port. A request
+	// whose peer isn't an address isn't judged.
 	Peer string
 	// Method is its method.
 	Method string
 	// Target is the target of its first line: a path, and perhaps a query.
 	Target string
-	// Host is the host that it asks.
+	// Host is the request's host.
 	Host string
-	// Status is that of its response, and Written the length of the response's body.
+	// Status is the status of the response, and Written the length of its body.
 	Status  int
 	Written int64
 	// Fields are the values of Says.Fields, in that order; "" if the request had no such field.
 	Fields []string
 }
 
-// Broken is the lines that no request could be read from.
+// Broken counts the lines from which no request could be read.
 type Broken struct {
 	Lines int64 `json:"lines"`
-	// First has up to five of them, each cut to 200 bytes, with its file, its number and
-	// what is wrong.
+	// First has up to five of these lines, each cut to 200 bytes, with the file, the line
+	// number and the problem.
 	First []string `json:"first,omitempty"`
 }
 
@@ -184,9 +184,9 @@ func (a *ahead) Next(r *Request) error {
 	return a.parse(r)
 }
 
-// Merge returns a log of the requests of several, by the time of their end. It says what all
-// of them say, at the coarsest resolution. So logs of several servers, or the parts of a
-// rotated one, are replayed together.
+// Merge returns a log of the requests of several logs, ordered by the time of their end, for
+// logs of several servers or the parts of a rotated log. It has the fields that all of them
+// have, and the coarsest of their resolutions.
 func Merge(logs ...Log) (Log, error) {
 	switch len(logs) {
 	case 0:

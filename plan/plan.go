@@ -1,35 +1,34 @@
-// Package plan says what a limiter would have done with requests that were served: whom it
-// would have denied, when, and by which limit. It replays a log through the decisions that
-// decide requests, in the log's time, without sleeping.
+// Package plan reports what a limiter would have done with the requests of a log: which keys it
+// would have denied, when, and by which limit. It replays the log through the same code that
+// decides requests, in the log's time, without sleeping.
 //
 //	log, err := plan.Read("access.log", file)
 //	report, err := plan.Run(newLimiter, log)
 //	fmt.Println(report.Strictest().Denied)
 //
-// Suggest works in the other direction: from a log to the numbers that let most of its clients
-// through. Command stint prints what both return, for policy files.
+// Suggest works in the other direction: from a log, it computes numbers that admit most of the
+// log's clients. Command stint prints the results of both, for policy files.
 //
 // # What is judged
 //
-// Rates, quotas and bans are judged by their decisions. A request that would have waited for its
-// turn counts as waiting, and ends that much later. Slots of a Concurrency are held until the
-// logged end. WithSettle by a status uses the logged one.
+// Rates, quotas and bans decide as in production. A request that would have waited for its turn
+// counts as waiting, and ends that much later. Slots of a Concurrency are held until the logged
+// end. A WithSettle that depends on the status uses the logged status.
 //
-// What a log doesn't say is never guessed. A limit isn't judged, and Report.NotJudged says
-// why, if its key, its cost or what it settles needs something that the log doesn't have. The
-// others are decided as if it were not there. That is also so for a limit that waits for
-// slots, an AdaptiveConcurrency and a Bandwidth, which depend on how the server would have
-// behaved.
+// Missing data is never guessed. If a limit's key, cost or settled cost depends on something
+// that isn't in the log, the limit isn't judged, Report.NotJudged says why, and the other
+// limits are decided without it. The same applies to limits that depend on the server's
+// behavior: a Concurrency with a queue, an AdaptiveConcurrency and a Bandwidth.
 //
-// A client that is denied may go away, or try again at once. A log doesn't know which, so
-// its requests come as they came.
+// A denied client may leave or retry at once. The log doesn't show which, so its requests are
+// replayed unchanged.
 //
 // # Time
 //
-// A log's time belongs to the replay: it may run in a program that serves requests, and
-// touches neither the limiters there nor their stores. A log whose times are whole seconds is
-// replayed in two scenarios: the requests of a second come all at once, or evenly spread over
-// it. They are no bounds; a log with milliseconds makes them unnecessary.
+// A replay has its own clock and stores, so it may run in a program that serves requests. If
+// the times of a log are whole seconds, it is replayed in two scenarios: the requests of a
+// second come all at once, or evenly spread over it. The results of the two aren't bounds. A
+// log with milliseconds needs only one replay.
 package plan
 
 import (
@@ -92,8 +91,8 @@ func newConfig() *config {
 	return &config{window: 5 * time.Minute, every: 100_000, top: 20, keys: memstore.DefaultMaxKeys, headroom: 1.25, horizon: time.Minute}
 }
 
-// WithAgainst also replays the log through the limiter that is in force, and reports whose
-// requests change from allowed to denied, and back.
+// WithAgainst also replays the log through another limiter, usually the current one, and
+// reports the keys whose requests change from allowed to denied, and back.
 func WithAgainst(newLimiter func() (*stint.Limiter, error)) RunOption {
 	return runOption(func(c *config) { c.against = newLimiter })
 }
@@ -121,18 +120,17 @@ func WithHorizon(d time.Duration) SuggestOption {
 	})
 }
 
-// WithFunctions says that the application's functions (KeyFunc, WithCost, WithSkip,
-// WithLimitFunc and others) look at nothing but what the log says, so that limits which depend
-// on them are judged. They are called with requests made from the log. By default such limits
-// are not judged.
+// WithFunctions declares that the application's functions (KeyFunc, WithCost, WithSkip,
+// WithLimitFunc and others) use only data that the log has, so that limits which depend on them
+// are judged. They are called with requests made from the log. By default such limits are not
+// judged.
 func WithFunctions() Option { return option(func(c *config) { c.trust = true }) }
 
-// WithWindow sets how far apart the lines of requests that arrived one after the other may
-// be: by how much a log may be out of order, and how long a request may take. A log that goes
-// back by more is an error. The requests of a window are held in memory, and sorted. Requests that
-// took longer, or would come before one that is no longer held, count as arriving as early as still
-// possible, and Report.Log.Moved counts them. The default is five minutes, of which a log with more
-// than 16,384 requests in them is held for 30 seconds or more.
+// WithWindow sets how far a log may be out of order, and how long a request may take. A log
+// that goes back by more is an error. The requests of the window are held in memory and sorted.
+// Requests that took longer, or belong before requests already replayed, are replayed as early
+// as still possible, and Report.Log.Moved counts them. The default is five minutes; if a log
+// has more than 16,384 requests in five minutes, at least 30 seconds are held.
 func WithWindow(d time.Duration) Option {
 	return option(func(c *config) {
 		c.window, c.held = d, true
@@ -142,18 +140,19 @@ func WithWindow(d time.Duration) Option {
 	})
 }
 
-// WithProgress calls f now and then: about every 100,000 requests.
+// WithProgress makes a run call f about every 100,000 requests.
 func WithProgress(f func(Progress)) Option { return option(func(c *config) { c.tell = f }) }
 
-// Progress is how far a run has come.
+// Progress is the progress of a run.
 type Progress struct {
 	Requests int64
 	// At is the log's time.
 	At time.Time
 }
 
-// WithHashedKeys replaces keys in the report by a hash under a secret, and leaves broken lines
-// out, for reports that others see. Who has the secret can tell whether a key is in a report.
+// WithHashedKeys replaces keys in the report by hashes made with a secret, and leaves out
+// broken lines, for reports that are shared. Anyone who has the secret can find out whether a
+// key is in a report.
 func WithHashedKeys(secret []byte) Option { return option(func(c *config) { c.hash = secret }) }
 
 // WithTop sets how many keys a report lists. The default is 20.
@@ -165,10 +164,9 @@ func WithTop(n int64) Option {
 	})
 }
 
-// WithMaxKeys sets for how many keys in use at once a run has room, each pair of a limit and
-// a key counting as one. Beyond that, new keys share counts, and Report.Log.Overflow is
-// above 0. For Suggest it is how many keys there may be in all; more are an error. The default is
-// memstore.DefaultMaxKeys.
+// WithMaxKeys sets how many keys a run holds at once; each pair of a limit and a key counts as
+// one. Beyond that, new keys share counts, and Report.Log.Overflow is above 0. For Suggest, n
+// is the total number of keys; more are an error. The default is memstore.DefaultMaxKeys.
 func WithMaxKeys(n int64) Option {
 	return option(func(c *config) {
 		if c.keys = n; n < 1 || n > math.MaxInt32 {
@@ -181,9 +179,9 @@ func WithMaxKeys(n int64) Option {
 var ErrEmpty = errors.New("plan: the log has no requests")
 
 // Run replays a log through a limiter that newLimiter makes. The limiter's observers, handlers
-// and store are not used: requests are only decided, in memory. The error is newLimiter's, the
-// log's, or about an option; a log without requests is ErrEmpty. Nothing else of a process is
-// touched, so Run may be called while limiters serve.
+// and store are not used: requests are only decided, in memory. Run returns the error of
+// newLimiter or of the log, an error if an option is wrong, and ErrEmpty for a log without
+// requests. Run may be called while limiters serve requests.
 func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...RunOption) (*Report, error) {
 	c := newConfig()
 	for _, o := range opts {

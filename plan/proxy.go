@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// BehindProxy returns the log of a proxy as the server behind it sees the requests: they are
-// sent from addr, and the address that the proxy has logged is the last of X-Forwarded-For,
-// which ForwardedIP reads. What a client has written there itself comes before, as far as it
-// is logged.
+// BehindProxy converts the log of a proxy to the requests that the server behind it gets: each
+// is sent from addr, and the address that the proxy has logged is the last in X-Forwarded-For,
+// which ForwardedIP reads. Addresses that the client itself has written there come before it,
+// as far as they are logged.
 func BehindProxy(l Log, addr string) Log {
 	const name = "X-Forwarded-For"
 	says := l.Says()

@@ -13,19 +13,19 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Report is the result of Run. What clients wrote (keys, targets of broken lines) is in it as
-// they wrote it, keys as stores see them: who shows it must escape it.
+// Report is the result of Run. Keys and broken lines contain text that clients wrote,
+// unescaped: escape it before you show it.
 type Report struct {
 	Log LogReport `json:"log"`
-	// NotJudged has the limits that the log doesn't say enough for, and Against those of the
+	// NotJudged has the limits for which the log lacks data, and Against the same for the
 	// limiter of WithAgainst.
 	NotJudged []NotJudged `json:"not_judged,omitempty"`
 	Against   []NotJudged `json:"against_not_judged,omitempty"`
-	// Scenarios has what would have happened: once, or for a log with whole seconds twice.
+	// Scenarios has one result, or two for a log with whole seconds.
 	Scenarios []Scenario `json:"scenarios"`
 }
 
-// Strictest returns the scenario with the most denials, which a gate goes by.
+// Strictest returns the scenario with the most denials. Use it in an automatic check.
 func (r *Report) Strictest() *Scenario {
 	strictest := &r.Scenarios[0]
 	for i := range r.Scenarios {
@@ -41,21 +41,22 @@ type LogReport struct {
 	// Format is the name of its format, or of those of several logs: "combined in syslog".
 	Format   string `json:"format,omitempty"`
 	Requests int64  `json:"requests"`
-	// From is when the first request arrived, To when the last ended.
+	// From is the time when the first request arrived, and To the time when the last ended.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// Resolution is that of its times, in seconds.
 	Resolution float64 `json:"resolution"`
-	// Durations: it says how long requests took.
+	// Durations: the log has the durations of requests.
 	Durations bool   `json:"durations"`
 	Broken    Broken `json:"broken"`
-	// Sorted is how many requests were logged after one that ended later, and Disorder by how
-	// much at most, in seconds. Moved is how many could not be sorted: see WithWindow.
+	// Sorted is the number of requests that were logged after a request that ended later, and
+	// Disorder the greatest such difference in seconds. Moved is the number of requests that
+	// could not be sorted: see WithWindow.
 	Sorted   int64   `json:"sorted,omitempty"`
 	Disorder float64 `json:"disorder,omitempty"`
 	Moved    int64   `json:"moved,omitempty"`
-	// Overflow is how many charges found no room for their key, and were decided by counts
-	// that keys share: see WithMaxKeys.
+	// Overflow is the number of charges on keys that found no room and shared their counts with
+	// others: see WithMaxKeys.
 	Overflow uint64 `json:"overflow,omitempty"`
 }
 
@@ -114,19 +115,20 @@ func (s *Scenario) DeniedShare() float64 {
 // LimitReport is the part of one limit.
 type LimitReport struct {
 	Limit string `json:"limit"`
-	// Count has what it was charged for, and what it denied or let wait, alone or with others.
+	// Count has the requests that were charged to the limit, and those that it denied or made
+	// wait, alone or with other limits.
 	Count
-	// DryRun: it only reports. Its denials deny nothing.
+	// DryRun: the limit only reports. Its denials have no effect.
 	DryRun bool `json:"dry_run,omitempty"`
-	// Keys is how many keys it had. One that comes back after its counts were over counts
-	// again, if there are too many to keep.
+	// Keys is the number of keys. If there are too many to keep, a key that returns after its
+	// counts have expired counts again.
 	Keys int64 `json:"keys"`
-	// KeysDenied is how many keys had a request denied by it.
+	// KeysDenied is the number of keys with a denied request.
 	KeysDenied int64 `json:"keys_denied"`
-	// PeakUse is how much of it was in use at the most, in percent: 100 if nothing was left.
+	// PeakUse is the highest usage in percent: 100 if nothing was left.
 	PeakUse int `json:"peak_use"`
-	// Use is how many keys had a peak use of less than 10 %, of 10 to 19 %, and so on to 90
-	// to 99 %; then how many had nothing left, and how many were denied.
+	// Use is the number of keys by peak usage: below 10 %, 10 to 19 %, and so on to 90 to 99 %;
+	// then keys that had nothing left, and keys that were denied.
 	Use [12]int64 `json:"use"`
 }
 
@@ -135,9 +137,8 @@ type KeyReport struct {
 	Limit string `json:"limit"`
 	Key   string `json:"key"`
 	Count
-	// First and Last are the times of the first and the last denial. Held is for how long in
-	// all, in seconds, the key would have been held up: from each denial until the
-	// limit would have let it pass.
+	// First and Last are the times of the first and the last denial. Held is the total time, in
+	// seconds, from each denial until the limit would have admitted the key.
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
 	Held  float64   `json:"held"`
@@ -163,18 +164,19 @@ type Slot struct {
 
 // Flips are the requests whose outcome changes, compared with the limiter that is in force.
 type Flips struct {
-	// ToDenied and ToAllowed are how many requests change from allowed to denied, and back.
+	// ToDenied and ToAllowed are the numbers of requests that change from allowed to denied,
+	// and from denied to allowed.
 	ToDenied  int64 `json:"to_denied"`
 	ToAllowed int64 `json:"to_allowed"`
-	// Keys has the keys with such requests, those with the most first; Others is how many
-	// more there are: beyond 100,000 keys, their requests.
+	// Keys has the keys with such requests, those with the most first. Others is the number of
+	// further keys; beyond 100,000 keys, the number of their requests.
 	Keys   []Flip `json:"keys,omitempty"`
 	Others int64  `json:"others,omitempty"`
-	// Unjudged is how many requests one of the limiters can't be asked about.
+	// Unjudged is the number of requests that one of the limiters can't judge.
 	Unjudged int64 `json:"unjudged,omitempty"`
 }
 
-// Flip is a key some of whose requests change.
+// Flip is a key with requests whose outcome changes.
 type Flip struct {
 	// Limit denies them, now or before.
 	Limit     string `json:"limit"`

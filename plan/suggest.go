@@ -63,10 +63,11 @@ type Suggestions struct {
 	Limits []LimitSuggestion `json:"limits"`
 }
 
-// LimitSuggestion is what is suggested for a limit.
+// LimitSuggestion has the suggested numbers for a limit.
 type LimitSuggestion struct {
 	Limit string `json:"limit"`
-	// Route is the pattern of the first route that it is a limit of, "" for the limiter's own.
+	// Route is the pattern of the first route that has the limit, or "" for the limiter's own
+	// limits.
 	Route    string `json:"route"`
 	Requests int64  `json:"requests"`
 	Keys     int64  `json:"keys"`
@@ -95,7 +96,7 @@ type ShareSuggestion struct {
 	Curve []Rate `json:"curve,omitempty"`
 }
 
-// Rate is the numbers of a rate: Units in so many Seconds, and a burst.
+// Rate has the numbers of a rate: Units per Seconds, and a burst.
 type Rate struct {
 	Units   int64 `json:"units"`
 	Seconds int64 `json:"seconds"`

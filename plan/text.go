@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// UserField is the header field that stands for the user whom a server has logged
-// ($remote_user, %u). No request has it: it is for keys of an application that return the
-// user, such as stint.Header(plan.UserField) in place of a KeyFunc.
+// UserField is the header field under which a replay finds the user that a server has logged
+// ($remote_user, %u). Requests of clients don't have it. Use stint.Header(plan.UserField) in
+// place of a KeyFunc that returns the user.
 const UserField = "Remote-User"
 
 // variables are the parts that nginx's variables are of a request.

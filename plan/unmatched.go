@@ -13,13 +13,12 @@ import (
 	"github.com/stint-go/stint/internal/read"
 )
 
-// Unmatched returns the routes that no request matches, as they are written or because more specific
-// ones with Only or Exempt match all of their requests; and the limiter's own limits that no request is
-// charged for, because such routes match all requests.
+// Unmatched returns the routes that no request can match, and the routes and limits of the
+// limiter that never apply because more specific routes with Only or Exempt match all of their
+// requests.
 //
-// It asks the limiter's routes for the requests that would have to match: for a wildcard, those with
-// a segment that no pattern names, which only wildcards match. If such a request goes elsewhere, so
-// does every other in its place.
+// It tries a typical request for each pattern: for a wildcard, a segment that no other pattern
+// names. If another route takes this request, it takes every request of the pattern.
 func Unmatched(l *stint.Limiter) (all []Finding) {
 	plans := read.PlansOf(l)
 	if plans.Router == nil {

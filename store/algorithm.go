@@ -4,13 +4,13 @@ import (
 	"strconv"
 )
 
-// Algorithm says how a limit counts. The zero value is TokenBucket.
+// Algorithm is the way in which a limit counts. The zero value is TokenBucket.
 type Algorithm uint8
 
 const (
-	// TokenBucket starts full with Burst tokens and refills continuously at Units per
-	// Period. A charge passes if its cost in tokens is there. The state is one integer,
-	// the theoretical arrival time of the generic cell rate algorithm (ITU-T I.371).
+	// TokenBucket starts full with Burst tokens and refills continuously at Units per Period. A
+	// charge passes if the bucket holds its cost in tokens. The state is one integer, the
+	// theoretical arrival time of the generic cell rate algorithm (ITU-T I.371).
 	TokenBucket Algorithm = iota
 	// IntervalBucket starts full with Burst tokens. Units tokens arrive together at the
 	// end of each Period, counted from the first charge, or at the end of each Window.
@@ -25,9 +25,9 @@ const (
 	// is a calendar Window. Up to twice Units can pass in a short time across the
 	// boundary of two windows.
 	FixedWindow
-	// SlidingWindow can let up to twice Units pass within one Period, which a SlidingLog
-	// and a TokenBucket with a Burst of 1 don't. It cuts the Period into Buckets and allows
-	// Units in the current bucket and the Buckets-1 before it.
+	// SlidingWindow divides the Period into Buckets and allows Units in the current bucket and
+	// the Buckets-1 before it. Up to twice Units can pass within one Period; a SlidingLog and a
+	// TokenBucket with a Burst of 1 don't allow that.
 	SlidingWindow
 	// SlidingCounter estimates a sliding window from the counts of two fixed windows
 	// aligned to 1970. It assumes that the charges of the previous window were spread
@@ -36,18 +36,18 @@ const (
 	// SlidingLog remembers every charge for one Period. It is exact and takes 16 bytes
 	// for each charge in the window.
 	SlidingLog
-	// WarmUp permits a third of the rate when cold. The permitted rate rises to the
-	// full rate while the limit is used for the WarmUp period, and falls again when it
-	// is idle. A charge waits for those before it; its own cost is paid by the next.
-	// The curve is that of Guava's SmoothWarmingUp with cold factor 3.
+	// WarmUp permits a third of the rate when cold. The permitted rate rises to the full rate
+	// while the limit is used for the WarmUp period, and falls again when it is idle. A charge
+	// waits for the charges before it; the next charge waits for its cost. The curve is that of
+	// Guava's SmoothWarmingUp with cold factor 3.
 	WarmUp
 	// Concurrency allows Units slots to be held at a time. A charge holds a lease until
 	// it is settled at cost 0.
 	Concurrency
-	// Ban denies everything for the Ban period once a key has been denied Units times
-	// within Period. A charge on a Ban costs nothing. It counts the decisions it is
-	// part of in which another limit denies the same key, except a slot that the charge
-	// may wait for (Charge.MaxWait), since whoever waits asks repeatedly: see Decide.
+	// Ban denies everything for the Ban period once a key has been denied Units times within
+	// Period. A charge on a Ban costs nothing. The Ban counts the decisions in which another
+	// limit denies the same key. A denial by a Concurrency isn't counted if its charge may wait
+	// (Charge.MaxWait), since a waiter asks repeatedly.
 	Ban
 )
 

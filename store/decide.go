@@ -23,14 +23,14 @@ func Check(charges []Charge, results []Result) error {
 	return nil
 }
 
-// Decide answers charges[i] against states[i] at now, in two phases: it looks at every
-// limit first, and makes the charges only if none denies. It writes the results in
-// both cases and reports whether the decision is granted.
+// Decide decides charges[i] on states[i] at the instant now, in two phases: it looks at every
+// limit first, and makes the charges only if none denies. It writes the results in both cases
+// and reports whether the decision is granted.
 //
-// The caller must hold the states exclusively, must have called Check, and must write
-// the states back in both cases. A denial charges nothing, but it may change states: bans count
-// it, expired entries are dropped, and a state from before the clock was set back is clamped.
-// [Limit.Lifetime] says how long each must be kept, if at all.
+// The caller must hold the states exclusively, must have called Check, and must write the
+// states back in both cases. A denial charges nothing, but it may change states: bans count it,
+// expired entries are dropped, and a state from before the clock was set back is clamped.
+// Limit.Lifetime returns how long each state must be kept.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	for i := range charges {
 		if states[i].open().Read {
@@ -94,11 +94,10 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 	r.Receipt = receipt
 }
 
-// Lifetime returns how long s must be kept after the Decide or Amend at now that answered r:
-// 0 if it need not be kept at all, and Never while it holds leases, which end when they are
-// released. Otherwise it is r.ResetAfter, or longer if receipts may say more than the state's
-// refunds allow, if a WarmUp's state is of other numbers, or if a Ban keeps another period's
-// denials.
+// Lifetime returns how long s must be kept after the Decide or Amend at now that returned r: 0
+// if it need not be kept at all, and Never while it holds leases. Otherwise it is r.ResetAfter,
+// or longer if later refunds depend on the state, if a WarmUp's state has other numbers, or if
+// a Ban keeps the denials of another period.
 //
 // The lifetime of a limit that follows the calendar is by the wall clock. A store that
 // counts it by another clock keeps the state for a little longer, in case the wall clock is

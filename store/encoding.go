@@ -32,11 +32,11 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 // MarshalBinary is AppendBinary to nil. It implements encoding.BinaryMarshaler.
 func (s *State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
-// UnmarshalBinary reads what AppendBinary has written, by this release or an earlier one.
-// Empty data are the zero State. If data is malformed, has numbers that no algorithm writes, or
-// was written by a release with a newer format, the error says so and the state is the zero
-// State. A limit whose algorithm can't have written the state treats it as the zero State. It
-// implements encoding.BinaryUnmarshaler.
+// UnmarshalBinary reads what AppendBinary has written, by this release or an earlier one. Empty
+// data are the zero State. If data is malformed, has numbers that no algorithm writes, or was
+// written by a release with a newer format, the error says so and the state is the zero State.
+// A limit with another algorithm treats the state as the zero State. It implements
+// encoding.BinaryUnmarshaler.
 func (s *State) UnmarshalBinary(data []byte) error {
 	*s = State{}
 	if len(data) == 0 {

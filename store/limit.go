@@ -27,17 +27,17 @@ type Spec struct {
 	// Window is the calendar window that Units belong to, for FixedWindow and
 	// IntervalBucket only.
 	Window Window
-	// Burst is the capacity of a bucket in units, at most MaxCost. The default is
-	// Units. For LeakyBucket it is the number of units beyond the rate that pass
-	// without delay; the default is none. With Debt it may be None, and the default is
-	// one second's worth of the rate, as in Guava.
+	// Burst is the capacity of a bucket in units, at most MaxCost. The default is Units. For
+	// LeakyBucket it is the number of units beyond the rate that pass without delay; the
+	// default is none. With Debt, the default is one second's worth of the rate, as in Guava,
+	// and None is allowed.
 	Burst int64
 	// Queue is how many units may wait for their turn, at most MaxCost. The default is
 	// Units for LeakyBucket and none for TokenBucket; no other algorithm has one.
 	Queue int64
-	// Debt lets a charge on a TokenBucket pass as soon as earlier charges are paid for;
-	// the part of its own cost that isn't covered is paid by the next charge. A cost above
-	// Burst and Queue, and above what the rate gives in a year, never passes.
+	// Debt lets a charge on a TokenBucket pass as soon as earlier charges are paid for; the
+	// next charge waits for the part of its cost that isn't covered. A cost above Burst and
+	// Queue, and above what the rate gives in a year, never passes.
 	Debt bool
 	// WarmUp is the time a WarmUp limit takes from cold to the full rate: a multiple of
 	// a microsecond, at most two years. WarmUp requires it.
@@ -84,15 +84,15 @@ func (l *Limit) Name() string { return l.spec.Name }
 // Algorithm returns how the limit counts.
 func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
 
-// StateName names the limit's state of a key: its name, its algorithm and, for windows, the
-// period, since a limit with another period counts by itself. A store finds a State by this
-// and Charge.Key.
+// StateName returns the name under which a store keeps the limit's states: the limit's name,
+// its algorithm and, for windows, the period, since windows of different periods are counted
+// separately. A store finds a State by StateName and Charge.Key.
 func (l *Limit) StateName() string { return l.name }
 
 // Tick returns the resolution in which the limit counts time: a microsecond, or up to ten
-// milliseconds if that lets one integer hold its state. An instant counts as the tick it falls in.
-// So a charge may pass up to one tick later than it would by exact time. In any span of time, the
-// units of one tick may pass in addition to those of the rule.
+// milliseconds if that lets one integer hold its state. Instants are rounded down to ticks. So
+// a charge may pass up to one tick later than by exact time, and in any span of time, the units
+// of one tick may pass in addition to the limit's.
 func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.Tick()) * time.Microsecond }
 
 // MaxCost is the largest cost of one charge, and the largest Units, Burst and Queue of

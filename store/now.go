@@ -4,16 +4,16 @@ import "time"
 
 // Now is the instant of one decision.
 type Now struct {
-	// Steady is in microseconds since the store's own origin, the same for all of its
-	// states. It never runs back while the store is in use. A store whose states outlive
-	// the process counts from a date, such as Epoch; if that clock has been set back since,
-	// what was written later than the present counts from the present.
+	// Steady is in microseconds since the store's own origin, the same for all of its states.
+	// It never runs backwards while the store is in use. A store whose states outlive the
+	// process counts from a date, such as Epoch; if its clock has been set back, states from
+	// the future are clamped to the present.
 	Steady int64
 	// Wall is in microseconds since Epoch and follows the wall clock. Only limits for
 	// which Limit.FollowsCalendar is true need it; for all others it may be 0.
 	Wall int64
-	// Lease is an id greater than any given to these states before, drawn while they
-	// are held. Only concurrency limits read it.
+	// Lease is an id greater than any used with these states before, drawn while the states are
+	// locked. Only concurrency limits read it.
 	Lease LeaseID
 }
 

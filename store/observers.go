@@ -6,15 +6,15 @@ import (
 	"weak"
 )
 
-// Observers is a store's set of observers. It holds weak references: an Observer that
-// nothing else refers to is forgotten, and so is what it refers to, such as a limiter.
-// The zero value is empty. It is safe for concurrent use.
+// Observers is a store's set of observers. It holds weak references, so that an Observer and
+// its limiter can be collected as garbage. The zero value is empty. It is safe for concurrent
+// use.
 type Observers struct {
 	mu  sync.Mutex
 	all []weak.Pointer[Observer]
 }
 
-// Observe adds o. An Observer that is added twice is told once.
+// Observe adds o. An Observer that is added twice gets each notice once.
 func (s *Observers) Observe(o *Observer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 )
 
 // State is a store's record of one limit and one key: of a [Limit.StateName] and a
-// [Charge.Key]. Numbers of a limit may change; its states stay readable. The zero State means
-// "never seen".
+// [Charge.Key]. A limit whose numbers have changed reads its earlier states. The zero State is
+// that of a new key.
 //
 // A store keeps a state for its [Limit.Lifetime]. After that time, the state is equivalent to the
 // zero State. A store outside of this process keeps it as bytes: see [State.AppendBinary]. Copies

@@ -9,16 +9,16 @@
 // # Writing a store
 //
 // A store keeps a [State] for each limit and key, and decides nothing itself. Take finds the
-// states of its charges, calls [Decide] while it holds them exclusively, and keeps each for
-// its [Limit.Lifetime]. Settle does the same with [Amend]. A store in a database does this in
-// a transaction and keeps states as bytes: [State.AppendBinary] and [State.UnmarshalBinary].
+// states of its charges, calls [Decide] while it holds them exclusively, and keeps each for its
+// [Limit.Lifetime]. Settle does the same with [Amend]. A store in a database does both in a
+// transaction, and keeps states as bytes: State.AppendBinary and State.UnmarshalBinary.
 //
 // https://github.com/stint-go/stint/tree/main/examples/bolt is a whole store, and
 // https://github.com/stint-go/stint/blob/main/docs/stores.md explains it. Package storetest
 // tests a store.
 //
-// What not every store can do, or says of itself, is an interface found by assertion:
-// [Resetter], [Immediate], [Bounded], [Checked], [Observable] and [Degradable].
+// Optional capabilities are interfaces that callers find by type assertion: Resetter,
+// Immediate, Bounded, Checked, Observable, Degradable and Verifier.
 package store
 
 import (
@@ -34,83 +34,82 @@ const Never = time.Duration(math.MaxInt64)
 // Store decides charges and remembers them. Implementations must be safe for concurrent
 // use. They must not keep the slices they are given: callers reuse them after the call.
 type Store interface {
-	// Take decides all charges at one instant: it makes every charge or none. It writes
-	// the answer to charges[i] into results[i]. The decision is granted if every result
-	// that isn't a dry run is OK. In a denied decision nothing is charged, and a
-	// result that is OK only says that its limit alone would have allowed the charge.
+	// Take decides all charges at one instant: it makes every charge or none. It writes the
+	// answer to charges[i] into results[i]. The decision is granted if every result that isn't
+	// a dry run is OK. In a denied decision nothing is charged; a result that is OK then only
+	// means that its limit alone would have allowed the charge.
 	//
 	// A charge of cost 0 peeks: it is answered and changes nothing. A call may contain
 	// each pair of limit and key only once.
 	//
-	// An error is about the store or about a malformed call, never about a denial.
-	// After an error the results are meaningless, and the charges may or may not have
-	// been made.
+	// Take returns an error if the store fails or the call is malformed, never for a denial.
+	// After an error the results are meaningless, and the charges may or may not have been
+	// made.
 	Take(ctx context.Context, charges []Charge, results []Result) error
 
-	// Settle replaces the cost of each earlier charge with charges[i].Cost, and reports
-	// the state of its limit afterwards. Each charge carries the Receipt of its Result.
+	// Settle replaces the cost of each earlier charge with charges[i].Cost, and writes the
+	// limit's state afterwards into results[i]. Each charge carries the Receipt of its Result.
 	//
-	//   - A lower cost refunds the difference, except what time has already given back.
+	//   - A lower cost refunds the difference, except for units that have been refilled since.
 	//   - A higher cost adds debt, up to what the limit can count: a year's worth of a
 	//     rate, or MaxCost units of a window.
-	//   - Cost 0 cancels the charge. Of a Concurrency it releases the lease. The Result
-	//     of a release may leave out how many slots are held and remain.
+	//   - Cost 0 cancels the charge. For a Concurrency, it releases the lease; Held and
+	//     Remaining of the Result may then be 0.
 	//
-	// The Receipt in the Result replaces the one settled: settling the charge again
-	// needs the new one. Settling late, settling a charge that wasn't made, and
-	// releasing a lease twice free nothing.
+	// The Receipt in the Result replaces the one settled: settling the charge again needs the
+	// new one. Settling late, settling a charge that wasn't made, and releasing a lease twice
+	// have no effect.
 	//
-	// Unlike in Take, a call may settle several charges of one key and limit. They are
-	// settled one after the other. While charges of a key wait for their turns in a bucket,
-	// only the last one gets anything back, and only if it is canceled; so callers give up
-	// the latest turn first.
+	// Unlike in Take, a call may settle several charges of one key and limit. They are settled
+	// one after the other. While charges of a key wait for their turns in a bucket, only the
+	// last of them is refunded, and only if it is canceled. So callers cancel the latest turn
+	// first.
 	//
-	// After an error that wraps ErrNotMade nothing has been settled, and the call may be
-	// made again. After any other it may have been settled: made again, with the same
-	// Receipt, it would refund or charge the difference twice. Leases may be released
-	// again in any case.
+	// After an error that wraps ErrNotMade nothing has been settled, and the call may be made
+	// again. After any other error the charges may have been settled, and another call with the
+	// same Receipts might refund or charge the difference twice. Leases may be released again
+	// in any case.
 	Settle(ctx context.Context, charges []Charge, results []Result) error
 }
 
-// Resetter is implemented by stores that can forget what a key has used.
+// Resetter is implemented by stores that can reset a key.
 type Resetter interface {
 	// Reset makes the limits forget key, as if it had never been seen. Leases of a
 	// concurrency limit are forgotten too: releasing them later frees nothing.
 	//
-	// Other charges may still be settled after it. A refund then gives back what has
-	// been charged since, at most as much as it refunds. So the charges before and
-	// after the Reset, less what is refunded, never come to more than without refunds.
+	// Charges from before a Reset may still be settled after it. Such a refund returns at most
+	// what has been charged since.
 	Reset(ctx context.Context, key string, limits ...*Limit) error
 }
 
-// Verifier is implemented by stores on servers that may lack what limits need of them. A
-// store made of other stores implements it by asking the one that should decide.
+// Verifier is implemented by stores on a server, which may lack permissions or features. A
+// store made of other stores implements it by asking the preferred one.
 type Verifier interface {
-	// Verify tries what the limits need of the server, and charges nothing. The error says
+	// Verify checks that the server can decide the limits, and charges nothing. The error says
 	// what is missing.
 	Verify(ctx context.Context, limits ...*Limit) error
 }
 
-// Immediate is implemented by stores whose calls may never wait for anything outside
-// the process. A store made of other stores implements it by asking them.
+// Immediate is implemented by stores whose calls never wait for anything outside the process. A
+// store made of other stores implements it by asking them.
 type Immediate interface {
-	// AnswersAtOnce reports whether Take and Settle never wait. If so, callers need not
-	// set a deadline.
+	// AnswersAtOnce reports whether Take and Settle never block. If so, callers need not set a
+	// deadline.
 	AnswersAtOnce() bool
 }
 
-// Bounded is implemented by stores whose calls end by themselves.
+// Bounded is implemented by stores whose calls have a timeout of their own.
 type Bounded interface {
-	// Timeout returns the longest time that a Take or a Settle takes, whatever its context;
-	// 0 if none is known. Callers that would allow as much need not set a deadline.
+	// Timeout returns the longest time that a Take or a Settle takes, whatever its context, or
+	// 0 if it isn't known. Callers that allow as much time need not set a deadline.
 	Timeout() time.Duration
 }
 
-// Checked is implemented by stores that can be built from arguments that can't work,
-// such as a nil client. New of package stint denies such a store.
+// Checked is implemented by stores whose constructors return no error for wrong arguments, such
+// as a nil client. stint.New returns an error for a misconfigured store.
 type Checked interface {
-	// Misconfigured returns what is wrong with the store's arguments, or nil. It makes
-	// no calls to a server.
+	// Misconfigured returns the problems of the store's arguments, or nil. It makes no calls to
+	// a server.
 	Misconfigured() []*SpecError
 }
 
@@ -130,19 +129,19 @@ type Charge struct {
 	// long to wait. On a limit that queues by itself (LeakyBucket, or one with a Queue)
 	// it also bounds the wait in that queue. The default, 0, reserves nothing.
 	//
-	// The most that counts is a year, or less for a limit with so many units that a
-	// year of its windows couldn't be counted. A charge that may wait for a year or longer
-	// isn't reserved in a bucket whose last charge was of a limit with other numbers: it is
-	// denied, and RetryAfter says when to ask again. Concurrency ignores MaxWait when it
-	// decides, since the time until a slot comes free is unknown; a Ban reads it.
+	// Values above a year count as a year, or less for a limit with so many units that a year
+	// of its windows couldn't be counted. If the last charge on a bucket had other numbers
+	// (rate or burst), a charge with a MaxWait of a year or more isn't reserved: it is denied,
+	// and the caller asks again after RetryAfter. Concurrency ignores MaxWait, since the time
+	// until a slot comes free is unknown; a Ban beside it reads it.
 	MaxWait time.Duration
 	// DryRun makes the limit report only. The charge is decided, and is made if it fits
 	// and the decision is granted, but it never causes a denial.
 	DryRun bool
 	// Receipt is the Receipt of the Result being settled. Take ignores it.
 	Receipt Receipt
-	// Observer, if not nil, is told if the lease that this charge takes is lost while it is
-	// held. Settle ignores it.
+	// Observer, if not nil, gets a LeaseLost notice if the lease that this charge takes is lost
+	// while it is held. Settle ignores it.
 	Observer *Observer
 }
 
@@ -153,8 +152,8 @@ type Result struct {
 	OK bool
 	// Begun reports whether this decision started a ban. Only a Ban sets it.
 	Begun bool
-	// Held is the number of slots held, this charge's included. It may exceed the
-	// limit's Units after those were lowered. Only a Concurrency sets it.
+	// Held is the number of slots held, including those of this charge. It may exceed the
+	// limit's Units after Units was lowered. Only a Concurrency sets it.
 	Held int64
 	// Remaining is the number of whole units left, never negative.
 	Remaining int64
@@ -163,12 +162,12 @@ type Result struct {
 	// RetryAfter is 0 if OK. Otherwise it is the time after which the same charge
 	// passes if no other caller comes, or Never.
 	RetryAfter time.Duration
-	// ResetAfter is the time until the limit is as if never used. For windows it is the
-	// time until the window ends.
+	// ResetAfter is the time until the limit is full again. For windows it is the time until
+	// the window ends.
 	ResetAfter time.Duration
-	// MoreAfter is the time after which more than Remaining units are left if no other caller
-	// comes. If that can't be, it is the time in which a rate gives one unit, and 0 for a
-	// window. It is 0 for a Concurrency: when a slot is released is unknown.
+	// MoreAfter is the time until more than Remaining units are left if no other caller comes.
+	// If the limit is full, it is the time in which a rate gives one unit, and 0 for a window.
+	// It is 0 for a Concurrency, since the time of the next release is unknown.
 	MoreAfter time.Duration
 	// Receipt identifies the charge for Settle. It is zero if no charge was made.
 	Receipt Receipt
@@ -178,11 +177,11 @@ type Result struct {
 // none.
 type LeaseID [16]byte
 
-// Receipt lets a later Settle find what a charge did. Callers keep it and pass it back
-// unchanged; only the store that issued it can interpret it.
+// Receipt identifies a charge for a later Settle. Callers keep it and pass it back unchanged;
+// only the store that issued it can interpret it.
 type Receipt struct {
-	// Instant and Mark belong to the algorithm: the instant at which the charge was
-	// made, in the algorithm's own time, and where the state stood just after it.
+	// Instant and Mark belong to the algorithm: the instant at which the charge was made, in
+	// the algorithm's own time, and the state just after it.
 	Instant, Mark int64
 	// Cost is the number of units charged; 0 means none.
 	Cost int64
@@ -192,12 +191,12 @@ type Receipt struct {
 	Path uint8
 }
 
-// ErrNotMade is the error of calls that are known to have changed nothing. A store that
-// knows it says so by NotMade; test with errors.Is.
+// ErrNotMade is wrapped by errors of calls that are known to have changed nothing. A store
+// makes such errors by NotMade; test with errors.Is.
 var ErrNotMade = errors.New("the call was not made")
 
-// NotMade returns err as the error of a call that has changed nothing: with the same
-// text, and ErrNotMade beside what it wraps.
+// NotMade returns an error for a call that has changed nothing. It has the text of err and
+// wraps both err and ErrNotMade.
 func NotMade(err error) error { return notMade{err} }
 
 type notMade struct{ error }
@@ -205,8 +204,8 @@ type notMade struct{ error }
 func (e notMade) Unwrap() error      { return e.error }
 func (notMade) Is(target error) bool { return target == ErrNotMade }
 
-// ErrMisconfigured is what a store's error wraps if an operator has to put something right,
-// such as a wrong password or a right that is missing: trying again won't help until then.
+// ErrMisconfigured is wrapped by errors that an operator has to fix, such as a wrong password
+// or a missing right. Retrying doesn't help until then.
 var ErrMisconfigured = errors.New("misconfigured")
 
 // Errors of malformed calls. Stores wrap them; test with errors.Is.
@@ -217,18 +216,18 @@ var (
 	ErrDuplicate = errors.New("a limit is charged twice for the same key in one call: add up the costs")
 )
 
-// Observable is implemented by stores that report events other than the answers to
-// calls. A store made of other stores passes on their events.
+// Observable is implemented by stores that send notices. A store made of other stores passes on
+// their notices.
 type Observable interface {
-	// Observe tells o of events from now on, for as long as the caller keeps a
-	// reference to o: the store doesn't. See Observers.
+	// Observe sends notices to o from now on, for as long as the caller keeps a reference to o:
+	// the store keeps only a weak one. See Observers.
 	Observe(o *Observer)
 }
 
-// Degradable is implemented by stores that go on without the store they prefer.
+// Degradable is implemented by stores that fall back to another store.
 type Degradable interface {
-	// Degraded returns why calls don't go to the preferred store now, or nil if they do.
-	// It makes no call. It is safe for concurrent use.
+	// Degraded returns the reason why calls currently don't go to the preferred store, or nil
+	// if they do. It makes no call. It is safe for concurrent use.
 	Degraded() error
 }
 
@@ -241,11 +240,12 @@ type Observer struct {
 // Notice is one event of a store.
 type Notice struct {
 	Kind NoticeKind
-	// Store is the store that CallFailed, Degraded and Restored are about. If it is nil, that is
-	// the one that reports.
+	// Store is the store that CallFailed, Degraded and Restored are about; nil means the store
+	// that sends the notice.
 	Store Store
-	// Err is the cause of CallFailed and Degraded, and of MayForget and Full what to do about it.
-	// A failure is logged once, however many limiters are told, if its Err is a pointer of its own.
+	// Err is the cause of CallFailed and Degraded; for MayForget and Full, it says what to do.
+	// If Err is a new pointer for each failure, the failure is logged once, however many
+	// limiters get the notice.
 	Err error
 	// Key and Limit identify the slot of LeaseLost.
 	Key   string
@@ -256,21 +256,23 @@ type Notice struct {
 type NoticeKind uint8
 
 const (
-	// CallFailed: the part of the store that should decide has failed a call. Another part has
-	// decided it, if there is one, and the next call goes to this part again.
+	// CallFailed: the preferred part of the store has failed a call. Another part, if there is
+	// one, has decided the call. The next call goes to the preferred part again.
 	CallFailed NoticeKind = iota
-	// Degraded: calls no longer go to the part that should decide, or that part has failed another
+	// Degraded: calls no longer go to the preferred part of the store, or it has failed another
 	// probe.
 	Degraded
-	// Restored: the part that should decide does so again.
+	// Restored: calls go to the preferred part of the store again.
 	Restored
-	// LeaseLost: the store had lost the lease of a slot that is still held, so another request
-	// may have got the slot. The slot counts again, unless another process has reset the limit.
-	// It is sent only to the Observer of the Charge that took the lease, once for each loss.
+	// LeaseLost: the store lost the lease of a slot that is still held, so another request may
+	// have got the slot. The slot counts again now, unless another process has reset the limit.
+	// The notice is sent only to the Observer of the Charge that took the lease, once for each
+	// loss.
 	LeaseLost
 	// MayForget: the store's server may drop counts before they expire, so a key that has used up a
 	// limit may get all of it again. If Err is nil, the server no longer does so.
 	MayForget
-	// Full: the store has no room for new keys. Err says what happens to them, and what to write.
+	// Full: the store has no room for new keys. Err says what happens to them, and how to make
+	// room.
 	Full
 )

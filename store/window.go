@@ -21,8 +21,8 @@ const (
 // Every. The zero Window means no window. The bounds are those of the calendar: a day has
 // 23 or 25 hours when the clocks change, and months have their real lengths.
 //
-// A window begins at the first instant at which the clocks of its location show its
-// beginning or something later:
+// A window begins at the first instant at which the clocks of its location show its beginning
+// or a later time:
 //
 //   - If the clocks skip midnight, the day begins at the instant after.
 //   - If the clocks repeat midnight, the day begins once.
@@ -51,8 +51,8 @@ var (
 // microsecond, at most two years; otherwise NewLimit fails.
 func Every(d time.Duration) Window { return Window{kind: everyWindow, every: d} }
 
-// In returns the window in the time zone loc. NewLimit rejects a nil loc, which a failed
-// time.LoadLocation returns, and any for a window made by Every, which has no time zone.
+// In returns the window in the time zone loc. NewLimit returns an error if loc is nil, as after
+// a failed time.LoadLocation, and for a window made by Every, which has no time zone.
 func (w Window) In(loc *time.Location) Window {
 	if w.loc = loc; loc == nil {
 		w.loc = nowhere

@@ -9,8 +9,8 @@
 //		stint.WithKey(stint.Header("X-Tenant")),
 //		cache.Limits(stint.Header("X-Tenant")))
 //
-// A tenant's plan is the limits that load returns for its key. Mount the limiter behind the
-// authentication: each request with a made-up key would ask the source.
+// A tenant's plan is the list of limits that load returns for its key. Mount the limiter behind
+// authentication; otherwise each request with a made-up key calls the source.
 package tenants
 
 import (
@@ -78,8 +78,8 @@ type call struct {
 	failure *failure
 }
 
-// ErrNoPlan is the error that a load returns, wrapped or not, if its source answers that the key
-// has no plan. Such a request is answered with 403.
+// ErrNoPlan is the error that a load function returns, wrapped or not, if the key has no plan.
+// The request is then answered with 403.
 var ErrNoPlan error = noPlan{}
 
 type noPlan struct{}
@@ -94,8 +94,8 @@ type option func(*Cache) error
 
 func (set option) apply(x *Cache) error { return set(x) }
 
-// WithTTL sets how long a plan counts as current. The default is a minute; New rejects
-// less than 1 ms.
+// WithTTL sets how long a plan counts as current. The default is a minute; New returns an error
+// for less than 1 ms.
 func WithTTL(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.ttl = d
@@ -103,8 +103,8 @@ func WithTTL(d time.Duration) Option {
 	})
 }
 
-// WithSize sets how many plans are kept. When there are more, the least recently used
-// one is dropped. The default is 10,000; New rejects numbers below 1.
+// WithSize sets how many plans are kept. If there are more, the least recently used plan is
+// dropped. The default is 10,000; New returns an error for numbers below 1.
 func WithSize(n int64) Option {
 	return option(func(p *Cache) error {
 		p.size = n
@@ -115,8 +115,8 @@ func WithSize(n int64) Option {
 	})
 }
 
-// WithLoadTimeout sets how long a load may take. Its context ends then, and callers stop
-// waiting for it. The default is 5 seconds; New rejects less than 1 ms.
+// WithLoadTimeout sets how long a load may take. Then its context ends, and callers stop
+// waiting for it. The default is 5 seconds; New returns an error for less than 1 ms.
 func WithLoadTimeout(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.timeout = d
@@ -124,9 +124,10 @@ func WithLoadTimeout(d time.Duration) Option {
 	})
 }
 
-// WithDefault sets the limits of a key whose plan can't be loaded, as long as it has no earlier
-// plan. They aren't for a key without a plan (ErrNoPlan). Without this option stint.WithFailurePolicy
-// applies. New rejects what stint.CheckLimits rejects, and no limits.
+// WithDefault sets the limits of a key whose plan can't be loaded and that has no earlier plan.
+// They don't apply to a key without a plan (ErrNoPlan). Without this option,
+// stint.WithFailurePolicy decides. New returns an error if there are no limits, or if
+// stint.CheckLimits does.
 func WithDefault(limits ...stint.Limit) Option {
 	return option(func(p *Cache) error {
 		if len(limits) == 0 {
@@ -180,21 +181,23 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 	return p, nil
 }
 
-// Limits returns the option that gives each request the plan of its key, as Get does. It is a
-// stint.WithLimitSource: Allow, Take, Peek and Reset of the limiter have the plan of the key that
-// they are given, stint.New reports a wrong key, and an error of key denies the request.
+// Limits returns the option that applies the plan of its key to each request, as returned by
+// Get. It is a stint.WithLimitSource, so Allow, Take, Peek and Reset use the plan of the key
+// that they are given. stint.New returns an error if key is wrong; if key fails for a request,
+// the request is denied.
 //
-// Each limiter checks a plan by itself (stint.LimitUser.Check), once. If it can't take the
-// plan, such as one with the name of a limit of its own, the last plan that it has taken stays in
-// force there. Without one the plan counts as one that can't be loaded.
+// Each limiter checks a plan once (stint.LimitUser.Check). If the plan is invalid for the
+// limiter, for instance because it uses the name of one of the limiter's own limits, the last
+// valid plan stays in force there; without one, the plan counts as failed.
 //
-// Observers get an event of each failed load after which an earlier plan stays in force, and of each
-// request whose plan can't be loaded: EventSourceFailed, or EventLimitsFailed if the request is denied. One
-// of a key without a plan is an EventLimitsFailed whose error wraps ErrNoPlan.
+// Observers get an event for each failed load after which an earlier plan stays in force, and
+// for each request whose plan can't be loaded: EventSourceFailed, or EventLimitsFailed if the
+// request is denied. For a key without a plan, it is an EventLimitsFailed whose error wraps
+// ErrNoPlan.
 //
-// A plan of no limits is stint.Exempt(). A load that returns nothing and no error leaves the
-// request to the limiter's other limits; without one that holds it is stint.ErrNoLimits. An empty
-// key has no plan (ErrNoPlan).
+// For a plan without limits, return stint.Exempt(). If load returns neither limits nor an
+// error, only the limiter's other limits apply; without any, the request is denied with
+// stint.ErrNoLimits. An empty key has no plan (ErrNoPlan).
 func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSource(key, p.get) }
 
 // Get returns the plan of key, for a stint.WithLimitFunc that does more than Limits. However
@@ -202,19 +205,20 @@ func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSourc
 // started it leaves.
 //
 //   - A current plan is returned at once.
-//   - For another TTL the old plan is also returned at once, and is loaded again in the
+//   - A plan that is less than one TTL out of date is returned at once, and loaded again in the
 //     background.
-//   - For an older plan, or one never loaded, Get waits until it is loaded, up to the
-//     load timeout or the end of ctx.
+//   - If the plan is older or was never loaded, Get waits until it is loaded, up to the load
+//     timeout or the end of ctx.
 //   - If a load returns ErrNoPlan, the old plan is dropped and Get returns the error.
-//   - If a load fails or exceeds the load timeout, the old plan is kept and returned, however
-//     old; only limiters with Limits report the failure. Without an old plan that is the default, or else a *stint.SourceError, which wraps
+//   - If a load fails or exceeds the load timeout, Get returns the old plan, however old; only
+//     limiters with Limits report the failure. Without an old plan, Get returns the default
+//     plan (WithDefault) or, without one, a *stint.SourceError, which wraps
 //     context.DeadlineExceeded after a timeout.
-//   - For a second after it has failed or has found no plan, a key isn't loaded again.
+//   - After a load has failed or found no plan, the key isn't loaded again for a second.
 //
-// A plan is checked as a whole (stint.CheckLimits) before it replaces one: a load that
-// returns an invalid limit, one without a name, or two of one name counts as failed. Don't
-// change the slice that Get returns: it is shared.
+// A plan is checked as a whole (stint.CheckLimits) before it replaces another: a load that
+// returns an invalid limit, a limit without a name, or two limits with the same name counts as
+// failed. Don't change the slice that Get returns: it is shared.
 func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 	limits, err := p.get(ctx, key, stint.LimitUser{})
 	if limits != nil {

@@ -26,8 +26,8 @@ const adapter = "stintecho"
 //	})
 //
 // ok is false if the request hasn't come through Middleware, or has ended: echo reuses its
-// contexts for other requests. Don't keep the context either. Handlers have c itself: if no
-// such function sees a request, theirs doesn't lead to it.
+// contexts for other requests. Don't keep the context either. Handlers have c itself; Context
+// may not work with a handler's request.
 func Context(r *http.Request) (c echo.Context, ok bool) { return lead.Of[echo.Context](r) }
 
 // Key makes a key of what echo knows about a request: a user set by

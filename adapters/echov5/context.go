@@ -54,8 +54,8 @@ func (l *led) Value(key any) any {
 //	})
 //
 // ok is false if the request hasn't come through Middleware, or has ended: echo reuses its
-// contexts for other requests. Don't keep the context either. Handlers have c itself: if no
-// such function sees a request, theirs doesn't lead to it.
+// contexts for other requests. Don't keep the context either. Handlers have c itself; Context
+// may not work with a handler's request.
 func Context(r *http.Request) (c *echo.Context, ok bool) {
 	if l, _ := r.Context().Value(ledKey{}).(*led); l != nil && !l.over.Load() {
 		return l.own, true

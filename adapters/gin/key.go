@@ -25,8 +25,8 @@ const adapter = "stintgin"
 //	})
 //
 // ok is false if the request hasn't come through Middleware, or has ended: gin reuses its
-// contexts for other requests. Don't keep the context either. Handlers have c itself: if no
-// such function sees a request, theirs doesn't lead to it.
+// contexts for other requests. Don't keep the context either. Handlers have c itself; Context
+// may not work with a handler's request.
 func Context(r *http.Request) (c *gin.Context, ok bool) { return lead.Of[*gin.Context](r) }
 
 // Key makes a key of what gin knows about a request: a user set by

@@ -4,14 +4,14 @@
 //	limit := stinthttp.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()))
 //	http.ListenAndServe(addr, limit(mux))
 //
-// Mount it inside http.TimeoutHandler, which abandons a request while its handler still
-// runs, and inside a CORS middleware, because browsers need its fields on denials too.
-// Mount it inside golang.org/x/net's h2c.NewHandler too, as in h2c.NewHandler(limit(mux),
-// server): outside, it sees one request for each connection. http.Server's own HTTP/2
-// without TLS (Protocols.SetUnencryptedHTTP2) needs no such care.
+// Mount the limiter inside http.TimeoutHandler, which abandons a request while its handler
+// still runs, and inside a CORS middleware, because browsers need CORS fields on denials too.
+// Mount it inside golang.org/x/net's h2c.NewHandler, as in h2c.NewHandler(limit(mux), server):
+// outside, it would see one request per connection. http.Server's own HTTP/2 without TLS
+// (Protocols.SetUnencryptedHTTP2) has no such restriction.
 //
-// Addresses come from stint's own key functions. chi's middleware.RealIP in front of them
-// replaces a request's address by what any client writes into a field: leave it out.
+// Addresses come from stint's own key functions. Don't put chi's middleware.RealIP in front of
+// them: it replaces a request's address with a header field that any client can write.
 package stinthttp
 
 import (
@@ -31,9 +31,9 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 // otherwise l answers as by Deny. Slots of concurrency limits are released when the next
 // handler returns or panics. The middleware is safe for concurrent use.
 //
-// The next handler gets the ResponseWriter unchanged, unless a limit looks at the
-// response or paces it (stint.WithSettle, stint.AdaptiveConcurrency, stint.Bandwidth):
-// then it gets the one that [stint.Limiter.Admit] describes.
+// The next handler gets the ResponseWriter unchanged, unless a limit depends on the response or
+// paces it (stint.WithSettle, stint.AdaptiveConcurrency, stint.Bandwidth): then it gets the
+// writer that stint.Limiter.Admit describes.
 //
 // Middleware panics if a limit of l uses stint.GivenKey or the Key of another adapter.
 func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {

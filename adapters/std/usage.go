@@ -9,22 +9,23 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Usage returns a handler that answers, as JSON, how the caller of its request stands with every limit
-// of l, for a page of their account. It charges nothing: see [stint.Limiter.Usage] for which limits
-// are in it.
+// Usage returns a handler that answers, as JSON, with the caller's usage of every limit of l,
+// for an account page. It charges nothing. stint.Limiter.Usage says which limits are included.
 //
 //	{"limits": [
 //	  {"limit": "calls", "capacity": 100, "used": 7, "left": 93, "reset": 5},
 //	  {"limit": "search", "route": "GET /search", "capacity": 10, "used": 10, "left": 0, "reset": 60}
 //	]}
 //
-// reset is in seconds, rounded up: the time until nothing is used. The answer isn't cached. If the
-// store or a source of limits fails, the status is 503, and the body has no details.
+// reset is the number of seconds, rounded up, until the limit is full again. The answer isn't
+// cached. If the store or a source of limits fails, the status is 503, and the body has no
+// details.
 //
-// Mount it behind the authentication that the keys rely on. Keys of stintgin and stintecho need a
-// request that a middleware of that adapter has passed on: mount the handler by gin.WrapH or
-// echo.WrapHandler behind the middleware of l. To charge nothing there either, exempt the page from l
-// by stint.WithRoute and stint.Exempt. The handler is safe for concurrent use.
+// Mount the handler behind the authentication that the keys rely on. Keys of stintgin and
+// stintecho need a request that a middleware of that adapter has passed on: mount the handler
+// by gin.WrapH or echo.WrapHandler behind the middleware of l. To keep that middleware from
+// charging the page, exempt it by stint.WithRoute and stint.Exempt. The handler is safe for
+// concurrent use.
 func Usage(l *stint.Limiter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		all, err := l.Usage(r)

@@ -20,59 +20,57 @@
 //   - The caller's context has ended.
 //   - The call is malformed (store.ErrCost and the like).
 //
-// So a primary that hangs until its callers' deadlines never opens the breaker. Give it a
-// timeout of its own, shorter than theirs, and the secondary still has time to decide.
+// So a primary that hangs until its callers' deadlines never opens the breaker. Give the
+// primary its own timeout, shorter than the callers' deadlines, so that the secondary still has
+// time to decide.
 //
-// A panic of the primary counts as well. It goes through to the caller.
+// A panic of the primary counts as well; it propagates to the caller.
 //
 // # How the primary is probed
 //
-// A probe charges 1 to a limit named [ProbeLimit] for each key and algorithm (at most 8) of
-// the last call that failed before the breaker opened, and releases the slots that it took.
-// It charges rather than reads, because a primary that can be read may still deny writes: a
-// replica, a server out of memory, or one that lets a user run only some commands. It
-// touches no limit of yours and leaves keys that expire at once.
+// A probe charges 1 to a limit named [ProbeLimit] for each key and algorithm (at most 8) of the
+// last call that failed before the breaker opened, and releases the slots that it took. It
+// charges rather than reads, because a primary that can be read may still refuse writes: a
+// replica, a server out of memory, or a server that lets a user run only some commands. It
+// doesn't touch your limits, and its keys expire at once.
 //
-// The primary counts as down until every one of these charges is made. The probe goes
-// where the failed call went: if a primary spreads its keys over several servers, one
-// healthy server says nothing about another.
+// The primary counts as down until every one of these charges is made. The probe uses the keys
+// of the failed call, because if a primary spreads its keys over several servers, one healthy
+// server doesn't prove that another is.
 //
 // # A primary that is partly down
 //
-// There is one breaker for all keys, and it counts failures in a row. If some of the
-// servers are down, calls for keys on the others succeed in between. Until enough
-// failures happen to follow each other, every call for a server that is down waits for
-// the primary's timeout before the secondary decides it. If a third of the calls fail,
-// five in a row take 360 calls on average.
+// There is one breaker for all keys, and it counts failures in a row. If some of its servers
+// are down, calls for keys on the others succeed in between and reset the count. Until enough
+// failures happen to be consecutive, every call for a server that is down waits for the
+// primary's timeout before the secondary decides it. If a third of the calls fail, five in a
+// row take 360 calls on average.
 //
-// Then the breaker opens for all keys, including those whose servers are up, and stays
-// open until the part that failed answers the probe. To keep the healthy keys on the
-// primary, at the price of those waits, set a higher [WithThreshold]: if a third of the
-// calls fail, 20 in a row take billions of calls.
+// Then the breaker opens for all keys, including keys whose servers are up, and stays open
+// until the failed servers answer the probe. To keep the healthy keys on the primary, at the
+// price of these waits, set a higher WithThreshold: if a third of the calls fail, 20 in a row
+// take billions of calls.
 //
 // # What is charged where
 //
-// The two sides count separately: neither sees what the other has counted. So over an
-// outage a key may use its limit once on each side. A call that the primary failed
-// without an answer (a timeout, a lost connection) may have been charged there as well;
-// it isn't repeated there.
+// The two sides count separately, so during an outage a key may use its limit once on each
+// side. A call that the primary didn't answer (a timeout, a lost connection) may have been
+// charged there as well; it isn't repeated there.
 //
-// A charge is settled on the side that made it. If that is the primary and it can't be
-// reached, Settle returns an error and the charge stands. It isn't settled on the other
-// side, where it would free what was never taken. A refund that fails with [ErrOpen] is
-// lost unless the caller tries again.
+// A charge is settled on the side that made it. If that is the primary and it can't be reached,
+// Settle returns an error and the charge stands. It isn't settled on the other side, which
+// never made the charge. A refund that fails with ErrOpen is lost unless the caller tries
+// again.
 //
-// Concurrency slots differ, because a primary may renew a lease until it hears that the
-// slot is free. A release that fails with ErrOpen is kept, and made in the background
-// once the breaker has closed. If the primary fails it, it is tried again at the interval
-// of [WithProbe], for a minute from the first try. Until it is made, the slot stays taken
-// on the primary, unless its lease expires there. Trying again isn't necessary and does no
-// harm. A caller's own release that the primary fails isn't kept: the primary has heard of
-// it.
+// Concurrency slots differ, because a primary may renew a lease until its slot is released. A
+// release that fails with ErrOpen is kept, and made in the background once the breaker has
+// closed. If the primary then fails it, it is retried at the interval of WithProbe, for a
+// minute from the first try. Until the release is made, the slot stays taken on the primary,
+// unless its lease expires there. Callers need not retry, but may. A release that the primary
+// itself fails isn't kept, because the primary stops renewing the lease.
 //
-// In package stint, Permit.Settle returns such an error in a stint.StoreError.
-// Permit.Done returns nothing: it reports the error to observers as a SettleFailed
-// event and doesn't try again.
+// In package stint, Permit.Settle returns such an error in a stint.StoreError. Permit.Done has
+// no result: observers get the error in an EventSettleFailed, and Done doesn't retry.
 package failover
 
 import (
@@ -114,10 +112,9 @@ func WithThreshold(n int) Option {
 // comment. Don't use it for a limit of your own.
 const ProbeLimit = "failover-probe"
 
-// WithProbe sets the time before and between probes of a failing primary, and the
-// timeout of a probe. The probe's context ends at the timeout; a primary that ignores
-// it delays the next probe. Both are 1 ms or more; see New for other values. The default is 250
-// ms for each.
+// WithProbe sets the time before and between probes of a failing primary, and the timeout of a
+// probe. The probe's context ends at the timeout; a primary that ignores its context delays the
+// next probe. Both are 1 ms or more; see New for other values. The default is 250 ms for each.
 func WithProbe(every, timeout time.Duration) Option {
 	return option(func(s *Store) {
 		for _, d := range [...]time.Duration{every, timeout} {
@@ -160,10 +157,10 @@ type Store struct {
 // does, and fail at once while the breaker is open. Either may itself be made by New;
 // up to eight stores may be nested.
 //
-// If primary is nil, an option is wrong, or one of the stores is misconfigured itself,
-// stint.New rejects the store, and each of its calls returns an error that says what to
-// write: the secondary doesn't stand in for a primary that was made wrongly. No goroutine
-// runs while the primary is up.
+// If primary is nil, an option is wrong, or one of the stores is misconfigured, stint.New
+// returns an error, and so does each call of the store: the secondary doesn't replace a
+// misconfigured primary. The error says what to write. No goroutine runs while the primary is
+// up.
 func New(primary, secondary store.Store, opts ...Option) *Store {
 	s := &Store{
 		primary:   primary,
@@ -249,10 +246,10 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	return issuedBy(secondarySide, results)
 }
 
-// Settle settles each charge on the side that made it. A call may mix charges of both
-// sides; if one side fails, those of the other are settled all the same. While the
-// breaker is open, the primary's charges aren't settled and stand: the error wraps
-// [ErrOpen]. Slots are released once the breaker has closed.
+// Settle settles each charge on the side that made it. A call may mix charges of both sides; if
+// one side fails, the other's charges are still settled. While the breaker is open, the
+// primary's charges aren't settled: they stand, and the error wraps ErrOpen. Slots are released
+// once the breaker has closed.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if s.wrong != nil || s.life == nil {
 		return s.unusable()
@@ -336,8 +333,8 @@ func (s *Store) AnswersAtOnce() bool {
 	return s.wrong != nil || inside.AnswersAtOnce(s.primary) && (s.secondary == nil || inside.AnswersAtOnce(s.secondary))
 }
 
-// Timeout implements store.Bounded. It returns the time of both sides together, since a call
-// may ask one after the other, or 0 if one of them has none.
+// Timeout implements store.Bounded. It returns the sum of both sides' timeouts, since a call
+// may ask one after the other, or 0 if a side has no timeout.
 func (s *Store) Timeout() (sum time.Duration) {
 	for _, side := range [...]store.Store{s.primary, s.secondary} {
 		if side == nil || inside.AnswersAtOnce(side) {
@@ -352,8 +349,8 @@ func (s *Store) Timeout() (sum time.Duration) {
 	return sum
 }
 
-// Misconfigured implements store.Checked. It returns what is wrong with the arguments of New
-// and with either side, or that New hasn't made the store.
+// Misconfigured implements store.Checked. It returns the problems of New's arguments and of
+// either side. A Store that wasn't made by New has one problem.
 func (s *Store) Misconfigured() []*store.SpecError {
 	if s.life == nil {
 		return []*store.SpecError{inside.NewSpecError("", "the zero failover.Store", "write failover.New(primary, secondary)")}
@@ -361,7 +358,7 @@ func (s *Store) Misconfigured() []*store.SpecError {
 	return s.bad
 }
 
-// String names the two stores, for lines of a log.
+// String returns the names of the two stores, for log messages.
 func (s *Store) String() string {
 	if s.secondary == nil {
 		return fmt.Sprintf("failover of %s", name(s.primary))
@@ -383,10 +380,10 @@ func name(s store.Store) string {
 //   - store.Restored when the breaker closes.
 //   - Everything that the two sides report.
 //
-// A failed call is reported on its own goroutine. The rest is reported one at a time and in
-// order on the goroutine that probes: a slow observer delays the next probe but never a caller of
-// the store, and a panic in it is logged to slog.Default at level Error. A limiter with the store
-// sends an EventStoreDegraded for each.
+// A CallFailed is sent on the goroutine of the failed call. The other notices are sent one at a
+// time and in order on the goroutine that probes: a slow observer delays the next probe but
+// never a caller of the store, and a panic of an observer is logged to slog.Default at level
+// Error. A limiter with the store sends an EventStoreDegraded for each notice.
 func (s *Store) Observe(o *store.Observer) {
 	s.observers.Observe(o)
 	for _, side := range [...]store.Store{s.primary, s.secondary} {
@@ -396,9 +393,9 @@ func (s *Store) Observe(o *store.Observer) {
 	}
 }
 
-// Reset makes both sides forget key. If one side can't, the other still does. The error
-// says which side failed and why: its own error, the open breaker ([ErrOpen]), or that
-// it doesn't implement store.Resetter (errors.ErrUnsupported).
+// Reset resets key on both sides. If one side can't, the other still does. The error says which
+// side failed and why: its own error, the open breaker ([ErrOpen]), or that it doesn't
+// implement store.Resetter (errors.ErrUnsupported).
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	if s.wrong != nil || s.life == nil {
 		return s.unusable()
@@ -419,9 +416,9 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	return errors.Join(first, second)
 }
 
-// Verify implements store.Verifier: it asks the primary, whatever the state of the breaker, and
-// changes that as little. A primary that answers at once has nothing to verify; of another that
-// doesn't implement store.Verifier the error is errors.ErrUnsupported.
+// Verify implements store.Verifier: it verifies the primary, whatever the state of the breaker,
+// and doesn't change that state. A primary that answers at once needs no verification; if
+// another primary doesn't implement store.Verifier, the error is errors.ErrUnsupported.
 func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
 	if s.wrong != nil || s.life == nil {
 		return s.unusable()

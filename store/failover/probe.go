@@ -183,10 +183,9 @@ func caught(call func() error) (err error) {
 	return call()
 }
 
-// Close stops the probing for good: a breaker that is open, or opens later, stays open.
-// Releases kept for when it closes aren't made, and no change is reported any more,
-// except for a call under way. Close doesn't close the two stores. It may be called
-// more than once and concurrently.
+// Close stops the probing for good: a breaker that is open, or opens later, stays open. Kept
+// releases aren't made, and observers get no more notices, except for a call under way. Close
+// doesn't close the two stores. It may be called more than once and concurrently.
 func (s *Store) Close() error {
 	s.end()
 	return nil

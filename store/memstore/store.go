@@ -4,9 +4,9 @@
 //	stint.New(stint.Rate(10, time.Second, stint.WithName("calls")), stint.WithKey(stint.RemoteIP()),
 //		stint.WithStore(memstore.New(memstore.WithMaxKeys(100_000))))
 //
-// A limiter without a stint.WithStore has a store of the default size, in which its limits need no
-// names. For another size, to share a store between limiters, or to read its [Store.Stats], make it
-// with [New] and pass it to stint.WithStore.
+// By default a limiter has a store of its own, of the default size, in which its limits need no
+// names. To set another size, to share a store between limiters, or to read Store.Stats, make a
+// store with New and pass it to stint.WithStore.
 //
 // # Memory
 //
@@ -22,19 +22,17 @@
 //
 // An empty store of the default size takes 64 KB.
 //
-// A key expires when it can't be told from a key never seen, for instance when its
-// bucket is full again. Calls drop expired keys within a second or so and free their
-// memory. There is no goroutine and no timer, and nothing to close. No key is dropped
-// earlier, so no decision depends on it.
+// A key is removed once its state equals that of a new key, for instance when its bucket is
+// full again, so removal never affects a decision. Calls remove expired keys within about a
+// second and free their memory. There is no goroutine, no timer, and nothing to close.
 //
 // # The cap
 //
-// A store holds a bounded number of keys; see [WithMaxKeys]. A full store drops expired
-// keys only: a flood of made-up keys resets no key in use. New keys that find no room share
-// states, one for each limit in each of the store's shards, and are decided by their
-// limit's own rules against those. So all keys of a flood together get as much as one key
-// for each shard, and keys that have room get what they always got. [Stats] counts the
-// charges decided that way. The number of shards depends on the cap:
+// A store holds a bounded number of keys; see [WithMaxKeys]. A full store removes only expired
+// keys, so a flood of made-up keys never resets a key in use. New keys that find no room share
+// states: one for each limit in each shard of the store. So all keys of a flood together get as
+// much as one key per shard, and other keys aren't affected. Stats counts the charges on shared
+// states. The number of shards depends on the cap:
 //
 //	cap                  shards
 //	up to 1024           about one for 16 keys, never more than one for 8
@@ -97,8 +95,8 @@ func WithMaxKeys(n int64) Option { return maxKeys(n) }
 
 // Store is a store.Store and a store.Resetter in memory. It is safe for concurrent use.
 //
-// Its methods ignore their context. A call waits only for the decisions of other calls,
-// and a settlement must be made even if its request was canceled.
+// Its methods ignore their context: a call waits only for the decisions of other calls, and a
+// settlement must be made even if its request was canceled.
 type Store struct {
 	// Every call reads these fields; only New writes them.
 	base   time.Time
@@ -149,8 +147,8 @@ const (
 	shortestPause = 200
 )
 
-// New makes an empty store. There is nothing to close. If an option is wrong, stint.New
-// rejects the store, and each of its calls returns an error that says what to write.
+// New makes an empty store. It needs no Close. If an option is wrong, stint.New returns an
+// error, and so does each call of the store; the error says what to write.
 func New(opts ...Option) *Store {
 	c := config{maxKeys: DefaultMaxKeys}
 	for i, o := range opts {
@@ -178,11 +176,11 @@ func New(opts ...Option) *Store {
 	return s
 }
 
-// String says what the store is, for lines of a log.
+// String describes the store, for log messages.
 func (s *Store) String() string { return "memory of this process" }
 
-// Misconfigured implements store.Checked. It returns what is wrong with the options of New,
-// or that New hasn't made the store.
+// Misconfigured implements store.Checked. It returns the problems of New's options. A Store
+// that wasn't made by New has one problem.
 func (s *Store) Misconfigured() []*store.SpecError {
 	if s.shards == nil {
 		return []*store.SpecError{inside.NewSpecError("", "the zero memstore.Store", "write memstore.New()")}
@@ -214,8 +212,8 @@ type Stats struct {
 	Keys, MaxKeys int64
 	// Expired is the number of keys dropped since New because they had expired.
 	Expired uint64
-	// Overflow is the number of charges since New on keys that found the store full.
-	// Denied is how many of those were denied.
+	// Overflow is the number of charges since New on keys that found the store full, and Denied
+	// the number of such charges that were denied.
 	Overflow, Denied uint64
 }
 
@@ -234,8 +232,8 @@ func (s *Store) Stats() Stats {
 // AnswersAtOnce implements store.Immediate. It returns true.
 func (s *Store) AnswersAtOnce() bool { return true }
 
-// Reset makes the limits forget key. If the key was charged in a state that it shares
-// with others because the store was full, that charge stays.
+// Reset makes the limits forget key. If the store was full and the key shares a state with
+// others, charges on the shared state stay.
 func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) error {
 	if !s.usable {
 		return s.unusable()

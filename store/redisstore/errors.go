@@ -13,24 +13,23 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
 )
 
-// Classes of errors caused by the server or the way to it. An error of a Store matches
-// exactly one of them (errors.Is) and wraps the client's own error, except errors about
-// the call itself (store.ErrCost and the like) and about the caller's context. No call
-// is ever sent twice: each class says what may have been charged. All but ErrIndeterminate
-// wrap store.ErrNotMade; ErrConfiguration wraps store.ErrMisconfigured too.
+// Classes of errors caused by the server or the connection to it. An error of a Store matches
+// exactly one of them (errors.Is) and wraps the client's own error. Errors about the call
+// itself (store.ErrCost and the like) and about the caller's context belong to no class. Each
+// class says what may have been charged. All but ErrIndeterminate wrap store.ErrNotMade;
+// ErrConfiguration wraps store.ErrMisconfigured too.
 var (
-	// ErrUnavailable: the call wasn't executed, and nothing was charged. The connection
-	// was denied, the pool is exhausted, or the server is loading, is a replica, or
-	// has no quorum.
+	// ErrUnavailable: the call wasn't executed, and nothing was charged. The connection was
+	// refused, the pool is exhausted, or the server is loading, is a replica, or has no quorum.
 	ErrUnavailable = fault.ErrUnavailable
 	// ErrIndeterminate: the charges may stand. The call was sent but no answer came in
 	// time, the connection was lost, the call panicked, a script failed after it had
 	// written something, or a call with several keys succeeded in one part of a cluster
 	// and failed in another.
 	ErrIndeterminate = fault.ErrIndeterminate
-	// ErrServer: the server answers but refuses to write, and nothing was charged. It
-	// is out of memory (OOM), can't save (MISCONF) or is blocked by a script (BUSY). An
-	// operator has to fix it.
+	// ErrServer: the server answers but refuses to write, and nothing was charged. It is out of
+	// memory (OOM), can't save (MISCONF) or is blocked by a script (BUSY). An operator has to
+	// fix the server.
 	ErrServer = fault.ErrServer
 	// ErrConfiguration: nothing was charged, and trying again won't help. Permissions
 	// are missing, the password is wrong, a cluster is accessed through a client for

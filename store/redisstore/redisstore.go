@@ -4,86 +4,84 @@
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	limiter, err := stint.New(…, stint.WithStore(redisstore.New(rdb)))
 //
-// All limits of a Take are decided in one call of a script, by the server's clock. The
-// answers equal those of package memstore to the integer. It needs Redis 6.2 or newer,
-// or Valkey.
+// One script call decides all limits of a Take, by the server's clock. The answers equal those
+// of package memstore to the integer. The server must be Redis 6.2 or newer, or Valkey.
 //
 // # Batches
 //
-// Calls made while others are under way travel together: up to 128 in one script call
-// on a single server, or in one pipeline to a cluster or a ring. No call waits for
-// others to arrive. [WithoutBatching] sends each call by itself.
+// Calls made while others are under way are batched: up to 128 in one script call on a single
+// server, or in one pipeline to a cluster or a ring. No call waits for others to arrive.
+// WithoutBatching sends each call separately.
 //
-// Equal decisions that travel together are made as one, in the order in which they came,
-// and so are releases of slots of one key. Settle returns when the server has released a
-// slot: a client whose answer waits for that finds its slot free, whichever process it calls next.
+// Within a batch, equal decisions are combined, in their order of arrival, and so are releases
+// of slots of one key. Settle returns when the server has released a slot, so the slot is free
+// for the client's next request, in any process.
 //
-// A Take may have up to 7000 charges per server, or per slot of a cluster; larger ones
-// fail with [ErrConfiguration]. A Settle may have any number.
+// A Take may have up to 7000 charges per server, or per slot of a cluster; a larger one fails
+// with ErrConfiguration. A Settle may have any number.
 //
 // # Clusters
 //
-// All limits of one key share a slot: the key, escaped, is the hash tag. A Take with
-// several keys may need several slots. Each slot then decides by itself, all at the
-// same time. If one denies, what the others granted is settled back; if that fails, or
-// its outcome isn't known in time, the error is [ErrIndeterminate]. Such a call never
-// lets more through, but until it is settled back another caller may be denied who
-// would otherwise have passed.
+// All limits of one key share a cluster slot: the key, escaped, is the hash tag. A Take with
+// several keys may need several slots, which decide separately and concurrently. If one denies,
+// the charges of the others are canceled; if canceling fails or takes too long, the error is
+// ErrIndeterminate. Such a call never admits more than the limits allow, but until its charges
+// are canceled, a concurrent request may be denied that would otherwise have passed.
 //
-// The same applies to the servers of a ring, and to clients this package doesn't know,
-// such as go-redis's AutoPipeliner. It treats those as a cluster's and sends each call
-// by itself. On a single server, with or without Sentinel, a call is always atomic.
+// The same applies to the servers of a ring, and to client types that this package doesn't
+// know, such as go-redis's AutoPipeliner: they are treated like a cluster, without batching. On
+// a single server, with or without Sentinel, a call is always atomic.
 //
 // # Failure
 //
-// No call is sent twice: if an answer is lost, the call fails and the charge may stand.
-// No call takes longer than [WithTimeout], whatever timeouts the client has. A
-// *redis.Client, Sentinel's included, ends its part of the call then too: a clone with
-// ContextTimeoutEnabled makes the store's calls, on the same connections and behind your
-// hooks. The first call of a store adds a hook for that, one for all stores on the client; hooks
-// that you add later don't see the stores' calls. Your own calls stay as they are.
+// No call is sent twice: if an answer is lost, the call fails and the charge may stand. No call
+// takes longer than WithTimeout, whatever timeouts the client has. For a *redis.Client,
+// Sentinel's included, the store uses a clone of the client with ContextTimeoutEnabled, on the
+// same connections and behind your hooks, so that the client stops at the timeout too. The
+// first call of a store adds one hook to the client for that; hooks that you add later don't
+// see the stores' calls. Your own calls aren't affected.
 //
-// A cluster's or a ring's client can't be cloned. Set its ContextTimeoutEnabled: without it
-// the client goes on waiting for the server by itself, and while all 8 connections used here
-// do so, calls fail at once. Also, each call then takes another goroutine, and a caller by
-// itself waits half as long again. New logs a warning to slog.Default.
+// A cluster's or a ring's client can't be cloned. Set its ContextTimeoutEnabled. Without it,
+// New logs a warning to slog.Default: the client goes on waiting for the server after the
+// timeout, and while all 8 connections used here wait, calls fail at once. Also, each call then
+// needs a goroutine of its own and takes about half as long again.
 //
-// A panic during a call, for instance of a hook of the client, is logged to slog.Default at level
-// Error, and the call fails with ErrIndeterminate.
+// A panic during a call, for instance in a hook of the client, is logged to slog.Default at
+// level Error, and the call fails with ErrIndeterminate.
 //
-// Errors have a class:
-// [ErrUnavailable], [ErrIndeterminate], [ErrServer] or [ErrConfiguration].
+// Each error belongs to a class: ErrUnavailable, ErrIndeterminate, ErrServer or
+// ErrConfiguration.
 //
-// If a decision is granted to a caller that has gone, or whose call has timed out,
-// it is settled back when its answer arrives. That is retried for one to two minutes
-// while the server is known not to have done it. So the server has charged what callers
-// were granted, less what they settled back, plus what was lost on the way: grants whose
-// answers never came, and requests to give back.
+// If a decision is granted after its caller has left or timed out, its charges are canceled
+// when the answer arrives. Canceling is retried for one to two minutes as long as it is known
+// to have failed. So the server's counts exceed the callers' charges only by grants whose
+// answers never arrived, and by cancellations that were lost.
 //
-// A client with ContextTimeoutEnabled closes the connection at the timeout, so a late answer
-// is lost: what it granted stands until time gives it back. A client without the option reads
-// late answers, and they are settled back. Slots that a call without an answer may have
-// taken, and those whose release failed, are released when the server answers again.
+// A client with ContextTimeoutEnabled closes the connection at the timeout, so a late answer is
+// lost, and its charges stand until they are refilled. A client without the option reads late
+// answers, whose charges are canceled. Slots that an unanswered call may have taken, and slots
+// whose release failed, are released when the server answers again.
 //
 // # Evictions
 //
-// A server that evicts keys forgets what they have used. From when a limiter has the store,
-// INFO is asked of each master, and again every five minutes, and the limiter warns of a
-// maxmemory-policy other than noeviction and volatile-ttl, and of keys that were evicted. A
-// server that refuses INFO isn't asked again.
+// A server that evicts keys forgets their counts. Once a limiter uses the store, the store
+// calls INFO on each master every five minutes, and the limiter warns of a maxmemory-policy
+// other than noeviction and volatile-ttl, and of evicted keys. A server that refuses INFO isn't
+// asked again.
 //
 // # Leases
 //
-// Concurrency slots are leased, by default for 15 seconds, and renewed in the
-// background while they are held: every third of that time, up to 500 in a call. If a
-// process dies, its slots come free within the lease's time; [Store.Close] releases them
-// at once. Settling a lease to 0 ends its renewal even if the server can't be reached.
+// Concurrency slots are leased, by default for 15 seconds. While a slot is held, its lease is
+// renewed in the background every third of that time, up to 500 leases in a call. If a process
+// dies, its slots come free within the lease time; Store.Close releases them at once. Settling
+// a lease to 0 ends its renewal even if the server can't be reached.
 //
-// A lease that the server has lost, by an outage longer than the lease or a FLUSHALL, counts
-// again when it is renewed next, and the limiter that took the slot reports it (stint.EventLeaseLost). More slots may be held then than the
-// limit has. A lease that was released never comes back, and none that Reset has removed does,
-// unless a FLUSHALL or a step back of the server's clock comes between. A lease that hasn't been
-// renewed for half a day doesn't come back.
+// If the server loses a lease, by an outage longer than the lease time or a FLUSHALL, the lease
+// counts again at its next renewal, and the limiter that took the slot sends
+// stint.EventLeaseLost. Meanwhile more slots may be held than the limit allows. A lease that
+// was released, that Reset has removed, or that hasn't been renewed for half a day never counts
+// again; the exception is a Reset that is followed by a FLUSHALL or a step back of the server's
+// clock.
 package redisstore
 
 import (
@@ -160,9 +158,9 @@ const (
 	maxBatch    = 128 // calls
 )
 
-// WithTimeout sets how long a call may take in total: waiting for a connection,
-// sending, and the answer. Set it to at least three times what nearly all calls take.
-// It is 1 ms or more; see New for other values. The default is 100 ms.
+// WithTimeout sets how long a call may take in total, from waiting for a connection to reading
+// the answer. Set it to at least three times the duration of nearly all calls. It is 1 ms or
+// more; see New for other values. The default is 100 ms.
 func WithTimeout(d time.Duration) Option {
 	return option(func(s *Store) {
 		valid, write := engine.CheckDuration(d, d > 0, "write a positive duration, or leave it out for 100ms")
@@ -171,9 +169,9 @@ func WithTimeout(d time.Duration) Option {
 	})
 }
 
-// WithPrefix sets the beginning of all keys in the server. Stores with different
-// prefixes share nothing. The default is "stint:". A prefix with braces, which would
-// choose a cluster's slot, is denied: see New.
+// WithPrefix sets the prefix of all keys in the server. Stores with different prefixes share
+// nothing. The default is "stint:". A prefix with braces is an error (see New), since it would
+// determine the cluster slot of all keys.
 func WithPrefix(prefix string) Option {
 	return option(func(s *Store) { s.prefix = prefix })
 }
@@ -182,14 +180,14 @@ func WithPrefix(prefix string) Option {
 // refuse TIME to scripts; by default the server's clock decides. now is called
 // concurrently.
 //
-// The clocks of all processes should agree. If they disagree, the latest time seen wins
-// and runs on at the server's pace, even while the process that is ahead is silent:
-// another key in each call remembers it. So over any span t of real time, a limit lets
-// through at most what it allows in t + s, where s is the largest lead of one clock
-// over another, plus one more quota for each calendar boundary within s.
+// The clocks of all processes should agree. If they disagree, the latest time seen wins: a key
+// in the server stores the lead, so that it lasts even while the process that is ahead makes no
+// calls. So over any span t of real time, a limit admits at most what it allows in t + s, where
+// s is the largest lead of one clock over another, plus one more quota for each calendar
+// boundary within s.
 //
-// A lead lasts until no process has called for a day. To forget it, for instance after
-// a clock was wrong by hours, delete the keys that end in "%clock".
+// A lead expires after a day without calls. To remove it earlier, for instance after a clock
+// was wrong by hours, delete the keys that end in "%clock".
 func WithClock(now func() time.Time) Option {
 	return option(func(s *Store) {
 		s.require(now != nil, "WithClock(nil)", "write a function, such as time.Now, or leave it out for the server's clock")
@@ -197,15 +195,15 @@ func WithClock(now func() time.Time) Option {
 	})
 }
 
-// WithoutBatching sends each call by itself. Use it for servers that limit the length
-// of scripts, and for comparisons. By default calls are batched.
+// WithoutBatching sends each call separately. Use it for servers that limit the length of
+// scripts, and for comparisons. By default calls are batched.
 func WithoutBatching() Option {
 	return option(func(s *Store) { s.alone = true })
 }
 
-// WithLeaseTTL sets how long the slots of a process that has died stay taken. Leases
-// are renewed every third of it. Give all processes the same value. It is at least 100 ms;
-// see New for other values. The default is 15 seconds.
+// WithLeaseTTL sets how long the slots of a process that has died stay taken. Leases are
+// renewed every third of d. Give all processes the same value. d is at least 100 ms; see New
+// for other values. The default is 15 seconds.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *Store) {
 		valid, write := engine.CheckDuration(d, d >= shortestLease, "write 100ms or more, or leave it out for 15s")
@@ -214,17 +212,16 @@ func WithLeaseTTL(d time.Duration) Option {
 	})
 }
 
-// WithDenyCache keeps up to so many denied keys in memory and answers repeated calls
-// from there until they may pass. A caller that hammers then costs the server next to
-// nothing. Each key takes 64 to 128 bytes plus its results. By default every call asks
-// the server. keys is at least 1; see New for other values.
+// WithDenyCache keeps up to keys denied keys in memory and answers repeated calls from there
+// until they may pass, so that a client that keeps calling costs the server almost nothing.
+// Each key takes 64 to 128 bytes plus its results. By default every call asks the server. keys
+// is at least 1; see New for other values.
 //
-// Nothing passes that the server would deny: what others are granted meanwhile only
-// delays the instant. In the other direction, a call may still be denied for up to a
-// second after room was made where this store can't see it: by a settlement, a Reset or
-// a raised limit in another process. A settlement or Reset by this store forgets the
-// key. Calls with other limits or costs, and calls with a concurrency limit, always
-// ask. Remaining is that of the server's latest answer.
+// The cache never admits a request that the server would deny. But it may deny a request for up
+// to a second after another process has made room by a settlement, a Reset or a raised limit. A
+// settlement or Reset by this store removes the key from the cache. Calls with other limits or
+// costs, and calls with a concurrency limit, always ask the server. Remaining is taken from the
+// server's latest answer.
 //
 // It helps with limits that deny for longer than a call takes. At 1000 per second the
 // next request may pass before the server's answer arrives.
@@ -236,28 +233,28 @@ func WithDenyCache(keys int64) Option {
 	})
 }
 
-// WithPrefetch makes this store take up to n tokens of a bucket at once and give them
-// out by itself for up to maxAge; unused tokens then go back. A hot key costs the
-// server one call for n tokens instead of one call for each. It is off by default, and
-// does nothing if n is below 2 or maxAge isn't positive. Prefetched tokens are not
-// leases: only slots of a concurrency limit are leased.
+// WithPrefetch makes this store take up to n tokens of a bucket at once and spend them without
+// further calls for up to maxAge; unused tokens are then returned. A hot key costs the server
+// one call for n tokens instead of one call for each. It is off by default, and does nothing if
+// n is below 2 or maxAge isn't positive. Prefetched tokens are not leases: only slots of a
+// concurrency limit are leased.
 //
-// Prefetching never lets more through in total, because the server has charged every
-// token that a store gives out. But it shifts usage in time:
+// Prefetching never admits more in total, because the server has charged every token before a
+// store spends it. But it shifts usage in time:
 //
-//   - Each store may give out its prefetched tokens, at most n per key, on top of the
-//     burst in any span.
+//   - In any span of time, each store may spend its prefetched tokens, at most n per key, on
+//     top of the burst.
 //   - Other callers may be denied meanwhile, including callers of this store that arrive
 //     while it fetches the last tokens.
 //   - If a process crashes, its prefetched tokens stay charged until the bucket refills.
 //
-// Remaining is the server's count when the tokens were taken, less the tokens used
-// since. A call of cost 0 asks the server, which counts prefetched tokens as taken. Reset
-// drops this store's prefetched tokens of the key. Other stores still give out theirs, and
-// don't give back the rest.
+// Remaining is the server's count when the tokens were taken, less the tokens used since. A
+// call of cost 0 asks the server, which counts prefetched tokens as taken. Reset drops this
+// store's prefetched tokens of the key. Other stores still spend their prefetched tokens, and
+// don't return the rest.
 //
-// For the same reason a store with prefetching fails one rule of package storetest: that
-// exactly the burst, not less, passes for callers at one instant.
+// For the same reason a store with prefetching fails one test of package storetest, which
+// requires that exactly the burst passes for callers at one instant.
 //
 // Prefetching applies to calls with one limit, a TokenBucket without queue, debt or maximum
 // wait; all others ask the server as usual. n is at most a tenth of the limit's burst;
@@ -274,12 +271,11 @@ func WithPrefetch(n int64, maxAge time.Duration) Option {
 }
 
 // New returns a store that uses client: a *redis.Client, with or without Sentinel, a
-// *redis.ClusterClient or a *redis.Ring. Set ContextTimeoutEnabled of the latter two: see
-// the package comment. New makes no call to the server. The client remains the caller's
-// to close.
+// *redis.ClusterClient or a *redis.Ring. Set ContextTimeoutEnabled of the latter two: see the
+// package comment. New makes no call to the server. The caller closes the client.
 //
-// If client is nil, or an option is wrong, stint.New rejects the store, and every call fails
-// with ErrConfiguration and says what to write.
+// If client is nil, or an option is wrong, stint.New returns an error, and every call fails
+// with ErrConfiguration; the error says what to write.
 func New(client redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{
 		server: server{client: client, prefix: "stint:", timeout: defaultTimeout, leaseTTL: defaultLease},
@@ -355,7 +351,7 @@ func (s *Store) makeQueues(direct bool) {
 	}
 }
 
-// String names the servers by their addresses, for lines of a log.
+// String returns the servers' addresses, for log messages.
 func (s *Store) String() string {
 	var at []string
 	switch c := s.client.(type) {
@@ -394,8 +390,8 @@ func (s *Store) unusable() error {
 	return fmt.Errorf("redisstore: %w: %w", ErrConfiguration, errors.Join(wrong...))
 }
 
-// Misconfigured implements store.Checked. It returns what is wrong with New's arguments, or
-// that New hasn't made the store.
+// Misconfigured implements store.Checked. It returns the problems of New's arguments. A Store
+// that wasn't made by New has one problem.
 func (s *Store) Misconfigured() (all []*store.SpecError) {
 	if s.closed == nil {
 		return []*store.SpecError{inside.NewSpecError("", "the zero redisstore.Store", "write redisstore.New(client)")}
@@ -424,8 +420,8 @@ func (s *Store) check(ctx context.Context, charges []store.Charge, results []sto
 	return nil
 }
 
-// Observe implements store.Observable: it tells o of store.MayForget. It returns at once,
-// and asks the servers in the background.
+// Observe implements store.Observable: it sends store.MayForget to o. It returns at once, and
+// checks the servers in the background.
 func (s *Store) Observe(o *store.Observer) {
 	if s.Misconfigured() == nil {
 		s.evictions.observe(o)
@@ -436,15 +432,15 @@ func (s *Store) Observe(o *store.Observer) {
 func (s *Store) Timeout() time.Duration { return s.timeout }
 
 // Close releases the slots that this store still holds, ends the renewal of leases, and gives
-// back the tokens of WithPrefetch. It returns when that has been tried, after the time of
-// WithTimeout at the latest, so the client may be closed then: Close doesn't close it. If the
-// server doesn't answer, slots come free within the lease's time, and tokens are given back
-// once more in the background.
+// back the tokens of WithPrefetch. It returns when all of this has been tried, after the time
+// of WithTimeout at the latest. The client may then be closed; Close doesn't close it. If the
+// server doesn't answer, slots come free within the lease time, and returning tokens is retried
+// once in the background.
 //
-// A program calls Close when it ends. Requests that still run then, such as streams, run
-// without their slots, so more than the limit's number may be in flight until they end.
+// Call Close when the program ends. Requests that are still running, such as streams, continue
+// without their slots, so more requests than the limit allows may be in flight until they end.
 // Releasing their slots again is harmless. Slots taken after Close aren't renewed: they come
-// free when they are released, or within the lease's time.
+// free when they are released, or within the lease time.
 func (s *Store) Close() error {
 	s.closing.Do(func() { close(s.closed) })
 	released := make(chan struct{})

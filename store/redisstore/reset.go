@@ -12,10 +12,9 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
-// Reset implements store.Resetter. Leases of the limits that this store holds are no
-// longer renewed; those of other processes are reported lost there (store.LeaseLost). More than
-// 1000 limits go in several calls. If Reset fails, some limits may have been reset, and
-// leases are renewed as before.
+// Reset implements store.Resetter. This store no longer renews its leases of the limits; other
+// processes report theirs as lost (store.LeaseLost). More than 1000 limits need several calls.
+// If Reset fails, some limits may have been reset, and leases are renewed as before.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	if s.wrong != nil || s.closed == nil {
 		return s.unusable()

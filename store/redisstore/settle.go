@@ -10,8 +10,8 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
-// Settle implements store.Store. The charges of one slot or server are settled in one
-// call, several slots or servers each in a call of their own.
+// Settle implements store.Store. The charges of each cluster slot or server are settled in one
+// call.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	err := s.settle(ctx, charges, results)
 	if fault.Temporary(err) || err != nil && errors.Is(err, ctx.Err()) {

@@ -21,15 +21,14 @@ import (
 // others: the first calls of a process also connect.
 const verifyTime = 5 * time.Second
 
-// Verify implements store.Verifier, which stint's Limiter.CheckStore calls: it tries what the
-// limits need of the server. On each master of a cluster, and each shard of a ring that is up,
-// it tries each command that their scripts may use, and runs the scripts, on keys of its own
-// behind the prefix ("%check:"), which it removes. It charges nothing. What the store can do
-// without isn't tried, such as INFO.
+// Verify implements store.Verifier, which stint's Limiter.CheckStore calls. On each master of a
+// cluster, and each shard of a ring that is up, it tries each command that the limits' scripts
+// may use, and runs the scripts, on keys of its own behind the prefix ("%check:"), which it
+// removes. It charges nothing. Optional commands, such as INFO, aren't tried.
 //
-// The error is an ErrConfiguration if a right is missing, which it names, or if the
-// password is wrong; and otherwise that of any call. A call may take 5 seconds, or the time of
-// WithTimeout if that is longer.
+// If a right is missing or the password is wrong, the error names the problem and wraps
+// ErrConfiguration; other errors are as for any call. Each call may take 5 seconds, or the time
+// of WithTimeout if that is longer.
 func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
 	if s.wrong != nil || s.closed == nil {
 		return s.unusable()

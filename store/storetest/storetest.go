@@ -5,9 +5,9 @@
 //		storetest.Run(t, func(t *testing.T) store.Store { return mystore.New() })
 //	}
 //
-// The suite checks exact answers, to the microsecond: which charges pass, what is left,
-// and how long to wait. Part of it are traces, text files of calls and answers in
-// testdata, in the format described at the top of trace.go. The rest are rules that
+// The suite checks exact answers, to the microsecond: which charges pass, how many units
+// remain, and how long to wait. One part replays traces: text files of calls and answers in
+// testdata, in the format described at the top of trace.go. The other part checks rules that
 // hold for every trace.
 //
 // The suite's limits have names that begin with "st". It uses up to ten thousand keys
