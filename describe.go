@@ -60,7 +60,7 @@ type Rule struct {
 // Describe returns the limiter's current limits, warnings and store. It calls no store.
 func (l *Limiter) Describe() Description {
 	v := l.inForce()
-	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warnings.about(v)}
+	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warningsAbout(v)}
 	for _, p := range v.plans.All() {
 		for _, e := range p.Declared {
 			d.Rules = append(d.Rules, ruleOf(p.Pattern, e))

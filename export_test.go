@@ -51,7 +51,7 @@ func (l *Limiter) lines() *decide.Lines { return l.now.Load().backend.Lines }
 // Watched reports whether requests are looked at for warnings.
 func (l *Limiter) Watched() bool {
 	for e := range l.now.Load().plans.Entries {
-		if e.Look.Open() {
+		if e.Sample.Open() {
 			return true
 		}
 	}
@@ -59,7 +59,7 @@ func (l *Limiter) Watched() bool {
 }
 
 // Warnings is how many warnings are kept, also of those that no longer apply.
-func (l *Limiter) Warnings() int { return len(l.family.warnings.all) }
+func (l *Limiter) Warnings() int { return l.family.findings.Len() }
 
 // Open is Admit for tests that hold a request open: p.Done ends it.
 func (l *Limiter) Open(w http.ResponseWriter, r *http.Request) (p *Permit, err error) {

@@ -39,6 +39,7 @@
 package stint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,10 +57,10 @@ import (
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/slots"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -247,10 +248,9 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, b := l.now.Load(), &l.family.warnings
 	l.logMade()
-	give(all)
-	b.warn(v, b.rebuilt(v, l.parent != nil)...)
+	sendWarnings(all)
+	l.family.warn(l.now.Load(), l.family.builds.Count(l.parent != nil)...)
 	return l, nil
 }
 
@@ -288,7 +288,7 @@ func (l *Limiter) first(opts []Option) ([]notice, error) {
 	f.enlist()
 	l.now.Store(v)
 	l.logged.Store(v)
-	all := f.announce(l, c)
+	all := f.checkLimiter(l, c)
 	l.observeStore(c) // which may call back at once
 	return all, nil
 }
@@ -315,72 +315,64 @@ func (l *Limiter) inherited() conduct {
 }
 
 // build makes the version of l from its options and the version of its parent, if it has
-// one. The limits are named in naming, which will become that of names. The caller holds
+// one. The limits are named in names, which will be those of generation. The caller holds
 // family.mu.
-func (l *Limiter) build(c *config, parent *version, names *compile.Generation, naming *compile.Names) (*version, optionerror.List) {
-	c.Owner = l
-	v := &version{conduct: c.conduct, events: sender{name: c.name, to: &l.recipients}, registry: l.family.registry}
+func (l *Limiter) build(c *config, parent *version, generation *compile.Generation, names *compile.Names) (*version, optionerror.List) {
+	f := l.family
+	s, lines, shared := f.chooseStore(c, l.now.Load(), parent)
+	v := &version{conduct: c.conduct, registry: f.registry, events: sender{name: c.name, to: &l.recipients, store: s}}
+	v.memory, _ = s.(*memstore.Store)
+	v.backend = f.newBackend(v, s, lines)
+	if l.storeObserver == nil {
+		l.storeObserver = &store.Observer{Tell: l.handleNotice}
+	}
+	if shared {
+		v.backend.Leases = l.storeObserver
+	}
+	c.Owner, c.Priority = l, v.priority
 	var extended *compile.Result
 	if parent != nil {
 		extended = parent.compiled
 	}
-	lent := l.family.house(v, c, l.now.Load(), parent)
-	v.events.store = v.backend.Store
-	if l.storeObserver == nil {
-		l.storeObserver = &store.Observer{Tell: l.handleNotice}
-	}
-	if lent {
-		v.backend.Leases = l.storeObserver
-	}
-	compiled, wrong := l.family.registry.Compile(&c.Config, extended, names, naming, lent)
-	compiled.Plans.Priority = v.priority
+	compiled, errs := f.registry.Compile(&c.Config, extended, generation, names, shared)
 	v.compiled, v.plans = compiled, &compiled.Plans
-	if v.priority != nil && onlyTurns(v) {
-		wrong.Add("WithPriority", "only turns of a rate are waited for, and those come first come, first served",
-			"put a Concurrency with a WithQueue in front, or leave WithPriority out")
-	}
+	v.view = mistakes.View{Plans: v.plans, Store: s, StoreShared: shared, Ignored: v.ignored}
 	v.dryRuns = len(compiled.Funcs) > 0
 	for e := range v.plans.Entries {
 		v.dryRuns = v.dryRuns || e.DryRun
 	}
-	v.tooCostly = func(c *store.Charge) { l.family.warnings.warn(v, costTooHigh(c)) }
+	v.tooCostly = func(c *store.Charge) { f.warn(v, mistakes.TooCostly(c)) }
 	v.shows = v.handles() || v.plans.Shows()
-	return v, wrong
+	return v, errs
 }
 
-// house gives a version the store that it counts in, and what goes with that: those of
-// the limiter's version before, those of its options, or its parent's. It reports whether the
-// store is one of WithStore.
-func (f *family) house(v *version, c *config, before, parent *version) (lent bool) {
-	var in store.Store
-	var lines *decide.Lines
-	switch from := before; {
-	case from == nil && c.Store != nil:
-		in, lent = c.Store, true
-		lines = f.linesOf(in)
-	case from == nil && parent == nil:
-		in = memstore.New()
-		lines = new(decide.Lines)
-	default:
-		if from == nil {
-			from = parent
-		}
-		in, lent = from.backend.Store, from.compiled.StoreShared
-		lines = from.backend.Lines
+// chooseStore returns the store of a new version, and the lines of those who wait for it. They are those of
+// the limiter's version before, of its options, or of its parent. shared reports whether the store is one
+// of WithStore.
+func (f *family) chooseStore(c *config, before, parent *version) (s store.Store, lines *decide.Lines, shared bool) {
+	if before == nil && c.Store != nil {
+		return c.Store, f.linesOf(c.Store), true
 	}
-	v.memory, _ = in.(*memstore.Store)
+	if from := cmp.Or(before, parent); from != nil {
+		return from.backend.Store, from.backend.Lines, from.compiled.StoreShared
+	}
+	return memstore.New(), new(decide.Lines), false
+}
+
+// newBackend returns the backend by which a version decides in a store.
+func (f *family) newBackend(v *version, s store.Store, lines *decide.Lines) *decide.Backend {
 	all := f.registry.Adaptive
-	v.backend = &decide.Backend{
-		Store: in, Local: all.Over(in), Keys: all, Lines: lines,
+	b := &decide.Backend{
+		Store: s, Local: all.Over(s), Keys: all, Lines: lines,
 		Current: f.registry.Current, GiveBack: giveTurnsBack(v),
 	}
-	if own := v.memory; own != nil { // no store around one, which may want to see what is settled
-		v.backend.Release = func(key string, l *store.Limit, lease store.LeaseID) {
-			var results [1]store.Result // on the stack, as the charge, because own is no interface
-			_ = own.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])
+	if memory := v.memory; memory != nil { // no store around one, which may want to see what is settled
+		b.Release = func(key string, l *store.Limit, lease store.LeaseID) {
+			var results [1]store.Result // on the stack, as the charge, because memory is no interface
+			_ = memory.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])
 		}
 	}
-	return lent
+	return b
 }
 
 // family is the state shared by a limiter and all limiters derived from it. They are updated
@@ -393,9 +385,10 @@ type family struct {
 
 	lines sync.Map // of *decide.Lines: those of each store are the same across Updates
 
-	meanings namesakes.Family // for other families on the same store; guarded by mu
-
-	warnings book
+	names    namesakes.Family // for other families on the same store; guarded by mu
+	builds   mistakes.Builds
+	updates  mistakes.Updates // guarded by mu
+	findings mistakes.List
 }
 
 func newFamily() *family {
@@ -407,7 +400,7 @@ func newFamily() *family {
 // linesOf returns the lines of a store, which other limiters of the family may have too. The caller holds f.mu.
 func (f *family) linesOf(s store.Store) *decide.Lines {
 	for _, m := range f.members {
-		if v := m.now.Load(); same(v.backend.Store, s) {
+		if v := m.now.Load(); v.view.SharesStore(s) {
 			return v.backend.Lines
 		}
 	}
@@ -419,73 +412,6 @@ func (f *family) wake(limit, key string) {
 	for ls := range f.lines.Range {
 		ls.(*decide.Lines).Slots.Wake(slots.Key{Limit: limit, Key: key, Decided: true})
 	}
-}
-
-// announce registers the family's present limits, in place of the previous ones, for
-// stores that other families may share. It returns the notices about conflicts and about
-// l's options c, to be given without f.mu. The caller holds f.mu. Requests never run it.
-func (f *family) announce(l *Limiter, c *config) (all []notice) {
-	v := l.now.Load()
-	for _, c := range f.meanings.Mean(f.lend()) {
-		all = append(all, f.warnings.add(v, conflicting(&f.meanings, c))...)
-	}
-	all = append(all, f.warnings.add(v, nothingWaits(v)...)...)
-	all = append(all, f.warnings.add(v, unreachable(v)...)...)
-	for _, k := range c.Keys() {
-		s := f.registry.Generation().Names().Look(k)
-		if s == nil {
-			continue // no limit has it
-		}
-		all = append(all, f.found(s)...)
-		if warnsOfKeys(v) {
-			s.Begin(func() { f.look(s) })
-		}
-	}
-	return all
-}
-
-// lend returns the meanings of the family's names in stores that others may use. A limiter that
-// isn't to be warned isn't compared at all: the other one would be warned of it. The caller holds
-// f.mu.
-func (f *family) lend() (all []namesakes.Meaning) {
-	for _, m := range f.members {
-		v := m.now.Load()
-		if !v.compiled.StoreShared || v.silent.has(warnNameConflict) {
-			continue
-		}
-		for e := range v.plans.Entries {
-			if e.Needs&limit.Local == 0 { // a local limit is in no store
-				all = append(all, namesakes.Meaning{Store: v.backend.Store, Name: e.Name(), Says: compile.Text(e)})
-			}
-		}
-	}
-	return all
-}
-
-// look sends warnings about what the requests with a key have shown so far.
-func (f *family) look(l *warn.Look) {
-	f.mu.Lock()
-	all := f.found(l)
-	f.mu.Unlock()
-	give(all)
-}
-
-// found returns notices of what a look has found and is new. The caller holds f.mu.
-func (f *family) found(l *warn.Look) (news []notice) {
-	all := make([]*version, len(f.members))
-	for i, m := range f.members {
-		all[i] = m.now.Load()
-	}
-	shown := l.Found()
-	for _, w := range keyWarnings {
-		if shown&w.found == 0 {
-			continue
-		}
-		if to, found := wrongKey(all, l, w.kind); to != nil && f.warnings.enter(all, found) {
-			news = append(news, notice{found, &to.events})
-		}
-	}
-	return news
 }
 
 // Mount reports whether an adapter can mount the limiter: it returns an error if the key of
@@ -654,19 +580,8 @@ func (l *Limiter) handleNotice(n store.Notice) {
 		l.warnOfForgetting(n.Err)
 	case store.Full:
 		v := l.inForce()
-		l.family.warnings.warn(v, finding{kind: warnStoreFull, text: n.Err.Error(), applies: v.sharesStore})
+		l.family.warn(v, mistakes.FullStore(&v.view, n.Err.Error()))
 	}
-}
-
-// warnOfForgetting warns of a store whose server evicts keys, as why says.
-func (l *Limiter) warnOfForgetting(why error) {
-	l.storeForgets.Store(why != nil)
-	if why == nil {
-		return
-	}
-	v := l.inForce()
-	applies := func(o *version) bool { return l.storeForgets.Load() && v.sharesStore(o) }
-	l.family.warnings.warn(v, finding{kind: warnStoreForgets, text: why.Error(), applies: applies})
 }
 
 // sendSafely passes an event that isn't a request's to the limiter's observers and its log.

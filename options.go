@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/store"
 )
@@ -389,7 +390,7 @@ type conduct struct {
 	name          string // of WithLimiterName
 	withoutPermit bool
 	priority      func(*http.Request) int // or nil
-	silent        silence                 // by WithoutWarnings
+	ignored       mistakes.Kinds          // by WithoutWarnings
 }
 
 // handles reports whether a handler of the limiter answers denials.

@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 )
@@ -45,7 +46,7 @@ func (l *Limiter) Update(opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	give(all)
+	sendWarnings(all)
 	l.logChanges()
 	l.sendSafely(Event{Kind: EventUpdated})
 	return nil
@@ -126,7 +127,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	l.opts = c.opts
 	l.observers.given, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
 	f.enlist()
-	was := f.limits()
+	limits := mistakes.Limits(f.views())
 	records := map[*limit.Record]*limit.Record{}
 	for _, m := range f.members { // all of them first: members share limits, which no request has yet
 		follow(versions[m], m.now.Load(), records)
@@ -142,8 +143,9 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	for ls := range f.lines.Range {
 		ls.(*decide.Lines).Slots.WakeAll()
 	}
-	news, v := f.announce(l, c), l.now.Load()
-	return append(news, f.warnings.add(v, f.warnings.dropped(v, was, f.limits())...)...), nil
+	v := l.now.Load()
+	missed := f.updates.Compare(&v.view, limits, mistakes.Limits(f.views()))
+	return append(f.checkLimiter(l, c), f.notices(v, missed...)...), nil
 }
 
 // follow makes a version go on with what limits of the same numbers have recorded before. records are
@@ -178,20 +180,6 @@ func follow(v, before *version, records map[*limit.Record]*limit.Record) {
 			}
 		}
 	}
-}
-
-// limits returns what the limits of the family are, by their names. Those of a dry run, which
-// protect nothing, are left out. The caller holds f.mu.
-func (f *family) limits() map[string]string {
-	all := map[string]string{}
-	for _, m := range f.members {
-		for e := range m.now.Load().plans.Entries {
-			if !e.DryRun {
-				all[e.Name()] = compile.Text(e)
-			}
-		}
-	}
-	return all
 }
 
 // next makes the versions of all the family's limiters in which l has the options c, and
@@ -229,7 +217,7 @@ func (l *Limiter) next(c *config, before *compile.Names) (map[*Limiter]*version,
 
 // checkStore returns errors for options that ask for another store than the limiter's.
 func checkStore(v *version, c *config) (errs optionerror.List) {
-	if c.Store != nil && !same(c.Store, v.backend.Store) {
+	if c.Store != nil && !v.view.SharesStore(c.Store) {
 		errs.Add("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
 	}
 	return errs

@@ -3,14 +3,13 @@ package stint
 import (
 	"context"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -28,6 +27,7 @@ type version struct {
 	plans    *read.Plans     // compiled
 	backend  *decide.Backend // decides what is read by the plans
 	memory   *memstore.Store // the backend's store, if it is one in memory; or nil
+	view     mistakes.View   // of this version, for the checks for mistakes
 	// tooCostly is called for a charge of a request that costs more than its limit ever lets pass.
 	tooCostly func(*store.Charge)
 	dryRuns   bool // some limit may be in a dry run
@@ -36,12 +36,6 @@ type version struct {
 
 // showsRequests reports whether some function of the application sees requests.
 func (v *version) showsRequests() bool { return v.shows || v.events.observers() != nil }
-
-// same reports whether two stores are the same. Stores that can't be compared, such as
-// structs with a slice, are taken to be different.
-func same(a, b any) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
-}
 
 // plan returns the plan of a request.
 func (v *version) plan(r *http.Request) *read.Plan {
@@ -69,32 +63,6 @@ func (v *version) entriesOf(ctx context.Context, key string) (own, sourced []*re
 		return nil, nil, known, err
 	}
 	return own, all[len(own):], known, nil
-}
-
-// hasEntry reports whether a condition holds for an entry of the version's plans.
-func (v *version) hasEntry(is func(*read.Entry) bool) bool {
-	for e := range v.plans.Entries {
-		if is(e) {
-			return true
-		}
-	}
-	return false
-}
-
-// sharesStore reports whether another version counts in the same store.
-func (v *version) sharesStore(other *version) bool {
-	return same(v.backend.Store, other.backend.Store)
-}
-
-// uses reports whether limits of the version have the key that a look is at, and returns their
-// names: those that a function makes have none yet.
-func (v *version) uses(l *warn.Look) (limits []string, uses bool) {
-	for e := range v.plans.Entries {
-		if e.Look == l {
-			limits, uses = append(limits, e.Name()), true
-		}
-	}
-	return limits, uses || slices.ContainsFunc(v.compiled.Funcs, func(f *compile.Func) bool { return f.Has(l) })
 }
 
 // listed is a limit as lines say it.

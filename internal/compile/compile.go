@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"net/http"
 	"slices"
 
 	"github.com/stint-go/stint/internal/keys"
@@ -20,6 +21,8 @@ type Config struct {
 	Skip, Block []read.Predicate
 
 	Store store.Store
+	// Priority returns the class of a request, or is nil. It is the parent's unless the options say otherwise.
+	Priority func(*http.Request) int
 
 	// Owner identifies the limiter, from one Update to the next.
 	Owner any
@@ -120,12 +123,15 @@ func (g *Registry) Compile(c *Config, parent *Result, generation *Generation, na
 	to.Defaults = c.Defaults.WithDefaults(to.Defaults)
 	to.Defaults.Errs = nil
 	for _, made := range c.Funcs {
-		f := &Func{Owner: c.Owner, Defaults: to.Defaults, registry: g, storeShared: storeShared, generation: generation, look: names.look(to.Defaults.Key)}
+		f := &Func{Owner: c.Owner, Defaults: to.Defaults, registry: g, storeShared: storeShared, generation: generation, sample: names.sampleOf(to.Defaults.Key)}
 		to.Funcs = append(slices.Clip(to.Funcs), f)
-		k.funcs = append(k.funcs, made(f))
+		fn := made(f)
+		fn.Sample = f.sample
+		k.funcs = append(k.funcs, fn)
 	}
 	to.Plans.Skip = append(slices.Clip(to.Plans.Skip), c.Skip...)
 	to.Plans.Block = append(slices.Clip(to.Plans.Block), c.Block...)
+	to.Plans.Priority = c.Priority
 	k.compile()
 	return to, k.errs
 }
@@ -156,6 +162,7 @@ func (k *compiler) compile() {
 	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && len(slices.DeleteFunc(slices.Clone(k.Routes), exempt)) == 0 {
 		k.errs.Add("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
 	}
+	k.checkPriority()
 }
 
 // entries makes the entries of a route's limits, or of the limiter's own.
@@ -174,7 +181,7 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 		}
 		if compiled := k.names.limits[r]; compiled != nil { // or limits has reported it
-			e := k.entry(r, compiled, settings, k.names.look(settings.Key))
+			e := k.entry(r, compiled, settings, k.names.sampleOf(settings.Key))
 			if m := checkFixedCost(route, e); m != nil {
 				k.bad(*m)
 			}
@@ -367,6 +374,21 @@ func (k *compiler) checkShares() {
 		if !orders[i.limit] {
 			k.errs = append(k.errs, i.wrong...)
 		}
+	}
+}
+
+// checkPriority reports a WithPriority if requests wait for turns and none takes a slot.
+func (k *compiler) checkPriority() {
+	turns := false
+	for e := range k.to.Plans.Entries {
+		if e.Wait.For == limit.ForSlot {
+			return
+		}
+		turns = turns || e.Needs&limit.Waits != 0
+	}
+	if turns && k.Priority != nil && len(k.to.Funcs) == 0 {
+		k.errs.Add("WithPriority", "only turns of a rate are waited for, and those come first come, first served",
+			"put a Concurrency with a WithQueue in front, or leave WithPriority out")
 	}
 }
 

@@ -2,9 +2,9 @@ package compile
 
 import (
 	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -19,11 +19,8 @@ type Func struct {
 	registry    *Registry
 	storeShared bool
 	generation  *Generation
-	look        *warn.Look // at the default key
+	sample      *keysample.Sample // of the default key
 }
-
-// Has reports whether a look is for this function.
-func (f *Func) Has(l *warn.Look) bool { return f.look == l }
 
 // StoreShared reports whether others may use the limiter's store, so that limits need a name.
 func (f *Func) StoreShared() bool { return f.storeShared }
@@ -59,11 +56,11 @@ func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 	if settings.Key.Given {
 		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", What: "requests don't have it", Write: "write another key, or leave it out"}}
 	}
-	look := f.generation.Names().looks[settings.Key]
-	if look == nil {
-		look = new(warn.Look) // a key of its own isn't looked at
+	sample := f.generation.Names().samples[settings.Key]
+	if sample == nil {
+		sample = new(keysample.Sample) // a key of its own isn't sampled
 	}
-	e := f.registry.entry(r, l, settings, look)
+	e := f.registry.entry(r, l, settings, sample)
 	if m := checkFixedCost("", e); m != nil {
 		return nil, optionerror.List{m}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/slots"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -48,7 +48,7 @@ func (n *Generation) Names() *Names { return n.current.Load() }
 
 // Put replaces the names.
 func (n *Generation) Put(now *Names) {
-	now.before, now.earlier = nil, nil
+	now.before, now.earlierSamples = nil, nil
 	n.current.Store(now)
 }
 
@@ -59,34 +59,33 @@ type Names struct {
 	limits map[*Rule]*store.Limit
 	// before are the limits before the Update that is being made, by name.
 	before map[string]*store.Limit
-	// looks are at the requests with each key in use; earlier are those before the Update that
-	// is being made.
-	looks, earlier map[*keys.Key]*warn.Look
+	// samples are of each key in use; earlierSamples are those before the Update that is being made.
+	samples, earlierSamples map[*keys.Key]*keysample.Sample
 }
 
 func newNames() *Names {
-	return &Names{rules: map[string]*Rule{}, limits: map[*Rule]*store.Limit{}, looks: map[*keys.Key]*warn.Look{}}
+	return &Names{rules: map[string]*Rule{}, limits: map[*Rule]*store.Limit{}, samples: map[*keys.Key]*keysample.Sample{}}
 }
 
-// Look returns the look at the requests with a key, or nil if no limit has it.
-func (n *Names) Look(k *keys.Key) *warn.Look { return n.looks[k] }
+// Sample returns the sample of a key, or nil if no limit has it.
+func (n *Names) Sample(k *keys.Key) *keysample.Sample { return n.samples[k] }
 
-// look returns the look at a key that a limit has, or nil for none.
-func (n *Names) look(k *keys.Key) *warn.Look {
-	l := n.looks[k]
-	if l != nil || k == nil {
-		return l
+// sampleOf returns the sample of a key that a limit has, or nil for none.
+func (n *Names) sampleOf(k *keys.Key) *keysample.Sample {
+	s := n.samples[k]
+	if s != nil || k == nil {
+		return s
 	}
-	if l = n.earlier[k]; l == nil {
-		l = warn.NewLook(k.Signs)
+	if s = n.earlierSamples[k]; s == nil {
+		s = keysample.New(k.Signs)
 	}
-	n.looks[k] = l
-	return l
+	n.samples[k] = s
+	return s
 }
 
 // Clone returns a copy to work on: a New or With that fails leaves no names behind.
 func (n *Names) Clone() *Names {
-	return &Names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), looks: maps.Clone(n.looks)}
+	return &Names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), samples: maps.Clone(n.samples)}
 }
 
 // Next returns a copy to work on for an Update, with only the rules that configs still use,
@@ -99,7 +98,7 @@ func (n *Names) Next(configs []*Config) *Names {
 		}
 	}
 	next := newNames()
-	next.before, next.earlier = make(map[string]*store.Limit, len(n.rules)), n.looks
+	next.before, next.earlierSamples = make(map[string]*store.Limit, len(n.rules)), n.samples
 	for name, r := range n.rules {
 		l := n.limits[r]
 		next.before[name] = l

@@ -13,12 +13,12 @@ import (
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/slots"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -187,8 +187,8 @@ func (r *Rule) same(l *store.Limit) bool {
 const slotWait = 5 * time.Second
 
 // entry makes the entry of a rule, with its compiled limit and its settings.
-func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, look *warn.Look) *read.Entry {
-	e := &read.Entry{Key: s.Key, Look: look, Bytes: r.Bytes, Skip: s.Skip, SkipEmpty: s.SkipEmpty}
+func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, sample *keysample.Sample) *read.Entry {
+	e := &read.Entry{Key: s.Key, Sample: sample, Bytes: r.Bytes, Skip: s.Skip, SkipEmpty: s.SkipEmpty}
 	t := r.Kind.Traits()
 	switch t.Costs {
 	case limit.AnyCost:
@@ -262,7 +262,7 @@ func (g *Registry) fill(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	}
 	policy := &limit.Policy{Capacity: inside.Full(l)}
 	if t.Shown && !s.DryRun && !r.Hidden {
-		policy.Text = field.Policy(spec.Name, spec.Units, span(spec))
+		policy.Text = field.Policy(spec.Name, spec.Units, Span(spec))
 	}
 	to.Policy.Store(policy)
 }
@@ -275,10 +275,10 @@ func slotsOf(c *store.Charge) int64 {
 	return c.Limit.Spec().Units
 }
 
-// span returns the time that a limit's units are for, or 0 for a concurrency limit. For a
+// Span returns the time that a limit's units are for, or 0 for a concurrency limit. For a
 // calendar window it is the longest that the window can be: the field may promise less
 // than there is, never more.
-func span(s store.Spec) time.Duration {
+func Span(s store.Spec) time.Duration {
 	if s.Window == (store.Window{}) {
 		return s.Period
 	}
@@ -306,7 +306,7 @@ func checkCounted(ban *read.Entry, others []*read.Entry) *optionerror.Problem {
 		if !e.Counted() {
 			continue
 		}
-		if counted = true; e.Key == ban.Key || e.Key == nil || ban.Key == nil || (e.Key.Signs|ban.Key.Signs)&warn.OfFunction != 0 {
+		if counted = true; e.Key == ban.Key || e.Key == nil || ban.Key == nil || (e.Key.Signs|ban.Key.Signs)&keysample.OfFunction != 0 {
 			return nil
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/internal/clientip"
+	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/routing"
-	"github.com/stint-go/stint/internal/warn"
 )
 
 // Func reads a key from a request.
@@ -41,7 +41,7 @@ type Key struct {
 	// Adapters are those whose framework's context the key is read from.
 	Adapters []string
 	// Signs are what the key consists of.
-	Signs warn.Signs
+	Signs keysample.Signs
 	// Reads lists the parts of a request that the key is read from.
 	Reads Reads
 	// Client finds the client's address, if the key is one; or it is nil.
@@ -61,7 +61,7 @@ func Invalid(all optionerror.List) *Key {
 
 // FromFunc returns the key of an application's function, which equals no other.
 func FromFunc(name string, of Func) *Key {
-	return &Key{Name: name, Read: of, Signs: warn.OfFunction, Reads: Reads{Function: true}, id: lastID.Add(1)}
+	return &Key{Name: name, Read: of, Signs: keysample.OfFunction, Reads: Reads{Function: true}, id: lastID.Add(1)}
 }
 
 // FromAdapterFunc returns the key of a function of an adapter's framework's context, which equals no
@@ -76,7 +76,7 @@ func FromAdapterFunc(adapter string, of Func) *Key {
 var (
 	Global   = &Key{Name: "Global()", Read: constantFunc(keytext.Global), Constant: keytext.GlobalText, NeverEmpty: true, id: lastID.Add(1)}
 	Given    = &Key{Name: "GivenKey()", Read: func(*http.Request) (string, error) { return "", errGiven }, Given: true, Reads: Reads{Given: true}, id: lastID.Add(1)}
-	Pattern  = &Key{Name: "Pattern()", Read: pattern, NeverEmpty: true, Signs: warn.OfPattern, Reads: Reads{Router: true}, id: lastID.Add(1)}
+	Pattern  = &Key{Name: "Pattern()", Read: pattern, NeverEmpty: true, Signs: keysample.OfPattern, Reads: Reads{Router: true}, id: lastID.Add(1)}
 	Method   = &Key{Name: "Method()", Read: method, NeverEmpty: true, id: lastID.Add(1)}
 	RemoteIP = addressKey("RemoteIP()", clientip.Remote())
 )
@@ -91,7 +91,7 @@ func addressKey(name string, client *clientip.Resolver) *Key {
 		reads.Fields = []string{field}
 	}
 	return &Key{Name: name, Read: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads, Client: client,
-		NeverEmpty: true, Signs: warn.OfPeer, id: lastID.Add(1)}
+		NeverEmpty: true, Signs: keysample.OfPeer, id: lastID.Add(1)}
 }
 
 // Address returns the key of a client's address, or what is wrong with its source.
@@ -112,7 +112,7 @@ func Address(s clientip.Source) (*Key, []clientip.Problem) {
 func Header(canonical string) *Key {
 	name := fmt.Sprintf("Header(%q)", canonical)
 	return unique(description{name: name}, func() *Key {
-		return &Key{Name: name, Signs: warn.SignsOfField(canonical), Reads: Reads{Fields: []string{canonical}}, Read: func(r *http.Request) (string, error) {
+		return &Key{Name: name, Signs: keysample.SignsOfField(canonical), Reads: Reads{Fields: []string{canonical}}, Read: func(r *http.Request) (string, error) {
 			if lines := r.Header[canonical]; len(lines) > 0 {
 				return lines[0], nil
 			}
@@ -125,7 +125,7 @@ func Header(canonical string) *Key {
 func Cookie(cookie string) *Key {
 	name := fmt.Sprintf("Cookie(%q)", cookie)
 	return unique(description{name: name}, func() *Key {
-		return &Key{Name: name, Signs: warn.OfField, Reads: Reads{Fields: []string{"Cookie"}}, Read: func(r *http.Request) (string, error) {
+		return &Key{Name: name, Signs: keysample.OfField, Reads: Reads{Fields: []string{"Cookie"}}, Read: func(r *http.Request) (string, error) {
 			c, err := r.Cookie(cookie)
 			if err != nil {
 				return "", nil

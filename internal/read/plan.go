@@ -11,16 +11,16 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/routing"
-	"github.com/stint-go/stint/internal/warn"
 )
 
 // Entry is a limit and how its charges are read from requests.
 type Entry struct {
 	limit.Limit
 	Key            *keys.Key
-	Look           *warn.Look                // at the key
+	Sample         *keysample.Sample         // of the key
 	Cost           func(*http.Request) int64 // nil: 1
 	Fixed          int64                     // what Cost returns for every request; 0 if that isn't known
 	TakesRouteCost bool                      // a route's Cost is the limit's
@@ -82,6 +82,8 @@ func (p *Plan) Matched() bool { return p.matched.Load() }
 // Func is a function of the application that returns limits of a request. Its address is its
 // identity.
 type Func struct {
+	// Sample is of the key of those limits that have no other key.
+	Sample *keysample.Sample
 	// Charge adds the charges of these limits.
 	Charge func(*Reading) error
 	// OfKey returns the entries of the limits that a key has, outside HTTP. It is nil if they depend
@@ -191,7 +193,7 @@ func (p *Plans) Shows() bool {
 // shows reports whether a function of the application sees a request that the limit is
 // charged for.
 func (e *Entry) shows() bool {
-	return e.Key != nil && e.Key.Signs&warn.OfFunction != 0 || e.Cost != nil && e.Fixed == 0 || e.Settler != nil || e.Skip != nil
+	return e.Key != nil && e.Key.Signs&keysample.OfFunction != 0 || e.Cost != nil && e.Fixed == 0 || e.Settler != nil || e.Skip != nil
 }
 
 // Entries returns the limits that are written in the limiter and its routes, each once.

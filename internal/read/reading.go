@@ -318,8 +318,8 @@ func (q *Reading) key(e *Entry) (string, error) {
 	}
 	key, err := e.Key.Read(q.R)
 	if err == nil {
-		if e.Look.Open() {
-			e.Look.See(q.R, key)
+		if e.Sample.Open() {
+			e.Sample.Add(q.R, key)
 		}
 		key, err = keytext.Encode(key)
 	}

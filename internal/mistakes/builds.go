@@ -1,4 +1,4 @@
-package warn
+package mistakes
 
 import (
 	"runtime"
@@ -18,20 +18,26 @@ const (
 
 var dropped atomic.Int64
 
-// Builds counts the limiters of a family that are built while requests are served. It is
+// Builds finds that limiters of a family are built again and again while requests are served. It is
 // safe for concurrent use. The zero Builds has counted none.
 type Builds struct {
 	derived  atomic.Int64 // how many were derived from others
 	lifetime *lifetime    // nil unless the first was built in a request
 }
 
-// Add counts a limiter if a request's handler builds it now: derived from another of the
-// family, or as the first of it. It reports, once, that this happens again and again.
-func (b *Builds) Add(derived bool) (often bool) {
-	switch {
-	case !serving():
-		return false
-	case derived:
+// Count counts a limiter if a request's handler builds it now. derived says that With makes it, not New.
+// The mistake is found once.
+func (b *Builds) Count(derived bool) []Finding {
+	if !serving() || !b.often(derived) {
+		return nil
+	}
+	return []Finding{{Kind: Rebuilt, applies: func(*View) bool { return true }}}
+}
+
+// often counts a limiter that a request's handler builds. It reports, once, that this happens again and
+// again.
+func (b *Builds) often(derived bool) bool {
+	if derived {
 		return b.derived.Add(1) == mostDerived
 	}
 	b.lifetime = new(lifetime)
@@ -52,7 +58,7 @@ func serving() bool {
 // lifetime is the lifetime of a limiter that was built for a request.
 type lifetime struct{ from time.Time }
 
-// begin begins the lifetime of what holds it. It reports, once per process, that
+// begin begins the lifetime of the limiter that holds it. It reports, once per process, that
 // limiters built for requests are dropped again and again.
 func (l *lifetime) begin() bool {
 	l.from = time.Now()

@@ -1,4 +1,4 @@
-package warn
+package keysample
 
 import "slices"
 
@@ -21,7 +21,7 @@ const (
 
 // SignsOfField returns the signs of a key that is a header field, by its canonical name.
 func SignsOfField(canonical string) Signs {
-	if slices.Contains(forwarding[:], canonical) {
+	if slices.Contains(forwardingFields[:], canonical) {
 		return OfForwarded
 	}
 	return OfField
