@@ -18,10 +18,10 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-var apartVariants = map[string]func(thereWay, lines) lined{}
+var apartVariants = map[string]func(batchServer, queues) batched{}
 
 // eachAway sends each call by itself if a queue may have no batch in flight, and keeps what a
-// queue promises. Queues are explored by themselves: see TestEveryOrderOfLines.
+// queue promises. Queues are explored by themselves: see TestEveryOrderOfBatches.
 var eachAway = orders.Edit{
 	File: "internal/batch/queue.go",
 	Was:  "func (q *Queue[T]) submit(c *Call[T], direct bool) {\n",
@@ -60,7 +60,7 @@ func (q *Queue[T]) sendAway(c *Call[T]) {
 }
 `
 
-// cluster is servers with a key each, in a slot of its own, and the ways there.
+// cluster is servers with a key each, in a slot of its own, and what happens to calls to them.
 type cluster struct {
 	*orders.Run
 	nodes []*node
@@ -76,7 +76,7 @@ type node struct {
 	room int64
 	// The outcome of each call, by verb; the last is that of all others.
 	fates map[string][]string
-	came  map[string]int
+	made  map[string]int
 }
 
 // piece is a charge: no other on its key has that cost.
@@ -90,15 +90,15 @@ func (w *cluster) at(key string) *node {
 }
 
 // call goes to a node and back.
-func (w *cluster) call(ctx context.Context, verb, key string, p piece, decide func()) (came int) {
+func (w *cluster) call(ctx context.Context, verb, key string, p piece, decide func()) (outcome int) {
 	n := w.at(key)
 	orders.At(orders.Store, unsafe.Pointer(n))
 	fates := n.fates[verb]
 	does := "answered"
 	if len(fates) > 0 {
-		does = fates[min(n.came[verb], len(fates)-1)]
+		does = fates[min(n.made[verb], len(fates)-1)]
 	}
-	n.came[verb]++
+	n.made[verb]++
 	orders.Note("%s %s %d: %s", verb, key, p.cost, does)
 	switch does {
 	case "answered":
@@ -134,15 +134,15 @@ func (w *cluster) call(ctx context.Context, verb, key string, p piece, decide fu
 	panic(does)
 }
 
-func (w *cluster) Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came []int) {
+func (w *cluster) Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, outcomes []int) {
 	for _, cs := range charges {
 		c := &cs[0]
 		p := piece{c.Key, c.Cost}
 		var r store.Result
-		came = append(came, w.call(ctx, "take", c.Key, p, func() { r = w.take(p) }))
+		outcomes = append(outcomes, w.call(ctx, "take", c.Key, p, func() { r = w.take(p) }))
 		results, granted = append(results, []store.Result{r}), append(granted, r.OK)
 	}
-	return results, granted, came
+	return results, granted, outcomes
 }
 
 func (w *cluster) take(p piece) store.Result {
@@ -165,12 +165,12 @@ func (w *cluster) take(p piece) store.Result {
 	return r
 }
 
-func (w *cluster) Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came []int) {
+func (w *cluster) Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, outcomes []int) {
 	for _, cs := range charges {
 		c := &cs[0]
 		p := piece{c.Key, c.Receipt.Cost}
 		n := w.at(c.Key)
-		came = append(came, w.call(ctx, "settle", c.Key, p, func() {
+		outcomes = append(outcomes, w.call(ctx, "settle", c.Key, p, func() {
 			if !w.stands[p] || w.decided[p].Receipt != c.Receipt {
 				w.Broken("%v is settled, and doesn't stand", p)
 			}
@@ -180,7 +180,7 @@ func (w *cluster) Settle(ctx context.Context, charges [][]store.Charge) (results
 		}))
 		results = append(results, []store.Result{{OK: true, Remaining: n.room}})
 	}
-	return results, came
+	return results, outcomes
 }
 
 // see is a step of who looks at the nodes.
@@ -192,17 +192,17 @@ func (w *cluster) see() {
 
 // splitting is a set of concurrent calls to a cluster.
 type splitting struct {
-	lines
+	queues
 	fates  string // such as "take a: denied, answered; settle b: cut"
 	full   string // a key without room
 	actors []string
 }
 
 func (x splitting) String() string {
-	return fmt.Sprintf("%+v, %s, full: %q: %s", x.lines, x.fates, x.full, strings.Join(x.actors, " | "))
+	return fmt.Sprintf("%+v, %s, full: %q: %s", x.queues, x.fates, x.full, strings.Join(x.actors, " | "))
 }
 
-func (x splitting) scenario(newStore func(thereWay, lines) lined) func(*orders.Run) {
+func (x splitting) scenario(newStore func(batchServer, queues) batched) func(*orders.Run) {
 	return func(r *orders.Run) {
 		r.Freeze()
 		w := &cluster{
@@ -210,7 +210,7 @@ func (x splitting) scenario(newStore func(thereWay, lines) lined) func(*orders.R
 			lost: map[piece]bool{}, finished: map[piece]bool{},
 		}
 		for _, key := range []string{"a", "b"} {
-			n := &node{key: key, room: 3, fates: map[string][]string{}, came: map[string]int{}}
+			n := &node{key: key, room: 3, fates: map[string][]string{}, made: map[string]int{}}
 			if key == x.full {
 				n.room = 0
 			}
@@ -222,7 +222,7 @@ func (x splitting) scenario(newStore func(thereWay, lines) lined) func(*orders.R
 				w.at(key).fates[verb] = strings.Split(fates, ", ")
 			}
 		}
-		s := newStore(w, x.lines)
+		s := newStore(w, x.queues)
 		var splitters []*splitter
 		for i, does := range x.actors {
 			if does == "close" {
@@ -258,7 +258,7 @@ func (x splitting) scenario(newStore func(thereWay, lines) lined) func(*orders.R
 // splitter makes calls over both nodes, one after the other.
 type splitter struct {
 	*cluster
-	store     lined
+	store     batched
 	cost      int64
 	ctx       context.Context
 	leaves    bool
@@ -357,11 +357,11 @@ func (c *splitter) check() {
 var ofApart = &orders.Elsewhere{
 	Path:    "github.com/stint-go/stint/store/redisstore",
 	Below:   below,
-	Added:   map[string]string{"lined.go": linedFile, leftIn: leftFile, "internal/batch/away.go": awayFile},
+	Added:   map[string]string{"batched.go": batchFile, leftIn: leftFile, "internal/batch/away.go": awayFile},
 	Edits:   []orders.Edit{eachAway},
 	Mutants: apartMutants,
 	Into:    "apartVariants",
-	Entry:   linedEntry,
+	Entry:   batchEntry,
 }
 
 // Whatever calls do at once that are split over several slots, and whatever becomes of
@@ -373,11 +373,11 @@ func TestEveryOrderApart(t *testing.T) {
 		return
 	}
 	var splittings []splitting
-	split := func(l lines, fates, full string, actors ...string) {
-		l.cluster = true
-		splittings = append(splittings, splitting{l, fates, full, actors})
+	split := func(q queues, fates, full string, actors ...string) {
+		q.cluster = true
+		splittings = append(splittings, splitting{q, fates, full, actors})
 	}
-	whole, away := lines{ways: 1, most: 2}, lines{}
+	together, away := queues{inFlight: 1, size: 2}, queues{}
 	split(away, "", "a", "take")
 	for _, fate := range []string{"denied", "cut", "lost", "slow", "answered late", "decided late", "denied late"} {
 		split(away, "take a: "+fate, "", "take")
@@ -399,11 +399,11 @@ func TestEveryOrderApart(t *testing.T) {
 	}
 	split(away, "settle a: denied, answered", "b", "take and leave", "close")
 	split(away, "", "", "take; settle", "take; settle")
-	for _, l := range []lines{whole, away} {
-		split(l, "", "", "take; settle")
-		split(l, "", "b", "take")
-		split(l, "", "", "take and leave")
-		split(l, "", "b", "take and leave")
+	for _, q := range []queues{together, away} {
+		split(q, "", "", "take; settle")
+		split(q, "", "b", "take")
+		split(q, "", "", "take and leave")
+		split(q, "", "b", "take and leave")
 	}
 	if os.Getenv("STINT_LONG")+os.Getenv("STINT_MUTANTS") != "" {
 		split(away, "", "", "take", "take", "take")
@@ -428,18 +428,18 @@ var apartMutants = []orders.Variant{
 		Was: "parts[0].Since.Add(s.timeout)", Is: "time.Now().Add(s.timeout)"}, {File: "take.go", Was: "	\"fmt\"\n", Is: "	\"fmt\"\n	\"time\"\n"}}},
 	{Name: "who leaves one part is told what became of another", Edits: []orders.Edit{{File: "internal/fault/fault.go",
 		Was: "if a == nil || doubt(b) > doubt(a) {", Is: "if a == nil || doubt(b) > 1 {"}}},
-	{Name: "one part is given back", Edits: []orders.Edit{{File: "giveback.go",
-		Was: "	for n, part := range parts {\n		if backs[n] = newGiveBack", Is: "	for n, part := range parts[:min(len(parts), 1)] {\n		if backs[n] = newGiveBack"}}},
-	{Name: "who waits for what is given back doesn't look at what came of it", Edits: []orders.Edit{{File: "giveback.go",
+	{Name: "one part is given back", Edits: []orders.Edit{{File: "refunds.go",
+		Was: "	for n, part := range parts {\n		if calls[n] = newRefund", Is: "	for n, part := range parts[:min(len(parts), 1)] {\n		if calls[n] = newRefund"}}},
+	{Name: "who waits for what is given back doesn't look at what came of it", Edits: []orders.Edit{{File: "refunds.go",
 		Was: "			if err != nil {\n				return err\n			}\n", Is: "			_ = err\n"}}},
-	{Name: "what may have been given back is given back again", Edits: []orders.Edit{{File: "giveback.go",
+	{Name: "what may have been given back is given back again", Edits: []orders.Edit{{File: "refunds.go",
 		Was: "fault.NotMade(err) && pause <= longestPause", Is: "err != nil && pause <= longestPause"}}},
-	{Name: "what turns out late not to have been given back stands", Edits: []orders.Edit{{File: "giveback.go",
+	{Name: "what turns out late not to have been given back stands", Edits: []orders.Edit{{File: "refunds.go",
 		Was: "		err = <-c.Ended\n", Is: "		_ = c\n"}}},
-	{Name: "a closed store gives nothing back any more", Edits: []orders.Edit{{File: "giveback.go",
-		Was: "			case <-g.closed: // the last chance\n				pause = longestPause\n", Is: "			case <-g.closed:\n				return\n"}}},
+	{Name: "a closed store gives nothing back any more", Edits: []orders.Edit{{File: "refunds.go",
+		Was: "			case <-f.closed: // the last chance\n				pause = longestPause\n", Is: "			case <-f.closed:\n				return\n"}}},
 	{Name: "a Settle made in part is said not to have been made", Edits: []orders.Edit{{File: "settle.go",
 		Was: "	if made {\n		return fault.PartlyMade(failed)\n	}\n	return failed\n}\n\n// newSettle", Is: "	_ = made\n	return failed\n}\n\n// newSettle"}}},
-	{Name: "who waits for a part doesn't see that his time is up", Edits: []orders.Edit{{File: "giveback.go",
+	{Name: "who waits for a part doesn't see that his time is up", Edits: []orders.Edit{{File: "refunds.go",
 		Was: "		case <-due.Done():\n", Is: "		case <-ctx.Done():\n			_ = due\n"}}},
 }

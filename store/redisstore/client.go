@@ -23,56 +23,56 @@ import (
 // A hook can't be removed, and each makes all commands of the client slower. So all stores on a
 // client share one.
 
-// detour has the commands of this package that the client is given made by a clone that keeps to
-// deadlines, unless the client does.
-func detour(c *redis.Client) {
+// useClone has a clone that keeps to deadlines make the commands of this package that the client is
+// given, unless the client keeps to them.
+func useClone(c *redis.Client) {
 	if c.Options().ContextTimeoutEnabled {
 		return
 	}
-	detoured.mu.Lock()
-	defer detoured.mu.Unlock() // when the hook is there: others then make calls that need it
+	cloned.mu.Lock()
+	defer cloned.mu.Unlock() // when the hook is there: others then make calls that need it
 	client := weak.Make(c)
-	if detoured.clients[client] {
+	if cloned.clients[client] {
 		return
 	}
-	detoured.clients[client] = true
-	runtime.AddCleanup(c, forgetDetour, client)
+	cloned.clients[client] = true
+	runtime.AddCleanup(c, forgetClone, client)
 	o := c.Options()
 	clone := c.WithTimeout(o.ReadTimeout) // it has options of its own, and sets both timeouts
 	changed := clone.Options()
 	changed.ContextTimeoutEnabled, changed.WriteTimeout = true, o.WriteTimeout
-	c.AddHook(detourHook{clone})
+	c.AddHook(cloneHook{clone})
 }
 
-// detoured has the clients with a detour, and keeps none of them alive.
-var detoured = struct {
+// cloned is the set of clients with a clone. It keeps none of them alive.
+var cloned = struct {
 	mu      sync.Mutex
 	clients map[weak.Pointer[redis.Client]]bool
 }{clients: map[weak.Pointer[redis.Client]]bool{}}
 
-func forgetDetour(client weak.Pointer[redis.Client]) {
-	detoured.mu.Lock()
-	defer detoured.mu.Unlock()
-	delete(detoured.clients, client)
+func forgetClone(client weak.Pointer[redis.Client]) {
+	cloned.mu.Lock()
+	defer cloned.mu.Unlock()
+	delete(cloned.clients, client)
 }
 
-// detourHook hands the commands of this package to another client.
-type detourHook struct{ by *redis.Client }
+// cloneHook passes the commands of this package to a clone of the client.
+type cloneHook struct{ by *redis.Client }
 
-func (d detourHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (d cloneHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (d detourHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (d cloneHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !ours(cmd) {
+		if !isOurs(cmd) {
 			return next(ctx, cmd)
 		}
 		return d.by.Process(ctx, cmd)
 	}
 }
 
-func (d detourHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (d cloneHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if len(cmds) == 0 || !ours(cmds[0]) { // a pipeline is all ours or not at all
+		if len(cmds) == 0 || !isOurs(cmds[0]) { // a pipeline is all ours or not at all
 			return next(ctx, cmds)
 		}
 		pipe := d.by.Pipeline()
@@ -91,8 +91,8 @@ type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// ours reports whether a command is of this package.
-func ours(cmd redis.Cmder) bool {
+// isOurs reports whether a command is of this package.
+func isOurs(cmd redis.Cmder) bool {
 	_, ok := cmd.(once)
 	return ok
 }

@@ -117,9 +117,9 @@ func TestOneHookPerClient(t *testing.T) {
 		return weak.Make(one)
 	}()
 	known := func() bool {
-		detoured.mu.Lock()
-		defer detoured.mu.Unlock()
-		return detoured.clients[gone]
+		cloned.mu.Lock()
+		defer cloned.mu.Unlock()
+		return cloned.clients[gone]
 	}
 	for end := time.Now().Add(time.Minute); gone.Value() != nil || known(); runtime.Gosched() {
 		if runtime.GC(); time.Now().After(end) {

@@ -216,11 +216,11 @@ func TestFailedSettlementsForgetDenials(t *testing.T) {
 	rdb.AddHook(dumb{func(int) (any, error) { return nil, replied("PARTIAL") }})
 	s := New(rdb, WithDenyCache(8))
 	l := denyLimit(t, store.Spec{Name: "n", Units: 1, Period: time.Hour})
-	var calls []*batch.Call[settling]
+	var calls []*batch.Call[settleRequest]
 	for _, key := range []string{"a", "b"} {
 		c := store.Charge{Key: key, Limit: l, Cost: 1}
 		s.denies.remember([]store.Charge{c}, []store.Result{{RetryAfter: time.Hour}}, s.denies.instant())
-		call := batch.NewCall[settling]()
+		call := batch.NewCall[settleRequest]()
 		call.Body.add(store.Charge{Key: key, Limit: l, Receipt: store.Receipt{Cost: 1}}, s.keyOf(&c), 0)
 		calls = append(calls, call)
 	}

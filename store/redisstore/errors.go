@@ -42,7 +42,7 @@ var (
 // the server has read the command and rejects it.
 var (
 	unavailable = []string{"LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "MOVED", "ASK", "NOREPLICAS"}
-	troubled    = []string{"OOM", "MISCONF", "BUSY"}
+	unserving   = []string{"OOM", "MISCONF", "BUSY"}
 )
 
 // classify wraps err in its class.
@@ -86,7 +86,7 @@ func classOfReply(text string) error {
 		return ErrIndeterminate
 	case slices.Contains(unavailable, word):
 		return ErrUnavailable
-	case slices.Contains(troubled, word):
+	case slices.Contains(unserving, word):
 		return ErrServer
 	case strings.HasPrefix(text, "ERR max number of clients"):
 		return ErrUnavailable

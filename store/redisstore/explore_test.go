@@ -61,15 +61,15 @@ func Explore(server Server, leased int64, denied int) Explored {
 	return Explored{s}
 }
 
-func (x Explored) GiveBack(all bool) { x.prefetching.giveBackTokens(all) }
+func (x Explored) GiveBack(all bool) { x.prefetching.refundTokens(all) }
 
-func (s *Store) decided(t *batch.Call[taking]) (reusable bool, err error) {
+func (s *Store) decided(t *batch.Call[takeRequest]) (reusable bool, err error) {
 	d := &t.Body.Decision
 	d.Granted = there.Take(d.Charges, d.Results)
 	return true, nil
 }
 
-func (s *Store) settled(t *batch.Call[settling]) error {
+func (s *Store) settled(t *batch.Call[settleRequest]) error {
 	for i := range t.Body.charges {
 		there.Settle(&t.Body.charges[i], &t.Body.results[i], t.Body.unlessReset)
 		s.denies.forget(t.Body.charges[i].Key)
@@ -77,7 +77,7 @@ func (s *Store) settled(t *batch.Call[settling]) error {
 	return nil
 }
 
-func (g *giveBacks) start(t *batch.Call[settling]) (tried <-chan error) {
+func (f *refunds) start(t *batch.Call[settleRequest]) (tried <-chan error) {
 	explored.settled(t)
 	one := make(chan error, 1)
 	one <- nil
@@ -90,7 +90,7 @@ func (g *giveBacks) start(t *batch.Call[settling]) (tried <-chan error) {
 var unwired = []orders.Edit{
 	{File: "take.go", Was: "s.takes.Do(ctx, call)", Is: "s.decided(call)"},
 	{File: "settle.go", Was: "reusable, err := s.settles.Do(ctx, call)", Is: "reusable, err := true, s.settled(call)"},
-	{File: "giveback.go", Was: "func (g *giveBacks) start(", Is: "func (g *giveBacks) startThere("},
+	{File: "refunds.go", Was: "func (f *refunds) start(", Is: "func (f *refunds) startThere("},
 	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, commands) }()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = commands\n"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
 	{File: "server.go", Was: "	now := time.Now\n", Is: "	return 0\n	now := time.Now\n"},
@@ -107,8 +107,8 @@ var mutants = []orders.Variant{
 		Was: "	defer s.denies.forget(key)\n", Is: "	s.denies.forget(key)\n"}}},
 	{Name: "tokens are dropped before the reset", Edits: []orders.Edit{{File: "reset.go",
 		Was: "	defer s.prefetching.forget(key, limits)\n", Is: "	s.prefetching.forget(key, limits)\n"}}},
-	{Name: "tokens go back after a reset", Edits: []orders.Edit{{File: "giveback.go",
-		Was: "	back.Body.unlessReset = true\n", Is: ""}}},
+	{Name: "tokens go back after a reset", Edits: []orders.Edit{{File: "refunds.go",
+		Was: "	refund.Body.unlessReset = true\n", Is: ""}}},
 	{Name: "two callers fetch at a time", Edits: []orders.Edit{{File: "prefetch.go",
 		Was: "case k.fetching || k.left > 0", Is: "case k.left > 0"}}},
 	{Name: "what is being fetched is removed", Edits: []orders.Edit{{File: "prefetch.go",
@@ -323,7 +323,7 @@ var slowLimit = func() *store.Limit {
 }()
 
 // explorations are all that this package has: none goes by time.
-var explorations = orders.NewTogether(ofStore, ofApart, ofLeases, ofLines, ofSlots)
+var explorations = orders.NewTogether(ofStore, ofApart, ofLeases, ofBatches, ofSlots)
 
 var ofStore = &orders.Elsewhere{
 	Path:    "github.com/stint-go/stint/store/redisstore",

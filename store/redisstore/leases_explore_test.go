@@ -80,16 +80,16 @@ func ExploreLeases(w Slots) Leased {
 	return Leased{s, &store.Observer{Tell: func(n store.Notice) { w.Lost(n.Key) }}}
 }
 
-func (s *Store) decided(t *batch.Call[taking]) (reusable bool, err error) {
+func (s *Store) decided(t *batch.Call[takeRequest]) (reusable bool, err error) {
 	d := &t.Body.Decision
 	t.Since = time.Now()
 	t.Body.decided = there.Take(d.Leases[0])
-	s.learn(t.Body.decided)
+	s.recordClock(t.Body.decided)
 	d.Results[0], d.Granted = store.Result{OK: true, Receipt: store.Receipt{Cost: 1, Lease: d.Leases[0]}}, true
 	return true, nil
 }
 
-func (s *Store) released(t *batch.Call[settling]) error {
+func (s *Store) released(t *batch.Call[settleRequest]) error {
 	for i := range t.Body.charges {
 		there.Release(t.Body.charges[i].Receipt.Lease)
 		t.Body.results[i] = store.Result{OK: true}
@@ -476,7 +476,7 @@ var leasesMutants = []orders.Variant{
 	{Name: "what is entered after its release stays", Edits: []orders.Edit{{File: "renewal.go",
 		Was: "	r.releaseAgain(entered)\n", Is: ""}}},
 	{Name: "what a renewal without an answer enters stays", Edits: []orders.Edit{{File: "renewal.go",
-		Was: "	r.releaseAgain(unsure)\n", Is: ""}}},
+		Was: "	r.releaseAgain(uncertain)\n", Is: ""}}},
 	{Name: "a renewal without an answer isn't waited for", Edits: []orders.Edit{{File: "renewal.go",
 		Was: "		case <-ctx.Done():\n		case <-r.closed:\n		}\n	}\n	r.r", Is: "		default:\n		}\n	}\n	r.r"}}},
 	{Name: "leases are entered however late", Edits: []orders.Edit{{File: "renewal.go",

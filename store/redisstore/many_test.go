@@ -133,20 +133,20 @@ func TestManyChargesOfABatch(t *testing.T) {
 }
 
 func TestParted(t *testing.T) {
-	of := func(sizes ...int) (calls []*batch.Call[taking]) {
+	of := func(sizes ...int) (calls []*batch.Call[takeRequest]) {
 		for _, n := range sizes {
-			calls = append(calls, &batch.Call[taking]{Body: taking{Decision: wire.Decision{Keys: make([]string, n)}}})
+			calls = append(calls, &batch.Call[takeRequest]{Body: takeRequest{Decision: wire.Decision{Keys: make([]string, n)}}})
 		}
 		return calls
 	}
 	for _, tt := range []struct {
-		groups [][]*batch.Call[taking]
+		groups [][]*batch.Call[takeRequest]
 		want   string
 	}{
-		{[][]*batch.Call[taking]{of(1, 2, 3)}, "[[1 2 3]]"},
-		{[][]*batch.Call[taking]{of(400, 600), of(1)}, "[[400 600] [1]]"},
-		{[][]*batch.Call[taking]{of(400, 601, 399, 1), of(1)}, "[[400] [601 399] [1] [1]]"},
-		{[][]*batch.Call[taking]{of(7000, 7000, 1)}, "[[7000] [7000] [1]]"},
+		{[][]*batch.Call[takeRequest]{of(1, 2, 3)}, "[[1 2 3]]"},
+		{[][]*batch.Call[takeRequest]{of(400, 600), of(1)}, "[[400 600] [1]]"},
+		{[][]*batch.Call[takeRequest]{of(400, 601, 399, 1), of(1)}, "[[400] [601 399] [1] [1]]"},
+		{[][]*batch.Call[takeRequest]{of(7000, 7000, 1)}, "[[7000] [7000] [1]]"},
 	} {
 		var got [][]int
 		for _, g := range splitLarge(tt.groups) {

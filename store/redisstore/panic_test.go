@@ -38,8 +38,8 @@ func TestDecodingPanics(t *testing.T) {
 			same := []store.Charge{{Key: "a", Limit: quota, Cost: 1, Receipt: taken[0].Receipt}}
 
 			takes, settles := s.takes.Send, s.settles.Send
-			s.takes.Send = func(ctx context.Context, calls []*batch.Call[taking]) { takes(ctx, calls); panic("oops") }
-			s.settles.Send = func(ctx context.Context, calls []*batch.Call[settling]) { settles(ctx, calls); panic("oops") }
+			s.takes.Send = func(ctx context.Context, calls []*batch.Call[takeRequest]) { takes(ctx, calls); panic("oops") }
+			s.settles.Send = func(ctx context.Context, calls []*batch.Call[settleRequest]) { settles(ctx, calls); panic("oops") }
 			const panics = 20
 			for range panics {
 				if _, err := take(quota); !errors.Is(err, ErrIndeterminate) {
@@ -55,11 +55,11 @@ func TestDecodingPanics(t *testing.T) {
 			if _, err := take(slot); !errors.Is(err, ErrIndeterminate) {
 				t.Fatalf("Take of a slot: %v, want ErrIndeterminate", err)
 			}
-			s.retries.mu.Lock()
-			if p := s.retries.pending; len(p) != 1 || p[0].charge.Limit != slot {
+			s.unreleased.mu.Lock()
+			if p := s.unreleased.pending; len(p) != 1 || p[0].charge.Limit != slot {
 				t.Errorf("%d slots are to be released", len(p))
 			}
-			s.retries.mu.Unlock()
+			s.unreleased.mu.Unlock()
 
 			s.takes.Send, s.settles.Send = takes, settles
 			if r, err := take(quota); err != nil || r[0].Remaining != 99-1-panics-1 {

@@ -15,15 +15,15 @@ type prefetching struct {
 	maxAge time.Duration
 	now    func() time.Time // time.Now, except in tests
 
-	// giveBack gives back what a charge leaves of its receipt, without waiting for it.
-	giveBack func(store.Charge) (tried <-chan error)
+	// refund settles a charge, without waiting for it.
+	refund func(store.Charge) (tried <-chan error)
 
 	mu     sync.Mutex
 	byKey  map[prefetchedKey]*prefetched
 	timer  *time.Timer // runs sweep while byKey has any
 	closed bool
-	// givingBack counts the calls of giveBackTokens that have tokens to give back.
-	givingBack sync.WaitGroup
+	// refunding counts the calls of refundTokens that have tokens to refund.
+	refunding sync.WaitGroup
 }
 
 func newPrefetching(n int64, maxAge time.Duration) *prefetching {
@@ -50,8 +50,8 @@ type prefetched struct {
 	fetching bool
 }
 
-// share returns how many tokens of the limit to take at once, 0 for none.
-func (s *prefetching) share(c *store.Charge) int64 {
+// bulk returns how many tokens of the limit to take at once for a charge, 0 for none.
+func (s *prefetching) bulk(c *store.Charge) int64 {
 	spec := c.Limit.Spec()
 	if c.Cost < 1 || c.MaxWait > 0 || c.DryRun || !wire.TraitsOf(c.Limit).Prefetchable || spec.Debt || spec.Queue > 0 ||
 		len(c.Key) > longestKey {
@@ -74,7 +74,7 @@ func (s *prefetching) age(l *store.Limit, n int64) time.Duration {
 
 // take answers c from the prefetched tokens, and reports whether there were enough tokens.
 func (s *prefetching) take(c *store.Charge, r *store.Result) bool {
-	if s.share(c) == 0 {
+	if s.bulk(c) == 0 {
 		return false
 	}
 	now := s.now()
@@ -101,7 +101,7 @@ func (k *prefetched) isOf(l *store.Limit) bool {
 // beginFetch is called for a charge that take couldn't answer. If n is not 0, the caller
 // must take that many tokens for k, and report the outcome to endFetch.
 func (s *prefetching) beginFetch(c *store.Charge) (k *prefetched, n int64) {
-	if n = s.share(c); n == 0 {
+	if n = s.bulk(c); n == 0 {
 		return nil, 0
 	}
 	key := prefetchedKey{c.Key, inside.Hash(c.Limit)}
@@ -138,7 +138,7 @@ func (k *prefetched) answer(c *store.Charge, now time.Time) store.Result {
 }
 
 // endFetch puts the tokens taken for c into k and charges c to them. If the store has been
-// closed since, over is the number of tokens left, which the caller must give back. If the
+// closed since, over is the number of tokens left, which the caller must refund. If the
 // key has been reset since, they are dropped: the server may have forgotten that they were
 // taken, and would subtract a refund from later charges of others.
 func (s *prefetching) endFetch(c *store.Charge, k *prefetched, taken store.Result, n int64, r *store.Result) (ok bool, over int64) {
@@ -163,7 +163,7 @@ func (s *prefetching) endFetch(c *store.Charge, k *prefetched, taken store.Resul
 
 // scheduleSweep schedules the sweep. The caller holds the lock.
 func (s *prefetching) scheduleSweep() {
-	if s.timer == nil && s.giveBack != nil && !s.closed {
+	if s.timer == nil && s.refund != nil && !s.closed {
 		s.timer = time.AfterFunc(s.maxAge, s.sweep)
 	}
 }
@@ -171,7 +171,7 @@ func (s *prefetching) scheduleSweep() {
 // removeExpired removes the tokens that are too old, or all, and returns the charges that
 // give their tokens back. If there are any, the caller calls givingBack.Done once it has
 // tried them.
-func (s *prefetching) removeExpired(all bool) (back []store.Charge) {
+func (s *prefetching) removeExpired(all bool) (refunds []store.Charge) {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,17 +184,17 @@ func (s *prefetching) removeExpired(all bool) (back []store.Charge) {
 		if k.left > 0 {
 			c := store.Charge{Key: key.identity, Limit: k.limit, Receipt: k.charged.Receipt}
 			c.Cost = c.Receipt.Cost - k.left
-			back = append(back, c)
+			refunds = append(refunds, c)
 		}
 		delete(s.byKey, key)
 	}
 	if len(s.byKey) > 0 {
 		s.scheduleSweep()
 	}
-	if len(back) > 0 {
-		s.givingBack.Add(1)
+	if len(refunds) > 0 {
+		s.refunding.Add(1)
 	}
-	return back
+	return refunds
 }
 
 // forget drops the tokens of a key's limits, because the limits have been reset.
@@ -209,26 +209,26 @@ func (s *prefetching) forget(key string, limits []*store.Limit) {
 	}
 }
 
-// giveBackTokens gives back the tokens kept too long, or all. It returns once it has
+// refundTokens refunds the tokens kept too long, or all. It returns once it has
 // tried: after the timeout of a call at the latest.
-func (s *prefetching) giveBackTokens(all bool) {
+func (s *prefetching) refundTokens(all bool) {
 	if s == nil {
 		return
 	}
-	if back := s.removeExpired(all); len(back) > 0 {
-		tried := make([]<-chan error, len(back))
-		for i, c := range back {
-			tried[i] = s.giveBack(c)
+	if refunds := s.removeExpired(all); len(refunds) > 0 {
+		tried := make([]<-chan error, len(refunds))
+		for i, c := range refunds {
+			tried[i] = s.refund(c)
 		}
 		for _, one := range tried {
 			<-one
 		}
-		s.givingBack.Done()
+		s.refunding.Done()
 	}
 	if all { // a sweep may have begun just before
-		s.givingBack.Wait()
+		s.refunding.Wait()
 	}
 }
 
-// sweep gives back the tokens kept too long.
-func (s *prefetching) sweep() { s.giveBackTokens(false) }
+// sweep refunds the tokens kept too long.
+func (s *prefetching) sweep() { s.refundTokens(false) }

@@ -131,11 +131,11 @@ func TestStocksLeaveAlone(t *testing.T) {
 		"debt":       {Limit: denyLimit(t, store.Spec{Name: "a", Units: 100, Period: time.Second, Debt: true}), Cost: 1},
 		"other kind": {Limit: denyLimit(t, store.Spec{Name: "a", Algorithm: store.FixedWindow, Units: 100, Period: time.Second}), Cost: 1},
 	} {
-		if n := s.share(&c); n != 0 {
+		if n := s.bulk(&c); n != 0 {
 			t.Errorf("%s: takes %d", name, n)
 		}
 	}
-	if n := s.share(&store.Charge{Limit: rate, Cost: 1}); n != 10 {
+	if n := s.bulk(&store.Charge{Limit: rate, Cost: 1}); n != 10 {
 		t.Errorf("takes %d, want 10", n)
 	}
 }
@@ -223,7 +223,7 @@ func TestCloseWaitsForGivingBack(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := New(nil, WithPrefetch(100, 50*time.Millisecond))
-				s.settles.Send = func(context.Context, []*batch.Call[settling]) { time.Sleep(x.took) }
+				s.settles.Send = func(context.Context, []*batch.Call[settleRequest]) { time.Sleep(x.took) }
 				l := denyLimit(t, store.Spec{Name: "rate", Units: 1000, Period: time.Second})
 				start := time.Now()
 				s.prefetching.byKey[prefetchedKey{"k", inside.Hash(l)}] = &prefetched{

@@ -112,17 +112,17 @@ type Store struct {
 	bad   []*store.SpecError // options
 	wrong error              // what is wrong with New's arguments, for each call
 
-	takes       batch.Queue[taking]
-	settles     batch.Queue[settling]
-	takeCalls   sync.Pool // of *batch.Call[taking]
-	settleCalls sync.Pool // of *batch.Call[settling]
+	takes       batch.Queue[takeRequest]
+	settles     batch.Queue[settleRequest]
+	takeCalls   sync.Pool // of *batch.Call[takeRequest]
+	settleCalls sync.Pool // of *batch.Call[settleRequest]
 
 	denies      *denyCache
 	prefetching *prefetching
 	leases      leases
 	renewals    renewals
-	retries     releaseRetries
-	giveBacks   giveBacks
+	unreleased  unreleasedSlots
+	refunds     refunds
 	evictions   evictions
 
 	closing sync.Once
@@ -153,9 +153,9 @@ const (
 	shortestLease  = 100 * time.Millisecond
 
 	// Batches in flight at a time: more where round trips are long (batch.Queue).
-	maxInFlight = 8
-	maxNear     = 2
-	maxBatch    = 128 // calls
+	maxInFlight      = 8
+	maxInFlightShort = 2
+	maxBatch         = 128 // calls
 )
 
 // WithTimeout sets how long a call may take in total, from waiting for a connection to reading
@@ -322,32 +322,32 @@ func (s *Store) adaptTo(client redis.UniversalClient) (direct bool) {
 // connect gives the parts of a store each other.
 func (s *Store) connect() {
 	s.leases.renewUntil = s.renewals.run
-	s.renewals = renewals{server: &s.server, leases: &s.leases, retries: &s.retries, closed: s.closed}
-	s.retries.settle, s.retries.timeout, s.retries.leaseTTL, s.retries.closed = s.settle, s.timeout, s.leaseTTL, s.closed
-	s.giveBacks = giveBacks{server: &s.server, settles: &s.settles, closed: s.closed}
+	s.renewals = renewals{server: &s.server, leases: &s.leases, unreleased: &s.unreleased, closed: s.closed}
+	s.unreleased.settle, s.unreleased.timeout, s.unreleased.leaseTTL, s.unreleased.closed = s.settle, s.timeout, s.leaseTTL, s.closed
+	s.refunds = refunds{server: &s.server, settles: &s.settles, closed: s.closed}
 	s.evictions.client, s.evictions.closed = s.client, s.closed
 	if s.prefetching != nil {
-		s.prefetching.giveBack = s.giveBacks.tokens
+		s.prefetching.refund = s.refunds.refundTokens
 	}
 }
 
 // makeQueues makes the queues of calls.
 func (s *Store) makeQueues(direct bool) {
-	inFlight, near, size := maxInFlight, maxNear, maxBatch
+	inFlight, near, size := maxInFlight, maxInFlightShort, maxBatch
 	if s.alone {
 		inFlight, near, size = 1<<30, 0, 1
 	}
 	sendTakes, sendSettles := s.sendTakes, settleSender{&s.server, s.denies}.send
 	if s.layout == bySlot {
-		sendTakes, sendSettles = separating(sendTakes, partsOfTaking), separating(sendSettles, partsOfSettling)
+		sendTakes, sendSettles = resendApart(sendTakes, partsOfTake), resendApart(sendSettles, partsOfSettle)
 	}
-	s.takes = batch.Queue[taking]{
-		MaxInFlight: inFlight, MaxNear: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
-		Send: sendTakes, AfterSend: s.retries.addUnanswered, Abandoned: s.giveBacks.abandoned,
+	s.takes = batch.Queue[takeRequest]{
+		MaxInFlight: inFlight, MaxInFlightShort: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
+		Send: sendTakes, AfterSend: s.unreleased.addUnanswered, Abandoned: s.refunds.refundAbandoned,
 	}
-	s.settles = batch.Queue[settling]{
-		MaxInFlight: inFlight, MaxNear: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
-		Send: sendSettles, Abandoned: func(*batch.Call[settling]) {},
+	s.settles = batch.Queue[settleRequest]{
+		MaxInFlight: inFlight, MaxInFlightShort: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
+		Send: sendSettles, Abandoned: func(*batch.Call[settleRequest]) {},
 	}
 }
 
@@ -448,7 +448,7 @@ func (s *Store) Close() error {
 		defer close(released)
 		s.renewals.releaseAll(s.leases.close())
 	}()
-	s.prefetching.giveBackTokens(true)
+	s.prefetching.refundTokens(true)
 	<-released
 	return nil
 }

@@ -22,10 +22,10 @@ import (
 
 // renewals renews the leases of a store in the background, and releases them when it is closed.
 type renewals struct {
-	server  *server
-	leases  *leases
-	retries *releaseRetries
-	closed  <-chan struct{}
+	server     *server
+	leases     *leases
+	unreleased *unreleasedSlots
+	closed     <-chan struct{}
 }
 
 // renewal is a call that renews leases of one site.
@@ -86,8 +86,8 @@ func (r *renewals) renew(age time.Duration) bool {
 	r.server.exec(ctx, commands)
 	calls, commands = r.separate(ctx, times, calls, commands)
 	answered := true
-	var entered, unsure []wire.HeldLease // those that the server has entered, or may have
-	pending := false                     // it may enter some yet
+	var entered, uncertain []wire.HeldLease // those that the server has entered, or may have
+	pending := false                        // it may enter some yet
 	for i, c := range calls {
 		now, lost, err := c.answer(&commands[i])
 		if err != nil {
@@ -95,11 +95,11 @@ func (r *renewals) renew(age time.Duration) bool {
 			if errors.Is(classify(err), ErrIndeterminate) {
 				reply := redis.Error(nil)
 				pending = pending || !errors.As(err, &reply)
-				unsure = append(unsure, slices.Concat(c.Leases...)...)
+				uncertain = append(uncertain, slices.Concat(c.Leases...)...)
 			}
 			continue
 		}
-		r.server.learn(now)
+		r.server.recordClock(now)
 		r.leases.extend(&c.Renewal, sent, now)
 		for _, l := range lost {
 			switch l.Done {
@@ -118,7 +118,7 @@ func (r *renewals) renew(age time.Duration) bool {
 		case <-r.closed:
 		}
 	}
-	r.releaseAgain(unsure)
+	r.releaseAgain(uncertain)
 	return answered
 }
 
@@ -161,7 +161,7 @@ func (c *renewal) answer(answered *command) (now int64, lost []wire.LostLease, e
 		return 0, nil, err
 	}
 	if now, lost, err = c.Answer(reply); err != nil {
-		err = unread(err)
+		err = malformed(err)
 	}
 	return now, lost, err
 }
@@ -194,7 +194,7 @@ func (r *renewals) separate(ctx context.Context, times wire.Times, calls []*rene
 func (r *renewals) releaseAgain(all []wire.HeldLease) {
 	keyOf := func(c *store.Charge) string { return wire.StorageKey(r.server.prefix, c.Key, c.Limit) }
 	if releases := r.leases.notHeld(all, keyOf); len(releases) > 0 {
-		r.retries.add(releases)
+		r.unreleased.add(releases)
 	}
 }
 
@@ -219,7 +219,7 @@ func (r *renewals) releaseAll(held []heldLease) {
 	go func() {
 		defer close(done)
 		r.leases.underWay.Wait() // a renewal must not come after the release
-		others := r.retries.removeAll()
+		others := r.unreleased.removeAll()
 		plain := make(map[string][]any) // the ids of leases of one slot, by key
 		for i := range held {
 			h := &held[i]
@@ -239,7 +239,7 @@ func (r *renewals) releaseAll(held []heldLease) {
 			r.server.exec(ctx, commands)
 		}
 		if len(others) > 0 {
-			_ = r.retries.settle(ctx, others, make([]store.Result, len(others))) // what isn't released runs out
+			_ = r.unreleased.settle(ctx, others, make([]store.Result, len(others))) // what isn't released runs out
 		}
 	}()
 	select {

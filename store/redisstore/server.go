@@ -30,8 +30,8 @@ type server struct {
 	leaseTTL  time.Duration
 	leaseTime *wire.LeaseTime // leaseTTL, as arguments
 
-	ahead     atomic.Int64 // the server's clock, of the client's, in microseconds
-	firstCall sync.Once
+	clockOffset atomic.Int64 // of the server's clock from the client's, in microseconds
+	firstCall   sync.Once
 }
 
 // command is a command for the server, mostly one that runs a script.
@@ -166,12 +166,12 @@ func (s *server) process(ctx context.Context, commands []command) error {
 // keepToDeadlines has commands keep to deadlines, if the client doesn't.
 func (s *server) keepToDeadlines() {
 	if c, ok := s.client.(*redis.Client); ok {
-		detour(c)
+		useClone(c)
 	}
 }
 
-// here returns the client's instant, in microseconds since store.Epoch.
-func (s *server) here() int64 {
+// clientNow returns the client's instant, in microseconds since store.Epoch.
+func (s *server) clientNow() int64 {
 	now := time.Now
 	if s.clock != nil {
 		now = s.clock
@@ -182,26 +182,26 @@ func (s *server) here() int64 {
 // times returns the arguments of a script that are about time, the last of which are instants
 // that it has asked for.
 func (s *server) times(asked []int64) wire.Times {
-	now := s.here()
-	t := wire.Times{Wall: now + s.ahead.Load(), Asked: asked, Lease: s.leaseTime}
+	now := s.clientNow()
+	t := wire.Times{Wall: now + s.clockOffset.Load(), Asked: asked, Lease: s.leaseTime}
 	if s.clock != nil {
 		t.Clock = strconv.FormatInt(now, 10) + ",1"
 	}
 	return t
 }
 
-// learn records the server's instant from an answer.
-func (s *server) learn(now int64) { s.ahead.Store(now - s.here()) }
+// recordClock records the offset of the server's clock, from the instant in an answer.
+func (s *server) recordClock(now int64) { s.clockOffset.Store(now - s.clientNow()) }
 
-// tries is how often a call is made until the script knows all windows of the calendar
+// maxTries is how often a call is made until the script knows all windows of the calendar
 // that it needs: the present one, if the server's clock differs; that of the state; and
 // that of the end of the longest wait. Others may change the state in between.
-const tries = 8
+const maxTries = 8
 
-// errAsks is the error of a call that keeps asking for windows.
-var errAsks = fmt.Errorf("redisstore: %w: the script keeps asking for calendar windows", fault.ErrUnavailable)
+// errCalendar is the error of a call that keeps asking for windows.
+var errCalendar = fmt.Errorf("redisstore: %w: the script keeps asking for calendar windows", fault.ErrUnavailable)
 
-// unread is the error of an answer that makes no sense.
-func unread(err error) error {
+// malformed returns the error of an answer that makes no sense.
+func malformed(err error) error {
 	return fmt.Errorf("redisstore: %w: %w", ErrConfiguration, err)
 }

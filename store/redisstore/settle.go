@@ -15,7 +15,7 @@ import (
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	err := s.settle(ctx, charges, results)
 	if fault.Temporary(err) || err != nil && errors.Is(err, ctx.Err()) {
-		s.retries.add(charges)
+		s.unreleased.add(charges)
 	}
 	return err
 }
@@ -27,11 +27,11 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 		return err
 	}
 	if s.layout != oneServer && len(charges) > 1 {
-		return s.settleApart(ctx, charges, results)
+		return s.settleAcrossSites(ctx, charges, results)
 	}
 	call := s.newSettle()
 	for i := range charges {
-		s.addTo(&call.Body, &charges[i], s.keyOf(&charges[i]), i)
+		s.addCharge(&call.Body, &charges[i], s.keyOf(&charges[i]), i)
 	}
 	call.Body.site = s.layout.siteOf(call.Body.keys[0])
 	reusable, err := s.settles.Do(ctx, call)
@@ -44,21 +44,21 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 	return err
 }
 
-// settleApart settles charges that may be on several sites.
-func (s *Store) settleApart(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	var parts []*batch.Call[settling]
-	partOf := make(map[site]*batch.Call[settling])
+// settleAcrossSites settles charges that may be on several sites.
+func (s *Store) settleAcrossSites(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	var parts []*batch.Call[settleRequest]
+	partOf := make(map[site]*batch.Call[settleRequest])
 	for i := range charges {
 		key := s.keyOf(&charges[i])
 		at := s.layout.siteOf(key)
 		part := partOf[at]
 		if part == nil {
-			part = batch.NewCall[settling]()
+			part = batch.NewCall[settleRequest]()
 			part.Body.site = at
 			partOf[at] = part
 			parts = append(parts, part)
 		}
-		s.addTo(&part.Body, &charges[i], key, i)
+		s.addCharge(&part.Body, &charges[i], key, i)
 	}
 	for _, part := range parts {
 		s.settles.Submit(part)
@@ -82,20 +82,20 @@ func (s *Store) settleApart(ctx context.Context, charges []store.Charge, results
 }
 
 // newSettle returns a call without charges.
-func (s *Store) newSettle() *batch.Call[settling] {
-	call, ok := s.settleCalls.Get().(*batch.Call[settling])
+func (s *Store) newSettle() *batch.Call[settleRequest] {
+	call, ok := s.settleCalls.Get().(*batch.Call[settleRequest])
 	if !ok {
-		return batch.NewCall[settling]()
+		return batch.NewCall[settleRequest]()
 	}
 	call.Renew()
 	call.Body.clear()
 	return call
 }
 
-// addTo adds a charge, and stops the renewal of the lease that it releases.
-func (s *Store) addTo(w *settling, c *store.Charge, key string, index int) {
-	plain := s.stopRenewal(key, c)
-	w.onlyReleases = plain && (w.onlyReleases || len(w.charges) == 0)
+// addCharge adds a charge, and stops the renewal of the lease that it releases.
+func (s *Store) addCharge(w *settleRequest, c *store.Charge, key string, index int) {
+	oneSlot := s.stopRenewal(key, c)
+	w.onlyReleases = oneSlot && (w.onlyReleases || len(w.charges) == 0)
 	w.add(*c, key, index)
 }
 
@@ -112,9 +112,9 @@ func (s *Store) stopRenewals(charges []store.Charge) {
 	}
 }
 
-// stopRenewal stops the renewal of the lease that the charge releases. plain reports whether this
-// store held it, and it has never held more than one slot.
-func (s *Store) stopRenewal(key string, c *store.Charge) (plain bool) {
+// stopRenewal stops the renewal of the lease that the charge releases. oneSlot reports whether this
+// store held the lease, and it never had more than one slot.
+func (s *Store) stopRenewal(key string, c *store.Charge) (oneSlot bool) {
 	if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) {
 		l, held := s.leases.stop(key, c.Receipt.Lease)
 		return held && !l.several

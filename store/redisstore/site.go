@@ -73,13 +73,13 @@ func groupBySite[T any](calls []*batch.Call[T], siteOf func(*T) site) [][]*batch
 	return groups
 }
 
-// separating resends calls that a slot migration has kept apart. A node that is handing
+// resendApart has send resend calls that failed because a slot is being migrated. A node that is handing
 // over a slot answers TRYAGAIN to a command if it has only some of its keys, and so
 // does the node that gets the slot. A batch is one command, so calls that could be
 // decided, each with its own keys, would fail because they travel with others. Nothing
 // of such a command was executed: the calls are sent again, in a command for each set
-// of keys. A call whose own keys are apart still fails.
-func separating[T any](send func(context.Context, []*batch.Call[T]), parts func(*T) (at *site, keys []string, untouched bool)) func(context.Context, []*batch.Call[T]) {
+// of keys. A call whose own keys are on two nodes still fails.
+func resendApart[T any](send func(context.Context, []*batch.Call[T]), parts func(*T) (at *site, keys []string, untouched bool)) func(context.Context, []*batch.Call[T]) {
 	return func(ctx context.Context, calls []*batch.Call[T]) {
 		send(ctx, calls)
 		if len(calls) < 2 {

@@ -49,7 +49,7 @@ func TestSeparating(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var rounds []int
-			send := separating(func(_ context.Context, calls []*batch.Call[parcel]) {
+			send := resendApart(func(_ context.Context, calls []*batch.Call[parcel]) {
 				for _, group := range groupBySite(calls, func(p *parcel) site { return p.site }) {
 					rounds = append(rounds, len(group))
 					for _, one := range group {
@@ -115,13 +115,13 @@ func TestSettledApart(t *testing.T) {
 	}})
 	s := New(rdb)
 	l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: time.Hour})
-	var calls []*batch.Call[settling]
+	var calls []*batch.Call[settleRequest]
 	for _, key := range []string{"a", "b"} {
-		one := batch.NewCall[settling]()
+		one := batch.NewCall[settleRequest]()
 		one.Body.add(store.Charge{Key: key, Limit: l, Receipt: store.Receipt{Cost: 1}}, wire.StorageKey(s.prefix, key, l), 0)
 		calls = append(calls, one)
 	}
-	separating(settleSender{&s.server, s.denies}.send, partsOfSettling)(t.Context(), calls)
+	resendApart(settleSender{&s.server, s.denies}.send, partsOfSettle)(t.Context(), calls)
 	for _, one := range calls {
 		if one.Failed != nil || !one.Body.results[0].OK {
 			t.Errorf("%+v, %v", one.Body.results, one.Failed)

@@ -28,9 +28,9 @@ type thereScripts interface {
 	Remove(leases []any) (reply any)
 }
 
-var slottedVariants = map[string]func(thereScripts, lines) slotted{}
+var slottedVariants = map[string]func(thereScripts, queues) slotted{}
 
-const slottedEntry = "func(there thereScripts, l lines) slotted { return V.ExploreSlots(there, l.direct, l.ways, l.few, l.most) }"
+const slottedEntry = "func(there thereScripts, q queues) slotted { return V.ExploreSlots(there, q.direct, q.inFlight, q.inFlightShort, q.size) }"
 
 const slottedFile = `package redisstore
 
@@ -51,12 +51,12 @@ type Slotted struct{ *Store }
 
 var there Scripts
 
-func ExploreSlots(w Scripts, direct bool, ways, few, most int) Slotted {
+func ExploreSlots(w Scripts, direct bool, inFlight, inFlightShort, size int) Slotted {
 	there = w
 	s := New(nil)
 	s.wrong = nil
-	s.takes.Direct, s.takes.MaxInFlight, s.takes.MaxNear, s.takes.MaxSize = direct, ways, few, most
-	s.settles.Direct, s.settles.MaxInFlight, s.settles.MaxNear, s.settles.MaxSize = direct, ways, few, most
+	s.takes.Direct, s.takes.MaxInFlight, s.takes.MaxInFlightShort, s.takes.MaxSize = direct, inFlight, inFlightShort, size
+	s.settles.Direct, s.settles.MaxInFlight, s.settles.MaxInFlightShort, s.settles.MaxSize = direct, inFlight, inFlightShort, size
 	return Slotted{s}
 }
 
@@ -82,9 +82,9 @@ var scriptsThere = []orders.Edit{
 	{File: "internal/wire/plan.go", Was: "placeMaps.Get().(map[string]place)", Is: "make(map[string]place)"},
 	{File: "internal/wire/plan.go", Was: "		placeMaps.Put(seen)\n", Is: ""},
 	{File: "internal/wire/take.go", Was: "	room := fewStates.Get().(*[8]store.State)\n	defer fewStates.Put(room)\n", Is: "	room := new([8]store.State)\n"},
-	{File: "taking.go", Was: "	s.exec(ctx, commands)\n	for i, group", Is: "	s.execThere(ctx, commands)\n	for i, group"},
-	{File: "taking.go", Was: "		s.exec(ctx, commands)\n		again", Is: "		s.execThere(ctx, commands)\n		again"},
-	{File: "settling.go", Was: "	s.exec(ctx, commands)\n", Is: "	s.execThere(ctx, commands)\n"},
+	{File: "takerequest.go", Was: "	s.exec(ctx, commands)\n	for i, group", Is: "	s.execThere(ctx, commands)\n	for i, group"},
+	{File: "takerequest.go", Was: "		s.exec(ctx, commands)\n		again", Is: "		s.execThere(ctx, commands)\n		again"},
+	{File: "settlerequest.go", Was: "	s.exec(ctx, commands)\n", Is: "	s.execThere(ctx, commands)\n"},
 	{File: "take.go", Was: "		if call.Body.Granted {\n			s.startRenewals(call)\n", Is: "		if call.Body.Granted {\n			_ = call\n"},
 	{File: "settle.go", Was: "return held && !l.several", Is: "return (held || !l.several) && c.Receipt.Path == removed"},
 }
@@ -203,16 +203,16 @@ func (w *slotKeeper) Remove(leases []any) any {
 
 // sharing is a set of callers that take slots of one key.
 type sharing struct {
-	lines
+	queues
 	units  int
 	actors []string // what each does
 }
 
 func (x sharing) String() string {
-	return fmt.Sprintf("%+v, %d slots: %s", x.lines, x.units, strings.Join(x.actors, " | "))
+	return fmt.Sprintf("%+v, %d slots: %s", x.queues, x.units, strings.Join(x.actors, " | "))
 }
 
-func (x sharing) scenario(newStore func(thereScripts, lines) slotted) func(*orders.Run) {
+func (x sharing) scenario(newStore func(thereScripts, queues) slotted) func(*orders.Run) {
 	l, err := store.NewLimit(store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: int64(x.units)})
 	if err != nil {
 		panic(err)
@@ -220,7 +220,7 @@ func (x sharing) scenario(newStore func(thereScripts, lines) slotted) func(*orde
 	return func(r *orders.Run) {
 		r.Freeze()
 		w := &slotKeeper{Run: r, units: x.units, slots: map[store.LeaseID]bool{}, held: map[store.LeaseID]int64{}, freed: map[store.LeaseID]int64{}}
-		s := newStore(w, x.lines)
+		s := newStore(w, x.queues)
 		owned := map[store.LeaseID]bool{} // by a caller that has been told so
 		for i, does := range x.actors {
 			does, leaves := strings.CutSuffix(does, " and leave")
@@ -326,18 +326,18 @@ func TestEveryOrderOfSlots(t *testing.T) {
 		return
 	}
 	var sharings []sharing
-	for _, l := range []lines{{direct: true, ways: 1, most: 4}, {ways: 1, most: 4}} {
+	for _, q := range []queues{{direct: true, inFlight: 1, size: 4}, {inFlight: 1, size: 4}} {
 		sharings = append(sharings,
-			sharing{l, 1, []string{"take", "take", "take"}},
-			sharing{l, 2, []string{"take", "take", "take"}},
-			sharing{l, 3, []string{"take", "take", "take"}},
-			sharing{l, 3, []string{"hold; release", "hold; release", "hold; release"}},
-			sharing{l, 2, []string{"hold; release; release", "hold; release"}},
-			sharing{l, 1, []string{"hold; release; take", "take"}},
-			sharing{l, 3, []string{"hold; remove", "hold; remove", "hold; remove"}},
-			sharing{l, 3, []string{"hold; remove", "hold; release", "hold; remove"}},
-			sharing{l, 1, []string{"hold; remove; take", "take"}},
-			sharing{l, 1, []string{"take and leave", "take"}},
+			sharing{q, 1, []string{"take", "take", "take"}},
+			sharing{q, 2, []string{"take", "take", "take"}},
+			sharing{q, 3, []string{"take", "take", "take"}},
+			sharing{q, 3, []string{"hold; release", "hold; release", "hold; release"}},
+			sharing{q, 2, []string{"hold; release; release", "hold; release"}},
+			sharing{q, 1, []string{"hold; release; take", "take"}},
+			sharing{q, 3, []string{"hold; remove", "hold; remove", "hold; remove"}},
+			sharing{q, 3, []string{"hold; remove", "hold; release", "hold; remove"}},
+			sharing{q, 1, []string{"hold; remove; take", "take"}},
+			sharing{q, 1, []string{"take and leave", "take"}},
 		)
 	}
 	orders.Explore(t, slotsMutants, sharings, func(variant string, x sharing) func(*orders.Run) {
@@ -354,9 +354,9 @@ var slotsMutants = []orders.Variant{
 		Was: "			if d.decide(now, states); d.Granted {\n", Is: "			as := append([]store.State(nil), states...)\n			if d.decide(now, as); d.Granted {\n"}}},
 	{Name: "of releases only the first is made", Edits: []orders.Edit{{File: "internal/wire/settle.go",
 		Was: "		for _, s := range group[1:] {\n", Is: "		for _, s := range group[:0] {\n"}}},
-	{Name: "of leases that are removed only the first is", Edits: []orders.Edit{{File: "settling.go",
+	{Name: "of leases that are removed only the first is", Edits: []orders.Edit{{File: "settlerequest.go",
 		Was: "			r.args = append(r.args, c.Body.charges[i].Receipt.Lease[:])\n", Is: "			if r.args = append(r.args, c.Body.charges[i].Receipt.Lease[:]); known {\n				r.args = r.args[:3]\n			}\n"}}},
-	{Name: "beside a script, no leases are removed", Edits: []orders.Edit{{File: "settling.go",
+	{Name: "beside a script, no leases are removed", Edits: []orders.Edit{{File: "settlerequest.go",
 		Was: "		commands = append(commands, command{args: removals[i].args})\n", Is: "		if args := removals[i].args; len(rounds) == 0 {\n			commands = append(commands, command{args: args})\n		} else {\n			commands = append(commands, command{args: args[:2]})\n		}\n"}}},
 	{Name: "releases are told what the last of them is", Edits: []orders.Edit{{File: "internal/wire/settle.go",
 		Was: "		after, left, _ = strings.Cut(left, \"|\")\n", Is: "		after = left[strings.LastIndex(left, \"|\")+1:]\n"}}},

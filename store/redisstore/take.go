@@ -44,7 +44,7 @@ func (s *Store) takePrefetched(ctx context.Context, charges []store.Charge, resu
 	}
 	ok, over := s.prefetching.endFetch(c, k, taken[0], n, &results[0])
 	if over > 0 { // wait, so a program that closes the client after its last call loses no tokens
-		<-s.giveBacks.tokens(store.Charge{Key: c.Key, Limit: c.Limit, Cost: n - over, Receipt: taken[0].Receipt})
+		<-s.refunds.refundTokens(store.Charge{Key: c.Key, Limit: c.Limit, Cost: n - over, Receipt: taken[0].Receipt})
 	}
 	if ok || err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 		call.Body.site = s.layout.siteOf(call.Body.Keys[0])
 		for _, key := range call.Body.Keys[1:] {
 			if s.layout.siteOf(key) != call.Body.site {
-				return s.takeApart(ctx, &call.Body.Decision, results)
+				return s.takeAcrossSites(ctx, &call.Body.Decision, results)
 			}
 		}
 	}
@@ -86,10 +86,10 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 }
 
 // newTake returns a call whose charges are to be filled in.
-func (s *Store) newTake() *batch.Call[taking] {
-	call, ok := s.takeCalls.Get().(*batch.Call[taking])
+func (s *Store) newTake() *batch.Call[takeRequest] {
+	call, ok := s.takeCalls.Get().(*batch.Call[takeRequest])
 	if !ok {
-		return batch.NewCall[taking]()
+		return batch.NewCall[takeRequest]()
 	}
 	call.Renew()
 	return call
@@ -107,7 +107,7 @@ func tooMany(charges int) error {
 }
 
 // startRenewals starts the renewal of the leases of a granted decision.
-func (s *Store) startRenewals(call *batch.Call[taking]) {
+func (s *Store) startRenewals(call *batch.Call[takeRequest]) {
 	d := &call.Body.Decision
 	if !d.Granted {
 		return
@@ -119,11 +119,11 @@ func (s *Store) startRenewals(call *batch.Call[taking]) {
 	}
 }
 
-// takeApart takes the charges of a call that are on several sites. All sites are
-// asked at once, which takes no longer than one; if one denies, the charges at the others
-// are given back.
-func (s *Store) takeApart(ctx context.Context, whole *wire.Decision, results []store.Result) error {
-	parts, indexes := s.partsOf(whole)
+// takeAcrossSites takes charges that are on several sites. All sites are
+// asked at once, which takes no longer than one. If one denies, the charges at the others
+// are refunded.
+func (s *Store) takeAcrossSites(ctx context.Context, decision *wire.Decision, results []store.Result) error {
+	parts, indexes := s.splitBySite(decision)
 	for _, part := range parts {
 		if err := tooMany(len(part.Body.Charges)); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (s *Store) takeApart(ctx context.Context, whole *wire.Decision, results []s
 		s.takes.Submit(part)
 	}
 	var failed error
-	answered := make([]*batch.Call[taking], 0, len(parts))
+	answered := make([]*batch.Call[takeRequest], 0, len(parts))
 	granted := true
 	for _, part := range parts {
 		if _, err := part.Wait(ctx); err != nil {
@@ -144,7 +144,7 @@ func (s *Store) takeApart(ctx context.Context, whole *wire.Decision, results []s
 		granted = granted && part.Body.Granted
 	}
 	if failed != nil || !granted {
-		if err := s.giveBacks.parts(ctx, answered, parts[0].Since.Add(s.timeout)); err != nil {
+		if err := s.refunds.refundParts(ctx, answered, parts[0].Since.Add(s.timeout)); err != nil {
 			return fault.PartlyMade(err)
 		}
 	}
@@ -162,24 +162,24 @@ func (s *Store) takeApart(ctx context.Context, whole *wire.Decision, results []s
 	return nil
 }
 
-// partsOf returns a call for each site of a decision, and which of its charges are in each.
-func (s *Store) partsOf(whole *wire.Decision) (parts []*batch.Call[taking], indexes [][]int) {
+// splitBySite returns a call for each site of a decision, and the indexes of its charges in each.
+func (s *Store) splitBySite(decision *wire.Decision) (parts []*batch.Call[takeRequest], indexes [][]int) {
 	partOf := make(map[site]int)
-	for i, key := range whole.Keys {
+	for i, key := range decision.Keys {
 		at := s.layout.siteOf(key)
 		n, known := partOf[at]
 		if !known {
 			n = len(parts)
 			partOf[at] = n
-			part := batch.NewCall[taking]()
+			part := batch.NewCall[takeRequest]()
 			part.Body.site = at
 			parts, indexes = append(parts, part), append(indexes, nil)
 		}
 		indexes[n] = append(indexes[n], i)
 		d := &parts[n].Body.Decision
-		d.Charges = append(d.Charges, whole.Charges[i])
+		d.Charges = append(d.Charges, decision.Charges[i])
 		d.Keys = append(d.Keys, key)
-		d.Leases = append(d.Leases, whole.Leases[i])
+		d.Leases = append(d.Leases, decision.Leases[i])
 		d.Results = append(d.Results, store.Result{})
 	}
 	return parts, indexes

@@ -30,10 +30,10 @@ import (
 //
 // The exported fields aren't changed once calls are made.
 type Queue[T any] struct {
-	MaxInFlight int // batches in flight at a time, at the most
-	MaxNear     int // the same while round trips are short; 0: as MaxInFlight
-	MaxSize     int // calls in a batch, at the most
-	Timeout     time.Duration
+	MaxInFlight      int // batches in flight at a time, at the most
+	MaxInFlightShort int // the same while round trips are short; 0: as MaxInFlight
+	MaxSize          int // calls in a batch, at the most
+	Timeout          time.Duration
 	// Direct: the client keeps to a context's deadline. A caller then sends the batch itself if
 	// its call needn't wait.
 	Direct bool
@@ -175,14 +175,14 @@ func (q *Queue[T]) submit(c *Call[T], direct bool) {
 	}
 }
 
-// near is the longest average of round trips that counts as short. If they take longer, calls
+// shortRoundTrip is the longest average of round trips that counts as short. If they take longer, calls
 // that wait for another batch to come back would wait as long again, so all of MaxInFlight are
 // used. If they are short, most of the time is the server's, and fewer batches are larger.
-const near = time.Millisecond
+const shortRoundTrip = time.Millisecond
 
 // mayStart reports whether another batch may be sent. The caller holds the lock.
 func (q *Queue[T]) mayStart() bool {
-	if q.MaxNear > 0 && q.roundTrip.Load() < int64(near) && q.inFlight-q.overdue >= q.MaxNear {
+	if q.MaxInFlightShort > 0 && q.roundTrip.Load() < int64(shortRoundTrip) && q.inFlight-q.overdue >= q.MaxInFlightShort {
 		return false
 	}
 	return q.inFlight < q.MaxInFlight

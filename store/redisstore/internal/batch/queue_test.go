@@ -131,7 +131,7 @@ func TestQueueSendsMoreBatchesWhereTheyTakeLong(t *testing.T) {
 	}{{100 * time.Microsecond, 2}, {3 * time.Millisecond, 8}} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNumbers(8, 128, func(context.Context) { time.Sleep(tt.took) })
-			n.MaxNear = 2
+			n.MaxInFlightShort = 2
 			for i := range 20 { // until it is known what is usual
 				n.call(t.Context(), i)
 			}
@@ -158,7 +158,7 @@ func TestQueueSendsMoreBatchesWhereTheyTakeLong(t *testing.T) {
 				time.Sleep(time.Minute)
 			}
 		})
-		n.MaxNear = 2
+		n.MaxInFlightShort = 2
 		var failed atomic.Int32
 		var wg sync.WaitGroup
 		for i := range 5 {

@@ -15,13 +15,13 @@ func TestGivenBackAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(nil, WithTimeout(timeout))
 			sent := 0
-			s.settles.Send = func(_ context.Context, calls []*batch.Call[settling]) {
+			s.settles.Send = func(_ context.Context, calls []*batch.Call[settleRequest]) {
 				sent++
 				calls[0].Failed = ErrUnavailable
 			}
-			one := batch.NewCall[settling]()
+			one := batch.NewCall[settleRequest]()
 			one.Body.keys = []string{"k"}
-			<-s.giveBacks.start(one)
+			<-s.refunds.start(one)
 			time.Sleep(3 * time.Minute)
 			synctest.Wait()
 			if sent < 2 {

@@ -17,41 +17,40 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// lined is a store that is explored with the lines in which its calls stand.
-type lined interface {
+// batched is a store that is explored with the queues of its calls.
+type batched interface {
 	store.Store
 	Close() error
-	// Says is the outcome that an error reports: the call wasn't made, or may have been.
+	// Says returns the outcome that an error reports: the call wasn't made, or may have been.
 	Says(err error) (notMade, perhaps bool)
-	// Left describes the lines when all calls are over.
+	// Left describes the queues when all calls are over.
 	Left() string
 }
 
-// thereWay is the server of a lined store, with the way there. came says what has come of
-// each call.
-type thereWay interface {
-	Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came []int)
-	Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came []int)
+// batchServer is the server of a batched store. outcomes are those of the calls.
+type batchServer interface {
+	Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, outcomes []int)
+	Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, outcomes []int)
 }
 
-// What may come of a call.
+// The outcomes of a call.
 const (
 	answered = iota
 	notMade
 	lost
 )
 
-// lines are the queues of a store: see package batch.
-type lines struct {
-	direct, cluster bool
-	ways, few, most int
+// queues are the queues of a store: see package batch.
+type queues struct {
+	direct, cluster               bool
+	inFlight, inFlightShort, size int
 }
 
-var linedVariants = map[string]func(thereWay, lines) lined{}
+var batchVariants = map[string]func(batchServer, queues) batched{}
 
-const linedEntry = "func(there thereWay, l lines) lined { return V.ExploreLines(there, l.direct, l.cluster, l.ways, l.few, l.most) }"
+const batchEntry = "func(there batchServer, q queues) batched { return V.ExploreBatches(there, q.direct, q.cluster, q.inFlight, q.inFlightShort, q.size) }"
 
-const linedFile = `package redisstore
+const batchFile = `package redisstore
 
 import (
 	"context"
@@ -61,56 +60,56 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
-type Way interface {
-	Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came []int)
-	Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came []int)
+type BatchServer interface {
+	Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, outcomes []int)
+	Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, outcomes []int)
 }
 
-type Lined struct{ *Store }
+type Batched struct{ *Store }
 
-var comeTo = [...]error{nil, ErrUnavailable, ErrIndeterminate}
+var errorOf = [...]error{nil, ErrUnavailable, ErrIndeterminate}
 
-func ExploreLines(w Way, direct, cluster bool, ways, few, most int) Lined {
+func ExploreBatches(w BatchServer, direct, cluster bool, inFlight, inFlightShort, size int) Batched {
 	s := New(nil)
 	if s.wrong = nil; cluster {
 		s.layout = bySlot
 	}
-	s.takes.Direct, s.takes.MaxInFlight, s.takes.MaxNear, s.takes.MaxSize = direct, ways, few, most
-	s.settles.Direct, s.settles.MaxInFlight, s.settles.MaxNear, s.settles.MaxSize = direct, ways, few, most
+	s.takes.Direct, s.takes.MaxInFlight, s.takes.MaxInFlightShort, s.takes.MaxSize = direct, inFlight, inFlightShort, size
+	s.settles.Direct, s.settles.MaxInFlight, s.settles.MaxInFlightShort, s.settles.MaxSize = direct, inFlight, inFlightShort, size
 	s.takes.AfterSend = nil // no call is of slots
-	s.takes.Send = func(ctx context.Context, calls []*batch.Call[taking]) {
+	s.takes.Send = func(ctx context.Context, calls []*batch.Call[takeRequest]) {
 		charges := make([][]store.Charge, len(calls))
 		for i, t := range calls {
 			charges[i] = t.Body.Charges
 		}
-		results, granted, came := w.Take(ctx, charges)
+		results, granted, outcomes := w.Take(ctx, charges)
 		for i, t := range calls {
-			if t.Failed = comeTo[came[i]]; t.Failed == nil {
+			if t.Failed = errorOf[outcomes[i]]; t.Failed == nil {
 				copy(t.Body.Results, results[i])
 				t.Body.Granted = granted[i]
 			}
 		}
 	}
-	s.settles.Send = func(ctx context.Context, calls []*batch.Call[settling]) {
+	s.settles.Send = func(ctx context.Context, calls []*batch.Call[settleRequest]) {
 		charges := make([][]store.Charge, len(calls))
 		for i, t := range calls {
 			charges[i] = t.Body.charges
 		}
-		results, came := w.Settle(ctx, charges)
+		results, outcomes := w.Settle(ctx, charges)
 		for i, t := range calls {
-			if t.Failed = comeTo[came[i]]; t.Failed == nil {
+			if t.Failed = errorOf[outcomes[i]]; t.Failed == nil {
 				copy(t.Body.results, results[i])
 			}
 		}
 	}
-	return Lined{s}
+	return Batched{s}
 }
 
-func (x Lined) Says(err error) (notMade, perhaps bool) {
+func (x Batched) Says(err error) (notMade, perhaps bool) {
 	return errors.Is(err, ErrUnavailable), errors.Is(err, ErrIndeterminate)
 }
 
-func (x Lined) Left() string { return x.takes.Left() + x.settles.Left() }
+func (x Batched) Left() string { return x.takes.Left() + x.settles.Left() }
 `
 
 const leftFile = `package batch
@@ -129,11 +128,11 @@ func (q *Queue[T]) Left() string {
 // below are the packages below that are explored, and leftIn a file that they have besides.
 var below, leftIn = []string{"internal/batch", "internal/fault"}, "internal/batch/left.go"
 
-// way is a server and the way there.
-type way struct {
+// unreliable is a server whose round trips have given outcomes.
+type unreliable struct {
 	*orders.Run
-	trips   []string // the outcome of each; the last is that of all others
-	came    int      // trips
+	script  []string // the outcome of each round trip; the last is that of all others
+	made    int      // round trips
 	used    int64
 	decided map[int64]store.Result  // by cost
 	stands  map[int64]store.Receipt // charges that do, by cost
@@ -141,12 +140,12 @@ type way struct {
 	passes  bool                    // time
 }
 
-// trip goes to the server and back.
-func (w *way) trip(ctx context.Context, decide func()) (came int) {
+// roundTrip goes to the server and back.
+func (w *unreliable) roundTrip(ctx context.Context, decide func()) (outcome int) {
 	orders.At(orders.Store, unsafe.Pointer(w))
-	does := w.trips[min(w.came, len(w.trips)-1)]
-	w.came++
-	orders.Note("trip %d: %s", w.came, does)
+	does := w.script[min(w.made, len(w.script)-1)]
+	w.made++
+	orders.Note("round trip %d: %s", w.made, does)
 	switch does {
 	case "answered":
 		decide()
@@ -179,8 +178,8 @@ func (w *way) trip(ctx context.Context, decide func()) (came int) {
 	panic(does)
 }
 
-func (w *way) Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came []int) {
-	one := w.trip(ctx, func() {
+func (w *unreliable) Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, outcomes []int) {
+	one := w.roundTrip(ctx, func() {
 		for i := range charges {
 			r := w.take(charges[i][0].Cost)
 			results, granted = append(results, []store.Result{r}), append(granted, r.OK)
@@ -189,7 +188,7 @@ func (w *way) Take(ctx context.Context, charges [][]store.Charge) (results [][]s
 	return results, granted, slices.Repeat([]int{one}, len(charges))
 }
 
-func (w *way) take(cost int64) store.Result {
+func (w *unreliable) take(cost int64) store.Result {
 	if _, known := w.decided[cost]; known {
 		w.Broken("the call of cost %d is made twice", cost)
 	}
@@ -205,8 +204,8 @@ func (w *way) take(cost int64) store.Result {
 	return r
 }
 
-func (w *way) Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came []int) {
-	one := w.trip(ctx, func() {
+func (w *unreliable) Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, outcomes []int) {
+	one := w.roundTrip(ctx, func() {
 		for i := range charges {
 			c := &charges[i][0]
 			if w.stands[c.Receipt.Cost] != c.Receipt {
@@ -223,20 +222,20 @@ func (w *way) Settle(ctx context.Context, charges [][]store.Charge) (results [][
 
 // crossing is a set of concurrent calls.
 type crossing struct {
-	lines
-	trips  []string
+	queues
+	script []string // the outcomes of round trips
 	actors []string // what each does
 }
 
 func (x crossing) String() string {
-	return fmt.Sprintf("%+v, %s: %s", x.lines, strings.Join(x.trips, ", "), strings.Join(x.actors, " | "))
+	return fmt.Sprintf("%+v, %s: %s", x.queues, strings.Join(x.script, ", "), strings.Join(x.actors, " | "))
 }
 
-func (x crossing) scenario(newStore func(thereWay, lines) lined) func(*orders.Run) {
+func (x crossing) scenario(newStore func(batchServer, queues) batched) func(*orders.Run) {
 	return func(r *orders.Run) {
 		r.Freeze()
-		w := &way{Run: r, trips: x.trips, decided: map[int64]store.Result{}, stands: map[int64]store.Receipt{}, free: make(chan struct{})}
-		s := newStore(w, x.lines)
+		w := &unreliable{Run: r, script: x.script, decided: map[int64]store.Result{}, stands: map[int64]store.Receipt{}, free: make(chan struct{})}
+		s := newStore(w, x.queues)
 		var callers []*caller
 		for i, does := range x.actors {
 			switch does {
@@ -249,7 +248,7 @@ func (x crossing) scenario(newStore func(thereWay, lines) lined) func(*orders.Ru
 				callers = append(callers, newCaller(w, s, i, does))
 			}
 		}
-		if slices.Contains(x.trips, "hangs") {
+		if slices.Contains(x.script, "hangs") {
 			r.Go("client", func() { // no caller waits for it
 				for _, c := range callers {
 					lang.Receive(c.back)
@@ -262,7 +261,7 @@ func (x crossing) scenario(newStore func(thereWay, lines) lined) func(*orders.Ru
 			for _, c := range callers {
 				stands += c.check()
 			}
-			unknown := slices.Contains(x.trips, "lost") || slices.Contains(x.trips, "panics")
+			unknown := slices.Contains(x.script, "lost") || slices.Contains(x.script, "panics")
 			if perhaps := unknown && w.used > stands; w.used != stands && !perhaps {
 				w.Broken("%d are charged, and callers have been granted %d", w.used, stands)
 			}
@@ -275,8 +274,8 @@ func (x crossing) scenario(newStore func(thereWay, lines) lined) func(*orders.Ru
 
 // caller does one thing after the other.
 type caller struct {
-	*way
-	store  lined
+	*unreliable
+	store  batched
 	number int
 	does   []string
 	ctx    context.Context
@@ -294,9 +293,9 @@ type taken struct {
 	settled bool
 }
 
-func newCaller(w *way, s lined, number int, does string) *caller {
+func newCaller(w *unreliable, s batched, number int, does string) *caller {
 	does, leaves := strings.CutSuffix(does, " and leave")
-	c := &caller{way: w, store: s, number: number, does: strings.Split(does, "; "), ctx: context.Background(), back: make(chan struct{})}
+	c := &caller{unreliable: w, store: s, number: number, does: strings.Split(does, "; "), ctx: context.Background(), back: make(chan struct{})}
 	name := string(rune('A' + number))
 	if leaves {
 		ctx, end := ending.WithCancel(c.ctx)
@@ -372,88 +371,88 @@ func (c *caller) mayFail(err error, ofServer bool) bool {
 	if errors.Is(err, context.Canceled) {
 		return c.ctx != context.Background()
 	}
-	return ofServer && (c.passes || slices.ContainsFunc(c.trips, func(does string) bool { return does != "answered" }))
+	return ofServer && (c.passes || slices.ContainsFunc(c.script, func(does string) bool { return does != "answered" }))
 }
 
-var ofLines = &orders.Elsewhere{
+var ofBatches = &orders.Elsewhere{
 	Path:    "github.com/stint-go/stint/store/redisstore",
 	Below:   below,
-	Added:   map[string]string{"lined.go": linedFile, leftIn: leftFile},
-	Mutants: linesMutants,
-	Into:    "linedVariants",
-	Entry:   linedEntry,
+	Added:   map[string]string{"batched.go": batchFile, leftIn: leftFile},
+	Mutants: batchMutants,
+	Into:    "batchVariants",
+	Entry:   batchEntry,
 }
 
-// Whatever callers that share a way to the server do at once, and whatever becomes of
-// their call on the way: each is told what was decided for it, or an error, once, and
-// leaves nothing behind; what was granted to no caller is given back.
-func TestEveryOrderOfLines(t *testing.T) {
-	if len(linedVariants) == 0 {
+// Whatever callers do whose calls travel in batches, and whatever the outcome of a round trip: each
+// caller gets what was decided for it, or an error, once. What was granted to a caller that has left is
+// given back.
+func TestEveryOrderOfBatches(t *testing.T) {
+	if len(batchVariants) == 0 {
 		explorations.Run(t)
 		return
 	}
 	var crossings []crossing
-	cross := func(l lines, trips string, actors ...string) {
-		crossings = append(crossings, crossing{l, strings.Split(trips, "; "), actors})
+	cross := func(q queues, script string, actors ...string) {
+		crossings = append(crossings, crossing{q, strings.Split(script, "; "), actors})
 	}
-	for _, l := range []lines{{direct: true, ways: 1, most: 2}, {ways: 1, most: 2}, {ways: 2, few: 1, most: 2}} {
-		cross(l, "answered", "take; take", "take")
-		cross(l, "answered", "take", "take", "take")
-		cross(l, "answered", "take; settle", "take; settle")
-		cross(l, "answered", "take and leave", "take")
-		cross(l, "answered; denied; answered", "take and leave", "close")
+	for _, q := range []queues{{direct: true, inFlight: 1, size: 2}, {inFlight: 1, size: 2}, {inFlight: 2, inFlightShort: 1, size: 2}} {
+		cross(q, "answered", "take; take", "take")
+		cross(q, "answered", "take", "take", "take")
+		cross(q, "answered", "take; settle", "take; settle")
+		cross(q, "answered", "take and leave", "take")
+		cross(q, "answered; denied; answered", "take and leave", "close")
 		for _, first := range []string{"answered late", "decided late", "given up", "denied", "lost", "panics"} {
-			cross(l, first+"; answered", "take and leave", "take")
-			cross(l, first+"; answered", "take", "take; take")
+			cross(q, first+"; answered", "take and leave", "take")
+			cross(q, first+"; answered", "take", "take; take")
 		}
-		cross(l, "answered late; denied; answered", "take")
-		if !l.direct {
-			cross(l, "hangs; answered", "take and leave", "take")
-			cross(l, "hangs; answered", "take", "take; take")
+		cross(q, "answered late; denied; answered", "take")
+		if !q.direct {
+			cross(q, "hangs; answered", "take and leave", "take")
+			cross(q, "hangs; answered", "take", "take; take")
 		}
 	}
-	cross(lines{direct: true, ways: 1, most: 2}, "answered", "take", "take", "pass")
-	cross(lines{ways: 1, most: 2}, "answered", "take", "take", "pass")
-	cross(lines{ways: 2, few: 1, most: 2}, "hangs; hangs; answered", "take", "take")
-	cross(lines{ways: 2, few: 1, most: 1}, "hangs; answered", "take", "take", "take")
+	cross(queues{direct: true, inFlight: 1, size: 2}, "answered", "take", "take", "pass")
+	cross(queues{inFlight: 1, size: 2}, "answered", "take", "take", "pass")
+	cross(queues{inFlight: 2, inFlightShort: 1, size: 2}, "hangs; hangs; answered", "take", "take")
+	cross(queues{inFlight: 2, inFlightShort: 1, size: 1}, "hangs; answered", "take", "take", "take")
 	for _, direct := range []bool{false, true} {
-		cross(lines{direct: direct, ways: 1, most: 2}, "answered; panics; answered", "take", "take", "take")
+		cross(queues{direct: direct, inFlight: 1, size: 2}, "answered; panics; answered", "take", "take", "take")
 	}
-	cross(lines{ways: 1, most: 2}, "answered; hangs", "take; wait; take")
-	cross(lines{ways: 2, most: 1}, "answered", "take and leave", "take")
-	orders.Explore(t, linesMutants, crossings, func(variant string, x crossing) func(*orders.Run) {
-		return x.scenario(linedVariants[variant])
+	cross(queues{inFlight: 1, size: 2}, "answered; hangs", "take; wait; take")
+	cross(queues{inFlight: 2, size: 1}, "answered", "take and leave", "take")
+	orders.Explore(t, batchMutants, crossings, func(variant string, x crossing) func(*orders.Run) {
+		return x.scenario(batchVariants[variant])
 	})
 }
 
-var linesMutants = []orders.Variant{
+var batchMutants = []orders.Variant{
 	{Name: "an answer is given that another has been given before", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "	if !c.state.CompareAndSwap(waiting, answered) {\n",
 		Is:  "	if was := c.state.Load(); was != waiting {\n		return false\n	}\n	if c.state.Swap(answered) == abandoned {\n"}}},
 	{Name: "who leaves doesn't look whether there is an answer", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "if c.state.CompareAndSwap(waiting, abandoned) {", Is: "if c.state.Store(abandoned); true {"}}},
-	{Name: "what is granted to somebody who has left stands", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+	{Name: "what is granted to a caller that has left stands", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "func() { q.Abandoned(c) }", Is: "func() { _ = c }"}}},
 	{Name: "a call that panics has an answer", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "	if panicked {\n", Is: "	if panicked = false; panicked {\n"}}},
-	{Name: "a call that panics frees no way", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+	{Name: "a call that panics frees no place in flight", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "	inTime := q.unwatch(b)\n", Is: "	if b.calls[0].Failed == fault.ErrPanicked {\n		return\n	}\n	inTime := q.unwatch(b)\n"}}},
-	{Name: "what isn't given back at once stands", Edits: []orders.Edit{{File: "giveback.go",
+	{Name: "what isn't given back at once stands", Edits: []orders.Edit{{File: "refunds.go",
 		Was: "fault.NotMade(err) && pause <= longestPause", Is: "fault.NotMade(err) && pause < 0"}}},
-	{Name: "an overdue trip is used again", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+	{Name: "an overdue batch is used again", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "	if inTime {\n", Is: "	if true {\n"}}},
-	{Name: "an overdue ticket is used again", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+	{Name: "an overdue call is used again", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "c.err, c.overdue = err, overdue", Is: "c.err, c.overdue = err, false"}}},
-	{Name: "an overdue trip that comes back frees no way", Edits: []orders.Edit{{File: "internal/batch/batch.go",
+	{Name: "an overdue batch that comes back frees no place in flight", Edits: []orders.Edit{{File: "internal/batch/batch.go",
 		Was: "		q.overdue--\n", Is: ""}}},
-	{Name: "who finds a way free sends nobody else's calls", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+	{Name: "a caller that sends its own batch leaves the calls of others", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "		if b := q.next(); b != nil {\n			go q.sendAll(b)\n		}\n", Is: "		q.mu.Lock()\n		q.inFlight--\n		q.mu.Unlock()\n"}}},
-	{Name: "calls wait though no way will come free", Edits: []orders.Edit{{File: "internal/batch/queue.go",
+	{Name: "calls wait though all batches are overdue", Edits: []orders.Edit{{File: "internal/batch/queue.go",
 		Was: "	case q.overdue == q.MaxInFlight:\n", Is: "	case q.overdue > q.MaxInFlight:\n"}}},
-	{Name: "calls that wait are left there when the last way is stuck", Edits: []orders.Edit{{File: "internal/batch/batch.go",
+	{Name: "calls that wait are left there when the last batch is overdue", Edits: []orders.Edit{{File: "internal/batch/batch.go",
 		Was: "		unsent, q.pending = q.pending, nil\n", Is: ""}}},
-	{Name: "calls that wait are left there when another way is open", Edits: []orders.Edit{{File: "internal/batch/batch.go",
+	{Name: "calls that wait are left there when another batch may be sent", Edits: []orders.Edit{{File: "internal/batch/batch.go",
 		Was: "len(q.pending) > 0 && q.mayStart()", Is: "len(q.pending) < 0"}}},
-	{Name: "the timer is set once for all trips", Edits: []orders.Edit{{File: "internal/batch/batch.go",
+	{Name: "the timer is set once for all batches", Edits: []orders.Edit{{File: "internal/batch/batch.go",
 		Was: "	if q.timerAt = soonest; !soonest.IsZero() {\n", Is: "	if !soonest.IsZero() {\n"}}},
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
-// releaseRetries releases slots that no permit holds but the server may count until their
+// unreleasedSlots retries the release of slots that no permit holds but the server may count until their
 // leases expire: a call that may have taken them had no answer, or their release failed.
 // This store has chosen their leases. So, unlike other charges, they can be released
 // without knowing whether they were taken, and more than once.
-type releaseRetries struct {
+type unreleasedSlots struct {
 	settle   func(ctx context.Context, charges []store.Charge, results []store.Result) error
 	timeout  time.Duration // of a call
 	leaseTTL time.Duration
@@ -45,7 +45,7 @@ const (
 )
 
 // addUnanswered adds the slots of calls whose outcome isn't known.
-func (r *releaseRetries) addUnanswered(calls []*batch.Call[taking]) {
+func (r *unreleasedSlots) addUnanswered(calls []*batch.Call[takeRequest]) {
 	for _, c := range calls {
 		if c.Failed == nil || !errors.Is(c.Failed, ErrIndeterminate) {
 			continue
@@ -60,7 +60,7 @@ func (r *releaseRetries) addUnanswered(calls []*batch.Call[taking]) {
 }
 
 // add repeats, in the background, those of the charges that release slots.
-func (r *releaseRetries) add(charges []store.Charge) {
+func (r *unreleasedSlots) add(charges []store.Charge) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range charges {
@@ -76,7 +76,7 @@ func (r *releaseRetries) add(charges []store.Charge) {
 }
 
 // run releases the pending slots until none is left or the store is closed.
-func (r *releaseRetries) run() {
+func (r *unreleasedSlots) run() {
 	for pause := min(r.timeout, longestRetryPause); ; pause = min(2*pause, longestRetryPause) {
 		select {
 		case <-r.closed:
@@ -91,15 +91,15 @@ func (r *releaseRetries) run() {
 			charges[i] = p.charge
 		}
 		err := r.settle(context.Background(), charges, make([]store.Result, len(charges)))
-		if done := r.settled(pending, err == nil); done {
+		if done := r.recordTry(pending, err == nil); done {
 			return
 		}
 	}
 }
 
-// settled records that the server has answered some releases, or not, and reports whether none is
+// recordTry records whether the server has answered some releases, and reports whether none is
 // left.
-func (r *releaseRetries) settled(some []*pendingRelease, answered bool) (done bool) {
+func (r *unreleasedSlots) recordTry(some []*pendingRelease, answered bool) (done bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -116,7 +116,7 @@ func (r *releaseRetries) settled(some []*pendingRelease, answered bool) (done bo
 }
 
 // removeAll returns the charges that release the pending slots, and retries them no more.
-func (r *releaseRetries) removeAll() (charges []store.Charge) {
+func (r *unreleasedSlots) removeAll() (charges []store.Charge) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.pending {

@@ -12,8 +12,8 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
-// settling is what a Settle asks of one site, and the answer.
-type settling struct {
+// settleRequest is what a Settle asks of one site, and the answer.
+type settleRequest struct {
 	site    site
 	charges []store.Charge
 	results []store.Result
@@ -33,12 +33,13 @@ type settling struct {
 	commands [1]command
 }
 
-func siteOfSettling(w *settling) site { return w.site }
+func siteOfSettle(w *settleRequest) site { return w.site }
 
-// partsOfSettling: what has been settled must not be settled again with the rest.
-func partsOfSettling(w *settling) (*site, []string, bool) { return &w.site, w.keys, !w.made }
+// partsOfSettle reports a request as touched once some of it is settled: that must not be settled again
+// with the rest.
+func partsOfSettle(w *settleRequest) (*site, []string, bool) { return &w.site, w.keys, !w.made }
 
-func (w *settling) add(c store.Charge, key string, index int) {
+func (w *settleRequest) add(c store.Charge, key string, index int) {
 	w.charges = append(w.charges, c)
 	w.results = append(w.results, store.Result{})
 	w.keys = append(w.keys, key)
@@ -46,12 +47,12 @@ func (w *settling) add(c store.Charge, key string, index int) {
 }
 
 // clear removes the charges, and keeps their room.
-func (w *settling) clear() {
+func (w *settleRequest) clear() {
 	w.charges, w.results, w.keys, w.indexes, w.onlyReleases = w.charges[:0], w.results[:0], w.keys[:0], w.indexes[:0], false
 }
 
-// begin opens all settlements, also when they are sent again.
-func (w *settling) begin() {
+// begin makes all settlements open. It is called again if they are sent again.
+func (w *settleRequest) begin() {
 	w.made = false
 	w.settlements = slices.Grow(w.settlements[:0], len(w.charges))[:len(w.charges)]
 	for i := range w.settlements {
@@ -71,14 +72,14 @@ type settleSender struct {
 // each site, in order: the next go when the server has answered those before, since what
 // a turn gives back depends on the turns behind it. Had they left together, a script that
 // the server lacks, and that is sent again with its text, would be overtaken.
-func (s settleSender) send(ctx context.Context, calls []*batch.Call[settling]) {
+func (s settleSender) send(ctx context.Context, calls []*batch.Call[settleRequest]) {
 	for _, c := range calls {
 		c.Failed = nil
 		c.Body.begin()
 	}
 	left := calls
 	var asked []int64
-	for n := 0; n < tries && len(left) > 0; {
+	for n := 0; n < maxTries && len(left) > 0; {
 		again, more, progress := s.sendRound(ctx, left, asked)
 		left, asked = again, append(asked, more...)
 		if !progress {
@@ -86,7 +87,7 @@ func (s settleSender) send(ctx context.Context, calls []*batch.Call[settling]) {
 		}
 	}
 	for _, c := range left {
-		c.Failed = fault.Worse(c.Failed, errAsks)
+		c.Failed = fault.Worse(c.Failed, errCalendar)
 	}
 	for _, c := range calls {
 		if c.Body.made {
@@ -99,7 +100,7 @@ func (s settleSender) send(ctx context.Context, calls []*batch.Call[settling]) {
 // ones, and those that weren't made because windows of the calendar were missing,
 // with the instants asked for. progress reports whether at least a part of the round was answered
 // or has failed.
-func (s settleSender) sendRound(ctx context.Context, calls []*batch.Call[settling], asked []int64) (again []*batch.Call[settling], more []int64, progress bool) {
+func (s settleSender) sendRound(ctx context.Context, calls []*batch.Call[settleRequest], asked []int64) (again []*batch.Call[settleRequest], more []int64, progress bool) {
 	calls, removals := removalsIn(calls)
 	rounds, commands := s.roundsOf(calls, s.times(asked), len(removals))
 	for i := range removals {
@@ -121,17 +122,17 @@ func (s settleSender) sendRound(ctx context.Context, calls []*batch.Call[settlin
 
 // round is the settlements that one command makes.
 type round struct {
-	calls       []*batch.Call[settling]
+	calls       []*batch.Call[settleRequest]
 	settlements []*wire.Settlement // the first open ones of the calls
 	groups      [][]*wire.Settlement
 }
 
 // roundsOf returns a round for each site, and its command. There is room for more commands.
-func (s settleSender) roundsOf(calls []*batch.Call[settling], times wire.Times, room int) (rounds []round, commands []command) {
+func (s settleSender) roundsOf(calls []*batch.Call[settleRequest], times wire.Times, room int) (rounds []round, commands []command) {
 	if len(calls) == 0 {
 		return nil, make([]command, 0, room)
 	}
-	bySite := groupBySite(calls, siteOfSettling)
+	bySite := groupBySite(calls, siteOfSettle)
 	if first := &calls[0].Body; len(bySite) == 1 && room == 0 {
 		rounds, commands = first.rounds[:], first.commands[:]
 	} else {
@@ -155,16 +156,16 @@ func (s settleSender) roundsOf(calls []*batch.Call[settling], times wire.Times, 
 
 // readRound reads the answer to a round. It returns the calls that have settlements still to make,
 // and the instants asked for. If a round fails, its calls send no more.
-func (s settleSender) readRound(r *round, answered *command) (again []*batch.Call[settling], asked []int64, progress bool) {
+func (s settleSender) readRound(r *round, answered *command) (again []*batch.Call[settleRequest], asked []int64, progress bool) {
 	reply, err := answered.cmd.Result()
 	err = classify(err)
 	var left wire.Unanswered[*wire.Settlement]
 	if err == nil {
 		var now int64
 		if now, left, err = wire.SettleAnswer(r.groups, reply); err != nil {
-			err = unread(err)
+			err = malformed(err)
 		} else {
-			s.learn(now)
+			s.recordClock(now)
 		}
 	}
 	for _, m := range r.settlements {
@@ -188,7 +189,7 @@ func (s settleSender) readRound(r *round, answered *command) (again []*batch.Cal
 }
 
 // record notes that the first open settlements have been sent, and made but for those left.
-func (w *settling) record(sent, left []*wire.Settlement) {
+func (w *settleRequest) record(sent, left []*wire.Settlement) {
 	var still []wire.Settlement
 	for _, m := range sent {
 		if len(left) > 0 && slices.Contains(left, m) {
@@ -204,12 +205,12 @@ func (w *settling) record(sent, left []*wire.Settlement) {
 // many slots are still held, which Settle may leave out, and take the server 15 times as long.
 type removal struct {
 	args  []any // of the command
-	calls []*batch.Call[settling]
+	calls []*batch.Call[settleRequest]
 }
 
 // removalsIn takes the calls that only release leases out of a batch, and returns their removals.
-func removalsIn(calls []*batch.Call[settling]) (others []*batch.Call[settling], removals []removal) {
-	if !slices.ContainsFunc(calls, func(c *batch.Call[settling]) bool { return c.Body.onlyReleases }) {
+func removalsIn(calls []*batch.Call[settleRequest]) (others []*batch.Call[settleRequest], removals []removal) {
+	if !slices.ContainsFunc(calls, func(c *batch.Call[settleRequest]) bool { return c.Body.onlyReleases }) {
 		return calls, nil
 	}
 	removalOf := make(map[string]int, len(calls)) // by key

@@ -12,9 +12,9 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
-// taking is what a Take asks of one site, and the answer. Its slices are its own: a caller that
+// takeRequest is what a Take asks of one site, and the answer. Its slices are its own: a caller that
 // leaves takes its own slices along.
-type taking struct {
+type takeRequest struct {
 	wire.Decision
 	site    site
 	single  single
@@ -27,12 +27,12 @@ type single struct {
 	commands [1]command
 }
 
-func siteOfTaking(t *taking) site { return t.site }
+func siteOfTake(t *takeRequest) site { return t.site }
 
-func partsOfTaking(t *taking) (*site, []string, bool) { return &t.site, t.Keys, true }
+func partsOfTake(t *takeRequest) (*site, []string, bool) { return &t.site, t.Keys, true }
 
 // fill replaces the charges by others.
-func (t *taking) fill(prefix string, charges []store.Charge) error {
+func (t *takeRequest) fill(prefix string, charges []store.Charge) error {
 	d := &t.Decision
 	d.Charges = append(d.Charges[:0], charges...)
 	d.Results = append(d.Results[:0], make([]store.Result, len(charges))...)
@@ -74,23 +74,23 @@ func newLeaseID(c *store.Charge) (id store.LeaseID, err error) {
 }
 
 // sendTakes asks the server for a batch.
-func (s *server) sendTakes(ctx context.Context, calls []*batch.Call[taking]) {
+func (s *server) sendTakes(ctx context.Context, calls []*batch.Call[takeRequest]) {
 	var asked []int64
-	for range tries {
+	for range maxTries {
 		var more []int64
-		if calls, more = s.takeOnce(ctx, calls, asked); len(calls) == 0 {
+		if calls, more = s.takeRound(ctx, calls, asked); len(calls) == 0 {
 			return
 		}
 		asked = append(asked, more...)
 	}
 	for _, c := range calls {
-		c.Failed = errAsks
+		c.Failed = errCalendar
 	}
 }
 
-// takeOnce returns the calls that weren't decided because windows of the calendar
+// takeRound returns the calls that weren't decided because windows of the calendar
 // were missing, and the instants asked for.
-func (s *server) takeOnce(ctx context.Context, calls []*batch.Call[taking], asked []int64) (again []*batch.Call[taking], more []int64) {
+func (s *server) takeRound(ctx context.Context, calls []*batch.Call[takeRequest], asked []int64) (again []*batch.Call[takeRequest], more []int64) {
 	times := s.times(asked)
 	if len(calls) == 1 {
 		t := &calls[0].Body
@@ -101,7 +101,7 @@ func (s *server) takeOnce(ctx context.Context, calls []*batch.Call[taking], aske
 		commands[0] = command{}
 		return again, more
 	}
-	groups := splitLarge(groupBySite(calls, siteOfTaking))
+	groups := splitLarge(groupBySite(calls, siteOfTake))
 	plans := make([]wire.Plan, len(groups))
 	commands := make([]command, len(groups))
 	for i, group := range groups {
@@ -126,7 +126,7 @@ func (s *server) takeOnce(ctx context.Context, calls []*batch.Call[taking], aske
 const mostKeys = 1000
 
 // splitLarge splits groups whose decisions have more charges than that together.
-func splitLarge(groups [][]*batch.Call[taking]) [][]*batch.Call[taking] {
+func splitLarge(groups [][]*batch.Call[takeRequest]) [][]*batch.Call[takeRequest] {
 	for i := 0; i < len(groups); i++ {
 		keys := 0
 		for j, c := range groups[i] {
@@ -148,16 +148,16 @@ func (s *server) takeCommand(p *wire.Plan, at site, t wire.Times) command {
 
 // readTake reads the answer to a plan. It returns the calls that weren't decided, and the
 // instants asked for.
-func (s *server) readTake(p *wire.Plan, answered *command, group []*batch.Call[taking]) (again []*batch.Call[taking], more []int64) {
+func (s *server) readTake(p *wire.Plan, answered *command, group []*batch.Call[takeRequest]) (again []*batch.Call[takeRequest], more []int64) {
 	reply, err := answered.cmd.Result()
 	err = classify(err)
 	var left wire.Unanswered[*wire.Decision]
 	var now int64
 	if err == nil {
 		if now, left, err = p.Answer(reply); err != nil {
-			err = unread(err)
+			err = malformed(err)
 		} else {
-			s.learn(now)
+			s.recordClock(now)
 		}
 	}
 	for _, c := range group {
