@@ -25,7 +25,7 @@ var tested = map[string]string{
 	"README.md sh":                     "TestREADME",
 	"README.zh-CN.md console":          "TestTranslation",
 	"README.zh-CN.md sh":               "TestTranslation",
-	"docs/architecture.md mermaid":     "drawings",
+	"docs/architecture.md mermaid":     "TestArchitecture",
 	"docs/algorithms.md text":          "a formula",
 	"docs/grpc.md go adapters/grpc":    "adapters/grpc TestDocumentIsThisCode",
 	"docs/policy.md go policy":         "policy TestProgramOfTheDocument",
