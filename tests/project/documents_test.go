@@ -184,3 +184,31 @@ func TestContributingNamesFiles(t *testing.T) {
 		t.Errorf("%d files are named", named)
 	}
 }
+
+// The functions, types, tests and files that docs/internals names exist.
+func TestInternalsNameCode(t *testing.T) {
+	words, files := map[string]bool{}, map[string]bool{}
+	word := regexp.MustCompile(`\w+`)
+	for _, file := range tree(t, "*.go", "*.lua") {
+		files[filepath.Base(file)], files[file] = true, true
+		for _, w := range word.FindAllString(read(t, file), -1) {
+			words[w] = true
+		}
+	}
+	pages, err := filepath.Glob("docs/internals/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	for _, page := range pages {
+		for _, m := range regexp.MustCompile("`([\\w./]*[A-Za-z])`").FindAllStringSubmatch(read(t, page), -1) {
+			name := m[1]
+			if ext := filepath.Ext(name); ext == ".go" || ext == ".lua" {
+				if !files[name] {
+					t.Errorf("%s names the file %s", page, name)
+				}
+			} else if last := name[strings.LastIndexAny(name, "./")+1:]; !words[last] {
+				t.Errorf("%s names %s", page, name)
+			}
+		}
+	}
+}
