@@ -18,32 +18,32 @@ local peek = true -- who is let through isn't noted
 local A, B, log, period = 0, 0, '', match(limit, ',(%d+)')
 if v then
   -- Most are as they were written: a ban that runs, or denials that all count.
-  local a, b, of, rest = match(v, '^(%d+):(%d+):(%d+)([:%d]*)$')
+  local a, b, p, rest = match(v, '^(%d+):(%d+):(%d+)([:%d]*)$')
   local oldest, newest = match(rest or '', '^:(%d+)'), match(rest or '', ':(%d+)$')
-  if of == period and #a < 16 and #b < 16 and (rest == '' and a + 0 > now and a - b <= now
+  if p == period and #a < 16 and #b < 16 and (rest == '' and a + 0 > now and a - b <= now
     or a == '0' and b == '0' and oldest and newest and oldest + period > now and newest + 0 <= now) then
     A, B, log = a + 0, b + 0, rest
   else
     if not rare then lacking = row break end
-    A, B, log, period, dirty = rare.ban(v, period)
+    A, B, log, period, dirty = rare.readBan(v, period)
   end
 end
 --:look
 if cost == '0' or B == 0 then fits = g end
---:keep fits A B log period dirty
+--:carry fits A B log period dirty
 --:denied
--- As strike in store/ban.go.
+-- countDenials in store/ban.go
 if granted == 0 and fits > 0 and cost ~= '0' then
-  local strikes, who = false, denials[row]
+  local counted, denying = false, denials[row]
   for x in string.gmatch(counts, '%d+') do
-    if string.find(who, ',' .. x .. ',', 1, true) then strikes = true end
+    if string.find(denying, ',' .. x .. ',', 1, true) then counted = true end
   end
-  for x in string.gmatch(who, '%d+') do
-    if byte(kind, x + 1) == letter then strikes = false end
+  for x in string.gmatch(denying, '%d+') do
+    if byte(kind, x + 1) == letter then counted = false end
   end
-  if strikes then
-    local units, own, length = match(limit, '(%d+),(%d+),(%d+)')
-    if period ~= own then log, period = '', own end
+  if counted then
+    local units, mine, length = match(limit, '(%d+),(%d+),(%d+)')
+    if period ~= mine then log, period = '', mine end
     dirty, log = true, log .. format(':%.0f', now)
     if select(2, string.gsub(log, ':', '')) >= units + 0 then A, B, log = now + length, length + 0, '' end
   end
@@ -60,12 +60,12 @@ end
 --:functions
 -- The state in v, brought to the present: nothing, of the limit's own period, if no limit has
 -- written it; and whether the clock was set back since.
-function rare.ban(v, own)
+function rare.readBan(v, mine)
   local w = words(v)
   local A, B, period = w[1], w[2], w[3]
-  if #w < 3 or B < 0 or period < 1 or B == 0 and #w == 3 then return 0, 0, '', own, false end
+  if #w < 3 or B < 0 or period < 1 or B == 0 and #w == 3 then return 0, 0, '', mine, false end
   for i = 5, #w do
-    if w[i] < w[i - 1] then return 0, 0, '', own, false end
+    if w[i] < w[i - 1] then return 0, 0, '', mine, false end
   end
   local log, moved = {}, B > 0 and A > now + B
   for i = 4, #w do

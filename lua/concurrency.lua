@@ -1,10 +1,10 @@
 -- Twin of store/concurrency.go, but that leases run out unless they are renewed
--- (renew.lua): a client that crashes gives back what it held.
+-- (renew.lua): the slots of a client that crashes come free.
 --
 -- State: a sorted set of lease ids, 16 bytes each, by the instant at which they
 -- run out, in microseconds since 1970 and so above 0. Leases that have run out aren't
--- counted. They stand until their slots are needed, so that whoever has them and was cut
--- off can still renew them.
+-- counted. They stay until their slots are needed, so that a client that was cut off can still renew
+-- them.
 --
 -- While each lease holds one slot, the member '#' is below all leases, so that its rank
 -- is how many there are. It tells when the set was last given a lifetime, rounded down to
@@ -32,22 +32,22 @@ local peek, most, n, pcall = cost == '0', units + 0, cost + 0, redis.pcall
 local us, low, clock, lapses = now + 1767225600000000, nil, nil, nil
 --:load
 -- fresh: there is no set yet, so that the one to be made is given a lifetime.
-local name, weighed, foreign, fresh = KEYS[i], false, false, false
+local name, weighted, foreign, fresh = KEYS[i], false, false, false
 local held = pcall('ZREVRANK', name, '#')
 if type(held) == 'table' then
   if not string.find(held.err, 'WRONGTYPE', 1, true) then call('ZREVRANK', name, '#') end -- fails again
   held, foreign, fresh = 0, true, true
 elseif not held then
-  held, weighed = 0, call('ZSCORE', name, '##')
-  fresh = not weighed
-  if weighed then
+  held, weighted = 0, call('ZSCORE', name, '##')
+  fresh = not weighted
+  if weighted then
     if not rare then lacking = row break end
-    held = rare.held(name)
+    held = rare.slotsIn(name)
   end
 end
--- In most sets no lease has run out, so counting those stops at the first lease. Counting
+-- listed: held, and the slots of leases that have run out. In most sets no lease has, so counting those stops at the first lease. Counting
 -- the others would walk the whole set, since the server stores a small one as a list.
-local stands = held
+local listed = held
 if held > 0 and not clock then
   -- '%.0f' takes twice as long as this, and '%d' of the whole overflows on 32-bit servers.
   low = us % 1e8
@@ -55,7 +55,7 @@ if held > 0 and not clock then
 end
 if held > 0 and call('ZCOUNT', name, '0', clock) > 0 then
   if not rare then lacking = row break end
-  held, stands, weighed = rare.counted(name, lasts)
+  held, listed, weighted = rare.countSlots(name, lasts)
 end
 raw = held
 --:look
@@ -66,19 +66,19 @@ if held > 0 and not lapses then
   lapses = format('%d%08d', (us + lasts - low) / 1e8, low)
 end
 if held > 0 and call('ZCOUNT', name, '(' .. lapses, '+inf') > 0
-  and (call('ZSCORE', name, weighed and '###' or '#') or -1e16) + 1e16 > us then
+  and (call('ZSCORE', name, weighted and '###' or '#') or -1e16) + 1e16 > us then
   if not rare then lacking = row break end
-  rare.rewind(name, lasts, weighed and '###' or '#')
+  rare.setBack(name, lasts, weighted and '###' or '#')
 end
 -- A group of decisions needs the slots of all.
-if stands > held and stands + max(n, 1) * g > most then
-  weighed = rare.purge(name, 0)
-  stands = held
+if listed > held and listed + max(n, 1) * g > most then
+  weighted = rare.dropExpired(name, 0)
+  listed = held
 end
 fits = peek and g or max(min(g, floor((most - held) / n)), 0)
 if fits > 0 and n > 1 and not rare then lacking = row break end
---:keep fresh weighed foreign
---:charges
+--:carry fresh weighted foreign
+--:chargesetup
 -- Where this column's id is among a decision's.
 local offset, lasting = 0, lifetime + 0
 for x = 2, j do
@@ -104,7 +104,7 @@ local px, fade = lifetime, nil
 if foreign then
   --REPLACE--
 end
-local changed = call('ZADD', name, 'GT', 'CH', cell, weighed and '###' or '#', unpack(members))
+local changed = call('ZADD', name, 'GT', 'CH', cell, weighted and '###' or '#', unpack(members))
 if fresh then
   --BEGIN--
   wrote = true
@@ -115,24 +115,24 @@ else
   end
 end
 if n > 1 then
-  for x = 2, 2 * g, 2 do rare.weigh(name, members[x], n - 1) end
+  for x = 2, 2 * g, 2 do rare.setExtraSlots(name, members[x], n - 1) end
 end
 --:amend
 -- Several leases are released one after the other, and left says how many slots are held after
 -- each. A ZREM of all would say how many were there, not which; a ZMSCORE before it takes
 -- as long as ZREMs one by one.
-if stands > 0 and (due > 0 or weighed) and not rare then lacking = row break end
+if listed > 0 and (due > 0 or weighted) and not rare then lacking = row break end
 for first = 1, #lease, 16 do
   local id = sub(lease, first, first + 15)
-  if stands > 0 then
-    if due > 0 or weighed then
-      held = rare.hold(name, id, due, held, lasts)
+  if listed > 0 then
+    if due > 0 or weighted then
+      held = rare.setSlots(name, id, due, held, lasts)
     elseif call('ZREM', name, id) == 1 then
       wrote = true
-      if stands == held then
-        held, stands = held - 1, stands - 1
+      if listed == held then
+        held, listed = held - 1, listed - 1
       else
-        held, stands = rare.counted(name, lasts)
+        held, listed = rare.countSlots(name, lasts)
       end
     end
   end
@@ -143,10 +143,10 @@ local function held(name)
   local n, more = call('ZCARD', name), call('ZSCORE', name, '##')
   return n - call('ZCOUNT', name, '-inf', '(0') - (more or 0)
 end
-rare.held = held
+rare.slotsIn = held
 
--- Has a lease hold so many slots more than one.
-function rare.weigh(name, id, more)
+-- Has a lease hold one slot and so many more.
+function rare.setExtraSlots(name, id, more)
   local was = call('ZSCORE', name, id .. 'w') or 0
   if more + was == 0 then return end
   if more > 0 then
@@ -168,13 +168,13 @@ end
 local function release(name, id)
   if call('ZREM', name, id) == 1 then
     wrote = true
-    rare.weigh(name, id, 0)
+    rare.setExtraSlots(name, id, 0)
   end
 end
 
 -- Drops leases that ran out so long ago, in us, some of which may hold several slots, and
 -- reports whether others do.
-function rare.purge(name, ago)
+function rare.dropExpired(name, ago)
   if outOfMemory(name) then return call('ZSCORE', name, '##') end
   local till = text(now + 1767225600000000 - ago)
   if not call('ZSCORE', name, '##') then
@@ -187,7 +187,7 @@ function rare.purge(name, ago)
 end
 
 -- Sets leases back by as much as the clock, which has been at the mark's instant.
-function rare.rewind(name, lasts, mark)
+function rare.setBack(name, lasts, mark)
   if outOfMemory(name) then return end
   local us = now + 1767225600000000
   local ahead = call('ZSCORE', name, mark) + 1e16 - us
@@ -198,36 +198,36 @@ function rare.rewind(name, lasts, mark)
   call('ZADD', name, text(us - us % lasts - 1e16), mark)
 end
 
--- How many slots are held, with those of leases that have run out and stand, and whether
--- some lease holds several. Whoever could renew one has done so by the time that it has
+-- How many slots are held; how many are listed, with those of leases that have run out; and whether
+-- some lease holds several. A client that could renew one has done so by the time that it has
 -- run out for as long as it lasted.
-function rare.counted(name, lasts)
-  local weighed = rare.purge(name, lasts)
-  local stands, till = held(name), text(now + 1767225600000000)
-  local held = stands - call('ZCOUNT', name, 0, till)
-  if weighed and held < stands then
+function rare.countSlots(name, lasts)
+  local weighted = rare.dropExpired(name, lasts)
+  local listed, till = held(name), text(now + 1767225600000000)
+  local held = listed - call('ZCOUNT', name, 0, till)
+  if weighted and held < listed then
     for _, id in ipairs(call('ZRANGEBYSCORE', name, 0, till)) do held = held + (call('ZSCORE', name, id .. 'w') or 0) end
   end
-  return held, stands, weighed
+  return held, listed, weighted
 end
 
 -- Has a lease hold so many slots, or none, and returns how many are held.
-function rare.hold(name, id, slots, held, lasts)
+function rare.setSlots(name, id, slots, held, lasts)
   local till = call('ZSCORE', name, id)
   if not till then return held end
   if slots == 0 or till + 0 <= now + 1767225600000000 then
     release(name, id)
   else
     local was = call('ZSCORE', name, id .. 'w') or 0
-    rare.weigh(name, id, min(slots, 1 - was + max(0, maxCost - held)) - 1)
+    rare.setExtraSlots(name, id, min(slots, 1 - was + max(0, maxCost - held)) - 1)
     wrote = true
   end
-  return (rare.counted(name, lasts))
+  return (rare.countSlots(name, lasts))
 end
 
 -- Enters a lease again that the set has lost, or whose set is lost (renew.lua). The mark is older
 -- than any, so the next charge gives the set its lifetime.
-function rare.holdAgain(name, id, slots, till, px, foreign)
+function rare.restoreLease(name, id, slots, till, px, foreign)
   local fade
   if foreign then
     --REPLACE--
@@ -241,5 +241,5 @@ function rare.holdAgain(name, id, slots, till, px, foreign)
   local more = min(slots - 1, max(0, maxCost - held(name)))
   call('ZADD', name, till, id)
   wrote = true
-  if more > 0 then rare.weigh(name, id, more) end
+  if more > 0 then rare.setExtraSlots(name, id, more) end
 end

@@ -32,7 +32,7 @@ else
   if now >= fin then first, fin, head = next, after + 0, '' end
   if now < first + 0 or now >= fin then fin = nil end -- it isn't one of them
 end
---:looks
+--:looksetup
 -- Integers of the present window aren't decoded but compared as texts, which are in the order of
 -- their numbers. One charge fits on one from low to high. Up to full it is denied. If it may wait,
 -- or if a count of more than ten digits may fit, full is high, and the integers above are decoded.
@@ -67,7 +67,7 @@ elseif v or not fin then
   else
     if not rare then lacking = row break end
     asked = nil
-    A, B, C, ends, lives, dirty = rare.fixed(limit, v, n)
+    A, B, C, ends, lives, dirty = rare.readFixed(limit, v, n)
     if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
   end
 end
@@ -80,14 +80,14 @@ elseif B + cost <= n then
   fits = min(g, floor((n - B) / cost))
 elseif how ~= '' and cost + 0 <= n then
   if not rare then lacking = row break end
-  -- later in store/fixedwindow.go
+  -- laterWindow in store/fixedwindow.go
   asked, waits = nil, C
   if waits % n + cost > n then waits = waits + n - waits % n end
-  if rare.window(limit).by(A + 0, floor(waits / n) + 1, now + how) then fits, waits = 1, waits + cost else waits = false end
+  if rare.window(limit).begunBy(A + 0, floor(waits / n) + 1, now + how) then fits, waits = 1, waits + cost else waits = false end
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
---:keep ends B
---:more A C lives waits dirty
+--:carry ends B
+--:carryif A C lives waits dirty
 --:charge
 if waits then C = waits elseif B then B = B + g * cost end
 --:save
@@ -98,7 +98,7 @@ elseif B + C == 0 then
   new = false
 elseif C > 0 then
   new = format('%s:%.0f:%.0f', A, B, C)
-  fade = rare.window(limit).latest(ends, math.ceil(C / n))
+  fade = rare.window(limit).latestEnd(ends, math.ceil(C / n))
 else
   if head ~= '' and A == first and B < 1e10 then
     new = head .. format('%010.0f', B)
@@ -118,14 +118,14 @@ elseif refund > 0 and B > 0 and instant == A + 0 then
 elseif refund > 0 and instant > A + 0 and C > 0 then
   asked = nil
   local last = math.ceil(C / n)
-  if rare.window(limit).passed(A + 0, instant) == last then
+  if rare.window(limit).boundariesIn(A + 0, instant) == last then
     C, dirty = C - min(refund, C - (last - 1) * n), true
   end
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
 --:functions
 -- The words of a state, nil if it isn't one.
-local function fixedIn(v)
+local function fixedWords(v)
   local minute, count = match(v, '^1(%d%d%d%d%d%d%d%d)(%d%d%d%d%d%d%d%d%d%d)$')
   local w = minute and {tonumber(minute) * 60000000, tonumber(count)} or words(v)
   local B, C = w[2], w[3] or 0
@@ -135,25 +135,25 @@ end
 
 -- The state in v as of now, where its window ends, whether the lifetime of v does too, and whether
 -- the clock was set back since v was written. Nothing if windows are asked for.
-function rare.fixed(limit, v, n)
+function rare.readFixed(limit, v, n)
   local w = rare.window(limit)
-  if w.lost then return ask(now) end
+  if w.unknown then return ask(now) end
   local A, B, C
-  if v then A, B, C = fixedIn(v) end
-  if not A then A, B, C = w.opened(now), 0, 0 end
-  local start = w.begun(A)
-  local k, lives, moved = w.passed(start, now), C == 0 and B > 0, start ~= A
+  if v then A, B, C = fixedWords(v) end
+  if not A then A, B, C = w.startAt(now), 0, 0 end
+  local start = w.clampStart(A)
+  local k, lives, moved = w.boundariesIn(start, now), C == 0 and B > 0, start ~= A
   if asked then return end
   A = start
   if k > 0 then
     lives = false
     if k > ceilDiv(C, n) then
-      A, B, C = w.opened(now), 0, 0
+      A, B, C = w.startAt(now), 0, 0
     else
-      A, C = w.moved(A, k), C - (k - 1) * n
+      A, C = w.startAfter(A, k), C - (k - 1) * n
       B = min(C, n)
       C = C - B
     end
   end
-  return text(A), B, C, w.fin(A), lives, moved
+  return text(A), B, C, w.endOf(A), lives, moved
 end

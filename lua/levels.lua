@@ -1,9 +1,9 @@
 -- Twin of store/levels.go: what bounds a refund. Levels are a list in pairs: an instant, and
 -- the lowest use since then. The functions change the list.
 --:functions
-local maxLevels, eternity = 8, 4503599627370496
+local maxLevels, earliest = 8, -4503599627370496
 
-local function sinkLevels(v, used)
+local function lowerLevels(v, used)
   while #v > 0 and used < v[#v] do
     v[#v] = used
     if #v == 2 or v[#v - 2] < used then return end
@@ -12,7 +12,7 @@ local function sinkLevels(v, used)
 end
 
 local function chargeLevels(v, at, before, after)
-  sinkLevels(v, before)
+  lowerLevels(v, before)
   local n = #v
   if n > 0 and v[n - 1] >= at then
     v[n] = after
@@ -54,13 +54,13 @@ local function levelsSince(v, at)
   return used, max(v[1] + 1, at)
 end
 
--- Keeps since and the levels of a state until an instant, at least.
-local function remember(s, till)
-  if not s.till then s.till, s.since = till, -eternity end
+-- Keeps since and the levels of a state at least until an instant.
+local function keepLevels(s, till)
+  if not s.till then s.till, s.since = till, earliest end
   s.till = max(s.till, till)
 end
 
--- What a state's text says of those.
+-- The part of a state's text with those.
 local function levelsText(s)
   local out = {format(':%.0f:%.0f', s.till, s.since)}
   for i = 1, #s.lows do out[i + 1] = format(':%.0f', s.lows[i]) end
@@ -69,7 +69,7 @@ end
 
 -- Whether the words of a state from the i-th on are nothing, or till, since and levels that
 -- ascend.
-local function levelsIn(w, i)
+local function validLevels(w, i)
   local n = #w
   if n < i then return true end
   if (n - i) % 2 == 0 or n > i + 1 + 2 * maxLevels or w[i] == 0 then return false end

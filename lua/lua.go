@@ -38,18 +38,19 @@
 //	           how many of the first keys may hold some
 //	setup      what is the same for all charges of a column. Sets peek: the charge
 //	           costs nothing
-//	looks      the same, for load and look. Several charges are looked at first and
+//	looksetup  the same, for load and look. Several charges are looked at first and
 //	           then made, with setup before each
 //	load       reads the state v of key i (text, or false if there is none or it isn't a
 //	           string) and brings it to the present, in locals. Sets dirty if the
 //	           state has to be written even if the decision is denied
 //	look       sets fits: how many of g equal charges fit; -1 if that isn't known
 //	           without more of the calendar. Sets raw: the state found, if it isn't v
-//	keep       not code: names of the locals of load and look that denied, charge and save
-//	           need. None may be nil: a table that nils are put into grows badly. In columns
-//	           of dry runs, fits is kept in any case
-//	more       others that they need only if the last of keep isn't false; else nil
-//	charges    the same, for charge and save of what take.lua and several.lua charge
+//	carry      not code: names of the locals of load and look that denied, charge and save
+//	           need, which are carried over from the look. None may be nil: a table that nils are
+//	           put into grows badly. In columns of dry runs, fits is carried in any case
+//	carryif    others, which are carried only if the last of carry isn't false; else nil
+//	chargesetup
+//	           what is the same for all charges of a column, for charge and save
 //	charge     makes g charges, in the locals, or in the server if there is no save
 //	denied     changes the locals because the decision was denied by another charge; sets
 //	           dirty

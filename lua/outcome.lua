@@ -1,7 +1,7 @@
 -- Around every script: an error says whether anything was written before it. It begins with
 -- the word PARTIAL then, which package redisstore knows.
--- crammed: whether the server is out of memory, once that is known (store.lua).
-local wrote, crammed = false, nil
+-- noMemory: whether the server is out of memory, once that is known (store.lua).
+local wrote, noMemory = false, nil
 local ok, answer = pcall(function()
   --SCRIPT--
 end)

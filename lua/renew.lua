@@ -1,7 +1,7 @@
--- Renews leases of concurrency limits, and enters those again that the server has lost.
+-- Renews leases of concurrency limits, and enters again those that the server has lost.
 -- Follows the prelude.
 --
--- KEYS: per limit and caller the sorted set, and what says when it was last reset (reset.lua).
+-- KEYS: per limit and caller the sorted set, and the key with its last reset (reset.lua).
 -- ARGV, after the clock: the length of a lease in us; the instant after which no lease is
 -- entered; then per set the number of ids, the ids, and for each "slots:seen" and a space: how
 -- many slots it holds, and the script's instant when it was taken or last renewed.
@@ -10,13 +10,12 @@
 --   entered: it counts again, even if more slots are held than the limit has
 --   reset: it was reset, or may have been, and doesn't count
 --   late: nothing was done about it
--- A lease that has run out and still stands is renewed: its slot has not been given to
--- anybody.
+-- A lease that has run out and is still in the set is renewed: its slot has not been given away.
 --
--- A lease is never entered after its holder has released it: what it sends after the last
--- instant comes later, and what it sends before that it sends again (leases.go). Nor is one that a
--- Reset has removed: what says so lives for twice as long as half a day, and a lease not seen
--- for that long isn't entered.
+-- A lease is never entered after its holder has released it: the holder repeats releases that it sent
+-- before the last instant (renewal.go). Nor is one that a
+-- Reset has removed: the key that records the reset lives for a day, and a lease that wasn't renewed
+-- for half a day isn't entered.
 local lasts, late = tonumber(ARGV[2]), now > tonumber(ARGV[3])
 local till = format('%.0f', now + lasts + 1767225600000000)
 local ms = floor((lasts + 999) / 1000) + 1
@@ -57,8 +56,8 @@ for k = 1, nkeys / 2 do
       slots[n], seen[n] = tonumber(s), tonumber(at)
     end
     for _, i in ipairs(missing) do
-      local of, what = i - ids + 1, 'entered'
-      if seen[of] <= reset then
+      local place, what = i - ids + 1, 'entered'
+      if seen[place] <= reset then
         what = 'reset'
       elseif late then
         what = 'late'
@@ -66,7 +65,7 @@ for k = 1, nkeys / 2 do
         if not rare then
           --FUNCTIONS--
         end
-        rare.holdAgain(key, ARGV[i], slots[of], till, format('%.0f', ms), foreign)
+        rare.restoreLease(key, ARGV[i], slots[place], till, format('%.0f', ms), foreign)
         foreign = false
       end
       local o = #answer

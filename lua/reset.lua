@@ -1,9 +1,8 @@
 -- Forgets keys. Follows the prelude.
 --
--- KEYS: the keys, then others that are to say that some of them have been reset.
--- ARGV, after the clock: the number of the first; for how many ms each of the others lives:
--- twice as long as a settlement (settle.lua) or a renewal (renew.lua) that asks for it may be
--- late.
+-- KEYS: the keys, then others that record that some of them were reset.
+-- ARGV, after the clock: the number of the first ones; the lifetimes of the others in ms: twice as
+-- long as a settlement (settle.lua) or a renewal (renew.lua) that reads them may be late.
 local n = ARGV[2] + 0
 call('UNLINK', unpack(KEYS, 1, n))
 wrote = true

@@ -1,13 +1,13 @@
--- Makes earlier charges cost something else after all, one after the other.
+-- Replaces the costs of earlier charges, one after the other.
 --
 -- KEYS: the keys charged, each once. ARGV, after the clock: the number of settlements,
 -- and per settlement: the letter of its algorithm, number of its key, cost, and of the
 -- receipt cost, instant, mark and lease, or the leases of several that are all released. In
 -- place of the lease, a bucket's has 1 if settling has raised the cost before, else 0. Then
 -- empty, or the number of another key and the instant of the charge, or up to a tick before
--- it, with a comma between: nothing is changed if the key says that the limit has been reset
--- since (reset.lua), or if that was so long ago that it may say so no more; then the
--- arguments of its algorithm, for a charge of one. Last, as in take, how many keys may be
+-- it, with a comma between: nothing is changed if that key says that the limit was reset
+-- since (reset.lua), or if the charge is so old that the key may have expired; then the
+-- arguments of its algorithm, for a charge of one. Last, as in take.lua, how many keys may be
 -- strings.
 --
 -- Answers: now, then per settlement the state found (of what is no string that, '|',
@@ -16,10 +16,10 @@
 local strings = nkeys
 --STRINGS--
 local vals = strings > 0 and call('MGET', unpack(KEYS, 1, strings)) or {}
-crammed = false -- what is settled is written, or the call fails
+noMemory = false -- a settlement is written, or the call fails
 local out, count, settled, a = {now}, ARGV[2] + 0, 0, 3
 local rare, lacking, asked
--- What take's blocks know: no decision of several goes on behind a settlement.
+-- Locals that the blocks of take.lua read: a settlement is a decision of one charge.
 local again, probe, g, many, times, row = true, 0, 0, false, nil, 1
 
 while settled < count do
@@ -48,7 +48,7 @@ return out
 if letter == LETTER then
   --ARGUMENTS--
   --SETUP--
-  --LOOKS--
+  --LOOKSETUP--
   --LOAD--
   if fits >= 0 then
     --AMEND--

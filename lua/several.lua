@@ -1,14 +1,14 @@
--- Decides what take.lua does where decisions have several charges: all are looked at, then
--- all are charged, or none.
+-- Replaces parts of take.lua if decisions have several charges: all are looked at, then all are
+-- charged, or none.
 --
--- The decisions of a run have no key in common, so a run is gone through by columns: all are
--- looked at for their first charge, then for their second; then they are charged so. What is
--- the same for a column is read once. Nothing in a look changes what another look finds: a
+-- The decisions of a run have no key in common, so a run is processed by columns: first the looks at
+-- the first charges of all, then those at the second ones; then the charges in the same order. What is
+-- the same for a column is read once. No look changes what another look finds, so a
 -- run that lacks functions is looked at again.
 --:together
--- Of a run: how often each decision is granted as far as is known, what charging needs to
--- know of the looks, and the numbers of the charges that deny.
-local grants, kept, denials = {1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}, nil
+-- Of a run: how often each decision is granted as far as is known; what the looks carry over
+-- to charging; and the numbers of the charges that deny.
+local grants, carried, denials = {1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}, nil
 --:decide
 if k == 1 then
   local j, letter = 1, byte(kind, 2)
@@ -44,7 +44,7 @@ end
 if letter == LETTER then
   --ARGUMENTS--
   --SETUP--
-  --LOOKS--
+  --LOOKSETUP--
   for row = done + 1, till do
     local i = index and index[before + row] or key + before + row
     local v, g, fits, dirty, raw = vals[i], times and times[row] or 1, 0, false, nil
@@ -55,7 +55,7 @@ if letter == LETTER then
     --LOAD--
     --LOOK--
     out[sum + before + row] = raw or v
-    --KEEP--
+    --CARRY--
     --DENIES--
     if dry and fits >= 0 then fits = g end
     if fits < grants[row - done] then grants[row - done] = fits end
@@ -70,11 +70,11 @@ end
 if letter == LETTER then
   --ARGUMENTS--
   --SETUP--
-  --CHARGES--
+  --CHARGESETUP--
   for row = done + 1, till do
     local i, g, write = index and index[before + row] or key + before + row, grants[row - done], false
     local v, granted = vals[i], g
-    --KEPT--
+    --CARRIED--
     if peek and g > 0 then g = 0 elseif dry and fits < g then g = fits end
     --DENIED--
     if g > 0 then

@@ -26,7 +26,7 @@ if v then
     a, B, C, D = a + 0, b + 0, c + 0, d + 0
   else
     if not rare then lacking = row break end
-    a, B, C, D = rare.counter(v)
+    a, B, C, D = rare.readCounter(v)
     a = a or start
   end
   if a < start then
@@ -43,7 +43,7 @@ if C > 0 then
     counting = floor((C * (start + length - now) + length - 1) / length)
   else
     if not rare then lacking = row break end
-    counting = rare.weighed(C, start + length - now, length)
+    counting = rare.mulDiv(C, start + length - now, length)
   end
 end
 --:look
@@ -53,9 +53,9 @@ elseif D == 0 and B + counting + inc <= n then
   fits = min(g, floor((n - B - counting) / inc))
 elseif how ~= '' and inc <= n then
   if not rare then lacking = row break end
-  fits, ahead = rare.counterAhead(start, B, C, D, n - inc, length, now + how)
+  fits, ahead = rare.firstFit(start, B, C, D, n - inc, length, now + how)
 end
---:keep B C D dirty ahead
+--:carry B C D dirty ahead
 --:charge
 if ahead == 1 then D = D + g * inc else B = B + g * inc end
 --:save
@@ -77,10 +77,10 @@ end
 if mine == 0 then B = B + moved elseif mine < 0 then C = C + moved else D = D + moved end
 dirty = dirty or moved ~= 0
 --:functions
-rare.weighed = weighed
+rare.mulDiv = mulDiv
 
 -- The words of a state, or nil and nothing in it.
-function rare.counter(v)
+function rare.readCounter(v)
   local w = words(v)
   if #w ~= 4 then return nil, 0, 0, 0 end
   for i = 2, 4 do
@@ -90,15 +90,15 @@ function rare.counter(v)
   return w[1], w[2], w[3], w[4]
 end
 
--- freesCounter in store/slidingcounter.go: whether a charge that leaves room fits by an instant,
+-- firstFit in store/slidingcounter.go: whether a charge that leaves room fits by an instant,
 -- and in which window.
-function rare.counterAhead(start, B, C, D, room, length, by)
+function rare.firstFit(start, B, C, D, room, length, by)
   local counts = {C, B, D}
   for window = 0, 1 do
     local prev, left = counts[window + 1], room - counts[window + 2]
     if left >= 0 and (window > 0 or D == 0) then
       local gone = 0
-      if prev > left then gone = length - divided(left, length, prev) end
+      if prev > left then gone = length - mulDivRest(left, length, prev) end
       if gone < length then
         if max(now, start + window * length + gone) <= by then return 1, window end
         return 0, 0

@@ -63,7 +63,7 @@ if newest then
   end
   if not usual then
     if not rare then lacking = row break end
-    A, B, C, back, E, was, gone, tail, dirty = rare.log(name, newest, period + 0)
+    A, B, C, back, E, was, gone, tail, dirty = rare.readLog(name, newest, period + 0)
     foreign, raw = not was, C > 0 and rare.logText(A, B, C, back, E) or nil
   end
 end
@@ -75,11 +75,11 @@ if peek or short <= 0 then fits = 1 end
 -- With which the first unit leaves, the newest entry says.
 if over > 1 or waits and (short > 1 or how ~= '0') then
   if not rare then lacking = row break end
-  local told, free = rare.leaving(name, gone or 0, A, C - B, over, waits and short)
+  local told, free = rare.expiries(name, gone or 0, A, C - B, over, waits and short)
   raw = raw .. told
   if waits and free + period - now <= how + 0 then fits, at = 1, free + period end
 end
---:keep A B C back E was gone tail foreign at dirty
+--:carry A B C back E was gone tail foreign at dirty
 --:charge
 local name, push, text = KEYS[i], C == 0 or at > A, nil
 if foreign then
@@ -87,7 +87,7 @@ if foreign then
   --REPLACE--
 end
 if dirty then
-  rare.unite(name, gone, tail, A, B, C, back, E, period + 0)
+  rare.joinEntries(name, gone, tail, A, B, C, back, E, period + 0)
   was, gone = A, false
 end
 if push then
@@ -117,7 +117,7 @@ if gone then call('LTRIM', name, gone, '-1') end
 if dirty and granted >= 0 then
   local name = KEYS[i]
   --ROOM--
-  if not crammed then rare.unite(name, gone, tail, A, B, C, back, E, period + 0) end
+  if not noMemory then rare.joinEntries(name, gone, tail, A, B, C, back, E, period + 0) end
 end
 --:amend
 if not rare then lacking = row break end
@@ -125,7 +125,7 @@ if not rare then lacking = row break end
 local n, place, units, is = max(0, min(diff, 1099511627776 - C)), nil, nil, nil
 left = raw or ''
 if dirty then
-  rare.unite(name, gone, tail, A, B, C, back, E, period + 0)
+  rare.joinEntries(name, gone, tail, A, B, C, back, E, period + 0)
   was, gone, dirty = A, false, false
 end
 if diff ~= 0 and C > 0 and mark > 0 and instant >= counts then
@@ -141,7 +141,7 @@ else
   --CHARGE--
   left, C, gone = text, C + n, false
 end
-if C > most then left = left .. rare.leaving(name, gone or 0, A, nil, C + 1 - most, false) end
+if C > most then left = left .. rare.expiries(name, gone or 0, A, nil, C + 1 - most, false) end
 raw = raw or ''
 --:functions
 -- The text of the newest entry.
@@ -154,12 +154,12 @@ end
 -- The instant and the units of an entry; nothing if somebody else has entered it.
 local function entryIn(v)
   local at, units = match(v, '^(-?%d+):(%d+):')
-  if at and #at < 17 and at + 0 > -maxExact and #units < 14 then return tonumber(at), tonumber(units) end
+  if at and #at < 17 and at + 0 > -exact and #units < 14 then return tonumber(at), tonumber(units) end
 end
 
 -- The list brought to the present, whose newest entry isn't usual: what the newest says then, was,
 -- gone and tail, and whether the clock was set back since. Nothing is written.
-function rare.log(name, newest, period)
+function rare.readLog(name, newest, period)
   local w = type(newest) == 'string' and words(newest) or {}
   local A, B, C, back, E, tail, gone = w[1], w[2], w[3], w[4], w[5] or 0, 1, 0
   local foreign = {now, 0, 0, 0, 0, false, false, 1, false}
@@ -204,7 +204,7 @@ end
 
 -- Has the list say that the last entries are one, without those that are gone, and live as long
 -- as that counts.
-function rare.unite(name, gone, tail, A, B, C, back, E, period)
+function rare.joinEntries(name, gone, tail, A, B, C, back, E, period)
   call('LSET', name, 0 - tail, rare.logText(A, B, C, back, E))
   wrote = true
   call('LTRIM', name, gone or '0', 0 - tail)
@@ -215,7 +215,7 @@ end
 -- With which entries over units have left, if that is more than one, and short units, and one
 -- more: for the answer; and the instant of the one for short. older is the sum of all but the
 -- newest, if it is known.
-function rare.leaving(name, from, A, older, over, short)
+function rare.expiries(name, from, A, older, over, short)
   local wanted, told, units, free, size = {}, {}, 0, A, 16
   if over > 1 then wanted[1] = over end
   if short then

@@ -23,7 +23,7 @@
 local peek, most, n = cost == '0', units + 0, cost + 0
 local token, perTick, tick, buckets = token + 0, perTick + 0, tick + 0, buckets + 0
 -- The number of the present bucket and where it begins; what is entered before counts doesn't
--- count; and when what is entered now stops counting. bucketStart in store/slidingwindow.go
+-- count; and when what is entered now stops counting. bucketStart in store/lookback.go
 local nth = floor(floor(now / tick) * perTick / token)
 local entry = (0 - floor(-nth * token / perTick)) * tick
 local counts = (0 - floor(-(nth + 1 - buckets) * token / perTick)) * tick
@@ -62,7 +62,7 @@ elseif v and g > 0 then
 end
 if v and not usual then
   if not rare then lacking = row break end
-  s, dirty = rare.slid(v, token, perTick, tick, buckets)
+  s, dirty = rare.readSliding(v, token, perTick, tick, buckets)
   B, C = 0, s.C
 end
 --:look
@@ -73,19 +73,19 @@ elseif C + n <= most then
 elseif how ~= '0' and n <= most then
   if not rare then lacking = row break end
   if not s then
-    s = rare.slid(v, token, perTick, tick, buckets)
+    s = rare.readSliding(v, token, perTick, tick, buckets)
     C = s.C
   end
-  local free = rare.room(s, C + n - most)
+  local free = rare.freeAt(s, C + n - most)
   -- B is a number, so that what the charge has to know is kept.
   if free - now + now % tick <= floor(how / tick) * tick then B, fits, at = 0, 1, max(free, now) end
 end
---:keep C B
---:more A P back older s at dirty
+--:carry C B
+--:carryif A P back older s at dirty
 --:charge
 C = C + g * n
 if s then
-  rare.slide(s, at, g * n)
+  rare.enter(s, at, g * n)
 elseif B then
   if A < entry then
     older, P, back = older .. format('%.0f:%.0f;', B, entry - A), P + B, back + entry - A
@@ -101,7 +101,7 @@ if not B then
     new = v
   end
 elseif s then
-  new, fade = rare.slidText(s)
+  new, fade = rare.slidingText(s)
 elseif C == 0 then
   new = false
 else
@@ -110,26 +110,25 @@ else
 end
 --:amend
 if not rare then lacking = row break end
-s = s or rare.slid('', token, perTick, tick, buckets)
-dirty = rare.amendSlid(s, diff, instant, mark) or dirty
+s = s or rare.readSliding('', token, perTick, tick, buckets)
+dirty = rare.amendSliding(s, diff, instant, mark) or dirty
 --:functions
--- The number of the bucket that at is in, and where the n-th begins; entered and leaves in
--- store/sliding.go. s says how long buckets are.
+-- bucket, bucketStart, entryAt and expiry in store/lookback.go. s says how long buckets are.
 local function bucketOf(s, at) return floor(floor(at / s.tick) * s.perTick / s.token) end
 local function bucketStart(s, n) return (0 - floor(-n * s.token / s.perTick)) * s.tick end
 local function bucketEntry(s, at) return bucketStart(s, bucketOf(s, at)) end
-local function bucketLeaves(s, at) return bucketStart(s, bucketOf(s, at) + s.buckets) end
+local function bucketExpiry(s, at) return bucketStart(s, bucketOf(s, at) + s.buckets) end
 
 -- Reads the entries in v into s: es, each an instant and units, oldest first, with E and C. None
 -- if v doesn't begin as a limit has written it.
-local function readSlid(s, v)
+local function readEntries(s, v)
   local e, a, c, more = match(v, '^([^:]*):([^:]*):(%d+)(.*)$')
   local w = c and words(e .. ':' .. a) or {}
   local E, A, C = w[1], w[2], tonumber(c)
-  if #w ~= 2 or E < 0 or #c ~= 16 or C == 0 or C >= maxExact then return end
+  if #w ~= 2 or E < 0 or #c ~= 16 or C == 0 or C >= exact then return end
   local back, older = match(more, '^:[^:;]*:([^:;]*);(.*)$')
   local es, at, sum, from = {}, A - (words(back or '')[1] or 0), 0, 1
-  if at <= -maxExact then at = A end
+  if at <= -exact then at = A end
   while at < A do
     local entry, next = match(older, '^([^;]*);()', from)
     local n = words(entry or '')
@@ -142,9 +141,9 @@ local function readSlid(s, v)
 end
 
 -- The state in v, brought to the present, and whether the clock was set back since.
-function rare.slid(v, token, perTick, tick, buckets)
+function rare.readSliding(v, token, perTick, tick, buckets)
   local s = {token = token, perTick = perTick, tick = tick, buckets = buckets, es = {}, E = 0, C = 0}
-  readSlid(s, v)
+  readEntries(s, v)
   local es, moved = s.es, false
   local last = es[#es]
   if last and last[1] > now + s.E then
@@ -157,9 +156,9 @@ function rare.slid(v, token, perTick, tick, buckets)
   local here = last and s.E == 0 and last[1] == bucketEntry(s, now)
   s.es, s.C = {}, 0
   for i = 1, #es do
-    if here and bucketLeaves(s, es[i][1]) <= now then -- drop in store/sliding.go
+    if here and bucketExpiry(s, es[i][1]) <= now then -- drop in store/sliding.go
       last[2] = last[2] + es[i][2]
-    elseif bucketLeaves(s, es[i][1]) > now then
+    elseif bucketExpiry(s, es[i][1]) > now then
       s.es[#s.es + 1] = es[i]
       s.C = s.C + es[i][2]
     end
@@ -167,18 +166,18 @@ function rare.slid(v, token, perTick, tick, buckets)
   return s, moved
 end
 
--- frees in store/sliding.go. If v wasn't what it began as, there is room at once.
-function rare.room(s, units)
-  local free = -maxExact
+-- freeAt in store/sliding.go. If v wasn't what it began as, there is room at once.
+function rare.freeAt(s, units)
+  local free = -exact
   for i = 1, #s.es do
     if units <= 0 then break end
-    units, free = units - s.es[i][2], bucketLeaves(s, s.es[i][1])
+    units, free = units - s.es[i][2], bucketExpiry(s, s.es[i][1])
   end
   return free
 end
 
 -- enter in store/sliding.go
-function rare.slide(s, at, units)
+function rare.enter(s, at, units)
   local es, entered = s.es, bucketEntry(s, at)
   if #es == 0 or entered > es[#es][1] then es[#es + 1] = {entered, 0} end
   local last = es[#es]
@@ -186,19 +185,19 @@ function rare.slide(s, at, units)
 end
 
 -- What a state says, false if nothing, and the instant at which it says nothing more.
-function rare.slidText(s)
+function rare.slidingText(s)
   local es, n, older = s.es, #s.es, {}
   if n == 0 then return false end
   for i = 1, n - 1 do older[i] = format('%.0f:%.0f;', es[i][2], es[i + 1][1] - es[i][1]) end
   local A, B = es[n][1], es[n][2]
   local head = format('%.0f:%.0f:%016.0f:%.0f:%.0f;', s.E, A, s.C, s.C - B, A - es[1][1])
-  return head .. table.concat(older), bucketLeaves(s, A)
+  return head .. table.concat(older), bucketExpiry(s, A)
 end
 
 -- amendSliding in store/sliding.go; reports whether that has changed anything.
-function rare.amendSlid(s, diff, instant, mark)
+function rare.amendSliding(s, diff, instant, mark)
   local es, place = s.es, nil
-  if mark > 0 and bucketLeaves(s, instant) > now then
+  if mark > 0 and bucketExpiry(s, instant) > now then
     for i = 1, #es do
       if es[i][1] == instant then place = i end
     end
@@ -209,7 +208,7 @@ function rare.amendSlid(s, diff, instant, mark)
     if place then
       es[place][2], s.C = es[place][2] + debt, s.C + debt
     else
-      rare.slide(s, now, debt)
+      rare.enter(s, now, debt)
     end
     return true
   end

@@ -1,35 +1,33 @@
--- How states get into the server, and how long they live there: all of it.
+-- How states are written, and how long they live in the server.
 --
--- An algorithm's block save says what is to stand at key i, where v stood, in one of
---   new: the text, or false: nothing
+-- An algorithm's block save sets what replaces v at key i, in one of
+--   new: the text; false deletes the key
 --   add: a number to add to the integer there
---   put: digits to put in the place of others of the text there, from: behind how many
---     characters, as text
--- and for how long, in one of
+--   put: digits that replace others in the text there; from: how many characters precede them,
+--     as text
+-- and how long the key lives, in one of
 --   px: in milliseconds
---   fade: the instant at which what it says is worth nothing more
--- If what add is for turns out to be no integer, the block fresh sets new, as for a key never
--- seen.
+--   fade: the instant at which the state equals that of a new key
+-- If the value that add is for is no integer, the block fresh sets new, as for a new key.
 --
--- keep says that the key lives long enough as it is, because whoever wrote it gave it
--- as long as this charge would. renew says that what is added to or put into does not.
+-- keep: new doesn't change the lifetime of the key, which is long enough. renew: add or put
+-- does change it.
 --
 -- Lifetimes are counted from the millisecond that the server's present is in, so they
 -- are a millisecond more than rounded up.
 --
 -- A server that is out of memory denies a script's first write if that takes memory, and
--- none that follow. So what is charged begins with a write that does: a lifetime comes
--- after what lives by it. And what is no charge asks for room first, and isn't written if
--- there is none: a look or a denial is answered all the same, and no charge behind it
--- passes.
+-- no later one. So a charge begins with a write that takes memory, and sets the lifetime
+-- after it. A look or a denial tests for memory first (the block room), and writes nothing if there is
+-- none: it is answered all the same, and no later charge of the call passes.
 --
--- A key that is a string has a lifetime from its first SET on. Any other that a script may
--- not give one is dropped again (begin).
+-- A string has a lifetime from its first SET on. A key of another type is deleted again if the script
+-- may not give it a lifetime (the block begin).
 --
--- If the call names the key again, it is read again then: until that, 0 stands for it.
+-- If the call names the key again, vals[i] is 0 until it is read again.
 --
--- What is no string is written by its algorithm, and lives by the block expire: name, and
--- px or fade.
+-- A key of another type is written by its algorithm, and gets its lifetime by the block expire, which
+-- reads name, and px or fade.
 --:expire
 call('PEXPIRE', name, px or format('%.0f', floor((max(fade - now, 0) + 999) / 1000) + 1))
 --:begin
@@ -46,10 +44,10 @@ call('SET', name, '', 'PX', px)
 wrote = true
 call('DEL', name)
 --:room
-if crammed == nil then
+if noMemory == nil then
   -- Nothing, put into a string, changes nothing whatever stands there.
   local tried = not wrote and redis.pcall('SETRANGE', name, '0', '')
-  crammed = type(tried) == 'table' and string.find(tried.err, 'OOM', 1, true) ~= nil
+  noMemory = type(tried) == 'table' and string.find(tried.err, 'OOM', 1, true) ~= nil
 end
 --:write
 local new, add, put, from, px, fade, keep, renew
@@ -59,7 +57,7 @@ local new, add, put, from, px, fade, keep, renew
 if granted >= 0 and (dirty or v and i == probe and call('PTTL', KEYS[i]) == -1) then
   local name = KEYS[i]
   --ROOM--
-  write = not crammed
+  write = not noMemory
 end
 --:store
 local name = KEYS[i]

@@ -1,7 +1,7 @@
 -- Decides: looks at every limit of a decision, and charges all or none.
 --
 -- KEYS: the keys charged, each once. ARGV, after the clock: the number of shapes.
--- A shape is what many decisions have in common:
+-- A shape is what decisions have in common that differ only in their keys:
 --   kind: - or +, and the letter of the algorithm of each charge of a decision, which
 --     is a capital for a dry run
 --   the number of decisions, whose keys are the next ones in turn, unless
@@ -13,20 +13,20 @@
 --     decision's first time, then of its second
 --   per charge: the arguments of its algorithm (its file says which)
 --
--- and last, where some algorithm keeps no strings, how many of the first keys may be some.
+-- and last, if an algorithm has keys that aren't strings, how many of the first keys may be strings.
 --
--- Numbers that are many are two bytes each, the high one first.
+-- Lists of numbers have two bytes for each, the high one first.
 --
 -- Of a shape the keys and the answers are in columns: those of all decisions' first
 -- charges, then those of their second.
 --
 -- Answers: now, then per shape how often its decisions were granted, and per charge
--- the state found. If one is ? and instants, comma separated, windows of the calendar
--- are missing around those, and nothing of the decision was done.
+-- the state found. If that is ? and instants, comma separated, the script lacks the windows of the
+-- calendar around those, and hasn't decided the decision.
 --
--- A decision of one charge is made at once, key by key. Those of several are in several.lua.
--- What is the same for a whole column is read once. A run ends where functions are lacking
--- (lua.go), and goes on when they are made.
+-- A decision of one charge is made at once, key by key; several.lua makes those of several charges.
+-- What is the same for a whole column is read once. A run stops at a row that needs functions
+-- (lua.go), and goes on once they are made.
 --:script
 -- MGET, also of one: it answers nil for what is no string, where GET fails.
 local strings = nkeys
@@ -75,7 +75,7 @@ for _ = 1, ARGV[2] + 0 do
     end
     each = #leases / n
   end
-  -- total decisions are granted, which is said in the place sum; done are made.
+  -- total: decisions granted, for the place sum in out; done: decisions made.
   local sum, total, done, run, p = o + 1, 0, 0, 1, c
   out[sum] = 0 -- tables grow by what comes next, or badly
   while done < count do
@@ -106,8 +106,8 @@ if dry then letter = letter + 32 end
 if letter == LETTER then
   --ARGUMENTS--
   --SETUP--
-  --LOOKS--
-  --CHARGES--
+  --LOOKSETUP--
+  --CHARGESETUP--
   for row = done + 1, till do
     local i = index and index[row] or key + row
     local v, g, fits, dirty, raw = vals[i], times and times[row] or 1, 0, false, nil

@@ -28,14 +28,14 @@
 --   how: "MaxWait,cost", in microseconds and tokens. Empty if neither matters: MaxWait is 0, the
 --     cost is from 1 to largest, and the limit has no queue and no debt
 --   capacity
---   by: inc, as INCRBY reads it. If the cost is larger than largest, anything but 0
+--   by: the cost in units, as INCRBY reads it. If the cost is larger than largest, anything but 0
 --   tag: of the numbers, or empty
 --   lifetime, grid: of a plain state, in milliseconds and microseconds; empty without a tag. The
 --     grid is a power of ten
 --:arguments limit how capacity by tag lifetime grid
 --:setup
-local inc, at, perTick, tick, pattern = by + 0, now, 1, 1, nil
-local peek = inc == 0
+local units, at, perTick, tick, pattern = by + 0, now, 1, 1, nil
+local peek = units == 0
 if tag ~= '' then
   pattern = '^' .. tag .. '(%d+)$'
 else
@@ -49,13 +49,13 @@ local top, lastPlain = at + capacity, -1
 if tag ~= '' then lastPlain = top < 1e15 and top or 1e15 - 1 end
 -- With debt, a charge waits only for those before it; without, its own cost has to be there
 -- as well.
-local own = inc
-if how ~= '' and match(limit, ',(%d),') == '1' then own = 0 end
+local needed = units
+if how ~= '' and match(limit, ',(%d),') == '1' then needed = 0 end
 -- What charges sets, and the tat last written, and its text: full buckets get the same one.
 local below, late, written, digits
---:looks
+--:looksetup
 -- queued: the limit's queue in units. On a state of another rate, a charge that may wait for a year
--- or more is allowed only that (stepKnown).
+-- or more is allowed only that (stepGeneral).
 local allowed, queued, maxWait, tooLarge = 0, 0, 0, false
 if how ~= '' then
   local largest, queue, token = match(limit, '(%d+),%d,(%d+):(%d+)')
@@ -74,19 +74,19 @@ end
 -- Whether all characters are digits is checked only of what is denied: INCRBY checks the others.
 local low, high, full
 if many and now >= 0 and top == lastPlain and not tooLarge then
-  low, high = tag .. format('%015.0f', at), tag .. format('%015.0f', top - inc)
+  low, high = tag .. format('%015.0f', at), tag .. format('%015.0f', top - units)
   full = how == '' and tag .. format('%015.0f', top) or high
 end
---:charges
+--:chargesetup
 -- A charge takes such a tat past a multiple of the grid if the digits that follow those of the
 -- multiple, from the place below on, are at least late.
 if many and tag ~= '' then
-  below, late = 21 - #grid, format('%0' .. #grid - 1 .. '.0f', max(grid - inc, 0))
+  below, late = 21 - #grid, format('%0' .. #grid - 1 .. '.0f', max(grid - units, 0))
 end
 --:load
--- tat: false if v is compared as text. known: what v says if it is of other numbers, or says
+-- tat: false if v is compared as text. state: the state in v if it is of other numbers, or has
 -- more than its tat.
-local tat, known = at, false
+local tat, state = at, false
 if low and v and g == 1 and v >= low and v <= full and #v == 19 and (v <= high or match(v, '^%d+$')) then
   tat = false
 elseif v then
@@ -94,7 +94,7 @@ elseif v then
   found = found and tonumber(found)
   if not found or found > top then
     if not rare then lacking = row break end
-    known, found, dirty = rare.bucket(limit, v)
+    state, found, dirty = rare.readBucket(limit, v)
   end
   if found and found > at then tat = found end
 end
@@ -103,35 +103,35 @@ if tooLarge then
   fits = 0
 elseif peek then
   fits = g
-elseif known then
-  local most = capacity + allowed - own
-  if known.other and maxWait >= 31536000000000 then most = capacity + min(allowed, queued) - own end
+elseif state then
+  local most = capacity + allowed - needed
+  if state.foreign and maxWait >= 31536000000000 then most = capacity + min(allowed, queued) - needed end
   -- The first charge converts the state, so those behind it are allowed as usual.
-  if known.inUse <= most then fits = min(g, floor((capacity + allowed - own - known.inUse) / inc) + 1) end
+  if state.inUse <= most then fits = min(g, floor((capacity + allowed - needed - state.inUse) / units) + 1) end
 elseif not tat then
   fits = v <= high and 1 or 0
 else
-  local short = tat + own - top
+  local short = tat + needed - top
   if short <= allowed then
-    fits = g > 1 and min(g, floor((allowed - short) / inc) + 1) or g
+    fits = g > 1 and min(g, floor((allowed - short) / units) + 1) or g
   end
 end
---:keep tat
---:more known dirty
+--:carry tat
+--:carryif state dirty
 --:charge
-if known then
-  rare.pour(known, limit, at, capacity - own, inc, g)
+if state then
+  rare.chargeBucket(state, limit, at, capacity - needed, units, g)
 elseif tat then
-  tat = tat + g * inc
+  tat = tat + g * units
 end
 --:save
-if known then
-  new, fade = rare.bucketText(known)
+if state then
+  new, fade = rare.bucketText(state)
   if g == 0 and not dirty then new = v end -- the key has lost its lifetime: nothing else changes
 elseif g > 0 and not tat then
   add, px, renew = by, lifetime, sub(v, below) >= late
-elseif g > 0 and not dirty and tat - g * inc > at and tat <= lastPlain and not string.find(v, ':', 1, true) then
-  add, px, renew = g == 1 and by or format('%.0f', g * inc), lifetime, tat % grid < g * inc
+elseif g > 0 and not dirty and tat - g * units > at and tat <= lastPlain and not string.find(v, ':', 1, true) then
+  add, px, renew = g == 1 and by or format('%.0f', g * units), lifetime, tat % grid < g * units
 elseif not tat then -- the key has lost its lifetime: nothing else changes
   new, px = v, lifetime
 elseif tat <= at then -- nothing is charged, and the bucket is full
@@ -144,16 +144,16 @@ else
   if g == 0 and not dirty then
     new = v
   elseif tat > top then -- the last charge waits, or has left a debt
-    new = new .. (tat - inc + own > top and ':' or ':-') .. format('%.0f', tat - top)
+    new = new .. (tat - units + needed > top and ':' or ':-') .. format('%.0f', tat - top)
   end
   fade = now + math.ceil((tat - at) / perTick) * tick
 end
 --:fresh
-new = tag .. format('%015.0f', at + inc)
+new = tag .. format('%015.0f', at + units)
 --:amend
 if not rare then lacking = row break end
-known, tat = rare.amendBucket(limit, v, due, charged, instant, mark)
-dirty = known or tat
+state, tat = rare.amendBucket(limit, v, due, charged, instant, mark)
+dirty = state or tat
 --:functions
 -- The numbers that have a tag: so many a second, minute, hour or day, with such a burst.
 local usual = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 80, 100, 120, 150, 200, 250, 300, 400,
@@ -161,7 +161,7 @@ local usual = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75
 local usualPeriods = {1000000, 60000000, 3600000000, 86400000000}
 
 -- The words of a plain state.
-local function tagged(v)
+local function plainWords(v)
   local n = tonumber(sub(v, 1, 4)) - 1000
   local burst, rest = usual[n % 45 + 1], floor(n / 45)
   local period, units = usualPeriods[floor(rest / 45) + 1], usual[rest % 45 + 1]
@@ -169,47 +169,47 @@ local function tagged(v)
   return {tonumber(sub(v, 5)), period / units, 8, burst}
 end
 
-local function instantOf(s, units) return math.ceil(units / s.perTick) * s.tick end
+local function microsAt(s, units) return math.ceil(units / s.perTick) * s.tick end
 
--- The numbers of s, and the present in its units.
-local function measure(s, token, unit, burst)
+-- Sets the numbers of s, and the present in its units.
+local function setNumbers(s, token, unit, burst)
   s.token, s.unit, s.burst = token, unit, burst
   s.perTick, s.tick = floor(unit / 8), 10 ^ (unit % 8)
   s.at = floor(now / s.tick) * s.perTick
   return s
 end
 
--- The state in v as of now, nil if it says nothing, and whether the clock was set back since.
-local function bucketIn(v)
-  local w = #v == 19 and match(v, '^%d+$') and tagged(v) or words(v)
+-- The state in v as of now, nil if the bucket is full, and whether the clock was set back since.
+local function bucketWords(v)
+  local w = #v == 19 and match(v, '^%d+$') and plainWords(v) or words(v)
   local tat, token, unit, burst, ahead, till = w[1], w[2], w[3], w[4], w[5] or 0, w[6]
-  if not burst or token < 1 or token >= 9007199254740 or not counted(unit) or burst < 0
-    or burst * token >= maxExact or not levelsIn(w, 6) then
+  if not burst or token < 1 or token >= 9007199254740 or not validScale(unit) or burst < 0
+    or burst * token >= exact or not validLevels(w, 6) then
     return nil -- somebody else's
   end
-  local s = measure({tat = tat, ahead = ahead, till = till, since = w[7], lows = {unpack(w, 8)}}, token, unit, burst)
+  local s = setNumbers({tat = tat, ahead = ahead, till = till, since = w[7], lows = {unpack(w, 8)}}, token, unit, burst)
   local most, moved = s.at + burst * token + max(ahead, -ahead), false
   if tat > most then s.tat, moved = most, true end
   if till and till <= now then
     s.till, s.lows = nil, {}
   elseif till and max(s.since, s.lows[#s.lows - 1] or s.since) > now then
-    s.till, s.since, s.lows, moved = max(instantOf(s, s.tat), now + 1), now, {}, true
+    s.till, s.since, s.lows, moved = max(microsAt(s, s.tat), now + 1), now, {}, true
   end
   s.used = max(s.tat - s.at, 0)
   if s.used == 0 and not s.till then return nil, moved end
   return s, moved
 end
 
--- What the state in v says beyond a tat of the limit's own numbers, false if nothing; the tat
--- then; and whether the clock was set back since.
-function rare.bucket(limit, v)
-  local s, moved = bucketIn(v)
+-- The state in v if it has more than a tat of the limit's numbers, else false and the tat; and whether
+-- the clock was set back since.
+function rare.readBucket(limit, v)
+  local s, moved = bucketWords(v)
   if not s then return false, nil, moved end
   local f = fields(limit)
-  s.other = s.token ~= f[4] or s.unit ~= f[5]
-  s.mine = not s.other and s.burst == f[6]
-  if s.mine and not s.till and not moved then return false, s.tat end
-  s.inUse = s.other and converted(s.used, s.token, f[4]) or s.used
+  s.foreign = s.token ~= f[4] or s.unit ~= f[5]
+  s.sameNumbers = not s.foreign and s.burst == f[6]
+  if s.sameNumbers and not s.till and not moved then return false, s.tat end
+  s.inUse = s.foreign and convert(s.used, s.token, f[4]) or s.used
   return s, nil, moved
 end
 
@@ -219,20 +219,20 @@ local function aheadBy(excess, waits)
   return waits and excess or -excess
 end
 
--- Makes g charges. room is the capacity beside one of them.
-function rare.pour(s, limit, at, room, inc, g)
+-- chargeGeneral in store/tokenbucket.go, for g charges. room is the capacity beside one of them.
+function rare.chargeBucket(s, limit, at, room, units, g)
   local f = fields(limit)
   for _ = 1, g do
-    if not s.mine then
-      remember(s, instantOf(s, s.tat))
-      s.mine, s.since, s.lows = true, now, {}
-      measure(s, f[4], f[5], f[6])
+    if not s.sameNumbers then
+      keepLevels(s, microsAt(s, s.tat))
+      s.sameNumbers, s.since, s.lows = true, now, {}
+      setNumbers(s, f[4], f[5], f[6])
     elseif #s.lows > 0 then
-      chargeLevels(s.lows, now, min(s.inUse, max(room, 0)), s.inUse + inc)
+      chargeLevels(s.lows, now, min(s.inUse, max(room, 0)), s.inUse + units)
     end
-    s.inUse = s.inUse + inc
+    s.inUse = s.inUse + units
   end
-  s.tat, s.ahead = at + s.inUse, aheadBy(s.inUse - s.burst * s.token, s.inUse - inc > room)
+  s.tat, s.ahead = at + s.inUse, aheadBy(s.inUse - s.burst * s.token, s.inUse - units > room)
 end
 
 -- The text of a state, and the instant at which it says nothing more.
@@ -244,21 +244,21 @@ function rare.bucketText(s)
   return out, fade
 end
 
--- standing in store/tokenbucket.go
-local function standingOf(s, instant, mark)
+-- refundableBucket in store/tokenbucket.go
+local function refundable(s, instant, mark)
   if #s.lows == 0 then return max(min(mark - s.at, s.used), 0) end
   local low, from = levelsSince(s.lows, instant)
   return max(min(low, s.used, mark - floor(from / s.tick) * s.perTick), 0)
 end
 
--- Returns the state after a settlement, or, if that is all it says, its tat; nothing if it
+-- Returns the state after a settlement, or its tat if it has no more than that; nothing if it
 -- hasn't changed.
 function rare.amendBucket(limit, v, due, charged, instant, mark)
   local f, s, moved = fields(limit), nil, false
-  if v then s, moved = bucketIn(v) end
+  if v then s, moved = bucketWords(v) end
   local diff, changed = due - charged, moved and s
   if diff > 0 then
-    s = s or measure({used = 0, ahead = 0, lows = {}}, f[4], f[5], f[6])
+    s = s or setNumbers({used = 0, ahead = 0, lows = {}}, f[4], f[5], f[6])
     local full = s.burst * s.token
     local debt = min(diff, math.ceil(max(full + floor(31536000000000 / s.tick) * s.perTick - s.used, 0) / s.token))
     if debt > 0 then
@@ -269,13 +269,13 @@ function rare.amendBucket(limit, v, due, charged, instant, mark)
   elseif diff < 0 and s and s.token == f[4] and s.unit == f[5] and s.burst == f[6] and not (s.till and instant < s.since) then
     local capacity, last = s.burst * s.token, mark == s.tat
     local waits = s.ahead > 0 and s.used > capacity
-    local back = min(-diff * s.token, standingOf(s, instant, mark))
+    local back = min(-diff * s.token, refundable(s, instant, mark))
     if back > 0 and (not waits or last and due == 0) then
       if not last or #s.lows > 0 then
         if #s.lows == 0 then s.lows = {now - 1, s.used} end
-        sinkLevels(s.lows, s.used)
+        lowerLevels(s.lows, s.used)
         refundLevels(s.lows, instant, back)
-        remember(s, max(instantOf(s, s.tat), now + 1))
+        keepLevels(s, max(microsAt(s, s.tat), now + 1))
       end
       s.tat, s.ahead, changed = s.at + s.used - back, aheadBy(s.used - back - capacity, waits), true
     end

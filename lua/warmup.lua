@@ -31,7 +31,7 @@ if v then
     end
   else
     if not rare then lacking = row break end
-    A, B, C, E, other, dirty = rare.warm(v, at, perTick, tick + 0, unit + 0, full)
+    A, B, C, E, other, dirty = rare.readWarmUp(v, at, perTick, tick + 0, unit + 0, full)
   end
 end
 --:look
@@ -41,25 +41,25 @@ if peek then
 elseif inc <= match(limit, '%d+') + 0 and A - at <= floor(how / tick) * perTick then
   local price = inc * token
   fits, warmer = 1, max(B - price, 0)
-  -- slow of what it is before and after
+  -- coldArea before and after
   local x, y = 2 * B - full, 2 * warmer - full
   if x < 67108864 then
     if x > 0 then price = price + floor(x * x / (2 * full)) end
     if y > 0 then price = price - floor(y * y / (2 * full)) end
   else
     if not rare then lacking = row break end
-    price = price + rare.slow(B, full) - rare.slow(warmer, full)
+    price = price + rare.coldArea(B, full) - rare.coldArea(warmer, full)
   end
   ahead = A + price
 end
---:keep A B C E ahead warmer dirty other
+--:carry A B C E ahead warmer dirty other
 --:charge
 if other then E, other = A, false end
 A, B, C = ahead, warmer, ahead - at
 if E <= at then E = 0 end
 --:save
 if other then
-  new, fade = rare.warmText(other)
+  new, fade = rare.warmUpText(other)
 elseif A <= at and B >= full then
   new = false
 else
@@ -75,7 +75,7 @@ local largest, longest = match(limit, '(%d+),(%d+)')
 largest = largest + 0
 if diff > 0 then
   local taken = other and rare.microsIn(other, other.A - other.at) or rare.microsIn(own, A - at)
-  local debt = min(diff, math.ceil(max(longest - rare.unitsOf(own, taken), 0) / token)) -- owed
+  local debt = min(diff, math.ceil(max(longest - rare.unitsOf(own, taken), 0) / token)) -- cappedDebt
   if other then
     other.A = other.A + rare.unitsOf(other, rare.microsIn(own, debt * token))
     other.C, dirty = other.A - other.at, true
@@ -87,7 +87,7 @@ elseif diff < 0 and not other and (A > at or B < full) and (E == 0 or mark > E) 
     -- Canceled, and no charge came after it.
     local t = min(charged, largest) * token
     B = min(B > 0 and B + t or instant, full)
-    A, moves = A - t - rare.slow(B, full) + rare.slow(max(B - t, 0), full), 0
+    A, moves = A - t - rare.coldArea(B, full) + rare.coldArea(max(B - t, 0), full), 0
     if A < at then B, A = min(B + at - A, full), at end
   elseif mark >= A then
     moves = 0 - min(min(0 - diff, largest) * token, A - at)
@@ -103,19 +103,19 @@ end
 function rare.microsIn(s, units) return math.ceil(units / s.perTick) * s.tick end
 function rare.unitsOf(s, us) return math.ceil(us / s.tick) * s.perTick end
 
--- slow in store/warmup.go
-function rare.slow(cold, full)
+-- coldArea in store/warmup.go
+function rare.coldArea(cold, full)
   local x = max(2 * cold - full, 0)
   if x < 67108864 then return floor(x * x / (2 * full)) end
-  return (divided(x, x, 2 * full))
+  return (mulDivRest(x, x, 2 * full))
 end
 
--- warmth in store/warmup.go, of the state in v as of now: A, B, C and E; the state, if it is of
+-- present in store/warmup.go, of the state in v as of now: A, B, C and E; the state, if it is of
 -- other numbers; and whether the clock was set back since.
-function rare.warm(v, at, perTick, tick, unit, full)
+function rare.readWarmUp(v, at, perTick, tick, unit, full)
   local w = words(v)
   local A, W, code, B, C, E = w[1], w[2], w[3], w[4], w[5] or 0, w[6] or 0
-  if #w < 4 or #w > 6 or W < 1 or W >= 70368744177664 or not counted(code) or B < 0 or B > W or C < 0 then
+  if #w < 4 or #w > 6 or W < 1 or W >= 70368744177664 or not validScale(code) or B < 0 or B > W or C < 0 then
     return at, full, 0, 0, false, false
   end
   local s = {W = W, code = code, perTick = floor(code / 8), tick = 10 ^ (code % 8)}
@@ -129,11 +129,11 @@ function rare.warm(v, at, perTick, tick, unit, full)
   s.A, s.B, s.C, s.E = A, B, C, E
   local next = at
   if A > s.at then next = max(rare.unitsOf({perTick = perTick + 0, tick = tick}, rare.microsIn(s, A)), at) end
-  return next, weighed(full, B, W), 0, 0, s, moved
+  return next, mulDiv(full, B, W), 0, 0, s, moved
 end
 
 -- What a state of other numbers says, and the instant at which it says nothing more.
-function rare.warmText(s)
+function rare.warmUpText(s)
   local v = format('%.0f:%.0f:%.0f:%.0f', s.A, s.W, s.code, s.B)
   if s.C > 0 or s.E ~= 0 then v = v .. format(':%.0f', s.C) end
   if s.E ~= 0 then v = v .. format(':%.0f', s.E) end

@@ -1,5 +1,5 @@
 -- The windows that FixedWindow and IntervalBucket count in: twin of store/window.go and of the
--- limit's boundary, passed, opened and begun. A script knows no time zones, so the caller sends
+-- functions of store/intervals.go. A script knows no time zones, so the caller sends
 -- the windows of the calendar.
 --
 -- The argument limit is a list of numbers, separated by commas: the length in us; the kind, which
@@ -23,23 +23,23 @@ function rare.window(limit)
     local aligned, furthest = kind == 1, floor(4503599627370496 / length)
     if aligned then furthest = max(1, floor(6307200000000000 / length)) end
 
-    function w.opened(at)
+    function w.startAt(at)
       if aligned then return at - (at + epoch) % length end
       return at
     end
 
     -- how many windows begin after start and not after at
-    function w.passed(start, at)
+    function w.boundariesIn(start, at)
       if at <= start then return 0 end
       if aligned then return floor((at + epoch) / length) - floor((start + epoch) / length) end
       return floor((at - start) / length)
     end
 
-    -- where the window that the present is in ends, given that it begins at start
-    function w.fin(start) return start + length end
+    -- where the present window ends, which begins at start
+    function w.endOf(start) return start + length end
 
     -- whether the k-th window after the one that begins at start has begun by at
-    function w.by(start, k, at) return start + min(k, furthest) * length <= at end
+    function w.begunBy(start, k, at) return start + min(k, furthest) * length <= at end
   else
     local n, numbers, starts = f[3], {}, {}
     for i = 1, n do
@@ -62,38 +62,38 @@ function rare.window(limit)
     local function find(at) return known(at) or ask(at) end
 
     -- whether not even the present window was sent
-    w.lost = not known(now)
+    w.unknown = not known(now)
 
-    function w.opened(at) return starts[find(at)] end
+    function w.startAt(at) return starts[find(at)] end
 
-    function w.passed(start, at)
+    function w.boundariesIn(start, at)
       if at <= start then return 0 end
       local i, j = find(start), find(at)
       return i and j and numbers[j] - numbers[i]
     end
 
-    function w.fin() return starts[known(now) + 1] end
+    function w.endOf() return starts[known(now) + 1] end
 
-    function w.by(start, k, at)
+    function w.begunBy(start, k, at)
       local i, present = find(at), find(now)
       return i and present and numbers[i] >= numbers[present] + k
     end
   end
 
   -- where a window begins as of now: not after the present
-  function w.begun(start)
-    if start > now then return w.opened(now) end
+  function w.clampStart(start)
+    if start > now then return w.startAt(now) end
     return start
   end
 
   -- where the present window begins, the k-th after the one that begins at start
-  function w.moved(start, k)
+  function w.startAfter(start, k)
     if kind == 0 then return start + k * length end
-    return w.opened(now)
+    return w.startAt(now)
   end
 
   -- where the k-th window after the one that ends at fin ends, or a little later
-  function w.latest(fin, k)
+  function w.latestEnd(fin, k)
     if k == 0 then return fin end
     return fin + min(k * length + slack, 6307200000000000)
   end

@@ -136,7 +136,7 @@ func compose(key id, explained bool) string {
 		maps.Copy(loop, read("several"))
 	}
 	functions := read("general")["script"]
-	var own []blocks
+	var chosen []blocks
 	written := map[string]bool{}
 	for _, a := range algorithms {
 		if key.set&a.set == 0 {
@@ -153,15 +153,15 @@ func compose(key id, explained bool) string {
 				functions += file["functions"]
 			}
 		}
-		own = append(own, all)
+		chosen = append(chosen, all)
 	}
 	in := blocks{"functions": "rare = {}\n" + functions}
 	maps.Copy(in, common)
 	denies := ""
-	if slices.ContainsFunc(own, func(b blocks) bool { return b["denied"] != "" }) {
+	if slices.ContainsFunc(chosen, func(b blocks) bool { return b["denied"] != "" }) {
 		denies = loop["denies"] // the caller asks which limit denies
 	}
-	for _, b := range own {
+	for _, b := range chosen {
 		b.complete(common)
 		b["denies"] = denies
 		if b["strings"] != "" {
@@ -173,7 +173,7 @@ func compose(key id, explained bool) string {
 			in[name] = template
 			continue
 		}
-		for _, b := range own {
+		for _, b := range chosen {
 			in[name] += strings.ReplaceAll(fill(template, b), "LETTER", b["letter"])
 		}
 	}
@@ -184,7 +184,7 @@ func compose(key id, explained bool) string {
 type blocks map[string]string
 
 // complete adds what follows from an algorithm's own blocks: how its arguments are
-// read, what is kept of a look, and how its states are written.
+// read, how locals are carried from a look to a charge, and how its states are written.
 func (b blocks) complete(common blocks) {
 	names := strings.Fields(b["arguments"])
 	from := make([]string, len(names))
@@ -193,20 +193,20 @@ func (b blocks) complete(common blocks) {
 	}
 	b["arguments"] = fmt.Sprintf("local %s = %s\np = p + %d\n", strings.Join(names, ", "), strings.Join(from, ", "), len(names))
 
-	keeps, more := strings.Fields(b["keep"]), strings.Fields(b["more"])
-	// Of what is enforced, all that is granted fits.
+	locals, optional := strings.Fields(b["carry"]), strings.Fields(b["carryif"])
+	// Only a dry run is granted more than fits.
 	fits := group{"dry", []string{"fits"}}
-	if slices.Contains(keeps, "fits") {
+	if slices.Contains(locals, "fits") {
 		fits = group{}
 	}
 	var all []string
-	keep, kept := "", ""
-	for _, g := range []group{fits, {names: keeps}, {keeps[len(keeps)-1], more}} {
+	save, load := "", ""
+	for _, g := range []group{fits, {names: locals}, {locals[len(locals)-1], optional}} {
 		all = append(all, g.names...)
-		keep += g.under(assign(places(g.names), g.names))
-		kept += g.under(assign(g.names, places(g.names)))
+		save += g.under(assign(places(g.names), g.names))
+		load += g.under(assign(g.names, places(g.names)))
 	}
-	b["keep"], b["kept"] = keep, "local "+strings.Join(all, ", ")+"\n"+kept
+	b["carry"], b["carried"] = save, "local "+strings.Join(all, ", ")+"\n"+load
 
 	for name, text := range common {
 		if b["save"] != "" || name != "rest" {
@@ -215,7 +215,7 @@ func (b blocks) complete(common blocks) {
 	}
 }
 
-// group is names of what is kept of a look if a condition holds, or always.
+// group is the names of locals that are carried if a condition holds, or always.
 type group struct {
 	condition string
 	names     []string
@@ -229,16 +229,16 @@ func (g group) under(lines string) string {
 	return "if " + g.condition + " then\n  " + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", "\n  ") + "\nend\n"
 }
 
-// places returns the next places of the table kept, one for each name.
+// places returns the next places of the table carried, one for each name.
 func places(names []string) []string {
 	all := make([]string, len(names))
 	for i := range all {
-		all[i] = fmt.Sprintf("kept[x + %d]", i+1)
+		all[i] = fmt.Sprintf("carried[x + %d]", i+1)
 	}
 	return all
 }
 
-// assign assigns to or from places of the table kept, and goes on behind them. The places come
+// assign assigns to or from places of the table carried, and goes on behind them. The places come
 // one after the other: in one assignment Lua would fill the last first, and move the table.
 func assign(to, from []string) string {
 	if len(to) == 0 {
