@@ -80,7 +80,7 @@ var mutants = []steps.Variant{
 	{Name: "what is given back is told to nobody", Edits: []steps.Edit{{File: "store.go", Was: "			k.freed(c.Limit.Name(), c.Key)\n		}\n	}\n}\n\n// Settle", Is: "		}\n	}\n}\n\n// Settle"}}},
 	{Name: "it is told before it is", Edits: []steps.Edit{{File: "sample.go", Was: "		if c, changed := k.end(", Is: "		k.freed(charges[i].Limit.Name(), charges[i].Key)\n		if c, changed := k.end("},
 		{File: "sample.go", Was: "		k.freed(charges[i].Limit.Name(), charges[i].Key)\n	}\n", Is: "	}\n"}}},
-	{Name: "a slot is taken in two steps", Edits: []steps.Edit{{File: "keys.go", Was: "res.Receipt = store.Receipt{Cost: c.Cost, Lease: k.lend(e, c.Cost)}", Is: "k.mu.Unlock()\n		k.mu.Lock()\n		res.Receipt = store.Receipt{Cost: c.Cost, Lease: k.lend(e, c.Cost)}"}}},
+	{Name: "a slot is taken in two steps", Edits: []steps.Edit{{File: "keys.go", Was: "res.Receipt = store.Receipt{Cost: c.Cost, Lease: k.grant(e, c.Cost)}", Is: "k.mu.Unlock()\n		k.mu.Lock()\n		res.Receipt = store.Receipt{Cost: c.Cost, Lease: k.grant(e, c.Cost)}"}}},
 	{Name: "a lease is released twice", Edits: []steps.Edit{{File: "keys.go", Was: "	delete(k.leases, id)\n", Is: ""}}},
 }
 

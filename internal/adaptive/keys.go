@@ -11,7 +11,7 @@ import (
 )
 
 // Keys holds the limits of this process by name and key, as a store does, so that a new
-// Rule continues where the one before stood. It is safe for concurrent use.
+// Rule continues at the value of the one before. It is safe for concurrent use.
 //
 // It keeps keys with slots in use, and up to mostIdle idle ones of all limits together.
 // So memory is bounded by that and by the slots in use, even if every tenant has its
@@ -20,60 +20,60 @@ import (
 type Keys struct {
 	freed func(limit, key string)
 
-	mu     sync.Mutex
-	keys   map[place]*entry
-	idle   list.List // of *entry, most recently used first
-	leases map[store.LeaseID]lease
-	last   uint64    // newest lease
-	made   uint64    // number of rules
-	born   time.Time // the origin of the samples' times
+	mu        sync.Mutex
+	keys      map[limitKey]*entry
+	idle      list.List // of *entry, most recently used first
+	leases    map[store.LeaseID]lease
+	lastLease uint64    // newest lease
+	rules     uint64    // number of rules
+	start     time.Time // the origin of the samples' times
 }
 
 // mostIdle is how many keys without a slot in use are remembered.
 const mostIdle = 10_000
 
-// place identifies a key's limit.
-type place struct{ limit, key string }
+// limitKey identifies a limit of a key.
+type limitKey struct{ limit, key string }
 
 // entry is one key's limit.
 type entry struct {
-	place
-	rule     *Rule
-	limit    *Limit
-	inFlight int64
-	at       *list.Element // in idle
-	gone     bool          // its limit is gone: don't remember it when idle
+	limitKey
+	rule        *Rule
+	limit       *Limit
+	inFlight    int64
+	idleElement *list.Element // in Keys.idle, or nil
+	retired     bool          // an Update has removed the limit: don't remember the key when idle
 }
 
 // lease is a charge's slots.
 type lease struct {
-	of       *entry
+	entry    *entry
 	units    int64
 	inFlight int64 // when it was taken, including itself
 }
 
 // Rule is the configuration of a limit of this process. A key follows the newest rule
-// it has met. Requests that began under an older rule are decided by the newer one and
+// that was used for it. Requests that began under an older rule are decided by the newer one and
 // don't bring the old one back.
 type Rule struct {
-	made uint64
-	keys *Keys
-	name string
-	cfg  Config
+	number uint64
+	keys   *Keys
+	name   string
+	cfg    Config
 }
 
 // NewKeys returns an empty table. It calls freed, holding no lock, when slots of a
 // limit and key have come free or may have.
 func NewKeys(freed func(limit, key string)) *Keys {
-	return &Keys{freed: freed, keys: map[place]*entry{}, leases: map[store.LeaseID]lease{}, born: time.Now()}
+	return &Keys{freed: freed, keys: map[limitKey]*entry{}, leases: map[store.LeaseID]lease{}, start: time.Now()}
 }
 
 // Limit returns a copy of l that a Store over k decides, following cfg.
 func (k *Keys) Limit(l *store.Limit, cfg Config) *store.Limit {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.made++
-	return inside.DecidedBy(l, &Rule{made: k.made, keys: k, name: l.Name(), cfg: cfg})
+	k.rules++
+	return inside.DecidedBy(l, &Rule{number: k.rules, keys: k, name: l.Name(), cfg: cfg})
 }
 
 // RuleOf returns the rule of a limit of this process, or nil for any other limit.
@@ -85,33 +85,33 @@ func RuleOf(l *store.Limit) *Rule {
 // Config returns the rule's configuration.
 func (r *Rule) Config() Config { return r.cfg }
 
-// Meet returns the present limit. Callers that wait for slots of key without asking use
-// it: by it the key may begin to follow this rule.
-func (r *Rule) Meet(key string) int64 {
-	limit, newer := r.meet(key)
+// SlotsFor returns the present limit of a key. A call that waits for slots without asking for them
+// calls it first, so that the key follows this rule if it is the newest.
+func (r *Rule) SlotsFor(key string) int64 {
+	limit, newer := r.slotsFor(key)
 	if newer {
 		r.keys.freed(r.name, key)
 	}
 	return limit
 }
 
-func (r *Rule) meet(key string) (limit int64, newer bool) {
+func (r *Rule) slotsFor(key string) (limit int64, newer bool) {
 	r.keys.mu.Lock()
 	defer r.keys.mu.Unlock()
-	e := r.keys.keys[place{r.name, key}]
+	e := r.keys.keys[limitKey{r.name, key}]
 	if e == nil {
 		return r.cfg.Start, false
 	}
-	newer = e.meet(r)
+	newer = e.follow(r)
 	return e.limit.Current(), newer
 }
 
-// meet makes the key follow r if r is newer, and reports whether it is.
-func (e *entry) meet(r *Rule) bool {
-	if r.made <= e.rule.made {
+// follow makes the key follow r if r is newer, and reports whether it is.
+func (e *entry) follow(r *Rule) bool {
+	if r.number <= e.rule.number {
 		return false
 	}
-	e.rule, e.gone = r, false
+	e.rule, e.retired = r, false
 	if e.limit.Config() != r.cfg {
 		e.limit = e.limit.Follow(r.cfg, rand.Uint64())
 	}
@@ -121,15 +121,15 @@ func (e *entry) meet(r *Rule) bool {
 // decide decides a charge by the present limit, and makes it if it fits. The caller
 // holds k.mu.
 func (k *Keys) decide(r *Rule, c *store.Charge) store.Result {
-	at := place{r.name, c.Key}
-	e := k.keys[at]
+	id := limitKey{r.name, c.Key}
+	e := k.keys[id]
 	switch {
 	case e != nil:
-		e.meet(r)
+		e.follow(r)
 	case c.Cost == 0:
-		return standing(store.Result{OK: true}, r.cfg.Start, 0, Start)
+		return withCapacity(store.Result{OK: true}, r.cfg.Start, 0, Start)
 	default:
-		e = &entry{place: at, rule: r, limit: New(r.cfg, rand.Uint64())}
+		e = &entry{limitKey: id, rule: r, limit: New(r.cfg, rand.Uint64())}
 	}
 	res := store.Result{OK: true}
 	switch {
@@ -139,21 +139,21 @@ func (k *Keys) decide(r *Rule, c *store.Charge) store.Result {
 	case e.inFlight > 0 && e.inFlight+c.Cost > e.limit.Current():
 		res.OK = false
 	default:
-		res.Receipt = store.Receipt{Cost: c.Cost, Lease: k.lend(e, c.Cost)}
+		res.Receipt = store.Receipt{Cost: c.Cost, Lease: k.grant(e, c.Cost)}
 	}
-	return standing(res, e.limit.Current(), e.inFlight, e.limit.Reason())
+	return withCapacity(res, e.limit.Current(), e.inFlight, e.limit.Reason())
 }
 
-// lend takes slots of a key. The caller holds k.mu.
-func (k *Keys) lend(e *entry, units int64) store.LeaseID {
-	if e.at != nil {
-		k.idle.Remove(e.at)
-		e.at = nil
+// grant grants slots of a key. The caller holds k.mu.
+func (k *Keys) grant(e *entry, units int64) store.LeaseID {
+	if e.idleElement != nil {
+		k.idle.Remove(e.idleElement)
+		e.idleElement = nil
 	}
-	k.keys[e.place] = e
+	k.keys[e.limitKey] = e
 	e.inFlight += units
-	k.last++
-	id := store.Lease(k.last)
+	k.lastLease++
+	id := store.Lease(k.lastLease)
 	k.leases[id] = lease{e, units, e.inFlight}
 	return id
 }
@@ -166,30 +166,30 @@ func (k *Keys) release(id store.LeaseID) (l lease, held bool) {
 		return l, false
 	}
 	delete(k.leases, id)
-	l.of.inFlight -= l.units
+	l.entry.inFlight -= l.units
 	return l, true
 }
 
-// rest remembers a key without slots in use for a while. The caller holds k.mu.
-func (k *Keys) rest(e *entry) {
+// keepIdle remembers a key without slots in use for a while. The caller holds k.mu.
+func (k *Keys) keepIdle(e *entry) {
 	switch {
-	case e.inFlight > 0 || k.keys[e.place] != e: // in use, or forgotten by Reset
+	case e.inFlight > 0 || k.keys[e.limitKey] != e: // in use, or forgotten by Reset
 		return
-	case e.gone:
-		delete(k.keys, e.place)
+	case e.retired:
+		delete(k.keys, e.limitKey)
 		return
 	}
-	e.at = k.idle.PushFront(e)
+	e.idleElement = k.idle.PushFront(e)
 	if k.idle.Len() > mostIdle {
 		k.forget(k.idle.Back().Value.(*entry))
 	}
 }
 
 func (k *Keys) forget(e *entry) {
-	delete(k.keys, e.place)
-	if e.at != nil {
-		k.idle.Remove(e.at)
-		e.at = nil
+	delete(k.keys, e.limitKey)
+	if e.idleElement != nil {
+		k.idle.Remove(e.idleElement)
+		e.idleElement = nil
 	}
 }
 
@@ -198,24 +198,24 @@ func (r *Rule) reset(key string) {
 	k := r.keys
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e := k.keys[place{r.name, key}]; e != nil {
+	if e := k.keys[limitKey{r.name, key}]; e != nil {
 		k.forget(e)
 	}
 }
 
-// Retire forgets the keys of limits that are gone; keys in use follow when their slots
+// Retire forgets the keys of limits that an Update has removed. A key in use is forgotten when its slots
 // are released.
-func (k *Keys) Retire(gone map[string]bool) {
-	if len(gone) == 0 {
+func (k *Keys) Retire(retired map[string]bool) {
+	if len(retired) == 0 {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.keys {
-		if !gone[e.place.limit] {
+		if !retired[e.limitKey.limit] {
 			continue
 		}
-		if e.gone = true; e.at != nil {
+		if e.retired = true; e.idleElement != nil {
 			k.forget(e)
 		}
 	}

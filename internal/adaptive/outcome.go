@@ -8,7 +8,7 @@ import (
 )
 
 // Outcome is how a request went. It is safe for concurrent use.
-type Outcome struct{ is atomic.Uint32 }
+type Outcome struct{ value atomic.Uint32 }
 
 // Ending is the known outcome of a request.
 type Ending uint32
@@ -22,19 +22,19 @@ const (
 )
 
 // Report records what the handler says.
-func (o *Outcome) Report(e Ending) { o.is.Store(uint32(e)) }
+func (o *Outcome) Report(e Ending) { o.value.Store(uint32(e)) }
 
 // Show records what the end of the request shows, unless the handler has said something.
-func (o *Outcome) Show(e Ending) { o.is.CompareAndSwap(uint32(Finished), uint32(e)) }
+func (o *Outcome) Show(e Ending) { o.value.CompareAndSwap(uint32(Finished), uint32(e)) }
 
 // Open reports whether nothing is recorded yet.
-func (o *Outcome) Open() bool { return o.is.Load() == uint32(Finished) }
+func (o *Outcome) Open() bool { return o.value.Load() == uint32(Finished) }
 
 // Sample returns what limits learn from the request, or nil if they learn nothing. It
 // took that long. err is the error of its context, or nil if that says nothing.
 func (o *Outcome) Sample(took time.Duration, err error) *Sample {
 	s := &Sample{RTT: took}
-	switch e := Ending(o.is.Load()); {
+	switch e := Ending(o.value.Load()); {
 	case e == Ignored:
 		return nil
 	case e == Failed, errors.Is(err, context.DeadlineExceeded):

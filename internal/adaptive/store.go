@@ -25,32 +25,32 @@ type Store struct {
 // Over returns a store over below. Several stores may share the keys.
 func (k *Keys) Over(below store.Store) *Store { return &Store{k, below} }
 
-// rest is the charges of a call that are for the store below, with room for a veto.
-type rest struct {
+// belowCharges is the charges of a call that are for the store below, with room for a veto.
+type belowCharges struct {
 	charges []store.Charge
 	results []store.Result
-	at      []int // indexes in the call
+	places  []int // indexes in the call
 }
 
-var rests = sync.Pool{New: func() any { return new(rest) }}
+var belowPool = sync.Pool{New: func() any { return new(belowCharges) }}
 
-func (r *rest) add(i int, c store.Charge) {
-	r.charges, r.results, r.at = append(r.charges, c), append(r.results, store.Result{}), append(r.at, i)
+func (r *belowCharges) add(i int, c store.Charge) {
+	r.charges, r.results, r.places = append(r.charges, c), append(r.results, store.Result{}), append(r.places, i)
 }
 
-func (r *rest) free() {
+func (r *belowCharges) free() {
 	clear(r.charges)
 	clear(r.results)
-	r.charges, r.results, r.at = r.charges[:0], r.results[:0], r.at[:0]
-	rests.Put(r)
+	r.charges, r.results, r.places = r.charges[:0], r.results[:0], r.places[:0]
+	belowPool.Put(r)
 }
 
-// restOf returns those of charges that are for the store below, or nil if all are.
-func restOf(charges []store.Charge) *rest {
+// chargesBelow returns those of charges that are for the store below, or nil if all are.
+func chargesBelow(charges []store.Charge) *belowCharges {
 	if !slices.ContainsFunc(charges, func(c store.Charge) bool { return RuleOf(c.Limit) != nil }) {
 		return nil
 	}
-	r := rests.Get().(*rest)
+	r := belowPool.Get().(*belowCharges)
 	for i := range charges {
 		if RuleOf(charges[i].Limit) == nil {
 			r.add(i, charges[i])
@@ -59,21 +59,21 @@ func restOf(charges []store.Charge) *rest {
 	return r
 }
 
-// veto adds a charge that never passes, in place of the denied ones of this process.
-func (r *rest) veto() {
+// addVeto adds a charge that never passes, in place of the denied ones of this process.
+func (r *belowCharges) addVeto() {
 	key := r.charges[0].Key // in the same slot of a cluster
 	r.charges, r.results = append(r.charges, inside.Veto(key)), append(r.results, store.Result{})
 }
 
-// answer copies the results of the store below to their places.
-func (r *rest) answer(results []store.Result) {
-	for k, i := range r.at {
+// copyResults copies the results of the store below to their places.
+func (r *belowCharges) copyResults(results []store.Result) {
+	for k, i := range r.places {
 		results[i] = r.results[k]
 	}
 }
 
 // denied reports whether an enforced charge is denied.
-func (r *rest) denied() bool {
+func (r *belowCharges) denied() bool {
 	for k := range r.charges {
 		if !r.results[k].OK && !r.charges[k].DryRun {
 			return true
@@ -87,12 +87,12 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	if err := store.Check(charges, results); err != nil {
 		return err
 	}
-	r := restOf(charges)
+	r := chargesBelow(charges)
 	if r == nil {
 		return s.below.Take(ctx, charges, results)
 	}
 	defer r.free()
-	if twice(charges) {
+	if duplicated(charges) {
 		return store.ErrDuplicate
 	}
 	granted := false
@@ -107,18 +107,18 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 		return nil
 	}
 	if denied {
-		r.veto()
+		r.addVeto()
 	}
 	if err := s.below.Take(ctx, r.charges, r.results); err != nil {
 		return err
 	}
-	r.answer(results)
+	r.copyResults(results)
 	granted = !denied && !r.denied()
 	return nil
 }
 
-// twice reports whether a limit of this process is charged twice for the same key.
-func twice(charges []store.Charge) bool {
+// duplicated reports whether a limit of this process is charged twice for the same key.
+func duplicated(charges []store.Charge) bool {
 	for i := range charges {
 		a := &charges[i]
 		if RuleOf(a.Limit) == nil {
@@ -152,8 +152,8 @@ func (k *Keys) giveBack(charges []store.Charge, results []store.Result) {
 	for i := range charges {
 		if c, res := &charges[i], &results[i]; RuleOf(c.Limit) != nil && res.Receipt.Cost > 0 {
 			k.end(res.Receipt.Lease, nil)
-			limit, why := stood(&res.Receipt)
-			*res = standing(store.Result{OK: res.OK}, limit, int64(res.Held)-res.Receipt.Cost, why)
+			limit, why := capacityOf(&res.Receipt)
+			*res = withCapacity(store.Result{OK: res.OK}, limit, int64(res.Held)-res.Receipt.Cost, why)
 			k.freed(c.Limit.Name(), c.Key)
 		}
 	}
@@ -165,7 +165,7 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	if err := store.Check(charges, results); err != nil {
 		return err
 	}
-	r := restOf(charges)
+	r := chargesBelow(charges)
 	if r == nil {
 		return s.below.Settle(ctx, charges, results)
 	}
@@ -182,7 +182,7 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	if err := s.below.Settle(ctx, r.charges, r.results); err != nil {
 		return err
 	}
-	r.answer(results)
+	r.copyResults(results)
 	return nil
 }
 
@@ -204,7 +204,7 @@ func (k *Keys) resize(id store.LeaseID, units int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if l, held := k.leases[id]; held {
-		l.of.inFlight += units - l.units
+		l.entry.inFlight += units - l.units
 		l.units = units
 		k.leases[id] = l
 	}

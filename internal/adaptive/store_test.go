@@ -305,7 +305,7 @@ func TestEnd(t *testing.T) {
 			if again := o.keys.End(charges, results, &Sample{RTT: time.Second, Dropped: true}); again != nil {
 				t.Errorf("a request has ended twice: %+v", again)
 			}
-			limit, why := RuleOf(o.own).Stood(&charges[0], &results[0])
+			limit, why := RuleOf(o.own).DecidedCapacity(&charges[0], &results[0])
 			if limit != 2 || why != Start {
 				t.Errorf("stood at %d for %d", limit, why)
 			}
@@ -314,10 +314,10 @@ func TestEnd(t *testing.T) {
 			t.Errorf("%+v", moved)
 		}
 		charges, results, _ := o.ask(0, -1)
-		if limit, why := RuleOf(o.own).Stood(&charges[0], &results[0]); limit != 1 || why != Drops || results[0].Remaining != 1 {
+		if limit, why := RuleOf(o.own).DecidedCapacity(&charges[0], &results[0]); limit != 1 || why != Drops || results[0].Remaining != 1 {
 			t.Errorf("stands at %d for %d: %+v", limit, why, results[0])
 		}
-		if limit, why := RuleOf(o.own).Stood(&charges[0], new(store.Result)); limit != 1 || why != Drops {
+		if limit, why := RuleOf(o.own).DecidedCapacity(&charges[0], new(store.Result)); limit != 1 || why != Drops {
 			t.Errorf("without a decision it stands at %d for %d", limit, why)
 		}
 	})
@@ -359,9 +359,9 @@ func TestMeet(t *testing.T) {
 	cfg.Min = 3
 	newer := RuleOf(o.keys.Limit(o.own, cfg))
 	for _, r := range []*Rule{RuleOf(o.own), newer, newer, RuleOf(o.own)} {
-		r.Meet("k")
+		r.SlotsFor("k")
 	}
-	if got := fmt.Sprint(o.freed, newer.Meet("k"), RuleOf(o.own).Meet("k"), newer.Meet("unseen")); got != "[own:k] 3 3 2" {
+	if got := fmt.Sprint(o.freed, newer.SlotsFor("k"), RuleOf(o.own).SlotsFor("k"), newer.SlotsFor("unseen")); got != "[own:k] 3 3 2" {
 		t.Error(got)
 	}
 }

@@ -270,7 +270,7 @@ func (g *Registry) fill(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 // slotsOf returns how many slots a charge's key has now.
 func slotsOf(c *store.Charge) int64 {
 	if r := adaptive.RuleOf(c.Limit); r != nil {
-		return r.Meet(c.Key)
+		return r.SlotsFor(c.Key)
 	}
 	return c.Limit.Spec().Units
 }

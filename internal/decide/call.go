@@ -69,7 +69,7 @@ type Call struct {
 	by        *Backend
 	readClass func(context.Context) int
 	waits     func(i int, queued int64, d time.Duration)
-	visit     *turns.Waiter // in the lines of turns, while it is decided
+	waiter    *turns.Waiter // in the lines of turns, while it is decided
 }
 
 // state is the part of a call that Reset zeroes. It has no pointers: see Add.

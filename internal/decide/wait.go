@@ -37,7 +37,7 @@ func (c *Call) wait(ctx context.Context) error {
 	case !waits:
 	case !c.owns:
 		c.recordTurnsQueued()
-	case c.visit != nil || c.delay() > 0:
+	case c.waiter != nil || c.delay() > 0:
 		return c.waitForTurns(ctx)
 	case ctx.Err() != nil: // the caller has left while the store was asked
 		return &Canceled{ctx.Err()}
@@ -86,14 +86,14 @@ func timeLeft(ctx context.Context) (time.Duration, error) {
 // takeAndClaim is take with the turns that other calls have left: the store is asked for the rest. It
 // counts the slots that the call is granted.
 func (c *Call) takeAndClaim(ctx context.Context) error {
-	c.visit = c.by.Lines.Turns.Claim(c.Charges)
+	c.waiter = c.by.Lines.Turns.Claim(c.Charges)
 	if turns.Reserves(c.Charges) {
 		var end func()
 		ctx, end = turns.Outliving(ctx, c.store())
 		defer end()
 	}
 	err := c.take(ctx)
-	if c.visit.Restore(c.Charges); !c.owns {
+	if c.waiter.Restore(c.Charges); !c.owns {
 		c.leaveTurns(ctx)
 		return err
 	}
@@ -105,8 +105,8 @@ func (c *Call) takeAndClaim(ctx context.Context) error {
 
 // leaveTurns leaves the lines of turns.
 func (c *Call) leaveTurns(ctx context.Context) {
-	if w := c.visit; w != nil {
-		c.visit = nil
+	if w := c.waiter; w != nil {
+		c.waiter = nil
 		c.by.Lines.Turns.Leave(context.WithoutCancel(ctx), w)
 	}
 }
@@ -114,11 +114,11 @@ func (c *Call) leaveTurns(ctx context.Context) {
 // waitForTurns waits until the turns that the call was granted have come.
 func (c *Call) waitForTurns(ctx context.Context) error {
 	start := time.Now()
-	c.visit = c.by.Lines.Turns.Join(c.visit, c.Charges, c.Results, c.by.GiveBack)
+	c.waiter = c.by.Lines.Turns.Join(c.waiter, c.Charges, c.Results, c.by.GiveBack)
 	i := c.slowest()
-	c.lineWait(i).Queued = c.visit.Queued(i)
+	c.lineWait(i).Queued = c.waiter.Queued(i)
 	c.beginWait(i, c.Results[i].Delay)
-	err := c.visit.Wait(ctx)
+	err := c.waiter.Wait(ctx)
 	waited := time.Since(start)
 	c.Waited += waited
 	for i := range c.Results { // they were relative to the instant of the decision
@@ -129,11 +129,11 @@ func (c *Call) waitForTurns(ctx context.Context) error {
 	}
 	for i := range c.Results { // others may have left, so that the turn has come sooner
 		c.Results[i].Delay = min(c.Results[i].Delay, waited)
-		if r := c.visit.Receipt(i); r.Cost > 0 {
+		if r := c.waiter.Receipt(i); r.Cost > 0 {
 			c.Results[i].Receipt = r
 		}
 	}
-	c.visit = nil
+	c.waiter = nil
 	return nil
 }
 

@@ -119,7 +119,7 @@ func (l *Limit) Denial(c *store.Charge) Denial { return kinds[l.Kind].denies(c) 
 // DecidedCapacity returns how many units a key had at most when a charge was decided, and why.
 func DecidedCapacity(c *store.Charge, r *store.Result) (capacity int64, why adaptive.Reason) {
 	if rule := adaptive.RuleOf(c.Limit); rule != nil {
-		return rule.Stood(c, r)
+		return rule.DecidedCapacity(c, r)
 	}
 	return inside.Full(c.Limit), adaptive.None
 }
