@@ -45,7 +45,7 @@ var (
 // honors them wouldn't follow the redirect.
 func Redirect(url string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		field.LeaveOut(w.Header())
+		field.RemoveLimitFields(w.Header())
 		w.Header().Set("Cache-Control", "no-store")
 		http.Redirect(w, r, url, http.StatusFound)
 	})
@@ -75,7 +75,7 @@ func PlainText(body string) http.Handler {
 // unless h sets it. The RateLimit fields stay.
 func Degrade(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		field.Served(w.Header())
+		field.SetServed(w.Header())
 		if !respond.Answers(w, r, http.StatusOK, func(w http.ResponseWriter) { h.ServeHTTP(w, r) }) {
 			w.WriteHeader(http.StatusOK)
 		}
@@ -169,7 +169,7 @@ func answerFailed(v *version, w http.ResponseWriter, r *http.Request, err error)
 		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
 	}
 	if status := failure.Status(err); !answerBy(v, h, w, r, nil, status, err) {
-		field.Blank(status).Write(w, r)
+		field.BlankProblem(status).Write(w, r)
 	}
 }
 
@@ -190,7 +190,7 @@ func answerBy(v *version, h http.Handler, w http.ResponseWriter, r *http.Request
 	if respond.Answers(w, asked, status, func(w http.ResponseWriter) { h.ServeHTTP(w, asked) }) {
 		return true
 	}
-	field.NotStored(w.Header()) // the handler may have allowed caching
+	field.SetNotStored(w.Header()) // the handler may have allowed caching
 	return false
 }
 
@@ -198,7 +198,7 @@ func answerBy(v *version, h http.Handler, w http.ResponseWriter, r *http.Request
 // its own.
 func setFailed(h http.Header, err error) {
 	if _, ok := err.(*DeniedError); !ok {
-		field.Failed(h, failure.Status(err))
+		field.SetFailed(h, failure.Status(err))
 	}
 }
 
@@ -206,7 +206,7 @@ func setFailed(h http.Header, err error) {
 func setUnset(h http.Header, err error) {
 	switch denied := denialIn(err); {
 	case denied == nil:
-		field.Failed(h, failure.Status(err))
+		field.SetFailed(h, failure.Status(err))
 	case denied.outside:
 		denied.setFields(h)
 	}

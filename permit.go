@@ -517,7 +517,7 @@ func (p *Permit) sample() *adaptive.Sample {
 	case p.response == nil:
 		err = nil
 	case p.response.pacing != nil:
-		took -= p.response.pacing.HeldUp()
+		took -= p.response.pacing.Delayed()
 	}
 	return p.story.outcome.Sample(took, err)
 }

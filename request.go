@@ -472,7 +472,7 @@ func (a *admission) newResponse(p *Permit, needs limit.Needs) *response {
 	s.Begin(r)
 	s.Decides = decides
 	if held {
-		s.Taken = p.hold
+		s.OnHijack = p.hold
 	}
 	if paced {
 		s.pacing = a.pace(&s.Watched)

@@ -2,8 +2,8 @@
 // process on requests in flight that follow how long requests take.
 //
 // [Keys] holds them by name and key. [Keys.Limit] makes one, a [Store] over another
-// store decides charges on it, [Keys.End] takes what was observed of a request, and
-// [Rule] says where a limit stood in a decision.
+// store decides charges on it, [Keys.End] takes the sample of a request, and
+// [Rule] returns the limit by which a charge was decided.
 //
 // The algorithms are those of Netflix's concurrency-limits
 // (https://github.com/Netflix/concurrency-limits, its Gradient2Limit, VegasLimit,
@@ -77,7 +77,7 @@ type Config struct {
 	Window          time.Duration // the shortest time between two changes
 }
 
-// StartIn returns where a limit starts whose Config doesn't say so.
+// StartIn returns the default start of a limit between least and most.
 func StartIn(least, most int64) int64 { return max(least, min(DefaultStart, most)) }
 
 // Sample is the observation of a request that has ended.
@@ -96,7 +96,7 @@ type Sample struct {
 	Cut bool
 }
 
-// Reason says why a limit is where it is.
+// Reason is the reason for a limit's present value.
 type Reason uint8
 
 const (
@@ -159,7 +159,7 @@ type window struct {
 	inFlight     int64
 }
 
-// New returns a limit that stands at cfg.Start. seed is for Vegas, which looks for a
+// New returns a limit whose value is cfg.Start. seed is for Vegas, which looks for a
 // new smallest latency at irregular intervals.
 func New(cfg Config, seed uint64) *Limit {
 	return &Limit{cfg: cfg, estimator: cfg.Algorithm.begin(cfg, seed), estimate: float64(cfg.Start), reason: Start}
@@ -168,7 +168,7 @@ func New(cfg Config, seed uint64) *Limit {
 // Current returns the limit, in whole requests.
 func (l *Limit) Current() int64 { return int64(l.estimate) }
 
-// Reason returns why the limit is where it is.
+// Reason returns the reason for the limit's present value.
 func (l *Limit) Reason() Reason { return l.reason }
 
 // Latency returns the average of the last window that had one, and Baseline what the
@@ -236,7 +236,7 @@ func (l *Limit) set(next float64) {
 // Config returns the limit's configuration.
 func (l *Limit) Config() Config { return l.cfg }
 
-// Follow returns a limit that follows another configuration from where l stands.
+// Follow returns a limit with another configuration that starts at the present value of l.
 func (l *Limit) Follow(cfg Config, seed uint64) *Limit {
 	n := New(cfg, seed)
 	n.set(l.estimate)

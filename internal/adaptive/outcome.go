@@ -13,18 +13,17 @@ type Outcome struct{ value atomic.Uint32 }
 // Ending is the known outcome of a request.
 type Ending uint32
 
-// The zero Ending is that of a request that nothing is said of.
 const (
-	Finished Ending = iota
-	Dropped         // for lack of capacity, as only a handler knows
+	Finished Ending = iota // also if the outcome isn't known
+	Dropped                // for lack of capacity, as only a handler knows
 	Failed
 	Ignored // its duration says nothing about the service's load
 )
 
-// Report records what the handler says.
+// Report records the ending that the handler reports.
 func (o *Outcome) Report(e Ending) { o.value.Store(uint32(e)) }
 
-// Show records what the end of the request shows, unless the handler has said something.
+// Show records the ending that the end of the request shows, unless the handler has reported one.
 func (o *Outcome) Show(e Ending) { o.value.CompareAndSwap(uint32(Finished), uint32(e)) }
 
 // Open reports whether nothing is recorded yet.

@@ -1,6 +1,5 @@
-// Package background is for work that outlives the request it belongs to: how long it may
-// take, and what becomes of a panic of other people's code (an observer, a callback, a
-// store) on goroutines and timers of this module's own.
+// Package background is for work that outlives its request. It says how long that may take, and
+// recovers panics of an observer, a callback or a store on goroutines and timers of this module.
 package background
 
 import (
@@ -10,12 +9,12 @@ import (
 	"time"
 )
 
-// GiveBack is how long giving something back to a store may take once the request that had
-// it has ended, and how long the answer to a call that was to reserve it is waited for.
+// GiveBack is how long giving charges back to a store may take once their request has ended. A
+// call that may reserve a turn waits as long for the store's answer after its request has ended.
 const GiveBack = 2 * time.Second
 
 // Do calls f and recovers its panic. On a request's goroutine a panic ends the request;
-// on one of our own it would end the process. So Do writes it to slog.Default at level
+// on another it would end the process. So Do writes it to slog.Default at level
 // Error, with its value and stack, as net/http's server does, and returns. What must
 // happen even if f panics is deferred in f, or comes after Do.
 func Do(what string, f func()) {

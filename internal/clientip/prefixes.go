@@ -43,11 +43,11 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 		if n == 0 || !s[n-1].Overlaps(p) {
 			s[n] = p
 			for n++; n > 1 && s[n-2].Bits() > 0; n-- {
-				whole := netip.PrefixFrom(s[n-2].Addr(), s[n-2].Bits()-1).Masked()
-				if s[n-1].Bits() != s[n-2].Bits() || !whole.Contains(s[n-1].Addr()) {
+				merged := netip.PrefixFrom(s[n-2].Addr(), s[n-2].Bits()-1).Masked()
+				if s[n-1].Bits() != s[n-2].Bits() || !merged.Contains(s[n-1].Addr()) {
 					break
 				}
-				s[n-2] = whole // merged from two halves
+				s[n-2] = merged // merged from two halves
 			}
 		}
 	}

@@ -27,8 +27,8 @@ type Source struct {
 	IPv6Bits  int
 }
 
-// everybody is where clients are: all of IPv4, and the assigned part of IPv6.
-var everybody = [...]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("2000::/3")}
+// clientNetworks is where clients are: all of IPv4, and the assigned part of IPv6.
+var clientNetworks = [...]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("2000::/3")}
 
 // Resolver is a Source that has been checked. It is immutable and safe for concurrent
 // use.
@@ -37,9 +37,9 @@ type Resolver struct {
 	trusted Prefixes
 	unix    bool
 	bits    int
-	// client is nil without a header. Only New leads to what parses headers: a program
-	// that uses none is not built with it.
-	client func(c *Resolver, proxy node, lines []string) node
+	// readClient is nil without a header. Only New refers to the code that parses headers: the linker
+	// leaves it out of a program that reads none.
+	readClient func(c *Resolver, proxy node, lines []string) node
 }
 
 const defaultBits = 64
@@ -55,7 +55,7 @@ func New(s Source) (*Resolver, []Problem) {
 		bits:   s.IPv6Bits,
 	}
 	if c.header != "" {
-		c.client = (*Resolver).behind
+		c.readClient = (*Resolver).clientBehind
 	}
 	if c.bits == 0 {
 		c.bits = defaultBits
@@ -64,7 +64,7 @@ func New(s Source) (*Resolver, []Problem) {
 	c.trusted, problems = NewPrefixes(s.Trusted)
 	bad := func(what, write string, names ...any) { problems = append(problems, Problem{what, write, names}) }
 	for _, p := range c.trusted {
-		if slices.ContainsFunc(everybody[:], func(all netip.Prefix) bool { return p.Overlaps(all) && p.Bits() <= all.Bits() }) {
+		if slices.ContainsFunc(clientNetworks[:], func(all netip.Prefix) bool { return p.Overlaps(all) && p.Bits() <= all.Bits() }) {
 			bad(fmt.Sprintf("trusting %v lets every client name the address it is limited by", p),
 				"write the addresses that your proxies connect from")
 		}
@@ -97,8 +97,8 @@ func (c *Resolver) String() string {
 	switch {
 	case c.unix || c.bits != defaultBits:
 		var fields []string
-		set := func(is bool, format string, value any) {
-			if is {
+		set := func(present bool, format string, value any) {
+			if present {
 				fields = append(fields, fmt.Sprintf(format, value))
 			}
 		}
@@ -136,14 +136,14 @@ func (c *Resolver) Key(r *http.Request) string {
 	if n.text != "" {
 		return n.text
 	}
-	return c.name(n.addr)
+	return c.keyOf(n.addr)
 }
 
 // node returns the client that sent r.
 func (c *Resolver) node(r *http.Request) node {
 	n := parseNode(r.RemoteAddr)
 	if c.header != "" && c.trusts(r, n) {
-		n = c.client(c, n, r.Header[c.header])
+		n = c.readClient(c, n, r.Header[c.header])
 	}
 	return n
 }
@@ -155,26 +155,25 @@ func (c *Resolver) In(r *http.Request, s Prefixes) bool {
 	return a.IsValid() && (s.contains(a) || nat64.Contains(a) && s.contains(embedded(a)))
 }
 
-// behind returns the client of a trusted proxy according to the lines of the header, as
+// clientBehind returns the client of a trusted proxy according to the values of the header, as
 // far as they can be parsed.
-func (c *Resolver) behind(proxy node, lines []string) node {
+func (c *Resolver) clientBehind(proxy node, values []string) node {
 	switch c.header {
 	case XForwardedFor:
-		return c.walk(lines, proxy, cutLast, parseNode)
+		return c.walk(values, proxy, cutLast, parseNode)
 	case Forwarded:
-		return c.walk(lines, proxy, cutLastQuoted, parseForwarded)
+		return c.walk(values, proxy, cutLastQuoted, parseForwarded)
 	}
-	if len(lines) == 1 {
-		if n := parseNode(trim(lines[0])); n.isHost() {
+	if len(values) == 1 {
+		if n := parseNode(trim(values[0])); n.isHost() {
 			return n
 		}
 	}
 	return proxy
 }
 
-// Names reports whether lines of a header field name the peer's address as one that a
-// request has come from.
-func Names(header string, lines []string, remoteAddr string) bool {
+// NamePeer reports whether values of a header field contain the address of the peer.
+func NamePeer(header string, values []string, remoteAddr string) bool {
 	peer := parseNode(remoteAddr).addr
 	if !peer.IsValid() {
 		return false
@@ -183,10 +182,10 @@ func Names(header string, lines []string, remoteAddr string) bool {
 	if header == Forwarded {
 		cut, parse = cutLastQuoted, parseForwarded
 	}
-	for _, line := range lines {
-		for line != "" {
+	for _, value := range values {
+		for value != "" {
 			var element string
-			line, element = cut(line)
+			value, element = cut(value)
 			if parse(trim(element)).addr == peer {
 				return true
 			}
@@ -207,14 +206,13 @@ type node struct {
 // isHost reports whether n names a host: 0.0.0.0 and :: don't.
 func (n node) isHost() bool { return n.addr.IsValid() && !n.addr.IsUnspecified() }
 
-// maxNode is longer than any address with zone and port. It keeps zones of a megabyte
+// maxNodeLength is longer than any address with zone and port. It keeps zones of a megabyte
 // out of netip, which remembers zones.
-const maxNode = 128
+const maxNodeLength = 128
 
-// parseNode parses ip, ip:port, [ip6] and [ip6]:port, and nothing else: what isn't
-// certainly an address is rejected.
+// parseNode parses ip, ip:port, [ip6] and [ip6]:port, and nothing else.
 func parseNode(s string) node {
-	if s == "" || len(s) > maxNode {
+	if s == "" || len(s) > maxNodeLength {
 		return node{}
 	}
 	if host, bytes, ok := cutIPv4(s); ok {
@@ -246,7 +244,7 @@ func parseNode(s string) node {
 	return node{addr: a.WithZone("").Unmap()}
 }
 
-// cutIPv4 parses the most frequent form: an IPv4 address and a port. What it rejects
+// cutIPv4 parses the most frequent form: an IPv4 address and a port. A text that it rejects
 // may still be an address.
 func cutIPv4(s string) (host string, bytes [4]byte, ok bool) {
 	i := 0
@@ -288,8 +286,8 @@ func cutIPv4(s string) (host string, bytes [4]byte, ok bool) {
 	return s[:i-1], bytes, 1 <= digits && digits <= 5 && port <= 65535
 }
 
-// name returns the key for an address.
-func (c *Resolver) name(a netip.Addr) string {
+// keyOf returns the key for an address.
+func (c *Resolver) keyOf(a netip.Addr) string {
 	if !a.IsValid() {
 		return unknownPeer
 	}
@@ -302,7 +300,7 @@ func (c *Resolver) name(a netip.Addr) string {
 	return string(p.AppendTo(room[:0]))
 }
 
-// trusts reports whether the peer may say on whose behalf it asks. Whether the peer is
+// trusts reports whether the peer is a trusted proxy. Whether the peer is
 // on a Unix socket is read from the listener: RemoteAddr is text that a middleware may
 // have overwritten.
 func (c *Resolver) trusts(r *http.Request, peer node) bool {
@@ -322,10 +320,10 @@ const maxHops = 32
 // walk reads a list that proxies append to, from its end. While the last node is a
 // trusted proxy, the one before it is that proxy's peer. walk returns
 // the first node that isn't trusted, or else the last one that could be parsed.
-func (c *Resolver) walk(lines []string, last node, cut func(string) (rest, element string), parse func(string) node) node {
+func (c *Resolver) walk(values []string, last node, cut func(string) (rest, element string), parse func(string) node) node {
 	hops := 0
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest := trimEmpty(lines[i]); rest != ""; rest = trimEmpty(rest) {
+	for i := len(values) - 1; i >= 0; i-- {
+		for rest := trimEmpty(values[i]); rest != ""; rest = trimEmpty(rest) {
 			var element string
 			rest, element = cut(rest)
 			n := parse(trim(element))

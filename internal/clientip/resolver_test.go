@@ -29,7 +29,7 @@ func resolver(t testing.TB, header string) *Resolver {
 // everything: slow, and written without a look at what it is compared with.
 
 func modelNode(s string) net.IP {
-	if len(s) > maxNode {
+	if len(s) > maxNodeLength {
 		return nil
 	}
 	if a := modelAddr(s); a != nil {

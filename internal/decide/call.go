@@ -2,8 +2,8 @@
 // and over the limits of this process.
 //
 // A [Call] collects charges and decides them. What is granted has one owner: at first the
-// call, which gives it back unless it is told to whom it goes, by [Call.HandTo] or
-// [Call.Spend]. So whatever panics in between, nothing is lost. [Grants] are the owner from
+// call, which gives it back unless [Call.HandTo] makes grants the owner, or
+// [Call.Spend] leaves it charged. So whatever panics in between, nothing is lost. [Grants] are the owner from
 // then on, until they end.
 //
 // A call that can't wait asks the store once. Another call waits like this:
@@ -45,7 +45,7 @@ type Backend struct {
 	Current func(*limit.Limit) *limit.Limit
 	// GiveBack gives back turns that no call uses, perhaps long after their calls have gone.
 	GiveBack turns.Settle
-	// Leases is told of leases that are lost; or nil.
+	// Leases is notified of leases that are lost; or nil.
 	Leases *store.Observer
 }
 
@@ -121,7 +121,7 @@ type Lost struct {
 }
 
 // Init makes a call ready for use, once. class returns its class, and is called at most
-// once in each use, if the call takes a slot or waits. waits is told that it begins to wait
+// once in each use, if the call takes a slot or waits. waits is called when the call begins to wait
 // for charge i: for d, if that is known, and as one of queued. Both may panic.
 func (c *Call) Init(class func(context.Context) int, waits func(i int, queued int64, d time.Duration)) {
 	c.readClass, c.waits = class, waits

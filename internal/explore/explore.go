@@ -63,7 +63,7 @@ type search struct {
 
 type choice struct {
 	taken, most int
-	of          []string // what there was to choose from
+	steps       []string // to choose from
 }
 
 // choose returns which of the steps to take at a depth: as before along the path, then
@@ -71,8 +71,8 @@ type choice struct {
 func (x *search) choose(depth int, steps []string, state string) int {
 	if depth < len(x.path) {
 		c := &x.path[depth]
-		if !slices.Equal(c.of, steps) {
-			panic(fmt.Sprintf("explore: the scenario isn't deterministic: at step %d it has %q, had %q", depth, steps, c.of))
+		if !slices.Equal(c.steps, steps) {
+			panic(fmt.Sprintf("explore: the scenario isn't deterministic: at step %d it has %q, had %q", depth, steps, c.steps))
 		}
 		return c.taken
 	}
@@ -83,7 +83,7 @@ func (x *search) choose(depth int, steps []string, state string) int {
 		}
 		x.seen[state] = true
 	}
-	x.path = append(x.path, choice{most: most, of: slices.Clone(steps)})
+	x.path = append(x.path, choice{most: most, steps: slices.Clone(steps)})
 	return 0
 }
 
@@ -104,26 +104,26 @@ type Scheduler struct {
 	search *search
 	start  time.Time
 
-	mu     sync.Mutex
-	parked []*parked
-	saw    map[string]string // what each actor has seen and where it is
-	trace  []string
-	broken []string
-	state  func() string
-	ends   []func()
-	came   chan struct{} // has an element when an actor has reached a step
-	actors sync.WaitGroup
+	mu       sync.Mutex
+	paused   []*pausedActor
+	observed map[string]string // what each actor has seen and where it is
+	trace    []string
+	broken   []string
+	state    func() string
+	ends     []func()
+	arrived  chan struct{} // has an element when an actor has reached a step
+	actors   sync.WaitGroup
 }
 
-// parked is an actor at a step.
-type parked struct {
+// pausedActor is an actor at a step.
+type pausedActor struct {
 	actor, label string
-	pass         time.Duration // the time to let pass before it continues
-	on           chan struct{}
+	sleep        time.Duration // the time to let pass before it continues
+	resume       chan struct{}
 }
 
 func newScheduler(x *search) *Scheduler {
-	return &Scheduler{search: x, start: time.Now(), saw: map[string]string{}, came: make(chan struct{}, 1)}
+	return &Scheduler{search: x, start: time.Now(), observed: map[string]string{}, arrived: make(chan struct{}, 1)}
 }
 
 type actorKey struct{}
@@ -136,24 +136,24 @@ func (s *Scheduler) Go(actor string, f func(context.Context)) {
 
 // Step stops the actor of ctx until it is chosen to continue. A goroutine that isn't an
 // actor's, such as a timer's, acts as an actor named "timer".
-func (s *Scheduler) Step(ctx context.Context, label string) { s.park(ctx, label, 0) }
+func (s *Scheduler) Step(ctx context.Context, label string) { s.pause(ctx, label, 0) }
 
 // Pass is a step that lets time pass while all other actors stand still or are woken by
 // it.
 func (s *Scheduler) Pass(ctx context.Context, d time.Duration) {
-	s.park(ctx, d.String()+" pass", d)
+	s.pause(ctx, d.String()+" pass", d)
 }
 
-func (s *Scheduler) park(ctx context.Context, label string, pass time.Duration) {
-	p := &parked{actorOf(ctx), label, pass, make(chan struct{})}
+func (s *Scheduler) pause(ctx context.Context, label string, sleep time.Duration) {
+	p := &pausedActor{actorOf(ctx), label, sleep, make(chan struct{})}
 	s.mu.Lock()
-	s.parked = append(s.parked, p)
+	s.paused = append(s.paused, p)
 	s.mu.Unlock()
 	select {
-	case s.came <- struct{}{}:
+	case s.arrived <- struct{}{}:
 	default:
 	}
-	<-p.on
+	<-p.resume
 }
 
 func actorOf(ctx context.Context) string {
@@ -163,7 +163,7 @@ func actorOf(ctx context.Context) string {
 	return "timer"
 }
 
-// Note adds to the trace what an actor has learnt, such as the answer of a store. It
+// Note adds to the trace what an actor has observed, such as the answer of a store. It
 // distinguishes states: see State.
 func (s *Scheduler) Note(ctx context.Context, format string, args ...any) {
 	s.mu.Lock()
@@ -172,7 +172,7 @@ func (s *Scheduler) Note(ctx context.Context, format string, args ...any) {
 }
 
 func (s *Scheduler) note(actor, what string) {
-	s.saw[actor] += what + "\n"
+	s.observed[actor] += what + "\n"
 	s.trace = append(s.trace, fmt.Sprintf("%8v  %-10s %s", time.Since(s.start), actor, what))
 }
 
@@ -201,7 +201,7 @@ func (s *Scheduler) run() {
 	}()
 	for depth := 0; ; {
 		synctest.Wait()
-		p := s.pick(&depth)
+		p := s.chooseActor(&depth)
 		if p == nil {
 			select {
 			case <-done:
@@ -209,34 +209,34 @@ func (s *Scheduler) run() {
 					f()
 				}
 				return
-			case <-s.came: // time passes up to what an actor waits for
+			case <-s.arrived: // time passes up to what an actor waits for
 			}
 			continue
 		}
-		if p.pass > 0 {
-			time.Sleep(p.pass)
+		if p.sleep > 0 {
+			time.Sleep(p.sleep)
 			synctest.Wait()
 		}
-		close(p.on)
+		close(p.resume)
 	}
 }
 
-// pick chooses one of the actors that are at a step.
-func (s *Scheduler) pick(depth *int) *parked {
+// chooseActor chooses one of the actors that are at a step.
+func (s *Scheduler) chooseActor(depth *int) *pausedActor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.parked) == 0 {
+	if len(s.paused) == 0 {
 		return nil
 	}
-	slices.SortFunc(s.parked, func(a, b *parked) int { return strings.Compare(a.actor+a.label, b.actor+b.label) })
-	steps := make([]string, len(s.parked))
-	for i, p := range s.parked {
+	slices.SortFunc(s.paused, func(a, b *pausedActor) int { return strings.Compare(a.actor+a.label, b.actor+b.label) })
+	steps := make([]string, len(s.paused))
+	for i, p := range s.paused {
 		steps[i] = p.actor + ": " + p.label
 	}
 	i := s.search.choose(*depth, steps, s.fingerprint(steps))
 	*depth++
-	p := s.parked[i]
-	s.parked = slices.Delete(s.parked, i, i+1)
+	p := s.paused[i]
+	s.paused = slices.Delete(s.paused, i, i+1)
 	s.note(p.actor, p.label)
 	return p
 }
@@ -247,9 +247,9 @@ func (s *Scheduler) fingerprint(steps []string) string {
 	}
 	var b strings.Builder
 	fmt.Fprintln(&b, time.Since(s.start), steps, s.state(), s.broken)
-	actors := make([]string, 0, len(s.saw))
-	for actor, saw := range s.saw {
-		actors = append(actors, actor+": "+saw)
+	actors := make([]string, 0, len(s.observed))
+	for actor, observed := range s.observed {
+		actors = append(actors, actor+": "+observed)
 	}
 	slices.Sort(actors)
 	fmt.Fprintln(&b, actors)

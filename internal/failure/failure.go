@@ -1,5 +1,5 @@
-// Package failure is why a request is denied, other than by a limit, and with which
-// status that is answered.
+// Package failure has the error of a request that is denied for another reason than a limit, and
+// the status of its answer.
 package failure
 
 import (

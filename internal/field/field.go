@@ -1,6 +1,6 @@
-// Package field writes what a response tells about its limits: RateLimit and
-// RateLimit-Policy, the X-RateLimit fields, Retry-After, and problem bodies. It
-// writes what Items say, and knows neither stores nor algorithms.
+// Package field writes the header fields and bodies that tell a client about its limits: RateLimit and
+// RateLimit-Policy, the X-RateLimit fields, Retry-After, and problem bodies. Items are all that it
+// knows of limits: it knows neither stores nor algorithms.
 //
 // The RateLimit fields are those of draft-ietf-httpapi-ratelimit-headers-11. The draft
 // still changes: only this package knows its spelling, and the spelling isn't part of
@@ -47,7 +47,7 @@ type Item struct {
 	Denied bool
 	Retry  time.Duration
 
-	outdone bool // another item of the same name has less left
+	superseded bool // another item of the same name has less left
 }
 
 // Never is the Retry of a request that can never pass.
@@ -78,10 +78,11 @@ type Writer struct {
 	outermost bool // no limiter before this one has set a field
 	denied    bool // a limit has denied the request
 
-	text []byte
-	last [fields]string // the texts made last; many of the next are the same
-	// numbers are those of last, where a field is a number. Its text isn't made for the same again.
-	numbers [fields]int64
+	text     []byte
+	lastText [fields]string // the last text of each field; many responses have the same again
+	// lastNumber has the numbers of the texts of fields that are numbers: no text is made for the same
+	// number again.
+	lastNumber [fields]int64
 	// Strings and slots are cut off larger pieces, as net/textproto does: a response has
 	// few short values, and each would otherwise be an allocation.
 	texts strings.Builder
@@ -104,8 +105,8 @@ func (w *Writer) Add() *Item {
 
 // The fields that a Writer sets.
 const (
-	limitLine uint8 = iota
-	policyLine
+	rateLimitField uint8 = iota
+	rateLimitPolicyField
 	xLimit
 	xRemaining
 	xReset
@@ -116,12 +117,12 @@ const (
 
 // The keys are in canonical form, as http.Header stores them: Add finds them under any
 // other spelling.
-var composed = [fields]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After", "Cache-Control"}
+var fieldNames = [fields]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After", "Cache-Control"}
 
 // keptText is the size above which the text buffer isn't kept.
 const keptText = 4 << 10
 
-// Write sets the fields of the items in h. It keeps what outer limiters have set, but
+// Write sets the fields of the items in h. It keeps the items that outer limiters have set, but
 // if two limits have the same name, it shows the one with less left. policy is the
 // RateLimit-Policy of all items, or "" if it isn't known or two items may have the same
 // name.
@@ -133,33 +134,33 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string) {
 	w.denied = false
 	for i := range w.Items {
 		it := &w.Items[i]
-		it.Remaining, it.outdone = min(max(it.Remaining, 0), maxInteger), false
+		it.Remaining, it.superseded = min(max(it.Remaining, 0), maxInteger), false
 		w.denied = w.denied || it.Denied
 	}
 	if styles&RateLimit != 0 {
-		w.rateLimit(h, policy)
+		w.setRateLimit(h, policy)
 	}
 	if styles&(XRateLimit|XRateLimitUnix) != 0 {
-		w.xRateLimit(h, styles&XRateLimitUnix != 0)
+		w.setXRateLimit(h, styles&XRateLimitUnix != 0)
 	}
 	if w.denied {
-		w.denial(h)
+		w.setDenial(h)
 	}
 	if cap(w.text) > keptText {
 		w.text = nil
 	}
 }
 
-// rateLimit sets RateLimit and RateLimit-Policy.
-func (w *Writer) rateLimit(h http.Header, policy string) {
-	nested := !w.outermost && len(h[composed[limitLine]]) > 0
-	if (nested || policy == "") && w.outdo(h) {
+// setRateLimit sets RateLimit and RateLimit-Policy.
+func (w *Writer) setRateLimit(h http.Header, policy string) {
+	nested := !w.outermost && len(h[fieldNames[rateLimitField]]) > 0
+	if (nested || policy == "") && w.supersede(h) {
 		policy = "" // it names limits that aren't shown
 	}
 	b := w.text[:0]
 	for i := range w.Items {
 		it := &w.Items[i]
-		if it.Policy == "" || it.outdone {
+		if it.Policy == "" || it.superseded {
 			continue
 		}
 		if len(b) > 0 {
@@ -174,12 +175,12 @@ func (w *Writer) rateLimit(h http.Header, policy string) {
 	if w.text = b; len(b) == 0 {
 		return
 	}
-	w.set(h, limitLine, "", nested)
+	w.set(h, rateLimitField, "", nested)
 	if policy == "" {
 		b = b[:0]
 		for i := range w.Items {
 			it := &w.Items[i]
-			if it.Policy == "" || it.outdone {
+			if it.Policy == "" || it.superseded {
 				continue
 			}
 			if len(b) > 0 {
@@ -189,19 +190,19 @@ func (w *Writer) rateLimit(h http.Header, policy string) {
 		}
 		w.text = b
 	}
-	w.set(h, policyLine, policy, true)
+	w.set(h, rateLimitPolicyField, policy, true)
 }
 
-// set sets a field to a value, or to a copy of the text if the value is "". A line is
-// added to what outer limiters have set, anything else replaces it.
-func (w *Writer) set(h http.Header, field uint8, value string, line bool) {
+// set sets a field to a value, or to a copy of the text if the value is "". adds says that the value
+// is added to those of outer limiters; otherwise it replaces them.
+func (w *Writer) set(h http.Header, field uint8, value string, adds bool) {
 	if value == "" {
-		value = w.copied(field)
+		value = w.copyText(field)
 	}
-	key := composed[field]
-	if line && !w.outermost {
-		if had := h[key]; len(had) > 0 {
-			h[key] = append(had, value)
+	key := fieldNames[field]
+	if adds && !w.outermost {
+		if previous := h[key]; len(previous) > 0 {
+			h[key] = append(previous, value)
 			return
 		}
 	}
@@ -210,27 +211,27 @@ func (w *Writer) set(h http.Header, field uint8, value string, line bool) {
 	h[key] = slot
 }
 
-// copied returns a copy of the text, for a field.
-func (w *Writer) copied(field uint8) string {
-	// What is left is another text after each request that passes.
-	keeps := field != limitLine || w.denied
-	if keeps && w.last[field] == string(w.text) {
-		return w.last[field]
+// copyText returns a copy of the text, for a field.
+func (w *Writer) copyText(field uint8) string {
+	// RateLimit has another text after each request that passes.
+	remembers := field != rateLimitField || w.denied
+	if remembers && w.lastText[field] == string(w.text) {
+		return w.lastText[field]
 	}
 	if w.texts.Cap()-w.texts.Len() < len(w.text) {
 		w.texts = strings.Builder{}
-		w.texts.Grow(max(pieceOfText, len(w.text)))
+		w.texts.Grow(max(textPiece, len(w.text)))
 	}
 	w.texts.Write(w.text)
 	value := w.texts.String()[w.texts.Len()-len(w.text):]
-	if keeps {
-		w.last[field] = value
+	if remembers {
+		w.lastText[field] = value
 	}
 	return value
 }
 
-// pieceOfText is how much memory a value that is kept holds on to.
-const pieceOfText = 1 << 10
+// textPiece is how much memory is allocated for texts at once. A value that is kept keeps all of it.
+const textPiece = 1 << 10
 
 // slot returns room for one value.
 func (w *Writer) slot() []string {

@@ -189,7 +189,7 @@ func TestFailed(t *testing.T) {
 		{503, header("Retry-After: 7"), []string{"Cache-Control: no-store", "Retry-After: 7"}},
 		{503, header("Retry-After: 0"), []string{"Cache-Control: no-store", "Retry-After: 1"}},
 	} {
-		if field.Failed(tt.h, tt.status); !slices.Equal(lines(tt.h), tt.want) {
+		if field.SetFailed(tt.h, tt.status); !slices.Equal(lines(tt.h), tt.want) {
 			t.Errorf("%d: %q, want %q", tt.status, lines(tt.h), tt.want)
 		}
 	}
@@ -220,7 +220,7 @@ func TestProblem(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	field.Blank(403).Write(w, httptest.NewRequest("GET", "/", nil))
+	field.BlankProblem(403).Write(w, httptest.NewRequest("GET", "/", nil))
 	if got, want := w.Body.String(), `{"type":"about:blank","title":"Forbidden","status":403}`+"\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

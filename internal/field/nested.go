@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// outdo leaves one item for each name, the one with less left, since a client can read
-// only one. It removes others from what outer limiters have written, and marks its own
-// as outdone. It reports whether any of its own is.
-func (w *Writer) outdo(h http.Header) (some bool) {
+// supersede leaves one item for each name, the one with less left, since a client can read
+// only one. It removes others from the fields of outer limiters, and marks its own
+// as superseded. It reports whether any of its own is.
+func (w *Writer) supersede(h http.Header) (some bool) {
 	for i := range w.Items {
 		it := &w.Items[i]
 		if it.Policy == "" {
@@ -18,8 +18,8 @@ func (w *Writer) outdo(h http.Header) (some bool) {
 		}
 		for j := range w.Items[:i] {
 			if o := &w.Items[j]; o.Policy != "" && o.Name == it.Name {
-				o.outdone = o.outdone || o.Remaining > it.Remaining
-				it.outdone = it.outdone || o.Remaining <= it.Remaining
+				o.superseded = o.superseded || o.Remaining > it.Remaining
+				it.superseded = it.superseded || o.Remaining <= it.Remaining
 			}
 		}
 	}
@@ -28,13 +28,13 @@ func (w *Writer) outdo(h http.Header) (some bool) {
 		if it.Policy == "" {
 			continue
 		}
-		if left, there := outer(h[composed[limitLine]], it.Name); there && !it.outdone {
-			if it.outdone = left <= it.Remaining; !it.outdone {
-				strike(h, composed[limitLine], it.Name)
-				strike(h, composed[policyLine], it.Name)
+		if left, found := outerRemaining(h[fieldNames[rateLimitField]], it.Name); found && !it.superseded {
+			if it.superseded = left <= it.Remaining; !it.superseded {
+				removeItem(h, fieldNames[rateLimitField], it.Name)
+				removeItem(h, fieldNames[rateLimitPolicyField], it.Name)
 			}
 		}
-		some = some || it.outdone
+		some = some || it.superseded
 	}
 	return some
 }
@@ -45,10 +45,10 @@ func nameOf(item string) string {
 	return name
 }
 
-// outer returns how much lines of RateLimit say is left under a name.
-func outer(lines []string, name string) (left int64, there bool) {
-	for _, line := range lines {
-		for item := range strings.SplitSeq(line, ", ") {
+// outerRemaining returns the remaining units that values of RateLimit have under a name.
+func outerRemaining(values []string, name string) (left int64, found bool) {
+	for _, value := range values {
+		for item := range strings.SplitSeq(value, ", ") {
 			if nameOf(item) != name {
 				continue
 			}
@@ -62,16 +62,16 @@ func outer(lines []string, name string) (left int64, there bool) {
 	return 0, false
 }
 
-// strike removes the item of a name from a field.
-func strike(h http.Header, key, name string) {
-	var lines []string
-	for _, line := range h[key] {
-		items := slices.DeleteFunc(strings.Split(line, ", "), func(item string) bool { return nameOf(item) == name })
+// removeItem removes the item of a name from a field.
+func removeItem(h http.Header, key, name string) {
+	var values []string
+	for _, value := range h[key] {
+		items := slices.DeleteFunc(strings.Split(value, ", "), func(item string) bool { return nameOf(item) == name })
 		if len(items) > 0 {
-			lines = append(lines, strings.Join(items, ", "))
+			values = append(values, strings.Join(items, ", "))
 		}
 	}
-	if h[key] = lines; lines == nil {
+	if h[key] = values; values == nil {
 		delete(h, key)
 	}
 }

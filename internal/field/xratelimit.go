@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// xRateLimit sets the fields of the limit with the least left, unless an outer limiter
+// setXRateLimit sets the fields of the limit with the least left, unless an outer limiter
 // has written as little or less.
-func (w *Writer) xRateLimit(h http.Header, unix bool) {
+func (w *Writer) setXRateLimit(h http.Header, unix bool) {
 	var least *Item
 	for i := range w.Items {
 		if it := &w.Items[i]; it.Policy != "" && (least == nil || it.Remaining < least.Remaining) {
@@ -18,37 +18,37 @@ func (w *Writer) xRateLimit(h http.Header, unix bool) {
 	if least == nil {
 		return
 	}
-	if n, there := outerNumber(h, xRemaining); there && n <= least.Remaining {
+	if n, found := outerNumber(h, xRemaining); found && n <= least.Remaining {
 		return
 	}
-	w.number(h, xLimit, least.Capacity)
-	w.number(h, xRemaining, least.Remaining)
+	w.setNumber(h, xLimit, least.Capacity)
+	w.setNumber(h, xRemaining, least.Remaining)
 	reset := seconds(least.Reset)
 	if unix {
 		at := time.Now().Add(least.Reset)
 		if reset = at.Unix(); at.Nanosecond() > 0 {
-			reset++ // whoever waits for it finds the units there
+			reset++ // a client that waits until then finds the units
 		}
 	}
-	w.number(h, xReset, reset)
+	w.setNumber(h, xReset, reset)
 }
 
-// number sets a field of one number, replacing what outer limiters have set.
-func (w *Writer) number(h http.Header, field uint8, n int64) {
-	if w.last[field] == "" || w.numbers[field] != n {
+// setNumber sets a field of one number, replacing the value of outer limiters.
+func (w *Writer) setNumber(h http.Header, field uint8, n int64) {
+	if w.lastText[field] == "" || w.lastNumber[field] != n {
 		w.text = appendInt(w.text[:0], n)
-		w.copied(field) // which keeps it as the last
-		w.numbers[field] = n
+		w.copyText(field) // which sets lastText
+		w.lastNumber[field] = n
 	}
-	w.set(h, field, w.last[field], false)
+	w.set(h, field, w.lastText[field], false)
 }
 
-// outerNumber returns what an outer limiter has written in a field of one number.
-func outerNumber(h http.Header, field uint8) (n int64, there bool) {
-	had := h[composed[field]]
-	if len(had) == 0 {
+// outerNumber returns the value of an outer limiter in a field of one number.
+func outerNumber(h http.Header, field uint8) (n int64, found bool) {
+	values := h[fieldNames[field]]
+	if len(values) == 0 {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(had[0], 10, 64)
+	n, err := strconv.ParseInt(values[0], 10, 64)
 	return n, err == nil
 }

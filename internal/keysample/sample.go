@@ -192,7 +192,7 @@ func ofProxy(r *http.Request, key string) bool {
 	named := false
 	for _, name := range forwardingFields {
 		lines := r.Header[name]
-		if clientip.Names(name, lines, r.RemoteAddr) {
+		if clientip.NamePeer(name, lines, r.RemoteAddr) {
 			return false // the server has put the client's address into RemoteAddr: it knows of the proxy
 		}
 		named = named || len(lines) > 0

@@ -59,15 +59,15 @@ import (
 type Explored struct {
 	Paced
 	body io.ReadCloser
-	of ByteLimit
+	limit ByteLimit
 }
 
 func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge) []store.Result, lines *any) *Explored {
 	if *lines == nil {
 		*lines = new(turns.Lines)
 	}
-	x := &Explored{of: ByteLimit{Limit: fine, Key: "k", Block: 1, Piece: piece, Responses: true, Requests: true, Closed: closed, DryRun: dryRun}}
-	limits := []ByteLimit{x.of}
+	x := &Explored{limit: ByteLimit{Limit: fine, Key: "k", Block: 1, Piece: piece, Responses: true, Requests: true, Closed: closed, DryRun: dryRun}}
+	limits := []ByteLimit{x.limit}
 	if coarse != nil {
 		limits = append(limits, ByteLimit{Limit: coarse, Key: "k", Block: 2, Piece: 4, Responses: true, Requests: true, Closed: closed, DryRun: dryRun})
 	}
@@ -86,7 +86,7 @@ func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece in
 func (x *Explored) Body() io.ReadCloser { return x.body }
 
 func (x *Explored) Bytes() (written, read int64) {
-	m := x.Moved(x.of)
+	m := x.Moved(x.limit)
 	return m.Bytes, m.RequestBytes
 }
 `
@@ -153,7 +153,7 @@ func (s *till) settle(charges []store.Charge) []store.Result {
 	return results
 }
 
-// AnswersAtOnce spares lanes a context of their own for each call.
+// AnswersAtOnce spares pacers a context of their own for each call.
 func (s *till) AnswersAtOnce() bool { return true }
 
 // traffic is a set of concurrent actions on responses. Each does one thing after the other: those
@@ -413,18 +413,18 @@ func TestEveryOrder(t *testing.T) {
 }
 
 var mutants = []steps.Variant{
-	{Name: "bytes that are moving are given back at the end", Edits: []steps.Edit{{File: "lane.go",
-		Was: "	if l.moving {\n		return nil\n	}\n", Is: ""}}},
-	{Name: "bytes that haven't moved after the end are kept", Edits: []steps.Edit{{File: "lane.go",
-		Was: "	l.moving = false\n", Is: "	if l.moving = false; l.err != nil {\n		return\n	}\n"}}},
-	{Name: "a turn that isn't waited for stays paid", Edits: []steps.Edit{{File: "lane.go",
-		Was: "defer func() { leave() }()", Is: "_ = leave"}, {File: "lane.go", Was: "		leave()\n		l.cancel()\n		return err\n", Is: "		return err\n"}}},
-	{Name: "who has been answered doesn't look whether the lane has ended", Edits: []steps.Edit{{File: "lane.go",
-		Was: "	if l.err != nil {\n		err = l.err\n	}\n	switch {\n	case err != nil && !passes", Is: "	switch {\n	case err != nil && !passes"}}},
-	{Name: "who has waited doesn't, either", Edits: []steps.Edit{{File: "lane.go",
-		Was: "	if l.err != nil {\n		err = l.err\n	}\n	return err\n", Is: "	return err\n"}}},
-	{Name: "nobody waits", Edits: []steps.Edit{{File: "lane.go",
-		Was: "err = l.pause(l.delay(), w)", Is: "_ = l.pause"}}},
+	{Name: "bytes that are moving are given back at the end", Edits: []steps.Edit{{File: "pacer.go",
+		Was: "	if p.moving {\n		return nil\n	}\n", Is: ""}}},
+	{Name: "bytes that haven't moved after the end are kept", Edits: []steps.Edit{{File: "pacer.go",
+		Was: "	p.moving = false\n", Is: "	if p.moving = false; p.err != nil {\n		return\n	}\n"}}},
+	{Name: "a turn that isn't waited for stays paid", Edits: []steps.Edit{{File: "pacer.go",
+		Was: "defer func() { leave() }()", Is: "_ = leave"}, {File: "pacer.go", Was: "		leave()\n		p.refundLast()\n		return err\n", Is: "		return err\n"}}},
+	{Name: "who has been answered doesn't look whether the pacer has ended", Edits: []steps.Edit{{File: "pacer.go",
+		Was: "	if p.err != nil {\n		err = p.err\n	}\n	if !granted {", Is: "	if !granted {"}}},
+	{Name: "who has waited doesn't, either", Edits: []steps.Edit{{File: "pacer.go",
+		Was: "	if p.err != nil {\n		err = p.err\n	}\n	return err\n", Is: "	return err\n"}}},
+	{Name: "nobody waits", Edits: []steps.Edit{{File: "pacer.go",
+		Was: "err = p.pause(p.delay(), w)", Is: "_ = p.pause"}}},
 	{Name: "a turn that is given up goes to nobody", Edits: []steps.Edit{{File: "turns/lines.go",
 		Was: "			p.line.leave(p)\n", Is: ""}}},
 	{Name: "nothing goes back to the store", Edits: []steps.Edit{{File: "turns/lines.go",
@@ -434,13 +434,13 @@ var mutants = []steps.Variant{
 	{Name: "a turn that the store hasn't taken back is lost", Edits: []steps.Edit{{File: "turns/refund.go",
 		Was: "			l.insert(turn{t.at, kept})\n", Is: ""}}},
 	{Name: "a stalled upload's piece is kept", Edits: []steps.Edit{{File: "pace.go",
-		Was: "s.up.total, s.up.arrives = r.ContentLength, true", Is: "s.up.total = r.ContentLength"}}},
+		Was: "s.request.total, s.request.incoming = r.ContentLength, true", Is: "s.request.total = r.ContentLength"}}},
 	{Name: "an upload pays before it reads", Edits: []steps.Edit{{File: "pace.go",
-		Was: "	n, err = b.ReadCloser.Read(p[:min(", Is: "	_, _ = b.lane.pay(1)\n	n, err = b.ReadCloser.Read(p[:min("}}},
-	{Name: "a store that is down is asked for each piece", Edits: []steps.Edit{{File: "lane.go",
-		Was: "		l.open = time.Now().Add(reopen)\n", Is: ""}}},
-	{Name: "a block that has been used in part is given back", Edits: []steps.Edit{{File: "toll.go",
-		Was: "free := t.credit / t.Block", Is: "free := (t.credit + t.Block - 1) / t.Block"}}},
-	{Name: "a dry run that ends while it pays has paid", Edits: []steps.Edit{{File: "lane.go",
-		Was: "	case err == nil && l.err != nil: // the lane has ended meanwhile\n		l.cancel()\n", Is: ""}}},
+		Was: "	n, err = b.ReadCloser.Read(p[:min(", Is: "	_, _ = b.pacer.pay(1)\n	n, err = b.ReadCloser.Read(p[:min("}}},
+	{Name: "a store that is down is asked for each piece", Edits: []steps.Edit{{File: "pacer.go",
+		Was: "		p.unpacedUntil = time.Now().Add(unpacedFor)\n", Is: ""}}},
+	{Name: "a block that has been used in part is given back", Edits: []steps.Edit{{File: "account.go",
+		Was: "free := a.credit / a.Block", Is: "free := (a.credit + a.Block - 1) / a.Block"}}},
+	{Name: "a dry run that ends while it pays has paid", Edits: []steps.Edit{{File: "pacer.go",
+		Was: "	case err == nil && p.err != nil: // the pacer has ended meanwhile\n		p.refundLast()\n", Is: ""}}},
 }

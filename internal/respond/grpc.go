@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// ofRPC returns the status of a response whose own is 200: what its grpc-status stands for, in the
-// header or the trailer, if it is gRPC.
-func ofRPC(h http.Header) int {
+// rpcStatus returns the status of a response whose HTTP status is 200. For gRPC, it is the one that
+// grpcStatus has for the code in the header or the trailer.
+func rpcStatus(h http.Header) int {
 	if !strings.HasPrefix(h.Get("Content-Type"), "application/grpc") {
 		return http.StatusOK
 	}

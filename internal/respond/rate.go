@@ -40,8 +40,8 @@ func NewRate(bytesPerSecond, burst int64) Rate {
 	return r
 }
 
-// blocksPer says n bytes per second as units per period of a bucket, with units of so
-// many bytes. Rates in decimal or binary round numbers are exact, in blocks of less than half a
+// blocksPer converts n bytes per second to units per period of a bucket, and returns the bytes of a
+// unit. Rates in decimal or binary round numbers are exact, in blocks of less than half a
 // millisecond's worth. Others are rounded down to whole blocks a second, and a store may round them
 // down further, in all by less than one part in 10,000.
 func blocksPer(n int64) (units int64, period time.Duration, block int64) {

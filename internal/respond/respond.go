@@ -2,7 +2,7 @@
 // was written, and how fast they may be written.
 //
 // A [Watched] response returns a ResponseWriter that can do exactly what the one below
-// it can, and records what is written. A [Paced] one also has a lane for the response's
+// it can, and records what is written. A [Paced] one also has a pacer for the response's
 // body and possibly one for the request's: bytes are paid for before they move, by
 // calls to a store.
 //
@@ -25,13 +25,13 @@ type Watched struct {
 	// Decides says that limits decide by the response. Its writers have a method
 	// NeedsResponse that reports it.
 	Decides bool
-	// Taken, if not nil, is called when the handler has taken over the connection. What it returns
-	// is called each time that the handler closes that.
-	Taken func() (closed func())
+	// OnHijack, if not nil, is called when the handler has taken over the connection. The function that it
+	// returns is called each time that the handler closes the connection.
+	OnHijack func() (closed func())
 
 	r        *http.Request       // the request that the next handler got
 	w        http.ResponseWriter // the writer given to Writer; nil before
-	to       body                // takes what is written
+	sink     sink                // of the bytes that the handler writes
 	status   int                 // as written; 0 before
 	implicit int                 // sent before the first byte if the handler writes no status; 0 leaves that to w
 	written  int64               // bytes of the body
@@ -46,12 +46,12 @@ func (s *Watched) Begin(r *http.Request) { s.r = r }
 
 // Writer returns a writer around w for the next handler, which records what is written.
 // It is an http.Flusher, http.Hijacker or io.ReaderFrom exactly if w is.
-func (s *Watched) Writer(w http.ResponseWriter) http.ResponseWriter { return s.around(w, s) }
+func (s *Watched) Writer(w http.ResponseWriter) http.ResponseWriter { return s.wrap(w, s) }
 
-// around is Writer with to taking what is written.
-func (s *Watched) around(w http.ResponseWriter, to body) http.ResponseWriter {
-	s.w, s.to = w, to
-	return (&writer{s, w}).exactly()
+// wrap is Writer with another sink.
+func (s *Watched) wrap(w http.ResponseWriter, sink sink) http.ResponseWriter {
+	s.w, s.sink = w, sink
+	return (&writer{s, w}).withInterfaces()
 }
 
 // Next returns r, which the next handler gets.
@@ -67,8 +67,8 @@ func (s *Watched) Request() *http.Request { return s.r }
 // http.ErrAbortHandler.
 func (s *Watched) RecordPanic(aborted bool) { s.panicked, s.aborted = true, aborted }
 
-// wrote records n bytes of the body. For HEAD a server sends none of them.
-func (s *Watched) wrote(n int64) {
+// recordWritten records n bytes of the body. For HEAD a server sends none of them.
+func (s *Watched) recordWritten(n int64) {
 	if s.status == 0 {
 		s.status = http.StatusOK
 	}
@@ -85,14 +85,14 @@ func (s *Watched) Answered() bool { return s.status != 0 || s.hijacked }
 // as nginx logs it.
 const Unanswered = 499
 
-// unanswered reports whether the request's context has ended before anything was sent.
+// clientLeft reports whether the request's context has ended before anything was sent.
 // gin lets a handler set a status that is sent later.
-func (s *Watched) unanswered() bool {
+func (s *Watched) clientLeft() bool {
 	if s.hijacked || s.r.Context().Err() == nil {
 		return false
 	}
-	if asked, ok := s.w.(interface{ Written() bool }); ok {
-		return !asked.Written()
+	if framework, ok := s.w.(interface{ Written() bool }); ok {
+		return !framework.Written()
 	}
 	return s.status == 0
 }
@@ -109,14 +109,14 @@ type Outcome struct {
 // whatever has been written, except http.ErrAbortHandler, by which a proxy ends a
 // response whose client has left.
 func (s *Watched) Outcome() (o Outcome, ok bool) {
-	return Outcome{s.end(), s.written, s.hijacked}, s.w != nil
+	return Outcome{s.finalStatus(), s.written, s.hijacked}, s.w != nil
 }
 
 // Seal makes the outcome final, because the handler has returned: from then on its writer
 // may belong to another response.
-func (s *Watched) Seal() { s.status, s.sealed = s.end(), true }
+func (s *Watched) Seal() { s.status, s.sealed = s.finalStatus(), true }
 
-func (s *Watched) end() (status int) {
+func (s *Watched) finalStatus() (status int) {
 	switch {
 	case s.sealed:
 		return s.status
@@ -124,24 +124,24 @@ func (s *Watched) end() (status int) {
 		return http.StatusSwitchingProtocols
 	case s.panicked && !(s.aborted && s.status != 0):
 		return http.StatusInternalServerError
-	case s.unanswered():
+	case s.clientLeft():
 		return Unanswered
 	}
 	status = s.status
 	// gin's writer accepts another status as long as nothing is written.
-	if asked, ok := s.w.(interface{ Status() int }); ok && asked.Status() != 0 {
-		status = asked.Status()
+	if framework, ok := s.w.(interface{ Status() int }); ok && framework.Status() != 0 {
+		status = framework.Status()
 	}
 	if status == 0 {
 		status = http.StatusOK // what a server sends for a handler that wrote nothing
 	}
 	if status == http.StatusOK && s.w != nil {
-		return ofRPC(s.w.Header())
+		return rpcStatus(s.w.Header())
 	}
 	return status
 }
 
-// PushBefore sends what is complete to the client, so that the client doesn't wait for
+// PushBefore sends a complete response to the client, so that the client doesn't wait for
 // a call of the store to that follows. A response without a declared length is left
 // alone, because flushing would change its framing.
 func (s *Watched) PushBefore(to store.Store) {
@@ -157,20 +157,20 @@ func (s *Watched) PushBefore(to store.Store) {
 
 func (s *Watched) write(w io.Writer, b []byte) (int, error) {
 	n, err := w.Write(b)
-	s.wrote(int64(n))
+	s.recordWritten(int64(n))
 	return n, err
 }
 
 func (s *Watched) writeString(w io.Writer, text string) (int, error) {
 	n, err := io.WriteString(w, text)
-	s.wrote(int64(n))
+	s.recordWritten(int64(n))
 	return n, err
 }
 
 func (s *Watched) readFrom(w io.ReaderFrom, src io.Reader, _ io.Writer) (int64, error) {
 	n, err := w.ReadFrom(src)
 	if n > 0 {
-		s.wrote(n)
+		s.recordWritten(n)
 	}
 	return n, err
 }
@@ -186,6 +186,6 @@ func Answers(w http.ResponseWriter, r *http.Request, status int, handler func(ht
 		return true
 	}
 	// gin's writer can be written to by methods that net/http's doesn't have.
-	asked, ok := w.(interface{ Written() bool })
-	return ok && asked.Written()
+	framework, ok := w.(interface{ Written() bool })
+	return ok && framework.Written()
 }

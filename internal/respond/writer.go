@@ -15,8 +15,8 @@ type writer struct {
 	w http.ResponseWriter
 }
 
-// body takes what a handler writes through its writer; w is the writer below.
-type body interface {
+// sink takes the bytes that a handler writes through its writer; w is the writer below.
+type sink interface {
 	write(w io.Writer, b []byte) (int, error)
 	writeString(w io.Writer, text string) (int, error)
 	readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (int64, error)
@@ -29,7 +29,7 @@ func (w *writer) ImplicitStatus() int         { return w.s.implicit }
 
 func (w *writer) Write(b []byte) (int, error) {
 	w.begin()
-	return w.s.to.write(w.w, b)
+	return w.s.sink.write(w.w, b)
 }
 
 // begin sends the implicit status before the first byte.
@@ -51,21 +51,21 @@ func (w *writer) WriteHeader(status int) {
 // only difference is a copy of the text.
 func (w *writer) WriteString(text string) (int, error) {
 	w.begin()
-	return w.s.to.writeString(w.w, text)
+	return w.s.sink.writeString(w.w, text)
 }
 
 type flusher writer
 
 func (f *flusher) Flush() {
 	(*writer)(f).begin()
-	f.s.wrote(0)
+	f.s.recordWritten(0)
 	f.w.(http.Flusher).Flush()
 }
 
 // FlushError is the method that http.ResponseController looks for first.
 func (f *flusher) FlushError() error {
 	(*writer)(f).begin()
-	f.s.wrote(0)
+	f.s.recordWritten(0)
 	return http.NewResponseController(f.w).Flush()
 }
 
@@ -77,33 +77,33 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return conn, buf, err
 	}
 	h.s.hijacked = true
-	if h.s.Taken != nil {
-		conn = taken(conn, h.s.Taken())
+	if h.s.OnHijack != nil {
+		conn = newHijackedConn(conn, h.s.OnHijack())
 	}
 	return conn, buf, nil
 }
 
-// takenConn is a connection that a handler has taken over. closed is called when it closes it.
-type takenConn struct {
+// hijackedConn is a connection that a handler has taken over. closed is called when the handler closes it.
+type hijackedConn struct {
 	net.Conn
 	closed func()
 }
 
-func (c *takenConn) Close() error {
+func (c *hijackedConn) Close() error {
 	defer c.closed()
 	return c.Conn.Close()
 }
 
 // NetConn returns the connection itself, as that of a tls.Conn does.
-func (c *takenConn) NetConn() net.Conn { return c.Conn }
+func (c *hijackedConn) NetConn() net.Conn { return c.Conn }
 
-// halfConn is a takenConn that can be closed in one direction, as proxies do.
-type halfConn struct{ takenConn }
+// halfConn is a hijackedConn that can be closed in one direction, as proxies do.
+type halfConn struct{ hijackedConn }
 
 func (c *halfConn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
-func taken(conn net.Conn, closed func()) net.Conn {
-	c := takenConn{conn, closed}
+func newHijackedConn(conn net.Conn, closed func()) net.Conn {
+	c := hijackedConn{conn, closed}
 	if _, ok := conn.(interface{ CloseWrite() error }); ok {
 		return &halfConn{c}
 	}
@@ -114,7 +114,7 @@ type readerFrom writer
 
 func (r *readerFrom) ReadFrom(src io.Reader) (int64, error) {
 	(*writer)(r).begin()
-	return r.s.to.readFrom(r.w.(io.ReaderFrom), src, (*writer)(r))
+	return r.s.sink.readFrom(r.w.(io.ReaderFrom), src, (*writer)(r))
 }
 
 // Handlers test for these interfaces by assertion and do something else without them, so
@@ -156,8 +156,8 @@ type (
 	}
 )
 
-// exactly returns the writer with those of the interfaces that the writer below has.
-func (w *writer) exactly() http.ResponseWriter {
+// withInterfaces returns the writer with those of the interfaces that the writer below has.
+func (w *writer) withInterfaces() http.ResponseWriter {
 	f, h, r := flusher(*w), hijacker(*w), readerFrom(*w)
 	_, flush := w.w.(http.Flusher)
 	_, hijack := w.w.(http.Hijacker)

@@ -2,42 +2,42 @@ package topkeys
 
 import "time"
 
-// Recent counts the keys of the recent part of a stream: those of the last span at
-// most, and of the last half of it at least. It isn't safe for concurrent use.
+// Recent counts the keys of the recent part of a stream: at least those of the last half of a span,
+// and at most those of the whole span. It isn't safe for concurrent use.
 type Recent struct {
-	half        time.Duration
-	now, before *Sketch
-	since       time.Duration // when now began
+	half              time.Duration
+	current, previous *Sketch
+	began             time.Duration // when current began
 }
 
 // NewRecent returns a Recent of two sketches of a size each.
 func NewRecent(size int, span time.Duration) *Recent {
-	return &Recent{half: span / 2, now: New(size), before: New(size)}
+	return &Recent{half: span / 2, current: New(size), previous: New(size)}
 }
 
 // Add counts a key at an instant, which never goes back by more than rounding.
 func (r *Recent) Add(key []byte, at time.Duration) {
-	r.turn(at)
-	r.now.Add(key)
+	r.rotate(at)
+	r.current.Add(key)
 }
 
 // Sketches are those that count at an instant, for Top. They are the Recent's own,
 // and change when keys are added.
 func (r *Recent) Sketches(at time.Duration) []*Sketch {
-	r.turn(at)
-	return []*Sketch{r.now, r.before}
+	r.rotate(at)
+	return []*Sketch{r.current, r.previous}
 }
 
-// turn begins a new sketch where the half of span is over.
-func (r *Recent) turn(at time.Duration) {
-	past := at - r.since
-	if past < r.half {
+// rotate begins a new sketch if half of the span is over.
+func (r *Recent) rotate(at time.Duration) {
+	age := at - r.began
+	if age < r.half {
 		return
 	}
-	r.now, r.before = r.before, r.now
-	r.now.Reset()
-	if past >= 2*r.half {
-		r.before.Reset() // nothing came in the half before this one
+	r.current, r.previous = r.previous, r.current
+	r.current.Reset()
+	if age >= 2*r.half {
+		r.previous.Reset() // nothing came in the half before this one
 	}
-	r.since = at - at%r.half
+	r.began = at - at%r.half
 }

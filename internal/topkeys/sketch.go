@@ -102,7 +102,7 @@ func (s *Sketch) makeRoom() {
 	for i := range s.counters {
 		s.counts = append(s.counts, s.counters[i].atMost())
 	}
-	s.over = smallest(s.counts, len(s.counts)/2)
+	s.over = nthSmallest(s.counts, len(s.counts)/2)
 	clear(s.table)
 	last, left := uint64(len(s.table)-1), 0
 	for i := range s.counters {
@@ -121,8 +121,8 @@ func (s *Sketch) makeRoom() {
 	s.counters = s.counters[:left]
 }
 
-// smallest returns the nth smallest of counts, from 1, and changes their order.
-func smallest(counts []uint64, n int) uint64 {
+// nthSmallest returns the nth smallest of counts, from 1, and changes their order.
+func nthSmallest(counts []uint64, n int) uint64 {
 	for {
 		pivot, less, same := counts[len(counts)/2], 0, 0
 		for i, c := range counts { // those below the pivot, those equal to it, those above
@@ -169,18 +169,18 @@ func (s *Sketch) bounds(hash uint64, key string) (atLeast, atMost uint64) {
 // AtLeast, the highest first. Each sketch has counted a part of the stream of its
 // own.
 func Top(n int, sketches ...*Sketch) []Count {
-	known := map[string]bool{}
+	added := map[string]bool{}
 	var all []Count
 	for _, s := range sketches {
 		for i := range s.counters {
-			held := &s.counters[i]
-			if known[string(held.key)] {
+			counter := &s.counters[i]
+			if added[string(counter.key)] {
 				continue
 			}
-			c := Count{Key: string(held.key)}
-			known[c.Key] = true
+			c := Count{Key: string(counter.key)}
+			added[c.Key] = true
 			for _, o := range sketches {
-				atLeast, atMost := o.bounds(held.hash, c.Key)
+				atLeast, atMost := o.bounds(counter.hash, c.Key)
 				c.AtLeast, c.AtMost = c.AtLeast+atLeast, c.AtMost+atMost
 			}
 			all = append(all, c)

@@ -179,7 +179,7 @@ func TestSmallest(t *testing.T) {
 		}
 		sorted := slices.Sorted(slices.Values(counts))
 		for n := range counts {
-			if got := smallest(slices.Clone(counts), n+1); got != sorted[n] {
+			if got := nthSmallest(slices.Clone(counts), n+1); got != sorted[n] {
 				t.Fatalf("number %d of %v is %d", n+1, counts, got)
 			}
 		}

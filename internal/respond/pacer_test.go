@@ -44,7 +44,7 @@ func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Pa
 		GiveBack:    func(context.Context, []store.Charge) []store.Result { return nil },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
 	}, []ByteLimit{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Responses: true, Closed: closed}})
-	return r, &r.down.Payer
+	return r, &r.response.Payer
 }
 
 func watched(r *http.Request) *Watched {
@@ -53,8 +53,8 @@ func watched(r *http.Request) *Watched {
 	return w
 }
 
-// Functions that a lane calls may end the response: no lock is held then.
-func TestLaneCallsWithoutItsLock(t *testing.T) {
+// Functions that a pacer calls may end the response: no lock is held then.
+func TestPacerCallsWithoutItsLock(t *testing.T) {
 	errDown := errors.New("down")
 	failing := func(int) error { return errDown }
 	tests := []struct {
@@ -182,7 +182,7 @@ func TestLaneGivesBackAfterPanic(t *testing.T) {
 		"read": func(s *Paced, w http.ResponseWriter) { _, _ = s.Next(s.r, true).Body.Read(make([]byte, 4096)) },
 	} {
 		s, p := begin(t, t.Context(), memstore.New(), false)
-		b := s.down.tolls[0].ByteLimit
+		b := s.response.accounts[0].ByteLimit
 		b.Requests = true
 		r := httptest.NewRequest("POST", "/", nil)
 		r.Body, r.ContentLength = bursting{}, 4096
