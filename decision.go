@@ -71,43 +71,49 @@ type LimitStatus struct {
 // element for each charge, becomes d.Limits.
 func (d *Decision) set(c *decide.Call, statuses []LimitStatus) {
 	d.addUp(c, statuses)
-	d.addWaits(c.Waited, c.LineWaits, statuses)
+	d.addWaits(c.Waited, c.LineWaits)
 }
 
-// addUp sets d to the decision that the results add up to. statuses, which has the same
-// length, becomes d.Limits.
+// addUp sets d to the decision that a call's results add up to. statuses, which has an element for
+// each charge, becomes d.Limits.
 func (d *Decision) addUp(c *decide.Call, statuses []LimitStatus) {
-	charges, results := c.Charges, c.Results
-	*d = Decision{Allowed: inside.Granted(charges, results), Limits: statuses}
-	named := -1
-	for i := range results {
-		ch, r, l := &charges[i], &results[i], &statuses[i]
-		l.Name, l.Allowed, l.DryRun, l.InFlight, l.Cost = ch.Limit.Name(), r.OK, ch.DryRun, r.Held, ch.Cost
-		l.Remaining, l.Delay, l.RetryAfter, l.ResetAfter, l.more = r.Remaining, r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter
-		capacity, why := limit.DecidedCapacity(ch, r)
-		l.Capacity, l.Reason = capacity, AdaptiveReason(why)
-		if !r.OK && r.RetryAfter <= 0 {
-			l.RetryAfter = retryUnknown
-		}
-		if ch.DryRun || r.OK && (!d.Allowed || !c.Limits[i].Kind.Traits().Binds) {
-			continue
-		}
-		if d.Allowed {
-			d.Delay = max(d.Delay, r.Delay)
-			if named < 0 || r.Remaining < results[named].Remaining {
-				named = i
+	*d = Decision{Allowed: inside.Granted(c.Charges, c.Results), Limits: statuses}
+	var deciding *LimitStatus // whose numbers are those of d
+	for i := range statuses {
+		l := &statuses[i]
+		l.set(&c.Charges[i], &c.Results[i])
+		switch {
+		case l.DryRun:
+		case !d.Allowed:
+			if !l.Allowed && (deciding == nil || l.RetryAfter > deciding.RetryAfter) {
+				deciding = l
 			}
-		} else {
-			if named < 0 || l.RetryAfter > d.RetryAfter {
-				named, d.RetryAfter = i, l.RetryAfter
+		case c.Limits[i].Kind.Traits().Binds:
+			d.Delay = max(d.Delay, l.Delay)
+			if deciding == nil || l.Remaining < deciding.Remaining {
+				deciding = l
 			}
 		}
 	}
-	if named >= 0 {
-		d.Limit = charges[named].Limit.Name()
-		d.Remaining = results[named].Remaining
-		d.ResetAfter = results[named].ResetAfter
+	if deciding == nil {
+		return
 	}
+	d.Limit, d.Remaining, d.ResetAfter = deciding.Name, deciding.Remaining, deciding.ResetAfter
+	if !d.Allowed {
+		d.RetryAfter = deciding.RetryAfter
+	}
+}
+
+// set sets l to the answer of the limit of a charge.
+func (l *LimitStatus) set(ch *store.Charge, r *store.Result) {
+	l.Name, l.DryRun, l.Cost = ch.Limit.Name(), ch.DryRun, ch.Cost
+	l.Allowed, l.InFlight, l.Remaining = r.OK, r.Held, r.Remaining
+	l.Delay, l.RetryAfter, l.ResetAfter, l.more = r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter
+	if !r.OK && r.RetryAfter <= 0 {
+		l.RetryAfter = retryUnknown
+	}
+	capacity, reason := limit.DecidedCapacity(ch, r)
+	l.Capacity, l.Reason = capacity, AdaptiveReason(reason)
 }
 
 // retryUnknown is the RetryAfter of a denial if the time isn't known, as for slots.
@@ -130,13 +136,14 @@ func (d Decision) deniedBy(i int) Decision {
 	return d
 }
 
-// addWaits adds to a decision how its request has waited. inLines has one element for each of
-// statuses, or none.
-func (d *Decision) addWaits(waited time.Duration, inLines []decide.LineWait, statuses []LimitStatus) {
+// addWaits adds to a decision how its request has waited. inLines has an element for each limit, or
+// for the first of them.
+func (d *Decision) addWaits(waited time.Duration, inLines []decide.LineWait) {
 	d.Delay = max(d.Delay, waited)
-	for i := range inLines {
-		statuses[i].Delay = max(statuses[i].Delay, inLines[i].Waited)
-		d.Queued = max(d.Queued, inLines[i].Queued)
+	for i, w := range inLines {
+		l := &d.Limits[i]
+		l.Delay = max(l.Delay, w.Waited)
+		d.Queued = max(d.Queued, w.Queued)
 	}
 }
 

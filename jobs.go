@@ -102,9 +102,9 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	case !decided:
 		return &Permit{}, nil
 	}
-	p, _, room := a.permit(ctx, a.call.Needs)
+	p, _ := a.permit(ctx, a.call.Needs)
 	a.sendOutcome(EventAdmitted, nil)
-	a.handTo(p, room)
+	a.handTo(p)
 	return p, nil
 }
 

@@ -60,6 +60,7 @@ import (
 	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/optionerror"
+	"github.com/stint-go/stint/internal/permit"
 	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -323,6 +324,7 @@ func (l *Limiter) build(c *config, parent *version, generation *compile.Generati
 	v := &version{conduct: c.conduct, registry: f.registry, events: sender{name: c.name, to: &l.recipients, store: s}}
 	v.memory, _ = s.(*memstore.Store)
 	v.backend = f.newBackend(v, s, lines)
+	v.issuer = permit.Issuer{Backend: v.backend, Reporter: (*permitReporter)(v)}
 	if l.storeObserver == nil {
 		l.storeObserver = &store.Observer{Tell: l.handleNotice}
 	}

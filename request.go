@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/internal/permit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
@@ -29,7 +30,7 @@ type admission struct {
 	reading read.Reading // of the request, or of the key that is given
 	call    decide.Call  // the charges that were read, and what was decided
 	version *version
-	outer   *Permit // of the next limiter further out that the request has passed
+	outer   *permit.Core // the permit of the next limiter further out that the request has passed
 	fields  field.Writer
 
 	// to are the observers that get its events: those at its beginning.
@@ -50,7 +51,7 @@ var admissions = sync.Pool{New: func() any {
 
 // beginAdmission returns an admission by a version, of a request or, if r is nil, of a job. Its
 // caller defers end.
-func beginAdmission(v *version, r *http.Request, outer *Permit) *admission {
+func beginAdmission(v *version, r *http.Request, outer *permit.Core) *admission {
 	a := admissions.Get().(*admission)
 	if a.version != v {
 		a.version = v
@@ -109,9 +110,9 @@ var errWaitPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")
 // denials by limits that no handler sees, and returns errAnswered.
 func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
-	outer := FromContext(ctx)
-	if outer != nil && outer.opened(r) {
-		outer = nil
+	var outer *permit.Core
+	if c := carriedBy(ctx); c != nil && !c.opened(r) {
+		outer = &c.core
 	}
 	if v.handles() && isAnswering(ctx, v.events.to) {
 		return nil, r, nil
@@ -119,7 +120,7 @@ func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (
 	if len(v.plans.Skip)+len(v.plans.Block) > 0 {
 		if exempt, err := skipOrBlock(v, r); exempt || err != nil {
 			if err != nil {
-				outer.recordInnerDenial()
+				outer.RecordInnerDenial()
 			}
 			return nil, r, err
 		}
@@ -131,7 +132,7 @@ func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (
 		a.sendFailures()
 	}
 	if err != nil {
-		outer.recordInnerDenial()
+		outer.RecordInnerDenial()
 		return nil, nil, err
 	}
 	if len(a.call.Charges) == 0 && len(a.reading.Paced) == 0 {
@@ -145,9 +146,8 @@ func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (
 	}
 	next = r
 	needs := a.reading.Needs()
-	var room []decide.Grant
 	if !v.withoutPermit || needs&limit.Releases != 0 || a.to != nil { // observers are notified when it ends
-		p, next, room = a.permit(ctx, needs)
+		p, next = a.permit(ctx, needs)
 	}
 	if v.styles != 0 {
 		a.setFields(w.Header())
@@ -158,7 +158,7 @@ func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (
 	if p == nil {
 		a.call.Spend()
 	} else {
-		a.handTo(p, room)
+		a.handTo(p)
 	}
 	return p, next, nil
 }
@@ -181,7 +181,7 @@ var failureEvents = [...]EventKind{
 // charged reports whether a limiter of the family further out has charged the limit for
 // that key already: a request is charged once, however many limiters it passes.
 func (a *admission) charged(e *read.Entry, key string) bool {
-	return !e.Kind.Traits().Nested && a.outer.charged(a.version.registry, e, key)
+	return !e.Kind.Traits().Nested && a.outer.Charged(a.version.backend, e.StoreLimit, key)
 }
 
 // decide has the charges decided. If it returns nil, either all of them are granted
@@ -256,7 +256,7 @@ func (a *admission) finishFailed(ctx context.Context, err error) error {
 // or passes, with a permit if its bytes are paced.
 func (a *admission) finishUndecided(ctx context.Context, err error) (p *Permit, next *http.Request, _ error) {
 	if err = a.finishFailed(ctx, err); err != nil {
-		a.outer.recordInnerDenial()
+		a.outer.RecordInnerDenial()
 		return nil, nil, err
 	}
 	if len(a.reading.Paced) == 0 {
@@ -266,14 +266,14 @@ func (a *admission) finishUndecided(ctx context.Context, err error) (p *Permit, 
 	// FailurePolicy of their own.
 	a.call.Keep(func(*limit.Limit) bool { return false })
 	a.call.Waited = 0 // the permit has none of the limits that it waited for
-	p, next, _ = a.permit(ctx, a.reading.Needs())
+	p, next = a.permit(ctx, a.reading.Needs())
 	return p, next, nil
 }
 
 // finishDenied sets the fields of a denial and returns its error. Building that error costs as
 // much as setting all fields, so it is skipped when no handler will see it.
 func (a *admission) finishDenied(w http.ResponseWriter, mayAnswer bool) error {
-	a.outer.recordInnerDenial()
+	a.outer.RecordInnerDenial()
 	if _, passesOn := w.(ErrorWriter); !mayAnswer || a.version.handles() || passesOn && !a.version.problem {
 		err := newDenied(a.version, &a.call)
 		a.setFields(w.Header())
@@ -412,53 +412,47 @@ func policyNow(l *limit.Limit, c *store.Charge, r *store.Result) *limit.Policy {
 	return said
 }
 
-// permit makes the permit of an admission whose call has been granted its charges, with room
-// for them. It owns nothing until handTo. next is the request for the next handler: a copy
-// that carries the permit, or the request itself.
-func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request, room []decide.Grant) {
-	d := &a.call
-	carries := a.reading.R != nil && !a.version.withoutPermit
-	if carries {
-		c := new(carried)
-		p, next = &c.Permit, &c.request
-		p.carrier = next
-	} else {
-		p, next = new(Permit), a.reading.R
+// permit makes the permit of an admission whose call has been granted its charges. The permit owns nothing until
+// handTo. next is the request for the next handler: a copy that carries the permit, or the request itself.
+func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request) {
+	next = a.reading.R
+	if next == nil || a.version.withoutPermit {
+		p = new(Permit)
+		a.fillIn(&p.core, ctx, needs)
+		return p, next
 	}
-	if n := len(d.Charges); n <= len(p.room) {
-		room = p.room[:n]
-	} else {
-		room = make([]decide.Grant, n)
-	}
-	p.ctx, p.version = ctx, a.version
-	if a.outer != nil { // zero fields aren't written: see Call.Add of package decide
-		p.outer = a.outer
-	}
-	p.class, p.plan = d.Class, a.reading.Plan
-	if needs != 0 {
-		p.releases, p.response = needs&limit.Releases != 0, a.newResponse(p, needs)
-	}
-	if a.to != nil {
-		p.to, p.told = a.to, d.Allowed
-	}
-	if needs&limit.Local != 0 || needs&limit.Slots != 0 && p.told || d.Waited > 0 || len(d.LineWaits) > 0 {
-		p.story = &story{waited: d.Waited, inLines: d.LineWaits, since: time.Now(), learns: needs&limit.Local != 0}
-	}
-	if carries {
-		*next = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
-	}
-	return p, next, room
+	c := new(carried)
+	a.fillIn(&c.core, ctx, needs)
+	c.request = *next.WithContext((*permitContext)(c)) // inlined, the copy in between is on the stack
+	return &c.Permit, &c.request
 }
 
-// handTo makes p the owner of what the call was granted. From then on p notifies the observers of
-// the end.
-func (a *admission) handTo(p *Permit, room []decide.Grant) {
-	a.call.HandTo(&p.grants, room)
+// fillIn sets the fields of a permit. Fields that stay zero aren't written: see Call.Add of package decide.
+func (a *admission) fillIn(p *permit.Core, ctx context.Context, needs limit.Needs) {
+	p.Context, p.Issuer, p.Plan, p.Class = ctx, &a.version.issuer, a.reading.Plan, a.call.Class
+	if a.outer != nil {
+		p.Outer = a.outer
+	}
+	if a.to != nil {
+		p.Observers, p.AdmissionSent = a.to, a.call.Allowed
+	}
+	if needs != 0 {
+		p.Releases, p.Response = needs&limit.Releases != 0, a.newResponse(p, needs)
+	}
+	waited := a.call.Waited > 0 || len(a.call.LineWaits) > 0
+	if learns := needs&limit.Local != 0; learns || waited || needs&limit.Slots != 0 && p.AdmissionSent {
+		p.Times = &permit.Times{Waited: a.call.Waited, LineWaits: a.call.LineWaits, Admitted: time.Now(), Learns: learns}
+	}
+}
+
+// handTo makes p the owner of what the call was granted. From then on p notifies the observers of the end.
+func (a *admission) handTo(p *Permit) {
+	a.call.HandTo(&p.core.Grants)
 	a.endDue = false
 }
 
 // newResponse makes the response of a permit, or returns nil if no limit needs it.
-func (a *admission) newResponse(p *Permit, needs limit.Needs) *response {
+func (a *admission) newResponse(p *permit.Core, needs limit.Needs) *permit.Response {
 	r := a.reading.R
 	if r == nil || needs&(limit.Watches|limit.Releases) == 0 {
 		return nil
@@ -468,23 +462,34 @@ func (a *admission) newResponse(p *Permit, needs limit.Needs) *response {
 	if !decides && !paced && !held {
 		return nil
 	}
-	s := &response{settlers: a.reading.Settlers()}
+	s := &permit.Response{Settlers: a.reading.Settlers()}
 	s.Begin(r)
 	s.Decides = decides
 	if held {
-		s.OnHijack = p.hold
+		s.OnHijack = p.Hold
 	}
 	if paced {
-		s.pacing = a.pace(&s.Watched)
+		s.Pace(bytePayer(a.version, a.subject()), a.reading.Paced)
 	}
 	return s
 }
 
-// pace paces a response by the call's Bandwidths.
-func (a *admission) pace(w *respond.Watched) *lanes {
-	s := &lanes{all: slices.Clone(a.reading.Paced)}
-	s.Begin(w, payer(a.version, a.subject()), byteLimitsOf(s.all))
-	return s
+// bytePayer returns what Bandwidths charge bytes with: the version's store. about is the request.
+func bytePayer(v *version, about subject) respond.Payer {
+	return respond.Payer{
+		Store: v.backend.Store, Lines: &v.backend.Lines.Turns,
+		GiveBack: func(ctx context.Context, charges []store.Charge) []store.Result {
+			return giveBack(ctx, v, about, charges)
+		},
+		StoreFailed: func(charges []store.Charge, err error, cut bool) error {
+			if cut {
+				err = &StoreError{err}
+			}
+			e := about.event(EventStoreFailed, err)
+			v.events.sendAbout(about.to, &e, charges)
+			return err
+		},
+	}
 }
 
 // recordResults records which limits have denied the call or made it wait, and which dry runs

@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/mistakes"
+	"github.com/stint-go/stint/internal/permit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -26,6 +27,7 @@ type version struct {
 	compiled *compile.Result
 	plans    *read.Plans     // compiled
 	backend  *decide.Backend // decides what is read by the plans
+	issuer   permit.Issuer   // of the version's permits
 	memory   *memstore.Store // the backend's store, if it is one in memory; or nil
 	view     mistakes.View   // of this version, for the checks for mistakes
 	// tooCostly is called for a charge of a request that costs more than its limit ever lets pass.

@@ -107,23 +107,23 @@ func TestOneOwner(t *testing.T) {
 		{"granted, and nobody takes it", func(t *testing.T, b *bench, c *decide.Call) {}, "0 0 0"},
 		{"spent", func(t *testing.T, b *bench, c *decide.Call) { c.Spend() }, "3 1 1"},
 		{"handed over, and still in use", func(t *testing.T, b *bench, c *decide.Call) {
-			c.HandTo(new(decide.Grants), make([]decide.Grant, 2))
+			c.HandTo(new(decide.Grants))
 		}, "3 1 1"},
 		{"handed over, and ended", func(t *testing.T, b *bench, c *decide.Call) {
 			gs := new(decide.Grants)
-			c.HandTo(gs, make([]decide.Grant, 2))
-			gs.ReleaseHere(b.Backend, 0, false, nil)
+			c.HandTo(gs)
+			gs.ReleaseLocally(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true}, func(decide.Settlement) {})
 		}, "3 0 0"},
 		{"handed over, and settled", func(t *testing.T, b *bench, c *decide.Call) {
-			gs, hand := new(decide.Grants), new(decide.Hand)
-			c.HandTo(gs, make([]decide.Grant, 2))
+			gs, hand := new(decide.Grants), new(decide.HandlerSettled)
+			c.HandTo(gs)
 			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, hand); s.Err != nil || !s.Amended {
 				t.Errorf("settled: %+v", s)
 			}
 			// What the handler has settled itself stays.
-			gs.ReleaseHere(b.Backend, 0, false, nil)
-			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 9}}, ByHand: hand}, func(s decide.Settlement) {
+			gs.ReleaseLocally(b.Backend, 0, false, nil)
+			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 9}}, HandlerSettled: hand}, func(s decide.Settlement) {
 				if s.Amended {
 					t.Error("a charge that the handler has settled is settled again")
 				}
@@ -131,8 +131,8 @@ func TestOneOwner(t *testing.T) {
 		}, "1 0 0"},
 		{"handed over, and amended", func(t *testing.T, b *bench, c *decide.Call) {
 			gs := new(decide.Grants)
-			c.HandTo(gs, make([]decide.Grant, 2))
-			gs.ReleaseHere(b.Backend, 0, false, nil)
+			c.HandTo(gs)
+			gs.ReleaseLocally(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 7}}}, func(s decide.Settlement) {
 				if !s.Amended || len(s.Charges) != 2 {
 					t.Errorf("amended: %+v", s)
@@ -357,7 +357,7 @@ func TestUnknownSettlement(t *testing.T) {
 				t.Fatal(err)
 			}
 			gs := new(decide.Grants)
-			c.HandTo(gs, make([]decide.Grant, 2))
+			c.HandTo(gs)
 			b.store.OnSettle = before(func() error { return test.err })
 			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, nil); !errors.Is(s.Err, errDown) || len(s.Charges) != 1 {
 				t.Errorf("settled: %+v", s)
@@ -366,7 +366,7 @@ func TestUnknownSettlement(t *testing.T) {
 			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, nil); s.Amended != test.again {
 				t.Errorf("settled again: %+v", s)
 			}
-			gs.ReleaseHere(b.Backend, 0, false, nil)
+			gs.ReleaseLocally(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 1}}}, func(decide.Settlement) {})
 			if _, settles := b.store.Counts(); settles != test.settles {
 				t.Errorf("the store was asked %d times, want %d", settles, test.settles)
@@ -476,7 +476,7 @@ func TestReleaseOfSlots(t *testing.T) {
 				if err := holder.Decide(t.Context()); err != nil || !holder.Allowed {
 					t.Fatalf("%v, allowed %v", err, holder.Allowed)
 				}
-				holder.HandTo(gs, make([]decide.Grant, 2))
+				holder.HandTo(gs)
 				next := b.call()
 				next.Patient = true
 				var wg sync.WaitGroup
@@ -487,7 +487,7 @@ func TestReleaseOfSlots(t *testing.T) {
 				})
 				synctest.Wait()
 				began, ends := time.Now(), 0
-				gs.ReleaseHere(b.Backend, 0, false, nil)
+				gs.ReleaseLocally(b.Backend, 0, false, nil)
 				gs.End(t.Context(), b.Backend, test.ending, func(end decide.Settlement) {
 					if ends++; end.Err != nil {
 						t.Error(end.Err)
@@ -524,7 +524,7 @@ func TestStorePanicsInSettle(t *testing.T) {
 			t.Fatalf("%v, allowed %v", err, holder.Allowed)
 		}
 		gs := new(decide.Grants)
-		holder.HandTo(gs, make([]decide.Grant, 2))
+		holder.HandTo(gs)
 
 		var asked atomic.Int32
 		b.store.OnTake = before(func() error { asked.Add(1); return nil })
@@ -545,7 +545,7 @@ func TestStorePanicsInSettle(t *testing.T) {
 					t.Errorf("recovered %v", got)
 				}
 			}()
-			gs.ReleaseHere(b.Backend, 0, false, nil)
+			gs.ReleaseLocally(b.Backend, 0, false, nil)
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 1}}}, func(s decide.Settlement) {
 				end = s
 				end.Charges = slices.Clone(s.Charges)

@@ -13,13 +13,12 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Grants are the owner of what a call was granted, from Call.HandTo until ReleaseHere and End.
-// Their permit ends them: when the handler returns or panics (Permit.finish, deferred), by an early
-// Done, or by the release of a detached permit. Grants are safe for concurrent use, except that only
-// one goroutine at a time may end them.
+// Grants own what a call was granted, from Call.HandTo until ReleaseLocally and End. Package permit says
+// when they end. Grants are safe for concurrent use, except that only one goroutine at a time may end them.
 type Grants struct {
 	mu   sync.Mutex // guards the results of the elements of list
 	list []Grant
+	room [2]Grant // the list of most requests
 }
 
 // Grant is a charge that one limit has granted. A permit is as large as its grants, and
@@ -36,22 +35,23 @@ type Grant struct {
 	ok               bool
 
 	// The receipt. Its fields stand here so that the small ones share a word with ok.
-	path                uint8
-	lease               store.LeaseID
-	instant, mark, owed int64 // owed is its Cost: see setUnknown
+	path          uint8
+	lease         store.LeaseID
+	instant, mark int64
+	receiptCost   int64 // its Cost; see setSettling
 }
 
 // receipt returns the receipt of the charge.
 func (g *Grant) receipt() store.Receipt {
 	return store.Receipt{
-		Instant: g.instant, Mark: g.mark, Cost: g.owed, Lease: g.lease,
+		Instant: g.instant, Mark: g.mark, Cost: g.receiptCost, Lease: g.lease,
 		Path: g.path,
 	}
 }
 
 // keepReceipt keeps the receipt of the charge.
 func (g *Grant) keepReceipt(r *store.Receipt) {
-	g.instant, g.mark, g.owed, g.lease = r.Instant, r.Mark, r.Cost, r.Lease
+	g.instant, g.mark, g.receiptCost, g.lease = r.Instant, r.Mark, r.Cost, r.Lease
 	g.path = r.Path
 }
 
@@ -75,15 +75,19 @@ func (g *Grant) keepResult(r *store.Result) {
 	g.keepReceipt(&r.Receipt)
 }
 
-// HandTo makes grants the owner of what the call has been granted. room has an element for
-// each charge. The call still says what it was, until it is reset.
-func (c *Call) HandTo(gs *Grants, room []Grant) {
-	for i := range room {
-		g, ch := &room[i], &c.Charges[i]
+// HandTo makes grants the owner of what the call has been granted. The call still says what it was, until
+// it is reset.
+func (c *Call) HandTo(gs *Grants) {
+	list := gs.room[:]
+	if len(c.Charges) > len(list) {
+		list = make([]Grant, len(c.Charges))
+	}
+	gs.list, c.owns = list[:len(c.Charges)], false
+	for i := range gs.list {
+		g, ch := &gs.list[i], &c.Charges[i]
 		g.Limit, g.Key, g.Cost = c.Limits[i], ch.Key, ch.Cost
 		g.keepResult(&c.Results[i])
 	}
-	gs.list, c.owns = room, false
 }
 
 // Len returns how many there are, At one of them. What At returns doesn't change.
@@ -91,14 +95,14 @@ func (gs *Grants) Len() int { return len(gs.list) }
 
 func (gs *Grants) At(i int) *Grant { return &gs.list[i] }
 
-// Where returns which grants are of such a limit.
-func (gs *Grants) Where(is func(*limit.Limit) bool) (chosen []int) {
+// Named returns which grants are of limits with a name.
+func (gs *Grants) Named(name string) (named []int) {
 	for i := range gs.list {
-		if is(gs.list[i].Limit) {
-			chosen = append(chosen, i)
+		if gs.list[i].Limit.StoreLimit.Name() == name {
+			named = append(named, i)
 		}
 	}
-	return chosen
+	return named
 }
 
 // charge returns the charge that settles the grant at a cost.
@@ -106,33 +110,32 @@ func (g *Grant) charge(cost int64) store.Charge {
 	return store.Charge{Key: g.Key, Limit: g.Limit.StoreLimit, Cost: cost, DryRun: g.Limit.DryRun, Receipt: g.receipt()}
 }
 
-// costs returns what the limit has cost the request so far.
-func (g *Grant) costs() int64 {
-	if g.ok && g.Limit.Kind.Traits().Unsettled == "" {
-		if g.unknown() {
-			return ^g.owed
-		}
-		return g.owed
+// currentCost returns what the limit has cost the request so far.
+func (g *Grant) currentCost() int64 {
+	switch {
+	case !g.ok || g.Limit.Kind.Traits().Unsettled != "":
+		return g.Cost
+	case g.settling():
+		return ^g.receiptCost
 	}
-	return g.Cost
+	return g.receiptCost
 }
 
-// setUnknown records whether it is unknown what the grant costs: from when the store is asked
-// to settle it until the store says what became of that. If it never does, the receipt isn't
-// used again. The receipt holds the complement of its cost meanwhile: below 0, which no charge
-// costs, so that this takes no room.
-func (g *Grant) setUnknown(unknown bool) {
-	if g.unknown() != unknown {
-		g.owed = ^g.owed
+// setSettling records whether a settlement of the grant is under way: from when the store is asked until
+// its answer says whether the settlement was made. If that is never known, the grant stays so and isn't
+// settled again. The receipt holds the complement of its cost meanwhile. That takes no room, since no
+// charge costs less than 0.
+func (g *Grant) setSettling(settling bool) {
+	if g.settling() != settling {
+		g.receiptCost = ^g.receiptCost
 	}
 }
 
-// unknown reports whether a settlement of the grant may have been made or not.
-func (g *Grant) unknown() bool { return g.owed < 0 }
+// settling reports whether a settlement of the grant is under way, or may have been made.
+func (g *Grant) settling() bool { return g.receiptCost < 0 }
 
-// reported reports whether the limit is a dry run that would have denied. Nothing was
-// charged then.
-func (g *Grant) reported() bool { return g.Limit.DryRun && !g.ok }
+// uncharged reports whether the limit is a dry run that would have denied, and so charged nothing.
+func (g *Grant) uncharged() bool { return g.Limit.DryRun && !g.ok }
 
 // recordSettled records the result of settling the grant, whose cost is known by that.
 func (g *Grant) recordSettled(r store.Result) {
@@ -147,73 +150,85 @@ func (gs *Grants) Recall(c *Call) {
 	defer gs.mu.Unlock()
 	for i := range gs.list {
 		g := &gs.list[i]
-		c.Limits, c.Charges, c.Results = append(c.Limits, g.Limit), append(c.Charges, g.charge(g.costs())), append(c.Results, g.result())
+		c.Limits, c.Charges, c.Results = append(c.Limits, g.Limit), append(c.Charges, g.charge(g.currentCost())), append(c.Results, g.result())
 	}
 }
 
-// Hand remembers which charges the handler has settled itself. It is guarded by the lock
-// of its Grants.
-type Hand struct{ settled []bool }
+// HandlerSettled remembers which charges the handler has settled itself. It is guarded by the lock of its
+// Grants.
+type HandlerSettled struct{ charges []bool }
 
-func (h *Hand) has(i int) bool { return h != nil && h.settled != nil && h.settled[i] }
+func (h *HandlerSettled) has(i int) bool { return h != nil && h.charges != nil && h.charges[i] }
 
-// Settle makes charges cost what amends say, even if ctx has ended. by, if it isn't nil,
-// remembers them. The settlement is empty if there was nothing to settle; it has an error and no charges if
-// the store wasn't asked.
-func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed bool, by *Hand) Settlement {
+func (h *HandlerSettled) add(amends []Amend, grants int) {
+	if h.charges == nil {
+		h.charges = make([]bool, grants)
+	}
+	for _, a := range amends {
+		h.charges[a.Grant] = true
+	}
+}
+
+// Settle makes charges cost what amends say, even if ctx has ended. handler, if it isn't nil, remembers
+// them. The settlement is empty if there was nothing to settle. It has an error and no charges if the store
+// wasn't asked.
+func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed bool, handler *HandlerSettled) Settlement {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.list[a.Grant].reported() })
+	amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.list[a.Grant].uncharged() })
 	if len(amends) == 0 {
 		return Settlement{}
 	}
-	if slices.ContainsFunc(amends, func(a Amend) bool { return gs.list[a.Grant].unknown() }) {
+	if slices.ContainsFunc(amends, func(a Amend) bool { return gs.list[a.Grant].settling() }) {
 		return Settlement{Err: errUnknown}
 	}
-	charges, results := make([]store.Charge, len(amends)), make([]store.Result, len(amends))
-	for k, a := range amends {
-		charges[k] = gs.list[a.Grant].charge(a.Cost)
+	charges := gs.beginSettling(make([]store.Charge, 0, len(amends)), amends)
+	results := make([]store.Result, len(charges))
+	s := b.settle(context.WithoutCancel(ctx), b.Store, charges, results, timed)
+	gs.recordSettlement(&s, amends, results)
+	if s.Amended && handler != nil {
+		handler.add(amends, len(gs.list))
 	}
+	return s
+}
+
+// beginSettling appends the charges that make the amends.
+func (gs *Grants) beginSettling(to []store.Charge, amends []Amend) []store.Charge {
 	for _, a := range amends {
-		gs.list[a.Grant].setUnknown(true)
+		g := &gs.list[a.Grant]
+		to = append(to, g.charge(a.Cost))
+		g.setSettling(true)
 	}
-	done := b.settle(context.WithoutCancel(ctx), b.Store, charges, results, timed)
-	if done.Err != nil {
-		if errors.Is(done.Err, store.ErrNotMade) {
-			for _, a := range amends {
-				gs.list[a.Grant].setUnknown(false)
-			}
+	return to
+}
+
+// recordSettlement records what has become of the amends. results are theirs.
+func (gs *Grants) recordSettlement(s *Settlement, amends []Amend, results []store.Result) {
+	switch {
+	case s.Err == nil:
+		for i, a := range amends {
+			gs.list[a.Grant].recordSettled(results[i])
 		}
-		return done
-	}
-	for k, a := range amends {
-		gs.list[a.Grant].recordSettled(results[k])
-	}
-	if by != nil {
-		if by.settled == nil {
-			by.settled = make([]bool, len(gs.list))
-		}
+		s.Amended = len(amends) > 0
+	case errors.Is(s.Err, store.ErrNotMade):
 		for _, a := range amends {
-			by.settled[a.Grant] = true
+			gs.list[a.Grant].setSettling(false)
 		}
 	}
-	done.Amended = true
-	return done
 }
 
 // Amend is the new cost of one charge.
 type Amend struct {
 	Grant int
 	Cost  int64
-	// AtLeast: it isn't the new cost if it is below what the charge costs.
+	// AtLeast: the charge stands if Cost is below what it costs.
 	AtLeast bool
 }
 
-// ReleaseHere releases what this process counts for the grants: from then on others may have
-// their slots here. It comes before End, which then finds no leases of this process left.
-// learns says that there is a limit that follows latency, which gets the sample.
-// ReleaseHere returns the limits that have changed by it.
-func (gs *Grants) ReleaseHere(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
+// ReleaseLocally releases what this process counts for the grants: the slots of shares and of adaptive
+// limits. It comes before End, which finds no leases of this process then. If there are adaptive limits,
+// learns is set, and they get the sample. The result has those that have changed.
+func (gs *Grants) ReleaseLocally(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
 	for i := range gs.list {
 		g := &gs.list[i]
 		g.Limit.ReleaseHere(&b.Lines.Slots, g.Key, g.Cost, class)
@@ -227,7 +242,7 @@ func (gs *Grants) ReleaseHere(b *Backend, class uint8, learns bool, sample *adap
 	defer gs.mu.Unlock()
 	for i := range gs.list {
 		g := &gs.list[i]
-		c.Charges, c.Results = append(c.Charges, g.charge(g.costs())), append(c.Results, g.result())
+		c.Charges, c.Results = append(c.Charges, g.charge(g.currentCost())), append(c.Results, g.result())
 	}
 	changes := b.Keys.End(c.Charges, c.Results, sample)
 	for i := range c.Results {
@@ -242,10 +257,10 @@ type Ending struct {
 	Leases bool
 	// Unmoved are further charges, which give back bytes that were paid for and not moved.
 	Unmoved []store.Charge
-	// Amends are the costs that the response has shown. ByHand has the charges that the
-	// handler has settled itself, which stay as they are; nil for none.
-	Amends []Amend
-	ByHand *Hand
+	// Amends are the costs that depend on the response. HandlerSettled has the charges that the handler has
+	// settled itself, which stand; nil for none.
+	Amends         []Amend
+	HandlerSettled *HandlerSettled
 	// Timed: Settlement.Took is asked for.
 	Timed bool
 }
@@ -259,7 +274,7 @@ func (e *Ending) onlyLeases() bool {
 // it returns, even if the store panics. ctx must not end with the request.
 func (gs *Grants) End(ctx context.Context, b *Backend, e Ending, done func(Settlement)) {
 	if b.Release != nil && e.onlyLeases() {
-		gs.release(b)
+		gs.releaseInMemory(b)
 		done(Settlement{})
 		return
 	}
@@ -276,8 +291,8 @@ func (gs *Grants) End(ctx context.Context, b *Backend, e Ending, done func(Settl
 	answered = true
 }
 
-// release releases the slots by Backend.Release, and wakes those who wait for them.
-func (gs *Grants) release(b *Backend) {
+// releaseInMemory releases the slots by Backend.Release, and wakes the calls that wait for them.
+func (gs *Grants) releaseInMemory(b *Backend) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	for i := range gs.list {
@@ -300,7 +315,7 @@ func (gs *Grants) leases(to []store.Charge) []store.Charge {
 	return to
 }
 
-// end is End, with the charges in c.
+// end settles an Ending, with the charges in c.
 func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settlement {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -308,47 +323,33 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 		c.Charges = gs.leases(c.Charges)
 	}
 	c.Charges = append(c.Charges, e.Unmoved...)
+	others := len(c.Charges)
 	amends := e.Amends
 	if len(amends) > 0 {
-		amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.list[a.Grant].stands(a, e.ByHand.has(a.Grant)) })
-	}
-	first := len(c.Charges) // of the amends
-	for _, a := range amends {
-		c.Charges = append(c.Charges, gs.list[a.Grant].charge(a.Cost))
-		gs.list[a.Grant].setUnknown(true)
+		amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.list[a.Grant].stands(a, e.HandlerSettled.has(a.Grant)) })
+		c.Charges = gs.beginSettling(c.Charges, amends)
 	}
 	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
-	end := b.settle(ctx, b.Store, c.Charges, c.Results, e.Timed)
-	switch {
-	case end.Err == nil:
-		for k, a := range amends {
-			gs.list[a.Grant].recordSettled(c.Results[first+k])
-		}
-		end.Amended = len(amends) > 0
-	case errors.Is(end.Err, store.ErrNotMade):
-		for _, a := range amends {
-			gs.list[a.Grant].setUnknown(false)
-		}
-	}
-	return end
+	s := b.settle(ctx, b.Store, c.Charges, c.Results, e.Timed)
+	gs.recordSettlement(&s, amends, c.Results[others:])
+	return s
 }
 
-// stands reports whether an amend of the grant changes nothing. What the handler has settled itself
-// stays as it is. But if several readings of the request have the limit, the handler may not be that
-// of the reading which the amend is from, and the higher cost counts.
-func (g *Grant) stands(a Amend, byHand bool) bool {
+// stands reports whether an amend leaves the grant's cost as it is. So it does if the handler has settled
+// the charge itself. But if the charge belongs to several readings of the request, the handler may have
+// settled it by another of them than the amend is from, so the higher cost counts.
+func (g *Grant) stands(a Amend, handlerSettled bool) bool {
 	switch {
-	case g.reported() || g.unknown() || g.owed == a.Cost:
+	case g.uncharged() || g.settling() || g.receiptCost == a.Cost:
 		return true
-	case byHand && len(g.Limit.Uses) < 2:
+	case handlerSettled && len(g.Limit.Uses) < 2:
 		return true
 	}
-	return (byHand || a.AtLeast) && a.Cost < g.owed
+	return (handlerSettled || a.AtLeast) && a.Cost < g.receiptCost
 }
 
-// Charged reports whether one of the grants is of a limit that says what hash says, for a
-// key.
-func (gs *Grants) Charged(hash uint64, key string) bool {
+// Include reports whether a grant is of a limit with a hash (inside.Hash), for a key.
+func (gs *Grants) Include(hash uint64, key string) bool {
 	for i := range gs.list {
 		if g := &gs.list[i]; inside.Hash(g.Limit.StoreLimit) == hash && g.Key == key {
 			return true

@@ -1,0 +1,385 @@
+// Package permit is what stint.Permit does: it holds what a request or a job was granted, until that ends.
+//
+// A permit has two parts that end separately. Its slots are released by whoever claims them first: Done, the
+// function of Detach, the close of a connection that the handler has taken over, or the return of the
+// handler. The response is settled when the handler returns, since only the handler's goroutine may look at it.
+// A job has no response, nor has a request of which no limit needs it. These are the states:
+//
+//	state     slots     response
+//	running   held      open
+//	detached  claimed   open      Detach was called, or Done is releasing the slots
+//	released  released  open
+//	returned  claimed   settled   the handler has returned before the slots were released
+//	ended     released  settled
+//
+// A permit goes from one to another by these moves. Each other order of them changes nothing:
+//
+//	from      to        move
+//	running   detached  Done, Detach and the takeover of a connection claim the slots
+//	detached  released  who has claimed the slots has released them
+//	released  ended     the handler returns
+//	detached  returned  the handler returns
+//	returned  ended     who has claimed the slots has released them
+//	running   ended     the handler returns: it claims the slots, and one call of the store does both parts
+//
+// Without a response, releasing the slots ends the permit. The move that ends it reports its end, once. What a
+// permit reports goes to a [Reporter].
+package permit
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/store"
+)
+
+// Issuer is what all permits of one version of a limiter share.
+type Issuer struct {
+	Backend  *decide.Backend
+	Reporter Reporter
+}
+
+// Reporter is notified of what happens to permits. Its methods may panic: no lock is held, and everything else
+// is done all the same.
+type Reporter interface {
+	// LimitChanged reports that the end of a permit has changed an adaptive limit.
+	LimitChanged(*Core, *adaptive.Change)
+	// Settled reports that the cost of a permit has changed, and how long the store took.
+	Settled(p *Core, took time.Duration)
+	// Unsettled reports that the store has failed to settle a permit, and returns the error for who asked for
+	// it. Without charges, the store wasn't asked, and nobody else is to know.
+	Unsettled(*Core, decide.Settlement) error
+	// WrongCost reports that a function of WithSettle has returned a cost that is out of range.
+	WrongCost(*Core, store.Charge, error)
+	// Paced reports what has moved under a Bandwidth, when the response is settled.
+	Paced(*Core, *read.Paced, respond.Moved)
+	// Ended reports the end of a permit, and how long the store took if it only released slots.
+	Ended(p *Core, took time.Duration)
+}
+
+// Core is a permit. Its exported fields, except Grants and Times, don't change. A nil Core is that of a request
+// which has passed no limiter.
+type Core struct {
+	Context   context.Context // the request's, without the permit
+	Issuer    *Issuer         // nil if nothing was decided
+	Outer     *Core           // of the next limiter further out that the request has passed, or nil
+	Observers any             // get its events; only the Reporter knows them; nil if there are none
+	Plan      *read.Plan      // nil outside HTTP
+	Response  *Response       // nil unless a limit needs it
+	Times     *Times          // nil unless a limit or an observer needs them
+
+	// Releases: at the end there is something to release or to settle.
+	Releases bool
+	// AdmissionSent: observers were notified that the request is admitted, so they are notified of its end.
+	AdmissionSent bool
+	Class         uint8 // of priority, if a limit has slots
+
+	state state
+	// Grants own what was granted.
+	Grants decide.Grants
+}
+
+// state is how far the end of a permit has come: a set of the bits below.
+type state struct{ bits atomic.Uint32 }
+
+const (
+	claimed  uint32 = 1 << iota // one caller releases the slots, now or later
+	released                    // the slots are released
+	settled                     // the response is settled
+)
+
+// claim makes the caller the one who releases the slots. It reports false if there is one already.
+func (s *state) claim() bool { return s.bits.Or(claimed)&claimed == 0 }
+
+// complete records that parts are done. It reports whether both are by that.
+func (s *state) complete(parts uint32) (ended bool) {
+	const both = released | settled
+	return (s.bits.Or(parts)|parts)&both == both
+}
+
+// hasEnd reports whether anything is to be done at the permit's end.
+func (p *Core) hasEnd() bool { return p.Releases || p.AdmissionSent }
+
+// Done releases the slots of p and of the permits further out, except those that another caller has claimed.
+func (p *Core) Done() {
+	if p == nil {
+		return
+	}
+	defer p.Outer.Done() // also if the Reporter panics
+	if p.claim() {
+		p.end(released)
+	}
+}
+
+// Detach claims the slots of p and of the permits further out. The function that it returns releases them.
+func (p *Core) Detach() (release func()) {
+	var all []*Core
+	for ; p != nil; p = p.Outer {
+		if p.detach() {
+			all = append(all, p)
+		}
+	}
+	return sync.OnceFunc(func() {
+		for _, q := range all {
+			defer q.end(released) // also if the Reporter panics
+		}
+	})
+}
+
+// Hold claims the permit's slots until a connection is closed that the handler has taken over. Outer permits do
+// that themselves.
+func (p *Core) Hold() (closed func()) {
+	if !p.detach() {
+		return func() {}
+	}
+	return sync.OnceFunc(func() { p.end(released) })
+}
+
+// detach claims the slots, and reports whether they were the caller's to claim.
+func (p *Core) detach() bool {
+	if !p.claim() {
+		return false
+	}
+	if p.learns() {
+		p.Times.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing
+	}
+	return true
+}
+
+// claim makes the caller the one who releases the slots. It reports false if there is one already, or if nothing
+// is to be done at the permit's end.
+func (p *Core) claim() bool { return p.hasEnd() && p.state.claim() }
+
+// Finish ends the permit when its handler has returned or panicked. It must be deferred itself, because it recovers
+// the panic, which it passes on.
+func (p *Core) Finish() {
+	if !p.hasEnd() {
+		return
+	}
+	if p.Response != nil || p.learns() {
+		if v := recover(); v != nil {
+			p.recordHandlerPanic(v)
+			defer panic(v)
+		}
+	}
+	var parts uint32
+	if p.Response != nil {
+		parts = settled
+	}
+	if p.claim() {
+		parts |= released
+	}
+	if parts != 0 {
+		p.end(parts)
+	}
+}
+
+// end releases the slots (released) or settles the response (settled), or does both in one call of the store. Code
+// that may panic runs before that or after it: functions of WithSettle and writes to the client before, the
+// Reporter after. What was granted is given back in any case.
+func (p *Core) end(parts uint32) {
+	if !p.Releases {
+		p.complete(parts, 0)
+		return
+	}
+	var amends []decide.Amend
+	defer func() { p.settleEnd(parts, amends) }()
+	if parts&settled != 0 {
+		amends = p.amends()
+		p.pushResponse(amends)
+	}
+}
+
+// settleEnd is the part of end that calls the store.
+func (p *Core) settleEnd(parts uint32, amends []decide.Amend) {
+	e := decide.Ending{Leases: parts&released != 0, Timed: p.Observers != nil}
+	var changes []adaptive.Change
+	if e.Leases {
+		changes = p.releaseLocally(parts)
+	}
+	if parts&settled != 0 {
+		p.Response.Seal()
+		e.Amends, e.HandlerSettled, e.Unmoved = amends, &p.Response.handlerSettled, p.Response.unmoved()
+	}
+	p.Grants.End((*withoutCancel)(p), p.Issuer.Backend, e, func(s decide.Settlement) {
+		p.reportEnd(parts, changes, s)
+	})
+}
+
+// releaseLocally releases the slots that this process counts, and returns the adaptive limits that have changed by
+// that.
+func (p *Core) releaseLocally(parts uint32) []adaptive.Change {
+	if p.Times != nil && p.AdmissionSent {
+		p.Times.Held = time.Since(p.Times.Admitted)
+	}
+	var sample *adaptive.Sample
+	if p.learns() {
+		sample = p.sample(parts)
+	}
+	return p.Grants.ReleaseLocally(p.Issuer.Backend, p.Class, p.learns(), sample)
+}
+
+// reportEnd reports what the store has made of parts of the end, and the end if they were the last.
+func (p *Core) reportEnd(parts uint32, changes []adaptive.Change, s decide.Settlement) {
+	took := time.Duration(0)
+	defer func() { p.complete(parts, took) }() // also if the Reporter panics
+	if parts&settled != 0 {
+		defer p.reportPaced()
+	}
+	report := p.Issuer.Reporter
+	for i := range changes {
+		report.LimitChanged(p, &changes[i])
+	}
+	switch {
+	case s.Err != nil:
+		_ = report.Unsettled(p, s)
+	case s.Amended:
+		report.Settled(p, s.Took)
+	default:
+		took = s.Took
+	}
+}
+
+// complete records that parts of the end are done, and reports the end if they were the last.
+func (p *Core) complete(parts uint32, took time.Duration) {
+	if p.Response == nil {
+		parts |= settled
+	}
+	if p.state.complete(parts) && p.AdmissionSent {
+		p.Issuer.Reporter.Ended(p, took)
+	}
+}
+
+// withoutCancel is the context of what is done at a permit's end: the request's own, as
+// context.WithoutCancel would make it, without its allocation.
+type withoutCancel Core
+
+func (*withoutCancel) Deadline() (none time.Time, ok bool) { return none, false }
+
+func (*withoutCancel) Done() <-chan struct{} { return nil }
+
+func (*withoutCancel) Err() error { return nil }
+
+func (c *withoutCancel) Value(key any) any { return c.Context.Value(key) }
+
+// Charged reports whether p, or a permit further out of the same family of limiters, has charged a limit for a
+// key. b is the backend of a limiter of that family.
+func (p *Core) Charged(b *decide.Backend, l *store.Limit, key string) bool {
+	hash := inside.Hash(l)
+	for ; p != nil; p = p.Outer {
+		if p.Issuer.Backend.Keys == b.Keys && (p.Grants.Include(hash, key) || p.Response.paces(hash, key)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Recall adds the grants and the waits of p to a call, as if it had just been granted them, at what they have cost
+// by now.
+func (p *Core) Recall(c *decide.Call) {
+	p.Grants.Recall(c)
+	if p.Times == nil {
+		return
+	}
+	c.Waited += p.Times.Waited
+	if waits := p.Times.LineWaits; len(waits) > 0 {
+		before := make([]decide.LineWait, len(c.Charges)-len(waits), len(c.Charges))
+		copy(before, c.LineWaits)
+		c.LineWaits = append(before, waits...)
+	}
+}
+
+// RecallAll is Recall for p and the permits further out, the outermost first.
+func (p *Core) RecallAll(c *decide.Call) {
+	if p.Outer != nil {
+		p.Outer.RecallAll(c)
+	}
+	p.Recall(c)
+}
+
+// Times is when a request waited and was admitted, and what adaptive limits learn from it. It changes until the
+// permit ends.
+type Times struct {
+	Waited    time.Duration
+	LineWaits []decide.LineWait // has an element for each grant, or none
+	Admitted  time.Time
+	Held      time.Duration // how long it held its slots, once they are released
+	// Learns: an adaptive limit learns from the request.
+	Learns  bool
+	outcome adaptive.Outcome
+}
+
+// learns reports whether an adaptive limit learns from the request.
+func (p *Core) learns() bool { return p.Times != nil && p.Times.Learns }
+
+// AnyLearns is learns for p and the permits further out.
+func (p *Core) AnyLearns() bool {
+	for ; p != nil; p = p.Outer {
+		if p.learns() {
+			return true
+		}
+	}
+	return false
+}
+
+// Report records what the handler says of how its request ended, for p and the permits further out.
+func (p *Core) Report(e adaptive.Ending) { p.each(func(o *adaptive.Outcome) { o.Report(e) }) }
+
+// RecordInnerDenial records, for p and the permits further out, that an inner limiter has denied the request: the
+// response then says nothing about the work.
+func (p *Core) RecordInnerDenial() {
+	p.each(func(o *adaptive.Outcome) { o.Show(adaptive.Ignored) })
+}
+
+// RecordPanic records a panic that a deferred Done has seen, for p and the permits further out.
+func (p *Core) RecordPanic(v any) {
+	p.each(func(o *adaptive.Outcome) { o.Show(panicEnding(v)) })
+}
+
+// each calls f for the outcome of p and of each permit further out from which an adaptive limit learns.
+func (p *Core) each(f func(*adaptive.Outcome)) {
+	for ; p != nil; p = p.Outer {
+		if p.learns() {
+			f(&p.Times.outcome)
+		}
+	}
+}
+
+// recordHandlerPanic records a handler's panic for adaptive limits and for WithSettle.
+func (p *Core) recordHandlerPanic(v any) {
+	if p.learns() {
+		p.Times.outcome.Show(panicEnding(v))
+	}
+	if p.Response != nil {
+		p.Response.RecordPanic(v == http.ErrAbortHandler)
+	}
+}
+
+// panicEnding returns what adaptive limits learn from a panic.
+func panicEnding(v any) adaptive.Ending {
+	if v == http.ErrAbortHandler {
+		return adaptive.Ignored
+	}
+	return adaptive.Failed
+}
+
+// sample returns what adaptive limits learn from the request, or nil if they learn nothing. Outside HTTP the
+// context's error says nothing: the context may have bounded the wait and ended before the work.
+func (p *Core) sample(parts uint32) *adaptive.Sample {
+	if parts&settled != 0 {
+		p.Times.outcome.Show(p.Response.ending())
+	}
+	took := time.Since(p.Times.Admitted)
+	if p.Response == nil {
+		return p.Times.outcome.Sample(took, nil)
+	}
+	return p.Times.outcome.Sample(took-p.Response.heldUp(), p.Context.Err())
+}
