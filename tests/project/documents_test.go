@@ -19,7 +19,7 @@ import (
 // and their whole programs have to build.
 func documents(t *testing.T) []string {
 	t.Helper()
-	docs := []string{"README.md", "README.zh-CN.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+	docs := []string{"README.md", "README.zh-CN.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/internals/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
