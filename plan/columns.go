@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// columns splits lines by a separator. A line that begins with #Fields: names the columns of those
+// columnSplitter splits lines by a separator. A line that begins with #Fields: names the columns of those
 // behind it.
-type columns struct {
+type columnSplitter struct {
 	fields  []field
 	says    *Says
 	names   []string // of the columns
 	setters []column
-	known   bool // what the log says: the first line about columns has been read
+	started bool // the first line that names columns has been read, so says is final
 }
 
 // column is the setter of a column.
@@ -24,14 +24,14 @@ type column struct {
 }
 
 // directive takes a line that isn't a request's.
-func (c *columns) directive(line string) {
+func (c *columnSplitter) directive(line string) {
 	names, ok := strings.CutPrefix(line, "#Fields:")
 	if !ok {
 		return
 	}
 	c.names = strings.Fields(names)
 	c.setters = nil
-	defer func() { c.known = true }()
+	defer func() { c.started = true }()
 	for at, name := range c.names {
 		part := ""
 		if i := slices.IndexFunc(c.fields, func(f field) bool { return strings.EqualFold(f.name, name) }); i >= 0 {
@@ -43,7 +43,7 @@ func (c *columns) directive(line string) {
 			continue
 		}
 		says := c.says
-		if c.known { // a field that is new in the middle of the log isn't known before
+		if c.started { // a field that is new in the middle of the log isn't known before
 			if field, ok := strings.CutPrefix(part, "header."); ok && !slices.ContainsFunc(says.Fields, func(known string) bool { return strings.EqualFold(known, field) }) {
 				continue
 			}
@@ -58,7 +58,7 @@ func (c *columns) directive(line string) {
 }
 
 // split implements splitter.
-func (c *columns) split(line string, d *draft) string {
+func (c *columnSplitter) split(line string, d *draft) string {
 	if c.names == nil {
 		return "no line before it names the columns (#Fields:)"
 	}
@@ -82,16 +82,16 @@ func (c *columns) split(line string, d *draft) string {
 			}
 		}
 		if !s.set(d, v) {
-			return wrong(s.part)
+			return unreadable(s.part)
 		}
 	}
 	return ""
 }
 
-// unfound implements splitter.
-func (c *columns) unfound() (names []string) {
+// missingFields implements splitter.
+func (c *columnSplitter) missingFields() (names []string) {
 	for _, f := range c.fields {
-		if f.given && !slices.ContainsFunc(c.names, func(name string) bool { return strings.EqualFold(name, f.name) }) {
+		if f.required && !slices.ContainsFunc(c.names, func(name string) bool { return strings.EqualFold(name, f.name) }) {
 			names = append(names, f.name)
 		}
 	}

@@ -27,15 +27,15 @@ import (
 type curve struct {
 	requests  int64
 	sum       int64
-	recent    []stamp   // arrivals that are in no stretch yet
-	stretches []stretch // each of more blocks than the next: those of the digits 1 of a binary number
+	recent    []cumulative // arrivals that are in no stretch yet
+	stretches []stretch    // each of more blocks than the next: those of the digits 1 of a binary number
 }
 
-// stamp is an arrival, in microseconds, and what it cost together with those before it.
-type stamp struct{ at, cost, sum int64 }
+// cumulative is an arrival, in microseconds, and what it cost together with those before it.
+type cumulative struct{ at, cost, sum int64 }
 
-// block is how many arrivals become a stretch.
-const block = 32
+// blockSize is how many arrivals become a stretch.
+const blockSize = 32
 
 // envelope is the maximum of the lines y - r·x for r >= 0, by points (x, y). Both coordinates
 // grow, ever more slowly: of the points given, those on the upper left of their convex hull.
@@ -43,7 +43,7 @@ type envelope []point
 
 type point struct{ x, y int64 }
 
-// stretch is what is known of some arrivals that follow each other.
+// stretch has the envelopes of some arrivals that follow each other.
 type stretch struct {
 	blocks              int
 	pairs, ends, begins envelope
@@ -52,15 +52,15 @@ type stretch struct {
 // add adds an arrival, not before the last.
 func (c *curve) add(at, cost int64) {
 	c.sum += cost
-	c.recent = append(c.recent, stamp{at, cost, c.sum})
-	if len(c.recent) < block {
+	c.recent = append(c.recent, cumulative{at, cost, c.sum})
+	if len(c.recent) < blockSize {
 		return
 	}
-	p := stretchOf(c.recent)
+	p := newStretch(c.recent)
 	p.blocks = 1
 	c.recent = c.recent[:0]
 	for n := len(c.stretches); n > 0 && c.stretches[n-1].blocks == p.blocks; n-- {
-		p = together(&c.stretches[n-1], &p)
+		p = concat(&c.stretches[n-1], &p)
 		c.stretches[n-1] = stretch{}
 		c.stretches = c.stretches[:n-1]
 	}
@@ -71,30 +71,30 @@ func (c *curve) add(at, cost int64) {
 func (c *curve) envelope() envelope {
 	var all stretch
 	if len(c.recent) > 0 {
-		all = stretchOf(c.recent)
+		all = newStretch(c.recent)
 	}
 	for _, p := range slices.Backward(c.stretches) {
 		if len(all.pairs) == 0 {
 			all = p
 			continue
 		}
-		all = together(&p, &all)
+		all = concat(&p, &all)
 	}
 	return slices.Clone(all.pairs)
 }
 
-// stretchOf returns the stretch of some arrivals.
-func stretchOf(all []stamp) stretch {
+// newStretch returns the stretch of some arrivals.
+func newStretch(all []cumulative) stretch {
 	if len(all) == 1 {
 		s := all[0]
 		return stretch{pairs: envelope{{0, s.cost}}, ends: envelope{{s.at, s.sum}}, begins: envelope{{-s.at, s.cost - s.sum}}}
 	}
-	a, b := stretchOf(all[:len(all)/2]), stretchOf(all[len(all)/2:])
-	return together(&a, &b)
+	a, b := newStretch(all[:len(all)/2]), newStretch(all[len(all)/2:])
+	return concat(&a, &b)
 }
 
-// together returns the stretch of two that follow each other.
-func together(a, b *stretch) stretch {
+// concat returns the stretch of two that follow each other.
+func concat(a, b *stretch) stretch {
 	return stretch{
 		blocks: a.blocks + b.blocks,
 		pairs:  union(union(a.pairs, b.pairs), sum(b.ends, a.begins)),

@@ -19,7 +19,7 @@ func TestCurveIsExact(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
 		var c curve
-		var all []stamp
+		var all []cumulative
 		at, sum := int64(rnd.IntN(3)-1)*1_700_000_000_000_000, int64(0)
 		for range 1 + rnd.IntN(300) {
 			switch rnd.IntN(4) {
@@ -38,7 +38,7 @@ func TestCurveIsExact(t *testing.T) {
 			}
 			sum += cost
 			c.add(at, cost)
-			all = append(all, stamp{at, cost, sum})
+			all = append(all, cumulative{at, cost, sum})
 		}
 		e := c.envelope()
 		for i := range e[:len(e)-1] {
@@ -124,7 +124,7 @@ func TestRatesAreExact(t *testing.T) {
 				t.Errorf("%+v is %v times the rate before it", r, step)
 			}
 			before = r.perSecond()
-			if full := roomier(r, 1.25); full.perSecond() < 1.25*before-1e-9 || full.perSecond() > 1.25*1.13*before {
+			if full := withHeadroom(r, 1.25); full.perSecond() < 1.25*before-1e-9 || full.perSecond() > 1.25*1.13*before {
 				t.Errorf("%+v with headroom is %+v", r, full)
 			}
 			for _, burst := range []int64{1, 10_000} {

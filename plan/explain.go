@@ -65,7 +65,7 @@ func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
 	x.Route = p.Pattern
 	for _, reading := range p.Readings() {
 		for _, e := range reading.Entries {
-			x.add(explained(e, r))
+			x.add(explain(e, r))
 		}
 	}
 	if len(p.Funcs) > 0 {
@@ -85,7 +85,7 @@ func (x *Explanation) add(l Explained) {
 	x.Limits = append(x.Limits, l)
 }
 
-func explained(e *read.Entry, r *http.Request) Explained {
+func explain(e *read.Entry, r *http.Request) Explained {
 	x := Explained{Limit: e.Name(), Rule: compile.Text(e), KeyFrom: e.Key.Name, Cost: 1, DryRun: e.DryRun, Hidden: e.Hidden()}
 	switch {
 	case e.Fixed > 0:
@@ -93,7 +93,7 @@ func explained(e *read.Entry, r *http.Request) Explained {
 	case e.Cost != nil:
 		x.Cost, x.Left = 0, "its cost is what a function of the application returns"
 	}
-	if why := missing(e.Key.Reads); why != "" {
+	if why := whyNoKey(e.Key.Reads); why != "" {
 		x.Left = why
 		return x
 	}
@@ -117,8 +117,8 @@ func explained(e *read.Entry, r *http.Request) Explained {
 	return x
 }
 
-// missing returns what of a key no request shows.
-func missing(r keys.Reads) string {
+// whyNoKey returns why a key can't be read from a request alone, or "".
+func whyNoKey(r keys.Reads) string {
 	switch {
 	case r.Function:
 		return "its key is what a function of the application returns"

@@ -29,7 +29,7 @@ type format struct {
 // field is a part of a request and its name in a log.
 type field struct {
 	part, name string
-	given      bool // by WithField: a log must have it
+	required   bool // by WithField: a log must have it
 }
 
 // The layouts of nginx and Apache that have a name.
@@ -42,7 +42,7 @@ const (
 // one that says more comes first.
 var formats = []format{
 	{name: "ingress-nginx", layout: combined + ` $request_length $request_time [$unused] [`},
-	{name: "main", layout: combined + ` "$http_x_forwarded_for"`, shows: forwarded},
+	{name: "main", layout: combined + ` "$http_x_forwarded_for"`, shows: showsForwarded},
 	{name: "combined", layout: combined},
 	{name: "common", layout: common},
 	{name: "vhost_combined", layout: `$server_name:$server_port ` + combined},
@@ -74,8 +74,8 @@ func fields(pairs ...string) (all []field) {
 	return all
 }
 
-// forwarded reports whether what stands behind combined is X-Forwarded-For.
-func forwarded(r *Request) int {
+// showsForwarded reports whether the field behind combined is X-Forwarded-For.
+func showsForwarded(r *Request) int {
 	last := r.Fields[len(r.Fields)-1]
 	if last == "" {
 		return 0
@@ -88,31 +88,31 @@ func forwarded(r *Request) int {
 	return 1
 }
 
-// wrappings are what collectors of logs put lines in.
+// wrappings are the formats in which collectors of logs wrap lines.
 var wrappings = []wrapping{
 	{"", func(line []byte) ([]byte, bool) { return line, true }},
-	{"Docker's json-file", docker},
-	{"CRI", cri},
-	{"syslog", syslog},
+	{"Docker's json-file", openDocker},
+	{"CRI", openCRI},
+	{"syslog", openSyslog},
 }
 
-// wrapping is what a line is in, and what takes it out.
+// wrapping is such a format, and the function that unwraps a line.
 type wrapping struct {
 	name string
 	open func(line []byte) ([]byte, bool)
 }
 
-// docker opens {"log":"...\n","stream":"stdout","time":"..."}.
-func docker(line []byte) ([]byte, bool) {
-	var is struct{ Log, Stream *string }
-	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &is) != nil || is.Log == nil || is.Stream == nil {
+// openDocker opens {"log":"...\n","stream":"stdout","time":"..."}.
+func openDocker(line []byte) ([]byte, bool) {
+	var entry struct{ Log, Stream *string }
+	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &entry) != nil || entry.Log == nil || entry.Stream == nil {
 		return nil, false
 	}
-	return []byte(strings.TrimRight(*is.Log, "\r\n")), true
+	return []byte(strings.TrimRight(*entry.Log, "\r\n")), true
 }
 
-// cri opens "2026-03-10T13:55:36.123456789Z stdout F ...". A line in several parts stays closed.
-func cri(line []byte) ([]byte, bool) {
+// openCRI opens "2026-03-10T13:55:36.123456789Z stdout F ...". A line in several parts stays closed.
+func openCRI(line []byte) ([]byte, bool) {
 	at, rest, _ := bytes.Cut(line, []byte(" "))
 	stream, rest, _ := bytes.Cut(rest, []byte(" "))
 	tag, rest, ok := bytes.Cut(rest, []byte(" "))
@@ -121,10 +121,10 @@ func cri(line []byte) ([]byte, bool) {
 
 func isTime(b []byte) bool { return len(b) > 19 && b[4] == '-' && b[10] == 'T' }
 
-// syslog opens "<190>1 2026-03-10T13:55:36Z host app process id data ..." (RFC 5424) and
+// openSyslog opens "<190>1 2026-03-10T13:55:36Z host app process id data ..." (RFC 5424) and
 // "<190>Mar 10 13:55:36 host tag: ..." (RFC 3164), the latter also as files have it: without the
 // number, and with a time of RFC 3339.
-func syslog(line []byte) ([]byte, bool) {
+func openSyslog(line []byte) ([]byte, bool) {
 	if line[0] == '<' {
 		_, after, ok := bytes.Cut(line, []byte(">"))
 		if !ok {
@@ -132,9 +132,9 @@ func syslog(line []byte) ([]byte, bool) {
 		}
 		line = after
 	}
-	word := func() (is []byte) {
-		is, line, _ = bytes.Cut(line, []byte(" "))
-		return is
+	word := func() (w []byte) {
+		w, line, _ = bytes.Cut(line, []byte(" "))
+		return w
 	}
 	switch first := word(); {
 	case string(first) == "1" && isTime(line):
@@ -237,9 +237,9 @@ func Read(name string, r io.Reader, opts ...ReadOption) (Log, error) {
 	for _, o := range opts {
 		o.ofRead(&c)
 	}
-	l := &reader{lines: newLines(name, r)}
-	if head, _ := l.from.Peek(len(utf8Mark)); bytes.Equal(head, utf8Mark) {
-		_, _ = l.from.Discard(len(utf8Mark))
+	l := &reader{lineReader: newLineReader(name, r)}
+	if head, _ := l.source.Peek(len(utf8Mark)); bytes.Equal(head, utf8Mark) {
+		_, _ = l.source.Discard(len(utf8Mark))
 	}
 	if err := l.choose(&c); err != nil {
 		return nil, err
@@ -254,32 +254,32 @@ func Read(name string, r io.Reader, opts ...ReadOption) (Log, error) {
 type splitter interface {
 	// split sets a request to the values of a line, and returns what is wrong with it, or "".
 	split(line string, d *draft) string
-	// unfound returns the fields of WithField that no line has had.
-	unfound() []string
+	// missingFields returns the fields of WithField that no line has had.
+	missingFields() []string
 }
 
 const otherFormat = "it doesn't have the log's format"
 
-func wrong(part string) string { return "its " + part + " can't be read" }
+func unreadable(part string) string { return "its " + part + " can't be read" }
 
 // reader is a log of lines.
 type reader struct {
-	ahead
-	lines
+	lookahead
+	lineReader
 	draft    draft
 	wrapping wrapping
 	splitter
 }
 
-// sampled is how many lines are looked at to recognize a format.
-const sampled = 100
+// maxSampled is how many lines are looked at to recognize a format.
+const maxSampled = 100
 
 // sample returns the first lines, without reading them.
 func (r *reader) sample() (all [][]byte) {
-	head, err := r.from.Peek(r.from.Size())
-	for len(head) > 0 && len(all) < sampled {
-		line, rest, whole := bytes.Cut(head, []byte("\n"))
-		if !whole && err == nil && len(all) > 0 {
+	head, err := r.source.Peek(r.source.Size())
+	for len(head) > 0 && len(all) < maxSampled {
+		line, rest, complete := bytes.Cut(head, []byte("\n"))
+		if !complete && err == nil && len(all) > 0 {
 			break // the buffer ends within it
 		}
 		if line = bytes.TrimRight(line, "\r"); len(line) > 0 {
@@ -293,14 +293,14 @@ func (r *reader) sample() (all [][]byte) {
 // choose finds the format and the wrapping that read most of the first lines.
 func (r *reader) choose(c *readConfig) error {
 	lines := r.sample()
-	known := formats
+	candidates := formats
 	if c.format != "" {
 		i := slices.IndexFunc(formats, func(f format) bool { return f.name == c.format })
 		switch {
 		case i >= 0:
-			known = formats[i : i+1]
+			candidates = formats[i : i+1]
 		case strings.ContainsAny(c.format, "$%"):
-			known = []format{{name: c.format, layout: c.format}}
+			candidates = []format{{name: c.format, layout: c.format}}
 		default:
 			return fmt.Errorf("plan: no format is called %q: %s", c.format, writeFormat())
 		}
@@ -315,28 +315,28 @@ func (r *reader) choose(c *readConfig) error {
 	var best *reader
 	var bad error // of the last format
 	most, inner := -1, lines
-	for _, e := range wrappings {
+	for _, w := range wrappings {
 		var opened [][]byte
 		for _, line := range lines {
-			if in, ok := e.open(line); ok && len(in) > 0 {
+			if in, ok := w.open(line); ok && len(in) > 0 {
 				opened = append(opened, in)
 			}
 		}
-		if e.name != "" && len(opened) == 0 {
+		if w.name != "" && len(opened) == 0 {
 			continue
 		}
-		for _, f := range known {
-			t := &reader{wrapping: e}
-			if bad = t.compile(f, c.fields, opened); bad != nil {
+		for _, f := range candidates {
+			candidate := &reader{wrapping: w}
+			if bad = candidate.compile(f, c.fields, opened); bad != nil {
 				continue
 			}
-			n := t.reads(f, opened)
+			n := candidate.countReadable(f, opened)
 			if plain := (&reader{}); n == 0 && len(c.fields) > 0 && plain.compile(f, nil, opened) == nil {
-				n = plain.reads(f, opened) // by a field that was named wrongly, no line is read
+				n = plain.countReadable(f, opened) // by a field that was named wrongly, no line is read
 			}
 			// A later one is taken if it reads far more: what the first can't read may be broken.
 			if n > most+most/8 {
-				best, most, inner = t, n, opened
+				best, most, inner = candidate, n, opened
 			}
 		}
 	}
@@ -356,8 +356,8 @@ func (r *reader) choose(c *readConfig) error {
 	}
 	r.wrapping, r.splitter, r.says = best.wrapping, best.splitter, best.says
 	r.draft = draft{says: &r.says}
-	if t, ok := r.splitter.(*columns); ok {
-		t.says, t.names = &r.says, nil
+	if candidate, ok := r.splitter.(*columnSplitter); ok {
+		candidate.says, candidate.names = &r.says, nil
 	}
 	if r.wrapping.name != "" {
 		r.says.Format += " in " + r.wrapping.name
@@ -373,30 +373,30 @@ func writeFormat() string {
 }
 
 // compile makes a reader of a format. lines are the first of the log.
-func (r *reader) compile(f format, given []field, lines [][]byte) (err error) {
+func (r *reader) compile(f format, named []field, lines [][]byte) (err error) {
 	says := &r.says
 	says.Format = f.name
 	r.draft = draft{says: says}
 	if f.layout != "" {
-		if len(given) > 0 {
+		if len(named) > 0 {
 			return errFieldsOfText
 		}
-		r.splitter, err = compileText(f.layout, says)
+		r.splitter, err = newTextSplitter(f.layout, says)
 		return err
 	}
-	all := slices.Clone(given)
-	for _, own := range f.fields {
-		name, _, _ := strings.Cut(own.part, " ")
-		if !slices.ContainsFunc(given, func(g field) bool { return g.part == name || strings.HasPrefix(g.part, name+" ") }) {
-			all = append(all, own)
+	all := slices.Clone(named)
+	for _, f := range f.fields {
+		name, _, _ := strings.Cut(f.part, " ")
+		if !slices.ContainsFunc(named, func(g field) bool { return g.part == name || strings.HasPrefix(g.part, name+" ") }) {
+			all = append(all, f)
 		}
 	}
 	all = slices.DeleteFunc(all, func(f field) bool { return f.name == "" })
 	if f.columns {
-		r.splitter = &columns{fields: all, says: says}
+		r.splitter = &columnSplitter{fields: all, says: says}
 		return nil
 	}
-	if all = present(all, lines); f.mark != "" && !slices.ContainsFunc(all, func(have field) bool { return have.name == f.mark }) {
+	if all = presentFields(all, lines); f.mark != "" && !slices.ContainsFunc(all, func(have field) bool { return have.name == f.mark }) {
 		return fmt.Errorf("plan: the log isn't in the format %s: no line has %s", f.name, f.mark)
 	}
 	has := func(parts ...string) bool {
@@ -411,21 +411,21 @@ func (r *reader) compile(f format, given []field, lines [][]byte) (err error) {
 		return errors.New("plan: no request: give fields method=NAME and target=NAME")
 	}
 	says.Took = has("start", "end")
-	r.splitter, err = compileObjects(all, says)
+	r.splitter, err = newJSONSplitter(all, says)
 	return err
 }
 
-// present returns the fields that some line has, or that were given.
-func present(all []field, lines [][]byte) []field {
-	places := make([]place, len(all))
+// presentFields returns the fields that some line has, or that were given.
+func presentFields(all []field, lines [][]byte) []field {
+	places := make([]jsonField, len(all))
 	for i, f := range all {
-		places[i] = place{field: f, path: strings.Split(f.name, "."), found: f.given}
+		places[i] = jsonField{field: f, path: strings.Split(f.name, "."), found: f.required}
 	}
 	for _, line := range lines {
 		object, _ := parseObject(string(line))
 		for i := range places {
 			if !places[i].found {
-				_, places[i].found = places[i].in(object)
+				_, places[i].found = places[i].lookup(object)
 			}
 		}
 	}
@@ -438,36 +438,36 @@ func present(all []field, lines [][]byte) []field {
 	return some
 }
 
-// reads returns how many lines a format reads.
-func (r *reader) reads(f format, lines [][]byte) (n int) {
-	surely := f.shows == nil
+// countReadable returns how many lines a format reads.
+func (r *reader) countReadable(f format, lines [][]byte) (n int) {
+	recognized := f.shows == nil
 	for _, line := range lines {
-		var is Request
+		var request Request
 		if r.directive(line) {
 			n++
 			continue
 		}
-		if r.line(line, &is) != "" {
+		if r.parseLine(line, &request) != "" {
 			continue
 		}
 		if f.shows != nil {
-			shows := f.shows(&is)
-			surely = surely || shows > 0
+			shows := f.shows(&request)
+			recognized = recognized || shows > 0
 			if shows < 0 {
 				continue
 			}
 		}
 		n++
 	}
-	if c, ok := r.splitter.(*columns); !surely || ok && !slices.Contains(c.names, f.mark) {
+	if c, ok := r.splitter.(*columnSplitter); !recognized || ok && !slices.Contains(c.names, f.mark) {
 		return 0
 	}
 	return n
 }
 
-// directive reports whether a line is about the lines behind it.
+// directive reports whether a line describes the lines behind it, and handles it.
 func (r *reader) directive(line []byte) bool {
-	c, ok := r.splitter.(*columns)
+	c, ok := r.splitter.(*columnSplitter)
 	if ok = ok && line[0] == '#'; ok {
 		c.directive(string(line))
 	}
@@ -477,29 +477,29 @@ func (r *reader) directive(line []byte) bool {
 // read reads the next request.
 func (r *reader) read(to *Request) error {
 	for {
-		whole, err := r.next()
+		text, err := r.next()
 		if err != nil {
 			return err
 		}
-		line, ok := r.wrapping.open(whole)
+		line, ok := r.wrapping.open(text)
 		if !ok || len(line) == 0 {
-			r.spoil(whole, "it isn't in "+r.wrapping.name)
+			r.countBroken(text, "it isn't in "+r.wrapping.name)
 			continue
 		}
 		if r.directive(line) {
 			continue
 		}
-		if why := r.line(line, to); why != "" {
-			r.spoil(whole, why)
+		if why := r.parseLine(line, to); why != "" {
+			r.countBroken(text, why)
 			continue
 		}
 		return nil
 	}
 }
 
-// line reads a request from a line, and returns what is wrong with it, or "".
-func (r *reader) line(line []byte, to *Request) string {
-	r.draft.next(to)
+// parseLine reads a request from a line, and returns what is wrong with it, or "".
+func (r *reader) parseLine(line []byte, to *Request) string {
+	r.draft.reset(to)
 	if why := r.split(string(line), &r.draft); why != "" {
 		return why
 	}

@@ -27,12 +27,12 @@ func Idle(l *stint.Limiter) (all []Finding) {
 	add := func(p *read.Plan) {
 		for _, e := range p.Entries {
 			for _, by := range p.Entries {
-				text := idle(e, by)
+				text := whyIdle(e, by)
 				if text == "" {
 					continue
 				}
-				own := Finding{e.Name(), "", text}
-				if f := (Finding{e.Name(), p.Pattern, text}); !seen[f] && !seen[own] {
+				general := Finding{e.Name(), "", text}
+				if f := (Finding{e.Name(), p.Pattern, text}); !seen[f] && !seen[general] {
 					seen[f] = true
 					all = append(all, f)
 				}
@@ -47,9 +47,9 @@ func Idle(l *stint.Limiter) (all []Finding) {
 	return all
 }
 
-// idle returns why e never denies before by does, or "".
-func idle(e, by *read.Entry) string {
-	if e == by || e.Key != by.Key || e.DryRun || by.DryRun || !steady(e) || !steady(by) || cost(e) != cost(by) {
+// whyIdle returns why e never denies before by does, or "".
+func whyIdle(e, by *read.Entry) string {
+	if e == by || e.Key != by.Key || e.DryRun || by.DryRun || !steady(e) || !steady(by) || fixedCost(e) != fixedCost(by) {
 		return ""
 	}
 	a, b := e.StoreLimit.Spec(), by.Limit.StoreLimit.Spec()
@@ -75,20 +75,20 @@ func idle(e, by *read.Entry) string {
 		if most.Cmp(new(big.Rat).SetInt64(a.Units)) > 0 {
 			return ""
 		}
-		whole := new(big.Int).Quo(most.Num(), most.Denom())
-		return fmt.Sprintf("it never denies first: limit %q beside it lets at most %s pass in %v, and it allows %d: lower it, or leave it out", by.Name(), whole, span, a.Units)
+		units := new(big.Int).Quo(most.Num(), most.Denom())
+		return fmt.Sprintf("it never denies first: limit %q beside it lets at most %s pass in %v, and it allows %d: lower it, or leave it out", by.Name(), units, span, a.Units)
 	default:
 		return ""
 	}
 	return fmt.Sprintf("it never denies first: limit %q beside it has no larger burst and no faster rate: lower it, or leave it out", by.Name())
 }
 
-// steady reports whether an entry's charges are all alike, decided at once, and stand.
+// steady reports whether an entry's charges all cost the same, are decided at once, and aren't settled.
 func steady(e *read.Entry) bool {
 	return e.Kind == limit.Charged && e.Needs&^limit.Counts == 0 && e.Settler == nil && (e.Cost == nil || e.Fixed > 0)
 }
 
-func cost(e *read.Entry) int64 { return max(e.Fixed, 1) }
+func fixedCost(e *read.Entry) int64 { return max(e.Fixed, 1) }
 
 func perSecond(s store.Spec) *big.Rat {
 	r := new(big.Rat).SetFrac64(s.Units, int64(s.Period))

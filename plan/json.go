@@ -6,50 +6,50 @@ import (
 	"strings"
 )
 
-// objects splits lines that are JSON objects.
-type objects struct{ places []place }
+// jsonSplitter splits lines that are JSON objects.
+type jsonSplitter struct{ fields []jsonField }
 
-// place is where a part of a request is in an object.
-type place struct {
+// jsonField is where a part of a request is in an object.
+type jsonField struct {
 	setter
 	field
 	path  []string // the name, cut at dots
 	found bool     // in some line
 }
 
-// compileObjects finds out where the parts are: with dots for objects and lists within.
-func compileObjects(fields []field, says *Says) (*objects, error) {
-	o := &objects{}
+// newJSONSplitter finds out where the parts are: with dots for objects and lists within.
+func newJSONSplitter(fields []field, says *Says) (*jsonSplitter, error) {
+	o := &jsonSplitter{}
 	for _, f := range fields {
 		set, err := says.setter(f.part)
 		if err != nil {
 			return nil, err
 		}
-		o.places = append(o.places, place{setter: set, field: f, path: strings.Split(f.name, ".")})
+		o.fields = append(o.fields, jsonField{setter: set, field: f, path: strings.Split(f.name, ".")})
 	}
 	return o, nil
 }
 
 // split implements splitter.
-func (o *objects) split(line string, d *draft) string {
+func (o *jsonSplitter) split(line string, d *draft) string {
 	object, ok := parseObject(line)
 	if !ok {
 		return "it isn't a JSON object"
 	}
-	for i := range o.places {
-		p := &o.places[i]
-		v, found := p.in(object)
+	for i := range o.fields {
+		p := &o.fields[i]
+		v, found := p.lookup(object)
 		if p.found = p.found || found; found && v != "" && !p.set(d, v) {
-			return wrong(p.setter.part)
+			return unreadable(p.setter.part)
 		}
 	}
 	return ""
 }
 
-// unfound implements splitter.
-func (o *objects) unfound() (names []string) {
-	for _, p := range o.places {
-		if p.given && !p.found {
+// missingFields implements splitter.
+func (o *jsonSplitter) missingFields() (names []string) {
+	for _, p := range o.fields {
+		if p.required && !p.found {
 			names = append(names, p.name)
 		}
 	}
@@ -65,21 +65,21 @@ func parseObject(line string) (object map[string]any, ok bool) {
 	return object, d.Decode(&object) == nil
 }
 
-// in returns the value as text, and whether the object has it.
-func (p *place) in(object map[string]any) (string, bool) {
+// lookup returns the value as text, and whether the object has it.
+func (p *jsonField) lookup(object map[string]any) (string, bool) {
 	var v any = object
 	for _, name := range p.path {
-		has := false
-		switch in := v.(type) {
+		found := false
+		switch container := v.(type) {
 		case map[string]any:
-			v, has = in[name]
+			v, found = container[name]
 		case []any:
 			i, err := strconv.Atoi(name)
-			if has = err == nil && i >= 0 && i < len(in); has {
-				v = in[i]
+			if found = err == nil && i >= 0 && i < len(container); found {
+				v = container[i]
 			}
 		}
-		if !has {
+		if !found {
 			return "", false
 		}
 	}

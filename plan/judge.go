@@ -21,18 +21,18 @@ import (
 )
 
 // judge decides requests of the past by the plans of a limiter, on a store of its own whose
-// time it sets. What the log doesn't say enough for is left out of the plans.
+// time it sets. Limits for which the log lacks data are left out of the plans.
 type judge struct {
 	says  Says
 	trust bool
 
-	plans  read.Plans
-	hosts  []string // of routes, if the log doesn't say which host is asked
-	fields []string // header fields that the plans read
-	peer   bool     // they read the peer
-	never  string   // why no request is judged, or ""
-	blind  map[string]string
-	notes  []NotJudged
+	plans           read.Plans
+	hosts           []string // of routes, if the log doesn't have the host
+	fields          []string // header fields that the plans read
+	peer            bool     // they read the peer
+	unjudgedAlways  string   // why no request is judged, or ""
+	unjudgedMethods map[string]string
+	notes           []NotJudged
 
 	reading read.Reading
 	call    decide.Call
@@ -43,7 +43,7 @@ type judge struct {
 }
 
 func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
-	j := &judge{says: says, trust: c.trust, blind: map[string]string{}}
+	j := &judge{says: says, trust: c.trust, unjudgedMethods: map[string]string{}}
 	j.now = start
 	j.store = memstore.New(memstore.WithMaxKeys(c.keys))
 	engine.SetClock(j.store, func() time.Time { return j.now })
@@ -51,20 +51,20 @@ func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	j.reading.Init(&j.call, func(*read.Entry, string) bool { return false })
 	j.reading.SetPlans(&j.plans)
 	j.call.By(&j.backend)
-	of := read.PlansOf(l)
-	j.plans = of.Map(j.judged)
-	for _, p := range of.Routes {
+	plans := read.PlansOf(l)
+	j.plans = plans.Map(j.judgeable)
+	for _, p := range plans.Routes {
 		if host := hostOf(p.Pattern); host != "" && !says.Host && !slices.Contains(j.hosts, host) {
 			j.hosts = append(j.hosts, host)
 		}
 	}
-	for _, p := range slices.Concat(of.Skip, of.Block) {
-		switch why := j.lacks(p.Reads); {
+	for _, p := range slices.Concat(plans.Skip, plans.Block) {
+		switch why := j.missingFor(p.Reads); {
 		case why == "":
 		case p.Reads.Method != "":
-			j.blind[p.Reads.Method] = "whether it is skipped or blocked: " + why
+			j.unjudgedMethods[p.Reads.Method] = "whether it is skipped or blocked: " + why
 		default:
-			j.never = "whether it is skipped or blocked: " + why
+			j.unjudgedAlways = "whether it is skipped or blocked: " + why
 		}
 	}
 	return j
@@ -79,32 +79,32 @@ func hostOf(pattern string) string {
 	return host
 }
 
-// judged returns a plan with the entries that the log says enough for.
-func (j *judge) judged(p *read.Plan) *read.Plan {
+// judgeable returns a plan with the entries for which the log has the data.
+func (j *judge) judgeable(p *read.Plan) *read.Plan {
 	var entries []*read.Entry
-	unsure := ""
+	unjudged := ""
 	for _, e := range p.Entries {
-		if why := j.unknown(e); why != "" {
-			j.note(e.Name(), p.Pattern, why)
+		if why := j.whyNotJudged(e); why != "" {
+			j.noteNotJudged(e.Name(), p.Pattern, why)
 			if e.Counted() {
-				unsure = e.Name()
+				unjudged = e.Name()
 			}
 			continue
 		}
 		entries = append(entries, e)
 	}
-	if unsure != "" { // a ban counts what others deny
+	if unjudged != "" { // a ban counts what others deny
 		entries = slices.DeleteFunc(entries, func(e *read.Entry) bool {
 			bans := e.Kind == limit.Banning
 			if bans {
-				j.note(e.Name(), p.Pattern, "it counts denials by limit "+unsure+", which isn't judged")
+				j.noteNotJudged(e.Name(), p.Pattern, "it counts denials by limit "+unjudged+", which isn't judged")
 			}
 			return bans
 		})
 	}
 	funcs := p.Funcs
 	if len(funcs) > 0 && !j.trust {
-		j.note("", p.Pattern, "which limits a WithLimitFunc adds")
+		j.noteNotJudged("", p.Pattern, "which limits a WithLimitFunc adds")
 		funcs = nil
 	}
 	for _, e := range entries {
@@ -121,17 +121,18 @@ func (j *judge) judged(p *read.Plan) *read.Plan {
 	return q
 }
 
-// note says why a limit isn't judged, or those of functions. Other routes have the limit, too.
-func (j *judge) note(name, route, why string) {
+// noteNotJudged records why a limit isn't judged, or the limits of functions if name is "". It is recorded
+// once for all routes.
+func (j *judge) noteNotJudged(name, route, why string) {
 	if slices.ContainsFunc(j.notes, func(n NotJudged) bool { return n.Limit == name && n.Why == why }) {
 		return
 	}
 	j.notes = append(j.notes, NotJudged{Limit: name, Route: route, Why: why})
 }
 
-// unknown returns why a limit isn't judged, or "".
-func (j *judge) unknown(e *read.Entry) string {
-	switch why := j.lacks(e.Key.Reads); {
+// whyNotJudged returns why a limit isn't judged, or "".
+func (j *judge) whyNotJudged(e *read.Entry) string {
+	switch why := j.missingFor(e.Key.Reads); {
 	case why != "":
 		return "its key: " + why
 	case e.Cost != nil && e.Fixed == 0 && !j.trust:
@@ -141,11 +142,11 @@ func (j *judge) unknown(e *read.Entry) string {
 	case e.Settler != nil && !j.says.Status:
 		return "it settles by the status, which the log doesn't have"
 	}
-	return j.undecidable(&e.Limit)
+	return j.whyUndecidable(&e.Limit)
 }
 
-// undecidable returns why a limit isn't judged, whatever its requests are, or "".
-func (j *judge) undecidable(l *limit.Limit) string {
+// whyUndecidable returns why a limit isn't judged, whatever its requests are, or "".
+func (j *judge) whyUndecidable(l *limit.Limit) string {
 	switch {
 	case l.Kind == limit.Adaptive:
 		return "an adaptive limit depends on how the server would have behaved"
@@ -159,8 +160,8 @@ func (j *judge) undecidable(l *limit.Limit) string {
 	return ""
 }
 
-// lacks returns what the log doesn't say of what is read of a request, or "".
-func (j *judge) lacks(r keys.Reads) string {
+// missingFor returns the data that the log lacks, of those that are read of a request, or "".
+func (j *judge) missingFor(r keys.Reads) string {
 	for _, name := range r.Fields {
 		if !slices.Contains(j.says.Fields, name) {
 			return "the log doesn't have the header field " + name
@@ -184,31 +185,31 @@ func (j *judge) lacks(r keys.Reads) string {
 // verdict is a judge's answer for a request. The charges and results are the judge's call.
 type verdict struct {
 	unjudged string // why not, or ""
-	limited  bool   // something applies to it
+	limited  bool   // a limit or a WithBlock applies to it
 	denied   bool
-	by       int    // the charge that has denied it with the longest wait, or -1
+	deniedBy int    // the charge that has denied it with the longest wait, or -1
 	reason   string // of a denial that is not by a limit
 	wait     time.Duration
 	route    string
 }
 
 // decide decides a request that arrived at an instant.
-func (j *judge) decide(at time.Time, is *Request, r *http.Request) verdict {
+func (j *judge) decide(at time.Time, logged *Request, r *http.Request) verdict {
 	j.settle(at)
 	j.now = at
-	v, charged := j.look(is, r)
+	v, charged := j.findCharges(logged, r)
 	if charged {
-		j.take(at, is, r, &v)
+		j.decideCharges(at, logged, r, &v)
 	}
 	return v
 }
 
-// look finds out what a request is charged for, before anything is. charged is false if nothing
-// is.
-func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
-	v.by = -1
-	if v.unjudged = j.never; v.unjudged == "" && len(j.blind) > 0 {
-		v.unjudged = j.blind[is.Method]
+// findCharges adds the charges of a request to the call, before they are decided. charged is false if
+// there are none.
+func (j *judge) findCharges(logged *Request, r *http.Request) (v verdict, charged bool) {
+	v.deniedBy = -1
+	if v.unjudged = j.unjudgedAlways; v.unjudged == "" && len(j.unjudgedMethods) > 0 {
+		v.unjudged = j.unjudgedMethods[logged.Method]
 	}
 	if v.unjudged != "" {
 		return v, false
@@ -226,7 +227,7 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 	p := j.plans.Base
 	if j.plans.Router != nil {
 		p = j.plans.Find(r)
-		if !j.sure(p, r) {
+		if !j.sameForAnyHost(p, r) {
 			v.unjudged = "which route it has depends on the host, which the log doesn't have"
 			return v, false
 		}
@@ -242,7 +243,7 @@ func (j *judge) look(is *Request, r *http.Request) (v verdict, charged bool) {
 		return v, false
 	}
 	for _, l := range j.call.Limits { // those of a WithLimitFunc are known only now
-		if v.unjudged = j.undecidable(l); v.unjudged != "" {
+		if v.unjudged = j.whyUndecidable(l); v.unjudged != "" {
 			return v, false
 		}
 	}
@@ -259,8 +260,8 @@ var reasons = [...]string{
 	read.LimitsFailed: "limits can't be determined", read.SourceFailed: "limits can't be read", read.NoLimits: "no limits", read.DryRunDenied: "dry run",
 }
 
-// sure reports whether a request has the plan whatever host it asks.
-func (j *judge) sure(p *read.Plan, r *http.Request) bool {
+// sameForAnyHost reports whether a request has the plan whatever its host is.
+func (j *judge) sameForAnyHost(p *read.Plan, r *http.Request) bool {
 	defer func(host string) { r.Host = host }(r.Host)
 	for _, host := range j.hosts {
 		if r.Host = host; j.plans.Find(r).Pattern != p.Pattern {
@@ -270,8 +271,8 @@ func (j *judge) sure(p *read.Plan, r *http.Request) bool {
 	return true
 }
 
-// take has the charges decided, and plans what is settled in the end.
-func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
+// decideCharges decides the charges, and plans the settlements at the end of the request.
+func (j *judge) decideCharges(at time.Time, logged *Request, r *http.Request, v *verdict) {
 	c := &j.call
 	for i := range c.Charges {
 		if c.Limits[i].Kind == limit.Charged { // others wait for nothing here
@@ -289,7 +290,7 @@ func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
 		case granted:
 			v.wait = max(v.wait, r.Delay)
 		case !r.OK && r.RetryAfter > retry:
-			v.by, retry = i, r.RetryAfter
+			v.deniedBy, retry = i, r.RetryAfter
 		}
 	}
 	if v.denied = !granted; v.denied {
@@ -299,7 +300,7 @@ func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
 		return
 	}
 	settlers := j.reading.Settlers()
-	var later []store.Charge
+	var settlements []store.Charge
 	for i := range c.Charges {
 		ch := store.Charge{Key: c.Charges[i].Key, Limit: c.Charges[i].Limit, DryRun: c.Charges[i].DryRun, Receipt: c.Results[i].Receipt}
 		if ch.Receipt.Cost <= 0 {
@@ -309,7 +310,7 @@ func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
 		case c.Limits[i].Kind == limit.Concurrent:
 		case settlers != nil && settlers[i] != nil:
 			cost, atLeast := settlers[i].FinalCost(func(by *read.Settler) int64 {
-				if cost := by.Cost(r, is.Status, is.Written); cost <= store.MaxCost {
+				if cost := by.Cost(r, logged.Status, logged.Written); cost <= store.MaxCost {
 					return max(cost, stint.AsCharged)
 				}
 				return stint.AsCharged
@@ -321,15 +322,15 @@ func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
 		default:
 			continue
 		}
-		later = append(later, ch)
+		settlements = append(settlements, ch)
 	}
-	if later != nil {
-		heap.Push(&j.ends, ending{at.Add(v.wait + max(is.Took, 0)), later})
+	if settlements != nil {
+		heap.Push(&j.ends, ending{at.Add(v.wait + max(logged.Took, 0)), settlements})
 	}
 }
 
-// settle settles what has ended by an instant. At the same instant, slots that come free are
-// free for who arrives.
+// settle settles the charges of the requests that have ended by an instant. A request that arrives at
+// that instant finds their slots free.
 func (j *judge) settle(at time.Time) {
 	for len(j.ends) > 0 && !j.ends[0].at.After(at) {
 		e := heap.Pop(&j.ends).(ending)
@@ -340,7 +341,7 @@ func (j *judge) settle(at time.Time) {
 	}
 }
 
-// ending is the end of a request, and what its charges cost in the end.
+// ending is the end of a request, and its charges at their final cost.
 type ending struct {
 	at      time.Time
 	charges []store.Charge
@@ -361,12 +362,12 @@ func (e *ends) Pop() any {
 	return x
 }
 
-// maker makes the request that limits look at of what a log says.
-type maker struct {
+// builder makes an http.Request of a logged one.
+type builder struct {
 	says   Says
-	fields []int // of says.Fields, those that are looked at
-	peer   bool  // it is looked at
-	fresh  bool  // a request each: functions of the application may keep it
+	fields []int // of says.Fields, those that limits read
+	peer   bool  // limits read it
+	copies bool  // a request each: functions of the application may keep it
 
 	request http.Request
 	url     url.URL
@@ -374,15 +375,15 @@ type maker struct {
 	values  []string
 }
 
-func newMaker(says Says, trust bool, judges ...*judge) *maker {
-	m := &maker{says: says, fresh: trust, values: make([]string, len(says.Fields)), header: http.Header{}}
-	any := trust
+func newBuilder(says Says, trust bool, judges ...*judge) *builder {
+	m := &builder{says: says, copies: trust, values: make([]string, len(says.Fields)), header: http.Header{}}
+	readsAll := trust
 	for _, j := range judges {
-		any = any || len(j.plans.Skip)+len(j.plans.Block) > 0
-		m.peer = says.Peer && (m.peer || any || j.peer)
+		readsAll = readsAll || len(j.plans.Skip)+len(j.plans.Block) > 0
+		m.peer = says.Peer && (m.peer || readsAll || j.peer)
 	}
 	for i, name := range says.Fields {
-		read := any
+		read := readsAll
 		for _, j := range judges {
 			read = read || slices.Contains(j.fields, name)
 		}
@@ -395,35 +396,35 @@ func newMaker(says Says, trust bool, judges ...*judge) *maker {
 
 // Why a request isn't judged, whatever its limits are.
 const (
-	unreadable = "its target can't be read, so no handler has seen it"
-	noAddress  = "its peer isn't an address"
+	unreadableTarget = "its target can't be read, so no handler has seen it"
+	noAddress        = "its peer isn't an address"
 	// Caddy and others write it for values that they hide.
 	redacted = "REDACTED"
 )
 
-// of returns the request, or why it isn't judged.
-func (m *maker) of(is *Request) (_ *http.Request, why string) {
-	if m.peer && !isAddress(is.Peer) {
+// build returns the request, or why it isn't judged.
+func (m *builder) build(logged *Request) (_ *http.Request, why string) {
+	if m.peer && !isAddress(logged.Peer) {
 		return nil, noAddress
 	}
-	if m.fresh {
+	if m.copies {
 		m.values, m.header = make([]string, len(m.says.Fields)), http.Header{}
 	}
-	u, host := &m.url, is.Host
-	if m.fresh {
+	u, host := &m.url, logged.Host
+	if m.copies {
 		u = new(url.URL)
 	}
-	switch t := is.Target; {
+	switch t := logged.Target; {
 	case t[0] == '/' && strings.IndexByte(t, '%') < 0:
 		*u = url.URL{}
 		u.Path, u.RawQuery, _ = strings.Cut(t, "?")
-	case is.Method == http.MethodConnect && t[0] != '/':
+	case logged.Method == http.MethodConnect && t[0] != '/':
 		*u = url.URL{Host: t}
 		host = t
 	default:
 		parsed, err := url.ParseRequestURI(t)
 		if err != nil {
-			return nil, unreadable
+			return nil, unreadableTarget
 		}
 		if u = parsed; u.Host != "" {
 			host = u.Host
@@ -431,7 +432,7 @@ func (m *maker) of(is *Request) (_ *http.Request, why string) {
 	}
 	for _, i := range m.fields {
 		name := m.says.Fields[i]
-		switch m.values[i] = is.Fields[i]; m.values[i] {
+		switch m.values[i] = logged.Fields[i]; m.values[i] {
 		case "":
 			delete(m.header, name)
 		case redacted:
@@ -441,10 +442,10 @@ func (m *maker) of(is *Request) (_ *http.Request, why string) {
 		}
 	}
 	to := &m.request
-	if m.fresh {
+	if m.copies {
 		to = new(http.Request)
 	}
-	*to = http.Request{Method: is.Method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: m.header, Host: host, RemoteAddr: is.Peer, RequestURI: is.Target, Body: http.NoBody}
+	*to = http.Request{Method: logged.Method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: m.header, Host: host, RemoteAddr: logged.Peer, RequestURI: logged.Target, Body: http.NoBody}
 	return to, ""
 }

@@ -67,38 +67,38 @@ type Broken struct {
 }
 
 const (
-	mostBroken = 5
-	longest    = 1 << 20 // bytes of a line
+	maxBroken = 5
+	maxLine   = 1 << 20 // bytes of a line
 )
 
-// lines reads the lines of a file.
-type lines struct {
-	name   string
-	from   *bufio.Reader
-	number int64
-	long   []byte
-	broken Broken
+// lineReader reads the lines of a file.
+type lineReader struct {
+	name     string
+	source   *bufio.Reader
+	number   int64
+	longLine []byte
+	broken   Broken
 }
 
-func newLines(name string, r io.Reader) lines {
-	return lines{name: name, from: bufio.NewReaderSize(r, 1<<16)}
+func newLineReader(name string, r io.Reader) lineReader {
+	return lineReader{name: name, source: bufio.NewReaderSize(r, 1<<16)}
 }
 
 // next returns the next line that isn't empty, without its end. It is valid until the next
 // call.
-func (l *lines) next() ([]byte, error) {
+func (l *lineReader) next() ([]byte, error) {
 	for {
-		line, err := l.from.ReadSlice('\n')
+		line, err := l.source.ReadSlice('\n')
 		if err == bufio.ErrBufferFull {
-			l.long = append(l.long[:0], line...)
-			for err == bufio.ErrBufferFull && len(l.long) < longest {
-				line, err = l.from.ReadSlice('\n')
-				l.long = append(l.long, line...)
+			l.longLine = append(l.longLine[:0], line...)
+			for err == bufio.ErrBufferFull && len(l.longLine) < maxLine {
+				line, err = l.source.ReadSlice('\n')
+				l.longLine = append(l.longLine, line...)
 			}
 			if err == bufio.ErrBufferFull {
-				return nil, fmt.Errorf("plan: %s:%d: the line is longer than %d bytes: is this a log?", l.name, l.number+1, longest)
+				return nil, fmt.Errorf("plan: %s:%d: the line is longer than %d bytes: is this a log?", l.name, l.number+1, maxLine)
 			}
-			line = l.long
+			line = l.longLine
 		}
 		if len(line) == 0 && err != nil {
 			if err == io.EOF {
@@ -113,10 +113,10 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// spoil counts a line that no request can be read from.
-func (l *lines) spoil(line []byte, why string) {
+// countBroken counts a line from which no request can be read.
+func (l *lineReader) countBroken(line []byte, why string) {
 	l.broken.Lines++
-	if len(l.broken.First) < mostBroken {
+	if len(l.broken.First) < maxBroken {
 		l.broken.First = append(l.broken.First, fmt.Sprintf("%s:%d: %s: %s", l.name, l.number, why, line[:min(len(line), 200)]))
 	}
 }
@@ -124,7 +124,7 @@ func (l *lines) spoil(line []byte, why string) {
 // resolution is the finest resolution that times have shown.
 type resolution struct{ finest time.Duration }
 
-func (r *resolution) see(t time.Time) {
+func (r *resolution) add(t time.Time) {
 	switch n := t.Nanosecond(); {
 	case n == 0:
 		if r.finest == 0 {
@@ -139,27 +139,27 @@ func (r *resolution) see(t time.Time) {
 	}
 }
 
-// ahead is a log some of whose requests have been read to see its resolution.
-type ahead struct {
-	parse func(*Request) error
-	says  Says
-	seen  []Request
-	err   error
+// lookahead is a log some of whose requests have been read to see its resolution.
+type lookahead struct {
+	parse    func(*Request) error
+	says     Says
+	buffered []Request
+	err      error
 }
 
-// look is how many requests are read to see the resolution of their times.
-const look = 1000
+// lookaheadRequests is how many requests are read to see the resolution of their times.
+const lookaheadRequests = 1000
 
-func (a *ahead) begin() error {
+func (a *lookahead) begin() error {
 	var finest resolution
-	for len(a.seen) < look {
+	for len(a.buffered) < lookaheadRequests {
 		var r Request
 		if a.err = a.parse(&r); a.err != nil {
 			break
 		}
-		finest.see(r.End.Add(-r.Took)) // a log may have when a request began
-		finest.see(r.End)
-		a.seen = append(a.seen, r)
+		finest.add(r.End.Add(-r.Took)) // a log may have when a request began
+		finest.add(r.End)
+		a.buffered = append(a.buffered, r)
 	}
 	if a.err != nil && a.err != io.EOF {
 		return a.err
@@ -169,13 +169,13 @@ func (a *ahead) begin() error {
 }
 
 // Says implements Log.
-func (a *ahead) Says() Says { return a.says }
+func (a *lookahead) Says() Says { return a.says }
 
 // Next implements Log.
-func (a *ahead) Next(r *Request) error {
-	if len(a.seen) > 0 {
-		*r = a.seen[0]
-		a.seen = a.seen[1:]
+func (a *lookahead) Next(r *Request) error {
+	if len(a.buffered) > 0 {
+		*r = a.buffered[0]
+		a.buffered = a.buffered[1:]
 		return nil
 	}
 	if a.err != nil {
@@ -235,12 +235,12 @@ type part struct {
 	log    Log
 	fields []int // of the log, for each of the merged one
 	next   Request
-	over   bool
+	ended  bool
 }
 
 func (p *part) advance() error {
 	err := p.log.Next(&p.next)
-	if p.over = err == io.EOF; p.over {
+	if p.ended = err == io.EOF; p.ended {
 		return nil
 	}
 	return err
@@ -253,7 +253,7 @@ func (m *merged) Says() Says { return m.says }
 func (m *merged) Next(r *Request) error {
 	var first *part
 	for _, p := range m.parts {
-		if !p.over && (first == nil || p.next.End.Before(first.next.End)) {
+		if !p.ended && (first == nil || p.next.End.Before(first.next.End)) {
 			first = p
 		}
 	}
@@ -272,7 +272,7 @@ func (m *merged) Next(r *Request) error {
 	return first.advance()
 }
 
-// broken returns the broken lines of all parts.
+// brokenLines returns the broken lines of all parts.
 func (m *merged) brokenLines() (b Broken) {
 	for _, p := range m.parts {
 		b.add(brokenOf(p.log))
@@ -280,13 +280,13 @@ func (m *merged) brokenLines() (b Broken) {
 	return b
 }
 
-// unfound returns the fields that no part has.
-func (m *merged) unfound() (all []string) {
+// missingFields returns the fields that no part has.
+func (m *merged) missingFields() (all []string) {
 	for i, p := range m.parts {
-		if of := unfoundOf(p.log); i == 0 {
-			all = of
+		if missing := missingFieldsOf(p.log); i == 0 {
+			all = missing
 		} else {
-			all = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(of, name) })
+			all = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(missing, name) })
 		}
 	}
 	return all
@@ -294,10 +294,10 @@ func (m *merged) unfound() (all []string) {
 
 func (b *Broken) add(o Broken) {
 	b.Lines += o.Lines
-	b.First = append(b.First, o.First[:min(len(o.First), mostBroken-len(b.First))]...)
+	b.First = append(b.First, o.First[:min(len(o.First), maxBroken-len(b.First))]...)
 }
 
-// brokenOf returns the broken lines of a log, as far as it says.
+// brokenOf returns the broken lines of a log, if it counts them.
 func brokenOf(l Log) Broken {
 	if b, ok := l.(interface{ brokenLines() Broken }); ok {
 		return b.brokenLines()
@@ -305,17 +305,17 @@ func brokenOf(l Log) Broken {
 	return Broken{}
 }
 
-// unfoundOf returns the fields of WithField that no line of a log has had.
-func unfoundOf(l Log) []string {
-	if u, ok := l.(interface{ unfound() []string }); ok {
-		return u.unfound()
+// missingFieldsOf returns the fields of WithField that no line of a log has had.
+func missingFieldsOf(l Log) []string {
+	if u, ok := l.(interface{ missingFields() []string }); ok {
+		return u.missingFields()
 	}
 	return nil
 }
 
-// misnamed returns the error of a log whose fields were named wrongly, or nil.
-func misnamed(l Log) error {
-	all := unfoundOf(l)
+// checkFieldNames returns the error of a log whose fields were named wrongly, or nil.
+func checkFieldNames(l Log) error {
+	all := missingFieldsOf(l)
 	if len(all) == 0 {
 		return nil
 	}

@@ -26,17 +26,17 @@ func (a *arrival) before(b *arrival) bool {
 //
 // Most come in order, and wait in a queue. The others wait in a heap.
 type order struct {
-	log    Log
-	window time.Duration
-	given  bool // by WithWindow: it is held whole
-	took   bool // the log says how long requests took
+	log       Log
+	window    time.Duration
+	windowSet bool // by WithWindow: it is held whole
+	took      bool // the log says how long requests took
 
-	queue  []*arrival // in order
-	late   arrivals
-	free   []*arrival
-	newest time.Time // end
-	last   time.Time // arrival of the request that was returned last
-	over   bool
+	queue       []*arrival // in order
+	late        arrivals
+	free        []*arrival
+	newestEnd   time.Time // end
+	lastArrival time.Time // arrival of the request that was returned last
+	atEnd       bool
 
 	sorted, moved int64
 	disorder      time.Duration // the most that a request ended before one that came before it
@@ -47,14 +47,14 @@ type order struct {
 // Of a window that wasn't given, a busy log is held for less: what leaves the processor's caches
 // costs a tenth of the speed, and such a log is seldom out of order by minutes.
 const (
-	freelyHeld = 1 << 14 // requests
-	alwaysHeld = 30 * time.Second
+	heldFreely = 1 << 14 // requests
+	heldAlways = 30 * time.Second
 )
 
 // due reports whether a request is no longer held.
 func (o *order) due(a *arrival) bool {
-	age := o.newest.Sub(a.at)
-	return o.over || age > o.window || !o.given && age > alwaysHeld && len(o.queue)+len(o.late) > freelyHeld
+	age := o.newestEnd.Sub(a.at)
+	return o.atEnd || age > o.window || !o.windowSet && age > heldAlways && len(o.queue)+len(o.late) > heldFreely
 }
 
 // next returns the next arrival, or io.EOF. It is valid until free has it.
@@ -68,26 +68,26 @@ func (o *order) next() (*arrival, error) {
 				o.queue[0] = nil
 				o.queue = o.queue[1:]
 			}
-			o.last = first.at
+			o.lastArrival = first.at
 			return first, nil
 		}
-		if o.over {
+		if o.atEnd {
 			return nil, io.EOF
 		}
-		a := o.room()
+		a := o.newArrival()
 		if err := o.log.Next(&a.Request); err == io.EOF {
-			o.over = true
+			o.atEnd = true
 			continue
 		} else if err != nil {
 			return nil, err
 		}
-		if err := o.put(a); err != nil {
+		if err := o.hold(a); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// first returns the first of those that are held, or nil.
+// first returns the first request that is held, or nil.
 func (o *order) first() *arrival {
 	switch {
 	case len(o.queue) == 0 && len(o.late) == 0:
@@ -98,7 +98,7 @@ func (o *order) first() *arrival {
 	return o.queue[0]
 }
 
-func (o *order) room() *arrival {
+func (o *order) newArrival() *arrival {
 	if n := len(o.free); n > 0 {
 		a := o.free[n-1]
 		o.free = o.free[:n-1]
@@ -107,14 +107,14 @@ func (o *order) room() *arrival {
 	return new(arrival)
 }
 
-// put holds a request.
-func (o *order) put(a *arrival) error {
+// hold holds a request.
+func (o *order) hold(a *arrival) error {
 	o.read++
 	a.n = o.read
-	back := o.newest.Sub(a.End)
+	back := o.newestEnd.Sub(a.End)
 	switch {
 	case o.read == 1 || back < 0:
-		o.newest = a.End
+		o.newestEnd = a.End
 	case back > o.window:
 		return fmt.Errorf("plan: the log's times run backwards: request %d ended at %s, %v before one that came before it: "+
 			"give each rotated file as a log of its own, or a longer window", o.read, a.End.Format(time.RFC3339Nano), back.Round(time.Millisecond))
@@ -126,14 +126,14 @@ func (o *order) put(a *arrival) error {
 	if o.took {
 		a.at = a.End.Add(-max(a.Took, 0))
 	}
-	if a.at.Before(o.last) { // it took longer than the window, or what came after it is no longer held
-		a.at = o.last
+	if a.at.Before(o.lastArrival) { // it took longer than the window, or what came after it is no longer held
+		a.at = o.lastArrival
 		o.moved++
 	}
 	if o.begin.IsZero() || a.at.Before(o.begin) {
 		o.begin = a.at
 	}
-	o.end = o.newest
+	o.end = o.newestEnd
 	if n := len(o.queue); n == 0 || !a.at.Before(o.queue[n-1].at) {
 		o.queue = append(o.queue, a)
 	} else {

@@ -23,11 +23,11 @@ type draft struct {
 	*Request
 	start              time.Time
 	date, clock, query string
-	begin, end         stamped  // the last times that were parsed
-	values             []string // of columns
+	begin, end         timeParser // the last times that were parsed
+	values             []string   // of columns
 }
 
-// setters are by the parts that a line may say of a request, beside took and header.NAME.
+// setters are by the parts of a request that a line may have, beside took and header.NAME.
 var setters = map[string]func(d *draft, v string) bool{
 	"peer":   func(d *draft, v string) bool { d.Peer = v; return isAddress(v) },
 	"method": func(d *draft, v string) bool { d.Method = v; return v != "" && v != "-" },
@@ -76,17 +76,17 @@ var setters = map[string]func(d *draft, v string) bool{
 // partNames are the parts that WithField may name, beside header.NAME.
 var partNames = []string{"end", "start", "took", "peer", "method", "target", "query", "request", "host", "status", "bytes"}
 
-// units are the units that how long a request took may have.
+// units are the units of took.
 var units = map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "us": time.Microsecond, "ns": time.Nanosecond}
 
-// setter returns what sets a part, and notes that the log says it. A unit may follow took.
+// setter returns the setter of a part, and records that the log has the part. A unit may follow took.
 func (s *Says) setter(part string) (setter, error) {
 	name, unit, spaced := strings.Cut(part, " ")
 	if spaced && (name != "took" || units[unit] == 0) {
 		return setter{}, fmt.Errorf("the unit %q of %s: write s, ms, us or ns behind how long a request took", unit, name)
 	}
 	if field, ok := strings.CutPrefix(name, "header."); ok && field != "" {
-		return setter{name, s.field(http.CanonicalHeaderKey(field))}, nil
+		return setter{name, s.headerSetter(http.CanonicalHeaderKey(field))}, nil
 	}
 	if name == "took" {
 		s.Took = true
@@ -94,7 +94,7 @@ func (s *Says) setter(part string) (setter, error) {
 		if u == 0 {
 			u = time.Second
 		}
-		return setter{name, func(d *draft, v string) bool { return d.add(v, u) }}, nil
+		return setter{name, func(d *draft, v string) bool { return d.addTook(v, u) }}, nil
 	}
 	set := setters[name]
 	if set == nil {
@@ -111,8 +111,8 @@ func (s *Says) setter(part string) (setter, error) {
 	return setter{name, set}, nil
 }
 
-// field returns what sets a header field.
-func (s *Says) field(canonical string) func(*draft, string) bool {
+// headerSetter returns the function that sets a header field.
+func (s *Says) headerSetter(canonical string) func(*draft, string) bool {
 	i := slices.Index(s.Fields, canonical)
 	if i < 0 {
 		i = len(s.Fields)
@@ -126,8 +126,8 @@ func (s *Says) field(canonical string) func(*draft, string) bool {
 	}
 }
 
-// next begins a request.
-func (d *draft) next(r *Request) {
+// reset begins a request.
+func (d *draft) reset(r *Request) {
 	fields := r.Fields[:0] // of a request that is over
 	*r = Request{}
 	d.Request, d.start, d.date, d.clock, d.query = r, time.Time{}, "", "", ""
@@ -162,9 +162,9 @@ func (d *draft) finish() string {
 	return ""
 }
 
-// add adds to how long a request took. Of several servers that were tried, all times count. If
-// there is none, nothing is known of how long it took, which is next to nothing.
-func (d *draft) add(v string, unit time.Duration) bool {
+// addTook adds to how long a request took. If several servers were tried, all times count. If
+// there is none, the request counts as having taken no time.
+func (d *draft) addTook(v string, unit time.Duration) bool {
 	v = strings.TrimPrefix(v, "+") // HAProxy: at least
 	if t, ok := seconds(v, unit); ok {
 		d.Took += t
@@ -230,8 +230,8 @@ func isTarget(s string) bool {
 	return true
 }
 
-// stamped is a time and its text. Most lines are of the same second as the line before.
-type stamped struct {
+// timeParser parses times, and remembers the last: most lines are of the same second as the line before.
+type timeParser struct {
 	text string
 	at   time.Time
 }
@@ -239,7 +239,7 @@ type stamped struct {
 // parse parses a time: that of nginx and Apache, also without a zone, which then is UTC; RFC 3339;
 // or a number since 1970, whose size says whether it is of seconds, milliseconds, microseconds or
 // nanoseconds.
-func (s *stamped) parse(v string) (time.Time, bool) {
+func (s *timeParser) parse(v string) (time.Time, bool) {
 	if v == s.text && v != "" {
 		return s.at, true
 	}
@@ -269,9 +269,9 @@ func (s *stamped) parse(v string) (time.Time, bool) {
 
 // unix parses a time since 1970.
 func unix(s string) (time.Time, bool) {
-	whole, _, _ := strings.Cut(s, ".")
+	integer, _, _ := strings.Cut(s, ".")
 	unit := time.Second
-	switch n := len(whole); { // in seconds, 12 digits are of the year 5138
+	switch n := len(integer); { // in seconds, 12 digits are of the year 5138
 	case n > 17:
 		unit = time.Nanosecond
 	case n > 14:
@@ -288,18 +288,18 @@ func seconds(s string, unit time.Duration) (time.Duration, bool) {
 	if s == "-" { // the server has none
 		return 0, true
 	}
-	whole, part, _ := strings.Cut(s, ".")
-	n, err := strconv.ParseUint(whole, 10, 63)
+	integer, fraction, _ := strings.Cut(s, ".")
+	n, err := strconv.ParseUint(integer, 10, 63)
 	if err != nil || n > uint64(1<<62)/uint64(unit) {
 		return 0, false
 	}
 	d := time.Duration(n) * unit
-	for i := 0; i < len(part); i++ {
-		if part[i] < '0' || part[i] > '9' {
+	for i := 0; i < len(fraction); i++ {
+		if fraction[i] < '0' || fraction[i] > '9' {
 			return 0, false
 		}
 		unit /= 10
-		d += time.Duration(part[i]-'0') * unit
+		d += time.Duration(fraction[i]-'0') * unit
 	}
 	return d, true
 }

@@ -23,7 +23,7 @@ func TestPick(t *testing.T) {
 		{"odd numbers alone", time.Minute, []Rate{{11, 86400, 9}, {13, 86400, 8}}, "13/86400 burst 8"},
 		{"what comes once", time.Minute, []Rate{{10, 86400, 1}, {24, 86400, 1}}, "1/3600 burst 1"},
 	} {
-		r := short(tt.curve[pick(tt.curve, tt.horizon)])
+		r := inShortestUnit(tt.curve[pickPoint(tt.curve, tt.horizon)])
 		if got := fmt.Sprintf("%d/%d burst %d", r.Units, r.Seconds, r.Burst); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}

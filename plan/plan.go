@@ -73,22 +73,22 @@ func (o runOption) ofRun(c *config)         { o(c) }
 func (o suggestOption) ofSuggest(c *config) { o(c) }
 
 type config struct {
-	against  func() (*stint.Limiter, error)
-	trust    bool
-	window   time.Duration
-	held     bool // the window was given
-	every    int64
-	tell     func(Progress)
-	hash     []byte
-	top      int64
-	keys     int64
-	headroom float64
-	horizon  time.Duration
-	errs     []error
+	against       func() (*stint.Limiter, error)
+	trust         bool
+	window        time.Duration
+	windowSet     bool // the window was given
+	progressEvery int64
+	onProgress    func(Progress)
+	hash          []byte
+	top           int64
+	keys          int64
+	headroom      float64
+	horizon       time.Duration
+	errs          []error
 }
 
 func newConfig() *config {
-	return &config{window: 5 * time.Minute, every: 100_000, top: 20, keys: memstore.DefaultMaxKeys, headroom: 1.25, horizon: time.Minute}
+	return &config{window: 5 * time.Minute, progressEvery: 100_000, top: 20, keys: memstore.DefaultMaxKeys, headroom: 1.25, horizon: time.Minute}
 }
 
 // WithAgainst also replays the log through another limiter, usually the current one, and
@@ -133,7 +133,7 @@ func WithFunctions() Option { return option(func(c *config) { c.trust = true }) 
 // has more than 16,384 requests in five minutes, at least 30 seconds are held.
 func WithWindow(d time.Duration) Option {
 	return option(func(c *config) {
-		c.window, c.held = d, true
+		c.window, c.windowSet = d, true
 		if valid, write := engine.CheckDuration(d, d > 0, "write a positive duration"); !valid {
 			c.errs = append(c.errs, fmt.Errorf("plan: WithWindow(%v): %s", d, write))
 		}
@@ -141,7 +141,7 @@ func WithWindow(d time.Duration) Option {
 }
 
 // WithProgress makes a run call f about every 100,000 requests.
-func WithProgress(f func(Progress)) Option { return option(func(c *config) { c.tell = f }) }
+func WithProgress(f func(Progress)) Option { return option(func(c *config) { c.onProgress = f }) }
 
 // Progress is the progress of a run.
 type Progress struct {
@@ -198,23 +198,23 @@ func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...RunOption) 
 		}
 	}
 	var all []*scenario
-	for _, name := range scenarios(r.says) {
+	for _, name := range scenarioNames(r.says) {
 		s := newScenario(name, lim, against, c, r.says, first.at)
 		all = append(all, s)
-		r.readings = append(r.readings, s)
+		r.consumers = append(r.consumers, s)
 	}
 	judges := []*judge{all[0].judge}
 	if against != nil {
-		judges = append(judges, all[0].old)
+		judges = append(judges, all[0].against)
 	}
-	r.maker = newMaker(r.says, c.trust, judges...)
-	if err := errors.Join(r.run(first), misnamed(log)); err != nil {
+	r.builder = newBuilder(r.says, c.trust, judges...)
+	if err := errors.Join(r.run(first), checkFieldNames(log)); err != nil {
 		return nil, err
 	}
 	return r.report(all), nil
 }
 
-// begin checks what a replay is given, and reads the first request.
+// begin checks the arguments of a replay, and reads the first request.
 func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error), log Log) (*replay, *stint.Limiter, *arrival, error) {
 	if err := errors.Join(c.errs...); err != nil {
 		return nil, nil, nil, err
@@ -227,10 +227,10 @@ func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error), l
 		return nil, nil, nil, err
 	}
 	says := log.Says()
-	o := &order{log: log, window: c.window, given: c.held, took: says.Took}
+	o := &order{log: log, window: c.window, windowSet: c.windowSet, took: says.Took}
 	first, err := o.next()
 	if err == io.EOF {
-		err = cmp.Or(misnamed(log), broken(log))
+		err = cmp.Or(checkFieldNames(log), errNoRequests(log))
 	}
 	if err != nil {
 		return nil, nil, nil, err
@@ -238,8 +238,8 @@ func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error), l
 	return &replay{config: c, log: log, says: says, order: o}, lim, first, nil
 }
 
-// broken returns the error of a log without requests.
-func broken(log Log) error {
+// errNoRequests returns the error of a log without requests.
+func errNoRequests(log Log) error {
 	b := brokenOf(log)
 	if b.Lines == 0 {
 		return ErrEmpty
@@ -254,8 +254,8 @@ const (
 	Evenly   = "evenly spread"
 )
 
-// scenarios returns the scenarios of a log.
-func scenarios(says Says) []string {
+// scenarioNames returns the scenarios of a log.
+func scenarioNames(says Says) []string {
 	if says.Resolution >= time.Second {
 		return []string{AtOnce, Evenly}
 	}
@@ -265,26 +265,26 @@ func scenarios(says Says) []string {
 // replay is one run.
 type replay struct {
 	*config
-	log      Log
-	says     Says
-	order    *order
-	readings []reading
-	maker    *maker
+	log       Log
+	says      Says
+	order     *order
+	consumers []consumer
+	builder   *builder
 }
 
-// reading is what is made of the log's requests in one scenario. r is nil for a request that isn't
-// judged, and why says why.
-type reading interface {
+// consumer decides the log's requests in one scenario. r is nil for a request that isn't
+// judged, and why is the reason.
+type consumer interface {
 	decide(at time.Time, is *Request, r *http.Request, why string) error
 }
 
 func (r *replay) run(a *arrival) error {
-	if len(r.readings) == 2 {
+	if len(r.consumers) == 2 {
 		return r.runSeconds(a)
 	}
 	for n := int64(1); ; n++ {
-		made, why := r.maker.of(&a.Request)
-		err := r.readings[0].decide(a.at, &a.Request, made, why)
+		request, why := r.builder.build(&a.Request)
+		err := r.consumers[0].decide(a.at, &a.Request, request, why)
 		if err != nil {
 			return err
 		}
@@ -315,9 +315,9 @@ func (r *replay) runSeconds(a *arrival) error {
 			}
 		}
 		for i, b := range batch {
-			made, why := r.maker.of(&b.Request)
+			request, why := r.builder.build(&b.Request)
 			spread := second.Add(time.Second * time.Duration(i) / time.Duration(len(batch)))
-			if err := errors.Join(r.readings[0].decide(second, &b.Request, made, why), r.readings[1].decide(spread, &b.Request, made, why)); err != nil {
+			if err := errors.Join(r.consumers[0].decide(second, &b.Request, request, why), r.consumers[1].decide(spread, &b.Request, request, why)); err != nil {
 				return err
 			}
 			n++
@@ -329,7 +329,7 @@ func (r *replay) runSeconds(a *arrival) error {
 }
 
 func (r *replay) progress(n int64, at time.Time) {
-	if r.tell != nil && n%r.every == 0 {
-		r.tell(Progress{n, at})
+	if r.onProgress != nil && n%r.progressEvery == 0 {
+		r.onProgress(Progress{n, at})
 	}
 }

@@ -18,42 +18,42 @@ func BehindProxy(l Log, addr string) Log {
 		at = len(says.Fields)
 		says.Fields = append(says.Fields, name)
 	}
-	if !says.Peer { // who the client is, is not known: the field is as the log has it
+	if !says.Peer { // the client isn't known: the field stays as the log has it
 		says.Fields = l.Says().Fields
 		says.Peer = true
 		at = -1
 	}
-	return &proxied{l, says, addr, at}
+	return &behindProxy{l, says, addr, at}
 }
 
-type proxied struct {
-	log  Log
-	says Says
-	addr string
-	at   int // of the field, or -1
+type behindProxy struct {
+	log        Log
+	says       Says
+	addr       string
+	fieldIndex int // of the field, or -1
 }
 
 // Says implements Log.
-func (p *proxied) Says() Says { return p.says }
+func (p *behindProxy) Says() Says { return p.says }
 
 // Next implements Log.
-func (p *proxied) Next(r *Request) error {
+func (p *behindProxy) Next(r *Request) error {
 	if err := p.log.Next(r); err != nil {
 		return err
 	}
-	if p.at >= 0 {
+	if p.fieldIndex >= 0 {
 		fields := make([]string, len(p.says.Fields))
 		copy(fields, r.Fields)
-		if fields[p.at] != "" {
-			fields[p.at] += ", "
+		if fields[p.fieldIndex] != "" {
+			fields[p.fieldIndex] += ", "
 		}
-		fields[p.at] += r.Peer
+		fields[p.fieldIndex] += r.Peer
 		r.Fields = fields
 	}
 	r.Peer = p.addr
 	return nil
 }
 
-func (p *proxied) brokenLines() Broken { return brokenOf(p.log) }
+func (p *behindProxy) brokenLines() Broken { return brokenOf(p.log) }
 
-func (p *proxied) unfound() []string { return unfoundOf(p.log) }
+func (p *behindProxy) missingFields() []string { return missingFieldsOf(p.log) }

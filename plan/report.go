@@ -192,7 +192,7 @@ func (r *replay) report(all []*scenario) *Report {
 		out.Scenarios = append(out.Scenarios, s.report(r.config))
 		out.Log.Overflow = max(out.Log.Overflow, s.judge.store.Stats().Overflow)
 	}
-	if old := all[0].old; old != nil {
+	if old := all[0].against; old != nil {
 		out.Against = old.notes
 		out.Log.Overflow = max(out.Log.Overflow, old.store.Stats().Overflow)
 	}
@@ -212,9 +212,9 @@ func (r *replay) logReport() LogReport {
 	return out
 }
 
-// report returns what a scenario has counted.
+// report returns the counts of a scenario.
 func (s *scenario) report(c *config) Scenario {
-	show := func(key string) string { return shown(key, c.hash) }
+	show := func(key string) string { return displayKey(key, c.hash) }
 	out := Scenario{
 		Name: s.name, Count: s.count, Exempt: s.exempt, Unjudged: s.unjudged, LongestWait: s.longest.Seconds(),
 		FailedAnyway: s.failed, Reasons: s.reasons, Routes: map[string]*Count{}, Statuses: s.statuses(),
@@ -222,7 +222,7 @@ func (s *scenario) report(c *config) Scenario {
 	}
 	maps.Copy(out.Routes, s.routes)
 	for _, l := range s.limits {
-		l.fold(func(*keyUse) bool { return true })
+		l.flush(func(*keyUse) bool { return true })
 		out.Limits = append(out.Limits, LimitReport{
 			Limit: l.name, Count: l.count, DryRun: l.dryRun, Keys: l.keys, KeysDenied: int64(len(l.denied)) + l.dropped,
 			PeakUse: min(int(l.peak), 100), Use: l.use,
@@ -241,14 +241,14 @@ func (s *scenario) report(c *config) Scenario {
 	for i := range out.Top {
 		out.Top[i].Key = show(out.Top[i].Key)
 	}
-	if s.old != nil {
+	if s.against != nil {
 		out.Flips = s.flips.report(c.top, show)
 	}
 	return out
 }
 
-// shown returns a key as a report has it.
-func shown(key string, secret []byte) string {
+// displayKey returns a key as a report shows it.
+func displayKey(key string, secret []byte) string {
 	if secret == nil || key == "" {
 		return key
 	}
@@ -259,27 +259,27 @@ func shown(key string, secret []byte) string {
 
 func instant(nanos int64) time.Time { return time.Unix(0, nanos).UTC() }
 
-// flipped is a key of a limit.
-type flipped struct{ limit, key string }
+// flipKey is a key of a limit.
+type flipKey struct{ limit, key string }
 
-// flips counts what changes.
+// flips counts the requests whose outcome changes.
 type flips struct {
 	toDenied, toAllowed, unjudged, others int64
-	keys                                  map[flipped]*Flip
+	keys                                  map[flipKey]*Flip
 }
 
 // mostFlips is how many keys are kept whose requests change.
 const mostFlips = 100_000
 
 func (f *flips) add(toDenied bool, limit, key string) {
-	k := f.keys[flipped{limit, key}]
+	k := f.keys[flipKey{limit, key}]
 	if k == nil {
 		if len(f.keys) >= mostFlips {
 			f.others++
 			k = new(Flip) // of no report
 		} else {
 			k = &Flip{Limit: limit, Key: key}
-			f.keys[flipped{limit, key}] = k
+			f.keys[flipKey{limit, key}] = k
 		}
 	}
 	if toDenied {
@@ -307,17 +307,17 @@ func (f *flips) report(top int64, show func(string) string) *Flips {
 	return out
 }
 
-// blame returns the limit and the key that deny a request, for flips.
-func (j *judge) blame(v *verdict) (name, key string) {
-	if v.by < 0 {
+// deniedBy returns the limit and the key that deny a request, for flips.
+func (j *judge) deniedBy(v *verdict) (name, key string) {
+	if v.deniedBy < 0 {
 		return "(" + v.reason + ")", ""
 	}
-	ch := &j.call.Charges[v.by]
+	ch := &j.call.Charges[v.deniedBy]
 	return ch.Limit.Name(), ch.Key
 }
 
-// full returns what is left of an unused limit.
-func (j *judge) full(l *store.Limit) int64 {
+// capacity returns the units left of an unused limit.
+func (j *judge) capacity(l *store.Limit) int64 {
 	charges, results := []store.Charge{{Key: "\x00", Limit: l}}, make([]store.Result, 1) // no key has such a text
 	if err := j.store.Take(context.Background(), charges, results); err != nil {
 		panic(err)

@@ -9,12 +9,11 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// scenario is one reading of the log's times: what would have happened then, as counted so
-// far.
+// scenario counts what would have happened under one interpretation of the log's times.
 type scenario struct {
-	name  string
-	judge *judge
-	old   *judge // of the limiter that is in force, or nil
+	name    string
+	judge   *judge
+	against *judge // of the limiter that is in force, or nil
 
 	count    Count
 	exempt   int64
@@ -35,30 +34,30 @@ func newScenario(name string, l, against *stint.Limiter, c *config, says Says, s
 	s := &scenario{name: name, judge: newJudge(l, says, c, start),
 		unjudged: map[string]int64{}, reasons: map[string]int64{}, routes: map[string]*Count{},
 		byLimit: map[*store.Limit]*limitUse{}, timeline: timeline{start: start.UnixNano(), step: int64(time.Second)},
-		flips: flips{keys: map[flipped]*Flip{}}}
+		flips: flips{keys: map[flipKey]*Flip{}}}
 	if against != nil {
-		s.old = newJudge(against, says, c, start)
+		s.against = newJudge(against, says, c, start)
 	}
 	return s
 }
 
-// decide decides a request, and counts what becomes of it.
-func (s *scenario) decide(at time.Time, is *Request, r *http.Request, why string) error {
+// decide decides a request, and counts the outcome.
+func (s *scenario) decide(at time.Time, logged *Request, r *http.Request, why string) error {
 	if r == nil {
 		s.unjudged[why]++
 		return nil
 	}
-	v := s.judge.decide(at, is, r)
-	if s.old != nil {
-		was := s.old.decide(at, is, r)
+	v := s.judge.decide(at, logged, r)
+	if s.against != nil {
+		before := s.against.decide(at, logged, r)
 		switch {
-		case v.unjudged != "" || was.unjudged != "":
+		case v.unjudged != "" || before.unjudged != "":
 			s.flips.unjudged++
-		case v.denied && !was.denied:
-			name, key := s.judge.blame(&v)
+		case v.denied && !before.denied:
+			name, key := s.judge.deniedBy(&v)
 			s.flips.add(true, name, key)
-		case !v.denied && was.denied:
-			name, key := s.old.blame(&was)
+		case !v.denied && before.denied:
+			name, key := s.against.deniedBy(&before)
 			s.flips.add(false, name, key)
 		}
 	}
@@ -70,8 +69,8 @@ func (s *scenario) decide(at time.Time, is *Request, r *http.Request, why string
 	waited := v.wait > 0
 	s.count.add(v.denied, waited)
 	s.longest = max(s.longest, v.wait)
-	s.classes[min(max(is.Status/100, 0), 9)].add(v.denied, waited)
-	if v.denied && is.Status/100 == 5 {
+	s.classes[min(max(logged.Status/100, 0), 9)].add(v.denied, waited)
+	if v.denied && logged.Status/100 == 5 {
 		s.failed++
 	}
 	route := s.routes[v.route]
@@ -87,28 +86,28 @@ func (s *scenario) decide(at time.Time, is *Request, r *http.Request, why string
 	if v.reason != "" {
 		s.reasons[v.reason]++
 	} else if v.limited {
-		by = s.charged(nanos, &v)
+		by = s.countCharges(nanos, &v)
 	}
 	s.timeline.add(nanos, v.denied, by)
 	return nil
 }
 
-// charged counts the charges of a request, and returns the number of the limit that has denied
+// countCharges counts the charges of a request, and returns the number of the limit that has denied
 // it, or -1.
-func (s *scenario) charged(nanos int64, v *verdict) (by int) {
+func (s *scenario) countCharges(nanos int64, v *verdict) (by int) {
 	by = -1
 	c := &s.judge.call
 	for i := range c.Charges {
 		ch, r := &c.Charges[i], &c.Results[i]
 		l := s.byLimit[ch.Limit]
 		if l == nil {
-			l = &limitUse{number: len(s.limits), name: ch.Limit.Name(), dryRun: ch.DryRun, full: s.judge.full(ch.Limit),
-				live: map[string]*keyUse{}, denied: map[string]*keyUse{}, room: firstSweep}
+			l = &limitUse{number: len(s.limits), name: ch.Limit.Name(), dryRun: ch.DryRun, capacity: s.judge.capacity(ch.Limit),
+				live: map[string]*keyUse{}, denied: map[string]*keyUse{}, maxLive: firstSweep}
 			s.byLimit[ch.Limit] = l
 			s.limits = append(s.limits, l)
 		}
 		l.add(nanos, ch.Key, r, v.denied && !ch.DryRun)
-		if i == v.by {
+		if i == v.deniedBy {
 			by = l.number
 		}
 	}
@@ -142,18 +141,18 @@ func (s *scenario) statuses() map[string]*Count {
 
 // limitUse is the use of a limit.
 type limitUse struct {
-	number  int
-	name    string
-	dryRun  bool
-	full    int64 // what is left of it when unused
-	count   Count
-	keys    int64
-	peak    uint8
-	use     [12]int64
-	live    map[string]*keyUse
-	denied  map[string]*keyUse // of keys that are no longer live, those that were denied
-	dropped int64              // of them, for which there was no room
-	room    int                // how many live keys there may be before some are folded
+	number   int
+	name     string
+	dryRun   bool
+	capacity int64 // units left when unused
+	count    Count
+	keys     int64
+	peak     uint8
+	use      [12]int64
+	live     map[string]*keyUse
+	denied   map[string]*keyUse // of keys that are no longer live, those that were denied
+	dropped  int64              // of them, for which there was no room
+	maxLive  int                // how many live keys there may be before some are flushed
 }
 
 // keyUse is the use of a limit by a key.
@@ -162,7 +161,7 @@ type keyUse struct {
 	peak        uint8 // percent; beyond for a denial
 	until       int64 // when it will be as if never used
 	first, last int64 // denials
-	heldTo      int64
+	heldUntil   int64
 	held        time.Duration
 }
 
@@ -171,16 +170,16 @@ const (
 	// mostDenied is how many keys are kept that are no longer in use, because they were
 	// denied.
 	mostDenied = 1 << 17
-	wasDenied  = 101
+	deniedPeak = 101
 )
 
-// add counts a charge. elsewhere says that the request is denied, perhaps by another limit.
-func (l *limitUse) add(now int64, key string, r *store.Result, elsewhere bool) {
+// add counts a charge. requestDenied says that the request is denied, perhaps by another limit.
+func (l *limitUse) add(now int64, key string, r *store.Result, requestDenied bool) {
 	k := l.live[key]
 	if k == nil {
-		if len(l.live) >= l.room {
-			l.fold(func(k *keyUse) bool { return k.until < now })
-			l.room = max(firstSweep, 2*len(l.live))
+		if len(l.live) >= l.maxLive {
+			l.flush(func(k *keyUse) bool { return k.until < now })
+			l.maxLive = max(firstSweep, 2*len(l.live))
 		}
 		k = new(keyUse)
 		l.live[key] = k
@@ -191,7 +190,7 @@ func (l *limitUse) add(now int64, key string, r *store.Result, elsewhere bool) {
 	k.until = max(k.until, now+int64(min(max(r.ResetAfter, 0), 1<<61)))
 	use := uint8(100)
 	if !r.OK {
-		use = wasDenied
+		use = deniedPeak
 		l.count.Denied++
 		if k.count.Denied++; k.first == 0 {
 			k.first = now
@@ -202,25 +201,25 @@ func (l *limitUse) add(now int64, key string, r *store.Result, elsewhere bool) {
 			retry = 0 // that cost never passes; others may
 		}
 		end := now + int64(max(retry, 0))
-		k.held += time.Duration(max(0, end-max(now, k.heldTo)))
-		k.heldTo = max(k.heldTo, end)
+		k.held += time.Duration(max(0, end-max(now, k.heldUntil)))
+		k.heldUntil = max(k.heldUntil, end)
 		k.until = max(k.until, end)
 	} else {
-		if r.Delay > 0 && !elsewhere {
+		if r.Delay > 0 && !requestDenied {
 			l.count.Waited++
 			k.count.Waited++
 		}
-		if l.full > 0 {
-			use = uint8(min(max((l.full-r.Remaining)*100/l.full, 0), 100))
+		if l.capacity > 0 {
+			use = uint8(min(max((l.capacity-r.Remaining)*100/l.capacity, 0), 100))
 		}
 	}
 	k.peak = max(k.peak, use)
 	l.peak = max(l.peak, use)
 }
 
-// fold counts the keys for which over returns true, and forgets them, but for those that were
+// flush counts the keys for which over returns true, and forgets them, but for those that were
 // denied.
-func (l *limitUse) fold(over func(*keyUse) bool) {
+func (l *limitUse) flush(over func(*keyUse) bool) {
 	for key, k := range l.live {
 		if !over(k) {
 			continue
@@ -242,7 +241,7 @@ func (l *limitUse) fold(over func(*keyUse) bool) {
 }
 
 func bin(peak uint8) int {
-	if peak >= wasDenied {
+	if peak >= deniedPeak {
 		return 11
 	}
 	return int(peak / 10)
@@ -266,7 +265,7 @@ const mostSlots = 400
 func (t *timeline) add(now int64, denied bool, by int) {
 	i := max(int((now-t.start)/t.step), 0)
 	for i >= mostSlots {
-		t.halve()
+		t.doubleStep()
 		i = max(int((now-t.start)/t.step), 0)
 	}
 	for i >= len(t.slots) {
@@ -283,8 +282,8 @@ func (t *timeline) add(now int64, denied bool, by int) {
 	s.Denied[by+1]++
 }
 
-// halve makes one slot of two.
-func (t *timeline) halve() {
+// doubleStep makes one slot of two.
+func (t *timeline) doubleStep() {
 	t.step *= 2
 	for i := range t.slots {
 		if i%2 == 0 {

@@ -35,14 +35,14 @@ func Suggest(newLimiter func() (*stint.Limiter, error), log Log, opts ...Suggest
 	if err != nil {
 		return nil, err
 	}
-	var all []*demands
-	for range scenarios(r.says) {
-		d := newDemands(lim, c, r.says, first.at)
+	var all []*needs
+	for range scenarioNames(r.says) {
+		d := newNeeds(lim, c, r.says, first.at)
 		all = append(all, d)
-		r.readings = append(r.readings, d)
+		r.consumers = append(r.consumers, d)
 	}
-	r.maker = newMaker(r.says, c.trust, all[0].judge)
-	if err := errors.Join(r.run(first), misnamed(log)); err != nil {
+	r.builder = newBuilder(r.says, c.trust, all[0].judge)
+	if err := errors.Join(r.run(first), checkFieldNames(log)); err != nil {
 		return nil, err
 	}
 	return r.suggestions(all), nil
@@ -116,51 +116,51 @@ type KeyNeed struct {
 	Burst    int64  `json:"burst"`
 }
 
-// shares are the shares of keys, each as one of so many that may be touched. To know such a share,
-// it takes ten keys beyond it: the numbers would otherwise be those of whoever is the one or
-// other extreme, which another day has others of.
-var shares = [...]int64{100, 1000, 10_000}
+// touchedOneIn are the shares of keys: one key in so many may be touched. A share is only suggested if the log
+// has ten keys beyond it: otherwise the numbers would be those of a few extreme keys, which differ from
+// day to day.
+var touchedOneIn = [...]int64{100, 1000, 10_000}
 
-// longer is how much longer than what is to be known of it a log must be.
-const longer = 10
+// minSpanFactor is how many times as long as the horizon a log must be.
+const minSpanFactor = 10
 
-// demands is what the keys of a limiter's rates need in one scenario.
-type demands struct {
+// needs has the bursts that the keys of a limiter's rates need in one scenario.
+type needs struct {
 	judge   *judge
-	limits  []*demand
-	byLimit map[*store.Limit]*demand
+	limits  []*limitNeeds
+	byLimit map[*store.Limit]*limitNeeds
 	leftOut map[string]int64
 	keys    int64
-	most    int64
+	maxKeys int64
 }
 
-// demand is what the keys of a limit need.
-type demand struct {
+// limitNeeds has those of one limit.
+type limitNeeds struct {
 	name, route string
 	requests    int64
 	keys        map[string]*curve
 }
 
-func newDemands(l *stint.Limiter, c *config, says Says, start time.Time) *demands {
-	d := &demands{judge: newJudge(l, says, c, start.Truncate(time.Second)), byLimit: map[*store.Limit]*demand{}, leftOut: map[string]int64{}, most: c.keys}
+func newNeeds(l *stint.Limiter, c *config, says Says, start time.Time) *needs {
+	d := &needs{judge: newJudge(l, says, c, start.Truncate(time.Second)), byLimit: map[*store.Limit]*limitNeeds{}, leftOut: map[string]int64{}, maxKeys: c.keys}
 	for _, p := range d.judge.plans.All() {
 		for _, e := range p.Declared {
-			of := e.StoreLimit
-			switch why := unsuited(e); {
-			case d.byLimit[of] != nil:
+			l := e.StoreLimit
+			switch why := whyUnsuited(e); {
+			case d.byLimit[l] != nil:
 			case why != "":
-				d.judge.note(e.Name(), p.Pattern, why)
+				d.judge.noteNotJudged(e.Name(), p.Pattern, why)
 			default:
-				d.byLimit[of] = &demand{name: e.Name(), route: p.Pattern, keys: map[string]*curve{}}
-				d.limits = append(d.limits, d.byLimit[of])
+				d.byLimit[l] = &limitNeeds{name: e.Name(), route: p.Pattern, keys: map[string]*curve{}}
+				d.limits = append(d.limits, d.byLimit[l])
 			}
 		}
 	}
 	return d
 }
 
-// unsuited returns why nothing can be suggested for a limit, or "".
-func unsuited(e *read.Entry) string {
+// whyUnsuited returns why nothing can be suggested for a limit, or "".
+func whyUnsuited(e *read.Entry) string {
 	switch s := e.StoreLimit.Spec(); {
 	case e.Kind != limit.Charged || s.Algorithm != store.TokenBucket || s.Debt || s.Queue > 0:
 		return "numbers are suggested for rates by TokenBucket, without debt"
@@ -170,13 +170,13 @@ func unsuited(e *read.Entry) string {
 	return ""
 }
 
-// decide implements reading.
-func (d *demands) decide(at time.Time, is *Request, r *http.Request, why string) error {
+// decide implements consumer.
+func (d *needs) decide(at time.Time, logged *Request, r *http.Request, why string) error {
 	if r == nil {
 		d.leftOut[why]++
 		return nil
 	}
-	v, charged := d.judge.look(is, r)
+	v, charged := d.judge.findCharges(logged, r)
 	if !charged {
 		d.leftOut[cmp.Or(v.unjudged, v.reason, "no limit applies")]++
 		return nil
@@ -184,20 +184,20 @@ func (d *demands) decide(at time.Time, is *Request, r *http.Request, why string)
 	us, counted := at.UnixMicro(), false // the resolution of decisions
 	for i := range d.judge.call.Charges {
 		ch := &d.judge.call.Charges[i]
-		of := d.byLimit[ch.Limit]
-		if of == nil || ch.Cost <= 0 {
+		need := d.byLimit[ch.Limit]
+		if need == nil || ch.Cost <= 0 {
 			continue
 		}
 		counted = true
-		k := of.keys[ch.Key]
+		k := need.keys[ch.Key]
 		if k == nil {
-			if d.keys++; d.keys > d.most {
-				return fmt.Errorf("plan: there are more than %d keys: give a larger number, or a key with fewer values", d.most)
+			if d.keys++; d.keys > d.maxKeys {
+				return fmt.Errorf("plan: there are more than %d keys: give a larger number, or a key with fewer values", d.maxKeys)
 			}
 			k = new(curve)
-			of.keys[ch.Key] = k
+			need.keys[ch.Key] = k
 		}
-		of.requests++
+		need.requests++
 		k.requests++
 		k.add(us, ch.Cost)
 	}
@@ -207,24 +207,24 @@ func (d *demands) decide(at time.Time, is *Request, r *http.Request, why string)
 	return nil
 }
 
-// suggestions returns what a replay has shown.
-func (r *replay) suggestions(all []*demands) *Suggestions {
+// suggestions returns the suggestions that follow from a replay.
+func (r *replay) suggestions(all []*needs) *Suggestions {
 	out := &Suggestions{Log: r.logReport(), NotJudged: all[0].judge.notes, LeftOut: all[0].leftOut, Headroom: r.headroom, Horizon: r.horizon.Seconds()}
-	names := scenarios(r.says)
+	names := scenarioNames(r.says)
 	span := out.Log.To.Sub(out.Log.From)
 	for i, d := range all[0].limits {
 		l := LimitSuggestion{Limit: d.name, Route: d.route, Requests: d.requests, Keys: int64(len(d.keys))}
-		s := sizing{config: r.config, span: span, keys: make([]keyed, 0, len(d.keys))}
+		s := sizing{config: r.config, span: span, keys: make([]keyCount, 0, len(d.keys))}
 		for key, c := range d.keys {
-			s.keys = append(s.keys, keyed{key, c.requests})
+			s.keys = append(s.keys, keyCount{key, c.requests})
 		}
-		slices.SortFunc(s.keys, func(a, b keyed) int { return cmp.Compare(a.key, b.key) })
+		slices.SortFunc(s.keys, func(a, b keyCount) int { return cmp.Compare(a.key, b.key) })
 		for n := range all {
 			es := make([]envelope, len(s.keys))
 			for k := range s.keys {
 				es[k] = all[n].limits[i].keys[s.keys[k].key].envelope()
 			}
-			all[n].limits[i].keys = nil // what has been worked out needs less room
+			all[n].limits[i].keys = nil // an envelope needs less room
 			s.envelopes = append(s.envelopes, es)
 		}
 		s.names = names
@@ -238,12 +238,12 @@ func (r *replay) suggestions(all []*demands) *Suggestions {
 type sizing struct {
 	*config
 	span      time.Duration
-	keys      []keyed
+	keys      []keyCount
 	names     []string     // of scenarios
 	envelopes [][]envelope // of each scenario, each key's
 }
 
-type keyed struct {
+type keyCount struct {
 	key      string
 	requests int64
 }
@@ -252,13 +252,13 @@ type keyed struct {
 func (s *sizing) shares() (out []ShareSuggestion) {
 	n := int64(len(s.keys))
 	known := 0
-	for _, one := range shares {
-		o := ShareSuggestion{Share: float64(one-1) / float64(one)}
+	for _, oneIn := range touchedOneIn {
+		o := ShareSuggestion{Share: float64(oneIn-1) / float64(oneIn)}
 		switch {
-		case s.span < longer*s.horizon:
-			o.Unknown = fmt.Sprintf("the log covers %v: to know what keys do in %v, it must cover %v", s.span.Round(time.Millisecond), s.horizon, longer*s.horizon)
-		case n < 10*one:
-			o.Unknown = fmt.Sprintf("%s takes %d keys, and the log has %d", strconv.FormatFloat(100-100/float64(one), 'f', -1, 64)+"%", 10*one, n)
+		case s.span < minSpanFactor*s.horizon:
+			o.Unknown = fmt.Sprintf("the log covers %v: to know what keys do in %v, it must cover %v", s.span.Round(time.Millisecond), s.horizon, minSpanFactor*s.horizon)
+		case n < 10*oneIn:
+			o.Unknown = fmt.Sprintf("%s takes %d keys, and the log has %d", strconv.FormatFloat(100-100/float64(oneIn), 'f', -1, 64)+"%", 10*oneIn, n)
 		default:
 			known++
 		}
@@ -268,49 +268,49 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 		return out
 	}
 	// A bucket that refills less than ten times in the log hasn't been seen doing so.
-	seen := func(r Rate, burst int64) bool {
-		return float64(burst)/r.perSecond() <= s.span.Seconds()/longer
+	covers := func(r Rate, burst int64) bool {
+		return float64(burst)/r.perSecond() <= s.span.Seconds()/minSpanFactor
 	}
-	named := make([][]string, known) // the scenario of each point
+	scenarioOf := make([][]string, known) // the scenario of each point
 	last := s.bursts(candidates[len(candidates)-1], known)
 	for _, r := range candidates {
-		if !seen(r, last[0].burst) { // nor any larger
+		if !covers(r, last[0].burst) { // nor any larger
 			continue
 		}
-		at, over := s.bursts(r, known), true
+		quantiles, unchanged := s.bursts(r, known), true
 		for i := range known {
 			o := &out[i]
-			r.Burst = at[i].burst
-			over = over && r.Burst == last[i].burst
-			if n := len(o.Curve); !seen(r, r.Burst) || n > 0 && o.Curve[n-1].Burst == last[i].burst {
+			r.Burst = quantiles[i].burst
+			unchanged = unchanged && r.Burst == last[i].burst
+			if n := len(o.Curve); !covers(r, r.Burst) || n > 0 && o.Curve[n-1].Burst == last[i].burst {
 				continue // at a higher rate it needs no less
 			}
 			o.Curve = append(o.Curve, r)
-			named[i] = append(named[i], s.names[at[i].scenario])
+			scenarioOf[i] = append(scenarioOf[i], s.names[quantiles[i].scenario])
 		}
-		if over && seen(r, r.Burst) {
+		if unchanged && covers(r, r.Burst) {
 			break
 		}
 	}
 	for i := range known {
 		o := &out[i]
-		point := pick(o.Curve, s.horizon)
-		o.Least, o.Scenario = short(o.Curve[point]), named[i][point]
-		o.Suggested = short(roomier(o.Curve[point], s.headroom))
-		o.Touched, o.Top = s.touched(o.Suggested)
+		point := pickPoint(o.Curve, s.horizon)
+		o.Least, o.Scenario = inShortestUnit(o.Curve[point]), scenarioOf[i][point]
+		o.Suggested = inShortestUnit(withHeadroom(o.Curve[point], s.headroom))
+		o.Touched, o.Top = s.touchedKeys(o.Suggested)
 	}
 	return out
 }
 
-// pick returns the number of the point of a curve that is suggested. Of the round rates with which a
+// pickPoint returns the number of the point of a curve that is suggested. Of the round rates with which a
 // key gets at most a quarter more through within the horizon than with any other round one, it is of
 // those with the shortest unit the one with which a key gets least. (By what a key gets alone, a rate
 // per day with a large burst wins over one per minute by next to nothing.)
-func pick(curve []Rate, horizon time.Duration) (point int) {
-	gets := func(r Rate) float64 { return float64(r.Burst) + r.perSecond()*horizon.Seconds() }
+func pickPoint(curve []Rate, horizon time.Duration) (point int) {
+	admitted := func(r Rate) float64 { return float64(r.Burst) + r.perSecond()*horizon.Seconds() }
 	var round []int
 	for i, r := range curve {
-		if isRound(short(r)) {
+		if isRound(inShortestUnit(r)) {
 			round = append(round, i)
 		}
 	}
@@ -319,15 +319,15 @@ func pick(curve []Rate, horizon time.Duration) (point int) {
 			round = append(round, i)
 		}
 	}
-	least := func(a, b int) int { return cmp.Compare(gets(curve[a]), gets(curve[b])) }
-	most := 1.25 * gets(curve[slices.MinFunc(round, least)])
-	round = slices.DeleteFunc(round, func(i int) bool { return gets(curve[i]) > most })
+	least := func(a, b int) int { return cmp.Compare(admitted(curve[a]), admitted(curve[b])) }
+	most := 1.25 * admitted(curve[slices.MinFunc(round, least)])
+	round = slices.DeleteFunc(round, func(i int) bool { return admitted(curve[i]) > most })
 	return slices.MinFunc(round, func(a, b int) int {
-		return cmp.Or(cmp.Compare(short(curve[a]).Seconds, short(curve[b]).Seconds), least(a, b))
+		return cmp.Or(cmp.Compare(inShortestUnit(curve[a]).Seconds, inShortestUnit(curve[b]).Seconds), least(a, b))
 	})
 }
 
-// isRound reports whether a rate is one that people write.
+// isRound reports whether a rate is one that people usually write.
 func isRound(r Rate) bool {
 	n := r.Units
 	for n >= 100 && n%10 == 0 {
@@ -336,8 +336,8 @@ func isRound(r Rate) bool {
 	return r.Seconds <= 3600 && (n <= 6 || slices.Contains([]int64{8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80}, n))
 }
 
-// short returns a rate by the shortest unit that it is whole in: 60 per minute are 1 per second.
-func short(r Rate) Rate {
+// inShortestUnit returns a rate by the shortest unit in which it is an integer: 60 per minute are 1 per second.
+func inShortestUnit(r Rate) Rate {
 	for _, seconds := range []int64{1, 60, 3600} {
 		if n := r.Units * seconds; seconds < r.Seconds && n%r.Seconds == 0 {
 			return Rate{n / r.Seconds, seconds, r.Burst}
@@ -361,9 +361,9 @@ func (s *sizing) bursts(r Rate, known int) []quantile {
 			all[k] = e.burst(r)
 		}
 		// The largest that a key may need is that of the first that must pass.
-		top := largest(all, len(all)/int(shares[0])+1)
+		top := largest(all, len(all)/int(touchedOneIn[0])+1)
 		for i := range out {
-			if b := top[len(all)/int(shares[i])]; b > out[i].burst {
+			if b := top[len(all)/int(touchedOneIn[i])]; b > out[i].burst {
 				out[i] = quantile{b, n}
 			}
 		}
@@ -404,42 +404,42 @@ func largest(all []int64, n int) []int64 {
 	return top
 }
 
-// touched returns how many keys a limit would deny something, and those that need most.
-func (s *sizing) touched(r Rate) (n int64, top []KeyNeed) {
-	for k, is := range s.keys {
+// touchedKeys returns how many keys a limit would deny something, and those that need most.
+func (s *sizing) touchedKeys(r Rate) (n int64, top []KeyNeed) {
+	for k, key := range s.keys {
 		need := int64(0)
 		for _, es := range s.envelopes {
 			need = max(need, es[k].burst(r))
 		}
 		if need > r.Burst {
 			n++
-			top = append(top, KeyNeed{is.key, is.requests, need})
+			top = append(top, KeyNeed{key.key, key.requests, need})
 		}
 	}
 	slices.SortStableFunc(top, func(a, b KeyNeed) int { return cmp.Compare(b.Burst, a.Burst) })
 	top = slices.Clone(top[:min(int64(len(top)), s.top)])
 	for i := range top {
-		top[i].Key = shown(top[i].Key, s.hash)
+		top[i].Key = displayKey(top[i].Key, s.hash)
 	}
 	return n, top
 }
 
-// roomier returns a rate with headroom.
-func roomier(r Rate, factor float64) Rate {
+// withHeadroom returns a rate with headroom.
+func withHeadroom(r Rate, factor float64) Rate {
 	more := func(n int64) int64 { return int64(math.Ceil(float64(n)*factor - 1e-9)) }
-	return Rate{even(more(r.Units), r.Seconds), r.Seconds, more(r.Burst)}
+	return Rate{nextExact(more(r.Units), r.Seconds), r.Seconds, more(r.Burst)}
 }
 
-// finest is how many parts a microsecond has at most in a limit that counts in microseconds: see
+// finestParts is how many parts a microsecond has at most in a limit that counts in microseconds: see
 // store's fit. The times of limits with other rates are rounded down to ten microseconds or more,
 // so that their keys may need another burst than the log's times say.
-const finest = 14
+const finestParts = 14
 
-// even returns the next number of units in so many seconds that a limit counts in microseconds.
-func even(n, seconds int64) int64 {
+// nextExact returns the next number of units in so many seconds that a limit counts in microseconds.
+func nextExact(n, seconds int64) int64 {
 	period := seconds * 1e6
-	for m := n; m <= finest*period; m++ {
-		if m/gcd(m, period) <= finest {
+	for m := n; m <= finestParts*period; m++ {
+		if m/gcd(m, period) <= finestParts {
 			return m
 		}
 	}
@@ -459,7 +459,7 @@ var candidates = func() (all []Rate) {
 	for _, unit := range []struct{ seconds, below int64 }{{86400, 240}, {3600, 600}, {60, 600}, {1, 1_000_000}} {
 		for times := int64(1); 10*times < unit.below; times *= 10 {
 			for digits := int64(10); digits < 100 && digits*times < unit.below; digits++ {
-				if n := digits * times; even(n, unit.seconds) == n {
+				if n := digits * times; nextExact(n, unit.seconds) == n {
 					all = append(all, Rate{Units: n, Seconds: unit.seconds})
 				}
 			}

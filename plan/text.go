@@ -13,7 +13,7 @@ import (
 // place of a KeyFunc that returns the user.
 const UserField = "Remote-User"
 
-// variables are the parts that nginx's variables are of a request.
+// variables are the parts of a request that nginx's variables have.
 var variables = map[string]string{
 	"remote_addr": "peer", "remote_user": "header." + UserField,
 	"time_local": "end", "time_iso8601": "end", "msec": "end",
@@ -24,37 +24,37 @@ var variables = map[string]string{
 	"milliseconds": "took ms", "microseconds": "took us", "start": "start", "request_url": "url", "processing_time": "took s",
 }
 
-// text splits lines by the layout that a server was configured with.
-type text struct{ parts []piece }
+// textSplitter splits lines by the layout that a server was configured with.
+type textSplitter struct{ parts []piece }
 
 // piece is a variable of a layout, and the text behind it.
 type piece struct {
-	setter        // set is nil if the value is left out
+	setter        // set is nil if the value is ignored
 	quoted bool   // the value has escapes
-	behind string // the text
+	suffix string // the text
 }
 
-// compileText cuts a layout into its first text and pieces; the first piece has no variable.
-func compileText(layout string, says *Says) (*text, error) {
+// newTextSplitter cuts a layout into its first text and pieces; the first piece has no variable.
+func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 	all, err := tokens(layout)
 	if err != nil {
 		return nil, err
 	}
-	t := &text{parts: []piece{{}}}
+	t := &textSplitter{parts: []piece{{}}}
 	seen := map[string]bool{}
-	whole := slices.ContainsFunc(all, func(tok token) bool { // how long the server itself took
+	hasTotal := slices.ContainsFunc(all, func(tok token) bool { // how long the server itself took
 		return tok.variable && slices.Contains([]string{"request_time", "milliseconds", "microseconds"}, tok.text)
 	})
 	for _, tok := range all {
 		last := &t.parts[len(t.parts)-1]
 		if !tok.variable {
-			last.behind += tok.text
+			last.suffix += tok.text
 			continue
 		}
-		if len(t.parts) > 1 && last.behind == "" {
+		if len(t.parts) > 1 && last.suffix == "" {
 			return nil, fmt.Errorf("plan: log format: nothing between two variables, before %s: no line can be read by it", tok.text)
 		}
-		p := piece{quoted: strings.HasSuffix(last.behind, `"`)}
+		p := piece{quoted: strings.HasSuffix(last.suffix, `"`)}
 		part := variables[tok.text]
 		if field, ok := strings.CutPrefix(tok.text, "http_"); ok && part == "" {
 			part = "header." + strings.ReplaceAll(field, "_", "-")
@@ -62,7 +62,7 @@ func compileText(layout string, says *Says) (*text, error) {
 		if cookie, ok := strings.CutPrefix(tok.text, "cookie_"); ok {
 			return nil, fmt.Errorf("plan: log format: $cookie_%s is one cookie of a field: log $http_cookie for limits by cookies", cookie)
 		}
-		if part != "" && !(whole && tok.text == "upstream_response_time") {
+		if part != "" && !(hasTotal && tok.text == "upstream_response_time") {
 			if p.setter, err = says.setter(part); err != nil {
 				return nil, fmt.Errorf("plan: log format: %w", err)
 			}
@@ -79,8 +79,8 @@ func compileText(layout string, says *Says) (*text, error) {
 	return t, nil
 }
 
-// unfound implements splitter.
-func (t *text) unfound() []string { return nil }
+// missingFields implements splitter.
+func (t *textSplitter) missingFields() []string { return nil }
 
 // token is a variable's name, or the text between variables.
 type token struct {
@@ -170,23 +170,23 @@ func apacheTokens(layout string) ([]token, error) {
 }
 
 // split implements splitter.
-func (t *text) split(rest string, d *draft) string {
+func (t *textSplitter) split(rest string, d *draft) string {
 	for i := range t.parts {
 		p := &t.parts[i]
 		if i == 0 {
-			after, ok := strings.CutPrefix(rest, p.behind)
+			after, ok := strings.CutPrefix(rest, p.suffix)
 			if !ok {
 				return otherFormat
 			}
 			rest = after
 			continue
 		}
-		end := end(rest, p)
+		end := valueEnd(rest, p)
 		if end < 0 {
 			return otherFormat
 		}
 		value := rest[:end]
-		rest = rest[end+len(p.behind):]
+		rest = rest[end+len(p.suffix):]
 		if p.set == nil {
 			continue
 		}
@@ -194,29 +194,29 @@ func (t *text) split(rest string, d *draft) string {
 			value = unescape(value)
 		}
 		if !p.set(d, value) {
-			return wrong(p.part)
+			return unreadable(p.part)
 		}
 	}
 	return ""
 }
 
-// end returns where the value of a piece ends, or -1.
-func end(s string, p *piece) int {
-	if p.behind == "" { // the last: up to a space, where the format may go on
+// valueEnd returns where the value of a piece ends, or -1.
+func valueEnd(s string, p *piece) int {
+	if p.suffix == "" { // the last: up to a space, where the format may go on
 		if i := strings.IndexByte(s, ' '); i >= 0 {
 			return i
 		}
 		return len(s)
 	}
-	if !p.quoted || p.behind[0] != '"' {
-		return strings.Index(s, p.behind)
+	if !p.quoted || p.suffix[0] != '"' {
+		return strings.Index(s, p.suffix)
 	}
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
 			i++
 		case '"':
-			if strings.HasPrefix(s[i:], p.behind) {
+			if strings.HasPrefix(s[i:], p.suffix) {
 				return i
 			}
 		}

@@ -25,37 +25,37 @@ func Unmatched(l *stint.Limiter) (all []Finding) {
 		return nil
 	}
 	patterns := plans.Patterns()
-	u := unmatched{plans, patterns, fresh(patterns)}
+	u := prober{plans, patterns, unusedText(patterns)}
 	for i, pattern := range patterns {
-		method, host, rest := parts(pattern)
+		method, host, rest := splitPattern(pattern)
 		if u.reaches(i, method, host, rest) {
 			continue
 		}
-		all = append(all, Finding{Route: pattern, Text: u.why(method, host, rest)})
+		all = append(all, Finding{Route: pattern, Text: u.explain(method, host, rest)})
 	}
 	if u.reaches(len(patterns), "", "", "/") {
 		return all
 	}
-	_, by := u.witnesses("", "", "/")
+	_, by := u.matches("", "", "/")
 	for _, e := range plans.Base.Entries {
 		if !slices.ContainsFunc(plans.Routes, func(p *read.Plan) bool {
 			return slices.ContainsFunc(p.Entries, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit })
 		}) {
-			all = append(all, Finding{Limit: e.Name(), Text: fmt.Sprintf("no request is charged for it: %s has only its own limits, or none, and matches all requests: write it there, or leave it out", u.names(by))})
+			all = append(all, Finding{Limit: e.Name(), Text: fmt.Sprintf("no request is charged for it: %s has only its own limits, or none, and matches all requests: write it there, or leave it out", u.quoteNames(by))})
 		}
 	}
 	return all
 }
 
-// unmatched looks for requests that match patterns.
-type unmatched struct {
+// prober looks for requests that match patterns.
+type prober struct {
 	plans    *read.Plans
 	patterns []string
 	fresh    string // a segment, and in upper case a method, that no pattern has
 }
 
-// fresh returns a text that is in no pattern.
-func fresh(patterns []string) string {
+// unusedText returns a text that is in no pattern.
+func unusedText(patterns []string) string {
 	text := "any"
 	for n := 2; slices.ContainsFunc(patterns, func(p string) bool { return strings.Contains(strings.ToLower(p), text) }); n++ {
 		text = "any" + strconv.Itoa(n)
@@ -63,8 +63,8 @@ func fresh(patterns []string) string {
 	return text
 }
 
-// parts splits a pattern.
-func parts(pattern string) (method, host, rest string) {
+// splitPattern splits a pattern.
+func splitPattern(pattern string) (method, host, rest string) {
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
 		method, pattern = pattern[:i], strings.TrimLeft(pattern[i:], " \t")
 	}
@@ -72,21 +72,21 @@ func parts(pattern string) (method, host, rest string) {
 	return method, pattern[:i], pattern[i:]
 }
 
-// reaches reports whether some request is held to what is written for a pattern, or matches no pattern
-// for the number behind the last.
-func (u *unmatched) reaches(pattern int, method, host, rest string) bool {
-	if clean(rest) != rest { // only clients get here that ask for what routers clean
+// reaches reports whether the limits of a pattern apply to some request. For the number behind the last
+// pattern, it reports whether some request matches no pattern.
+func (u *prober) reaches(pattern int, method, host, rest string) bool {
+	if cleanPath(rest) != rest { // only unusual clients send paths that routers clean
 		return false
 	}
-	found, _ := u.witnesses(method, host, rest)
+	found, _ := u.matches(method, host, rest)
 	return slices.ContainsFunc(found, func(by int) bool {
 		return by == pattern || by < len(u.patterns) && pattern < len(u.patterns) && u.plans.Holds(pattern, by)
 	})
 }
 
-// witnesses returns the numbers of the patterns that match requests which the pattern of these
-// parts matches if it is alone. first has those that come first.
-func (u *unmatched) witnesses(method, host, rest string) (all, first []int) {
+// matches tries requests that the pattern of these parts would match if it were alone. It returns the
+// numbers of all patterns that match them, and of those that come first.
+func (u *prober) matches(method, host, rest string) (all, first []int) {
 	if method == "" {
 		method = strings.ToUpper(u.fresh)
 	}
@@ -126,9 +126,9 @@ func (u *unmatched) witnesses(method, host, rest string) (all, first []int) {
 		if err != nil {
 			continue // no client can ask for it
 		}
-		one, others := u.plans.Router.Find(&http.Request{Method: method, Host: host, URL: to, RequestURI: target})
-		first = append(first, one.Pattern)
-		for _, m := range append(others, one) {
+		winner, others := u.plans.Router.Find(&http.Request{Method: method, Host: host, URL: to, RequestURI: target})
+		first = append(first, winner.Pattern)
+		for _, m := range append(others, winner) {
 			all = append(all, m.Pattern)
 			if m.Beside < len(u.patterns) {
 				all = append(all, m.Beside)
@@ -138,8 +138,8 @@ func (u *unmatched) witnesses(method, host, rest string) (all, first []int) {
 	return all, first
 }
 
-// clean returns a path without empty and dotted segments.
-func clean(p string) string {
+// cleanPath returns a path without empty and dotted segments.
+func cleanPath(p string) string {
 	short := path.Clean(p)
 	if strings.HasSuffix(p, "/") && short != "/" {
 		short += "/"
@@ -147,23 +147,23 @@ func clean(p string) string {
 	return short
 }
 
-// why says why no request matches a pattern, and what to write.
-func (u *unmatched) why(method, host, rest string) string {
+// explain returns why no request matches a pattern, and what to write.
+func (u *prober) explain(method, host, rest string) string {
 	if method != "" {
 		method += " "
 	}
-	if clean(rest) != rest {
-		return fmt.Sprintf("no usual request matches it, since paths have no empty segments, . or ..: write %q", method+host+clean(rest))
+	if cleanPath(rest) != rest {
+		return fmt.Sprintf("no usual request matches it, since paths have no empty segments, . or ..: write %q", method+host+cleanPath(rest))
 	}
-	_, by := u.witnesses(strings.TrimSpace(method), host, rest)
+	_, by := u.matches(strings.TrimSpace(method), host, rest)
 	if by = slices.DeleteFunc(by, func(i int) bool { return i == len(u.patterns) }); len(by) == 0 {
 		return "it never matches: no request has such a method, host and path: leave it out"
 	}
-	return "it never matches: " + u.names(by) + " matches all of its requests before, and has only its own limits, or none: leave it out, or one of the others"
+	return "it never matches: " + u.quoteNames(by) + " matches all of its requests before, and has only its own limits, or none: leave it out, or one of the others"
 }
 
-// names names patterns, each once.
-func (u *unmatched) names(numbers []int) string {
+// quoteNames names patterns, each once.
+func (u *prober) quoteNames(numbers []int) string {
 	slices.Sort(numbers)
 	var names []string
 	for _, i := range slices.Compact(numbers) {
