@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -20,19 +21,19 @@ import (
 func TestREADME(t *testing.T) {
 	tools(t, "bash", "curl")
 	base, addr := readmeProgram(t)
-	start := compiled(t, base)
+	start := compile(t, base)
 	ran := 0
 	for _, block := range fenced.FindAllStringSubmatch(read(t, "README.md"), -1) {
 		switch language, text := block[1], block[2]; {
 		case language == "sh":
 			for command := range strings.Lines(text) {
-				start = checked(t, strings.TrimSpace(command), addr, start)
+				start = checkCommand(t, strings.TrimSpace(command), start)
 			}
 		case language == "console" && strings.Contains(text, "redis-cli "):
 			t.Run("Redis", func(t *testing.T) {
 				tools(t, "redis-cli", "redis-server")
 				follow(t, text, addr, func(addr string) (*exec.Cmd, []string) {
-					server := redisServer(t)
+					server := startRedis(t)
 					cmd, _ := start(addr)
 					cmd.Args = append(cmd.Args, server)
 					return cmd, []string{"redis-cli ", "redis-cli -p " + strings.TrimPrefix(server, "127.0.0.1:") + " "}
@@ -44,9 +45,9 @@ func TestREADME(t *testing.T) {
 			ran++
 		case strings.HasPrefix(text, "package main\n"): // where start began
 		case strings.Contains(text, "limit := "):
-			start = compiled(t, replaced(t, base, text))
+			start = compile(t, replaceLimit(t, base, text))
 		case strings.Contains(text, "gin.New()"):
-			routers(t, text)
+			runRouters(t, text)
 		default:
 			t.Errorf("no test runs\n%s", text)
 		}
@@ -60,8 +61,8 @@ func TestREADME(t *testing.T) {
 // commands that a reader types beside it.
 type starter func(addr string) (*exec.Cmd, []string)
 
-// compiled compiles a program that the README has on an address already.
-func compiled(t *testing.T, program string) starter {
+// compile compiles a program of the README, which listens on the address written in it.
+func compile(t *testing.T, program string) starter {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "main.go"), program, 0o666)
@@ -70,8 +71,8 @@ func compiled(t *testing.T, program string) starter {
 	return func(string) (*exec.Cmd, []string) { return exec.Command(binary), nil }
 }
 
-// checked checks a command of the README, and returns what it starts, if it is go run.
-func checked(t *testing.T, command, addr string, start starter) starter {
+// checkCommand checks a command of the README. If it is go run, it returns the program's starter.
+func checkCommand(t *testing.T, command string, start starter) starter {
 	t.Helper()
 	switch name, arg, _ := strings.Cut(command, " "); {
 	case command == "go get "+module: // TestInstall runs it
@@ -87,8 +88,8 @@ func checked(t *testing.T, command, addr string, start starter) starter {
 	return start
 }
 
-// replaced returns the README's program with its statement limit := … replaced.
-func replaced(t *testing.T, program, statements string) string {
+// replaceLimit returns the README's program with its statement limit := … replaced.
+func replaceLimit(t *testing.T, program, statements string) string {
 	t.Helper()
 	files := token.NewFileSet()
 	f, err := parser.ParseFile(files, "main.go", program, 0)
@@ -99,15 +100,15 @@ func replaced(t *testing.T, program, statements string) string {
 		if s, ok := n.(*ast.AssignStmt); ok && s.Lhs[0].(*ast.Ident).Name == "limit" {
 			at := func(p token.Pos) int { return files.Position(p).Offset }
 			program = program[:at(s.Pos())] + statements + program[at(s.End()):]
-			return imported(strings.ReplaceAll(program, `"127.0.0.1:6379"`, "os.Args[1]"))
+			return addImports(strings.ReplaceAll(program, `"127.0.0.1:6379"`, "os.Args[1]"))
 		}
 	}
 	t.Fatal("the program has no limit")
 	return ""
 }
 
-// imported adds the imports that blocks of the README take for granted.
-func imported(program string) string {
+// addImports adds the imports that blocks of the README take for granted.
+func addImports(program string) string {
 	head, body, _ := strings.Cut(program, "\n")
 	imports := ""
 	for name, path := range map[string]string{
@@ -123,8 +124,9 @@ func imported(program string) string {
 	return head + "\n" + imports + body
 }
 
-// redisServer starts a redis-server, which a command of the README stops, and returns its address.
-func redisServer(t *testing.T) string {
+// startRedis starts a redis-server, which a command of the README stops, and returns its address.
+// Tests here don't import internal/redistest, of another module.
+func startRedis(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -145,10 +147,10 @@ func redisServer(t *testing.T) string {
 	return addr
 }
 
-// routers runs a block that mounts limiters on r, of gin, and e, of echo.
-func routers(t *testing.T, block string) {
+// runRouters runs a block that mounts limiters on r, of gin, and e, of echo.
+func runRouters(t *testing.T, block string) {
 	t.Helper()
-	cmd, _ := compiled(t, imported("package main\nfunc main() {\n"+block+`
+	cmd, _ := compile(t, addImports("package main\nfunc main() {\n"+block+`
 		r.GET("/", func(*gin.Context) {})
 		e.GET("/", func(echo.Context) error { return nil })
 		for _, h := range []http.Handler{r, e} {
@@ -174,6 +176,11 @@ func follow(t *testing.T, session, addr string, start starter) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		stop := sync.OnceFunc(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		t.Cleanup(stop) // if a command fails
 		listens(t, addr)
 		got = ""
 		own := strings.NewReplacer(append(replace, "127.0.0.1:8080", addr)...)
@@ -182,8 +189,7 @@ func follow(t *testing.T, session, addr string, start starter) {
 				got += line + shell(t, own.Replace(command))
 			}
 		}
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		stop()
 		if shows(session, got) {
 			return
 		}
