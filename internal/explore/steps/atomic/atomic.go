@@ -99,11 +99,14 @@ type (
 	Uint64 struct{ integer[uint64] }
 )
 
-func (x *Uint64) Or(mask uint64) (was uint64) {
-	steps.At(steps.Store, unsafe.Pointer(&x.v))
-	was = x.v
-	x.v |= mask
-	note(&x.v, "sets %#x of %#x", mask, was)
+func (x *Uint32) Or(mask uint32) (was uint32) { return or(&x.v, mask) }
+
+func (x *Uint64) Or(mask uint64) (was uint64) { return or(&x.v, mask) }
+
+func or[T number](p *T, mask T) (was T) {
+	steps.At(steps.Store, unsafe.Pointer(p))
+	was, *p = *p, *p|mask
+	note(p, "sets %#x of %#x", mask, was)
 	return was
 }
 

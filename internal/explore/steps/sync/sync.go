@@ -117,5 +117,11 @@ func (o *Once) Do(f func()) {
 	}
 }
 
+// OnceFunc is sync.OnceFunc, for functions that don't panic.
+func OnceFunc(f func()) func() {
+	var once Once
+	return func() { once.Do(f) }
+}
+
 // Map is here for packages of which something else is explored: no step.
 type Map = sync.Map
