@@ -19,7 +19,7 @@ func report(w io.Writer, c config, s *server, all groups, memory map[string]keyM
 		return err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `# How fast stint is on Redis
+	fmt.Fprintf(&b, `# Benchmarks on Redis
 
     make bench-redis ROUNDS=%d TIME=%v
 
