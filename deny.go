@@ -134,7 +134,8 @@ func WithProblem() Option {
 	return option("WithProblem", func(c *config) { c.problem = true })
 }
 
-// answer answers a request that was not admitted.
+// answer answers a request that was not admitted with err. Serve needs it only for denials that a
+// handler may see: all others by a limit are answered where they are found, by admission.finishDenied.
 func answer(v *version, w http.ResponseWriter, r *http.Request, err error) {
 	if denied := denialIn(err); denied != nil {
 		answerDenied(v, w, r, denied, err)
@@ -149,7 +150,7 @@ func answerDenied(v *version, w http.ResponseWriter, r *http.Request, denied *De
 	if e := v.errorHandler; h == nil && e != nil {
 		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
 	}
-	if answerBy(v, h, w, r, denied, denied.StatusCode(), err) {
+	if answerWith(v, h, w, r, denied, denied.StatusCode(), err) {
 		return
 	}
 	var few [4]string
@@ -159,7 +160,7 @@ func answerDenied(v *version, w http.ResponseWriter, r *http.Request, denied *De
 			violated = append(violated, l.Name)
 		}
 	}
-	problems[denied.why].Write(w, r, violated...)
+	problems[denied.reason].Write(w, r, violated...)
 }
 
 // answerFailed answers a request that was denied for a reason other than a limit.
@@ -168,16 +169,16 @@ func answerFailed(v *version, w http.ResponseWriter, r *http.Request, err error)
 	if e := v.errorHandler; e != nil {
 		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
 	}
-	if status := failure.Status(err); !answerBy(v, h, w, r, nil, status, err) {
+	if status := failure.Status(err); !answerWith(v, h, w, r, nil, status, err) {
 		field.BlankProblem(status).Write(w, r)
 	}
 }
 
-// answerBy has h answer a denied request, with status unless it writes another, and
+// answerWith has h answer a denied request, with status unless it writes another, and
 // reports whether it did. The handler may send the request through the limiter again, to
 // another route: the limiter lets it pass, or each denial would call the handler again.
 // Without a handler, and unless the limiter is WithProblem, an ErrorWriter takes the error.
-func answerBy(v *version, h http.Handler, w http.ResponseWriter, r *http.Request, denied *DeniedError, status int, err error) bool {
+func answerWith(v *version, h http.Handler, w http.ResponseWriter, r *http.Request, denied *DeniedError, status int, err error) bool {
 	if h == nil {
 		to, ok := w.(ErrorWriter)
 		if ok = ok && !v.problem; ok {
@@ -194,20 +195,21 @@ func answerBy(v *version, h http.Handler, w http.ResponseWriter, r *http.Request
 	return false
 }
 
-// setFailed sets the header fields of an answer to err. A denial by limits already has
-// its own.
-func setFailed(h http.Header, err error) {
+// setFailedFields sets the header fields of an answer to err, unless it is a denial by limits, which
+// already has its own.
+func setFailedFields(h http.Header, err error) {
 	if _, ok := err.(*DeniedError); !ok {
 		field.SetFailed(h, failure.Status(err))
 	}
 }
 
-// setUnset sets the header fields of an answer to err as far as they may not be set.
-func setUnset(h http.Header, err error) {
+// setMissingFields sets the header fields of an answer to err that Admit hasn't set: those of failures,
+// and those of denials by Allow, Take and Wait.
+func setMissingFields(h http.Header, err error) {
 	switch denied := denialIn(err); {
 	case denied == nil:
 		field.SetFailed(h, failure.Status(err))
-	case denied.outside:
+	case denied.outsideHTTP:
 		denied.setFields(h)
 	}
 }
@@ -290,9 +292,9 @@ type DenialWriter interface {
 type DeniedError struct {
 	Decision Decision
 
-	by      *version // the one that denied
-	why     limit.Denial
-	outside bool // by Allow, Take or Wait: no response has its fields
+	version     *version // that denied
+	reason      limit.Denial
+	outsideHTTP bool // by Allow, Take or Wait: no response has its fields
 }
 
 // Is reports whether target is ErrDenied.
@@ -321,7 +323,7 @@ func (e *DeniedError) full() bool {
 
 // StatusCode returns 429, or 503 if the concurrency of the whole service (a limit with
 // the key Global) denied.
-func (e *DeniedError) StatusCode() int { return problems[e.why].Status() }
+func (e *DeniedError) StatusCode() int { return problems[e.reason].Status() }
 
 // problems are what the client gets.
 var problems = [...]field.Problem{
@@ -355,14 +357,14 @@ func newDenied(v *version, c *decide.Call) *DeniedError {
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
 	err.Decision.set(c, limits)
-	err.by, err.why = v, whyDenied(c)
+	err.version, err.reason = v, whyDenied(c)
 	return err
 }
 
-// newDeniedOutside is newDenied outside HTTP.
-func newDeniedOutside(v *version, c *decide.Call) *DeniedError {
+// newDeniedOutsideHTTP is newDenied for Allow, Take and Wait.
+func newDeniedOutsideHTTP(v *version, c *decide.Call) *DeniedError {
 	err := newDenied(v, c)
-	err.outside = true
+	err.outsideHTTP = true
 	return err
 }
 
@@ -371,36 +373,36 @@ func newDeniedOutside(v *version, c *decide.Call) *DeniedError {
 func (e *DeniedError) setFields(h http.Header) {
 	var fields field.Writer
 	for _, s := range e.Decision.Limits {
-		i := slices.IndexFunc(e.by.plans.Base.Entries, func(of *read.Entry) bool { return of.Name() == s.Name })
+		i := slices.IndexFunc(e.version.plans.Base.Entries, func(entry *read.Entry) bool { return entry.Name() == s.Name })
 		if i < 0 || s.DryRun {
 			continue
 		}
-		of := e.by.plans.Base.Entries[i]
-		it := fields.Add()
-		*it = field.Item{
-			Name: s.Name, Policy: of.Policy.Load().Text, Capacity: s.Capacity,
+		entry := e.version.plans.Base.Entries[i]
+		item := fields.Add()
+		*item = field.Item{
+			Name: s.Name, Policy: entry.Policy.Load().Text, Capacity: s.Capacity,
 			Remaining: s.Remaining, Reset: s.ResetAfter, Denied: !s.Allowed, Retry: s.RetryAfter, More: -1,
 		}
-		if of.Needs&limit.Local != 0 && it.Policy != "" {
-			it.Policy = field.Policy(s.Name, s.Capacity, 0)
+		if entry.Needs&limit.Local != 0 && item.Policy != "" {
+			item.Policy = field.Policy(s.Name, s.Capacity, 0)
 		}
 		r := store.Result{OK: s.Allowed, RetryAfter: s.RetryAfter, MoreAfter: s.more}
-		if after, known := inside.MoreAfter(of.Limit.StoreLimit, &r); known {
-			it.More = after
+		if after, known := inside.MoreAfter(entry.StoreLimit, &r); known {
+			item.More = after
 		}
 	}
-	fields.Jitter = e.by.retryJitter
-	fields.Write(h, e.by.styles, "")
+	fields.Jitter = e.version.retryJitter
+	fields.Write(h, e.version.styles, "")
 }
 
-// whyDenied returns what the denial of a call means.
-func whyDenied(c *decide.Call) (why limit.Denial) {
+// whyDenied returns the reason of the denial of a call, for the client.
+func whyDenied(c *decide.Call) (reason limit.Denial) {
 	for i, l := range c.Limits {
 		if !c.Results[i].OK && !l.DryRun {
-			why = max(why, l.Denial(&c.Charges[i]))
+			reason = max(reason, l.Denial(&c.Charges[i]))
 		}
 	}
-	return why
+	return reason
 }
 
 // denialIn finds the denial by limits that err is or wraps, or nil.

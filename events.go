@@ -69,15 +69,15 @@ type Event struct {
 
 	keys []string // of Decision.Limits
 
-	store store.Store // the part of a store that it is about; nil: the limiter's store
-	told  any         // identifies what has happened, if several limiters are notified of it
-	call  bool        // an EventStoreDegraded: one call has failed, and the breaker is closed
+	store      store.Store // the part of a store that it is about; nil: the limiter's store
+	incident   any         // identifies what has happened, if several limiters are notified of it
+	callFailed bool        // an EventStoreDegraded: one call has failed, and the breaker is closed
 }
 
-// own returns the event with what it points to copied, for one observer among several: what one of
+// clone returns the event with what it points to copied, for one observer among several: what one of
 // them writes there, no other reads. Its Request and Err aren't stint's, and to copy the limits of
 // each decision would be an allocation for each observer of each request.
-func (e Event) own() Event {
+func (e Event) clone() Event {
 	if e.Change != nil {
 		c := *e.Change
 		e.Change = &c
@@ -113,8 +113,8 @@ func keysOf(charges []store.Charge) []string {
 	return keys
 }
 
-// about sets the limits and keys of an event that isn't about a decision.
-func (e *Event) about(charges []store.Charge) {
+// setCharges sets the limits and keys of an event that isn't about a decision.
+func (e *Event) setCharges(charges []store.Charge) {
 	e.keys = keysOf(charges)
 	e.Decision.Limits = make([]LimitStatus, len(charges))
 	enforced, only := 0, ""
@@ -167,7 +167,7 @@ func (e Event) LogValue() slog.Value {
 	if e.Kind.decided() && d.Limit != "" {
 		left = "remaining" // shown even if it is 0
 	}
-	return slog.GroupValue(present(attrs, left)...)
+	return slog.GroupValue(withoutEmpty(attrs, left)...)
 }
 
 // Format implements fmt.Formatter: every verb prints what LogValue returns.
@@ -310,7 +310,7 @@ func (e *Event) message() logs.Message {
 		return k.over
 	case e.Kind == EventStoreDegraded && errors.Is(e.Err, store.ErrMisconfigured):
 		return logs.PrimaryMisconfigured
-	case e.call:
+	case e.callFailed:
 		return logs.CallFailed
 	case k.blamed != 0:
 		if e.blamesCaller() {
@@ -331,9 +331,9 @@ func (e *Event) blamesCaller() bool {
 // theirs.
 func inSeconds(key string, d time.Duration) slog.Attr { return slog.Float64(key, d.Seconds()) }
 
-// present leaves out attributes that are empty texts or zero, except the one named
+// withoutEmpty leaves out attributes that are empty texts or zero, except the one named
 // anyway.
-func present(attrs []slog.Attr, anyway string) []slog.Attr {
+func withoutEmpty(attrs []slog.Attr, anyway string) []slog.Attr {
 	return slices.DeleteFunc(attrs, func(a slog.Attr) bool {
 		switch v := a.Value; v.Kind() {
 		case slog.KindString:

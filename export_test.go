@@ -10,7 +10,7 @@ import (
 )
 
 // Own returns the event as one observer among several gets it.
-func (e Event) Own() Event { return e.own() }
+func (e Event) Own() Event { return e.clone() }
 
 // Lines says what is in the limiter's lines, for tests that want them empty.
 func (l *Limiter) Lines() (waiting, slots, turns int) {
@@ -65,7 +65,7 @@ func (l *Limiter) Warnings() int { return l.family.findings.Len() }
 func (l *Limiter) Open(w http.ResponseWriter, r *http.Request) (p *Permit, err error) {
 	p, _, err = admit(l.now.Load(), w, r, false)
 	if err != nil {
-		setFailed(w.Header(), err)
+		setFailedFields(w.Header(), err)
 	}
 	return p, err
 }

@@ -33,19 +33,17 @@ import (
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	v := l.deciding()
 	var denial store.Result
-	known := false
+	denied := false
 	if l.recipients.audience.Load() == nil && l.recipients.failed.Load() == 0 {
-		ok, remaining, retryAfter, resetAfter, asked := allow(ctx, v, key, cost)
-		if ok {
+		allowed, decided := allow(ctx, v, key, cost, &denial)
+		if allowed {
 			return nil
 		}
-		if known = asked && cost == 1; known {
-			denial.Remaining, denial.RetryAfter, denial.ResetAfter = remaining, retryAfter, resetAfter
-		}
+		denied = decided && cost == 1
 	}
 	a := beginAdmission(v, nil, nil)
 	defer a.end(ctx)
-	if known {
+	if denied {
 		return a.adoptDenial(key, cost, &denial)
 	}
 	if decided, err := a.decideGiven(ctx, key, cost, false); err != nil || !decided {
@@ -174,36 +172,37 @@ func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 }
 
 // allow is Allow for one limit in memory. It uses no admission: getting and filling one takes
-// more than half as long as the decision. If known is false, nothing is charged, and Allow asks
-// again to find out why.
-func allow(ctx context.Context, v *version, key string, cost int64) (ok bool, remaining int64, retryAfter, resetAfter time.Duration, known bool) {
+// more than half as long as the decision. If the limit denies, allow sets the times and the units of
+// denial. If decided is false, nothing is charged, and Allow decides again to find out why.
+func allow(ctx context.Context, v *version, key string, cost int64, denial *store.Result) (allowed, decided bool) {
 	e := v.plans.Base.Single
 	if e == nil || v.memory == nil || cost < 1 || ctx.Err() != nil {
-		return false, 0, 0, 0, false
+		return false, false
 	}
-	under, err := e.Key.ForGiven(keytext.Encode(key))
+	entryKey, err := e.Key.ForGiven(keytext.Encode(key))
 	if err != nil {
-		return false, 0, 0, 0, false
+		return false, false
 	}
-	of := alones.Get().(*alone)
-	c, r := &of.charges[0], &of.results[0]
-	c.Key, c.Limit, c.Cost = under, e.StoreLimit, cost
-	if err = v.memory.Take(ctx, of.charges[:], of.results[:]); err == nil {
-		ok, remaining, retryAfter, resetAfter = r.OK, r.Remaining, r.RetryAfter, r.ResetAfter
+	call := singleCalls.Get().(*singleCall)
+	c, r := &call.charges[0], &call.results[0]
+	c.Key, c.Limit, c.Cost = entryKey, e.StoreLimit, cost
+	if err = v.memory.Take(ctx, call.charges[:], call.results[:]); err == nil {
+		allowed, decided = r.OK, true
+		denial.Remaining, denial.RetryAfter, denial.ResetAfter = r.Remaining, r.RetryAfter, r.ResetAfter
 	}
 	c.Key, c.Limit = "", nil
-	alones.Put(of)
-	return ok, remaining, retryAfter, resetAfter, err == nil
+	singleCalls.Put(call)
+	return allowed, decided
 }
 
-// alone is a call of one charge. It is in a pool, because what is given to a store escapes to the
+// singleCall is a call of one charge. It is in a pool, because what is given to a store escapes to the
 // heap.
-type alone struct {
+type singleCall struct {
 	charges [1]store.Charge
 	results [1]store.Result
 }
 
-var alones = sync.Pool{New: func() any { return new(alone) }}
+var singleCalls = sync.Pool{New: func() any { return new(singleCall) }}
 
 // adoptDenial returns the error of a denial that allow has found.
 func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) error {
@@ -214,7 +213,7 @@ func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) er
 	a.call.Results[0].MoreAfter = answer.RetryAfter // of a cost of 1
 	a.to = nil                                      // there were none
 	a.recordResults()
-	err := newDeniedOutside(a.version, &a.call)
+	err := newDeniedOutsideHTTP(a.version, &a.call)
 	a.sendOutcome(EventDenied, nil)
 	return err
 }
@@ -246,7 +245,7 @@ func (a *admission) decideGiven(ctx context.Context, key string, cost int64, may
 		return false, a.finishFailed(ctx, err)
 	}
 	if !a.call.Allowed {
-		err := newDeniedOutside(a.version, &a.call)
+		err := newDeniedOutsideHTTP(a.version, &a.call)
 		a.sendOutcome(EventDenied, nil)
 		return false, err
 	}

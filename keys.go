@@ -41,7 +41,7 @@ type Key struct{ key *keys.Key }
 // ForwardedIP or HeaderIP.
 func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
-		return misconfigured(&optionerror.Problem{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
+		return invalidKey(&optionerror.Problem{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
 	}
 	return Key{keys.FromFunc("KeyFunc", f)}
 }
@@ -59,7 +59,7 @@ func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
 
 func init() { keys.Described = func(key any) *keys.Key { return key.(Key).described() } }
 
-// described returns what the key is, or for the zero Key that it is none.
+// described returns the description of the key. That of the zero Key is invalid.
 func (k Key) described() *keys.Key {
 	if k.key == nil {
 		return keys.Invalid(optionerror.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
@@ -86,8 +86,8 @@ func (k Key) String() string {
 	return k.key.Name
 }
 
-// misconfigured returns a Key made with arguments that can't work, which New reports.
-func misconfigured(all ...*optionerror.Problem) Key { return Key{keys.Invalid(all)} }
+// invalidKey returns a Key made with arguments that can't work. New reports the problems.
+func invalidKey(all ...*optionerror.Problem) Key { return Key{keys.Invalid(all)} }
 
 // WithKey sets the key of a limit: requests with the same key share the limit. Each limit needs
 // a key, its own or a default from the limiter or route, because no built-in default would be
@@ -180,10 +180,10 @@ func ForwardedIP(trusted ...netip.Prefix) Key {
 func HeaderIP(name string, trusted ...netip.Prefix) Key {
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%.80q)", name),
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%.80q)", name),
 			Write: `write the name of a header field, such as "X-Real-IP"`})
 	case http.CanonicalHeaderKey(name) == clientip.XForwardedFor:
-		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%q)", name),
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%q)", name),
 			What: "this field is a list", Write: "write stint.ForwardedIP"})
 	}
 	return IP{Header: name, Trusted: trusted}.keyBy("HeaderIP")
@@ -192,21 +192,21 @@ func HeaderIP(name string, trusted ...netip.Prefix) Key {
 // Key returns the Key. New reports what is wrong with the fields.
 func (ip IP) Key() Key { return ip.keyBy("IP") }
 
-// key is Key under the name of the function that the caller used.
-func (ip IP) keyBy(name string) Key {
-	k, wrong := keys.Address(clientip.Source(ip))
-	if wrong != nil {
-		return misconfigured(addressed(name, wrong)...)
+// keyBy returns the Key. maker is the function that the caller has called, for problems.
+func (ip IP) keyBy(maker string) Key {
+	k, problems := keys.Address(clientip.Source(ip))
+	if problems != nil {
+		return invalidKey(addressProblems(maker, problems)...)
 	}
 	return Key{k}
 }
 
-// addressed returns problems with addresses as mistakes in the arguments of option.
-func addressed(option string, problems []clientip.Problem) (m optionerror.List) {
+// addressProblems returns problems with addresses as those of the arguments of option.
+func addressProblems(option string, problems []clientip.Problem) (list optionerror.List) {
 	for _, p := range problems {
-		m.Add(option, p.What, p.Write, p.Names...)
+		list.Add(option, p.What, p.Write, p.Names...)
 	}
-	return m
+	return list
 }
 
 // Header keys on the value of a header field, such as an API key. The key is empty if the
@@ -223,16 +223,16 @@ func Header(name string) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Header(%.80q)", name),
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%.80q)", name),
 			Write: `write the name of a header field, such as "X-API-Key"`})
 	case canonical == clientip.XForwardedFor:
-		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "a client can write anything into this field",
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "a client can write anything into this field",
 			Write: "write stint.ForwardedIP and the addresses of your proxies"})
 	case canonical == clientip.Forwarded:
-		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "a client can write anything into this field",
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "a client can write anything into this field",
 			Write: "write stint.HeaderIP and the addresses of your proxies"})
 	case canonical == "Host":
-		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "net/http moves this field to r.Host",
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "net/http moves this field to r.Host",
 			Write: "write stint.KeyFunc(func(r *http.Request) (string, error) { return r.Host, nil })"})
 	}
 	return Key{keys.Header(canonical)}
@@ -244,7 +244,7 @@ func Header(name string) Key {
 // password: wrap the key in Hash so that a store never holds it.
 func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
-		return misconfigured(&optionerror.Problem{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
 	}
 	return Key{keys.Cookie(name)}
 }
@@ -261,7 +261,7 @@ func Pattern() Key { return Key{keys.Pattern} }
 // Requests that match no pattern share one key. New returns an error if mux is nil.
 func MuxPattern(mux *http.ServeMux) Key {
 	if mux == nil {
-		return misconfigured(&optionerror.Problem{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
+		return invalidKey(&optionerror.Problem{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
 	}
 	return Key{keys.MuxPattern(mux)}
 }
@@ -286,12 +286,12 @@ func GivenKey() Key { return Key{keys.Given} }
 // is the joined key. Every part is computed, even after an empty one. New returns an error if
 // there are no parts, or if a part is the zero Key or GivenKey.
 func Join(parts ...Key) Key {
-	all, wrong := partsOf("Join", parts)
+	all, problems := joinable("Join", parts)
 	if len(parts) == 0 {
-		wrong.Add("Join()", "", `write the keys to join, such as stint.Header("X-Tenant"), stint.Pattern()`)
+		problems.Add("Join()", "", `write the keys to join, such as stint.Header("X-Tenant"), stint.Pattern()`)
 	}
-	if wrong != nil {
-		return misconfigured(wrong...)
+	if problems != nil {
+		return invalidKey(problems...)
 	}
 	return Key{keys.Join(all)}
 }
@@ -309,36 +309,36 @@ func Join(parts ...Key) Key {
 // with the part's number and "~". New returns an error if there are no parts, if a part is the
 // zero Key or GivenKey, or if a part that is never empty, such as RemoteIP, isn't the last.
 func FirstOf(parts ...Key) Key {
-	all, wrong := partsOf("FirstOf", parts)
+	all, problems := joinable("FirstOf", parts)
 	if len(parts) == 0 {
-		wrong.Add("FirstOf()", "", `write the keys to choose from, such as stint.Header("X-API-Key"), stint.RemoteIP()`)
+		problems.Add("FirstOf()", "", `write the keys to choose from, such as stint.Header("X-API-Key"), stint.RemoteIP()`)
 	}
 	for i, k := range all {
 		if k != nil && k.NeverEmpty && i < len(all)-1 {
-			wrong.Add("FirstOf", "%v is never empty, so no key after it counts", "write it last", k.Name)
+			problems.Add("FirstOf", "%v is never empty, so no key after it counts", "write it last", k.Name)
 		}
 	}
-	if wrong != nil {
-		return misconfigured(wrong...)
+	if problems != nil {
+		return invalidKey(problems...)
 	}
 	return Key{keys.FirstOf(all)}
 }
 
-// partsOf returns the parts of a key, and what is wrong with them together.
-func partsOf(maker string, parts []Key) (all []*keys.Key, wrong optionerror.List) {
+// joinable returns the parts of a key that maker makes, and their problems.
+func joinable(maker string, parts []Key) (all []*keys.Key, problems optionerror.List) {
 	for i, part := range parts {
 		k := part.key
 		switch {
 		case k == nil:
-			wrong.Add(maker, fmt.Sprintf("key %d is the zero Key", i+1), "write one, or leave it out")
+			problems.Add(maker, fmt.Sprintf("key %d is the zero Key", i+1), "write one, or leave it out")
 		case k.Given:
-			wrong.Add(maker, "%v can't be a part of a key", "give Take a key that is already made of its parts", "GivenKey()")
+			problems.Add(maker, "%v can't be a part of a key", "give Take a key that is already made of its parts", "GivenKey()")
 		default:
-			wrong = append(wrong, k.Problems...)
+			problems = append(problems, k.Problems...)
 		}
 		all = append(all, k)
 	}
-	return all, wrong
+	return all, problems
 }
 
 // Hash keys on a keyed hash of another key, for identities that should not be readable in a
@@ -350,21 +350,21 @@ func partsOf(maker string, parts []Key) (all []*keys.Key, wrong optionerror.List
 // and compare. New returns an error if the secret is shorter than 16 bytes, and for the zero
 // Key and GivenKey.
 func Hash(secret []byte, k Key) Key {
-	var wrong optionerror.List
+	var problems optionerror.List
 	if len(secret) < keytext.MinSecret {
-		wrong.Add("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
+		problems.Add("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
 			fmt.Sprintf("write %d random ones or more, the same on every instance", keytext.MinSecret))
 	}
 	switch hashed := k.key; {
 	case hashed == nil:
-		wrong.Add("Hash", "the key is the zero Key", "write the one to hash, such as stint.RemoteIP()")
+		problems.Add("Hash", "the key is the zero Key", "write the one to hash, such as stint.RemoteIP()")
 	case hashed.Given:
-		wrong.Add("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
+		problems.Add("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
 	default:
-		wrong = append(wrong, hashed.Problems...)
+		problems = append(problems, hashed.Problems...)
 	}
-	if wrong != nil {
-		return misconfigured(wrong...)
+	if problems != nil {
+		return invalidKey(problems...)
 	}
 	return Key{keys.Hash(secret, k.key)}
 }

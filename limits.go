@@ -162,7 +162,7 @@ func lacksUnit(r *compile.Rule, option string, d time.Duration) bool {
 	return !ok
 }
 
-func newLimit[O optionOf](r *compile.Rule, opts []O) Limit {
+func newLimit[O anyLimitOption](r *compile.Rule, opts []O) Limit {
 	apply(r, opts)
 	return Limit{r}
 }
@@ -179,7 +179,7 @@ func newLimit[O optionOf](r *compile.Rule, opts []O) Limit {
 // n is from 0 to 2^40. New returns an error for other numbers, for 0 on a bucket without debt
 // (nothing would pass), and for algorithms without a burst.
 func WithBurst(n int64) LimitOption {
-	return changeOption{change: on("WithBurst", func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") }, "Rate", "Quota", "Bandwidth")}
+	return ruleOption{ruleChange: onlyFor("WithBurst", func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") }, "Rate", "Quota", "Bandwidth")}
 }
 
 // WithAlgorithm sets a limit's algorithm. A Rate takes every algorithm; the default is
@@ -194,7 +194,7 @@ func WithAlgorithm(a Algorithm) RateOption {
 	case store.WarmUp:
 		valid, write = false, "write stint.WithWarmUp"
 	}
-	return checkedChange(valid, fmt.Sprintf("WithAlgorithm(%v)", a), write,
+	return checkedRuleOption(valid, fmt.Sprintf("WithAlgorithm(%v)", a), write,
 		func(r *compile.Rule) { r.Spec.Algorithm, r.AlgorithmSet = a, true })
 }
 
@@ -207,7 +207,7 @@ func WithAlgorithm(a Algorithm) RateOption {
 // limiter has a WithStore or a WithLimitFunc returns the limit (both are checked), and if its
 // counts are to survive a Limiter.Update.
 func WithName(name string) LimitOption {
-	return changeOption{change: func(r *compile.Rule) { r.Spec.Name, r.Named = name, true }}
+	return ruleOption{ruleChange: func(r *compile.Rule) { r.Spec.Name, r.Named = name, true }}
 }
 
 // WithWarmUp makes a Rate start at a third of its rate and rise to n per period over the period
@@ -219,7 +219,7 @@ func WithName(name string) LimitOption {
 // Limiter.Wait), a request that comes before its turn is denied.
 func WithWarmUp(d time.Duration) RateOption {
 	valid, write := engine.CheckDuration(d, d > 0, "write how long the rate takes to rise, such as 4*time.Second")
-	return checkedChange(valid, fmt.Sprintf("WithWarmUp(%v)", d), write,
+	return checkedRuleOption(valid, fmt.Sprintf("WithWarmUp(%v)", d), write,
 		func(r *compile.Rule) { r.Spec.WarmUp = d }, "Rate")
 }
 
@@ -236,7 +236,7 @@ func WithWarmUp(d time.Duration) RateOption {
 // Remaining and the header fields show the units saved up, without the one request that passes
 // on credit: if they show 10, 11 requests pass at once.
 func WithDebt() RateOption {
-	return changeOption{change: on("WithDebt", func(r *compile.Rule) { r.Spec.Debt = true }, "Rate")}
+	return ruleOption{ruleChange: onlyFor("WithDebt", func(r *compile.Rule) { r.Spec.Debt = true }, "Rate")}
 }
 
 // WithBuckets sets into how many buckets a SlidingWindow divides its period, from 1 to 1000.
@@ -244,7 +244,7 @@ func WithDebt() RateOption {
 // for other numbers, for more buckets than the period has microseconds, and for other
 // algorithms.
 func WithBuckets(k int64) RateOption {
-	return checkedChange(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
+	return checkedRuleOption(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
 		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")
 }
 
@@ -280,7 +280,7 @@ func WithMaxWait(d time.Duration) ChargeOption {
 // Limiter.Wait always waits, however many callers do, unless WithQueue sets a bound. A request
 // that finds the queue full may replace another (see WithPriority).
 func WithQueue(n int64) LimitOption {
-	return changeOption{change: on("WithQueue", func(r *compile.Rule) {
+	return ruleOption{ruleChange: onlyFor("WithQueue", func(r *compile.Rule) {
 		queue := orNone(r, n, "WithQueue")
 		if r.Kind.Traits().WaitsFor == limit.ForSlot {
 			r.Line.Room = &n
@@ -325,7 +325,7 @@ func WithPriority(class func(*http.Request) int) Option {
 // shares leave: none, if the shares add up to 100 and are all used. An Update that adds a share
 // applies to slots already taken and to requests that already wait.
 func WithShare(class, percent int) SlotOption {
-	return changeOption{change: func(r *compile.Rule) {
+	return ruleOption{ruleChange: func(r *compile.Rule) {
 		bad := func(problem, write string) {
 			r.Errs.Add(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
 		}
@@ -439,7 +439,7 @@ const mostAdaptive = 1_000_000
 // configures returns an option that sets part of the configuration, unless its argument is
 // wrong.
 func configures(valid bool, option, write string, set func(*adaptive.Config)) SlotOption {
-	return checkedChange(valid, option, write, func(r *compile.Rule) { set(r.Adaptive) }, "AdaptiveConcurrency")
+	return checkedRuleOption(valid, option, write, func(r *compile.Rule) { set(r.Adaptive) }, "AdaptiveConcurrency")
 }
 
 // Adaptation is the algorithm by which an AdaptiveConcurrency follows the latency: Gradient2,
@@ -607,7 +607,7 @@ const (
 // WithDirection sets whose bodies a Bandwidth counts: Responses (the default), Requests, or Both,
 // which then share the rate. New rejects any other value.
 func WithDirection(d Direction) BandwidthOption {
-	return changeOption{change: func(r *compile.Rule) {
+	return ruleOption{ruleChange: func(r *compile.Rule) {
 		if d > Both {
 			r.Errs.Add(fmt.Sprintf("WithDirection(%d)", d), "", "write stint.Responses, stint.Requests or stint.Both")
 			return
@@ -653,7 +653,7 @@ func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 // WithBanFor sets how long a Ban lasts. d is a whole number of microseconds, from a
 // millisecond to a year; New rejects any other. Every Ban needs it.
 func WithBanFor(d time.Duration) BanOption {
-	return changeOption{change: func(r *compile.Rule) {
+	return ruleOption{ruleChange: func(r *compile.Rule) {
 		if r.Spec.Ban = d; lacksUnit(r, "WithBanFor", d) {
 			r.Spec.Ban = time.Hour // or the store's limit may report it too
 		}

@@ -78,7 +78,7 @@ type Limiter struct {
 	opts   []Option // of New, With or the last Update; guarded by family.mu
 
 	recipients recipients
-	logged     atomic.Pointer[version] // whose limits the log has
+	logged     atomic.Pointer[version] // whose limits were logged last
 
 	// ready is the version in force, or nil before the first decision after New or an Update, which
 	// waits for the Update.
@@ -87,7 +87,7 @@ type Limiter struct {
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys
 
-	// Guarded by family.mu: see enlist.
+	// Guarded by family.mu: see updateRecipients.
 	observers observers
 	logger    *slog.Logger // by WithLogger
 	logKeys   bool         // by WithLogKeys
@@ -129,14 +129,14 @@ func (l *Limiter) deciding() *version {
 // mounts it or a program calls it; an unused limiter isn't detected.
 func New(opts ...Option) (*Limiter, error) {
 	l := &Limiter{family: newFamily()}
-	return l.begin(opts)
+	return l.start(opts)
 }
 
 // Check returns the error that New would return, for tools that check options without
 // using them. It makes no limiter and calls no store.
 func Check(opts ...Option) error {
 	l := &Limiter{family: newFamily()}
-	_, _, err := l.try(collect(opts, usual))
+	_, _, err := l.buildFirst(collect(opts, defaultBehavior))
 	return err
 }
 
@@ -161,7 +161,7 @@ func Must(l *Limiter, err error) *Limiter {
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	l.inForce()
 	d := &Limiter{family: l.family, parent: l}
-	return d.begin(opts)
+	return d.start(opts)
 }
 
 // Admit decides a request, waits for its turn if it has to, and runs next once if the request
@@ -196,7 +196,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 	}
 	p, req, err := admit(v, w, r, false)
 	if err != nil {
-		setFailed(w.Header(), err)
+		setFailedFields(w.Header(), err)
 		return err
 	}
 	p.pass(w, r, req, next)
@@ -217,7 +217,7 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 		p.pass(w, r, req, next)
 	case errAnswered:
 	default:
-		setFailed(w.Header(), err)
+		setFailedFields(w.Header(), err)
 		answer(v, w, r, err)
 	}
 }
@@ -231,11 +231,11 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 // instead.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	v := l.inForce()
-	setUnset(w.Header(), err)
+	setMissingFields(w.Header(), err)
 	// The version that denied answers, as far as the error tells: stintecho hands errors to the
 	// application, which may pass them to any limiter.
-	if denied := denialIn(err); denied != nil && denied.by != nil && denied.by.events.to == &l.recipients {
-		v = denied.by
+	if denied := denialIn(err); denied != nil && denied.version != nil && denied.version.events.to == &l.recipients {
+		v = denied.version
 	}
 	if v.showsRequests() {
 		r = routerRequest(w, r)
@@ -243,9 +243,9 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	answer(v, w, r, err)
 }
 
-// begin gives a new limiter its first version.
-func (l *Limiter) begin(opts []Option) (*Limiter, error) {
-	all, err := l.first(opts)
+// start gives a new limiter its first version, and warns of likely mistakes.
+func (l *Limiter) start(opts []Option) (*Limiter, error) {
+	all, err := l.putFirst(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -255,13 +255,13 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	return l, nil
 }
 
-// logMade writes what the new limiter has.
+// logMade logs the limits of a new limiter.
 func (l *Limiter) logMade() {
 	v := l.now.Load()
 	l.recipients.log.Load().Write(context.Background(), logs.Line{Message: logs.Made, Attrs: func(bool) []slog.Attr {
 		var limits []string
-		for _, has := range v.inventory() {
-			limits = append(limits, has.String())
+		for _, t := range v.limitTexts() {
+			limits = append(limits, t.String())
 		}
 		if len(v.compiled.Funcs) > 0 {
 			limits = append(limits, "those of a WithLimitFunc")
@@ -270,23 +270,23 @@ func (l *Limiter) logMade() {
 	}})
 }
 
-// first puts the first version of a new limiter in place.
-func (l *Limiter) first(opts []Option) ([]notice, error) {
+// putFirst puts the first version of a new limiter in force. It returns notices of the new warnings.
+func (l *Limiter) putFirst(opts []Option) ([]notice, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := collect(opts, l.inherited())
-	v, naming, err := l.try(c)
+	v, names, err := l.buildFirst(c)
 	if err != nil {
 		return nil, err
 	}
 	l.opts = c.opts
-	f.registry.Generation().Put(naming)
+	f.registry.Generation().Put(names)
 	f.members = append(f.members, l)
 	f.lines.Store(v.backend.Lines, nil)
-	l.observers.given = c.observers
+	l.observers.byOption = c.observers
 	l.logger, l.logKeys = c.logger, c.logKeys
-	f.enlist()
+	f.updateRecipients()
 	l.now.Store(v)
 	l.logged.Store(v)
 	all := f.checkLimiter(l, c)
@@ -294,25 +294,25 @@ func (l *Limiter) first(opts []Option) ([]notice, error) {
 	return all, nil
 }
 
-// try makes what would be the first version of a new limiter, and the naming that goes
-// with it. It changes nothing. The caller holds family.mu.
-func (l *Limiter) try(c *config) (*version, *compile.Names, error) {
-	n := l.family.registry.Generation()
-	next := n.Names().Clone()
+// buildFirst makes the first version of a new limiter, and the names of the family's limits with its own. It
+// puts neither in force. The caller holds family.mu.
+func (l *Limiter) buildFirst(c *config) (*version, *compile.Names, error) {
+	generation := l.family.registry.Generation()
+	names := generation.Names().Clone()
 	var parent *version
 	if l.parent != nil {
 		parent = l.parent.now.Load()
 	}
-	v, errs := l.build(c, parent, n, next)
-	return v, next, joined(errs)
+	v, errs := l.build(c, parent, generation, names)
+	return v, names, joinProblems(errs)
 }
 
-// inherited returns what l's options begin with.
-func (l *Limiter) inherited() conduct {
+// inherited returns the behavior that l has as far as its options say nothing else.
+func (l *Limiter) inherited() behavior {
 	if l.parent == nil {
-		return usual
+		return defaultBehavior
 	}
-	return l.parent.now.Load().conduct
+	return l.parent.now.Load().behavior
 }
 
 // build makes the version of l from its options and the version of its parent, if it has
@@ -321,7 +321,7 @@ func (l *Limiter) inherited() conduct {
 func (l *Limiter) build(c *config, parent *version, generation *compile.Generation, names *compile.Names) (*version, optionerror.List) {
 	f := l.family
 	s, lines, shared := f.chooseStore(c, l.now.Load(), parent)
-	v := &version{conduct: c.conduct, registry: f.registry, events: sender{name: c.name, to: &l.recipients, store: s}}
+	v := &version{behavior: c.behavior, registry: f.registry, events: sender{name: c.name, to: &l.recipients, store: s}}
 	v.memory, _ = s.(*memstore.Store)
 	v.backend = f.newBackend(v, s, lines)
 	v.issuer = permit.Issuer{Backend: v.backend, Reporter: (*permitReporter)(v)}
@@ -343,7 +343,7 @@ func (l *Limiter) build(c *config, parent *version, generation *compile.Generati
 	for e := range v.plans.Entries {
 		v.dryRuns = v.dryRuns || e.DryRun
 	}
-	v.tooCostly = func(c *store.Charge) { f.warn(v, mistakes.TooCostly(c)) }
+	v.warnTooCostly = func(c *store.Charge) { f.warn(v, mistakes.TooCostly(c)) }
 	v.shows = v.handles() || v.plans.Shows()
 	return v, errs
 }
@@ -471,17 +471,17 @@ func (l *Limiter) CheckStore(ctx context.Context) error {
 			limits = append(limits, e.StoreLimit)
 		}
 	}
-	in := v.backend.Store
-	if of, ok := in.(store.Verifier); ok && len(limits) > 0 {
-		if err := of.Verify(ctx, limits...); err != nil {
+	s := v.backend.Store
+	if verifier, ok := s.(store.Verifier); ok && len(limits) > 0 {
+		if err := verifier.Verify(ctx, limits...); err != nil {
 			return &StoreError{err}
 		}
 		return nil
 	}
-	if len(limits) == 0 || inside.AnswersAtOnce(in) {
+	if len(limits) == 0 || inside.AnswersAtOnce(s) {
 		return nil
 	}
-	return &StoreError{fmt.Errorf("%T can't be checked, as it doesn't implement store.Verifier: %w", in, errors.ErrUnsupported)}
+	return &StoreError{fmt.Errorf("%T can't be checked, as it doesn't implement store.Verifier: %w", s, errors.ErrUnsupported)}
 }
 
 // WithObserver passes the limiter's events to f from the start, as Limiter.Observe does. If
@@ -516,17 +516,17 @@ func (l *Limiter) Observe(f func(Event)) (stop func()) {
 	l.family.mu.Lock()
 	defer l.family.mu.Unlock()
 	remove := l.observers.add(f)
-	l.family.enlist()
+	l.family.updateRecipients()
 	return func() {
 		l.family.mu.Lock()
 		defer l.family.mu.Unlock()
 		remove()
-		l.family.enlist()
+		l.family.updateRecipients()
 	}
 }
 
-// enlist works out which observers and which log each limiter has. The caller holds f.mu.
-func (f *family) enlist() {
+// updateRecipients gives each limiter its own observers after its parent's, and its log. The caller holds f.mu.
+func (f *family) updateRecipients() {
 	for _, m := range f.members {
 		var log *logs.Log // the parent's
 		var others []func(Event)
@@ -537,11 +537,11 @@ func (f *family) enlist() {
 			}
 		}
 		m.recipients.log.Store(logs.Derive(log, m.recipients.log.Load(), m.logger, m.logKeys))
-		if all := m.observers.after(others); len(all) > 0 {
-			m.recipients.audience.Store(&audience{all})
-		} else {
-			m.recipients.audience.Store(nil)
+		var to *audience
+		if all := m.observers.appendTo(others); len(all) > 0 {
+			to = &audience{all}
 		}
+		m.recipients.audience.Store(to)
 	}
 }
 
@@ -553,30 +553,31 @@ func (l *Limiter) ReportPolicy(file string, err error) {
 	l.sendSafely(Event{Kind: EventPolicy, Path: file, Err: err})
 }
 
-// observeStore makes the limiter send the events of a store that it has itself. The
-// limiter keeps the observer alive and the store doesn't, but for leases that are held, so
-// that a store that outlives the limiter doesn't retain it.
+// observeStore observes the store of the options c, or the limiter's own in memory. A derived limiter
+// leaves that of its parent to the parent. The limiter keeps the observer alive and the store doesn't,
+// except for leases that are held, so that a store that outlives the limiter doesn't retain it.
 func (l *Limiter) observeStore(c *config) {
-	given := c.Store
-	if given == nil && l.parent == nil {
-		given = l.now.Load().backend.Store // its own
+	s := c.Store
+	if s == nil && l.parent == nil {
+		s = l.now.Load().backend.Store // its own
 	}
-	if from, ok := given.(store.Observable); ok {
-		from.Observe(l.storeObserver)
+	if observable, ok := s.(store.Observable); ok {
+		observable.Observe(l.storeObserver)
 	}
 }
 
+// handleNotice sends the event of a notice of the store, or warns of it.
 func (l *Limiter) handleNotice(n store.Notice) {
 	switch n.Kind {
 	case store.CallFailed, store.Degraded, store.Restored:
-		e := Event{Kind: EventStoreDegraded, Err: n.Err, store: n.Store, call: n.Kind == store.CallFailed}
+		e := Event{Kind: EventStoreDegraded, Err: n.Err, store: n.Store, callFailed: n.Kind == store.CallFailed}
 		if v := reflect.ValueOf(n.Err); v.Kind() == reflect.Pointer {
-			e.told = n.Err
+			e.incident = n.Err
 		}
 		l.sendSafely(e)
 	case store.LeaseLost:
 		e := Event{Kind: EventLeaseLost}
-		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
+		e.setCharges([]store.Charge{{Key: n.Key, Limit: n.Limit}})
 		l.sendSafely(e)
 	case store.MayForget:
 		l.warnOfForgetting(n.Err)

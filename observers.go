@@ -19,31 +19,33 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// observers are the functions that observe a limiter itself. They aren't safe for concurrent use.
+// observers are the functions that were given to a limiter itself. It isn't safe for concurrent use.
 type observers struct {
-	given []func(Event)
-	added []*func(Event) // each at an address of its own, by which it is removed
+	byOption  []func(Event)  // WithObserver
+	byObserve []*func(Event) // Limiter.Observe: each at an address of its own, by which it is removed
 }
 
-// add adds the last observer. It returns the function that removes it.
-func (o *observers) add(last func(Event)) (remove func()) {
-	at := &last
-	o.added = append(o.added, at)
-	return func() { o.added = slices.DeleteFunc(o.added, func(other *func(Event)) bool { return other == at }) }
+// add adds an observer after the others. remove removes it.
+func (o *observers) add(f func(Event)) (remove func()) {
+	at := &f
+	o.byObserve = append(o.byObserve, at)
+	return func() {
+		o.byObserve = slices.DeleteFunc(o.byObserve, func(other *func(Event)) bool { return other == at })
+	}
 }
 
-// after returns others, the observers that were given and those added, in this order.
-func (o *observers) after(others []func(Event)) []func(Event) {
-	all := slices.Concat(others, o.given)
-	for _, added := range o.added {
+// appendTo returns others and, after them, the observers in the order in which they are called.
+func (o *observers) appendTo(others []func(Event)) []func(Event) {
+	all := slices.Concat(others, o.byOption)
+	for _, added := range o.byObserve {
 		all = append(all, *added)
 	}
 	return all
 }
 
-// audience is all that observe a limiter. It is immutable and replaced as a whole; a nil
-// audience has no observers. A request keeps the one that it begins with, so each observer gets all
-// of its events or none, whatever becomes of the limiter meanwhile.
+// audience has all observers of a limiter, including those of the limiters that it extends. It is
+// immutable: another replaces it. A nil audience has no observers. A request keeps the audience that it
+// begins with, so each observer gets all of its events or none.
 type audience struct{ all []func(Event) }
 
 // send passes an event to all. If one panics, the others get it all the same: who counts requests
@@ -54,6 +56,7 @@ func (a *audience) send(e *Event) {
 	}
 }
 
+// sendFrom passes an event to the observers from the one with index i on.
 func (a *audience) sendFrom(i int, e *Event) {
 	defer func() {
 		if i < len(a.all) { // one panics
@@ -61,7 +64,7 @@ func (a *audience) sendFrom(i int, e *Event) {
 		}
 	}()
 	for ; i < len(a.all); i++ {
-		a.all[i](e.own())
+		a.all[i](e.clone())
 	}
 }
 
@@ -123,7 +126,7 @@ func (s *sender) sendSafely(e Event) {
 
 // sendAbout sends an event that is about charges, and about no decision.
 func (s *sender) sendAbout(to *audience, e *Event, charges []store.Charge) {
-	e.about(charges)
+	e.setCharges(charges)
 	s.send(to, e)
 }
 
@@ -208,15 +211,15 @@ func (s *sender) write(m logs.Message, e *Event) {
 	if !log.Shows(ctx, m) {
 		return
 	}
-	line := logs.Line{Message: m, About: [2]any{log, e.Decision.Limit}, Of: e.told}
-	var of store.Store
+	line := logs.Line{Message: m, About: [2]any{log, e.Decision.Limit}, Incident: e.incident}
+	var about store.Store
 	switch e.Kind {
 	case EventStoreDegraded:
-		of = cmp.Or(e.store, s.store)
-		line.About = addressOf(of)
+		about = cmp.Or(e.store, s.store)
+		line.About = addressOf(about)
 	case EventStoreFailed, EventSettleFailed:
-		of = s.store
-		line.About = addressOf(of)
+		about = s.store
+		line.About = addressOf(about)
 	case EventPolicy:
 		line.About = [2]any{log, e.Path}
 	case EventWarning:
@@ -226,23 +229,23 @@ func (s *sender) write(m logs.Message, e *Event) {
 	if r := e.Request; (m == logs.Denied || m == logs.EmptyKey || m == logs.KeyDenied || m == logs.LimitsDenied) && r != nil && r.URL != nil {
 		request = []slog.Attr{slog.String("method", r.Method), slog.String("url_path", fmt.Sprintf("%.200s", r.URL.Path))}
 	}
-	said := *e
-	said.Request = nil // the line may be written when the request is over
+	logged := *e
+	logged.Request = nil // the line may be written when the request is over
 	line.Attrs = func(keys bool) []slog.Attr {
-		attrs := append(said.LogValue().Group(), request...)
-		if of != nil {
-			attrs = append(attrs, slog.String("store", storeName(of)))
+		attrs := append(logged.LogValue().Group(), request...)
+		if about != nil {
+			attrs = append(attrs, slog.String("store", storeName(about)))
 		}
-		if said.Kind == EventStoreFailed {
+		if logged.Kind == EventStoreFailed {
 			became := "passed"
-			if errors.As(said.Err, new(*StoreError)) {
+			if errors.As(logged.Err, new(*StoreError)) {
 				became = "denied"
 			}
 			attrs = append(attrs, slog.String("request", became))
 		}
 		if keys {
-			for i := range said.Decision.Limits {
-				if key := said.Key(i); key != "" && said.Decision.Limits[i].Name == said.Decision.Limit {
+			for i := range logged.Decision.Limits {
+				if key := logged.Key(i); key != "" && logged.Decision.Limits[i].Name == logged.Decision.Limit {
 					attrs = append(attrs, slog.String("key", key))
 				}
 			}
@@ -277,7 +280,7 @@ func (s *sender) writeRecovery() {
 
 // storeName says what a store is.
 func storeName(s store.Store) string {
-	if named, is := s.(fmt.Stringer); is {
+	if named, ok := s.(fmt.Stringer); ok {
 		return named.String()
 	}
 	return strings.TrimPrefix(fmt.Sprintf("%T", s), "*")

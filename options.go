@@ -143,9 +143,10 @@ func WithDryRun(on bool) SharedOption {
 // setting is what an option sets. Update replaces what was given of the same setting.
 type setting struct {
 	name   string // of an option
-	clears bool   // the option is nil: in an Update, nothing is set any more
+	clears bool   // the option's argument is nil: in an Update, nothing is set any more
 }
 
+// sets is a method of every option.
 func (s setting) sets() setting { return s }
 
 // limiterOption is an option of the limiter as a whole.
@@ -156,12 +157,14 @@ type limiterOption struct {
 
 func (o limiterOption) applyLimiter(c *config) { o.set(c) }
 
+// option returns an option of the limiter whose arguments are always valid, or checked by set.
 func option(name string, set func(*config)) Option {
 	return limiterOption{setting{name: name}, set}
 }
 
-// checkedOption, checkedSetting and checkedChange return an option whose argument is valid,
-// or the mistake that it isn't. written is the option with the wrong argument.
+// checkedOption, checkedSetting and checkedRuleOption return an option that sets its argument if that is
+// valid, and otherwise reports it. written is the option with the wrong argument, and write what to write
+// instead.
 func checkedOption(valid bool, written, write string, set func(*config)) Option {
 	if valid {
 		return limiterOption{settingOf(written, false), set}
@@ -176,22 +179,24 @@ func checkedSetting(valid bool, written, write string, set sharedSetting) settin
 	return settingOption{setting: settingOf(written, true), sharedSetting: func(s *compile.Settings) { s.Errs.Add(written, "", write) }}
 }
 
-// settingOf returns the setting of an option as it is written.
-func settingOf(written string, wrong bool) setting {
+// settingOf returns the setting of an option, written with its argument. Of the invalid arguments, nil clears
+// the setting.
+func settingOf(written string, invalid bool) setting {
 	name, argument, _ := strings.Cut(written, "(")
-	return setting{name, wrong && argument == "nil)"}
+	return setting{name, invalid && argument == "nil)"}
 }
 
-// checkedChange is for limits with these constructors, or for all that its interface has.
-func checkedChange(valid bool, option, write string, set change, constructors ...string) changeOption {
+// checkedRuleOption returns an option of the limits that these constructors make, or of all that may have it
+// by its type.
+func checkedRuleOption(valid bool, written, write string, set ruleChange, constructors ...string) ruleOption {
 	if !valid {
-		set = func(r *compile.Rule) { r.Errs.Add(option, "", write) }
+		set = func(r *compile.Rule) { r.Errs.Add(written, "", write) }
 	}
 	if constructors != nil {
-		name, _, _ := strings.Cut(option, "(")
-		set = on(name, set, constructors...)
+		name, _, _ := strings.Cut(written, "(")
+		set = onlyFor(name, set, constructors...)
 	}
-	return changeOption{change: set}
+	return ruleOption{ruleChange: set}
 }
 
 // WithStore keeps the counts in s, such as a store of package redisstore. The default is a
@@ -242,20 +247,19 @@ func WithoutPermit() Option {
 
 // config is the sum of the options of one New or With.
 type config struct {
-	compile.Config // what they say about limits
-	conduct
+	compile.Config // of limits
+	behavior
 
 	observers []func(Event)
 	logger    *slog.Logger
 	logKeys   bool
 
-	opts []Option // that it was collected from
+	opts []Option // from which it was collected
 }
 
-// collect adds up options. The conduct is the parent's, or usual, as far as they don't
-// change it.
-func collect(opts []Option, inherited conduct) *config {
-	c := &config{conduct: inherited, opts: slices.Clone(opts)} // an Update applies them again
+// collect adds up options. inherited is the behavior as far as they don't change it.
+func collect(opts []Option, inherited behavior) *config {
+	c := &config{behavior: inherited, opts: slices.Clone(opts)} // an Update applies them again
 	for i, o := range opts {
 		if o == nil {
 			o = nilOption(i)
@@ -265,15 +269,16 @@ func collect(opts []Option, inherited conduct) *config {
 	return c
 }
 
-// nilOption is the mistake that an option is nil.
+// nilOption returns an option that reports that the option with index i is nil.
 func nilOption(i int) Option {
 	return option("", func(c *config) { c.Errs.Add("", fmt.Sprintf("option %d is nil", i+1), "leave it out") })
 }
 
-// optionOf is an option of some kind of limit.
-type optionOf interface{ applyLimit(*compile.Rule) }
+// anyLimitOption is an option of some kind of limit.
+type anyLimitOption interface{ applyLimit(*compile.Rule) }
 
-func apply[O optionOf](r *compile.Rule, opts []O) {
+// apply applies options to a limit.
+func apply[O anyLimitOption](r *compile.Rule, opts []O) {
 	for i, o := range opts {
 		if any(o) == nil {
 			r.Errs.Add("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
@@ -295,26 +300,28 @@ func orNone(r *compile.Rule, n int64, option string) int64 {
 	return n
 }
 
-// change is the effect of an option on a limit.
-type change func(*compile.Rule)
+// ruleChange is the effect of an option on a limit.
+type ruleChange func(*compile.Rule)
 
-func (f change) applyLimit(r *compile.Rule) { f(r) }
+func (f ruleChange) applyLimit(r *compile.Rule) { f(r) }
 
-// on returns a change of the kinds of limit with these constructors. Their interface of options
-// has other kinds, for which it is a mistake.
-func on(option string, set change, constructors ...string) change {
+// onlyFor returns set for limits that these constructors make. Other limits may have the option by its type:
+// for them it reports a problem.
+func onlyFor(option string, set ruleChange, constructors ...string) ruleChange {
 	return func(r *compile.Rule) {
-		if made := constructorOf(r); !slices.Contains(constructors, made) {
-			last := len(constructors) - 1
-			with := strings.TrimPrefix(strings.Join(constructors[:last], ", ")+" or "+constructors[last], " or ")
-			r.Errs.Add(option, article(made)+" doesn't take it", "leave it out, or write it in "+article(with))
+		made := constructorOf(r)
+		if slices.Contains(constructors, made) {
+			set(r)
 			return
 		}
-		set(r)
+		last := len(constructors) - 1
+		alternatives := strings.TrimPrefix(strings.Join(constructors[:last], ", ")+" or "+constructors[last], " or ")
+		r.Errs.Add(option, withArticle(made)+" doesn't take it", "leave it out, or write it in "+withArticle(alternatives))
 	}
 }
 
-func article(noun string) string {
+// withArticle returns a noun after its indefinite article.
+func withArticle(noun string) string {
 	if noun[0] == 'A' {
 		return "an " + noun
 	}
@@ -362,8 +369,8 @@ func (marks) ofBan() {}
 
 // The options of limits, by what they do.
 type (
-	changeOption struct {
-		change
+	ruleOption struct {
+		ruleChange
 		marks
 	}
 	settingOption struct {
@@ -376,12 +383,12 @@ type (
 )
 
 func (o settleOption) applyLimit(r *compile.Rule) {
-	on("WithSettle", o.settingOption.applyLimit, "Rate", "Quota")(r)
+	onlyFor("WithSettle", o.settingOption.applyLimit, "Rate", "Quota")(r)
 }
 
-// conduct is a limiter's configuration beside its limits. A limiter derived from it has
+// behavior is a limiter's configuration apart from its limits. A limiter derived from it has
 // the same, unless its options say otherwise.
-type conduct struct {
+type behavior struct {
 	denyHandler   http.Handler
 	errorHandler  func(http.ResponseWriter, *http.Request, error)
 	problem       bool
@@ -394,10 +401,10 @@ type conduct struct {
 }
 
 // handles reports whether a handler of the limiter answers denials.
-func (c *conduct) handles() bool { return c.denyHandler != nil || c.errorHandler != nil }
+func (c *behavior) handles() bool { return c.denyHandler != nil || c.errorHandler != nil }
 
-// usual is the conduct of a limiter without options.
-var usual = conduct{styles: field.RateLimit}
+// defaultBehavior is the behavior of a limiter without options.
+var defaultBehavior = behavior{styles: field.RateLimit}
 
 // OptionError is one problem with options. New, Check, With and Update return
 // all problems in one error (errors.Join), each element of which is, or wraps,
@@ -450,4 +457,4 @@ func optionErrors(all optionerror.List, heading string) []error {
 }
 
 // joined returns one error for all problems, or nil.
-func joined(all optionerror.List) error { return errors.Join(optionErrors(all, "stint: ")...) }
+func joinProblems(all optionerror.List) error { return errors.Join(optionErrors(all, "stint: ")...) }

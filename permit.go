@@ -229,7 +229,7 @@ func (v *permitReporter) LimitChanged(p *permit.Core, c *adaptive.Change) {
 func (v *permitReporter) Paced(p *permit.Core, b *read.Paced, moved respond.Moved) {
 	e := permitSubject(p).event(EventPaced, nil)
 	e.Request = p.Response.Request()
-	e.about([]store.Charge{{Key: b.Key, Limit: b.StoreLimit, DryRun: b.DryRun}})
+	e.setCharges([]store.Charge{{Key: b.Key, Limit: b.StoreLimit, DryRun: b.DryRun}})
 	e.Pacing = &Pacing{
 		Limit: b.Name(), Bytes: moved.Bytes, RequestBytes: moved.RequestBytes,
 		Waited: moved.Waited, DryRun: b.DryRun, Err: moved.Err,

@@ -40,7 +40,7 @@ func (o skipOption) applyLimiter(c *config) {
 		o.settingOption.applyLimiter(c)
 		return
 	}
-	c.Skip = append(c.Skip, predicateOf(o.all))
+	c.Skip = append(c.Skip, predicateFor(o.all))
 }
 
 // either returns a function that reports whether one of two returns true. The first may be nil.
@@ -58,12 +58,12 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 // functions.
 func WithBlock(block func(*http.Request) bool) Option {
 	return checkedOption(block != nil, "WithBlock(nil)", "write a function, such as stint.RemoteIP().In(networks...)",
-		func(c *config) { c.Block = append(c.Block, predicateOf(block)) })
+		func(c *config) { c.Block = append(c.Block, predicateFor(block)) })
 }
 
 // predicateOf returns a function with what it looks at, as far as that is known: of Preflight, and of
 // what Key.In returns. No other function is called before there is a request.
-func predicateOf(match func(*http.Request) bool) read.Predicate {
+func predicateFor(match func(*http.Request) bool) read.Predicate {
 	p := read.Predicate{Match: match, Reads: keys.Reads{Function: true}}
 	switch reflect.ValueOf(match).Pointer() {
 	case reflect.ValueOf(Preflight).Pointer():
@@ -98,15 +98,15 @@ type networks struct {
 // because it is called when a program starts.
 func (k Key) In(prefixes ...netip.Prefix) func(*http.Request) bool {
 	set, problems := clientip.NewPrefixes(prefixes)
-	wrong := append(slices.Clip(k.described().Problems), addressed("In", problems)...)
-	if len(wrong) == 0 && k.described().Client == nil {
-		wrong.Add(k.described().Name+".In", "the key isn't an address", "write stint.RemoteIP().In, or behind a proxy stint.ForwardedIP(trusted...).In")
+	invalid := append(slices.Clip(k.described().Problems), addressProblems("In", problems)...)
+	if len(invalid) == 0 && k.described().Client == nil {
+		invalid.Add(k.described().Name+".In", "the key isn't an address", "write stint.RemoteIP().In, or behind a proxy stint.ForwardedIP(trusted...).In")
 	}
 	if len(prefixes) == 0 {
-		wrong.Add("In", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8")`)
+		invalid.Add("In", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8")`)
 	}
-	if len(wrong) > 0 {
-		panic(joined(wrong))
+	if len(invalid) > 0 {
+		panic(joinProblems(invalid))
 	}
 	return (&networks{k.key, set}).has
 }

@@ -364,7 +364,7 @@ func WithHeaders(styles ...HeaderStyle) Option {
 // Retry-After, and the problem body names it. By default the fields show all limits except a
 // Ban, a Bandwidth and dry runs. New returns an error if it is on a Ban or a Bandwidth.
 func WithHidden() LimitOption {
-	return changeOption{change: func(r *compile.Rule) { r.Hidden = true }}
+	return ruleOption{ruleChange: func(r *compile.Rule) { r.Hidden = true }}
 }
 
 // WithRetryJitter adds a random time of up to d to the Retry-After of each denial by a limit,
@@ -505,7 +505,7 @@ func (a *admission) recordResults() {
 			l.Record.MarkBound()
 		}
 		if r.RetryAfter == store.Never && ch.Cost > inside.Terms(ch.Limit).Largest && !ch.DryRun && l.Record.MarkTooCostly() {
-			v.tooCostly(ch)
+			v.warnTooCostly(ch)
 		}
 	}
 }

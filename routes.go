@@ -43,30 +43,30 @@ import (
 func WithRoute(pattern string, opts ...RouteOption) Option {
 	return option("WithRoute", func(c *config) {
 		rc := compile.Route{Pattern: pattern}
-		var instead *compile.Route // what Only has
+		var replacing *compile.Route // with the limits of Only
 		for i, o := range opts {
 			if o == nil {
 				rc.Errs.Add("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 				continue
 			}
-			if _, is := o.(only); is && instead != nil {
+			if _, isOnly := o.(only); isOnly && replacing != nil {
 				rc.Errs.Add("Only", "given twice", "put the limits of both into one")
-			} else if is {
-				instead = new(compile.Route)
-				o.applyRoute(instead)
+			} else if isOnly {
+				replacing = new(compile.Route)
+				o.applyRoute(replacing)
 			} else {
 				o.applyRoute(&rc)
 			}
 		}
-		if instead != nil {
+		if replacing != nil {
 			switch {
 			case rc.Exempt:
 				rc.Errs.Add("Exempt()", "beside something else", "leave one out")
 			case len(rc.Limits) > 0:
 				rc.Errs.Add("Only", "beside other limits", "put them into it, or leave stint.Only out")
 			}
-			rc.Only, rc.Limits = true, append(rc.Limits, instead.Limits...)
-			rc.Errs = append(rc.Errs, instead.Errs...)
+			rc.Only, rc.Limits = true, append(rc.Limits, replacing.Limits...)
+			rc.Errs = append(rc.Errs, replacing.Errs...)
 		}
 		c.Routes = append(c.Routes, rc)
 	})
@@ -119,7 +119,7 @@ func (o only) applyLimiter(c *config) {
 // WithLimitSource.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return option("WithLimitFunc", func(c *config) {
-		addFunc(c, func(of *compile.Func) *limitFunc { return &limitFunc{of: of, ofRequest: f} })
+		addFunc(c, func(fn *compile.Func) *limitFunc { return &limitFunc{fn: fn, ofRequest: f} })
 		if f == nil {
 			c.Errs.Add("WithLimitFunc(nil)", "", "write a function, or leave it out")
 		}
@@ -140,15 +140,15 @@ func Exempt() Limit { return Limit{exempt} }
 type LimitSource func(ctx context.Context, key string, by LimitUser) ([]Limit, error)
 
 // LimitUser is a limiter that asks a LimitSource for limits.
-type LimitUser struct{ of *compile.Func }
+type LimitUser struct{ fn *compile.Func }
 
 // ID identifies the limiter. It is comparable and doesn't change by an Update. The ID of the
 // zero LimitUser is nil.
 func (u LimitUser) ID() any {
-	if u.of == nil {
+	if u.fn == nil {
 		return nil
 	}
-	return u.of.Owner
+	return u.fn.Owner
 }
 
 // Check returns what is wrong with limits that a source returns together, or nil: all that
@@ -156,13 +156,13 @@ func (u LimitUser) ID() any {
 // limiter's defaults, such as a cost that can never pass. Call it before limits replace good
 // ones.
 func (u LimitUser) Check(limits ...Limit) error {
-	wrong := wrongTogether(limits)
+	problems := problemsTogether(limits)
 	for _, l := range limits {
-		if u.of != nil && l.rule != nil && l.rule != exempt {
-			wrong = append(wrong, u.of.Check(l.rule)...)
+		if u.fn != nil && l.rule != nil && l.rule != exempt {
+			problems = append(problems, u.fn.Check(l.rule)...)
 		}
 	}
-	return joined(wrong)
+	return joinProblems(problems)
 }
 
 // SourceError reports that limits couldn't be loaded. A function of WithLimitFunc or a
@@ -190,56 +190,57 @@ func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 // from its requests.
 func WithLimitSource(k Key, s LimitSource) Option {
 	return option("WithLimitFunc", func(c *config) {
-		wrong := k.described().Problems.Within("WithLimitSource")
+		problems := k.described().Problems.Within("WithLimitSource")
 		if k.described().Given {
-			wrong.Add("WithLimitSource(GivenKey())", "requests don't have it", "write another key, such as stint.Header")
+			problems.Add("WithLimitSource(GivenKey())", "requests don't have it", "write another key, such as stint.Header")
 		}
 		if s == nil {
-			wrong.Add("WithLimitSource", "the function is nil", "write one, or leave the option out")
+			problems.Add("WithLimitSource", "the function is nil", "write one, or leave the option out")
 		}
-		c.Errs = append(c.Errs, wrong...)
-		addFunc(c, func(of *compile.Func) *limitFunc { // also with something wrong, or New would say that there are no limits, too
-			of.Source = k.key
-			f := &limitFunc{of: of, ofKey: s}
+		c.Errs = append(c.Errs, problems...)
+		addFunc(c, func(fn *compile.Func) *limitFunc { // also with problems, or New would report that there are no limits, too
+			fn.Source = k.key
+			f := &limitFunc{fn: fn, ofKey: s}
 			f.ofRequest = func(r *http.Request) ([]Limit, error) {
 				key, err := k.key.Read(r)
 				if err != nil {
 					return nil, err
 				}
-				return s(r.Context(), key, LimitUser{of})
+				return s(r.Context(), key, LimitUser{fn})
 			}
 			return f
 		})
 	})
 }
 
-func addFunc(c *config, made func(*compile.Func) *limitFunc) {
-	c.Funcs = append(c.Funcs, func(of *compile.Func) *read.Func {
-		f := made(of)
-		made := &read.Func{Charge: f.charge}
+// addFunc adds the limit function that newFunc returns.
+func addFunc(c *config, newFunc func(*compile.Func) *limitFunc) {
+	c.Funcs = append(c.Funcs, func(fn *compile.Func) *read.Func {
+		f := newFunc(fn)
+		charging := &read.Func{Charge: f.charge}
 		if f.ofKey != nil {
-			made.OfKey = f.entries
+			charging.OfKey = f.entries
 		}
-		return made
+		return charging
 	})
 }
 
 // limitFunc is one WithLimitFunc or WithLimitSource.
 type limitFunc struct {
-	of        *compile.Func
+	fn        *compile.Func
 	ofRequest func(*http.Request) ([]Limit, error)
 	ofKey     LimitSource // nil: limits depend on more than a key
 }
 
-// reports reports whether a limit that the function returned is a dry run.
-func (f *limitFunc) reports(l Limit) bool {
+// isDryRun reports whether a limit that the function returned is a dry run.
+func (f *limitFunc) isDryRun(l Limit) bool {
 	if l.rule == nil {
-		return f.of.Defaults.DryRun
+		return f.fn.Defaults.DryRun
 	}
-	return l.rule.Settings.WithDefaults(f.of.Defaults).DryRun
+	return l.rule.Settings.WithDefaults(f.fn.Defaults).DryRun
 }
 
-// entry returns a limit that the function returned, as requests are read for it.
+// entry returns the entry of a limit that the function returned, or why it can't be used.
 func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 	switch l.rule {
 	case nil:
@@ -247,11 +248,11 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 	case exempt:
 		return nil, optionError(errExemptBeside)
 	}
-	e, wrong := f.of.Entry(l.rule)
+	e, problems := f.fn.Entry(l.rule)
 	switch {
-	case wrong != nil:
-		return nil, errors.Join(optionErrors(wrong, "")...)
-	case f.of.StoreShared() && !l.rule.Named:
+	case problems != nil:
+		return nil, errors.Join(optionErrors(problems, "")...)
+	case f.fn.StoreShared() && !l.rule.Named:
 		return nil, optionError(compile.NameMissing("", l.rule))
 	case q.Has(e.Name()):
 		return nil, optionError(compile.NameTaken("", e.Name()))
@@ -262,35 +263,35 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 // charge adds the charges of the limits that the function returns for a request.
 func (f *limitFunc) charge(q *read.Reading) error {
 	limits, err := f.ofRequest(q.R)
-	return f.each(q, limits, err, !f.of.Defaults.Closed, q.ChargeReturned)
+	return f.each(q, limits, err, !f.fn.Defaults.Closed, q.ChargeReturned)
 }
 
-// entries returns those of the limits that the source has for a key. Who only looks wants to know if
-// it fails, whatever the failure policy, and sees other limits of a key that it denies.
-func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, looks bool) (all []*read.Entry, err error) {
-	limits, err := f.ofKey(ctx, key, LimitUser{f.of})
-	err = f.each(q, limits, err, !looks && !f.of.Defaults.Closed, func(e *read.Entry) error {
+// entries returns the entries of the limits that the source has for a key. If peeks is set, a failure of
+// the source is an error whatever the failure policy, and a denial of the key is none.
+func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, peeks bool) (all []*read.Entry, err error) {
+	limits, err := f.ofKey(ctx, key, LimitUser{f.fn})
+	err = f.each(q, limits, err, !peeks && !f.fn.Defaults.Closed, func(e *read.Entry) error {
 		all = append(all, e)
 		return nil
 	})
-	if looks && !errors.As(err, new(*SourceError)) {
+	if peeks && !errors.As(err, new(*SourceError)) {
 		err = nil
 	}
 	return all, err
 }
 
-// each calls charge for each of the limits that the function has returned. It returns the denial
-// of a request without them. open says that it passes if the source fails.
+// each calls charge for the entry of each limit that the function has returned, beside err. It returns the
+// denial of the request, if there is one. open says that the request passes if the source fails.
 func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, charge func(*read.Entry) error) error {
 	if err != nil {
-		if err := f.fail(q, err, open, len(limits) > 0 || f.of.Defaults.DryRun); err != nil || len(limits) == 0 {
+		if err := f.fail(q, err, open, len(limits) > 0 || f.fn.Defaults.DryRun); err != nil || len(limits) == 0 {
 			return err
 		}
 	}
 	if len(limits) == 1 && limits[0].rule == exempt {
 		return nil
 	}
-	if len(limits) == 0 && !f.of.Defaults.DryRun {
+	if len(limits) == 0 && !f.fn.Defaults.DryRun {
 		q.RecordNoLimits()
 	}
 	for _, l := range limits {
@@ -299,9 +300,9 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 		case err == nil:
 			err = charge(e)
 		case f.ofKey != nil:
-			err = f.fail(q, &SourceError{err}, open, f.reports(l))
+			err = f.fail(q, &SourceError{err}, open, f.isDryRun(l))
 		default:
-			err = f.fail(q, err, open, f.reports(l))
+			err = f.fail(q, err, open, f.isDryRun(l))
 		}
 		if err != nil {
 			return err
@@ -327,9 +328,10 @@ func (f *limitFunc) fail(q *read.Reading, err error, open, goesOn bool) error {
 // the zero Limit, wrong numbers and options, a name that two limits have, and a missing
 // WithName, since counts are kept under the name. The error is made by errors.Join and
 // holds an *OptionError for each problem.
-func CheckLimits(limits ...Limit) error { return joined(wrongTogether(limits)) }
+func CheckLimits(limits ...Limit) error { return joinProblems(problemsTogether(limits)) }
 
-func wrongTogether(limits []Limit) (all optionerror.List) {
+// problemsTogether returns the problems of limits that a function returns together.
+func problemsTogether(limits []Limit) (all optionerror.List) {
 	names := make(map[string]bool, len(limits))
 	for _, l := range limits {
 		switch {
@@ -343,17 +345,17 @@ func wrongTogether(limits []Limit) (all optionerror.List) {
 			continue
 		}
 		name := l.rule.Spec.Name
-		_, wrong := l.rule.Compiled()
+		_, problems := l.rule.Compiled()
 		switch {
-		case wrong != nil:
+		case problems != nil:
 		case !l.rule.Named:
-			wrong = optionerror.List{{Limit: name,
+			problems = optionerror.List{{Limit: name,
 				What: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
 		case names[name]:
-			wrong = optionerror.List{compile.NameTaken("", name)}
+			problems = optionerror.List{compile.NameTaken("", name)}
 		}
 		names[name] = true
-		all = append(all, wrong...)
+		all = append(all, problems...)
 	}
 	return all
 }

@@ -52,7 +52,7 @@ func (l *Limiter) Update(opts ...Option) error {
 	return nil
 }
 
-// logChanges writes what of the limits has changed since the log last showed them.
+// logChanges writes the changes of the limits since the log last showed them.
 func (l *Limiter) logChanges() {
 	if changesBetween(l.logged.Load(), l.now.Load()) == "" {
 		return
@@ -71,6 +71,7 @@ func WithoutRoutes() Option { return without("WithRoute", "WithoutRoutes()") }
 // an error for it.
 func WithoutLimitFuncs() Option { return without("WithLimitFunc", "WithoutLimitFuncs()") }
 
+// without returns an option that clears a setting in an Update. written is the option as it is written.
 func without(name, written string) Option {
 	return limiterOption{setting{name, true}, func(c *config) {
 		c.Errs.Add(written, "only Update has something to remove", "leave it out")
@@ -119,72 +120,73 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	c, before := collect(merge(l.opts, opts), l.inherited()), f.registry.Generation().Names()
-	versions, n, err := l.next(c, before)
+	c, names := collect(merge(l.opts, opts), l.inherited()), f.registry.Generation().Names()
+	versions, generation, err := l.buildAll(c, names)
 	if err != nil {
 		return nil, err
 	}
 	l.opts = c.opts
-	l.observers.given, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
-	f.enlist()
-	limits := mistakes.Limits(f.views())
+	l.observers.byOption, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
+	f.updateRecipients()
+	before := mistakes.Limits(f.views())
 	records := map[*limit.Record]*limit.Record{}
 	for _, m := range f.members { // all of them first: members share limits, which no request has yet
-		follow(versions[m], m.now.Load(), records)
+		keepRecords(versions[m], m.now.Load(), records)
 	}
-	f.registry.Put(n)
+	f.registry.Put(generation)
 	for _, m := range f.members {
 		m.ready.Store(nil)
 	}
 	for _, m := range f.members {
 		m.now.Store(versions[m])
 	}
-	f.registry.Adaptive.Retire(before.Gone(n.Names()))
+	f.registry.Adaptive.Retire(names.Gone(generation.Names()))
 	for ls := range f.lines.Range {
 		ls.(*decide.Lines).Slots.WakeAll()
 	}
 	v := l.now.Load()
-	missed := f.updates.Compare(&v.view, limits, mistakes.Limits(f.views()))
-	return append(f.checkLimiter(l, c), f.notices(v, missed...)...), nil
+	dropped := f.updates.Compare(&v.view, before, mistakes.Limits(f.views()))
+	return append(f.checkLimiter(l, c), f.notices(v, dropped...)...), nil
 }
 
-// follow makes a version go on with what limits of the same numbers have recorded before. records are
-// what the versions that it shares limits with go on with, by what they would begin with.
-func follow(v, before *version, records map[*limit.Record]*limit.Record) {
-	was := map[string]*read.Plan{}
-	for _, q := range before.plans.All() {
-		was[q.Pattern] = q
+// keepRecords makes a version record what happens to its limits where the version before has recorded it,
+// for limits that haven't changed. records has the old record in the place of a new one: versions of a family share
+// limits, and with them records.
+func keepRecords(v, before *version, records map[*limit.Record]*limit.Record) {
+	plans := map[string]*read.Plan{}
+	for _, p := range before.plans.All() {
+		plans[p.Pattern] = p
 	}
 	for _, p := range v.plans.All() {
-		q := was[p.Pattern]
-		if q == nil {
+		old := plans[p.Pattern]
+		if old == nil {
 			continue
 		}
-		if q.Matched() {
+		if old.Matched() {
 			p.MarkMatched()
 		}
-		named := map[string]*read.Entry{}
-		for _, o := range q.Declared {
-			named[o.Name()] = o
+		texts := map[limitText]*limit.Record{}
+		for _, e := range old.Declared {
+			texts[textOf(old, e)] = e.Record
 		}
 		for _, e := range p.Declared {
-			if o := named[e.Name()]; o != nil && list(p, e) == list(q, o) {
-				records[e.Record] = o.Record
+			if record := texts[textOf(p, e)]; record != nil {
+				records[e.Record] = record
 			}
 		}
 	}
-	for _, p := range v.plans.All() { // routes have limits written elsewhere, which record the same
+	for _, p := range v.plans.All() {
 		for _, e := range append(slices.Clip(p.Entries), p.Declared...) {
-			if o := records[e.Record]; o != nil {
-				e.Record = o
+			if old := records[e.Record]; old != nil {
+				e.Record = old
 			}
 		}
 	}
 }
 
-// next makes the versions of all the family's limiters in which l has the options c, and
-// their names, which follow those before. The caller holds family.mu.
-func (l *Limiter) next(c *config, before *compile.Names) (map[*Limiter]*version, *compile.Generation, error) {
+// buildAll makes the versions of all the family's limiters in which l has the options c, and the
+// generation of their names, which follow those before. The caller holds family.mu.
+func (l *Limiter) buildAll(c *config, before *compile.Names) (map[*Limiter]*version, *compile.Generation, error) {
 	members := l.family.members
 	options := make(map[*Limiter]*config, len(members))
 	all := make([]*compile.Config, 0, len(members))
@@ -193,26 +195,26 @@ func (l *Limiter) next(c *config, before *compile.Names) (map[*Limiter]*version,
 		case m == l:
 			options[m] = c
 		case m.parent == nil:
-			options[m] = collect(m.opts, usual)
+			options[m] = collect(m.opts, defaultBehavior)
 		default:
-			options[m] = collect(m.opts, options[m.parent].conduct)
+			options[m] = collect(m.opts, options[m.parent].behavior)
 		}
 		all = append(all, &options[m].Config)
 	}
-	versions, n, next := make(map[*Limiter]*version, len(members)), compile.NewGeneration(), before.Next(all)
+	versions, generation, names := make(map[*Limiter]*version, len(members)), compile.NewGeneration(), before.Next(all)
 	var errs []error
 	for _, m := range members {
-		v, wrong := m.build(options[m], versions[m.parent], n, next)
+		v, problems := m.build(options[m], versions[m.parent], generation, names)
 		versions[m] = v
 		switch {
 		case m == l:
-			errs = optionErrors(slices.Concat(wrong, checkStore(v, c)), "stint: ")
+			errs = optionErrors(slices.Concat(problems, checkStore(v, c)), "stint: ")
 		case len(errs) == 0: // otherwise these repeat l's errors
-			errs = optionErrors(wrong, "stint: in a limiter derived by With: ")
+			errs = optionErrors(problems, "stint: in a limiter derived by With: ")
 		}
 	}
-	n.Put(next)
-	return versions, n, errors.Join(errs...)
+	generation.Put(names)
+	return versions, generation, errors.Join(errs...)
 }
 
 // checkStore returns errors for options that ask for another store than the limiter's.

@@ -15,13 +15,13 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// version is what a limiter does from one Update to the next: plans, a backend that decides what
-// is read by them, and a conduct. It is data, and none of its fields changes. A call and its permit
+// version is what a limiter does from one Update to the next: plans, a backend that decides the
+// charges that are read by them, and a behavior. None of its fields changes. A call and its permit
 // keep the version they began with, so a request sees one configuration from its plan to its fields,
 // whatever is updated meanwhile. Only the limits of one that waits for slots are replaced by what an
 // Update has made of them.
 type version struct {
-	conduct
+	behavior
 	events   sender            // sends what happens
 	registry *compile.Registry // of the limiter's family
 	compiled *compile.Result
@@ -30,10 +30,10 @@ type version struct {
 	issuer   permit.Issuer   // of the version's permits
 	memory   *memstore.Store // the backend's store, if it is one in memory; or nil
 	view     mistakes.View   // of this version, for the checks for mistakes
-	// tooCostly is called for a charge of a request that costs more than its limit ever lets pass.
-	tooCostly func(*store.Charge)
-	dryRuns   bool // some limit may be in a dry run
-	shows     bool // some function of the application sees requests, observers aside: see showsRequests
+	// warnTooCostly is called for a charge of a request that costs more than its limit ever lets pass.
+	warnTooCostly func(*store.Charge)
+	dryRuns       bool // some limit may be in a dry run
+	shows         bool // some function of the application sees requests, apart from observers
 }
 
 // showsRequests reports whether some function of the application sees requests.
@@ -54,112 +54,114 @@ func (v *version) route(r *http.Request) *read.Plan {
 	return plan
 }
 
-// entriesOf returns the version's entries, and those that sources have for a key; known reports whether
-// there are sources.
-func (v *version) entriesOf(ctx context.Context, key string) (own, sourced []*read.Entry, known bool, err error) {
-	own = slices.Collect(v.plans.Entries)
+// entriesOf returns the entries of the version's plans, and those that sources have for a key. asked
+// reports whether there are sources.
+func (v *version) entriesOf(ctx context.Context, key string) (declared, sourced []*read.Entry, asked bool, err error) {
+	declared = slices.Collect(v.plans.Entries)
 	var q read.Reading
 	q.SetPlans(v.plans)
-	all, known, err := q.OfKey(ctx, key, own, true)
+	all, asked, err := q.OfKey(ctx, key, declared, true)
 	if err != nil {
-		return nil, nil, known, err
+		return nil, nil, asked, err
 	}
-	return own, all[len(own):], known, nil
+	return declared, all[len(declared):], asked, nil
 }
 
-// listed is a limit as lines say it.
-type listed struct {
-	what string // "limit api", "limit login of POST /login"
-	// says has what a change may be about, each in words.
-	says [6]string
+// limitText describes a limit in the log.
+type limitText struct {
+	name string // "limit api", "limit login of POST /login"
+	// parts are its numbers, its key, and its other settings in words. A change is about one of them.
+	parts [6]string
 }
 
-// usually are the words that a line about a single limit leaves out.
-var usually = [len(listed{}.says)]string{2: "enforced", 3: "waits for nothing", 4: "open if the store fails", 5: "shown in header fields"}
+// usualParts are left out where a single limit is described.
+var usualParts = [len(limitText{}.parts)]string{2: "enforced", 3: "waits for nothing", 4: "open if the store fails", 5: "shown in header fields"}
 
-// inventory lists the version's limits, each where it is written.
-func (v *version) inventory() (all []listed) {
+// limitTexts describes the version's limits, each once, at the route that declares it.
+func (v *version) limitTexts() (all []limitText) {
 	for _, p := range v.plans.All() {
 		for _, e := range p.Declared {
-			all = append(all, list(p, e))
+			all = append(all, textOf(p, e))
 		}
 	}
 	return all
 }
 
-func list(p *read.Plan, e *read.Entry) listed {
-	l := listed{what: "limit " + e.Name()}
+// textOf describes a limit that p declares.
+func textOf(p *read.Plan, e *read.Entry) limitText {
+	t := limitText{name: "limit " + e.Name()}
 	if p.Pattern != "" {
-		l.what += " of " + p.Pattern
+		t.name += " of " + p.Pattern
 	}
-	l.says = usually
-	l.says[0], l.says[1] = inWords.Replace(compile.Text(e)), "by "+e.Key.Name
+	t.parts = usualParts
+	t.parts[0], t.parts[1] = periodWords.Replace(compile.Text(e)), "by "+e.Key.Name
 	if e.DryRun {
-		l.says[2] = "in a dry run"
+		t.parts[2] = "in a dry run"
 	}
 	if e.Wait.MaxWait > 0 {
-		l.says[3] = "waits up to " + e.Wait.MaxWait.String()
+		t.parts[3] = "waits up to " + e.Wait.MaxWait.String()
 	}
 	if e.Closed {
-		l.says[4] = "closed if the store fails"
+		t.parts[4] = "closed if the store fails"
 	}
 	if e.Hidden() {
-		l.says[5] = "hidden from header fields"
+		t.parts[5] = "hidden from header fields"
 	}
-	return l
+	return t
 }
 
-// inWords says the usual periods of compile.Text.
-var inWords = strings.NewReplacer("per 1s", "per second", "per 1m0s", "per minute", "per 1h0m0s", "per hour", "per 24h0m0s", "per day")
+// periodWords replaces the usual periods of compile.Text by words.
+var periodWords = strings.NewReplacer("per 1s", "per second", "per 1m0s", "per minute", "per 1h0m0s", "per hour", "per 24h0m0s", "per day")
 
-// String has all that isn't usual.
-func (l listed) String() string {
-	says := slices.Clone(l.says[:])
-	for i := range says {
-		if says[i] == usually[i] {
-			says[i] = ""
+func (t limitText) String() string { return t.name + ": " + t.settings() }
+
+// settings returns the parts that aren't usual.
+func (t limitText) settings() string {
+	var unusual []string
+	for i, part := range t.parts {
+		if part != usualParts[i] {
+			unusual = append(unusual, part)
 		}
 	}
-	return l.what + ": " + strings.Join(slices.DeleteFunc(says, func(s string) bool { return s == "" }), ", ")
+	return strings.Join(unusual, ", ")
 }
 
-func changes(before, after []listed) string {
-	var all []string
-	in := func(list []listed, what string) int {
-		return slices.IndexFunc(list, func(l listed) bool { return l.what == what })
+// changesBetween describes what one version has changed of the limits of another before it. It returns
+// "" if they are the same.
+func changesBetween(before, after *version) string {
+	old := map[string]limitText{}
+	for _, t := range before.limitTexts() {
+		old[t.name] = t
 	}
-	for _, l := range after {
-		i := in(before, l.what)
-		if i < 0 {
-			name, says, _ := strings.Cut(l.String(), ": ")
-			all = append(all, name+" added: "+says)
+	var all []string
+	kept := map[string]bool{}
+	for _, t := range after.limitTexts() {
+		kept[t.name] = true
+		was, found := old[t.name]
+		if !found {
+			all = append(all, t.name+" added: "+t.settings())
 			continue
 		}
-		for j, says := range l.says {
-			if was := before[i].says[j]; says != was {
-				all = append(all, l.what+": "+says+", was "+withoutKind(was, says))
+		for i, part := range t.parts {
+			if part != was.parts[i] {
+				all = append(all, t.name+": "+part+", was "+withoutAlgorithm(was.parts[i], part))
 			}
 		}
 	}
-	for _, l := range before {
-		if in(after, l.what) < 0 {
-			all = append(all, l.what+" removed")
+	for _, t := range before.limitTexts() {
+		if !kept[t.name] {
+			all = append(all, t.name+" removed")
 		}
 	}
 	return enumerate(all)
 }
 
-// withoutKind returns numbers without the algorithm that others have too.
-func withoutKind(numbers, others string) string {
-	kind, rest, _ := strings.Cut(numbers, ": ")
-	if same, _, is := strings.Cut(others, ": "); is && same == kind {
+// withoutAlgorithm returns the text of a limit's numbers without its algorithm, if that of other is the
+// same.
+func withoutAlgorithm(numbers, other string) string {
+	algorithm, rest, _ := strings.Cut(numbers, ": ")
+	if same, _, found := strings.Cut(other, ": "); found && same == algorithm {
 		return rest
 	}
 	return numbers
-}
-
-// changesBetween says what one version has changed of the limits of another before it, or "" if
-// it has changed none.
-func changesBetween(before, after *version) string {
-	return changes(before.inventory(), after.inventory())
 }

@@ -47,7 +47,8 @@ const (
 	messages
 )
 
-var said = [messages]struct {
+// messageInfos has a row for each message.
+var messageInfos = [messages]struct {
 	level  slog.Level
 	text   string
 	begins bool    // a state that another message ends
@@ -88,15 +89,15 @@ type Log struct {
 // writes keys in clear.
 func New(logger *slog.Logger, keys bool) *Log { return &Log{logger, keys} }
 
-// Derive returns the Log of a limiter: with its own logger and keys if it sets any,
-// otherwise with those of the limiter it extends, if it extends one. It reuses the Log
-// of that limiter, or the limiter's previous Log, if that has the same settings.
-func Derive(above, was *Log, logger *slog.Logger, keys bool) *Log {
-	if above != nil {
-		logger, keys = cmp.Or(logger, above.logger), keys || above.keys
+// Derive returns the Log of a limiter with its own logger and keys if it sets any, otherwise with those of
+// parent, the Log of the limiter that it extends. It returns parent, or the limiter's previous Log, if
+// that has the same settings.
+func Derive(parent, previous *Log, logger *slog.Logger, keys bool) *Log {
+	if parent != nil {
+		logger, keys = cmp.Or(logger, parent.logger), keys || parent.keys
 	}
 	made := New(logger, keys)
-	for _, same := range [...]*Log{above, was} {
+	for _, same := range [...]*Log{parent, previous} {
 		if same != nil && *same == *made {
 			return same
 		}
@@ -104,6 +105,7 @@ func Derive(above, was *Log, logger *slog.Logger, keys bool) *Log {
 	return made
 }
 
+// handler returns the handler that gets the lines now.
 func (l *Log) handler() slog.Handler {
 	if l.logger != nil {
 		return l.logger.Handler()
@@ -113,7 +115,7 @@ func (l *Log) handler() slog.Handler {
 
 // Shows reports whether a message would be written if it hadn't been written recently.
 func (l *Log) Shows(ctx context.Context, m Message) bool {
-	return l.handler().Enabled(ctx, said[m].level)
+	return l.handler().Enabled(ctx, messageInfos[m].level)
 }
 
 // Line is a message about something.
@@ -124,9 +126,9 @@ type Line struct {
 	// About is the limit or store that the line is about. It is comparable, and lines of other
 	// Logs to the same handler may be about the same.
 	About any
-	// Of identifies what has happened, if several Logs write of that; or nil. It is
+	// Incident identifies what has happened, if several Logs write lines about it; or nil. It is
 	// comparable.
-	Of any
+	Incident any
 	// Attrs returns the attributes. It may be called up to an Interval later, or never.
 	Attrs func(keys bool) []slog.Attr
 }
@@ -138,47 +140,48 @@ type subject struct {
 	about   any
 }
 
-// recent is the record of a subject.
-type recent struct {
+// record has the recent lines about a subject.
+type record struct {
 	next       func(suppressed int64) // writes the latest line that was suppressed; or nil
 	suppressed int64                  // lines before that one
-	latest     any                    // its Of
-	waits      bool                   // the Interval since a line isn't over
-	begun      bool                   // the latest message begins a state
+	latest     any                    // the Incident of the latest line
+	inInterval bool                   // the Interval since a line isn't over
+	begun      bool                   // the latest message begins a state that another one ends
 }
 
 // subjects are those of the process, because limiters share stores. A subject stays for an
 // Interval after its last line, or until its state has ended.
 var subjects = struct {
 	mu  sync.Mutex
-	all map[subject]*recent
-}{all: map[subject]*recent{}}
+	all map[subject]*record
+}{all: map[subject]*record{}}
 
 // Write writes a line. Within an Interval of a line about the same, it only counts it; when
 // the Interval is over, the latest such line is written, with the number of those before it.
 // A line below Info is always written.
 func (l *Log) Write(ctx context.Context, line Line) {
-	if said[line.Message].level < slog.LevelInfo || l.admits(&line) {
+	if messageInfos[line.Message].level < slog.LevelInfo || l.admits(&line) {
 		l.write(ctx, line, 0)
 	}
 }
 
-// admits reports whether a line is to be written now.
+// admits reports whether a line is to be written now. Otherwise it is dropped, or kept for the end of the
+// Interval.
 func (l *Log) admits(line *Line) bool {
-	s := said[line.Message]
-	of := subject{identity(l.handler()), cmp.Or(s.after, line.Message), line.About}
+	s := messageInfos[line.Message]
+	key := subject{identity(l.handler()), cmp.Or(s.after, line.Message), line.About}
 	subjects.mu.Lock()
 	defer subjects.mu.Unlock()
-	r := subjects.all[of]
+	r := subjects.all[key]
 	switch {
-	case s.ends && (r == nil || !r.begun), r != nil && line.Of != nil && r.latest == line.Of:
+	case s.ends && (r == nil || !r.begun), r != nil && line.Incident != nil && r.latest == line.Incident:
 		return false
 	case r == nil:
-		r = new(recent)
-		subjects.all[of] = r
+		r = new(record)
+		subjects.all[key] = r
 	}
-	r.latest, r.begun = line.Of, s.begins
-	if r.waits {
+	r.latest, r.begun = line.Incident, s.begins
+	if r.inInterval {
 		if r.next != nil {
 			r.suppressed++
 		}
@@ -186,25 +189,27 @@ func (l *Log) admits(line *Line) bool {
 		r.next = func(suppressed int64) { l.write(context.Background(), late, suppressed) }
 		return false
 	}
-	r.wait(of)
+	r.startInterval(key)
 	return true
 }
 
-// wait has the latest line written when the Interval is over. The caller holds subjects.mu.
-func (r *recent) wait(of subject) {
-	r.waits = true
-	time.AfterFunc(Interval, func() { background.Do("logging", func() { r.goOn(of) }) })
+// startInterval starts the time in which no other line is written. The caller holds subjects.mu.
+func (r *record) startInterval(key subject) {
+	r.inInterval = true
+	time.AfterFunc(Interval, func() { background.Do("logging", func() { r.endInterval(key) }) })
 }
 
-func (r *recent) goOn(of subject) {
+// endInterval writes the latest line that was suppressed in an Interval. If there is none, the record is
+// dropped, unless its state goes on.
+func (r *record) endInterval(key subject) {
 	subjects.mu.Lock()
 	next, suppressed := r.next, r.suppressed
-	r.next, r.suppressed, r.waits = nil, 0, false
+	r.next, r.suppressed, r.inInterval = nil, 0, false
 	switch {
 	case next != nil:
-		r.wait(of)
+		r.startInterval(key)
 	case !r.begun:
-		delete(subjects.all, of)
+		delete(subjects.all, key)
 	}
 	subjects.mu.Unlock()
 	if next != nil { // no lock is held, since a handler is the application's
@@ -212,17 +217,18 @@ func (r *recent) goOn(of subject) {
 	}
 }
 
+// write writes a line, with the number of lines that were suppressed before it.
 func (l *Log) write(ctx context.Context, line Line, suppressed int64) {
-	h, s := l.handler(), said[line.Message]
+	h, s := l.handler(), messageInfos[line.Message]
 	if !h.Enabled(ctx, s.level) {
 		return
 	}
-	record := slog.NewRecord(time.Now(), s.level, "stint: "+cmp.Or(line.Text, s.text), 0)
-	record.AddAttrs(line.Attrs(l.keys)...)
+	r := slog.NewRecord(time.Now(), s.level, "stint: "+cmp.Or(line.Text, s.text), 0)
+	r.AddAttrs(line.Attrs(l.keys)...)
 	if suppressed > 0 {
-		record.AddAttrs(slog.Int64("suppressed", suppressed))
+		r.AddAttrs(slog.Int64("suppressed", suppressed))
 	}
-	_ = h.Handle(ctx, record) // as slog.Logger does
+	_ = h.Handle(ctx, r) // as slog.Logger does
 }
 
 // identity returns v, or its type if v can't be compared.

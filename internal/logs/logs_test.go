@@ -19,8 +19,8 @@ func TestDocumentedMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for m := Denied; m < messages; m++ {
-		what, _, _ := strings.Cut(said[m].text, ": ")
-		level := said[m].level.String()
+		what, _, _ := strings.Cut(messageInfos[m].text, ": ")
+		level := messageInfos[m].level.String()
 		if row := "\n| " + what + " | " + level[:1] + strings.ToLower(level[1:]) + " |"; !strings.Contains(string(text), row) {
 			t.Errorf("no line %q", row)
 		}
@@ -109,7 +109,7 @@ func TestOnceForSeveral(t *testing.T) {
 		for _, what := range []any{new(int), new(int)} {
 			for range 3 {
 				same := line(PrimaryFailed, "fails")
-				same.Of = what
+				same.Incident = what
 				New(slog.New(w), false).Write(t.Context(), same)
 			}
 		}

@@ -87,9 +87,9 @@ type Func struct {
 	// Charge adds the charges of these limits.
 	Charge func(*Reading) error
 	// OfKey returns the entries of the limits that a key has, outside HTTP. It is nil if they depend
-	// on more. looks says that nothing is going to be charged, so that a failure is an error
+	// on more. peeks says that nothing is going to be charged, so that a failure is an error
 	// whatever the failure policy.
-	OfKey func(ctx context.Context, q *Reading, key string, looks bool) ([]*Entry, error)
+	OfKey func(ctx context.Context, q *Reading, key string, peeks bool) ([]*Entry, error)
 }
 
 // NewPlan returns the plan of entries and functions.
