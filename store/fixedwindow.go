@@ -80,52 +80,56 @@ func (l *Limit) laterWindow(start, reserved, cost int64) (window, with int64) {
 	return l.boundary(start, reserved/n+1), reserved + cost
 }
 
-// The receipt says which window a charge is in. Its Mark is how much of the charge that
-// window holds, and so how much can be refunded there.
+// amendFixed: the receipt's Instant is the window that a charge is in. Its Mark is how much of the charge
+// that window holds, and so how much can be refunded there.
 func (l *Limit) amendFixed(now *Now, c *Charge, s *state) Receipt {
-	receipt := c.Receipt
-	diff := c.Cost - c.Receipt.Cost
-	receipt.Cost = c.Cost
-	refund := min(-diff, receipt.Mark)
+	r := c.Receipt
+	r.Cost = c.Cost
 	start, count, later := l.presentWindow(l.instant(now), s)
-	switch {
+	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
 		// The debt counts in the window in which it becomes known. If the charge is in
-		// another window, or in none, the receipt stands for the debt from here on.
-		if receipt.Instant != start {
-			receipt.Instant, receipt.Mark = start, 0
+		// another window, or in none, the receipt is for the debt from here on.
+		if r.Instant != start {
+			r.Instant, r.Mark = start, 0
 		}
 		debt := min(diff, MaxCost-count)
-		count += debt
-		receipt.Mark += debt
-		receipt.Cost -= diff - debt
-		s.Live, s.A, s.B, s.C = true, start, count, later
-		return receipt
-	case refund <= 0 || receipt.Instant < start:
-		return receipt
-	case receipt.Instant == start:
-		refund = min(refund, count)
-		count -= refund
-	default:
-		// A later window. Refund only from the last one reserved: a hole in an earlier
-		// one would be filled from the last.
-		last := l.intervalsFor(later)
-		if last == 0 || l.boundariesIn(start, receipt.Instant) != last {
-			return receipt
+		r.Mark += debt
+		r.Cost -= diff - debt
+		s.Live, s.A, s.B, s.C = true, start, count+debt, later
+	case diff < 0:
+		refund := min(-diff, r.Mark)
+		switch {
+		case r.Instant == start:
+			refund = min(refund, count)
+			count -= refund
+		case r.Instant > start:
+			refund = min(refund, l.inLastWindow(start, later, r.Instant))
+			later -= refund
+		default:
+			refund = 0
 		}
-		refund = min(refund, later-(last-1)*l.spec.Units)
-		later -= refund
+		if refund > 0 {
+			r.Mark -= refund
+			s.A, s.B, s.C = start, count, later
+		}
+		if refund > 0 && count == 0 && later == 0 {
+			// Nothing counts any more, so no window is open: ResetAfter is 0, and a store
+			// may or may not have dropped the state.
+			*s = state{}
+		}
 	}
-	if refund == 0 {
-		return receipt
+	return r
+}
+
+// inLastWindow returns how much is reserved in a later window if it is the last one with a reservation.
+// Nothing is refunded in an earlier one: the hole would be filled from the last.
+func (l *Limit) inLastWindow(start, later, window int64) int64 {
+	last := l.intervalsFor(later)
+	if last == 0 || l.boundariesIn(start, window) != last {
+		return 0
 	}
-	receipt.Mark -= refund
-	if s.A, s.B, s.C = start, count, later; count == 0 && later == 0 {
-		// Nothing counts any more, so no window is open: ResetAfter is 0, and a store
-		// may or may not have dropped the state.
-		*s = state{}
-	}
-	return receipt
+	return later - (last-1)*l.spec.Units
 }
 
 // validFixed reports whether a FixedWindow can have written the state.

@@ -81,30 +81,38 @@ func hasRoom(s scale, token, room int64) bool {
 }
 
 // scaleBelow is exactScale for a rate that no scale holds exactly. It returns the nearest lower rate
-// of the finest scale in which that is lower by less than one part in 10,000.
+// of the finest scale in which one is lower by less than one part in 10,000.
 func scaleBelow(period, n, room int64, accept func(scale) bool) (s scale, token int64, ok bool) {
-	const part = 1e-4
+	const mostLost = 1e-4
 	for e := uint8(0); e <= coarsest+1; e++ {
-		each := n * engine.Ticks[e] // a token is period/each ticks
-		least := 1.0
-		most := int64(exact / horizon * float64(engine.Ticks[e]))
-		for perTick := int64(1); perTick <= most; perTick++ {
-			units := ceilDiv(perTick*period, each)
-			lost := float64(units*each-perTick*period) / (float64(units) * float64(each))
-			c := scale{engine.Scale{Exponent: e, PerTick: perTick}}
-			if lost < least && hasRoom(c, units, room) && (accept == nil || accept(c)) {
-				s, token, least = c, units, lost
-			}
+		s, token, lost := nearestBelow(e, period, n, room, accept)
+		if lost >= mostLost {
+			continue
 		}
-		if least < part {
-			g := gcd(s.PerTick, token)
-			if c := (scale{engine.Scale{Exponent: e, PerTick: s.PerTick / g}}); accept == nil || accept(c) {
-				s, token = c, token/g
-			}
-			return s, token, true
+		g := gcd(s.PerTick, token)
+		if reduced := (scale{engine.Scale{Exponent: e, PerTick: s.PerTick / g}}); accept == nil || accept(reduced) {
+			s, token = reduced, token/g
 		}
+		return s, token, true
 	}
 	return scale{}, 0, false
+}
+
+// nearestBelow returns the scale with this exponent that loses the smallest part of n per
+// period by rounding down, and that part: 1 if no scale has room.
+func nearestBelow(exponent uint8, period, n, room int64, accept func(scale) bool) (s scale, token int64, lost float64) {
+	lost = 1
+	ticks := n * engine.Ticks[exponent] // a token is period/ticks ticks
+	mostPerTick := int64(exact / horizon * float64(engine.Ticks[exponent]))
+	for perTick := int64(1); perTick <= mostPerTick; perTick++ {
+		units := ceilDiv(perTick*period, ticks)
+		part := float64(units*ticks-perTick*period) / (float64(units) * float64(ticks))
+		c := scale{engine.Scale{Exponent: exponent, PerTick: perTick}}
+		if part < lost && hasRoom(c, units, room) && (accept == nil || accept(c)) {
+			s, token, lost = c, units, part
+		}
+	}
+	return s, token, lost
 }
 
 // convert returns n units of one rate's tokens in units of another's, by way of whole

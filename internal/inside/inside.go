@@ -59,19 +59,19 @@ func receipt(r store.Receipt) engine.Receipt {
 }
 
 // Standing returns the receipt for what remains of a charge after a refund: settling
-// was at cost 0 has returned is. While others wait behind the charge, little or nothing
-// comes back and the rest stays reserved. The receipt returned stands for that rest, as
+// before at cost 0 has returned after. While others wait behind the charge, little or nothing
+// is refunded and the rest stays reserved. The receipt returned is for that rest, as
 // if the charge had had its cost from the start. Its Cost is 0 if nothing remains.
-func Standing(l *store.Limit, was, is store.Receipt) store.Receipt {
-	back := engine.UnitsRefunded(l, receipt(was), receipt(is))
-	if back <= 0 {
-		return was
+func Standing(l *store.Limit, before, after store.Receipt) store.Receipt {
+	refunded := engine.UnitsRefunded(l, receipt(before), receipt(after))
+	if refunded <= 0 {
+		return before
 	}
-	if back >= was.Cost {
+	if refunded >= before.Cost {
 		return store.Receipt{}
 	}
-	is.Cost, is.Lease, is.Path = was.Cost-back, was.Lease, was.Path
-	return is
+	after.Cost, after.Lease, after.Path = before.Cost-refunded, before.Lease, before.Path
+	return after
 }
 
 // Without returns the receipt that a charge on a TokenBucket would have if its last

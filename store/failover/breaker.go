@@ -37,13 +37,13 @@ type Stats struct {
 	Probes    uint64 // probes made
 }
 
-// final wraps an error that is returned to the caller: the secondary isn't asked.
-type final struct{ error }
+// callerError wraps an error that is due to the caller and returned to it: the secondary isn't asked.
+type callerError struct{ error }
 
 // errNotAsked is the outcome of a call made while the breaker was open.
 var errNotAsked = errors.New("not asked")
 
-// ask makes a call on the primary if the breaker is closed. failure turns its error
+// ask makes a call on the primary if the breaker is closed. errorOf turns its error
 // into the caller's.
 func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() error) error {
 	now, open := s.circuit.state()
@@ -54,12 +54,12 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 	err := call()
 	switch {
 	case err == nil:
-		s.succeed(now)
+		s.recordSuccess(now)
 		return nil
 	case callersOwn(ctx, err):
-		return final{err}
+		return callerError{err}
 	}
-	s.fail(now, err, charges)
+	s.recordFailure(now, err, charges)
 	s.reportFailure(err)
 	return err
 }
@@ -71,15 +71,15 @@ func (s *Store) failOnPanic(since period, charges []store.Charge) {
 		return
 	}
 	err := fmt.Errorf("panic: %v", p)
-	s.fail(since, err, charges)
+	s.recordFailure(since, err, charges)
 	s.reportFailure(err)
 	panic(p)
 }
 
-// failure returns the error to give a caller whose call only the primary could have
+// errorOf returns the error for the caller of a call that only the primary could have
 // answered, and for which ask returned err.
-func (s *Store) failure(err error) error {
-	if f, ok := err.(final); ok {
+func (s *Store) errorOf(err error) error {
+	if f, ok := err.(callerError); ok {
 		return f.error
 	}
 	if err == errNotAsked {

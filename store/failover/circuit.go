@@ -34,8 +34,8 @@ func (c *circuit) state() (now period, open bool) {
 	return now, now.open()
 }
 
-// succeed ends the row of failures. Without failures, it takes no lock.
-func (s *Store) succeed(since period) {
+// recordSuccess ends the row of failures. Without failures, it takes no lock.
+func (s *Store) recordSuccess(since period) {
 	if s.circuit.row.Load() == 0 {
 		return
 	}
@@ -46,8 +46,8 @@ func (s *Store) succeed(since period) {
 	}
 }
 
-// fail remembers a failure of a call, and opens the breaker if the row is long enough.
-func (s *Store) fail(since period, cause error, charges []store.Charge) {
+// recordFailure records a failure of a call, and opens the breaker if the row is long enough.
+func (s *Store) recordFailure(since period, cause error, charges []store.Charge) {
 	s.failures.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,10 +56,10 @@ func (s *Store) fail(since period, cause error, charges []store.Charge) {
 		return
 	}
 	if len(charges) > 0 {
-		s.probed = probesFor(charges)
+		s.probeCharges = probesFor(charges)
 	}
 	if s.circuit.row.Add(1) >= int64(s.threshold) {
-		s.change(event{opens: true, err: cause})
+		s.switchState(event{opens: true, err: cause})
 		s.opened.Add(1)
 	}
 }
@@ -68,7 +68,7 @@ func (s *Store) fail(since period, cause error, charges []store.Charge) {
 func (s *Store) closeBreaker() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.change(event{})
+	s.switchState(event{})
 }
 
 // event is a change of the breaker.
@@ -77,13 +77,13 @@ type event struct {
 	err   error // why
 }
 
-// change begins another period. The caller holds mu.
-func (s *Store) change(e event) {
+// switchState opens or closes the breaker: it begins another period. The caller holds mu.
+func (s *Store) switchState(e event) {
 	s.circuit.row.Store(0)
 	s.circuit.period.Add(1)
 	if s.life.Err() != nil {
 		return
 	}
 	s.events = append(s.events, e)
-	s.work()
+	s.startProbing()
 }

@@ -22,7 +22,7 @@ type explored interface {
 	Close() error
 	// Period is how often the breaker has changed, and Left what there is still to do.
 	Period() int
-	Left() (kept, events int, probing bool)
+	Left() (pendingRelease, events int, probing bool)
 }
 
 // one is a store of which a failover.Store is made.
@@ -55,7 +55,7 @@ func Explore(primary, secondary store.Store, threshold int, observe func(opens b
 
 func (x Explored) Period() int { now, _ := x.circuit.state(); return int(now) }
 
-func (x Explored) Left() (kept, events int, probing bool) { return len(x.kept), len(x.events), x.probing }
+func (x Explored) Left() (kept, events int, probing bool) { return len(x.pending), len(x.events), x.probing }
 `
 
 // half is one of the two stores. It decides each call in a step.
@@ -343,7 +343,7 @@ func TestEveryOrder(t *testing.T) {
 
 var mutants = []orders.Variant{
 	{Name: "what is the caller's own counts", Edits: []orders.Edit{{File: "breaker.go",
-		Was: "		return final{err}\n	}\n	s.fail", Is: "		defer s.fail(now, err, charges)\n		return final{err}\n	}\n	s.fail"}}},
+		Was: "		return callerError{err}\n	}\n	s.recordFailure", Is: "		defer s.recordFailure(now, err, charges)\n		return callerError{err}\n	}\n	s.recordFailure"}}},
 	{Name: "a success doesn't end a row", Edits: []orders.Edit{{File: "circuit.go",
 		Was: "	if now, _ := s.circuit.state(); now == since {\n		s.circuit.row.Store(0)\n	}\n", Is: ""}}},
 	{Name: "the row goes on after an outage", Edits: []orders.Edit{{File: "circuit.go",
@@ -360,14 +360,14 @@ var mutants = []orders.Variant{
 	{Name: "a release that is made later may take for ever", Edits: []orders.Edit{{File: "release.go",
 		Was: "context.WithTimeout(s.life, s.timeout)", Is: "context.WithCancel(s.life)"}}},
 	{Name: "a release that isn't made is forgotten", Edits: []orders.Edit{{File: "failover.go",
-		Was: "	if err == errNotAsked {\n		s.keep(charges)\n	}\n", Is: ""}}},
+		Was: "	if err == errNotAsked {\n		s.keepReleases(charges)\n	}\n", Is: ""}}},
 	{Name: "a release that is kept waits for the next outage", Edits: []orders.Edit{{File: "release.go",
-		Was: "	s.work() // the breaker may have closed meanwhile\n", Is: ""}}},
+		Was: "	s.startProbing() // the breaker may have closed meanwhile\n", Is: ""}}},
 	{Name: "the probing ends in two steps", Edits: []orders.Edit{{File: "probe.go",
 		Was: "			done = !s.probing\n			s.mu.Unlock()\n",
 		Is:  "			done = !s.probing\n			s.probing = true\n			s.mu.Unlock()\n			s.mu.Lock()\n			s.probing = !done\n			s.mu.Unlock()\n"}}},
 	{Name: "a closed breaker is probed", Edits: []orders.Edit{{File: "probe.go",
-		Was: "		if s.State() == Open {\n			s.try()\n		}\n", Is: "		s.try()\n"}}},
+		Was: "		if s.State() == Open {\n			s.probeOnce()\n		}\n", Is: "		s.probeOnce()\n"}}},
 	{Name: "a release that the probing goroutine isn't let make is forgotten", Edits: []orders.Edit{{File: "release.go",
 		Was: "		if err == nil {\n			continue\n", Is: "		if err == nil || err == errNotAsked {\n			continue\n"}}},
 	{Name: "a release that fails in the background is forgotten", Edits: []orders.Edit{{File: "release.go",

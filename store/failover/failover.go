@@ -141,13 +141,13 @@ type Store struct {
 
 	failures, fallbacks, denials, opened, probes atomic.Uint64
 
-	mu      sync.Mutex
-	last    error          // the primary's last failure
-	cause   error          // ErrOpen with last, made when first needed
-	probed  []store.Charge // what the primary is probed with
-	events  []event        // not yet reported
-	probing bool           // the probing goroutine runs
-	kept    map[slot]kept  // releases to make when the breaker has closed
+	mu           sync.Mutex
+	last         error                           // the primary's last failure
+	cause        error                           // ErrOpen with last, made when first needed
+	probeCharges []store.Charge                  // what the primary is probed with
+	events       []event                         // not yet reported
+	probing      bool                            // the probing goroutine runs
+	pending      map[releasedSlot]pendingRelease // releases to make when the breaker has closed
 
 	life context.Context // until Close
 	end  context.CancelFunc
@@ -163,12 +163,12 @@ type Store struct {
 // up.
 func New(primary, secondary store.Store, opts ...Option) *Store {
 	s := &Store{
-		primary:   primary,
-		secondary: secondary,
-		threshold: 5,
-		every:     250 * time.Millisecond,
-		timeout:   250 * time.Millisecond,
-		probed:    probesFor([]store.Charge{{Key: ProbeLimit}}),
+		primary:      primary,
+		secondary:    secondary,
+		threshold:    5,
+		every:        250 * time.Millisecond,
+		timeout:      250 * time.Millisecond,
+		probeCharges: probesFor([]store.Charge{{Key: ProbeLimit}}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	for i, opt := range opts {
@@ -234,16 +234,16 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	}
 	err := s.ask(ctx, charges, func() error { return s.primary.Take(ctx, charges, results) })
 	if err == nil {
-		return issuedBy(primarySide, results)
+		return markSide(primarySide, results)
 	}
-	if _, own := err.(final); own || s.secondary == nil {
-		return s.failure(err)
+	if _, callers := err.(callerError); callers || s.secondary == nil {
+		return s.errorOf(err)
 	}
 	s.fallbacks.Add(1)
 	if err := s.secondary.Take(ctx, charges, results); err != nil {
 		return err
 	}
-	return issuedBy(secondarySide, results)
+	return markSide(secondarySide, results)
 }
 
 // Settle settles each charge on the side that made it. A call may mix charges of both sides; if
@@ -257,18 +257,18 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	if err := store.Check(charges, results); err != nil {
 		return err
 	}
-	switch madeBy(charges) {
+	switch sidesOf(charges) {
 	case primaryOnly:
 		return s.settle(ctx, primarySide, charges, results)
 	case secondaryOnly:
 		return s.settle(ctx, secondarySide, charges, results)
-	case nobody: // a charge that was never made may still add debt: the store that decides now records it
+	case noSide: // a charge that was never made may still add debt: the store that decides now records it
 		err := s.ask(ctx, charges, func() error { return s.primary.Settle(ctx, charges, results) })
 		if err == nil {
-			return issuedBy(primarySide, results)
+			return markSide(primarySide, results)
 		}
-		if _, own := err.(final); own || s.secondary == nil {
-			return s.failure(err)
+		if _, callers := err.(callerError); callers || s.secondary == nil {
+			return s.errorOf(err)
 		}
 		return s.settle(ctx, secondarySide, charges, results)
 	}
@@ -307,7 +307,7 @@ func (p partial) As(target any) bool { return errors.As(p.error, target) }
 
 // settle settles the charges that one side made.
 func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, results []store.Result) error {
-	charges = handBack(charges)
+	charges = unmark(charges)
 	if side == secondarySide {
 		if s.secondary == nil {
 			return errors.New("failover: the receipt was issued by a secondary, but this store has none")
@@ -315,16 +315,16 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 		if err := s.secondary.Settle(ctx, charges, results); err != nil {
 			return err
 		}
-		return issuedBy(side, results)
+		return markSide(side, results)
 	}
 	err := s.ask(ctx, charges, func() error { return s.primary.Settle(ctx, charges, results) })
 	if err == errNotAsked {
-		s.keep(charges)
+		s.keepReleases(charges)
 	}
 	if err != nil {
-		return s.failure(err)
+		return s.errorOf(err)
 	}
-	return issuedBy(side, results)
+	return markSide(side, results)
 }
 
 // AnswersAtOnce implements store.Immediate. It reports whether both sides answer at
@@ -340,11 +340,11 @@ func (s *Store) Timeout() (sum time.Duration) {
 		if side == nil || inside.AnswersAtOnce(side) {
 			continue
 		}
-		of, ok := side.(store.Bounded)
-		if !ok || of.Timeout() <= 0 {
+		bounded, ok := side.(store.Bounded)
+		if !ok || bounded.Timeout() <= 0 {
 			return 0
 		}
-		sum += of.Timeout()
+		sum += bounded.Timeout()
 	}
 	return sum
 }
@@ -367,7 +367,7 @@ func (s *Store) String() string {
 }
 
 func name(s store.Store) string {
-	if named, is := s.(fmt.Stringer); is {
+	if named, ok := s.(fmt.Stringer); ok {
 		return named.String()
 	}
 	return fmt.Sprintf("%T", s)
@@ -403,7 +403,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	var first, second error
 	if r, ok := s.primary.(store.Resetter); ok {
 		if first = s.ask(ctx, []store.Charge{{Key: key}}, func() error { return r.Reset(ctx, key, limits...) }); first != nil {
-			first = s.failure(first)
+			first = s.errorOf(first)
 		}
 	} else {
 		first = fmt.Errorf("failover: the primary (%T) is no store.Resetter: %w", s.primary, errors.ErrUnsupported)

@@ -17,11 +17,11 @@ func TestKeptTooLate(t *testing.T) {
 		p := storefake.New()
 		s := New(p, nil)
 		for range 3 {
-			s.keep([]store.Charge{{Key: "k", Limit: probeLimit(nil), Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
+			s.keepReleases([]store.Charge{{Key: "k", Limit: probeLimit(nil), Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
 			synctest.Wait()
 		}
-		if _, settled := p.Counts(); settled != 3 || s.probing || len(s.kept) != 0 {
-			t.Errorf("settled %d, %d kept", settled, len(s.kept))
+		if _, settled := p.Counts(); settled != 3 || s.probing || len(s.pending) != 0 {
+			t.Errorf("settled %d, %d kept", settled, len(s.pending))
 		}
 	})
 }
@@ -34,33 +34,33 @@ func TestOutcomesOfAnEarlierPeriod(t *testing.T) {
 		defer s.Close()
 		before, _ := s.circuit.state()
 		down := errors.New("down")
-		s.fail(before, down, nil)
+		s.recordFailure(before, down, nil)
 		if s.State() != Closed {
 			t.Fatal("open after one failure")
 		}
-		s.succeed(before)
-		s.fail(before, down, nil)
+		s.recordSuccess(before)
+		s.recordFailure(before, down, nil)
 		if s.State() != Closed {
 			t.Fatal("open although a success came between")
 		}
-		s.fail(before, down, nil)
+		s.recordFailure(before, down, nil)
 		if s.State() != Open {
 			t.Fatal("closed after two failures in a row")
 		}
-		s.fail(before, down, nil)
-		s.succeed(before)
+		s.recordFailure(before, down, nil)
+		s.recordSuccess(before)
 		if got := s.Stats(); got.State != Open || got.Opened != 1 {
 			t.Fatalf("%+v", got)
 		}
 		s.closeBreaker()
 		after, _ := s.circuit.state()
-		s.fail(before, down, nil)
-		s.fail(after, down, nil)
+		s.recordFailure(before, down, nil)
+		s.recordFailure(after, down, nil)
 		if s.State() != Closed {
 			t.Fatal("a failure of an earlier period counts")
 		}
-		s.succeed(before)
-		s.fail(after, down, nil)
+		s.recordSuccess(before)
+		s.recordFailure(after, down, nil)
 		if s.State() != Open {
 			t.Fatal("a success of an earlier period counts")
 		}
@@ -77,11 +77,11 @@ func TestReleaseIsGivenUp(t *testing.T) {
 		}
 		s := New(p, nil, WithThreshold(1000))
 		start := time.Now()
-		s.keep([]store.Charge{{Key: "k", Limit: probeLimit(nil), Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
+		s.keepReleases([]store.Charge{{Key: "k", Limit: probeLimit(nil), Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if took := last.Sub(start); took < keepFor || took > keepFor+time.Second || len(s.kept) != 0 || s.probing {
-			t.Errorf("tried for %v, %d kept", took, len(s.kept))
+		if took := last.Sub(start); took < keepFor || took > keepFor+time.Second || len(s.pending) != 0 || s.probing {
+			t.Errorf("tried for %v, %d kept", took, len(s.pending))
 		}
 	})
 }

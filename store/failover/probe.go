@@ -11,18 +11,18 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// work starts the probing goroutine unless it runs. The caller holds mu.
-func (s *Store) work() {
+// startProbing starts the probing goroutine unless it runs. The caller holds mu.
+func (s *Store) startProbing() {
 	if !s.probing {
 		s.probing = true
-		go s.probe()
+		go s.runProbes()
 	}
 }
 
-// probe reports events, probes an open primary until it answers, and makes the kept
-// releases on one that is back. Only one such goroutine runs at a time, while there is
+// runProbes reports events, probes the primary of an open breaker until it answers, and makes the
+// pending releases once the breaker is closed. Only one such goroutine runs at a time, while there is
 // something to do.
-func (s *Store) probe() {
+func (s *Store) runProbes() {
 	timer := time.NewTimer(s.every)
 	defer timer.Stop()
 	for !s.catchUp() {
@@ -32,7 +32,7 @@ func (s *Store) probe() {
 		case <-timer.C:
 		}
 		if s.State() == Open {
-			s.try()
+			s.probeOnce()
 		}
 		timer.Reset(s.every)
 	}
@@ -56,14 +56,14 @@ func (s *Store) catchUp() (done bool) {
 			} else {
 				s.report(store.Notice{Kind: store.Restored, Store: s.primary})
 			}
-		case !open && !released && len(s.kept) > 0:
+		case !open && !released && len(s.pending) > 0:
 			released = true
-			kept := s.kept
-			s.kept = nil
+			releases := s.pending
+			s.pending = nil
 			s.mu.Unlock()
-			s.release(kept)
+			s.makeReleases(releases)
 		default:
-			s.probing = open || len(s.kept) > 0
+			s.probing = open || len(s.pending) > 0
 			done = !s.probing
 			s.mu.Unlock()
 			return done
@@ -80,13 +80,13 @@ func (s *Store) catchUp() (done bool) {
 func probeLimit(l *store.Limit) *store.Limit {
 	probe := store.Spec{Name: ProbeLimit, Units: 1000, Period: time.Millisecond, Burst: 1}
 	if l != nil {
-		is := l.Spec()
-		probe.Algorithm, probe.Buckets = is.Algorithm, is.Buckets
-		probe.WarmUp, probe.Ban = min(is.WarmUp, time.Millisecond), min(is.Ban, time.Millisecond)
-		if is.Burst == 0 {
+		spec := l.Spec()
+		probe.Algorithm, probe.Buckets = spec.Algorithm, spec.Buckets
+		probe.WarmUp, probe.Ban = min(spec.WarmUp, time.Millisecond), min(spec.Ban, time.Millisecond)
+		if spec.Burst == 0 {
 			probe.Burst = 0
 		}
-		if is.Period == 0 && is.Window == (store.Window{}) {
+		if spec.Period == 0 && spec.Window == (store.Window{}) {
 			probe.Period = 0
 		}
 	}
@@ -116,15 +116,15 @@ func probesFor(charges []store.Charge) []store.Charge {
 // errDenied is the outcome of a probe that was answered but not charged.
 var errDenied = errors.New("failover: the probe was answered, but its charge was denied")
 
-// try makes one probe.
-func (s *Store) try() {
+// probeOnce makes one probe.
+func (s *Store) probeOnce() {
 	ctx, cancel := context.WithTimeout(s.life, s.timeout)
 	defer cancel()
 	s.mu.Lock()
-	probed := s.probed
+	charges := s.probeCharges
 	s.mu.Unlock()
 	s.probes.Add(1)
-	err := caught(func() error { return s.charge(ctx, probed) })
+	err := recoverPanic(func() error { return s.charge(ctx, charges) })
 	switch {
 	case err == nil:
 		s.closeBreaker()
@@ -137,9 +137,9 @@ func (s *Store) try() {
 }
 
 // charge makes the charges of a probe, and releases the slots among them.
-func (s *Store) charge(ctx context.Context, probed []store.Charge) error {
-	results := make([]store.Result, len(probed))
-	if err := s.primary.Take(ctx, probed, results); err != nil {
+func (s *Store) charge(ctx context.Context, charges []store.Charge) error {
+	results := make([]store.Result, len(charges))
+	if err := s.primary.Take(ctx, charges, results); err != nil {
 		return err
 	}
 	var taken []store.Charge
@@ -148,7 +148,7 @@ func (s *Store) charge(ctx context.Context, probed []store.Charge) error {
 			return errDenied // nothing was written
 		}
 		if r.Receipt.Lease != (store.LeaseID{}) {
-			taken = append(taken, store.Charge{Key: probed[i].Key, Limit: probed[i].Limit, Receipt: r.Receipt})
+			taken = append(taken, store.Charge{Key: charges[i].Key, Limit: charges[i].Limit, Receipt: r.Receipt})
 		}
 	}
 	if taken == nil {
@@ -172,9 +172,9 @@ func (s *Store) report(n store.Notice) {
 	background.Do("telling that the breaker has changed", func() { s.observers.Tell(n) })
 }
 
-// caught turns a panic into an error: a panic that a caller could have recovered must
+// recoverPanic makes a call and turns its panic into an error: a panic that a caller could have recovered must
 // not end the program from the probing goroutine.
-func caught(call func() error) (err error) {
+func recoverPanic(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)

@@ -15,9 +15,9 @@ const (
 
 var errDeep = errors.New("failover: more than eight nested stores: a receipt has no room to say which one issued it; nest fewer")
 
-// issuedBy marks the receipts in results with the side they come from. It leaves the
+// markSide marks the receipts in results with the side they come from. It leaves the
 // zero receipt, of a charge that wasn't made, unchanged.
-func issuedBy(side uint8, results []store.Result) error {
+func markSide(side uint8, results []store.Result) error {
 	for i := range results {
 		r := &results[i].Receipt
 		if *r == (store.Receipt{}) {
@@ -31,33 +31,34 @@ func issuedBy(side uint8, results []store.Result) error {
 	return nil
 }
 
-// handBack returns a copy of charges whose receipts are as the issuing side knows them.
-func handBack(charges []store.Charge) []store.Charge {
+// unmark returns a copy of charges whose receipts are as the issuing side returned them.
+func unmark(charges []store.Charge) []store.Charge {
 	for i := range charges {
 		if charges[i].Receipt.Path == 0 {
 			continue
 		}
-		own := make([]store.Charge, len(charges))
-		copy(own, charges)
-		for k := range own {
-			own[k].Receipt.Path >>= 1
+		unmarked := make([]store.Charge, len(charges))
+		copy(unmarked, charges)
+		for k := range unmarked {
+			unmarked[k].Receipt.Path >>= 1
 		}
-		return own
+		return unmarked
 	}
 	return charges
 }
 
-// makers are the sides that made the charges of a call. A charge that wasn't made has
+// sides are the sides that made the charges of a call. A charge that wasn't made has
 // no side and goes with the others.
-type makers uint8
+type sides uint8
 
 const (
-	nobody        makers = 0
-	primaryOnly   makers = 1 << primarySide
-	secondaryOnly makers = 1 << secondarySide
+	noSide        sides = 0
+	primaryOnly   sides = 1 << primarySide
+	secondaryOnly sides = 1 << secondarySide
 )
 
-func madeBy(charges []store.Charge) (m makers) {
+// sidesOf returns the sides that made the charges.
+func sidesOf(charges []store.Charge) (m sides) {
 	for i := range charges {
 		if r := &charges[i].Receipt; *r != (store.Receipt{}) {
 			m |= 1 << (r.Path & 1)

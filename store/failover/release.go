@@ -7,18 +7,18 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// slot identifies what a release frees. Keeping each slot once bounds what retrying
-// callers can pile up: no more than the primary gave out before the breaker opened,
+// releasedSlot identifies the slot that a release frees. Keeping each slot once bounds how many releases
+// retrying callers can add: no more than the primary gave out before the breaker opened,
 // since it gives out nothing after that.
-type slot struct {
+type releasedSlot struct {
 	key, limit string
 	receipt    store.Receipt
 }
 
-func slotOf(c *store.Charge) slot { return slot{c.Key, c.Limit.Name(), c.Receipt} }
+func slotOf(c *store.Charge) releasedSlot { return releasedSlot{c.Key, c.Limit.Name(), c.Receipt} }
 
-// kept is a release that the primary hasn't made yet.
-type kept struct {
+// pendingRelease is a release that the primary hasn't made yet.
+type pendingRelease struct {
 	charge store.Charge
 	tried  time.Time // when it was first tried in the background; zero: it wasn't
 }
@@ -27,9 +27,8 @@ type kept struct {
 // longer: a release is given up only when it fails, never while no store is asked.
 const keepFor = time.Minute
 
-// keep remembers the releases among charges that the open breaker has kept from the
-// primary.
-func (s *Store) keep(charges []store.Charge) {
+// keepReleases keeps the releases among charges that weren't made because the breaker is open.
+func (s *Store) keepReleases(charges []store.Charge) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range charges {
@@ -37,33 +36,33 @@ func (s *Store) keep(charges []store.Charge) {
 		if c.Cost != 0 || c.Receipt.Lease == (store.LeaseID{}) {
 			continue
 		}
-		if _, known := s.kept[slotOf(c)]; !known {
-			s.keepOne(kept{charge: *c})
+		if _, known := s.pending[slotOf(c)]; !known {
+			s.keepRelease(pendingRelease{charge: *c})
 		}
 	}
 }
 
-// keepOne has a release made in the background. The caller holds mu.
-func (s *Store) keepOne(k kept) {
+// keepRelease has a release made in the background. The caller holds mu.
+func (s *Store) keepRelease(k pendingRelease) {
 	if s.life.Err() != nil {
 		return
 	}
-	if s.kept == nil {
-		s.kept = map[slot]kept{}
+	if s.pending == nil {
+		s.pending = map[releasedSlot]pendingRelease{}
 	}
-	s.kept[slotOf(&k.charge)] = k
-	s.work() // the breaker may have closed meanwhile
+	s.pending[slotOf(&k.charge)] = k
+	s.startProbing() // the breaker may have closed meanwhile
 }
 
-// release makes the kept releases on the primary, one per call, so that one failure
+// makeReleases makes the pending releases on the primary, one per call, so that one failure
 // doesn't fail the rest. Those that fail, or that the breaker doesn't let through, are
 // kept again.
-func (s *Store) release(all map[slot]kept) {
+func (s *Store) makeReleases(all map[releasedSlot]pendingRelease) {
 	for _, k := range all {
 		charges := []store.Charge{k.charge}
 		ctx, cancel := context.WithTimeout(s.life, s.timeout)
 		err := s.ask(s.life, charges, func() error { // a timeout is the primary's failure
-			return caught(func() error { return s.primary.Settle(ctx, charges, make([]store.Result, 1)) })
+			return recoverPanic(func() error { return s.primary.Settle(ctx, charges, make([]store.Result, 1)) })
 		})
 		cancel()
 		if err == nil {
@@ -78,7 +77,7 @@ func (s *Store) release(all map[slot]kept) {
 			}
 		}
 		s.mu.Lock()
-		s.keepOne(k)
+		s.keepRelease(k)
 		s.mu.Unlock()
 	}
 }

@@ -87,13 +87,13 @@ func (e *evictions) look() (again bool) {
 		return false
 	}
 	e.mu.Lock()
-	was := e.found
+	before := e.found
 	if found := e.evicting(all); err == nil || found != nil { // a server that doesn't answer takes nothing back
 		e.found = found
 	}
 	now := e.found
 	e.mu.Unlock()
-	if was != nil || now != nil {
+	if before != nil || now != nil {
 		e.observers.Tell(store.Notice{Kind: store.MayForget, Err: now})
 	}
 	reply := redis.Error(nil)

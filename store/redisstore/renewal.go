@@ -220,17 +220,17 @@ func (r *renewals) releaseAll(held []heldLease) {
 		defer close(done)
 		r.leases.underWay.Wait() // a renewal must not come after the release
 		others := r.unreleased.removeAll()
-		plain := make(map[string][]any) // the ids of leases of one slot, by key
+		ofOneSlot := make(map[string][]any) // ids of leases, by key
 		for i := range held {
 			h := &held[i]
 			if h.several {
 				others = append(others, h.release)
 			} else {
-				plain[h.key] = append(plain[h.key], h.release.Receipt.Lease[:])
+				ofOneSlot[h.key] = append(ofOneSlot[h.key], h.release.Receipt.Lease[:])
 			}
 		}
 		var commands []command
-		for key, ids := range plain {
+		for key, ids := range ofOneSlot {
 			for some := range slices.Chunk(ids, mostRenewed) {
 				commands = append(commands, command{args: append([]any{"zrem", key}, some...)})
 			}

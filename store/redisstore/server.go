@@ -41,7 +41,7 @@ type command struct {
 	cmd    *redis.Cmd      // with its answer
 }
 
-// room returns how many arguments the command has before the script's: its name, the
+// room returns how many arguments a command has before the script's: its name, the
 // script, the number of keys, and the keys.
 func (s *server) room(keys []string) int {
 	if s.clock != nil {

@@ -180,12 +180,12 @@ func (s settleSender) readRound(r *round, answered *command) (again []*batch.Cal
 	sent := r.settlements
 	for _, c := range r.calls {
 		n := min(len(c.Body.open), len(sent))
-		c.Body.record(sent[:n], left.Of)
+		c.Body.record(sent[:n], left.Items)
 		if sent = sent[n:]; len(c.Body.open) > 0 {
 			again = append(again, c)
 		}
 	}
-	return again, left.Asked, len(left.Of) < len(r.settlements)
+	return again, left.Asked, len(left.Items) < len(r.settlements)
 }
 
 // record notes that the first open settlements have been sent, and made but for those left.

@@ -162,7 +162,7 @@ func (s *server) readTake(p *wire.Plan, answered *command, group []*batch.Call[t
 	}
 	for _, c := range group {
 		c.Failed, c.Body.decided = err, now
-		if slices.Contains(left.Of, &c.Body.Decision) {
+		if slices.Contains(left.Items, &c.Body.Decision) {
 			again = append(again, c)
 		}
 	}

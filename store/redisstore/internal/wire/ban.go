@@ -38,7 +38,7 @@ func countedBy(charges []store.Charge, i int) string {
 
 // banState decodes A:B:period, and the instants of denials in order.
 func banState(found string, s *engine.State) bool {
-	w := numerals(found, make([]int64, 0, 16))
+	w := decodeNumbers(found, make([]int64, 0, 16))
 	if len(w) < 3 {
 		return false
 	}

@@ -520,7 +520,7 @@ func (w *twins) ask(ds []*Decision) error {
 		for i := range p.shapes {
 			for _, e := range p.shapes[i].entries {
 				for _, d := range e.decisions {
-					if slices.Contains(left.Of, d) {
+					if slices.Contains(left.Items, d) {
 						continue
 					}
 					if err := w.decide(d); err != nil {
@@ -529,7 +529,7 @@ func (w *twins) ask(ds []*Decision) error {
 				}
 			}
 		}
-		if ds = left.Of; len(ds) == 0 {
+		if ds = left.Items; len(ds) == 0 {
 			return w.compare()
 		}
 		asked = append(asked, left.Asked...)
@@ -633,14 +633,14 @@ func (w *twins) settle() error {
 		if err != nil {
 			return fmt.Errorf("settling: %w", err)
 		}
-		if err := w.amend(ss, which, left.Of, reply); err != nil {
+		if err := w.amend(ss, which, left.Items, reply); err != nil {
 			return err
 		}
-		again := make([]int, len(left.Of))
-		for i, s := range left.Of {
+		again := make([]int, len(left.Items))
+		for i, s := range left.Items {
 			again[i] = which[slices.Index(ss, s)]
 		}
-		if ss, which = left.Of, again; len(ss) == 0 {
+		if ss, which = left.Items, again; len(ss) == 0 {
 			return w.compare()
 		}
 		asked = append(asked, left.Asked...)

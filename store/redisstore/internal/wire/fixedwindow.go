@@ -57,7 +57,7 @@ func fixedState(found string, s *engine.State) bool {
 		return err == nil && found[0] == '1' && s.B > 0
 	}
 	var few [3]int64
-	w := numerals(found, few[:0])
+	w := decodeNumbers(found, few[:0])
 	if len(w) < 2 || len(w) > 3 {
 		return false
 	}

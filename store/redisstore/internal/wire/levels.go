@@ -2,10 +2,10 @@ package wire
 
 import "github.com/stint-go/stint/internal/engine"
 
-// levels decodes until, changed and the levels behind them, which are the last words of a
+// decodeLevels decodes until, changed and the levels behind them, which are the last words of a
 // bucket's state, and reports whether a limit may have written those (levelsIn in
 // lua/levels.lua).
-func levels(words []int64, s *engine.State) bool {
+func decodeLevels(words []int64, s *engine.State) bool {
 	const most = 8
 	switch {
 	case len(words) == 0:

@@ -102,7 +102,7 @@ func (w *twins) inVain() (made bool, err error) {
 			return made, fmt.Errorf("out of memory, and the server keeps\n%v\nafter\n%v %v", after, before, err)
 		}
 		if made && (err == nil || !strings.Contains(err.Error(), "OOM") || strings.Contains(err.Error(), "PARTIAL")) {
-			if _, left, _ := p.Answer(reply); len(left.Of) == 0 {
+			if _, left, _ := p.Answer(reply); len(left.Items) == 0 {
 				return made, fmt.Errorf("out of memory, and charged: %v %v", reply, err)
 			}
 		}
@@ -116,7 +116,7 @@ func (w *twins) inVain() (made bool, err error) {
 		if err != nil {
 			return made, err
 		}
-		if len(left.Of) == 0 {
+		if len(left.Items) == 0 {
 			break
 		}
 		asked = append(asked, left.Asked...)

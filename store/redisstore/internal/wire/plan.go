@@ -175,12 +175,12 @@ func (p *Plan) listKeys() {
 			}
 		}
 	}
-	p.strings = stringsIn(p.shapes, len(p.Keys))
+	p.strings = leadingStrings(p.shapes, len(p.Keys))
 }
 
-// stringsIn returns how many of so many keys, in the order of the shapes' columns, come
+// leadingStrings returns how many of so many keys, in the order of the shapes' columns, come
 // before those at the end that hold no strings.
-func stringsIn(shapes []shape, keys int) int {
+func leadingStrings(shapes []shape, keys int) int {
 	for i := len(shapes) - 1; i >= 0; i-- {
 		s := &shapes[i]
 		for column := len(s.limits) - 1; column >= 0; column-- {
@@ -240,5 +240,5 @@ func (s *Single) Plan(d *Decision) Plan {
 	s.entries[0] = entry{decisions: s.decisions[:]}
 	s.shapes[0] = newShape(d, s.limits[:0])
 	s.shapes[0].entries = s.entries[:]
-	return Plan{Keys: d.Keys, shapes: s.shapes[:], strings: stringsIn(s.shapes[:], len(d.Keys))}
+	return Plan{Keys: d.Keys, shapes: s.shapes[:], strings: leadingStrings(s.shapes[:], len(d.Keys))}
 }

@@ -114,9 +114,9 @@ func SettleAnswer(groups [][]*Settlement, reply any) (now int64, left Unanswered
 		switch {
 		case err != nil:
 		case question:
-			left.Of = append(left.Of, group...)
+			left.Items = append(left.Items, group...)
 		default:
-			err = groupAnswer(group, now, words[i])
+			err = settleGroup(group, now, words[i])
 		}
 		if err != nil {
 			return now, left, err
@@ -125,9 +125,9 @@ func SettleAnswer(groups [][]*Settlement, reply any) (now int64, left Unanswered
 	return now, left, nil
 }
 
-// groupAnswer turns the answer to a group into results: the state found, and of what is no
+// settleGroup turns the answer to a group into results: the state found, and of what is no
 // string the one left by each settlement.
-func groupAnswer(group []*Settlement, now int64, answer any) error {
+func settleGroup(group []*Settlement, now int64, answer any) error {
 	text, _ := answer.(string)
 	before, left, listed := strings.Cut(text, "|")
 	if !listed {

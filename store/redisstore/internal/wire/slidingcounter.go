@@ -19,7 +19,7 @@ func varyCounter(l *limit, args []any, c *store.Charge, _ *Times) {
 // counterState decodes A:B:C:D.
 func counterState(found string, s *engine.State) bool {
 	var few [4]int64
-	w := numerals(found, few[:0])
+	w := decodeNumbers(found, few[:0])
 	if len(w) != 4 {
 		return false
 	}

@@ -17,7 +17,7 @@ func slidingLogArgs(l *limit) []any {
 func slidingLogState(found string, s *engine.State) bool {
 	head, between, _ := strings.Cut(found, ";")
 	var few [5]int64
-	w := numerals(head, few[:0])
+	w := decodeNumbers(head, few[:0])
 	if len(w) < 4 || len(w) > 5 {
 		return false
 	}
@@ -36,7 +36,7 @@ func slidingLogState(found string, s *engine.State) bool {
 	for between != "" {
 		var entry string
 		entry, between, _ = strings.Cut(between, ";")
-		w := numerals(entry, few[:0])
+		w := decodeNumbers(entry, few[:0])
 		if len(w) != 2 {
 			return false
 		}

@@ -22,13 +22,13 @@ func slidingWindowState(found string, s *engine.State) bool {
 	const digitsOfC = 16
 	e, more, _ := strings.Cut(found, ":")
 	a, more, _ := strings.Cut(more, ":")
-	digits := digitsIn(more)
+	digits := leadingDigits(more)
 	c, err := strconv.ParseInt(more[:digits], 10, 64)
 	if digits != digitsOfC || err != nil || c == 0 || c >= exact {
 		return false
 	}
 	var few [2]int64
-	w := numerals(found[:len(e)+1+len(a)], few[:0])
+	w := decodeNumbers(found[:len(e)+1+len(a)], few[:0])
 	if len(w) != 2 || w[0] < 0 {
 		return false
 	}
@@ -43,13 +43,13 @@ func olderEntries(sumAndBack, older string, s *engine.State) (sum int64) {
 	var few [2]int64
 	at := s.A
 	_, back, _ := strings.Cut(strings.TrimPrefix(sumAndBack, ":"), ":")
-	if w := numerals(back, few[:0]); strings.HasPrefix(sumAndBack, ":") && len(w) == 1 && s.A-w[0] > -exact {
+	if w := decodeNumbers(back, few[:0]); strings.HasPrefix(sumAndBack, ":") && len(w) == 1 && s.A-w[0] > -exact {
 		at -= w[0]
 	}
 	s.Log = make([]engine.Entry, 0, strings.Count(older, ";"))
 	for at < s.A {
 		entry, next, ok := strings.Cut(older, ";")
-		w := numerals(entry, few[:0])
+		w := decodeNumbers(entry, few[:0])
 		if !ok || len(w) != 2 {
 			break
 		}

@@ -44,7 +44,7 @@ func (w *slotsServer) take(ds ...*Decision) {
 	w.t.Helper()
 	p := NewPlan(ds)
 	script, args := p.Args(w.times(), 0)
-	if _, left, err := p.Answer(w.run(script, p.Keys, args)); err != nil || len(left.Of) > 0 {
+	if _, left, err := p.Answer(w.run(script, p.Keys, args)); err != nil || len(left.Items) > 0 {
 		w.t.Fatal(err, left)
 	}
 }
@@ -54,7 +54,7 @@ func (w *slotsServer) settle(ss ...*Settlement) {
 	w.t.Helper()
 	groups := Group(ss)
 	script, keys, args := SettleArgs(groups, w.times(), 0)
-	if _, left, err := SettleAnswer(groups, w.run(script, keys, args)); err != nil || len(left.Of) > 0 {
+	if _, left, err := SettleAnswer(groups, w.run(script, keys, args)); err != nil || len(left.Items) > 0 {
 		w.t.Fatal(err, left)
 	}
 }

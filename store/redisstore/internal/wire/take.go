@@ -164,7 +164,7 @@ func (s *shape) answer(words []any, now int64, states []store.State, left *Unans
 			question = question || asks
 		}
 		if question {
-			left.Of = append(left.Of, decisions...)
+			left.Items = append(left.Items, decisions...)
 			continue
 		}
 		for c := range states {

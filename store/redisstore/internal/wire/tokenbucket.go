@@ -40,6 +40,7 @@ func bucketArgs(l *limit) []any {
 	return args
 }
 
+// varyBucket changes the arguments that are for a charge of one which doesn't wait.
 func varyBucket(l *limit, args []any, c *store.Charge, _ *Times) {
 	if c == nil {
 		return
@@ -62,13 +63,13 @@ func boolean(b bool) int64 {
 // bucketState decodes a plain state, or tat:token:unit:burst and what few have behind that:
 // ahead, and the levels.
 func bucketState(found string, s *engine.State) bool {
-	if len(found) == plainDigits && digitsIn(found) == plainDigits {
+	if len(found) == plainDigits && leadingDigits(found) == plainDigits {
 		s.A, _ = strconv.ParseInt(found[tagDigits:], 10, 64)
 		s.Numbers = numbersOf(found[:tagDigits])
 		return s.Numbers != engine.Numbers{}
 	}
 	var few [24]int64
-	w := numerals(found, few[:0])
+	w := decodeNumbers(found, few[:0])
 	if len(w) < 4 {
 		return false
 	}
@@ -77,8 +78,8 @@ func bucketState(found string, s *engine.State) bool {
 	if len(more) > 0 {
 		s.B, more = more[0], more[1:]
 	}
-	return n.Token >= 1 && n.Token < exact/1000 && countsIn(n.Unit) && n.Burst >= 0 &&
-		float64(n.Burst)*float64(n.Token) < exact && levels(more, s)
+	return n.Token >= 1 && n.Token < exact/1000 && validScale(n.Unit) && n.Burst >= 0 &&
+		float64(n.Burst)*float64(n.Token) < exact && decodeLevels(more, s)
 }
 
 // A plain state is a tag and a tat, in so many digits.

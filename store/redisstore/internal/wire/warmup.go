@@ -19,7 +19,7 @@ func warmUpArgs(l *limit) []any {
 // warmUpState decodes A:warm:unit:B, and what few have behind that, C and E.
 func warmUpState(found string, s *engine.State) bool {
 	var few [6]int64
-	w := numerals(found, few[:0])
+	w := decodeNumbers(found, few[:0])
 	if len(w) < 4 || len(w) > 6 {
 		return false
 	}
@@ -31,5 +31,5 @@ func warmUpState(found string, s *engine.State) bool {
 	if len(w) > 5 {
 		s.E = w[5]
 	}
-	return n.Token >= 1 && n.Token < 1<<46 && countsIn(n.Unit) && s.B >= 0 && s.B <= n.Token && s.C >= 0
+	return n.Token >= 1 && n.Token < 1<<46 && validScale(n.Unit) && s.B >= 0 && s.B <= n.Token && s.C >= 0
 }
