@@ -104,47 +104,60 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 	if c == nil || len(charges[0].Key) > longestKey {
 		return
 	}
-	wait := longestDenial
-	for i := range charges {
-		if charges[i].Key != charges[0].Key || wire.TraitsOf(charges[i].Limit).Leases {
-			return
-		}
-		if wire.TraitsOf(charges[i].Limit).CountsDenied && (results[i].OK || charges[i].DryRun) {
-			return // a ban has to count the next denial as well
-		}
-		if !results[i].OK {
-			// The answers stay the same until the first limit has more left, or would grant the
-			// charge, including a dry run.
-			wait = min(wait, results[i].RetryAfter)
-			if more := results[i].MoreAfter; more > 0 {
-				wait = min(wait, more)
-			}
-		}
-	}
-	if wait <= 0 {
+	lasts := denialLasts(charges, results)
+	if lasts <= 0 {
 		return
 	}
-	d := denial{slices.Clone(charges), slices.Clone(results), since, since.Add(wait)}
+	d := denial{slices.Clone(charges), slices.Clone(results), since, since.Add(lasts)}
 	for i := range d.charges {
 		d.charges[i].Receipt = store.Receipt{}
-		d.results[i].Begun = false // the ban began with that call, not with this one
+		d.results[i].Begun = false // the ban began with that call, not with the repeated ones
 	}
-	sh, mark := c.shard(charges[0].Key)
+	c.keep(d)
+}
+
+// denialLasts returns how long the results answer the same call again, at most longestDenial: until the
+// first limit that denies has more left, or would grant the charge. It is 0 for calls with several
+// keys, for slots, and if a ban has to count the next denial as well.
+func denialLasts(charges []store.Charge, results []store.Result) time.Duration {
+	lasts := longestDenial
+	for i := range charges {
+		c, r := &charges[i], &results[i]
+		traits := wire.TraitsOf(c.Limit)
+		if c.Key != charges[0].Key || traits.Leases || traits.CountsDenied && (r.OK || c.DryRun) {
+			return 0
+		}
+		if r.OK {
+			continue
+		}
+		lasts = min(lasts, r.RetryAfter)
+		if r.MoreAfter > 0 {
+			lasts = min(lasts, r.MoreAfter)
+		}
+	}
+	return lasts
+}
+
+// keep stores a denial, unless its key was forgotten after the call was sent. If the shard is full, it
+// drops another denial, whose next call asks the server.
+func (c *denyCache) keep(d denial) {
+	key := d.charges[0].Key
+	sh, mark := c.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if forgot := sh.forgot[mark]; !forgot.IsZero() && !since.After(forgot) {
+	if forgot := sh.forgot[mark]; !forgot.IsZero() && !d.since.After(forgot) {
 		return
 	}
 	if sh.calls == nil {
 		sh.calls = make(map[string]denial)
 	}
-	if _, known := sh.calls[charges[0].Key]; !known && len(sh.calls) >= c.room {
-		for key := range sh.calls { // any one: it will only have to ask again
-			delete(sh.calls, key)
+	if _, known := sh.calls[key]; !known && len(sh.calls) >= c.room {
+		for other := range sh.calls {
+			delete(sh.calls, other)
 			break
 		}
 	}
-	sh.calls[charges[0].Key] = d
+	sh.calls[key] = d
 }
 
 // forget drops a key that may have room now.

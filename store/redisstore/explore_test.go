@@ -99,7 +99,7 @@ var unwired = []orders.Edit{
 
 var mutants = []orders.Variant{
 	{Name: "an answer from before there was room is remembered", Edits: []orders.Edit{{File: "denycache.go",
-		Was: "!forgot.IsZero() && !since.After(forgot)", Is: "forgot.IsZero() && forgot.After(since)"}}},
+		Was: "!forgot.IsZero() && !d.since.After(forgot)", Is: "forgot.IsZero() && forgot.After(d.since)"}}},
 	{Name: "a call is timed when it is answered", Edits: []orders.Edit{
 		{File: "take.go", Was: "	since := s.denies.instant()\n", Is: ""},
 		{File: "take.go", Was: "s.denies.remember(charges, results, since)", Is: "s.denies.remember(charges, results, s.denies.instant())"}}},

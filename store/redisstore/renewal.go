@@ -85,41 +85,51 @@ func (r *renewals) renew(age time.Duration) bool {
 	defer end()
 	r.server.exec(ctx, commands)
 	calls, commands = r.separate(ctx, times, calls, commands)
-	answered := true
-	var entered, uncertain []wire.HeldLease // those that the server has entered, or may have
-	pending := false                        // it may enter some yet
+	o := renewalOutcome{answered: true}
 	for i, c := range calls {
-		now, lost, err := c.answer(&commands[i])
-		if err != nil {
-			answered = false
-			if errors.Is(classify(err), ErrIndeterminate) {
-				reply := redis.Error(nil)
-				pending = pending || !errors.As(err, &reply)
-				uncertain = append(uncertain, slices.Concat(c.Leases...)...)
-			}
-			continue
-		}
-		r.server.recordClock(now)
-		r.leases.extend(&c.Renewal, sent, now)
-		for _, l := range lost {
-			switch l.Done {
-			case "entered":
-				entered = append(entered, l.HeldLease)
-				r.report(l, true)
-			case "reset":
-				r.report(l, false)
-			} // what is late is entered next time
-		}
+		r.record(c, &commands[i], sent, &o)
 	}
-	r.releaseAgain(entered)
-	if pending {
+	r.releaseAgain(o.entered)
+	if o.pending {
 		select {
 		case <-ctx.Done():
 		case <-r.closed:
 		}
 	}
-	r.releaseAgain(uncertain)
-	return answered
+	r.releaseAgain(o.uncertain)
+	return o.answered
+}
+
+// renewalOutcome is the outcome of calls that renew leases.
+type renewalOutcome struct {
+	answered           bool             // all calls
+	entered, uncertain []wire.HeldLease // leases that the server has entered, and that it may have entered
+	pending            bool             // it may enter some yet
+}
+
+// record records the answer to a call that was sent at an instant, and reports lost leases.
+func (r *renewals) record(c *renewal, answered *command, sent time.Time, o *renewalOutcome) {
+	now, lost, err := c.answer(answered)
+	if err != nil {
+		o.answered = false
+		if errors.Is(classify(err), ErrIndeterminate) {
+			reply := redis.Error(nil)
+			o.pending = o.pending || !errors.As(err, &reply)
+			o.uncertain = append(o.uncertain, slices.Concat(c.Leases...)...)
+		}
+		return
+	}
+	r.server.recordClock(now)
+	r.leases.extend(&c.Renewal, sent, now)
+	for _, l := range lost {
+		switch l.Done {
+		case "entered":
+			o.entered = append(o.entered, l.HeldLease)
+			r.report(l, true)
+		case "reset":
+			r.report(l, false)
+		} // a late one is entered by the next renewal
+	}
 }
 
 // due returns the leases to renew, as calls of one site each. If there are any, the caller calls

@@ -132,9 +132,8 @@ func (p *player) advance(word string) error {
 }
 
 func (p *player) declare() error {
-	s := store.Spec{Name: p.next()}
-	name := s.Name
-	s.Name = "st" + s.Name
+	name := p.next()
+	s := store.Spec{Name: "st" + name}
 	var err error
 	if s.Algorithm, err = algorithm(p.next()); err != nil {
 		return err
@@ -143,52 +142,59 @@ func (p *player) declare() error {
 	if s.Units, err = strconv.ParseInt(units, 10, 64); err != nil {
 		return err
 	}
-	every, isEvery := strings.CutPrefix(span, "every:")
-	switch {
-	case span == "hourly":
-		s.Window = store.Hourly
-	case span == "daily":
-		s.Window = store.Daily
-	case span == "weekly":
-		s.Window = store.Weekly
-	case span == "monthly":
-		s.Window = store.Monthly
-	case span != "":
-		d, err := time.ParseDuration(every)
-		if err != nil {
-			return err
-		}
-		if isEvery {
-			s.Window = store.Every(d)
-		} else {
-			s.Period = d
-		}
+	if err = setSpan(&s, span); err != nil {
+		return err
 	}
-	for w := p.next(); w != ""; w = p.next() {
-		key, value, _ := strings.Cut(w, "=")
-		n, err := int64(store.None), error(nil)
-		if value != "none" && key != "debt" && key != "warmup" {
-			n, err = strconv.ParseInt(value, 10, 64)
-		}
-		switch key {
-		case "burst":
-			s.Burst = n
-		case "queue":
-			s.Queue = n
-		case "buckets":
-			s.Buckets = n
-		case "debt":
-			s.Debt = true
-		case "warmup":
-			s.WarmUp, err = time.ParseDuration(value)
-		default:
-			err = fmt.Errorf("unknown option %q", w)
-		}
-		if err != nil {
+	for option := p.next(); option != ""; option = p.next() {
+		if err = setOption(&s, option); err != nil {
 			return err
 		}
 	}
 	p.limits[name], err = store.NewLimit(s)
+	return err
+}
+
+// setSpan sets the Period or the Window of a Spec, if the trace gives one.
+func setSpan(s *store.Spec, span string) error {
+	windows := map[string]store.Window{"hourly": store.Hourly, "daily": store.Daily, "weekly": store.Weekly, "monthly": store.Monthly}
+	if w, named := windows[span]; named || span == "" {
+		s.Window = w
+		return nil
+	}
+	length, every := strings.CutPrefix(span, "every:")
+	d, err := time.ParseDuration(length)
+	if every {
+		s.Window = store.Every(d)
+	} else {
+		s.Period = d
+	}
+	return err
+}
+
+// setOption sets another field of a Spec: "burst=5", "queue=none", "debt", "warmup=1s".
+func setOption(s *store.Spec, option string) (err error) {
+	number := func(text string) int64 {
+		if text == "none" {
+			return store.None
+		}
+		var n int64
+		n, err = strconv.ParseInt(text, 10, 64)
+		return n
+	}
+	switch key, value, _ := strings.Cut(option, "="); key {
+	case "burst":
+		s.Burst = number(value)
+	case "queue":
+		s.Queue = number(value)
+	case "buckets":
+		s.Buckets = number(value)
+	case "debt":
+		s.Debt = true
+	case "warmup":
+		s.WarmUp, err = time.ParseDuration(value)
+	default:
+		err = fmt.Errorf("unknown option %q", option)
+	}
 	return err
 }
 

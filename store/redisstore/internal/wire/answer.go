@@ -14,7 +14,7 @@ var errTwins = errors.New("redisstore: the script and the steps disagree")
 // Unanswered is what a script hasn't decided or settled because windows of the calendar were
 // missing: those around the instants in Asked.
 type Unanswered[T any] struct {
-	Items    []T
+	Items []T
 	Asked []int64
 }
 
