@@ -128,6 +128,14 @@ func (d Decision) Retry() (after time.Duration, ok bool) {
 	return d.RetryAfter, true
 }
 
+// setCanceled makes d the decision of a request that is no longer waiting: no limit has denied it.
+func (d *Decision) setCanceled() {
+	d.Allowed, d.RetryAfter = false, 0
+	for i := range d.Limits {
+		d.Limits[i].RetryAfter = 0
+	}
+}
+
 // deniedBy returns what d would be if limit i, a dry run, had been enforced.
 func (d Decision) deniedBy(i int) Decision {
 	l := &d.Limits[i]

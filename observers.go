@@ -131,32 +131,34 @@ func (s *sender) sendAbout(to *audience, e *Event, charges []store.Charge) {
 }
 
 // sendDecision sends an event with a call's decision and keys. If it says that the call is
-// admitted or denied, the events of what else the decision has led to follow.
+// admitted or denied, the events of bans and dry runs follow.
 func (s *sender) sendDecision(to *audience, e *Event, c *decide.Call) {
 	e.Decision.set(c, make([]LimitStatus, len(c.Results)))
 	e.keys = keysOf(c.Charges)
-	if e.Kind == EventCanceled { // no limit has denied it
-		e.Decision.Allowed, e.Decision.RetryAfter = false, 0
-		for i := range e.Decision.Limits {
-			e.Decision.Limits[i].RetryAfter = 0
-		}
+	if e.Kind == EventCanceled {
+		e.Decision.setCanceled()
 	}
 	s.send(to, e)
-	if e.Kind != EventAdmitted && e.Kind != EventDenied {
-		return
+	if e.Kind == EventAdmitted || e.Kind == EventDenied {
+		s.sendConsequences(to, e, c)
 	}
-	also := *e // with all that the decision's event says, but for what only one event may say
-	also.EndsWait = false
+}
+
+// sendConsequences sends the events of bans that a decision has started, and of dry runs that would
+// have denied it. They say the same as the decision's event, except that only one event ends a wait.
+func (s *sender) sendConsequences(to *audience, decided *Event, c *decide.Call) {
+	e := *decided
+	e.EndsWait = false
 	for i := range c.Results {
 		if c.Results[i].Begun {
-			also.Kind, also.Decision = EventBanned, e.Decision.deniedBy(i)
-			s.send(to, &also)
+			e.Kind, e.Decision = EventBanned, decided.Decision.deniedBy(i)
+			s.send(to, &e)
 		}
 	}
 	for i := range c.Results {
 		if c.Charges[i].DryRun && !c.Results[i].OK {
-			also.Kind, also.Err, also.Decision = EventDryRunDenied, nil, e.Decision.deniedBy(i)
-			s.send(to, &also)
+			e.Kind, e.Err, e.Decision = EventDryRunDenied, nil, decided.Decision.deniedBy(i)
+			s.send(to, &e)
 		}
 	}
 }

@@ -32,11 +32,18 @@ type carried struct {
 	request http.Request
 }
 
-// opened reports whether r is a request of an HTTP/2 connection that c's request has
-// become, and so another request than c's. The contexts of all of them descend from that
-// of the one that opened the connection. Which version a request says it has isn't enough: a
-// handler in between may have changed it.
-func (c *carried) opened(r *http.Request) bool {
+// outerPermit returns the permit of the next limiter further out that a request has passed, or nil.
+func outerPermit(r *http.Request) *permit.Core {
+	if c := carriedBy(r.Context()); c != nil && !c.upgradedTo(r) {
+		return &c.core
+	}
+	return nil
+}
+
+// upgradedTo reports whether r is a request on the HTTP/2 connection that c's request was upgraded to, and so
+// another request than c's. The contexts of all requests on the connection descend from c's. The version of
+// r alone isn't enough: a handler in between may have changed it.
+func (c *carried) upgradedTo(r *http.Request) bool {
 	return r.ProtoMajor == 2 && upgrades(&c.request) && !upgrades(r)
 }
 

@@ -35,8 +35,8 @@ type admission struct {
 
 	// to are the observers that get its events: those at its beginning.
 	to *audience
-	// concluded: the observers were notified of its outcome, which ends a wait.
-	concluded bool
+	// outcomeSent: the observers were notified of its outcome, which ends a wait.
+	outcomeSent bool
 	// endDue: the observers were notified that it is admitted, and not yet of its end. A permit
 	// takes that over, with what was granted.
 	endDue bool
@@ -71,35 +71,35 @@ func beginAdmission(v *version, r *http.Request, outer *permit.Core) *admission 
 // many points: with this defer none of those points has to know what the call owns, or what
 // observers wait for.
 func (a *admission) end(ctx context.Context) {
-	if a.call.Owns() || a.waitIsOpen() || a.endDue {
+	if a.call.Owns() || a.waitOpen() || a.endDue {
 		a.abandon(ctx)
 	}
 	a.reading.End()
 	a.call.Reset()
-	a.outer, a.concluded = nil, false
+	a.outer, a.outcomeSent = nil, false
 	admissions.Put(a)
 }
 
-// waitIsOpen reports whether the observers were notified that the call waits, and not yet of
+// waitOpen reports whether the observers were notified that the call waits, and not yet of
 // what became of it.
-func (a *admission) waitIsOpen() bool { return a.call.BeganWaiting && !a.concluded }
+func (a *admission) waitOpen() bool { return a.call.BeganWaiting && !a.outcomeSent }
 
 // abandon gives back what was granted, and notifies observers of the end that they wait for. It is
 // called when a panic goes through the admission.
 func (a *admission) abandon(ctx context.Context) {
 	defer func() { // also if the store panics
-		if a.waitIsOpen() {
+		if a.waitOpen() {
 			a.sendOutcome(EventCanceled, errWaitPanicked)
 		}
 		a.sendEnd()
 	}()
-	undone := a.call.GiveBack(ctx)
-	if undone.Err == nil && a.endDue {
-		for i := range a.call.Charges { // what it has cost in the end
+	s := a.call.GiveBack(ctx)
+	if s.Err == nil && a.endDue { // the event of the end says what the request has cost: nothing
+		for i := range a.call.Charges {
 			a.call.Charges[i].Cost = 0
 		}
 	}
-	a.version.events.sendUnsettled(a.subject(), undone)
+	a.version.events.sendUnsettled(a.subject(), s)
 }
 
 // errWaitPanicked is why a wait ended that a panic went through.
@@ -110,10 +110,7 @@ var errWaitPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")
 // denials by limits that no handler sees, and returns errAnswered.
 func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
-	var outer *permit.Core
-	if c := carriedBy(ctx); c != nil && !c.opened(r) {
-		outer = &c.core
-	}
+	outer := outerPermit(r)
 	if v.handles() && isAnswering(ctx, v.events.to) {
 		return nil, r, nil
 	}
@@ -385,31 +382,31 @@ func (a *admission) setFields(h http.Header) {
 		if ch.DryRun {
 			continue
 		}
-		said := l.Policy.Load()
-		if l.Needs&limit.Local != 0 && said.Text != "" {
-			said = policyNow(l, ch, r)
+		policy := l.Policy.Load()
+		if l.Needs&limit.Local != 0 && policy.Text != "" {
+			policy = currentPolicy(l, ch, r)
 		}
-		it := a.fields.Add()
-		it.Name, it.Policy, it.Capacity = ch.Limit.Name(), said.Text, said.Capacity
-		it.Remaining, it.Reset, it.Denied, it.Retry, it.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
+		item := a.fields.Add()
+		item.Name, item.Policy, item.Capacity = ch.Limit.Name(), policy.Text, policy.Capacity
+		item.Remaining, item.Reset, item.Denied, item.Retry, item.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
 		if after, known := inside.MoreAfter(ch.Limit, r); known {
-			it.More = after
+			item.More = after
 		}
 	}
 	a.fields.Jitter = a.version.retryJitter
 	a.fields.Write(h, a.version.styles, a.reading.Policy())
 }
 
-// policyNow returns what fields say of an adaptive limit. Decisions follow one another
-// faster than its number changes, so the last is kept.
-func policyNow(l *limit.Limit, c *store.Charge, r *store.Result) *limit.Policy {
+// currentPolicy returns the policy of an adaptive limit at a decision. The limit changes less often than
+// it decides, so it keeps its last policy.
+func currentPolicy(l *limit.Limit, c *store.Charge, r *store.Result) *limit.Policy {
 	slots, _ := limit.DecidedCapacity(c, r)
 	if last := l.Policy.Load(); last.Capacity == slots {
 		return last
 	}
-	said := &limit.Policy{Capacity: slots, Text: field.Policy(c.Limit.Name(), slots, 0)}
-	l.Policy.Store(said)
-	return said
+	policy := &limit.Policy{Capacity: slots, Text: field.Policy(c.Limit.Name(), slots, 0)}
+	l.Policy.Store(policy)
+	return policy
 }
 
 // permit makes the permit of an admission whose call has been granted its charges. The permit owns nothing until
@@ -437,7 +434,7 @@ func (a *admission) fillIn(p *permit.Core, ctx context.Context, needs limit.Need
 		p.Observers, p.AdmissionSent = a.to, a.call.Allowed
 	}
 	if needs != 0 {
-		p.Releases, p.Response = needs&limit.Releases != 0, a.newResponse(p, needs)
+		p.Releases, p.Response = needs&limit.Releases != 0, a.newResponse(p)
 	}
 	waited := a.call.Waited > 0 || len(a.call.LineWaits) > 0
 	if learns := needs&limit.Local != 0; learns || waited || needs&limit.Slots != 0 && p.AdmissionSent {
@@ -452,20 +449,20 @@ func (a *admission) handTo(p *Permit) {
 }
 
 // newResponse makes the response of a permit, or returns nil if no limit needs it.
-func (a *admission) newResponse(p *permit.Core, needs limit.Needs) *permit.Response {
+func (a *admission) newResponse(p *permit.Core) *permit.Response {
 	r := a.reading.R
-	if r == nil || needs&(limit.Watches|limit.Releases) == 0 {
+	if r == nil {
 		return nil
 	}
-	decides, paced := a.call.Needs&limit.Watches != 0, len(a.reading.Paced) > 0
-	held := a.call.Needs&limit.Releases != 0 && (r.Method == http.MethodConnect || upgrades(r))
-	if !decides && !paced && !held {
+	watched, paced := a.call.Needs&limit.Watches != 0, len(a.reading.Paced) > 0
+	holdsHijacked := a.call.Needs&limit.Releases != 0 && (r.Method == http.MethodConnect || upgrades(r))
+	if !watched && !paced && !holdsHijacked {
 		return nil
 	}
 	s := &permit.Response{Settlers: a.reading.Settlers()}
 	s.Begin(r)
-	s.Decides = decides
-	if held {
+	s.Decides = watched
+	if holdsHijacked {
 		s.OnHijack = p.Hold
 	}
 	if paced {
@@ -518,9 +515,9 @@ func (a *admission) subject() subject {
 // event returns an event about the request.
 func (a *admission) event(kind EventKind, err error) Event { return a.subject().event(kind, err) }
 
-// outcome returns the event of what has become of the call: it ends a wait that has begun.
+// outcome returns the event of the call's outcome, which ends a wait that has begun.
 func (a *admission) outcome(kind EventKind, err error) Event {
-	a.concluded = true
+	a.outcomeSent = true
 	e := a.event(kind, err)
 	e.Waited, e.StoreTook, e.EndsWait = a.call.Waited, a.call.Took, a.call.BeganWaiting
 	return e
@@ -555,8 +552,8 @@ func (a *admission) sendEnd() {
 
 // logged reports whether the log shows a decision, or what else it has led to.
 func (a *admission) logged(kind EventKind) bool {
-	says := kind == EventDenied || kind == EventAdmitted && (a.bans() || a.version.dryRuns && a.wouldDeny())
-	return says && a.version.events.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied)
+	shown := kind == EventDenied || kind == EventAdmitted && (a.bans() || a.version.dryRuns && a.wouldDeny())
+	return shown && a.version.events.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied)
 }
 
 // wouldDeny reports whether a limit in a dry run would have denied the call.

@@ -52,16 +52,16 @@ const AsCharged int64 = -1
 // the handler has returned, once for all settlements and releases of slots, for up to 2
 // seconds. The client waits for that only if the response doesn't declare its Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) ChargeOption {
-	by := &read.Settler{Cost: cost, ByStatus: byStatus(cost)}
+	settler := &read.Settler{Cost: cost, ByStatus: byStatus(cost)}
 	return settleOption{checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
-		func(s *compile.Settings) { s.Settler = by })}
+		func(s *compile.Settings) { s.Settler = settler })}
 }
 
 // byStatus reports whether a function of WithSettle is one of this package, which look at
 // nothing but the status.
 func byStatus(cost func(*http.Request, int, int64) int64) bool {
-	at := reflect.ValueOf(cost).Pointer()
-	return at == reflect.ValueOf(FailedOnly).Pointer() || at == reflect.ValueOf(RefundOn()).Pointer()
+	code := reflect.ValueOf(cost).Pointer()
+	return code == reflect.ValueOf(FailedOnly).Pointer() || code == reflect.ValueOf(RefundOn()).Pointer()
 }
 
 // FailedOnly is a function for WithSettle: requests answered with a status below 400, or
@@ -125,8 +125,8 @@ func giveTurnsBack(v *version) turns.Settle {
 
 // giveBack settles charges of a request, even if ctx has ended, and returns the results. If it
 // fails, it notifies observers and returns nil.
-func giveBack(ctx context.Context, v *version, of subject, charges []store.Charge) []store.Result {
-	done := v.backend.Settle(ctx, charges, of.to != nil)
-	v.events.sendUnsettled(of, done)
-	return done.Results
+func giveBack(ctx context.Context, v *version, about subject, charges []store.Charge) []store.Result {
+	s := v.backend.Settle(ctx, charges, about.to != nil)
+	v.events.sendUnsettled(about, s)
+	return s.Results
 }

@@ -180,7 +180,7 @@ func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed 
 		return Settlement{}
 	}
 	if slices.ContainsFunc(amends, func(a Amend) bool { return gs.list[a.Grant].settling() }) {
-		return Settlement{Err: errUnknown}
+		return Settlement{Err: errSettlementUnknown}
 	}
 	charges := gs.beginSettling(make([]store.Charge, 0, len(amends)), amends)
 	results := make([]store.Result, len(charges))

@@ -11,10 +11,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Settlement is the outcome of settling charges: those that were made cost
-// what they say now.
+// Settlement is the outcome of settling charges.
 type Settlement struct {
-	Charges []store.Charge
+	Charges []store.Charge // at the costs asked for
 	Results []store.Result // nil after an error
 	Amended bool           // a cost has changed that isn't a lease's
 	Took    time.Duration  // the store, if that was asked for
@@ -22,7 +21,7 @@ type Settlement struct {
 }
 
 // Settle makes earlier charges cost what they say now, even if ctx has ended, for as long
-// as giving something back may take. It wakes those who wait for slots among them.
+// as giving something back may take. It wakes the calls that wait for their slots.
 func (b *Backend) Settle(ctx context.Context, charges []store.Charge, timed bool) Settlement {
 	return b.settle(context.WithoutCancel(ctx), b.Store, charges, make([]store.Result, len(charges)), timed)
 }
@@ -40,14 +39,22 @@ func (b *Backend) settle(ctx context.Context, s store.Store, charges []store.Cha
 		defer stop()
 	}
 	defer b.wake(charges) // also if the store panics: the slots may be free
-	took, err := settleTimed(ctx, s, charges, results, timed)
-	if err != nil {
-		return Settlement{Charges: charges, Took: took, Err: err}
+	settled := Settlement{Charges: charges}
+	var start time.Time
+	if timed {
+		start = time.Now()
 	}
-	return Settlement{Charges: charges, Results: results, Took: took}
+	settled.Err = s.Settle(ctx, charges, results)
+	if timed {
+		settled.Took = time.Since(start)
+	}
+	if settled.Err == nil {
+		settled.Results = results
+	}
+	return settled
 }
 
-// wake wakes those who wait for slots among the charges.
+// wake wakes the calls that wait for slots of the charges.
 func (b *Backend) wake(charges []store.Charge) {
 	if !b.Lines.Slots.Waiting() {
 		return
@@ -59,19 +66,9 @@ func (b *Backend) wake(charges []store.Charge) {
 	}
 }
 
-// settleTimed calls the store's Settle, and measures its time if that is asked for.
-func settleTimed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result, timed bool) (time.Duration, error) {
-	if !timed {
-		return 0, s.Settle(ctx, charges, results)
-	}
-	start := time.Now()
-	err := s.Settle(ctx, charges, results)
-	return time.Since(start), err
-}
-
 // errStorePanicked is the error of a settlement in which the store has panicked.
 var errStorePanicked = errors.New("the store panicked, so whether anything was settled isn't known")
 
-// errUnknown is the error of settling a charge again of which an earlier settlement may
+// errSettlementUnknown is the error of settling a charge again of which an earlier settlement may
 // have been made.
-var errUnknown = errors.New("whether an earlier settlement was made isn't known, so the charge isn't settled again")
+var errSettlementUnknown = errors.New("whether an earlier settlement was made isn't known, so the charge isn't settled again")
