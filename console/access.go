@@ -24,8 +24,8 @@ const minToken = 16
 // every half minute. allow must be safe for concurrent use.
 func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 	return option(func(p *page) {
-		if p.allow = allow; allow == nil {
-			p.wrong = append(p.wrong, errors.New("stint: console: the authorizer is nil: "+
+		if p.authorize = allow; allow == nil {
+			p.errs = append(p.errs, errors.New("stint: console: the authorizer is nil: "+
 				"write console.WithAuthorizer(func(r *http.Request) (who string, ok bool) { … }), or console.WithToken(secret)"))
 		}
 	})
@@ -42,7 +42,7 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 func WithToken(secret string) Option {
 	return option(func(p *page) {
 		if len(secret) < minToken {
-			p.wrong = append(p.wrong, fmt.Errorf("stint: console: the token has %d bytes: write a random one of at least %d", len(secret), minToken))
+			p.errs = append(p.errs, fmt.Errorf("stint: console: the token has %d bytes: write a random one of at least %d", len(secret), minToken))
 			return
 		}
 		p.setToken(secret)
@@ -52,7 +52,7 @@ func WithToken(secret string) Option {
 // setToken sets the token, which is also the secret of fingerprints and links of keys.
 func (p *page) setToken(secret string) {
 	p.token = newToken(secret)
-	p.secret = derived(secret, "keys")
+	p.secret = derive(secret, "keys")
 }
 
 // token is a secret that opens the page.
@@ -65,27 +65,27 @@ type token struct {
 }
 
 func newToken(secret string) *token {
-	derive := func(what string) string { return base64.RawURLEncoding.EncodeToString(derived(secret, what)) }
+	derive := func(what string) string { return base64.RawURLEncoding.EncodeToString(derive(secret, what)) }
 	return &token{digest: sha256.Sum256([]byte(secret)), cookie: "stint-" + derive("cookie's name")[:16], value: derive("cookie's value")}
 }
 
-// derived returns a secret for one purpose that is made of another.
-func derived(secret, purpose string) []byte {
+// derive derives a secret for one purpose from another.
+func derive(secret, purpose string) []byte {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte("stint console: " + purpose))
 	return mac.Sum(nil)
 }
 
-// is reports whether a secret is the token's.
-func (t *token) is(secret string) bool {
+// matches reports whether a secret is the token's.
+func (t *token) matches(secret string) bool {
 	digest := sha256.Sum256([]byte(secret))
 	return subtle.ConstantTimeCompare(digest[:], t.digest[:]) == 1
 }
 
-// opens reports whether a request carries the token or its cookie.
-func (t *token) opens(r *http.Request) bool {
+// admits reports whether a request carries the token or its cookie.
+func (t *token) admits(r *http.Request) bool {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") && t.is(strings.TrimSpace(secret)) {
+	if strings.EqualFold(scheme, "Bearer") && t.matches(strings.TrimSpace(secret)) {
 		return true
 	}
 	for _, c := range r.CookiesNamed(t.cookie) {
@@ -96,9 +96,9 @@ func (t *token) opens(r *http.Request) bool {
 	return false
 }
 
-// offered returns the secret of a request that signs in: by a link, or by the form of
+// offeredSecret returns the secret of a request that signs in: by a link, or by the form of
 // the page that asks for the token.
-func offered(w http.ResponseWriter, r *http.Request) (secret string, signsIn bool) {
+func offeredSecret(w http.ResponseWriter, r *http.Request) (secret string, signsIn bool) {
 	switch {
 	case r.Method == http.MethodGet:
 		q := r.URL.Query()
@@ -110,19 +110,19 @@ func offered(w http.ResponseWriter, r *http.Request) (secret string, signsIn boo
 	return "", false
 }
 
-// admit returns who makes a request, if they may. Otherwise it answers the request.
+// admit returns the caller of a request that is authorized. Otherwise it answers the request.
 func (p *page) admit(w http.ResponseWriter, r *http.Request) (who string, ok bool) {
 	if t := p.token; t != nil {
-		if secret, signsIn := offered(w, r); signsIn && t.is(secret) {
-			t.enter(w, r)
+		if secret, signsIn := offeredSecret(w, r); signsIn && t.matches(secret) {
+			t.setCookie(w, r)
 			return "", false
 		}
-		if t.opens(r) {
+		if t.admits(r) {
 			return "", true
 		}
 	}
-	if p.allow != nil {
-		if who, ok = p.allow(r); ok {
+	if p.authorize != nil {
+		if who, ok = p.authorize(r); ok {
 			return who, true
 		}
 	}
@@ -141,10 +141,10 @@ func (p *page) admit(w http.ResponseWriter, r *http.Request) (who string, ok boo
 	return "", false
 }
 
-// enter gives a browser the cookie, and leads it to the same page without the token. The
+// setCookie sets the browser's cookie, and redirects it to the same page without the token. The
 // address is relative, so that it holds behind a proxy that has another one.
-func (t *token) enter(w http.ResponseWriter, r *http.Request) {
-	https := r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" // whoever forges it locks out only themselves
+func (t *token) setCookie(w http.ResponseWriter, r *http.Request) {
+	https := r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" // a client that forges it locks out only itself
 	http.SetCookie(w, &http.Cookie{
 		Name: t.cookie, Value: t.value, Path: directory(r),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: https,
@@ -153,14 +153,14 @@ func (t *token) enter(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// directory returns the path at which the client sees the page: what is in front of the
-// handler may have cut the beginning off URL.Path.
+// directory returns the path at which the client sees the page: a handler around this one
+// may have cut the beginning off URL.Path.
 func directory(r *http.Request) string {
-	seen := r.URL.EscapedPath()
+	urlPath := r.URL.EscapedPath()
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
-		seen = u.EscapedPath()
+		urlPath = u.EscapedPath()
 	}
-	return cmp.Or(seen[:strings.LastIndexByte(seen, '/')+1], "/")
+	return cmp.Or(urlPath[:strings.LastIndexByte(urlPath, '/')+1], "/")
 }
 
 // element returns the last element of a request's path, or "" for the page itself.

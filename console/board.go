@@ -26,27 +26,27 @@ type board struct {
 	began     time.Time
 
 	// A part is mostly used by one processor, which finds it in near again.
-	parts [parts]part
-	near  sync.Pool
-	next  atomic.Uint32
+	parts    [parts]part
+	partPool sync.Pool
+	nextPart atomic.Uint32
 
 	// second is the one that events are counted in: since began, or 0 while nothing
 	// happens. It changes from one to the next while all parts are locked, so that each
 	// part has counted all that came before, and none has counted what comes after.
 	second atomic.Uint32
 	limits sync.Map // name to *limit
-	keys   seen     // those of decisions
+	keys   seenKeys // those of decisions
 
-	unread time.Time // when the source last failed to answer the page; under page.mu
+	sourceFailed time.Time // when the source last failed to answer the page; under page.mu
 
-	mu       sync.Mutex                   // guards what comes seldom
-	met      int                          // how many limits there are
-	failures map[stint.EventKind]*failure // the last of each kind
-	leases   int                          // lost
-	open     time.Time                    // since when the breaker of a failover is; zero: it is closed
-	policy   failure                      // or success
-	inForce  time.Time                    // since when the policy is
-	updated  time.Time
+	mu          sync.Mutex                   // guards what comes seldom
+	limitCount  int                          // how many limits there are
+	failures    map[stint.EventKind]*failure // the last of each kind
+	leases      int                          // lost
+	openSince   time.Time                    // since when the breaker of a failover is; zero: it is closed
+	policy      failure                      // or success
+	policySince time.Time                    // since when the policy is
+	updated     time.Time
 }
 
 // failure is the last error of a kind.
@@ -58,37 +58,37 @@ type failure struct {
 	limit string
 }
 
-// denial is what a limit has denied, or, in a dry run, would have.
+// denial is a denial by a limit or, in a dry run, one that it would have made.
 type denial struct {
-	at                  time.Time
-	route, limit, key   string
-	remaining, of, cost int64
-	retryAfter          time.Duration
-	dry                 bool
+	at                        time.Time
+	route, limit, key         string
+	remaining, capacity, cost int64
+	retryAfter                time.Duration
+	dryRun                    bool
 }
 
 // limit keeps one limit's figures, except those that parts keep.
 type limit struct {
-	name    string
-	dry     atomic.Uint64 // denials that it has only reported
-	bans    atomic.Uint64
-	held    atomic.Int64 // slots, of this process
-	last    atomic.Int64 // slots of the key admitted last, of all processes
-	quota   atomic.Int64 // of that key
-	adapted atomic.Pointer[adapted]
-	sourced atomic.Pointer[sourced]
+	name          string
+	dryRunDenials atomic.Uint64
+	bans          atomic.Uint64
+	held          atomic.Int64 // slots, of this process
+	lastHeld      atomic.Int64 // slots of the key admitted last, of all processes
+	capacity      atomic.Int64 // of that key
+	adaptation    atomic.Pointer[adaptation]
+	sourced       atomic.Pointer[sourcedRule]
 }
 
-// sourced is the rule that a WithLimitSource has for a key of the limit.
-type sourced struct {
-	key   string     // as stores see it
-	rule  stint.Rule // without a name: the source has none
-	asked string     // the key that was asked for last, for which it may have none
-	at    time.Time  // when
+// sourcedRule is the rule that a WithLimitSource returns for a key of the limit.
+type sourcedRule struct {
+	key      string     // as stores see it
+	rule     stint.Rule // without a name: the source has none
+	askedKey string     // the key that was asked for last, for which it may have none
+	at       time.Time  // when
 }
 
-// adapted is the history of an adaptive limit.
-type adapted struct {
+// adaptation is the history of an adaptive limit.
+type adaptation struct {
 	to                gauge
 	latency, baseline gauge // in µs
 	reason            atomic.Value
@@ -100,89 +100,89 @@ func newBoard(l *stint.Limiter) *board {
 	for i := range b.parts {
 		b.parts[i].figures = map[string]*figures{}
 	}
-	b.near.New = func() any { return &b.parts[b.next.Add(1)%parts] }
+	b.partPool.New = func() any { return &b.parts[b.nextPart.Add(1)%parts] }
 	return b
 }
 
 // second numbers the seconds since the board was made, from 1.
 func second(at time.Duration) uint32 { return uint32(at/time.Second) + 1 }
 
-// observe notes an event. It takes a pointer because an event is large.
+// observe records an event. It takes a pointer because an event is large.
 func (b *board) observe(e *stint.Event) {
-	p := b.near.Get().(*part)
+	p := b.partPool.Get().(*part)
 	if e.Kind == stint.EventEnded {
 		p.ended.Add(1)
-		b.now()
-		b.near.Put(p)
-		b.slots(e, -1)
+		b.currentSecond()
+		b.partPool.Put(p)
+		b.countSlots(e, -1)
 		return
 	}
 	p.mu.Lock()
-	now := b.now()
-	p.note(b, e, now)
+	now := b.currentSecond()
+	p.record(b, e, now)
 	if e.Kind == stint.EventDenied || e.Kind == stint.EventDryRunDenied {
-		p.remember(e)
+		p.recordDenial(e)
 	}
 	p.mu.Unlock()
-	b.near.Put(p)
+	b.partPool.Put(p)
 
 	switch e.Kind {
 	case stint.EventAdmitted:
-		b.slots(e, 1)
+		b.countSlots(e, 1)
 	case stint.EventWaiting, stint.EventCanceled, stint.EventSettled, stint.EventPaced, stint.EventBlocked, stint.EventEmptyKey, stint.EventDenied:
 	case stint.EventLimitChanged:
-		b.adapt(e.Change, now)
+		b.recordChange(e.Change, now)
 	case stint.EventDryRunDenied:
 		if l := b.limit(e.Decision.Limit); l != nil {
-			l.dry.Add(1)
+			l.dryRunDenials.Add(1)
 		}
 	case stint.EventBanned:
 		if l := b.limit(e.Decision.Limit); l != nil {
 			l.bans.Add(1)
 		}
 	default:
-		b.rare(e)
+		b.recordRare(e)
 	}
 }
 
-// now returns the second that events are counted in. It starts the board's clock: until a
-// second passes without an event, turn keeps the second, so that no event has to read a
-// clock. Whoever counts without a lock calls it afterwards, so that turn can't miss it.
-func (b *board) now() uint32 {
+// currentSecond returns the second that events are counted in. It starts the board's clock: until a
+// second passes without an event, endSecond sets the second, so that no event has to read a
+// clock. Code that counts without a lock calls it afterwards, so that endSecond can't miss the event.
+func (b *board) currentSecond() uint32 {
 	if now := b.second.Load(); now != 0 {
 		return now
 	}
 	now := second(time.Since(b.began))
 	if !b.second.CompareAndSwap(0, now) {
-		return b.now()
+		return b.currentSecond()
 	}
 	past := time.Since(b.began) % time.Second
-	time.AfterFunc(time.Second-past, b.turn)
+	time.AfterFunc(time.Second-past, b.endSecond)
 	return now
 }
 
-// turn ends the second. If nothing was noted in it, the board's clock stops.
-func (b *board) turn() {
+// endSecond ends the second. If no event was recorded in it, the board's clock stops.
+func (b *board) endSecond() {
 	now, noted := b.lock()
 	b.second.Store(0) // before the ends are counted, so that one that comes meanwhile starts the clock
 	for i := range b.parts {
-		noted = b.parts[i].close(b, now) || noted
+		noted = b.parts[i].closeSecond(b, now) || noted
 	}
 	b.unlock()
 	if noted {
-		b.now()
+		b.currentSecond()
 	}
 }
 
-// lock locks all parts, so that what they have counted is of one instant: nothing is in
-// flight in one part that has ended in another. It returns the second of that instant, and
-// whether anything was noted. Most is counted before, since requests wait for this lock.
+// lock locks all parts, so that their counts are of one instant: no request is in
+// flight in one part and ended in another. It returns the second of that instant, and
+// whether an event was recorded. It counts most events before, since requests wait for this lock.
 func (b *board) lock() (now uint32, noted bool) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		p.mu.Lock()
 		noted = p.noted() || noted
-		p.count(b)
+		p.countBatch(b)
 		p.mu.Unlock()
 	}
 	for i := range b.parts {
@@ -200,8 +200,8 @@ func (b *board) unlock() {
 	}
 }
 
-// slots counts the slots that a request takes or releases.
-func (b *board) slots(e *stint.Event, sign int64) {
+// countSlots counts the slots that a request takes or releases.
+func (b *board) countSlots(e *stint.Event, sign int64) {
 	for i := range e.Decision.Limits {
 		s := &e.Decision.Limits[i]
 		if s.InFlight == 0 || !s.Allowed {
@@ -210,49 +210,49 @@ func (b *board) slots(e *stint.Event, sign int64) {
 		if l := b.limit(s.Name); l != nil {
 			l.held.Add(sign * s.Cost)
 			if sign > 0 {
-				l.last.Store(s.InFlight)
-				l.quota.Store(s.Capacity)
+				l.lastHeld.Store(s.InFlight)
+				l.capacity.Store(s.Capacity)
 			}
 		}
 	}
 }
 
-// seen calls yield for each limit that events have named.
-func (b *board) seen(yield func(*limit) bool) {
+// eachLimit calls yield for each limit that events have named.
+func (b *board) eachLimit(yield func(*limit) bool) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		p.mu.Lock()
-		p.count(b)
+		p.countBatch(b)
 		p.mu.Unlock()
 	}
 	b.limits.Range(func(_, l any) bool { return yield(l.(*limit)) })
 }
 
-// limit returns what is known of a limit, or nil if there are too many limits.
+// limit returns the figures of a limit, or nil if there are too many limits.
 func (b *board) limit(name string) *limit {
 	if l, ok := b.limits.Load(name); ok {
 		return l.(*limit)
 	}
-	return b.meet(name)
+	return b.addLimit(name)
 }
 
-// meet adds a limit that is seen for the first time.
-func (b *board) meet(name string) *limit {
+// addLimit adds a limit that is seen for the first time.
+func (b *board) addLimit(name string) *limit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l, ok := b.limits.Load(name); ok {
 		return l.(*limit)
 	}
-	if b.met >= mostLimits || name == "" {
+	if b.limitCount >= mostLimits || name == "" {
 		return nil
 	}
 	l := &limit{name: name}
 	b.limits.Store(name, l)
-	b.met++
+	b.limitCount++
 	return l
 }
 
-func (b *board) adapt(c *stint.LimitChange, now uint32) {
+func (b *board) recordChange(c *stint.LimitChange, now uint32) {
 	if c == nil {
 		return
 	}
@@ -260,12 +260,12 @@ func (b *board) adapt(c *stint.LimitChange, now uint32) {
 	if l == nil {
 		return
 	}
-	a := l.adapted.Load()
+	a := l.adaptation.Load()
 	if a == nil {
-		a = new(adapted)
+		a = new(adaptation)
 		a.to.set(c.From, max(now, 2)-1)
-		if !l.adapted.CompareAndSwap(nil, a) {
-			a = l.adapted.Load()
+		if !l.adaptation.CompareAndSwap(nil, a) {
+			a = l.adaptation.Load()
 		}
 	}
 	a.to.set(c.To, now)
@@ -280,8 +280,8 @@ func (b *board) denialsOf(key string) (all []denial) {
 		p := &b.parts[i]
 		p.mu.Lock()
 		if p.denied != nil {
-			if of := &p.denied[maphash.String(seed, key)%remembered]; of.key == key {
-				all = append(all, of.last[:min(of.n, len(of.last))]...)
+			if last := &p.denied[maphash.String(seed, key)%rememberedKeys]; last.key == key {
+				all = append(all, last.last[:min(last.n, len(last.last))]...)
 			}
 		}
 		p.mu.Unlock()
@@ -310,9 +310,9 @@ func isAnswer(e *stint.Event) bool {
 	return errors.As(e.Err, &s) && s.StatusCode() < http.StatusInternalServerError
 }
 
-// rare notes an event that isn't about a decision.
-func (b *board) rare(e *stint.Event) {
-	f := failure{at: time.Now(), what: failures[e.Kind], path: e.Path, limit: e.Decision.Limit}
+// recordRare records an event that isn't about a decision.
+func (b *board) recordRare(e *stint.Event) {
+	f := failure{at: time.Now(), what: failureText[e.Kind], path: e.Path, limit: e.Decision.Limit}
 	if e.Err != nil {
 		f.err = e.Err.Error()
 	}
@@ -328,26 +328,26 @@ func (b *board) rare(e *stint.Event) {
 		}
 	case stint.EventStoreDegraded:
 		switch {
-		case e.Err == nil: // what failed before is over
-			b.open = time.Time{}
+		case e.Err == nil: // earlier failures are over
+			b.openSince = time.Time{}
 			delete(b.failures, e.Kind)
 		case !errors.Is(e.Err, failover.ErrOpen):
 			b.failures[e.Kind] = &f
-		case b.open.IsZero():
-			b.open = f.at
+		case b.openSince.IsZero():
+			b.openSince = f.at
 		}
 	case stint.EventPolicy:
 		b.policy = f
 		if e.Err == nil {
-			b.inForce = f.at
+			b.policySince = f.at
 		}
 	case stint.EventUpdated:
 		b.updated = f.at
 	}
 }
 
-// failures are the page's words for what fails.
-var failures = map[stint.EventKind]string{
+// failureText describes kinds of failures on the page.
+var failureText = map[stint.EventKind]string{
 	stint.EventStoreFailed:   "the store failed to decide",
 	stint.EventSettleFailed:  "the store failed to settle a charge, or to release a slot",
 	stint.EventKeyFailed:     "a key function failed",

@@ -31,12 +31,12 @@ func TestInFlightIsDrawn(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if v := p.limiter(b); v.InFlight != 1 {
+		if v := p.viewLimiter(b); v.InFlight != 1 {
 			t.Errorf("%d in flight, want 1", v.InFlight)
 		}
 		permit.Done()
 		time.Sleep(20*time.Second + time.Second/2)
-		v := p.limiter(b)
+		v := p.viewLimiter(b)
 		if v.InFlight != 0 || b.second.Load() != 0 {
 			t.Errorf("%d in flight, want 0; the second is read in vain: %v", v.InFlight, b.second.Load() != 0)
 		}
@@ -65,7 +65,7 @@ func TestRequestsBeforeThePage(t *testing.T) {
 		for _, permit := range before {
 			permit.Done()
 		}
-		v := p.limiter(p.boards[0])
+		v := p.viewLimiter(p.boards[0])
 		if held := v.Limits[0].Held; v.InFlight != 2 || v.Limits[0].Slots && held != 2 {
 			t.Errorf("%s: %d in flight, %d held, want 2", v.Limits[0].Name, v.InFlight, held)
 		}
@@ -90,12 +90,12 @@ func TestPeakInFlight(t *testing.T) {
 						b.began = b.began.Add(-600 * time.Millisecond) // the timer is late from here on
 					}
 					if i%50 == 0 {
-						p.limiter(b)
+						p.viewLimiter(b)
 					}
 					permit.Done()
 				}
 				time.Sleep(1100 * time.Millisecond)
-				v := p.limiter(b)
+				v := p.viewLimiter(b)
 				if label := v.Slots.Label; v.InFlight != 0 || !strings.Contains(label, "in flight now 0, at most 0;") && !strings.Contains(label, "in flight now 0, at most 1;") {
 					t.Errorf("%d in flight; the chart says %s", v.InFlight, label)
 				}
@@ -119,7 +119,7 @@ func TestSlotsOfTheKeyAdmittedLast(t *testing.T) {
 		}
 	}
 	first.Done()
-	if l := p.limiter(b).Limits[0]; l.Held != 3 || l.Last != 3 || l.Of != 5 {
+	if l := p.viewLimiter(b).Limits[0]; l.Held != 3 || l.Last != 3 || l.Of != 5 {
 		t.Errorf("%d held here; key admitted last: %d of %d; want 3, and 3 of 5", l.Held, l.Last, l.Of)
 	}
 }
@@ -137,13 +137,13 @@ func TestFiguresAreExact(t *testing.T) {
 					permit.Done()
 				}
 				if c == 0 {
-					b.seen(func(*limit) bool { return true }) // as the page does meanwhile
+					b.eachLimit(func(*limit) bool { return true }) // as the page does meanwhile
 				}
 			}
 		})
 	}
 	all.Wait()
-	v := p.limiter(b)
+	v := p.viewLimiter(b)
 	if v.Allowed != callers*pass || v.Denied != callers*(each-pass) || v.InFlight != 0 {
 		t.Errorf("%d allowed, %d denied, %d in flight", v.Allowed, v.Denied, v.InFlight)
 	}
@@ -178,7 +178,7 @@ func TestLimitsWithoutEnd(t *testing.T) {
 		e := stint.Event{Kind: stint.EventAdmitted, Decision: stint.Decision{Allowed: true, Limits: []stint.LimitStatus{{Name: fmt.Sprint("l", i), Allowed: true}}}}
 		b.observe(&e)
 	}
-	v := p.limiter(b)
+	v := p.viewLimiter(b)
 	if len(v.Limits) > mostLimits+1 || !v.Unlisted || v.Allowed != 2*mostLimits {
 		t.Errorf("%d limits, of %d requests; said: %v", len(v.Limits), v.Allowed, v.Unlisted)
 	}
@@ -189,10 +189,10 @@ func TestEventsAllocateNothing(t *testing.T) {
 	l := stint.Must(stint.New(stint.Rate(10_000_000, time.Second), stint.WithKey(stint.GivenKey())))
 	b := newPage(t, l).boards[0]
 	e := stint.Event{Kind: stint.EventAdmitted, Decision: stint.Decision{Allowed: true, Limits: []stint.LimitStatus{{Name: "rate", Allowed: true}}}}
-	for range 2 * batched {
+	for range 2 * batchSize {
 		b.observe(&e)
 	}
-	if n := testing.AllocsPerRun(10*batched, func() { b.observe(&e) }); n != 0 {
+	if n := testing.AllocsPerRun(10*batchSize, func() { b.observe(&e) }); n != 0 {
 		t.Errorf("%v allocations an event", n)
 	}
 }

@@ -105,7 +105,7 @@ func Limiters(lims ...*stint.Limiter) Option {
 	return option(func(p *page) {
 		for _, l := range lims {
 			if l == nil {
-				p.wrong = append(p.wrong, errors.New("stint: console: a limiter is nil: leave it out"))
+				p.errs = append(p.errs, errors.New("stint: console: a limiter is nil: leave it out"))
 				continue
 			}
 			p.boards = append(p.boards, newBoard(l))
@@ -132,22 +132,22 @@ func WithProcessName(name string) Option { return option(func(p *page) { p.name 
 type page struct {
 	Actions, Clear bool
 
-	name   string // of the process
-	boards []*board
-	allow  func(*http.Request) (who string, ok bool) // nil unless there is an authorizer
-	token  *token                                    // nil unless one opens the page
-	logger *slog.Logger
-	wrong  []error
-	secret []byte // of fingerprints
-	sealer cipher.AEAD
-	cross  *http.CrossOriginProtection
+	name        string // of the process
+	boards      []*board
+	authorize   func(*http.Request) (who string, ok bool) // nil unless there is an authorizer
+	token       *token                                    // nil unless one opens the page
+	logger      *slog.Logger
+	errs        []error
+	secret      []byte // of fingerprints
+	sealer      cipher.AEAD
+	crossOrigin *http.CrossOriginProtection
 
-	mu       sync.Mutex
-	rendered time.Time
-	parts    []fragment
-	views    []*limiterView
-	opens    map[subject]template.HTML // what viewers have opened
-	viewers  int
+	mu        sync.Mutex
+	rendered  time.Time
+	parts     []fragment
+	views     []*limiterView
+	openViews map[openedView]template.HTML // what viewers have opened
+	viewers   int
 }
 
 // New returns the page's handler, which is safe for concurrent use. Mount it at a pattern
@@ -155,22 +155,22 @@ type page struct {
 // for as long as they live: call it before they decide requests. It returns an error that
 // names everything wrong with the options, such as a token that is too short.
 func New(opts ...Option) (http.Handler, error) {
-	p := &page{secret: make([]byte, 32), cross: http.NewCrossOriginProtection()}
+	p := &page{secret: make([]byte, 32), crossOrigin: http.NewCrossOriginProtection()}
 	_, _ = rand.Read(p.secret) // which never fails
 	for _, o := range opts {
 		if o == nil {
-			p.wrong = append(p.wrong, errors.New("stint: console: an option is nil: leave it out"))
+			p.errs = append(p.errs, errors.New("stint: console: an option is nil: leave it out"))
 			continue
 		}
 		o.apply(p)
 	}
 	if len(p.boards) == 0 {
-		p.wrong = append(p.wrong, errors.New("stint: console: no limiters: write console.Limiters(lim)"))
+		p.errs = append(p.errs, errors.New("stint: console: no limiters: write console.Limiters(lim)"))
 	}
-	if p.wrong != nil {
-		return nil, errors.Join(p.wrong...)
+	if p.errs != nil {
+		return nil, errors.Join(p.errs...)
 	}
-	if p.allow == nil && p.token == nil {
+	if p.authorize == nil && p.token == nil {
 		secret := rand.Text()
 		p.setToken(secret)
 		fmt.Fprintf(os.Stderr, "stint: console: for development, open the page at …/?token=%s (in production, write console.WithAuthorizer or console.WithToken)\n", secret)
@@ -213,22 +213,22 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch last := element(r); {
 	case last == "key" && (r.Method == http.MethodPost || r.URL.Query().Has("open")):
-		p.key(w, r, who)
+		p.serveKey(w, r, who)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 	case last == "" || last == "key":
 		p.show(w, r, http.StatusOK, nil)
 	case last == "events":
-		p.stream(w, r)
+		p.serveEvents(w, r)
 	case last == "style.css" || last == "script.js":
-		p.asset(w, last)
+		p.serveAsset(w, last)
 	default:
 		http.NotFound(w, r)
 	}
 }
 
-func (p *page) asset(w http.ResponseWriter, name string) {
+func (p *page) serveAsset(w http.ResponseWriter, name string) {
 	data, err := fs.ReadFile(assets, "assets/"+name)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -121,19 +121,19 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
 }
 
-func (p *page) showJSON(w http.ResponseWriter, _ *http.Request, status int, f *found) {
+func (p *page) showJSON(w http.ResponseWriter, _ *http.Request, status int, f *keyResult) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
-	_ = out.Encode(p.data(f))
+	_ = out.Encode(p.json(f))
 }
 
-func (p *page) data(f *found) Page {
+func (p *page) json(f *keyResult) Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refresh()
-	d := Page{Process: p.name, At: p.rendered, Wrong: []Problem{}, Key: f.data()}
+	d := Page{Process: p.name, At: p.rendered, Wrong: []Problem{}, Key: f.json()}
 	for _, v := range p.views {
 		for _, w := range v.Wrong {
 			d.Wrong = append(d.Wrong, Problem{Limiter: w.Limiter, What: w.What, Text: w.Text, At: w.At, Limits: w.Limits, Warning: w.See, Link: w.Link})
@@ -143,8 +143,8 @@ func (p *page) data(f *found) Page {
 		for i := range v.Limits {
 			at := &v.Limits[i]
 			l.Limits = append(l.Limits, Limit{Name: at.Name, Rule: at.Text, RuleOf: at.OfKey.Text, DryRun: at.DryRun, Allowed: at.Allowed, Denied: at.Denied,
-				RecentAllowed: at.Recent.Allowed, RecentDenied: at.Recent.Denied, MostDenied: counted(at.Stopped), MostAdmitted: counted(at.Admitted),
-				Used: at.Near.Nearest.of - min(at.Near.Nearest.left, at.Near.Nearest.of), Capacity: at.Near.Nearest.of})
+				RecentAllowed: at.Recent.Allowed, RecentDenied: at.Recent.Denied, MostDenied: newCounts(at.Stopped), MostAdmitted: newCounts(at.Admitted),
+				Used: at.Near.Nearest.capacity - min(at.Near.Nearest.left, at.Near.Nearest.capacity), Capacity: at.Near.Nearest.capacity})
 		}
 		for _, r := range p.allDenials(v) {
 			l.Denials = append(l.Denials, Denial{r.Limit, r.DryRun, Count{r.Key.Text, r.Key.link(), r.AtLeast, r.AtMost}, r.At, r.Route, r.Why})
@@ -154,7 +154,7 @@ func (p *page) data(f *found) Page {
 	return d
 }
 
-func counted(keys []keyView) []Count {
+func newCounts(keys []keyView) []Count {
 	all := []Count{}
 	for _, k := range keys {
 		all = append(all, Count{k.Text, k.link(), k.AtLeast, k.AtMost})
@@ -162,7 +162,7 @@ func counted(keys []keyView) []Count {
 	return all
 }
 
-func (f *found) data() *Key {
+func (f *keyResult) json() *Key {
 	if f == nil {
 		return nil
 	}

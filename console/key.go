@@ -28,17 +28,17 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// found is all that is known of a key, in all limiters.
-type found struct {
+// keyResult is the result of looking up a key in all limiters.
+type keyResult struct {
 	Key     string // as the page shows it
 	Typed   string // as it was typed; "" if it was opened from the page
-	Here    []foundIn
+	Here    []limiterResult
 	Actions bool
 }
 
-// foundIn is where a key stands in one limiter.
-type foundIn struct {
-	*found
+// limiterResult is the result in one limiter.
+type limiterResult struct {
+	*keyResult
 	Limiter string
 	ID      string
 	As      string // the key of the address that was typed
@@ -56,7 +56,7 @@ type foundIn struct {
 	Denials []denialView
 }
 
-// standing is where a key stands with a limit.
+// standing is what a key has left of one limit.
 type standing struct {
 	Limit, Text        string
 	Routes             []string
@@ -68,13 +68,13 @@ type standing struct {
 	Everybody          bool
 }
 
-// key looks up a key in all limiters, after an action on it in one if the form asks for that. A key
+// serveKey looks up a key in all limiters, after an action on it in one if the form asks for that. A key
 // that is opened comes sealed, by a link or by the form of actions.
-func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
+func (p *page) serveKey(w http.ResponseWriter, r *http.Request, who string) {
 	var do, in string
-	open, f := r.URL.Query().Get("open"), &found{Actions: p.Actions}
+	open, f := r.URL.Query().Get("open"), &keyResult{Actions: p.Actions}
 	if r.Method == http.MethodPost {
-		if err := p.cross.Check(r); err != nil {
+		if err := p.crossOrigin.Check(r); err != nil {
 			http.Error(w, "cross-origin requests are denied; a proxy without TLS must pass the Host field on", http.StatusForbidden)
 			return
 		}
@@ -85,17 +85,17 @@ func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 	key := f.Typed
 	if open != "" {
 		var err error
-		if key, err = p.opened(open); err != nil {
+		if key, err = p.unseal(open); err != nil {
 			http.Error(w, "no such key: a page with another token has shown it, or without a token another process, or this one before it was restarted; go back, and open it anew", http.StatusBadRequest)
 			return
 		}
 		f.Typed = ""
 	}
-	if f.Key = p.named(key); f.Typed != "" {
+	if f.Key = p.displayKey(key); f.Typed != "" {
 		f.Key = key
 	}
 	for _, b := range p.boards {
-		at := foundIn{found: f, Limiter: b.title, ID: b.id, Shared: !isMemory(b.limiter.Describe().Store), key: key}
+		at := limiterResult{keyResult: f, Limiter: b.title, ID: b.id, Shared: !isMemory(b.limiter.Describe().Store), key: key}
 		if f.Typed != "" {
 			if at.key = b.keyOf(key); at.key != key {
 				at.As = at.key
@@ -119,7 +119,7 @@ func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 		}
 		at := &f.Here[i]
 		done, err := act(r.Context(), p.boards[i], at.key)
-		p.log(r, who, do, at.Limiter, at.key, err)
+		p.logAction(r, who, do, at.Limiter, at.key, err)
 		at.Done = done
 		if err != nil {
 			at.Done, at.Error = "", err.Error()
@@ -129,7 +129,7 @@ func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 	for i := range f.Here {
 		at := &f.Here[i]
 		if at.Error == "" {
-			p.look(r, p.boards[i], at.key, at)
+			p.lookUp(r, p.boards[i], at.key, at)
 		}
 		if at.Error != "" {
 			status = http.StatusUnprocessableEntity
@@ -154,8 +154,8 @@ func (b *board) keyOf(typed string) string {
 	return typed
 }
 
-// seal returns what opens a key that the page shows: the key, encrypted. Equal keys have equal
-// ones, so that what is shown changes only if a key does.
+// seal encrypts a key, for a link that opens it. Equal keys have equal links, so that the page changes
+// only if a key does.
 func (p *page) seal(key string) string {
 	mac := hmac.New(sha256.New, p.secret)
 	mac.Write([]byte("nonce "))
@@ -164,8 +164,8 @@ func (p *page) seal(key string) string {
 	return base64.RawURLEncoding.EncodeToString(p.sealer.Seal(nonce, nonce, []byte(key), nil))
 }
 
-// opened returns the key that was sealed.
-func (p *page) opened(sealed string) (string, error) {
+// unseal returns the key that was sealed.
+func (p *page) unseal(sealed string) (string, error) {
 	data, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil || len(data) < p.sealer.NonceSize() {
 		return "", errors.New("not sealed here")
@@ -175,7 +175,7 @@ func (p *page) opened(sealed string) (string, error) {
 	return string(key), err
 }
 
-// newSealer returns what keys are sealed with.
+// newSealer returns the cipher of seal and unseal.
 func newSealer(secret []byte) cipher.AEAD {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("seal"))
@@ -231,7 +231,7 @@ func (b *board) counts(ctx context.Context, key string) (used, banned bool, err 
 	rules, err := b.rules(ctx, key)
 	for _, s := range d.Limits {
 		i := slices.IndexFunc(rules, func(r stint.Rule) bool { return r.Limit == s.Name })
-		if i < 0 || constant(rules[i].Key) {
+		if i < 0 || isConstant(rules[i].Key) {
 			continue
 		}
 		used = used || isUsed(&s)
@@ -250,7 +250,7 @@ func isUsed(s *stint.LimitStatus) bool {
 func (b *board) bans(ctx context.Context, key string) (names []string, err error) {
 	rules, err := b.rules(ctx, key)
 	for _, r := range rules {
-		if r.Spec.Algorithm == store.Ban && !constant(r.Key) && !slices.Contains(names, r.Limit) {
+		if r.Spec.Algorithm == store.Ban && !isConstant(r.Key) && !slices.Contains(names, r.Limit) {
 			names = append(names, r.Limit)
 		}
 	}
@@ -263,8 +263,8 @@ func (b *board) rules(ctx context.Context, key string) ([]stint.Rule, error) {
 	return append(b.limiter.Describe().Rules, more...), err
 }
 
-func (p *page) log(r *http.Request, who, action, limiter, key string, err error) {
-	attrs := []any{"action", action, "limiter", limiter, "key", p.named(key), "remote", r.RemoteAddr}
+func (p *page) logAction(r *http.Request, who, action, limiter, key string, err error) {
+	attrs := []any{"action", action, "limiter", limiter, "key", p.displayKey(key), "remote", r.RemoteAddr}
 	if who != "" {
 		attrs = append(attrs, "who", who)
 	}
@@ -276,8 +276,8 @@ func (p *page) log(r *http.Request, who, action, limiter, key string, err error)
 	l.WarnContext(r.Context(), "stint: console: an action", attrs...)
 }
 
-// look asks the store where a key stands with all limits of a limiter.
-func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
+// lookUp asks the store what a key has left of all limits of a limiter.
+func (p *page) lookUp(r *http.Request, b *board, key string, f *limiterResult) {
 	d, err := b.limiter.PeekAll(r.Context(), key)
 	if err != nil {
 		f.Error = err.Error()
@@ -290,10 +290,10 @@ func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
 	}
 	rules, routes := map[string]stint.Rule{}, map[string][]string{}
 	for _, rule := range all {
-		if _, known := rules[rule.Limit]; !known {
+		if _, found := rules[rule.Limit]; !found {
 			rules[rule.Limit] = rule
 		}
-		routes[rule.Limit] = append(routes[rule.Limit], whereOf(rule))
+		routes[rule.Limit] = append(routes[rule.Limit], ruleScope(rule))
 	}
 	for _, s := range d.Limits {
 		rule := rules[s.Name]
@@ -301,8 +301,8 @@ func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
 			Limit: s.Name, Text: rule.Text, Routes: routes[s.Name],
 			Left: max(s.Remaining, 0), Of: max(s.Capacity, s.Remaining, 1), InFlight: s.InFlight,
 			Slots: rule.Spec.Algorithm == store.Concurrency, Ban: rule.Spec.Algorithm == store.Ban,
-			Free: s.Allowed, Full: until(s.ResetAfter), More: until(s.RetryAfter),
-			DryRun: s.DryRun, Local: rule.Local, Everybody: constant(rule.Key),
+			Free: s.Allowed, Full: waitText(s.ResetAfter), More: waitText(s.RetryAfter),
+			DryRun: s.DryRun, Local: rule.Local, Everybody: isConstant(rule.Key),
 		}
 		at.Banned = at.Ban && !s.Allowed
 		f.Banned = f.Banned || at.Banned && !at.Everybody
@@ -312,21 +312,21 @@ func (p *page) look(r *http.Request, b *board, key string, f *foundIn) {
 	f.Missing = b.missing(d, rules)
 	if encoded, err := keytext.Encode(key); err == nil {
 		var since time.Time
-		f.Seen, since = b.has(encoded)
+		f.Seen, since = b.seenSince(encoded)
 		f.Since = since.Format(time.DateTime)
 		for _, r := range b.denialsOf(encoded) {
 			v := denialView{Limit: r.limit}
-			v.last(r, cmp.Or(rules[r.limit].Text, "the limit is "+elsewhere), rules[r.limit].Spec.Algorithm == store.Ban)
+			v.setLast(r, cmp.Or(rules[r.limit].Text, "the limit is "+unknownSource), rules[r.limit].Spec.Algorithm == store.Ban)
 			f.Denials = append(f.Denials, v)
 		}
 	}
 }
 
-// has reports whether a key, as stores see it, was decided since the instant that is returned.
-func (b *board) has(key string) (bool, time.Time) {
+// seenSince reports whether a key, as stores see it, was decided since the instant that is returned.
+func (b *board) seenSince(key string) (bool, time.Time) {
 	for i := range b.parts {
 		b.parts[i].mu.Lock()
-		b.parts[i].count(b)
+		b.parts[i].countBatch(b)
 		b.parts[i].mu.Unlock()
 	}
 	return b.keys.has(maphash.String(seed, key))
@@ -339,25 +339,25 @@ func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []st
 			all = append(all, name+": "+rule.Text+", paces responses and denies no request")
 		}
 	}
-	for l := range b.seen {
-		if _, known := rules[l.name]; !known && (l.sourced.Load() == nil || l.sourced.Load().rule.Limit == "") { // not those of other keys' plans
-			all = append(all, l.name+": "+elsewhere)
+	for l := range b.eachLimit {
+		if _, found := rules[l.name]; !found && (l.sourced.Load() == nil || l.sourced.Load().rule.Limit == "") { // not those of other keys' plans
+			all = append(all, l.name+": "+unknownSource)
 		}
 	}
 	slices.Sort(all)
 	return all
 }
 
-// shown returns an event's key as the page shows it, as one types it to look it up, and what
-// opens it. For a long key an event has only the hash, which opens nothing.
-func (p *page) shown(key string) shownKey {
-	if key == everybody {
+// viewKey returns an event's key as the page shows it, and the sealed key for its link. For a long key
+// an event has only the hash, which has no link.
+func (p *page) viewKey(key string) shownKey {
+	if key == globalKey {
 		return shownKey{Text: "Global"}
 	}
 	if raw, err := url.PathUnescape(key); err == nil && raw != "" {
-		return shownKey{p.named(raw), p.seal(raw)}
+		return shownKey{p.displayKey(raw), p.seal(raw)}
 	}
-	return shownKey{Text: p.named(key)}
+	return shownKey{Text: p.displayKey(key)}
 }
 
 // shownKey is a key on the page.
@@ -371,11 +371,11 @@ func (k shownKey) link() string {
 	return "key?open=" + k.Open
 }
 
-// everybody is the key of stint.Global in events.
-const everybody = "%00global"
+// globalKey is the key of stint.Global in events.
+const globalKey = "%00global"
 
-// named returns a key in clear, or its beginning and a fingerprint.
-func (p *page) named(key string) string {
+// displayKey returns a key in clear, or its beginning and a fingerprint.
+func (p *page) displayKey(key string) string {
 	if p.Clear {
 		return key
 	}
@@ -389,6 +389,6 @@ func (p *page) named(key string) string {
 	return fmt.Sprintf("%s… #%s", key[:n], hex.EncodeToString(mac.Sum(nil)[:3]))
 }
 
-// constant reports whether every request has the same key: that of stint.Global, or a Join,
+// isConstant reports whether every request has the same key: that of stint.Global, or a Join,
 // FirstOf or Hash of nothing else.
-func constant(k stint.Key) bool { return keys.Described(k).Constant != "" }
+func isConstant(k stint.Key) bool { return keys.Described(k).Constant != "" }

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// parts is into how many parts figures are split, so that requests rarely wait for
+	// parts is the number of parts of the figures, so that requests rarely wait for
 	// each other.
 	parts = 4
-	// held is the size of a sketch: its counts are exact to a 64th of all.
-	held = 64
-	// batched is how many answers of limits are counted at once.
-	batched = 128
-	// remembered is of how many keys a part remembers the last denials.
-	remembered = 128
+	// sketchSize is the size of a sketch: its counts are exact to a 64th of all.
+	sketchSize = 64
+	// batchSize is how many answers of limits are counted at once.
+	batchSize = 128
+	// rememberedKeys is of how many keys a part remembers the last denials.
+	rememberedKeys = 128
 )
 
 var seed = maphash.MakeSeed()
 
 // part has the figures of some of a limiter's events. To count events one at a time, with
-// cold caches, costs several times as much as to count many at once. So events are noted
+// cold caches, costs several times as much as to count many at once. So events are recorded
 // first, and counted together within a second.
 type part struct {
 	ended atomic.Int32 // requests, since close
@@ -53,7 +53,7 @@ const (
 )
 
 const (
-	flying = iota
+	running = iota
 	waiting
 )
 
@@ -69,10 +69,10 @@ type batch struct {
 
 // answer is a limit's answer to a request.
 type answer struct {
-	limit          string
-	end            int // of its key in keys
-	allowed, bound bool
-	left, of       int64 // units, afterwards
+	limit             string
+	end               int // of its key in keys
+	allowed, deciding bool
+	left, capacity    int64 // units, afterwards
 }
 
 // figures are a part's figures of a limit.
@@ -80,23 +80,23 @@ type figures struct {
 	limit                  *limit
 	allowed, denied, bound uint64
 	ring                   ring
-	near                   low
+	near                   nearest
 	admitted, stopped      *topkeys.Recent
 }
 
-// open returns the batch of a second, with room. The caller holds p.mu.
-func (p *part) open(b *board, now uint32) *batch {
+// batchOf returns the batch of a second, with room. The caller holds p.mu.
+func (p *part) batchOf(b *board, now uint32) *batch {
 	t := &p.batch
-	if t.second != now || len(t.answers) >= batched || len(t.took) >= batched {
-		p.count(b)
+	if t.second != now || len(t.answers) >= batchSize || len(t.took) >= batchSize {
+		p.countBatch(b)
 		t.second = now
 	}
 	return t
 }
 
-// note notes an event. The caller holds p.mu.
-func (p *part) note(b *board, e *stint.Event, now uint32) {
-	t := p.open(b, now)
+// record records an event. The caller holds p.mu.
+func (p *part) record(b *board, e *stint.Event, now uint32) {
+	t := p.batchOf(b, now)
 	t.noted = true
 	p.outcomes[outcomeOf(e)]++
 	if e.EndsWait {
@@ -105,11 +105,11 @@ func (p *part) note(b *board, e *stint.Event, now uint32) {
 	switch e.Kind {
 	case stint.EventAdmitted:
 		t.decisions[allowed]++
-		t.changes[flying]++
-		t.decision(e)
+		t.changes[running]++
+		t.addDecision(e)
 	case stint.EventDenied:
 		t.decisions[denied]++
-		t.decision(e)
+		t.addDecision(e)
 	case stint.EventWaiting:
 		t.changes[waiting]++
 	case stint.EventBlocked, stint.EventEmptyKey:
@@ -121,7 +121,7 @@ func (p *part) note(b *board, e *stint.Event, now uint32) {
 	case stint.EventDryRunDenied:
 		for i := range e.Decision.Limits {
 			if s := &e.Decision.Limits[i]; s.DryRun && s.Name == e.Decision.Limit {
-				t.answer(e, i, false)
+				t.addAnswer(e, i, false)
 			}
 		}
 	}
@@ -140,21 +140,21 @@ func outcomeOf(e *stint.Event) int {
 	return limitsDenied
 }
 
-// decision notes the limits that decided: all of them if the request passes, otherwise
+// addDecision records the limits that decided: all of them if the request passes, otherwise
 // those that denied.
-func (t *batch) decision(e *stint.Event) {
-	t.took = append(t.took, uint16(bucket(e.StoreTook)))
+func (t *batch) addDecision(e *stint.Event) {
+	t.took = append(t.took, uint16(bucketOf(e.StoreTook)))
 	for i := range e.Decision.Limits {
 		s := &e.Decision.Limits[i]
 		if s.Allowed != e.Decision.Allowed || s.DryRun && !s.Allowed {
 			continue
 		}
-		t.answer(e, i, !s.Allowed && s.Name == e.Decision.Limit)
+		t.addAnswer(e, i, !s.Allowed && s.Name == e.Decision.Limit)
 	}
 }
 
-// answer notes the answer of a limit.
-func (t *batch) answer(e *stint.Event, i int, bound bool) {
+// addAnswer records the answer of a limit.
+func (t *batch) addAnswer(e *stint.Event, i int, bound bool) {
 	s := &e.Decision.Limits[i]
 	t.keys = append(t.keys, e.Key(i)...)
 	t.answers = append(t.answers, answer{s.Name, len(t.keys), s.Allowed, bound, s.Remaining, s.Capacity})
@@ -167,11 +167,11 @@ type denialsOfKey struct {
 	last [3]denial
 }
 
-// remember keeps a denial as its key's last one, for whoever asks about that key. Another key with
-// the same hash takes its place. The caller holds p.mu.
-func (p *part) remember(e *stint.Event) {
+// recordDenial keeps a denial as its key's last one, for the page of that key. It replaces the denials of
+// another key with the same hash. The caller holds p.mu.
+func (p *part) recordDenial(e *stint.Event) {
 	if p.denied == nil {
-		p.denied = make([]denialsOfKey, remembered)
+		p.denied = make([]denialsOfKey, rememberedKeys)
 	}
 	at := time.Now()
 	for i := range e.Decision.Limits {
@@ -180,38 +180,38 @@ func (p *part) remember(e *stint.Event) {
 			continue
 		}
 		key := e.Key(i)
-		of := &p.denied[maphash.String(seed, key)%remembered]
-		if of.key != key {
-			*of = denialsOfKey{key: strings.Clone(key)}
+		last := &p.denied[maphash.String(seed, key)%rememberedKeys]
+		if last.key != key {
+			*last = denialsOfKey{key: strings.Clone(key)}
 		}
-		of.last[of.n%len(of.last)] = denial{at, e.Route, s.Name, of.key, s.Remaining, s.Capacity, s.Cost, s.RetryAfter, s.DryRun}
-		of.n++
+		last.last[last.n%len(last.last)] = denial{at, e.Route, s.Name, last.key, s.Remaining, s.Capacity, s.Cost, s.RetryAfter, s.DryRun}
+		last.n++
 	}
 }
 
-// noted reports whether anything was noted and hasn't been counted. The caller holds p.mu.
+// noted reports whether events were recorded that haven't been counted. The caller holds p.mu.
 func (p *part) noted() bool { return p.batch.noted }
 
-// close counts what was noted up to a second, and reports whether that was anything.
+// closeSecond counts the events that were recorded up to a second, and reports whether there were any.
 // The caller holds p.mu.
-func (p *part) close(b *board, second uint32) (noted bool) {
+func (p *part) closeSecond(b *board, second uint32) (noted bool) {
 	ended := p.ended.Swap(0)
-	p.changes.add(second, [2]int32{flying: -ended})
+	p.changes.add(second, [2]int32{running: -ended})
 	p.inFlight -= int64(ended)
 	noted = p.noted() || ended > 0
-	p.count(b)
+	p.countBatch(b)
 	return noted
 }
 
-// count counts what is noted. The caller holds p.mu.
-func (p *part) count(b *board) {
+// countBatch counts the recorded events. The caller holds p.mu.
+func (p *part) countBatch(b *board) {
 	t := &p.batch
 	if t.second == 0 {
 		return
 	}
 	p.decisions.add(t.second, t.decisions)
 	p.changes.add(t.second, t.changes)
-	p.inFlight += int64(t.changes[flying])
+	p.inFlight += int64(t.changes[running])
 	p.waiting += int64(t.changes[waiting])
 	p.store.add(t.second, t.took)
 	at, from := time.Duration(t.second-1)*time.Second, 0
@@ -226,33 +226,33 @@ func (p *part) count(b *board) {
 		}
 		last = key
 		if i == 0 || a.limit != t.answers[i-1].limit {
-			f = p.of(b, a.limit)
+			f = p.figuresOf(b, a.limit)
 		}
 		if f == nil {
 			continue
 		}
 		if a.allowed {
-			f.near.add(t.second, a.left, a.of)
+			f.near.add(t.second, a.left, a.capacity)
 			f.allowed++
 			f.ring.add(t.second, [2]int32{allowed: 1})
 			f.admitted.Add(key, at)
 			continue
 		}
-		f.near.add(t.second, 0, a.of)
+		f.near.add(t.second, 0, a.capacity)
 		f.denied++
-		if a.bound {
+		if a.deciding {
 			f.bound++
 		}
 		f.ring.add(t.second, [2]int32{denied: 1})
 		f.stopped.Add(key, at)
 	}
-	clear(t.answers) // of a limit that is gone nothing stays
+	clear(t.answers) // so that a removed limit isn't kept in memory
 	t.decisions, t.changes, t.noted = [2]int32{}, [2]int32{}, false
 	t.answers, t.keys, t.took = t.answers[:0], t.keys[:0], t.took[:0]
 }
 
-// of returns the figures of a limit, or nil if there are too many limits.
-func (p *part) of(b *board, name string) *figures {
+// figuresOf returns the figures of a limit, or nil if there are too many limits.
+func (p *part) figuresOf(b *board, name string) *figures {
 	if f := p.figures[name]; f != nil {
 		return f
 	}
@@ -260,7 +260,7 @@ func (p *part) of(b *board, name string) *figures {
 	if l == nil {
 		return nil
 	}
-	f := &figures{limit: l, admitted: topkeys.NewRecent(held, span*time.Second), stopped: topkeys.NewRecent(held, span*time.Second)}
+	f := &figures{limit: l, admitted: topkeys.NewRecent(sketchSize, span*time.Second), stopped: topkeys.NewRecent(sketchSize, span*time.Second)}
 	p.figures[name] = f
 	return f
 }

@@ -31,8 +31,8 @@ func (r *ring) add(second uint32, n [2]int32) {
 	s.n[1] += n[1]
 }
 
-// addTo adds what was counted in each of the span seconds before now to sums, and what
-// was counted since to late.
+// addTo adds the counts of each of the span seconds before now to sums, and the counts since then
+// to late.
 func (r *ring) addTo(sums *[2][span]float64, late *[2]float64, now uint32) {
 	for i := range r.slots {
 		s := &r.slots[i]
@@ -48,55 +48,57 @@ func (r *ring) addTo(sums *[2][span]float64, late *[2]float64, now uint32) {
 	}
 }
 
-// room is what a key has left of its limit, in units. That of 0 units is of no key.
-type room struct{ left, of int64 }
+// usage is how many units a key has left of its limit. A capacity of 0 means no key.
+type usage struct{ left, capacity int64 }
 
 // used returns how much of the limit the key has used, from 0 to 1.
-func (r room) used() float64 {
-	if r.of <= 0 {
+func (r usage) used() float64 {
+	if r.capacity <= 0 {
 		return 0
 	}
-	return min(1, max(0, 1-float64(r.left)/float64(r.of)))
+	return min(1, max(0, 1-float64(r.left)/float64(r.capacity)))
 }
 
 // nearer reports whether r is nearer to its limit than another.
-func (r room) nearer(than room) bool { return r.of > 0 && (than.of <= 0 || r.used() > than.used()) }
+func (r usage) nearer(than usage) bool {
+	return r.capacity > 0 && (than.capacity <= 0 || r.used() > than.used())
+}
 
-// low is the key that was nearest to its limit in each of the last seconds. It isn't safe for
+// nearest is the key that was nearest to its limit in each of the last seconds. It isn't safe for
 // concurrent use.
-type low struct {
+type nearest struct {
 	slots [span + 1]struct {
 		second uint32
-		room
+		usage
 	}
 }
 
-func (l *low) add(second uint32, left, of int64) {
+func (l *nearest) add(second uint32, left, of int64) {
 	s := &l.slots[second%uint32(len(l.slots))]
-	if r := (room{left, max(of, 1)}); s.second < second || s.second == second && r.nearer(s.room) {
-		s.second, s.room = second, r
+	if r := (usage{left, max(of, 1)}); s.second < second || s.second == second && r.nearer(s.usage) {
+		s.second, s.usage = second, r
 	}
 }
 
-// addTo adds what was nearer in the span seconds before now.
-func (l *low) addTo(line *[span]room, now uint32) {
+// addTo adds the keys that were nearer in the span seconds before now.
+func (l *nearest) addTo(values *[span]usage, now uint32) {
 	for i := range l.slots {
 		s := &l.slots[i]
-		if ago := int64(now) - int64(s.second); s.second != 0 && ago >= 1 && ago <= span && s.nearer(line[span-ago]) {
-			line[span-ago] = s.room
+		if ago := int64(now) - int64(s.second); s.second != 0 && ago >= 1 && ago <= span && s.nearer(values[span-ago]) {
+			values[span-ago] = s.usage
 		}
 	}
 }
 
-// levels turns changes in each second, and those since, into the levels at the end of
-// each second, for what stands at level now.
-func levels(level float64, changes *[span]float64, late float64) (line [span]float64) {
+// levels returns the levels at the end of each second of a number that is level now, from its changes
+// in each second, and those since.
+func levels(level float64, changes *[span]float64, late float64) (values [span]float64) {
 	level -= late
 	for i := span - 1; i >= 0; i-- {
-		line[i] = max(0, level)
+		values[i] = max(0, level)
 		level -= changes[i]
 	}
-	return line
+	return values
 }
 
 // gauge is a number that is set now and then, and what it was at the end of each of the
@@ -112,23 +114,23 @@ func (g *gauge) set(level int64, second uint32) {
 	g.ring[second%uint32(len(g.ring))].Store(uint64(second)<<32 | uint64(level))
 }
 
-// line returns the level in each of the span seconds before now. A second in which
+// values returns the level in each of the span seconds before now. A second in which
 // nothing was set has the level of the second before it.
-func (g *gauge) line(now uint32) (line [span]float64) {
-	var known [span]bool
+func (g *gauge) values(now uint32) (line [span]float64) {
+	var set [span]bool
 	touched := false
 	for i := range g.ring {
 		packed := g.ring[i].Load()
 		second, level := uint32(packed>>32), uint32(packed)
 		if ago := int64(now) - int64(second); second != 0 && ago >= 1 && ago <= span {
-			line[span-ago], known[span-ago], touched = float64(level), true, true
+			line[span-ago], set[span-ago], touched = float64(level), true, true
 		}
 	}
 	if !touched {
 		line[0] = float64(g.level.Load())
 	}
 	for i := 1; i < span; i++ {
-		if !known[i] {
+		if !set[i] {
 			line[i] = line[i-1]
 		}
 	}
@@ -171,7 +173,7 @@ func (d *durations) addTo(sums *[64 * 8]uint64, second uint32) {
 	}
 }
 
-func bucket(d time.Duration) int {
+func bucketOf(d time.Duration) int {
 	n := uint64(max(d, 0))
 	octave := bits.Len64(n)
 	if octave < 4 {
@@ -180,8 +182,8 @@ func bucket(d time.Duration) int {
 	return octave*8 + int(n>>(octave-4))&7
 }
 
-// ceiling returns the longest duration of a bucket.
-func ceiling(bucket int) time.Duration {
+// bucketCeiling returns the longest duration of a bucket.
+func bucketCeiling(bucket int) time.Duration {
 	octave := bucket / 8
 	if octave < 4 {
 		return time.Duration(bucket)
@@ -202,7 +204,7 @@ func quantile(sums *[64 * 8]uint64, q float64) time.Duration {
 	rank, seen := uint64(q*float64(all-1)), uint64(0)
 	for i, n := range sums {
 		if seen += n; seen > rank {
-			return ceiling(i)
+			return bucketCeiling(i)
 		}
 	}
 	return 0

@@ -41,18 +41,18 @@ func TestLevels(t *testing.T) {
 		second uint32
 		by     int32
 	}{{102, -1}, {100, 3}, {104, -2}, {106, 5}} { // in whatever order they are counted
-		r.add(c.second, [2]int32{flying: c.by})
+		r.add(c.second, [2]int32{running: c.by})
 	}
 	var changed [2][span]float64
 	var late [2]float64
 	r.addTo(&changed, &late, 106)
-	line := levels(5, &changed[flying], late[flying])
+	line := levels(5, &changed[running], late[running])
 	if got, want := line[span-7:], []float64{0, 3, 3, 2, 2, 0, 0}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	changed, late = [2][span]float64{}, [2]float64{}
 	r.addTo(&changed, &late, 1000)
-	if line := levels(5, &changed[flying], late[flying]); line != [span]float64(slices.Repeat([]float64{5}, span)) {
+	if line := levels(5, &changed[running], late[running]); line != [span]float64(slices.Repeat([]float64{5}, span)) {
 		t.Errorf("long after the last change the line is %v", line)
 	}
 }
@@ -63,12 +63,12 @@ func TestGauge(t *testing.T) {
 	g.set(3, 100)
 	g.set(2, 102)
 	g.set(0, 104)
-	line := g.line(106)
+	line := g.values(106)
 	if got, want := line[span-7:], []float64{0, 3, 3, 2, 2, 0, 0}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	g.set(5, 110)
-	if line := g.line(1000); line != [span]float64(slices.Repeat([]float64{5}, span)) {
+	if line := g.values(1000); line != [span]float64(slices.Repeat([]float64{5}, span)) {
 		t.Errorf("long after the last change the line is %v", line)
 	}
 }
@@ -81,7 +81,7 @@ func TestQuantiles(t *testing.T) {
 	for range 10_000 {
 		took := time.Duration(r.ExpFloat64() * float64(time.Millisecond))
 		exact = append(exact, took)
-		d.add(10, []uint16{uint16(bucket(took))})
+		d.add(10, []uint16{uint16(bucketOf(took))})
 	}
 	slices.Sort(exact)
 	for _, q := range []float64{0, 0.5, 0.99, 1} {
@@ -92,7 +92,7 @@ func TestQuantiles(t *testing.T) {
 			t.Errorf("of %v: %v, want %v to an eighth more", q, got, want)
 		}
 	}
-	d.add(151, []uint16{uint16(bucket(time.Hour))})
+	d.add(151, []uint16{uint16(bucketOf(time.Hour))})
 	var sums [64 * 8]uint64
 	if d.addTo(&sums, 299); quantile(&sums, 1) < time.Hour || quantile(&sums, 0) > time.Millisecond {
 		t.Error("both halves should count")
@@ -102,7 +102,7 @@ func TestQuantiles(t *testing.T) {
 		t.Error("the half before the last should count no more")
 	}
 	for _, took := range []time.Duration{0, 1, 7, 8, 9, 255, 256, 1<<62 + 12345} {
-		if c := ceiling(bucket(took)); c < took || c > took+took/8 {
+		if c := bucketCeiling(bucketOf(took)); c < took || c > took+took/8 {
 			t.Errorf("%d is in a bucket up to %d", took, c)
 		}
 	}

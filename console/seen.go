@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// seen remembers which keys a limiter has decided: all of the last 50,000, and at most 100,000. Of
-// other keys it takes up to one in fifty for seen. It is two Bloom filters, of which the older is
+// seenKeys remembers which keys a limiter has decided: all of the last 50,000, and at most 100,000. Of
+// other keys it reports up to one in fifty as seen. It is two Bloom filters, of which the older is
 // dropped when the newer is full. It is safe for concurrent use.
-type seen struct {
-	now, before atomic.Pointer[filter]
-	mu          sync.Mutex // held to drop one
+type seenKeys struct {
+	current, previous atomic.Pointer[filter]
+	mu                sync.Mutex // held to drop one
 }
 
 // A filter has 64 KB, and room for fullAt keys.
 const (
 	filterBits = 1 << 19
-	fullAt     = 50_000
+	filterKeys = 50_000
 	probes     = 4
 )
 
@@ -27,8 +27,8 @@ type filter struct {
 	since time.Time    // when it was begun
 }
 
-func (s *seen) begin() {
-	s.now.Store(&filter{since: time.Now()})
+func (s *seenKeys) begin() {
+	s.current.Store(&filter{since: time.Now()})
 }
 
 // bit returns the place of one of a hash's bits.
@@ -47,8 +47,8 @@ func (f *filter) has(hash uint64) bool {
 }
 
 // add adds the hash of a key.
-func (s *seen) add(hash uint64) {
-	f := s.now.Load()
+func (s *seenKeys) add(hash uint64) {
+	f := s.current.Load()
 	if f.has(hash) {
 		return
 	}
@@ -56,22 +56,22 @@ func (s *seen) add(hash uint64) {
 		word, mask := bit(hash, i)
 		f.words[word].Or(mask)
 	}
-	if f.n.Add(1) < fullAt {
+	if f.n.Add(1) < filterKeys {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.now.Load() == f { // another may have been faster
-		s.before.Store(f)
+	if s.current.Load() == f { // another may have been faster
+		s.previous.Store(f)
 		s.begin()
 	}
 }
 
 // has reports whether a key was added since the instant that is returned.
-func (s *seen) has(hash uint64) (bool, time.Time) {
-	now, before := s.now.Load(), s.before.Load()
-	if before == nil {
-		return now.has(hash), now.since
+func (s *seenKeys) has(hash uint64) (bool, time.Time) {
+	current, previous := s.current.Load(), s.previous.Load()
+	if previous == nil {
+		return current.has(hash), current.since
 	}
-	return now.has(hash) || before.has(hash), before.since
+	return current.has(hash) || previous.has(hash), previous.since
 }

@@ -15,7 +15,7 @@ const (
 	tick = time.Second
 	// A stream ends after streamed, and the browser asks for the next: so a viewer is
 	// authorized again, and a server that shuts down doesn't wait for long.
-	streamed = 30 * time.Second
+	streamFor = 30 * time.Second
 	// mostViewers is how many streams there are at once.
 	mostViewers = 50
 )
@@ -31,23 +31,23 @@ type view struct {
 	*page
 	Process string
 	Parts   []fragment
-	Found   *found
+	Found   *keyResult
 }
 
-// subject is the limiter, or one of its limits, that a viewer has opened.
-type subject struct {
+// openedView is the limiter, or one of its limits, that a viewer has opened.
+type openedView struct {
 	limiter int
 	limit   string // "": the limiter
 }
 
-// subjectOf returns what a request has opened.
-func (p *page) subjectOf(r *http.Request) (s subject, open bool) {
+// openedBy returns the view that a request has opened.
+func (p *page) openedBy(r *http.Request) (s openedView, open bool) {
 	q := r.URL.Query()
 	i := slices.IndexFunc(p.boards, func(b *board) bool { return b.id == q.Get("limiter") })
 	if r.Method == http.MethodPost || i < 0 {
-		return subject{}, false
+		return openedView{}, false
 	}
-	return subject{i, q.Get("limit")}, true
+	return openedView{i, q.Get("limit")}, true
 }
 
 // fragments returns the page's parts. All viewers share one rendering for half a tick.
@@ -55,14 +55,14 @@ func (p *page) fragments(r *http.Request) []fragment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refresh()
-	s, open := p.subjectOf(r)
+	s, open := p.openedBy(r)
 	if !open {
 		return p.parts
 	}
-	html, known := p.opens[s]
-	if !known {
+	html, found := p.openViews[s]
+	if !found {
 		html = p.open(p.views[s.limiter], s.limit)
-		p.opens[s] = html
+		p.openViews[s] = html
 	}
 	return append(p.parts[:len(p.parts):len(p.parts)], fragment{"open", html})
 }
@@ -73,12 +73,12 @@ func (p *page) refresh() {
 		var boards []fragment
 		p.views = nil
 		for i, b := range p.boards {
-			v := p.limiter(b)
+			v := p.viewLimiter(b)
 			p.views = append(p.views, v)
 			boards = append(boards, fragment{"board" + strconv.Itoa(i), render("board", v)})
 		}
 		p.parts = append([]fragment{{"wrong", render("wrong", p.views)}}, boards...)
-		p.opens, p.rendered = map[subject]template.HTML{}, time.Now()
+		p.openViews, p.rendered = map[openedView]template.HTML{}, time.Now()
 	}
 }
 
@@ -108,7 +108,7 @@ func render(name string, data any) template.HTML {
 	return template.HTML(html.String())
 }
 
-func (p *page) show(w http.ResponseWriter, r *http.Request, status int, f *found) {
+func (p *page) show(w http.ResponseWriter, r *http.Request, status int, f *keyResult) {
 	if wantsJSON(r) {
 		p.showJSON(w, r, status, f)
 		return
@@ -124,20 +124,20 @@ func (p *page) show(w http.ResponseWriter, r *http.Request, status int, f *found
 	_, _ = w.Write(html.Bytes())
 }
 
-// stream sends the parts that have changed at each tick.
-func (p *page) stream(w http.ResponseWriter, r *http.Request) {
-	if !p.enter() {
+// serveEvents sends the parts that have changed at each tick.
+func (p *page) serveEvents(w http.ResponseWriter, r *http.Request) {
+	if !p.addViewer() {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
-	defer p.leave()
+	defer p.removeViewer()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	if r.Method == http.MethodHead {
 		return
 	}
 	out := http.NewResponseController(w)
-	ticker, end := time.NewTicker(tick), time.After(streamed)
+	ticker, end := time.NewTicker(tick), time.After(streamFor)
 	defer ticker.Stop()
 	sent := map[string]template.HTML{}
 	for {
@@ -166,7 +166,7 @@ func (p *page) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *page) enter() bool {
+func (p *page) addViewer() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.viewers >= mostViewers {
@@ -176,7 +176,7 @@ func (p *page) enter() bool {
 	return true
 }
 
-func (p *page) leave() {
+func (p *page) removeViewer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.viewers--

@@ -16,8 +16,8 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// shown is how many of the most denied keys the page lists, and of the most admitted.
-const shown = 10
+// listedKeys is how many of the most denied keys the page lists, and of the most admitted.
+const listedKeys = 10
 
 // limiterView is a limiter as the templates see it.
 type limiterView struct {
@@ -128,12 +128,12 @@ type problem struct {
 	Limits                             []string
 }
 
-// limiter reads a board.
-func (p *page) limiter(b *board) *limiterView {
+// viewLimiter returns the view of a board.
+func (p *page) viewLimiter(b *board) *limiterView {
 	d := b.limiter.Describe()
 	v := &limiterView{
-		Index: slices.Index(p.boards, b), Where: where(d.Store), Shared: !isMemory(d.Store),
-		Warnings: d.Warnings, Unmatched: d.Unmatched, Clear: p.Clear, MostApart: held, Minutes: span / 60, board: b, ID: b.id,
+		Index: slices.Index(p.boards, b), Where: storeText(d.Store), Shared: !isMemory(d.Store),
+		Warnings: d.Warnings, Unmatched: d.Unmatched, Clear: p.Clear, MostApart: sketchSize, Minutes: span / 60, board: b, ID: b.id,
 	}
 	v.Title = b.title
 	if m, ok := d.Store.(interface{ Stats() memstore.Stats }); ok {
@@ -141,8 +141,8 @@ func (p *page) limiter(b *board) *limiterView {
 		v.Memory = &memoryView{Keys: s.Keys, Max: s.MaxKeys, Overflow: s.Overflow, Denied: s.Denied}
 	}
 	now := b.totals(v)
-	for _, l := range b.known(d) {
-		at := p.limit(b, l, d, now)
+	for _, l := range b.orderedLimits(d) {
+		at := p.viewLimit(b, l, d, now)
 		at.Index = v.Index
 		v.Limits = append(v.Limits, at)
 	}
@@ -153,7 +153,7 @@ func (p *page) limiter(b *board) *limiterView {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v.Unlisted = b.met >= mostLimits
+	v.Unlisted = b.limitCount >= mostLimits
 	v.Policy = b.policy.view()
 	for _, f := range b.failures {
 		if v.Failure == nil || f.at.After(v.Failure.at) {
@@ -164,13 +164,13 @@ func (p *page) limiter(b *board) *limiterView {
 		v.Primary = new(failureView)
 		if primary != nil {
 			v.Primary.Err = primary.Error()
-			if !b.open.IsZero() { // it may be open since before the page
-				v.Primary.At = b.open.Format(time.DateTime)
+			if !b.openSince.IsZero() { // it may be open since before the page
+				v.Primary.At = b.openSince.Format(time.DateTime)
 			}
 		}
 	}
-	if !b.inForce.IsZero() {
-		v.Policy.InForce = b.inForce.Format(time.DateTime)
+	if !b.policySince.IsZero() {
+		v.Policy.InForce = b.policySince.Format(time.DateTime)
 	}
 	if !b.updated.IsZero() {
 		v.Updated = b.updated.Format(time.DateTime)
@@ -180,15 +180,15 @@ func (p *page) limiter(b *board) *limiterView {
 	return v
 }
 
-// lately is for how long the page calls wrong what has failed and hasn't failed again. What lasts, such
-// as an open breaker, is wrong until it ends.
-const lately = time.Minute
+// problemFor is how long the page shows a failure that hasn't occurred again. A lasting problem, such
+// as an open breaker, is shown until it ends.
+const problemFor = time.Minute
 
-// worst is the order in which failures are listed.
-var worst = [...]stint.EventKind{stint.EventStoreFailed, stint.EventStoreDegraded, stint.EventSettleFailed, stint.EventSourceFailed,
+// failureOrder is the order in which failures are listed.
+var failureOrder = [...]stint.EventKind{stint.EventStoreFailed, stint.EventStoreDegraded, stint.EventSettleFailed, stint.EventSourceFailed,
 	stint.EventLimitsFailed, stint.EventKeyFailed, stint.EventLeaseLost}
 
-// problems lists what is wrong with a limiter, the worst first. The caller holds b.mu.
+// problems lists a limiter's current problems, the worst first. The caller holds b.mu.
 func (v *limiterView) problems(b *board) (all []problem) {
 	add := func(p problem) {
 		p.Limiter = v.Title
@@ -198,9 +198,9 @@ func (v *limiterView) problems(b *board) (all []problem) {
 	if degraded {
 		add(problem{At: v.Primary.At, What: "the primary store is down", Text: v.Primary.Err + ". Each process counts by itself meanwhile."})
 	}
-	for _, kind := range worst {
+	for _, kind := range failureOrder {
 		f := b.failures[kind]
-		if f == nil || time.Since(f.at) >= lately || degraded && kind == stint.EventStoreDegraded {
+		if f == nil || time.Since(f.at) >= problemFor || degraded && kind == stint.EventStoreDegraded {
 			continue
 		}
 		p := problem{At: f.at.Format(time.DateTime), What: f.what, Text: f.err}
@@ -232,16 +232,16 @@ func (v *limiterView) problems(b *board) (all []problem) {
 	return all
 }
 
-// denialsOf returns whom a limit has denied most lately, and why last.
+// denialsOf returns the keys that a limit has denied most lately, and why it denied them last.
 func (p *page) denialsOf(b *board, l *limitView) (all []denialView) {
 	for _, k := range l.Stopped {
 		v := denialView{Limit: l.Name, DryRun: l.DryRun, Key: k.shownKey, AtLeast: k.AtLeast, AtMost: k.AtMost}
-		if r, known := b.lastDenial(k.key, l.Name); known {
+		if r, found := b.lastDenial(k.key, l.Name); found {
 			rule := l.Text
 			if l.Sourced { // of another key, maybe
 				rule = ""
 			}
-			v.last(r, rule, l.ban)
+			v.setLast(r, rule, l.ban)
 		}
 		all = append(all, v)
 	}
@@ -257,10 +257,10 @@ func (p *page) allDenials(v *limiterView) (all []denialView) {
 	return all
 }
 
-// last sets what is known of the last denial.
-func (v *denialView) last(r denial, rule string, ban bool) {
-	v.At, v.Route, v.DryRun, v.RetryAfter = r.at.Format("15:04:05"), cmp.Or(r.route, "—"), r.dry, until(r.retryAfter)
-	if v.Why = fmt.Sprintf("%d of %d left, %d needed", max(r.remaining, 0), r.of, r.cost); ban {
+// setLast sets the fields of the last denial.
+func (v *denialView) setLast(r denial, rule string, ban bool) {
+	v.At, v.Route, v.DryRun, v.RetryAfter = r.at.Format("15:04:05"), cmp.Or(r.route, "—"), r.dryRun, waitText(r.retryAfter)
+	if v.Why = fmt.Sprintf("%d of %d left, %d needed", max(r.remaining, 0), r.capacity, r.cost); ban {
 		v.Why = "it was banned"
 	}
 	if rule != "" {
@@ -268,8 +268,8 @@ func (v *denialView) last(r denial, rule string, ban bool) {
 	}
 }
 
-// where says which processes share the counts of a store.
-func where(s store.Store) string {
+// storeText describes which processes share the counts of a store.
+func storeText(s store.Store) string {
 	if isMemory(s) {
 		return "Counts are in this process's memory. Each process limits by itself."
 	}
@@ -299,7 +299,7 @@ func (b *board) totals(v *limiterView) (now uint32) {
 	now, _ = b.lock()
 	for i := range b.parts {
 		p := &b.parts[i]
-		p.close(b, now)
+		p.closeSecond(b, now)
 		p.decisions.addTo(&decided, &unfinished, now)
 		p.changes.addTo(&changed, &late, now)
 		p.store.addTo(&took, now)
@@ -320,7 +320,7 @@ func (b *board) totals(v *limiterView) (now uint32) {
 			stint.EventWaiting, stint.EventEnded, stint.EventLimitChanged, stint.EventWarning:
 		default:
 			if outcomes[k] > 0 {
-				v.Other = append(v.Other, countView{inWords(kind), outcomes[k]})
+				v.Other = append(v.Other, countView{eventName(kind), outcomes[k]})
 			}
 		}
 	}
@@ -328,13 +328,13 @@ func (b *board) totals(v *limiterView) (now uint32) {
 	v.P50, v.P99 = brief(quantile(&took, 0.5)), brief(quantile(&took, 0.99))
 	v.Traffic = newChart("requests a second", series{"allowed", "a", decided[allowed]}, series{"denied", "b", decided[denied]})
 	v.Slots = newChart("requests",
-		series{"in flight", "c", levels(float64(v.InFlight), &changed[flying], late[flying])},
+		series{"in flight", "c", levels(float64(v.InFlight), &changed[running], late[running])},
 		series{"waiting", "d", levels(float64(v.Waiting), &changed[waiting], late[waiting])})
 	return now
 }
 
-// words are the page's names for kinds of events.
-var words = map[stint.EventKind]string{
+// eventText are the page's names for kinds of events.
+var eventText = map[stint.EventKind]string{
 	stint.EventCanceled:      "canceled",
 	stint.EventBlocked:       "blocked",
 	stint.EventEmptyKey:      "empty keys",
@@ -351,17 +351,17 @@ var words = map[stint.EventKind]string{
 	limitsDenied:             "denied by a limit function, as for no plan",
 }
 
-func inWords(k stint.EventKind) string { return cmp.Or(words[k], k.String()) }
+func eventName(k stint.EventKind) string { return cmp.Or(eventText[k], k.String()) }
 
-// known returns the limits of a description, then all others seen, sorted by name.
-func (b *board) known(d stint.Description) (all []*limit) {
+// orderedLimits returns the limits of a description, then all others that events have named, sorted by name.
+func (b *board) orderedLimits(d stint.Description) (all []*limit) {
 	for _, r := range d.Rules {
 		if l := b.limit(r.Limit); l != nil && !slices.Contains(all, l) {
 			all = append(all, l)
 		}
 	}
 	var others []*limit
-	for l := range b.seen {
+	for l := range b.eachLimit {
 		if !slices.Contains(all, l) {
 			others = append(others, l)
 		}
@@ -370,21 +370,21 @@ func (b *board) known(d stint.Description) (all []*limit) {
 	return append(all, others...)
 }
 
-// limit reads a limit's figures.
-func (p *page) limit(b *board, l *limit, d stint.Description, now uint32) limitView {
+// viewLimit returns the view of a limit.
+func (p *page) viewLimit(b *board, l *limit, d stint.Description, now uint32) limitView {
 	at := time.Since(b.began)
-	v := limitView{Name: l.name, Dry: l.dry.Load(), Bans: l.bans.Load(), Held: max(0, l.held.Load()), Last: l.last.Load(), Of: l.quota.Load()}
+	v := limitView{Name: l.name, Dry: l.dryRunDenials.Load(), Bans: l.bans.Load(), Held: max(0, l.held.Load()), Last: l.lastHeld.Load(), Of: l.capacity.Load()}
 	v.describe(d)
 	var sums [2][span]float64
 	var unfinished [2]float64
 	var stopped, admitted []*topkeys.Sketch
-	var near [span]room
+	var near [span]usage
 	func() {
 		for i := range b.parts {
 			part := &b.parts[i]
 			part.mu.Lock()
 			defer part.mu.Unlock() // at the end, since all parts' sketches are read together
-			part.count(b)
+			part.countBatch(b)
 			f := part.figures[l.name]
 			if f == nil {
 				continue
@@ -394,17 +394,17 @@ func (p *page) limit(b *board, l *limit, d stint.Description, now uint32) limitV
 			f.near.addTo(&near, now)
 			stopped, admitted = append(stopped, f.stopped.Sketches(at)...), append(admitted, f.admitted.Sketches(at)...)
 		}
-		v.Stopped, v.Admitted = p.keys(topkeys.Top(shown, stopped...)), p.keys(topkeys.Top(shown, admitted...))
+		v.Stopped, v.Admitted = p.viewKeys(topkeys.Top(listedKeys, stopped...)), p.viewKeys(topkeys.Top(listedKeys, admitted...))
 	}()
 	v.Share = share(v.Denied, v.Allowed+v.Denied)
 	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", sums[allowed]}, series{"denied", "b", sums[denied]})
-	v.recent(&sums, unfinished)
-	v.binds()
+	v.setRecent(&sums, unfinished)
+	v.setBinder()
 	if !v.Rule && v.Binder != nil {
-		v.plan(p, l.ruleOf(b, v.Binder.key))
+		v.setRule(p, l.ruleOf(b, v.Binder.key))
 	}
-	v.Near = newSpark(l.name, v.unit(), v.most(d), &near, &sums[denied])
-	if a := l.adapted.Load(); a != nil {
+	v.Near = newSpark(l.name, v.unit(), v.capacity(d), &near, &sums[denied])
+	if a := l.adaptation.Load(); a != nil {
 		v.Adapted = a.view(l.name, now)
 	} else if v.Local && v.Of > 0 {
 		v.Adapted = &adaptedView{Now: v.Of}
@@ -412,22 +412,22 @@ func (p *page) limit(b *board, l *limit, d stint.Description, now uint32) limitV
 	return v
 }
 
-func (a *adapted) view(name string, now uint32) *adaptedView {
+func (a *adaptation) view(name string, now uint32) *adaptedView {
 	reason, _ := a.reason.Load().(string)
-	latent, base := a.latency.line(now), a.baseline.line(now)
+	latent, base := a.latency.values(now), a.baseline.values(now)
 	for i := range latent {
 		latent[i] /= 1000
 		base[i] /= 1000
 	}
 	return &adaptedView{Now: a.to.level.Load(), Reason: reason, Changed: true,
-		Limit:  newChart(name+", slots", series{name, "c", a.to.line(now)}),
+		Limit:  newChart(name+", slots", series{name, "c", a.to.values(now)}),
 		Latent: newChart(name+", ms of latency", series{"latency", "d", latent}, series{"compared with", "a", base})}
 }
 
-// keyText says who is limited.
+// keyText describes a limit's key.
 func keyText(k stint.Key) string {
 	switch {
-	case constant(k):
+	case isConstant(k):
 		return "one for all requests"
 	case k == stint.GivenKey():
 		return "given to Take"
@@ -451,15 +451,15 @@ func (v *limitView) describe(d stint.Description) {
 			}
 		}
 		v.Idle, v.WouldDeny = v.Idle && !r.Bound, v.WouldDeny+r.WouldDeny
-		v.Routes = append(v.Routes, whereOf(r))
+		v.Routes = append(v.Routes, ruleScope(r))
 	}
 	if !v.Rule {
-		v.Text, v.Key = elsewhere, "from the request"
+		v.Text, v.Key = unknownSource, "from the request"
 	}
 }
 
-// recent adds up what the limit has decided lately.
-func (v *limitView) recent(sums *[2][span]float64, late [2]float64) {
+// setRecent sets the counts of the limit's recent decisions.
+func (v *limitView) setRecent(sums *[2][span]float64, late [2]float64) {
 	n := [2]uint64{}
 	for k := range n {
 		for _, x := range sums[k] {
@@ -473,7 +473,7 @@ func (v *limitView) recent(sums *[2][span]float64, late [2]float64) {
 	}
 }
 
-// unit names what the limit counts, beside units of a cost.
+// unit names the units that the limit counts.
 func (v *limitView) unit() string {
 	switch {
 	case v.Slots:
@@ -484,32 +484,32 @@ func (v *limitView) unit() string {
 	return "units"
 }
 
-// reread is for how long a page shows a rule that a WithLimitSource has for a key before it asks again,
-// and patience is how long it waits for it.
-const reread, patience = 10 * time.Second, 100 * time.Millisecond
+// rereadAfter is for how long a page shows a rule that a WithLimitSource has for a key before it asks again,
+// and sourceTimeout is how long it waits for the source.
+const rereadAfter, sourceTimeout = 10 * time.Second, 100 * time.Millisecond
 
-// ruleOf returns the rule that a WithLimitSource has for a key, as stores see it; or, if it doesn't
-// answer, or has none for this key, the last one known of any key.
-func (l *limit) ruleOf(b *board, key string) *sourced {
+// ruleOf returns the rule of a WithLimitSource for a key, as stores see it; or, if the source doesn't
+// answer, or has none for this key, the last rule that it returned for any key.
+func (l *limit) ruleOf(b *board, key string) *sourcedRule {
 	last := l.sourced.Load()
 	if last == nil {
-		last = new(sourced)
+		last = new(sourcedRule)
 	}
-	if last.asked == key && time.Since(last.at) < reread || time.Since(b.unread) < reread {
+	if last.askedKey == key && time.Since(last.at) < rereadAfter || time.Since(b.sourceFailed) < rereadAfter {
 		return last
 	}
 	raw, err := url.PathUnescape(key)
 	if err != nil {
 		return last
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
 	defer cancel()
 	rules, err := b.limiter.DescribeKey(ctx, raw)
 	if err != nil {
-		b.unread = time.Now()
+		b.sourceFailed = time.Now()
 		return last
 	}
-	now := &sourced{last.key, last.rule, key, time.Now()}
+	now := &sourcedRule{last.key, last.rule, key, time.Now()}
 	if i := slices.IndexFunc(rules, func(r stint.Rule) bool { return r.Limit == l.name }); i >= 0 {
 		now.key, now.rule = key, rules[i]
 	}
@@ -517,17 +517,17 @@ func (l *limit) ruleOf(b *board, key string) *sourced {
 	return now
 }
 
-// plan describes a limit by the rule that one of its keys has.
-func (v *limitView) plan(p *page, s *sourced) {
+// setRule describes a limit by the rule of one of its keys.
+func (v *limitView) setRule(p *page, s *sourcedRule) {
 	if s.rule.Limit == "" {
 		return
 	}
-	v.Sourced, v.OfKey, v.Text, v.DryRun, v.Key = true, p.shown(s.key), s.rule.Text, s.rule.DryRun, keyText(s.rule.Key)
+	v.Sourced, v.OfKey, v.Text, v.DryRun, v.Key = true, p.viewKey(s.key), s.rule.Text, s.rule.DryRun, keyText(s.rule.Key)
 	v.Slots, v.ban = s.rule.Spec.Algorithm == store.Concurrency, s.rule.Spec.Algorithm == store.Ban
 }
 
-// most returns how many units a key has that has used none, or 0 if each key has a number of its own.
-func (v *limitView) most(d stint.Description) int64 {
+// capacity returns how many units an unused key has, or 0 if each key has a number of its own.
+func (v *limitView) capacity(d stint.Description) int64 {
 	if v.Slots && v.Of > 0 {
 		return v.Of // an adaptive limit's number changes
 	}
@@ -539,40 +539,40 @@ func (v *limitView) most(d stint.Description) int64 {
 	return 0
 }
 
-// binds finds the key that binds the limit.
-func (v *limitView) binds() {
-	all, of, denies := v.Stopped, v.Recent.Denied, true
+// setBinder sets the key that the limit has denied most or, if it has denied none, admitted most.
+func (v *limitView) setBinder() {
+	all, total, denies := v.Stopped, v.Recent.Denied, true
 	if len(all) == 0 {
-		all, of, denies = v.Admitted, v.Recent.Allowed, false
+		all, total, denies = v.Admitted, v.Recent.Allowed, false
 	}
-	if len(all) == 0 || of == 0 {
+	if len(all) == 0 || total == 0 {
 		return
 	}
-	v.Binder = &binder{keyView: all[0], Denies: denies, Share: strconv.FormatFloat(min(100, 100*float64(all[0].AtLeast)/float64(of)), 'f', 0, 64) + " %"}
+	v.Binder = &binder{keyView: all[0], Denies: denies, Share: strconv.FormatFloat(min(100, 100*float64(all[0].AtLeast)/float64(total)), 'f', 0, 64) + " %"}
 }
 
-// elsewhere says where a limit comes from that has figures but no description.
-const elsewhere = "from a WithLimitFunc, a limiter derived by With, or before an Update"
+// unknownSource is the text for a limit that has figures but no description.
+const unknownSource = "from a WithLimitFunc, a limiter derived by With, or before an Update"
 
-// whereOf returns the requests that a rule is for.
-func whereOf(r stint.Rule) string {
+// ruleScope returns the requests that a rule is for.
+func ruleScope(r stint.Rule) string {
 	return cmp.Or(r.Route, "all requests, unless a route says otherwise")
 }
 
-func (p *page) keys(counts []topkeys.Count) (all []keyView) {
+func (p *page) viewKeys(counts []topkeys.Count) (all []keyView) {
 	for _, c := range counts {
 		if c.AtLeast > 0 {
-			all = append(all, keyView{p.shown(c.Key), c.AtLeast, c.AtMost, c.Key})
+			all = append(all, keyView{p.viewKey(c.Key), c.AtLeast, c.AtMost, c.Key})
 		}
 	}
 	return all
 }
 
-func share(n, of uint64) string {
-	if of == 0 {
+func share(n, total uint64) string {
+	if total == 0 {
 		return "—"
 	}
-	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 1, 64) + " %"
+	return strconv.FormatFloat(100*float64(n)/float64(total), 'f', 1, 64) + " %"
 }
 
 // brief formats a duration with two digits.
@@ -584,8 +584,8 @@ func brief(d time.Duration) string {
 	return d.Round(unit).String()
 }
 
-// until formats a wait.
-func until(d time.Duration) string {
+// waitText formats a wait.
+func waitText(d time.Duration) string {
 	switch {
 	case d == stint.Never:
 		return "never"

@@ -40,14 +40,14 @@ type Cache struct {
 	tenants  map[string]*list.Element // of *tenant: those that have a plan
 	recent   list.List                // most recently used first
 	failures map[string]*failure      // of last loads
-	calls    map[string]*call         // loads under way
+	loads    map[string]*loading      // loads under way
 }
 
 // tenant is a key that has a plan.
 type tenant struct {
 	key    string
-	plan   *plan        // that was loaded last
-	usedBy map[any]*use // by stint.LimitUser.ID
+	plan   *plan               // that was loaded last
+	usedBy map[any]*limiterUse // by stint.LimitUser.ID
 }
 
 // plan is one that was loaded. It doesn't change.
@@ -56,22 +56,22 @@ type plan struct {
 	loaded time.Time
 }
 
-// use is what a limiter makes of a tenant's plans.
-type use struct {
+// limiterUse is which of a tenant's plans a limiter uses.
+type limiterUse struct {
 	checked *plan // the last one
-	wrong   error // with it
-	good    *plan // the last with which nothing was wrong, or nil
+	err     error // with it
+	valid   *plan // the last valid one, or nil
 }
 
 // failure is a load that has failed.
 type failure struct {
-	err  error
-	over time.Time // when the key may be loaded again
-	told bool      // reported by a caller for whom an earlier plan stays in force
+	err      error
+	retryAt  time.Time // when the key may be loaded again
+	reported bool      // to a limiter that goes on with an earlier plan
 }
 
-// call is a load under way. Its plan or failure is set when done is closed.
-type call struct {
+// loading is a load under way. Its plan or failure is set when done is closed.
+type loading struct {
 	ctx     context.Context // of the load
 	done    chan struct{}
 	plan    *plan
@@ -99,7 +99,7 @@ func (set option) apply(x *Cache) error { return set(x) }
 func WithTTL(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.ttl = d
-		return duration("WithTTL", d)
+		return checkDuration("WithTTL", d)
 	})
 }
 
@@ -120,7 +120,7 @@ func WithSize(n int64) Option {
 func WithLoadTimeout(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.timeout = d
-		return duration("WithLoadTimeout", d)
+		return checkDuration("WithLoadTimeout", d)
 	})
 }
 
@@ -141,17 +141,17 @@ func WithDefault(limits ...stint.Limit) Option {
 	})
 }
 
-// duration returns what is wrong with an option's duration, or nil.
-func duration(option string, d time.Duration) error {
+// checkDuration returns the error of an option's duration, or nil.
+func checkDuration(option string, d time.Duration) error {
 	if valid, write := engine.CheckDuration(d, d > 0, "write a positive value"); !valid {
 		return fmt.Errorf("tenants: %s(%v): %s", option, d, write)
 	}
 	return nil
 }
 
-// retry is how long after a failed load, or one that has found no plan, the key isn't loaded
+// retryAfter is how long after a failed load, or one that has found no plan, the key isn't loaded
 // again: not every request should ask the source.
-const retry = time.Second
+const retryAfter = time.Second
 
 // New returns a cache in front of load, which returns the limits of a key: a tenant's plan. Each
 // limit needs a stint.WithName. load is called on a goroutine of its own, concurrently for
@@ -162,7 +162,7 @@ const retry = time.Second
 func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts ...Option) (*Cache, error) {
 	p := &Cache{
 		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
-		tenants: map[string]*list.Element{}, failures: map[string]*failure{}, calls: map[string]*call{},
+		tenants: map[string]*list.Element{}, failures: map[string]*failure{}, loads: map[string]*loading{},
 	}
 	var errs []error
 	if load == nil {
@@ -227,7 +227,7 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 	return nil, err
 }
 
-// get returns what a limiter has of the plan of a key; the zero LimitUser is one that isn't known. An error
+// get returns the limits of a key's plan for a limiter; the zero LimitUser is an unknown one. An error
 // beside limits is only reported. It is a stint.LimitSource.
 func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stint.Limit, error) {
 	if key == "" {
@@ -239,10 +239,10 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 	if t != nil && now.Sub(t.plan.loaded) < p.ttl {
 		return p.limits(t, nil, by)
 	}
-	if f := p.failures[key]; f != nil && now.Before(f.over) {
+	if f := p.failures[key]; f != nil && now.Before(f.retryAt) {
 		return p.limits(t, f, by)
 	}
-	c := p.start(ctx, key)
+	c := p.startLoad(ctx, key)
 	if t != nil && now.Sub(t.plan.loaded) < 2*p.ttl {
 		return p.limits(t, p.failures[key], by) // of the load before
 	}
@@ -258,35 +258,35 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 	return p.limits(t, f, by)
 }
 
-// limits returns what a limiter has of a tenant, who is nil without a plan. f is the failure of the
+// limits returns the limits of a tenant for a limiter. The tenant is nil without a plan. f is the failure of the
 // last load, or nil. The caller holds p.mu.
 func (p *Cache) limits(t *tenant, f *failure, by stint.LimitUser) ([]stint.Limit, error) {
-	var wrong error
+	var err error
 	if f != nil {
-		if wrong = f.err; errors.Is(wrong, ErrNoPlan) {
-			return nil, wrong
+		if err = f.err; errors.Is(err, ErrNoPlan) {
+			return nil, err
 		}
 	}
 	if t != nil {
-		good, unfit := t.goodFor(by)
+		valid, planErr := t.validPlan(by)
 		switch {
-		case good == nil:
-			wrong = unfit
-		case unfit != nil:
-			return good.limits, &stint.SourceError{Err: unfit}
-		case f == nil || f.told:
-			return good.limits, nil
+		case valid == nil:
+			err = planErr
+		case planErr != nil:
+			return valid.limits, &stint.SourceError{Err: planErr}
+		case f == nil || f.reported:
+			return valid.limits, nil
 		default:
-			f.told = true
-			return good.limits, &stint.SourceError{Err: wrong}
+			f.reported = true
+			return valid.limits, &stint.SourceError{Err: err}
 		}
 	}
-	return p.fallback, &stint.SourceError{Err: wrong}
+	return p.fallback, &stint.SourceError{Err: err}
 }
 
-// goodFor returns the last plan that a limiter can take, or nil. If that isn't the last one,
-// because that is wrong, the error is returned, but beside a good plan only once.
-func (t *tenant) goodFor(by stint.LimitUser) (*plan, error) {
+// validPlan returns the last plan that is valid for a limiter, or nil. If a later plan is invalid,
+// it returns the error, but beside a valid plan only once.
+func (t *tenant) validPlan(by stint.LimitUser) (*plan, error) {
 	id := by.ID()
 	if id == nil {
 		return t.plan, nil
@@ -295,20 +295,20 @@ func (t *tenant) goodFor(by stint.LimitUser) (*plan, error) {
 	switch {
 	case u == nil:
 		if t.usedBy == nil {
-			t.usedBy = map[any]*use{}
+			t.usedBy = map[any]*limiterUse{}
 		}
-		u = new(use)
+		u = new(limiterUse)
 		t.usedBy[id] = u
-	case u.checked == t.plan && u.good != nil:
-		return u.good, nil
+	case u.checked == t.plan && u.valid != nil:
+		return u.valid, nil
 	case u.checked == t.plan:
-		return nil, u.wrong
+		return nil, u.err
 	}
 	u.checked = t.plan
-	if u.wrong = by.Check(t.plan.limits...); u.wrong == nil {
-		u.good = t.plan
+	if u.err = by.Check(t.plan.limits...); u.err == nil {
+		u.valid = t.plan
 	}
-	return u.good, u.wrong
+	return u.valid, u.err
 }
 
 // Forget drops the plan of key: the next Get waits for a load that begins after Forget.
@@ -319,26 +319,26 @@ func (p *Cache) Forget(key string) {
 	defer p.mu.Unlock()
 	p.drop(key)
 	delete(p.failures, key)
-	delete(p.calls, key)
+	delete(p.loads, key)
 }
 
-// start starts a load, or joins the one under way. The caller holds p.mu.
-func (p *Cache) start(ctx context.Context, key string) *call {
-	if c := p.calls[key]; c != nil {
+// startLoad starts a load, or joins the one under way. The caller holds p.mu.
+func (p *Cache) startLoad(ctx context.Context, key string) *loading {
+	if c := p.loads[key]; c != nil {
 		return c
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
-	c := &call{ctx: ctx, done: make(chan struct{})}
-	p.calls[key] = c
+	c := &loading{ctx: ctx, done: make(chan struct{})}
+	p.loads[key] = c
 	go func() {
 		defer cancel()
-		p.run(key, c)
+		p.runLoad(key, c)
 	}()
 	return c
 }
 
-// run loads a plan, keeps it unless the key was forgotten meanwhile, and wakes those who wait.
-func (p *Cache) run(key string, c *call) {
+// runLoad loads a plan, stores it unless the key was forgotten meanwhile, and wakes the waiting callers.
+func (p *Cache) runLoad(key string, c *loading) {
 	var limits []stint.Limit
 	err := errors.New("tenants: the load did not return")
 	defer func() {
@@ -352,24 +352,24 @@ func (p *Cache) run(key string, c *call) {
 		if err == nil {
 			c.plan = &plan{limits, now}
 		} else {
-			c.failure = &failure{err: err, over: now.Add(retry)}
+			c.failure = &failure{err: err, retryAt: now.Add(retryAfter)}
 		}
-		if p.calls[key] == c {
-			delete(p.calls, key)
-			p.keep(key, c)
+		if p.loads[key] == c {
+			delete(p.loads, key)
+			p.store(key, c)
 		}
 	}()
 	limits, err = p.load(c.ctx, key)
 	switch {
 	case err == nil:
 		err = stint.CheckLimits(limits...)
-	case errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() != nil: // what those who wait are told
+	case errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() != nil: // waiting callers get the same error
 		err = errOverdue
 	}
 }
 
-// wait waits for a load until it exceeds its timeout or the context of who waits ends.
-func (c *call) wait(ctx context.Context) (*plan, *failure) {
+// wait waits for a load until it exceeds its timeout or the caller's context ends.
+func (c *loading) wait(ctx context.Context) (*plan, *failure) {
 	select {
 	case <-c.done:
 	case <-c.ctx.Done():
@@ -385,8 +385,8 @@ func (c *call) wait(ctx context.Context) (*plan, *failure) {
 
 var errOverdue = fmt.Errorf("tenants: the load takes longer than its timeout: %w", context.DeadlineExceeded)
 
-// keep keeps the outcome of a load. The caller holds p.mu.
-func (p *Cache) keep(key string, c *call) {
+// store stores the outcome of a load. The caller holds p.mu.
+func (p *Cache) store(key string, c *loading) {
 	if f := c.failure; f != nil {
 		if errors.Is(f.err, ErrNoPlan) {
 			p.drop(key)
