@@ -61,12 +61,12 @@ func sayings(t *testing.T) (all []placedOption) {
 		if err := yaml.Unmarshal([]byte(values[f.name]), &doc); err != nil || len(doc.Content) != 1 {
 			t.Fatalf("write a value for the field %s here: %v", f.name, err)
 		}
-		d := &decoder{with: c, named: map[string]*namedKey{}, settles: map[string]stint.ChargeOption{}}
+		d := &decoder{config: c, namedKeys: map[string]*namedKey{}, settles: map[string]stint.ChargeOption{}}
 		var l limit
 		f.read(d, doc.Content[0], &l)
-		said := l.said()
-		if len(said) != 1 || d.failed() != nil {
-			t.Fatalf("%s: %v", f.name, d.failed())
+		said := l.allOptions()
+		if len(said) != 1 || d.err() != nil {
+			t.Fatalf("%s: %v", f.name, d.err())
 		}
 		all = append(all, said...)
 	}
@@ -109,7 +109,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 	object("a share", names(shareFields), "$defs", "limit", "anyOf", 1, "properties", "shares", "items")
 	object("adaptation", names(adaptationForms), "$defs", "limit", "anyOf", 1, "properties", "adaptation", "anyOf", 1)
 	object("settle", names(settleForms), "$defs", "settle", "anyOf", 2)
-	object("a predicate", names(fromForms), "$defs", "predicate", "anyOf", 2)
+	object("a predicate", names(addressEntryForms), "$defs", "predicate", "anyOf", 2)
 
 	// And there is no mapping of fixed fields that has been left out.
 	var count func(v any) int
@@ -142,8 +142,8 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 	for i, k := range kinds {
 		branch := limit.at(t, "oneOf", i)
 		required := []string{k.name}
-		if k.needs != "" {
-			needed, _, _ := strings.Cut(k.needs, ":")
+		if k.required != "" {
+			needed, _, _ := strings.Cut(k.required, ":")
 			required = append(required, needed)
 		}
 		same("kind", texts(branch["required"]), required)
@@ -154,7 +154,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 			}
 		}
 		for _, o := range said {
-			if !k.goes(o) {
+			if !k.accepts(o) {
 				not = append(not, o.field)
 			}
 		}

@@ -15,8 +15,8 @@ import (
 // about that option alone.
 var probe = stint.Rate(1<<40, time.Second, stint.WithAlgorithm(stint.FixedWindow), stint.WithName("probe"), stint.WithKey(stint.Global()))
 
-// wrong returns the problems stint.Check finds with options.
-func wrong(opts ...stint.Option) (all []stint.OptionError) {
+// problemsOf returns the problems stint.Check finds with options.
+func problemsOf(opts ...stint.Option) (all []stint.OptionError) {
 	joined, _ := stint.Check(opts...).(interface{ Unwrap() []error })
 	if joined == nil {
 		return nil
@@ -30,23 +30,22 @@ func wrong(opts ...stint.Option) (all []stint.OptionError) {
 	return all
 }
 
-// reports asks stint.Check about options, reports its problems at n, the value of
+// rejects asks stint.Check about options, reports its problems at n, the value of
 // field, and returns whether there were any.
-func (d *decoder) reports(n *yaml.Node, field string, opts ...stint.Option) bool {
-	all := wrong(opts...)
+func (d *decoder) rejects(n *yaml.Node, field string, opts ...stint.Option) bool {
+	all := problemsOf(opts...)
 	for _, e := range all {
-		d.bad(n, "%s", inFile(field+" "+n.Value, e))
+		d.bad(n, "%s", inFileWords(field+" "+n.Value, e))
 	}
 	return len(all) > 0
 }
 
-// inFile describes a problem in the words of a file. written is what the file says
-// instead of the option.
-func inFile(written string, e stint.OptionError) string {
+// inFileWords describes a problem in the words of a file. written is the file's text for the option.
+func inFileWords(written string, e stint.OptionError) string {
 	problem, write := e.Problem, e.Write
 	if names := e.Names(); len(names) > 0 {
 		const between = "\x00"
-		problem, write, _ = strings.Cut(reworded(problem+between+write, names), between)
+		problem, write, _ = strings.Cut(replaceNames(problem+between+write, names), between)
 	}
 	if strings.HasSuffix(write, "*time.Millisecond") { // Go's missing unit; a file's durations have one
 		write = "write 1ms or more"
@@ -57,8 +56,8 @@ func inFile(written string, e stint.OptionError) string {
 	return problem + write
 }
 
-// reworded returns a text with a file's words for names, which are in the text in that order.
-func reworded(text string, names []string) string {
+// replaceNames replaces names in a text, which has them in that order, by a file's words.
+func replaceNames(text string, names []string) string {
 	var b strings.Builder
 	for _, name := range names {
 		before, after, _ := strings.Cut(text, name)
@@ -98,9 +97,9 @@ var algorithms = []struct {
 	{"sliding-log", stint.SlidingLog},
 }
 
-// attribute reports what stint.Check finds wrong with a whole policy, each mistake at
+// reportProblems reports the problems that stint.Check finds with a whole policy, each at
 // the limit or route it is about, or at the document.
-func (d *decoder) attribute(doc *document, all []stint.OptionError) {
+func (d *decoder) reportProblems(doc *document, all []stint.OptionError) {
 	for _, e := range all {
 		at := doc.node
 		for _, r := range doc.routes {
@@ -108,11 +107,11 @@ func (d *decoder) attribute(doc *document, all []stint.OptionError) {
 				at = r.node
 			}
 		}
-		for _, l := range doc.static() {
+		for _, l := range doc.staticLimits() {
 			if e.Limit == l.name {
 				at = l.node
 			}
 		}
-		d.bad(at, "%s", inFile("", e))
+		d.bad(at, "%s", inFileWords("", e))
 	}
 }

@@ -13,11 +13,11 @@ import (
 // cost reads a number, or the name of a function registered in Go.
 func (d *decoder) cost(n *yaml.Node) stint.ChargeOption {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
-		if f := d.with.costs[n.Value]; f != nil {
+		if f := d.config.costs[n.Value]; f != nil {
 			return stint.WithCost(f)
 		}
 		if _, err := parseInt(n.Value); err != nil {
-			d.unknown(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value, choose(n.Value, append(slices.Sorted(maps.Keys(d.with.costs)), "a number")))
+			d.unknown(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value, suggestion(n.Value, append(slices.Sorted(maps.Keys(d.config.costs)), "a number")))
 			return nil
 		}
 	}
@@ -72,13 +72,13 @@ func (d *decoder) settle(n *yaml.Node) stint.ChargeOption {
 	if o := d.settles[n.Value]; o != nil {
 		return o
 	}
-	cost = d.with.settles[n.Value]
+	cost = d.config.settles[n.Value]
 	if n.Value == "failed-only" {
 		cost = stint.FailedOnly
 	}
 	if cost == nil {
-		known := append(slices.Sorted(maps.Keys(d.with.settles)), "failed-only", "{refund-on: [...]}")
-		d.unknown(n, "unknown settle %q: %s; functions are registered with policy.WithSettleFunc", n.Value, choose(n.Value, known))
+		candidates := append(slices.Sorted(maps.Keys(d.config.settles)), "failed-only", "{refund-on: [...]}")
+		d.unknown(n, "unknown settle %q: %s; functions are registered with policy.WithSettleFunc", n.Value, suggestion(n.Value, candidates))
 		return nil
 	}
 	o := stint.WithSettle(cost)

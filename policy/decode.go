@@ -123,14 +123,14 @@ func object[T any](d *decoder, n *yaml.Node, what, example string, fields []fiel
 	if !ok {
 		return false
 	}
-	known := names(fields)
+	fieldNames := names(fields)
 	for _, v := range values {
 		found := false
-		for _, name := range known {
+		for _, name := range fieldNames {
 			found = found || name == v.key.Value
 		}
 		if !found {
-			d.bad(v.key, "unknown field %q of %s: %s", v.key.Value, what, choose(v.key.Value, known))
+			d.bad(v.key, "unknown field %q of %s: %s", v.key.Value, what, suggestion(v.key.Value, fieldNames))
 		}
 	}
 	for _, f := range fields {
@@ -198,10 +198,10 @@ func (d *decoder) word(n *yaml.Node, what string, words ...string) (string, bool
 				return w, true
 			}
 		}
-		d.bad(n, "unknown %s %q: %s", what, n.Value, choose(n.Value, words))
+		d.bad(n, "unknown %s %q: %s", what, n.Value, suggestion(n.Value, words))
 		return "", false
 	}
-	d.bad(n, "%s is a word: %s", what, choose("", words))
+	d.bad(n, "%s is a word: %s", what, suggestion("", words))
 	return "", false
 }
 

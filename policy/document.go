@@ -33,20 +33,20 @@ type entry struct {
 }
 
 type route struct {
-	node     *yaml.Node
-	pattern  string
-	settings settings
-	limits   []entry
-	given    bool // limits or only
-	only     bool
-	exempt   bool
+	node      *yaml.Node
+	pattern   string
+	settings  settings
+	limits    []entry
+	hasLimits bool // limits or only
+	only      bool
+	exempt    bool
 }
 
 type plan struct {
-	node   *yaml.Node
-	name   string
-	limits []entry
-	given  bool
+	node      *yaml.Node
+	name      string
+	limits    []entry
+	hasLimits bool
 }
 
 const documentExample = "version: 1, key and limits"
@@ -88,7 +88,7 @@ func documentFields() []field[document] {
 			values, _ := d.mapping(n, "plans", "{free: {limits: [...]}, pro: {limits: [...]}}")
 			for _, v := range values {
 				p := &plan{node: v.key, name: v.key.Value}
-				if object(d, v.value, "a plan", "{limits: [{name: requests, quota: 1000/daily}]}", planFields(doc), p) && !p.given {
+				if object(d, v.value, "a plan", "{limits: [{name: requests, quota: 1000/daily}]}", planFields(doc), p) && !p.hasLimits {
 					d.bad(v.key, "a plan without limits: write them, or limits: [] for none")
 				}
 				doc.plans = append(doc.plans, p)
@@ -121,18 +121,18 @@ func documentFields() []field[document] {
 func routeFields(doc *document) []field[route] {
 	limits := func(only bool) func(*decoder, *yaml.Node, *route) {
 		return func(d *decoder, n *yaml.Node, r *route) {
-			if r.given {
+			if r.hasLimits {
 				d.bad(n, "limits beside only: put them into one: limits hold beside what is less specific, only instead of that")
 				return
 			}
-			r.limits, r.given, r.only = d.entries(n, doc), true, only
+			r.limits, r.hasLimits, r.only = d.entries(n, doc), true, only
 			if len(n.Content) == 0 {
 				d.bad(n, "no limits: write some, or exempt: true if requests of the route have none")
 			}
 		}
 	}
-	of := func(r *route) *settings { return &r.settings }
-	return append(settingsFields(of), skipField(of),
+	settingsOf := func(r *route) *settings { return &r.settings }
+	return append(settingsFields(settingsOf), skipField(settingsOf),
 		field[route]{"limits", limits(false)}, field[route]{"only", limits(true)},
 		field[route]{"exempt", func(d *decoder, n *yaml.Node, r *route) {
 			on, ok := d.boolean(n, "exempt")
@@ -146,16 +146,16 @@ func routeFields(doc *document) []field[route] {
 func (d *decoder) checkRoute(at *yaml.Node, r *route) {
 	set := len(r.settings.options) > 0 || r.settings.keyed
 	switch {
-	case r.exempt && (r.given || set):
+	case r.exempt && (r.hasLimits || set):
 		d.bad(at, "exempt beside something else: leave one out")
-	case !r.exempt && !r.given && !set:
+	case !r.exempt && !r.hasLimits && !set:
 		d.bad(at, "a route with nothing: write limits, only, a cost, or exempt: true")
 	}
 }
 
 func planFields(doc *document) []field[plan] {
 	return []field[plan]{{"limits", func(d *decoder, n *yaml.Node, p *plan) {
-		p.limits, p.given = d.entries(n, doc), true
+		p.limits, p.hasLimits = d.entries(n, doc), true
 	}}}
 }
 
@@ -201,8 +201,8 @@ func (d *decoder) entries(n *yaml.Node, doc *document) (all []entry) {
 	return all
 }
 
-// static returns the limits of the document and its routes, each once.
-func (doc *document) static() (all []*limit) {
+// staticLimits returns the limits of the document and its routes, each once.
+func (doc *document) staticLimits() (all []*limit) {
 	lists := [][]entry{doc.limits}
 	for _, r := range doc.routes {
 		lists = append(lists, r.limits)
@@ -237,9 +237,9 @@ func (d *decoder) document(root *yaml.Node) []stint.Option {
 	if len(d.errs) > 0 {
 		return nil
 	}
-	options := doc.assemble(d.with)
-	d.attribute(doc, wrong(options...))
-	for _, l := range append(doc.static(), doc.limitsOf(d.with.only)...) {
+	options := doc.buildOptions(d.config)
+	d.reportProblems(doc, problemsOf(options...))
+	for _, l := range append(doc.staticLimits(), doc.limitsOf(d.config.onlyPlan)...) {
 		d.places[l.name] = place{l.node.Line, l.node.Column}
 	}
 	return options
@@ -253,12 +253,12 @@ func (d *decoder) document(root *yaml.Node) []stint.Option {
 // kept, so it needs a name as soon as two would be the same.
 func (d *decoder) resolve(doc *document) {
 	byName := map[string]*limit{}
-	for _, l := range doc.static() {
-		if d.with.lent && l.kind != nil && !l.named {
+	for _, l := range doc.staticLimits() {
+		if d.config.sharedStore && l.kind != nil && !l.named {
 			d.bad(l.node, "a limit without a name gets the name %q, which other limits in the store may have too: write a name", l.name)
 			continue
 		}
-		d.unique(byName, l, !slices.ContainsFunc(doc.limits, func(e entry) bool { return e.limit == l }))
+		d.checkUnique(byName, l, !slices.ContainsFunc(doc.limits, func(e entry) bool { return e.limit == l }))
 	}
 	for i := range doc.limits {
 		if e := &doc.limits[i]; e.limit == nil {
@@ -266,10 +266,10 @@ func (d *decoder) resolve(doc *document) {
 		}
 	}
 	for _, r := range doc.routes {
-		d.refer(r.limits, byName)
+		d.resolveNames(r.limits, byName)
 	}
 	for _, p := range doc.plans {
-		own := maps.Clone(byName)
+		taken := maps.Clone(byName)
 		for _, e := range p.limits {
 			if e.limit == nil {
 				d.bad(e.node, "a plan can't use limits by name: write the limit here, %s", limitExample)
@@ -279,12 +279,12 @@ func (d *decoder) resolve(doc *document) {
 				d.bad(e.node, "a plan's limit without a name, under which its counts are kept: write one")
 				continue
 			}
-			d.unique(own, e.limit, false)
+			d.checkUnique(taken, e.limit, false)
 		}
 	}
 }
 
-func (d *decoder) unique(byName map[string]*limit, l *limit, route bool) {
+func (d *decoder) checkUnique(byName map[string]*limit, l *limit, route bool) {
 	switch first := byName[l.name]; {
 	case l.kind == nil:
 	case first == nil:
@@ -298,13 +298,13 @@ func (d *decoder) unique(byName map[string]*limit, l *limit, route bool) {
 	}
 }
 
-func (d *decoder) refer(list []entry, byName map[string]*limit) {
+func (d *decoder) resolveNames(list []entry, byName map[string]*limit) {
 	for i := range list {
 		e := &list[i]
 		if e.limit == nil {
 			name := e.node.Value
 			if e.limit = byName[name]; e.limit == nil {
-				d.bad(e.node, "no limit is called %q: %s", name, choose(name, slices.Sorted(maps.Keys(byName))))
+				d.bad(e.node, "no limit is called %q: %s", name, suggestion(name, slices.Sorted(maps.Keys(byName))))
 				continue
 			}
 		}
@@ -318,10 +318,10 @@ func (d *decoder) refer(list []entry, byName map[string]*limit) {
 
 // checkKeys reports limits without a key.
 func (d *decoder) checkKeys(doc *document) {
-	if doc.settings.keyed && d.with.keyed {
+	if doc.settings.keyed && d.config.hasKey {
 		d.bad(doc.node, "a key at the top, and another in policy.WithOptions: leave one out; {first-of: [...]} makes one key of two")
 	}
-	if doc.settings.keyed || d.with.keyed {
+	if doc.settings.keyed || d.config.hasKey {
 		return
 	}
 	need := func(e entry, route bool) {
@@ -350,12 +350,12 @@ func (d *decoder) checkRoutes(doc *document) {
 	for _, r := range doc.routes {
 		opts = append(opts, stint.WithRoute(r.pattern, stint.Exempt()))
 	}
-	d.attribute(&document{node: doc.node, routes: doc.routes}, wrong(opts...))
+	d.reportProblems(&document{node: doc.node, routes: doc.routes}, problemsOf(opts...))
 }
 
 func (d *decoder) checkPlans(doc *document) {
-	if doc.plansNode == nil && d.with.only != "" {
-		d.bad(doc.node, "the file has no plans, and so none that is called %q", d.with.only)
+	if doc.plansNode == nil && d.config.onlyPlan != "" {
+		d.bad(doc.node, "the file has no plans, and so none that is called %q", d.config.onlyPlan)
 	}
 	if doc.plansNode == nil {
 		if doc.defaultPlan != nil {
@@ -363,27 +363,27 @@ func (d *decoder) checkPlans(doc *document) {
 		}
 		return
 	}
-	if d.with.plan == nil && d.with.only == "" {
+	if d.config.plan == nil && d.config.onlyPlan == "" {
 		d.bad(doc.plansNode, "plans need a function that returns a request's plan: register one with policy.WithPlanFunc")
 	}
 	if len(doc.plans) == 0 {
 		d.bad(doc.plansNode, "plans is empty: write some, or leave it out")
 	}
-	var known []string
+	var planNames []string
 	for _, p := range doc.plans {
-		known = append(known, p.name)
+		planNames = append(planNames, p.name)
 	}
-	if n := doc.defaultPlan; n != nil && !slices.Contains(known, n.Value) {
-		d.bad(n, "no plan is called %q: %s", n.Value, choose(n.Value, known))
+	if n := doc.defaultPlan; n != nil && !slices.Contains(planNames, n.Value) {
+		d.bad(n, "no plan is called %q: %s", n.Value, suggestion(n.Value, planNames))
 	}
-	if name := d.with.only; name != "" && !slices.Contains(known, name) {
-		d.bad(doc.plansNode, "no plan is called %q: %s", name, choose(name, known))
+	if name := d.config.onlyPlan; name != "" && !slices.Contains(planNames, name) {
+		d.bad(doc.plansNode, "no plan is called %q: %s", name, suggestion(name, planNames))
 	}
 }
 
-// assemble makes the options of a document that has no mistakes.
-func (doc *document) assemble(with *config) []stint.Option {
-	options := slices.Clone(with.options)
+// buildOptions makes the options of a document that has no mistakes.
+func (doc *document) buildOptions(config *config) []stint.Option {
+	options := slices.Clone(config.options)
 	for _, s := range doc.settings.options {
 		options = append(options, s.option)
 	}
@@ -412,12 +412,12 @@ func (doc *document) assemble(with *config) []stint.Option {
 		options = append(options, stint.WithRoute(r.pattern, opts...))
 	}
 	switch {
-	case with.only != "":
-		for _, l := range doc.limitsOf(with.only) {
+	case config.onlyPlan != "":
+		for _, l := range doc.limitsOf(config.onlyPlan) {
 			options = append(options, l.built)
 		}
 	case len(doc.plans) > 0:
-		options = append(options, stint.WithLimitFunc(doc.limitFunc(with.plan)))
+		options = append(options, stint.WithLimitFunc(doc.limitFunc(config.plan)))
 	}
 	return append(options, doc.options...)
 }

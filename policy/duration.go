@@ -26,7 +26,7 @@ func parseDuration(s string) (time.Duration, error) {
 	}
 	var total int64
 	for rest := s; rest != ""; {
-		whole, after := digits(rest)
+		integer, after := digits(rest)
 		var fraction string
 		if cut, dot := strings.CutPrefix(after, "."); dot {
 			fraction, after = digits(cut)
@@ -34,18 +34,18 @@ func parseDuration(s string) (time.Duration, error) {
 				return 0, fmt.Errorf("duration %.80q: write digits after the point, or leave it out", s)
 			}
 		}
-		if whole == "" {
+		if integer == "" {
 			return 0, fmt.Errorf("duration %.80q: write one such as 30s, 5m, 1h30m or 1d", s)
 		}
 		end := strings.IndexAny(after, "0123456789.")
 		if end < 0 {
 			end = len(after)
 		}
-		unit, known := units[after[:end]]
-		if !known {
+		unit, found := units[after[:end]]
+		if !found {
 			return 0, fmt.Errorf("duration %.80q: write numbers with the units ns, us, ms, s, m, h, d or w, such as 1h30m", s)
 		}
-		part, err := exactly(whole, fraction, int64(unit))
+		part, err := nanoseconds(integer, fraction, int64(unit))
 		if err != nil {
 			return 0, fmt.Errorf("duration %.80q: %w", s, err)
 		}
@@ -64,9 +64,9 @@ func digits(s string) (head, tail string) {
 	return s[:len(s)-len(tail)], tail
 }
 
-// exactly returns whole.fraction units in nanoseconds.
-func exactly(whole, fraction string, unit int64) (total int64, err error) {
-	for _, c := range whole {
+// nanoseconds returns integer.fraction units in nanoseconds.
+func nanoseconds(integer, fraction string, unit int64) (total int64, err error) {
+	for _, c := range integer {
 		if total > (math.MaxInt64-9)/10 {
 			return 0, errTooLong
 		}

@@ -53,14 +53,14 @@ func (es Errors) Unwrap() []error {
 // decoder reads one file. It continues after a mistake, so that all are reported at
 // once: each try costs a deployment.
 type decoder struct {
-	file string
-	with *config
-	errs Errors
+	file   string
+	config *config
+	errs   Errors
 
-	named   map[string]*namedKey
-	settles map[string]stint.ChargeOption
-	places  map[string]place // of limits
-	routes  map[string]place // by pattern
+	namedKeys map[string]*namedKey
+	settles   map[string]stint.ChargeOption
+	places    map[string]place // of limits
+	routes    map[string]place // by pattern
 }
 
 func (d *decoder) bad(n *yaml.Node, format string, args ...any) {
@@ -86,8 +86,8 @@ func (d *decoder) report(m Error) {
 	}
 }
 
-// failed returns the mistakes found in the file, or nil.
-func (d *decoder) failed() error {
+// err returns the mistakes found in the file, or nil.
+func (d *decoder) err() error {
 	if len(d.errs) == 0 {
 		return nil
 	}
@@ -97,9 +97,9 @@ func (d *decoder) failed() error {
 	return d.errs
 }
 
-// choose says what to write instead of word: the nearest of the names if one is close,
+// suggestion returns what to write instead of word: the nearest of the names if one is close,
 // otherwise all of them.
-func choose(word string, names []string) string {
+func suggestion(word string, names []string) string {
 	if near := nearest(word, names); near != "" {
 		return "write " + near
 	}
@@ -109,11 +109,11 @@ func choose(word string, names []string) string {
 	case len(names) > 40: // a policy's own names, too many to list
 		return "write one of the names given, such as " + names[0]
 	}
-	return "write " + either(names)
+	return "write " + joinOr(names)
 }
 
-// either returns "a, b or c".
-func either(names []string) string {
+// joinOr returns "a, b or c".
+func joinOr(names []string) string {
 	last := len(names) - 1
 	if last < 1 {
 		return strings.Join(names, "")

@@ -32,8 +32,8 @@ var keyWords = map[string]func() stint.Key{
 
 const keyExample = `remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}`
 
-// lists are the forms for header fields that proxies append to.
-var lists = map[string]string{"x-forwarded-for": "forwarded-ip", "forwarded": "forwarded-header-ip"}
+// listFields are the forms for header fields that proxies append to.
+var listFields = map[string]string{"x-forwarded-for": "forwarded-ip", "forwarded": "forwarded-header-ip"}
 
 // keyForms are the keys that take a value. It is a function because some contain keys.
 func keyForms() []field[stint.Key] {
@@ -48,8 +48,8 @@ func keyForms() []field[stint.Key] {
 			case !ok:
 			case strings.EqualFold(name, "Host"):
 				d.bad(n, "Host isn't among the header fields of Go's requests: register a key with policy.WithKey, and write its name")
-			case lists[strings.ToLower(name)] != "":
-				d.bad(n, "a client can write anything into this field: write {%s: {trusted: [...]}} with the addresses of your proxies", lists[strings.ToLower(name)])
+			case listFields[strings.ToLower(name)] != "":
+				d.bad(n, "a client can write anything into this field: write {%s: {trusted: [...]}} with the addresses of your proxies", listFields[strings.ToLower(name)])
 			default:
 				*to = d.checkedKey(n, "header", stint.Header(name))
 			}
@@ -65,7 +65,7 @@ func keyForms() []field[stint.Key] {
 				d.bad(n, "join is empty: write keys, such as [{header: X-Tenant}, pattern]")
 				ok = false
 			}
-			if all, valid := d.parts(parts); ok && valid {
+			if all, valid := d.keyParts(parts); ok && valid {
 				*to = d.checkedKey(n, "join", stint.Join(all...))
 			}
 		}},
@@ -75,66 +75,66 @@ func keyForms() []field[stint.Key] {
 				d.bad(n, "first-of is empty: write keys, such as [{header: X-API-Key}, remote-ip]")
 				ok = false
 			}
-			if all, valid := d.parts(parts); ok && valid {
+			if all, valid := d.keyParts(parts); ok && valid {
 				*to = d.checkedKey(n, "first-of", stint.FirstOf(all...))
 			}
 		}},
 		{"hash", func(d *decoder, n *yaml.Node, to *stint.Key) {
 			k := d.key(n)
 			switch {
-			case d.with.secret == nil:
+			case d.config.secret == nil:
 				d.bad(n, "hash needs a secret, which doesn't belong in a file: set it with policy.WithSecret")
-			case k != none:
-				*to = d.checkedKey(n, "hash", stint.Hash(d.with.secret, k))
+			case k != noKey:
+				*to = d.checkedKey(n, "hash", stint.Hash(d.config.secret, k))
 			}
 		}},
 	}
 }
 
-// none is the zero Key, which stands for one that can't be read.
-var none stint.Key
+// noKey is the zero Key: the result for a key with a mistake.
+var noKey stint.Key
 
-// parts reads the parts of a key. valid is false after an error.
-func (d *decoder) parts(nodes []*yaml.Node) (all []stint.Key, valid bool) {
+// keyParts reads the parts of a key. valid is false after an error.
+func (d *decoder) keyParts(nodes []*yaml.Node) (all []stint.Key, valid bool) {
 	valid = true
 	for _, n := range nodes {
 		k := d.key(n)
-		valid = valid && k != none
+		valid = valid && k != noKey
 		all = append(all, k)
 	}
 	return all, valid
 }
 
-// key reads a key: a word, a name, or a mapping with a single form. It returns none after
+// key reads a key: a word, a name, or a mapping with a single form. It returns noKey after
 // an error.
 func (d *decoder) key(n *yaml.Node) stint.Key {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
-		return d.keyCalled(n)
+		return d.keyByName(n)
 	}
 	values, ok := d.mapping(n, "a key", keyExample)
 	if !ok {
-		return none
+		return noKey
 	}
 	if len(values) != 1 {
 		d.bad(n, "a key has one form, and this has %d: write one, such as %s; to key on several things at once, {join: [...]}", len(values), keyExample)
-		return none
+		return noKey
 	}
 	if word := values[0].key; d.isName(word.Value) && !slices.Contains(names(keyForms()), word.Value) {
 		d.bad(word, "the key %q takes no value: write it alone, as in key: %s", word.Value, word.Value)
-		return none
+		return noKey
 	}
 	var k stint.Key
 	if !object(d, n, "a key", keyExample, keyForms(), &k) {
-		return none
+		return noKey
 	}
 	return k
 }
 
-// keyCalled returns the key with that name: one of keyWords, of the file's keys, or of
+// keyByName returns the key with that name: one of keyWords, of the file's keys, or of
 // those registered in Go.
-func (d *decoder) keyCalled(n *yaml.Node) stint.Key {
+func (d *decoder) keyByName(n *yaml.Node) stint.Key {
 	name := n.Value
-	if named := d.named[name]; named != nil {
+	if named := d.namedKeys[name]; named != nil {
 		switch {
 		case named.reading:
 			d.bad(n, "the key %q refers to itself: write another", name)
@@ -145,15 +145,15 @@ func (d *decoder) keyCalled(n *yaml.Node) stint.Key {
 		}
 		return named.key
 	}
-	k := d.with.keys[name]
+	k := d.config.keys[name]
 	if word := keyWords[name]; word != nil {
 		k = word()
 	}
-	if k == none {
-		known := slices.Concat(slices.Collect(maps.Keys(keyWords)), slices.Collect(maps.Keys(d.named)), slices.Collect(maps.Keys(d.with.keys)))
-		slices.Sort(known)
-		what := choose(name, known)
-		if nearest(name, known) == "" {
+	if k == noKey {
+		candidates := slices.Concat(slices.Collect(maps.Keys(keyWords)), slices.Collect(maps.Keys(d.namedKeys)), slices.Collect(maps.Keys(d.config.keys)))
+		slices.Sort(candidates)
+		what := suggestion(name, candidates)
+		if nearest(name, candidates) == "" {
 			what += ", or a form such as {header: X-API-Key}"
 		}
 		if forms := names(keyForms()); slices.Contains(forms, name) {
@@ -166,7 +166,7 @@ func (d *decoder) keyCalled(n *yaml.Node) stint.Key {
 
 // isName reports whether a key has that name.
 func (d *decoder) isName(name string) bool {
-	return keyWords[name] != nil || d.named[name] != nil || d.with.keys[name] != none
+	return keyWords[name] != nil || d.namedKeys[name] != nil || d.config.keys[name] != noKey
 }
 
 // keys reads the names that the file gives to keys.
@@ -179,24 +179,24 @@ func (d *decoder) keys(n *yaml.Node) {
 			d.bad(v.key, "a key without a name: write one, such as client")
 		case keyWords[name] != nil || slices.Contains(names(keyForms()), name):
 			d.bad(v.key, "%q is a key already: write another name", name)
-		case d.with.keys[name] != none:
+		case d.config.keys[name] != noKey:
 			d.bad(v.key, "%q is registered with policy.WithKey: write another name", name)
 		default:
-			d.named[name] = &namedKey{value: v.value}
+			d.namedKeys[name] = &namedKey{value: v.value}
 		}
 	}
 	// All are read, whether used or not: a mistake must not wait until its first use.
 	for _, v := range values {
-		if named := d.named[v.key.Value]; named != nil && !named.done {
-			d.keyCalled(v.key)
+		if named := d.namedKeys[v.key.Value]; named != nil && !named.done {
+			d.keyByName(v.key)
 		}
 	}
 }
 
-// checkedKey returns k, or none if New would reject it.
+// checkedKey returns k, or noKey if New would reject it.
 func (d *decoder) checkedKey(n *yaml.Node, form string, k stint.Key) stint.Key {
-	if d.reports(n, form, probe, stint.WithKey(k)) {
-		return none
+	if d.rejects(n, form, probe, stint.WithKey(k)) {
+		return noKey
 	}
 	return k
 }

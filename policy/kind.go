@@ -15,11 +15,11 @@ import (
 // that it requires, and the fields that go with it. A new kind of stint's is one more
 // line in kinds, its own fields in limitFields, and both in schema.json.
 type kind struct {
-	name  string
-	needs string       // a required field with an example, or empty
-	own   string       // the field that is an argument of the limit rather than an option, or empty
-	takes reflect.Type // the options that the limit accepts
-	read  func(d *decoder, n *yaml.Node, l *limit)
+	name       string
+	required   string       // a required field with an example, or empty
+	argument   string       // the field that is an argument of the limit rather than an option, or empty
+	optionType reflect.Type // the options that the limit accepts
+	read       func(d *decoder, n *yaml.Node, l *limit)
 }
 
 var kinds = []kind{
@@ -31,9 +31,9 @@ var kinds = []kind{
 	{"bandwidth", "", "", reflect.TypeFor[stint.BandwidthOption](), readBandwidth},
 }
 
-// only are the fields whose options go with fewer kinds than the interface of their option has: New
-// rejects them on the others, and a file's words for it are those of goes.
-var only = map[string][]string{
+// onlyKinds are the fields that go with fewer kinds than the interface of their option has: New
+// rejects them on the others, and accepts rejects them in the words of a file.
+var onlyKinds = map[string][]string{
 	"burst":         {"rate", "quota", "bandwidth"},
 	"queue":         {"rate", "concurrency", "adaptive-concurrency"},
 	"settle":        {"rate", "quota"},
@@ -45,8 +45,8 @@ var only = map[string][]string{
 	"sample-window": {"adaptive-concurrency"},
 }
 
-// of converts options to the limit's own type, once its kind is known to accept each.
-func of[O any](options []any) []O {
+// convert converts options to the limit's own type, once its kind is known to accept each.
+func convert[O any](options []any) []O {
 	all := make([]O, len(options))
 	for i, o := range options {
 		all[i] = o.(O)
@@ -54,21 +54,21 @@ func of[O any](options []any) []O {
 	return all
 }
 
-// goes reports whether the kind accepts a field.
-func (k *kind) goes(o placedOption) bool {
+// accepts reports whether the kind accepts a field.
+func (k *kind) accepts(o placedOption) bool {
 	if o.option == nil {
-		return o.field == k.own
+		return o.field == k.argument
 	}
-	if kinds := only[o.field]; kinds != nil && !slices.Contains(kinds, k.name) {
+	if kinds := onlyKinds[o.field]; kinds != nil && !slices.Contains(kinds, k.name) {
 		return false
 	}
-	return o.as.Implements(k.takes)
+	return o.as.Implements(k.optionType)
 }
 
 func readRate(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("rate")
 	if units, per, ok := d.rate(n, "a rate", "100/1m or 10/s"); ok {
-		l.make = func(opts []any) stint.Limit { return stint.Rate(units, per, of[stint.RateOption](opts)...) }
+		l.make = func(opts []any) stint.Limit { return stint.Rate(units, per, convert[stint.RateOption](opts)...) }
 	}
 }
 
@@ -76,7 +76,7 @@ func readBan(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("ban")
 	if denials, within, ok := d.rate(n, "a ban", "20/1m"); ok {
 		l.make = func(opts []any) stint.Limit {
-			return stint.Ban(denials, within, append(of[stint.BanOption](opts), stint.WithBanFor(l.lasts))...)
+			return stint.Ban(denials, within, append(convert[stint.BanOption](opts), stint.WithBanFor(l.banFor))...)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func readQuota(d *decoder, n *yaml.Node, l *limit) {
 	if window == (stint.Window{}) {
 		every, err := parseDuration(rest)
 		if err != nil {
-			d.bad(n, "unknown window %q: %s, or a duration such as 6h", rest, choose(rest, words))
+			d.bad(n, "unknown window %q: %s, or a duration such as 6h", rest, suggestion(rest, words))
 			return
 		}
 		window = stint.Every(every)
@@ -132,14 +132,14 @@ func readQuota(d *decoder, n *yaml.Node, l *limit) {
 		if l.zone != nil {
 			w = w.In(l.zone)
 		}
-		return stint.Quota(units, w, of[stint.RateOption](opts)...)
+		return stint.Quota(units, w, convert[stint.RateOption](opts)...)
 	}
 }
 
 func readConcurrency(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("concurrency")
 	if slots, ok := d.integer(n, "concurrency", 1); ok {
-		l.make = func(opts []any) stint.Limit { return stint.Concurrency(slots, of[stint.SlotOption](opts)...) }
+		l.make = func(opts []any) stint.Limit { return stint.Concurrency(slots, convert[stint.SlotOption](opts)...) }
 	}
 }
 
@@ -155,7 +155,7 @@ func readAdaptive(d *decoder, n *yaml.Node, l *limit) {
 		d.bad(n, "adaptive-concurrency %d-%d: write a minimum of 1 or more, and a maximum of no less", least, most)
 	default:
 		l.make = func(opts []any) stint.Limit {
-			return stint.AdaptiveConcurrency(least, most, of[stint.SlotOption](opts)...)
+			return stint.AdaptiveConcurrency(least, most, convert[stint.SlotOption](opts)...)
 		}
 	}
 }
@@ -168,5 +168,5 @@ func readBandwidth(d *decoder, n *yaml.Node, l *limit) {
 		d.bad(n, "a bandwidth is a number of bytes a second, with its unit: write it like 1MB/s or 512KiB/s, in %s", sizeWords)
 		return
 	}
-	l.make = func(opts []any) stint.Limit { return stint.Bandwidth(bytes, of[stint.BandwidthOption](opts)...) }
+	l.make = func(opts []any) stint.Limit { return stint.Bandwidth(bytes, convert[stint.BandwidthOption](opts)...) }
 }

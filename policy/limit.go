@@ -23,7 +23,7 @@ type limit struct {
 	name     string                          // as given, or the default of the kind
 	named    bool
 	zone     *time.Location // of in
-	lasts    time.Duration  // of for
+	banFor   time.Duration  // of for
 	dryRun   *bool
 	options  []placedOption
 	settings settings
@@ -56,59 +56,59 @@ type setting struct {
 	as     reflect.Type
 }
 
-func set[O stint.RouteOption](s *settings, field string, n *yaml.Node, o O) {
+func addSetting[O stint.RouteOption](s *settings, field string, n *yaml.Node, o O) {
 	s.options = append(s.options, setting{field, n, o, reflect.TypeFor[O]()})
 }
 
-func settingsFields[T any](of func(*T) *settings) []field[T] {
+func settingsFields[T any](settingsOf func(*T) *settings) []field[T] {
 	return []field[T]{
 		{"key", func(d *decoder, n *yaml.Node, to *T) {
 			// A wrong key counts as a key: reporting a missing one as well would not
 			// help.
-			of(to).keyed = true
-			if k := d.key(n); k != none {
-				set(of(to), "key", n, stint.WithKey(k))
+			settingsOf(to).keyed = true
+			if k := d.key(n); k != noKey {
+				addSetting(settingsOf(to), "key", n, stint.WithKey(k))
 			}
 		}},
 		{"cost", func(d *decoder, n *yaml.Node, to *T) {
 			if cost := d.cost(n); cost != nil {
-				set(of(to), "cost", n, cost)
+				addSetting(settingsOf(to), "cost", n, cost)
 			}
 		}},
 		{"settle", func(d *decoder, n *yaml.Node, to *T) {
 			if o := d.settle(n); o != nil {
-				set(of(to), "settle", n, o)
+				addSetting(settingsOf(to), "settle", n, o)
 			}
 		}},
 		{"max-wait", func(d *decoder, n *yaml.Node, to *T) {
 			if v, ok := d.duration(n, "max-wait"); ok {
-				set(of(to), "max-wait", n, stint.WithMaxWait(v))
+				addSetting(settingsOf(to), "max-wait", n, stint.WithMaxWait(v))
 			}
 		}},
 		{"failure", func(d *decoder, n *yaml.Node, to *T) {
 			switch word, _ := d.word(n, "failure policy", "open", "closed"); word {
 			case "open":
-				set(of(to), "failure", n, stint.WithFailurePolicy(stint.FailOpen))
+				addSetting(settingsOf(to), "failure", n, stint.WithFailurePolicy(stint.FailOpen))
 			case "closed":
-				set(of(to), "failure", n, stint.WithFailurePolicy(stint.FailClosed))
+				addSetting(settingsOf(to), "failure", n, stint.WithFailurePolicy(stint.FailClosed))
 			}
 		}},
 		{"empty-key", func(d *decoder, n *yaml.Node, to *T) {
 			switch word, _ := d.word(n, "empty-key", "deny", "skip"); word {
 			case "deny":
-				set(of(to), "empty-key", n, stint.WithEmptyKey(stint.DenyEmptyKey))
+				addSetting(settingsOf(to), "empty-key", n, stint.WithEmptyKey(stint.DenyEmptyKey))
 			case "skip":
-				set(of(to), "empty-key", n, stint.WithEmptyKey(stint.SkipEmptyKey))
+				addSetting(settingsOf(to), "empty-key", n, stint.WithEmptyKey(stint.SkipEmptyKey))
 			}
 		}},
 	}
 }
 
 // skipField is the field skip of a limit and of a route. That of the file exempts requests from all.
-func skipField[T any](of func(*T) *settings) field[T] {
+func skipField[T any](settingsOf func(*T) *settings) field[T] {
 	return field[T]{"skip", func(d *decoder, n *yaml.Node, to *T) {
 		for _, p := range d.predicates(n, "skip") {
-			set(of(to), "skip", n, p.skip)
+			addSetting(settingsOf(to), "skip", n, p.skip)
 		}
 	}}
 }
@@ -119,7 +119,7 @@ func limitFields() []field[limit] {
 		{"name", func(d *decoder, n *yaml.Node, l *limit) {
 			if name, ok := d.text(n, "name", "a letter, then up to 63 of A-Z a-z 0-9 _ . -"); ok {
 				l.name, l.named = name, true
-				add(l, "name", n, stint.WithName(name))
+				addOption(l, "name", n, stint.WithName(name))
 			}
 		}},
 	}
@@ -134,8 +134,8 @@ func limitFields() []field[limit] {
 			k.read(d, n, l)
 		}})
 	}
-	own := func(l *limit) *settings { return &l.settings }
-	fields = append(append(fields, settingsFields(own)...), skipField(own))
+	settingsOf := func(l *limit) *settings { return &l.settings }
+	fields = append(append(fields, settingsFields(settingsOf)...), skipField(settingsOf))
 	return append(fields, []field[limit]{
 		{"dry-run", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.boolean(n, "dry-run"); ok {
@@ -144,7 +144,7 @@ func limitFields() []field[limit] {
 		}},
 		{"hidden", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.boolean(n, "hidden"); ok && v {
-				add(l, "hidden", n, stint.WithHidden())
+				addOption(l, "hidden", n, stint.WithHidden())
 			}
 		}},
 		{"algorithm", func(d *decoder, n *yaml.Node, l *limit) {
@@ -153,7 +153,7 @@ func limitFields() []field[limit] {
 				words = append(words, a.name)
 			}
 			if word, ok := d.word(n, "algorithm", words...); ok {
-				add(l, "algorithm", n, stint.WithAlgorithm(algorithms[slices.Index(words, word)].alg))
+				addOption(l, "algorithm", n, stint.WithAlgorithm(algorithms[slices.Index(words, word)].alg))
 			}
 		}},
 		{"burst", func(d *decoder, n *yaml.Node, l *limit) {
@@ -166,7 +166,7 @@ func limitFields() []field[limit] {
 		{"direction", func(d *decoder, n *yaml.Node, l *limit) {
 			words := []string{"responses", "requests", "both"} // in the order of stint.Direction
 			if word, ok := d.word(n, "direction", words...); ok {
-				add(l, "direction", n, stint.WithDirection(stint.Direction(slices.Index(words, word))))
+				addOption(l, "direction", n, stint.WithDirection(stint.Direction(slices.Index(words, word))))
 			}
 		}},
 		{"queue", number("queue", 0, stint.WithQueue)},
@@ -174,23 +174,23 @@ func limitFields() []field[limit] {
 		{"buckets", number("buckets", 1, stint.WithBuckets)},
 		{"warm-up", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "warm-up"); ok {
-				add(l, "warm-up", n, stint.WithWarmUp(v))
+				addOption(l, "warm-up", n, stint.WithWarmUp(v))
 			}
 		}},
 		{"debt", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.boolean(n, "debt"); ok && v {
-				add(l, "debt", n, stint.WithDebt())
+				addOption(l, "debt", n, stint.WithDebt())
 			}
 		}},
 		{"adaptation", func(d *decoder, n *yaml.Node, l *limit) {
 			if a, ok := d.adaptation(n); ok {
-				add(l, "adaptation", n, stint.WithAdaptation(a))
+				addOption(l, "adaptation", n, stint.WithAdaptation(a))
 			}
 		}},
 		{"initial-limit", number("initial-limit", 1, stint.WithInitialLimit)},
 		{"sample-window", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "sample-window"); ok {
-				add(l, "sample-window", n, stint.WithSampleWindow(v))
+				addOption(l, "sample-window", n, stint.WithSampleWindow(v))
 			}
 		}},
 		{"in", func(d *decoder, n *yaml.Node, l *limit) {
@@ -204,13 +204,13 @@ func limitFields() []field[limit] {
 				return
 			}
 			l.zone = loc
-			add[any](l, "in", n, nil)
+			addOption[any](l, "in", n, nil)
 		}},
 		{"for", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "for"); ok {
-				l.lasts = v
+				l.banFor = v
 			}
-			add[any](l, "for", n, nil) // it was written, if wrongly
+			addOption[any](l, "for", n, nil) // even if its value is wrong
 		}},
 	}...)
 }
@@ -223,11 +223,11 @@ var adaptationForms = []field[stint.Adaptation]{
 			d.bad(n, "gradient2 has a tolerance, a factor of 1 or more: write one such as 1.5")
 			return
 		}
-		d.adapts(n, "gradient2", stint.Gradient2(factor), to)
+		d.setAdaptation(n, "gradient2", stint.Gradient2(factor), to)
 	}},
 	{"aimd", func(d *decoder, n *yaml.Node, to *stint.Adaptation) {
 		if v, ok := d.duration(n, "aimd"); ok {
-			d.adapts(n, "aimd", stint.AIMD(v), to)
+			d.setAdaptation(n, "aimd", stint.AIMD(v), to)
 		}
 	}},
 }
@@ -250,9 +250,9 @@ func (d *decoder) adaptation(n *yaml.Node) (a stint.Adaptation, ok bool) {
 	return a, len(d.errs) == before
 }
 
-// adapts sets an adaptation, unless its number is wrong.
-func (d *decoder) adapts(n *yaml.Node, field string, a stint.Adaptation, to *stint.Adaptation) {
-	if !d.reports(n, field, stint.AdaptiveConcurrency(1, 1, stint.WithAdaptation(a)), stint.WithKey(stint.Global())) {
+// setAdaptation sets an adaptation, unless its number is wrong.
+func (d *decoder) setAdaptation(n *yaml.Node, field string, a stint.Adaptation, to *stint.Adaptation) {
+	if !d.rejects(n, field, stint.AdaptiveConcurrency(1, 1, stint.WithAdaptation(a)), stint.WithKey(stint.Global())) {
 		*to = a
 	}
 }
@@ -260,7 +260,7 @@ func (d *decoder) adapts(n *yaml.Node, field string, a stint.Adaptation, to *sti
 func number[O any](name string, least int64, option func(int64) O) func(*decoder, *yaml.Node, *limit) {
 	return func(d *decoder, n *yaml.Node, l *limit) {
 		if v, ok := d.integer(n, name, least); ok {
-			add(l, name, n, option(v))
+			addOption(l, name, n, option(v))
 		}
 	}
 }
@@ -268,12 +268,12 @@ func number[O any](name string, least int64, option func(int64) O) func(*decoder
 func size[O any](name string, option func(int64) O) func(*decoder, *yaml.Node, *limit) {
 	return func(d *decoder, n *yaml.Node, l *limit) {
 		if v, ok := d.size(n, name); ok {
-			add(l, name, n, option(v))
+			addOption(l, name, n, option(v))
 		}
 	}
 }
 
-func add[O any](l *limit, field string, n *yaml.Node, o O) {
+func addOption[O any](l *limit, field string, n *yaml.Node, o O) {
 	l.options = append(l.options, placedOption{field, n, o, reflect.TypeFor[O]()})
 }
 
@@ -298,35 +298,35 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 		return l
 	}
 	if l.dryRun != nil && *l.dryRun || l.dryRun == nil && dryRun {
-		set(&l.settings, "dry-run", n, stint.WithDryRun(true))
+		addSetting(&l.settings, "dry-run", n, stint.WithDryRun(true))
 	}
-	all := l.said()
+	all := l.allOptions()
 	for _, o := range all {
-		if !l.kind.goes(o) {
-			d.bad(o.node, "%s doesn't go with %s: leave it out%s", o.field, l.kind.name, elsewhere(o))
+		if !l.kind.accepts(o) {
+			d.bad(o.node, "%s doesn't go with %s: leave it out%s", o.field, l.kind.name, kindsText(o))
 		}
 	}
-	if k := l.kind; k.needs != "" {
-		needed, _, _ := strings.Cut(k.needs, ":")
+	if k := l.kind; k.required != "" {
+		needed, _, _ := strings.Cut(k.required, ":")
 		if !slices.ContainsFunc(l.options, func(o placedOption) bool { return o.field == needed }) {
-			d.bad(l.kindNode, "a %s without %s: write it beside it, such as %s", k.name, needed, k.needs)
+			d.bad(l.kindNode, "a %s without %s: write it beside it, such as %s", k.name, needed, k.required)
 		}
 	}
 	if len(d.errs) > before || l.make == nil {
 		return l
 	}
 	l.built = l.build(all)
-	mistakes := alone(l.built)
+	mistakes := problemsAlone(l.built)
 	for _, e := range mistakes {
-		o := l.blame(all, e)
-		d.bad(o.node, "%s", inFile(o.field+" "+o.node.Value, e))
+		o := l.causeOf(all, e)
+		d.bad(o.node, "%s", inFileWords(o.field+" "+o.node.Value, e))
 	}
 	l.ok = len(mistakes) == 0
 	return l
 }
 
-// said returns all fields of the limit.
-func (l *limit) said() []placedOption {
+// allOptions returns the options of all fields of the limit.
+func (l *limit) allOptions() []placedOption {
 	all := slices.Clone(l.options)
 	for _, s := range l.settings.options {
 		all = append(all, placedOption{s.field, s.node, s.option, s.as})
@@ -334,54 +334,54 @@ func (l *limit) said() []placedOption {
 	return all
 }
 
-// elsewhere names the kinds that a field goes with.
-func elsewhere(o placedOption) string {
-	var with []string
+// kindsText names the kinds that a field goes with.
+func kindsText(o placedOption) string {
+	var accepting []string
 	for _, k := range kinds {
-		if k.goes(o) {
-			with = append(with, k.name)
+		if k.accepts(o) {
+			accepting = append(accepting, k.name)
 		}
 	}
-	if with == nil {
+	if accepting == nil {
 		return ""
 	}
-	return ", or make it a limit with " + either(with)
+	return ", or make it a limit with " + joinOr(accepting)
 }
 
-// alone returns the problems stint.Check finds with a limit by itself: what it needs
+// problemsAlone returns the problems stint.Check finds with a limit by itself: what it needs
 // beside it is checked with the whole policy. The limit beside it here has no name, so
 // that the names can't clash.
-func alone(l stint.Limit) []stint.OptionError {
-	return wrong(l, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
+func problemsAlone(l stint.Limit) []stint.OptionError {
+	return problemsOf(l, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
 }
 
 // build makes the limit with the given options.
 func (l *limit) build(options []placedOption) stint.Limit {
 	opts := make([]any, 0, len(options))
-	zone, lasts := l.zone, l.lasts
-	l.zone, l.lasts = nil, 0
+	zone, banFor := l.zone, l.banFor
+	l.zone, l.banFor = nil, 0
 	for _, o := range options {
 		switch o.field {
 		case "in":
 			l.zone = zone
 		case "for":
-			l.lasts = lasts
+			l.banFor = banFor
 		default:
 			opts = append(opts, o.option)
 		}
 	}
-	defer func() { l.zone, l.lasts = zone, lasts }()
+	defer func() { l.zone, l.banFor = zone, banFor }()
 	return l.make(opts)
 }
 
-// blame returns the field that causes a problem: the last one without which stint.Check
+// causeOf returns the field that causes a problem: the last one without which stint.Check
 // would not report it, since an earlier one was there first. If there is none, it
 // returns the kind.
-func (l *limit) blame(options []placedOption, e stint.OptionError) placedOption {
+func (l *limit) causeOf(options []placedOption, e stint.OptionError) placedOption {
 	for i, o := range slices.Backward(options) {
 		without := slices.Delete(slices.Clone(options), i, i+1)
 		same := func(o stint.OptionError) bool { return o.Error() == e.Error() }
-		if !slices.ContainsFunc(alone(l.build(without)), same) {
+		if !slices.ContainsFunc(problemsAlone(l.build(without)), same) {
 			return o
 		}
 	}

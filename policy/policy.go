@@ -86,12 +86,12 @@ func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 }
 
 func parse(name string, data []byte, c *config) (*Policy, error) {
-	d := &decoder{file: name, with: c, places: map[string]place{}, routes: map[string]place{}, named: map[string]*namedKey{}, settles: map[string]stint.ChargeOption{}}
+	d := &decoder{file: name, config: c, places: map[string]place{}, routes: map[string]place{}, namedKeys: map[string]*namedKey{}, settles: map[string]stint.ChargeOption{}}
 	options := []stint.Option{stint.Complete()}
 	if root := d.load(data); root != nil {
 		options = append(options, d.document(root)...)
 	}
-	if err := d.failed(); err != nil {
+	if err := d.err(); err != nil {
 		return nil, err
 	}
 	return &Policy{options, d.places, d.routes}, nil
@@ -122,21 +122,21 @@ func (set option) apply(x *config) { set(x) }
 
 // config is the sum of the options.
 type config struct {
-	keys       map[string]stint.Key
-	costs      map[string]func(*http.Request) int64
-	settles    map[string]func(*http.Request, int, int64) int64
-	priorities map[string]func(*http.Request) int
-	predicates map[string]func(*http.Request) bool
-	plan       func(*http.Request) (string, error)
-	only       string // the plan of all requests
-	secret     []byte
-	options    []stint.Option
-	keyed      bool // the options contain a default key
-	lent       bool // the options contain a store that others may share, so limits need names
+	keys        map[string]stint.Key
+	costs       map[string]func(*http.Request) int64
+	settles     map[string]func(*http.Request, int, int64) int64
+	priorities  map[string]func(*http.Request) int
+	predicates  map[string]func(*http.Request) bool
+	plan        func(*http.Request) (string, error)
+	onlyPlan    string // the plan of all requests
+	secret      []byte
+	options     []stint.Option
+	hasKey      bool // the options contain a default key
+	sharedStore bool // the options contain a store that others may share, so limits need names
 
 	observers []func(Change)
 	debounce  time.Duration
-	every     time.Duration // the file is read, whatever is reported
+	readEvery time.Duration // the file is read again, even if no change is reported
 
 	errs []error
 }
@@ -149,7 +149,7 @@ func newConfig(opts []Option) (*config, error) {
 		priorities: map[string]func(*http.Request) int{},
 		predicates: map[string]func(*http.Request) bool{},
 		debounce:   100 * time.Millisecond,
-		every:      10 * time.Second,
+		readEvery:  10 * time.Second,
 	}
 	for i, o := range opts {
 		if o == nil {
@@ -165,14 +165,14 @@ func newConfig(opts []Option) (*config, error) {
 // and a store, which can't be seen from outside.
 func (c *config) check() error {
 	if c.options != nil {
-		with := func(opts ...stint.Option) []stint.OptionError { return wrong(slices.Concat(c.options, opts)...) }
+		problemsWith := func(opts ...stint.Option) []stint.OptionError { return problemsOf(slices.Concat(c.options, opts)...) }
 		name, key := stint.WithName("policy-probe"), stint.WithKey(stint.Global())
-		own := with(stint.Rate(1, time.Second, name, key))
-		for _, e := range own {
+		problems := problemsWith(stint.Rate(1, time.Second, name, key))
+		for _, e := range problems {
 			c.bad("WithOptions: %w", &e)
 		}
-		c.keyed = len(with(stint.Rate(1, time.Second, name))) == len(own)
-		c.lent = len(with(stint.Rate(1, time.Second, key))) > len(own)
+		c.hasKey = len(problemsWith(stint.Rate(1, time.Second, name))) == len(problems)
+		c.sharedStore = len(problemsWith(stint.Rate(1, time.Second, key))) > len(problems)
 	}
 	return errors.Join(c.errs...)
 }
@@ -182,15 +182,15 @@ func (c *config) bad(format string, args ...any) {
 }
 
 // register keeps a function under the name that a file uses for it.
-func register[F any](c *config, all map[string]F, option, name string, f F, isNil bool, taken ...string) {
-	_, twice := all[name]
+func register[F any](c *config, all map[string]F, option, name string, f F, isNil bool, reserved ...string) {
+	_, registered := all[name]
 	_, err := parseInt(name)
 	switch {
 	case name == "" || strings.TrimSpace(name) != name || err == nil:
 		c.bad("%s(%q): write a name that a file can call it by, such as %q", option, name, "tenant")
-	case slices.Contains(taken, name):
+	case slices.Contains(reserved, name):
 		c.bad("%s(%q): the name has a meaning in a file already: write another", option, name)
-	case twice:
+	case registered:
 		c.bad("%s(%q) is given twice: leave one out", option, name)
 	case isNil:
 		c.bad("%s(%q, nil): write a function", option, name)
@@ -203,14 +203,14 @@ func register[F any](c *config, all map[string]F, option, name string, f F, isNi
 // be taken by another key. k is a stint.KeyFunc, or any other Key that stint.New takes.
 func WithKey(name string, k stint.Key) Option {
 	return option(func(c *config) {
-		for _, e := range wrong(probe, stint.WithKey(k)) {
+		for _, e := range problemsOf(probe, stint.WithKey(k)) {
 			c.bad("WithKey(%q): %w", name, &e)
 		}
-		taken := names(keyForms())
+		reserved := names(keyForms())
 		for word := range keyWords {
-			taken = append(taken, word)
+			reserved = append(reserved, word)
 		}
-		register(c, c.keys, "WithKey", name, k, false, taken...)
+		register(c, c.keys, "WithKey", name, k, false, reserved...)
 	})
 }
 
@@ -258,7 +258,7 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 // at the top. It is for tools that look at one plan of a file, which must have it.
 func WithPlan(name string) Option {
 	return option(func(c *config) {
-		if c.only = name; name == "" {
+		if c.onlyPlan = name; name == "" {
 			c.bad("WithPlan(\"\"): write the name of a plan, or leave it out")
 		}
 	})
@@ -268,7 +268,7 @@ func WithPlan(name string) Option {
 // also says how long it must be. A secret doesn't belong in a file.
 func WithSecret(secret []byte) Option {
 	return option(func(c *config) {
-		for _, e := range wrong(probe, stint.WithKey(stint.Hash(secret, stint.Global()))) {
+		for _, e := range problemsOf(probe, stint.WithKey(stint.Hash(secret, stint.Global()))) {
 			c.bad("WithSecret: %s: %s", e.Problem, e.Write)
 		}
 		c.secret = slices.Clone(secret)

@@ -24,18 +24,18 @@ func predicateOf(match func(*http.Request) bool) predicate {
 	return predicate{stint.WithSkip(match), stint.WithBlock(match)}
 }
 
-// from is an entry for addresses: whose, and in which networks.
-type from struct {
+// addressEntry is an entry for addresses: the key that reads them, and the networks.
+type addressEntry struct {
 	key, at *yaml.Node
 	cidr    []netip.Prefix
 }
 
-var fromForms = []field[from]{
-	{"key", func(_ *decoder, n *yaml.Node, to *from) { to.key = n }},
-	{"cidr", func(d *decoder, n *yaml.Node, to *from) { to.at, to.cidr = n, d.networks(n, "cidr") }},
+var addressEntryForms = []field[addressEntry]{
+	{"key", func(_ *decoder, n *yaml.Node, to *addressEntry) { to.key = n }},
+	{"cidr", func(d *decoder, n *yaml.Node, to *addressEntry) { to.at, to.cidr = n, d.networks(n, "cidr") }},
 }
 
-// predicates reads which requests skip or block applies to.
+// predicates reads the entries of skip or block.
 func (d *decoder) predicates(n *yaml.Node, what string) (all []predicate) {
 	items, _ := d.list(n, what, predicateExample)
 	for _, item := range items {
@@ -48,25 +48,25 @@ func (d *decoder) predicates(n *yaml.Node, what string) (all []predicate) {
 
 func (d *decoder) predicate(n *yaml.Node, what string) (p predicate) {
 	if n.Kind != yaml.ScalarNode {
-		return d.from(n, what)
+		return d.addressPredicate(n, what)
 	}
 	if n.Value == "preflight" {
 		return predicateOf(stint.Preflight)
 	}
-	if f := d.with.predicates[n.Value]; f != nil {
+	if f := d.config.predicates[n.Value]; f != nil {
 		p = predicateOf(f)
 	} else {
-		known := append(slices.Sorted(maps.Keys(d.with.predicates)), "preflight", "{cidr: [...]}")
-		d.unknown(n, "unknown entry %q of %s: %s; predicates of the application are registered with policy.WithPredicate", n.Value, what, choose(n.Value, known))
+		candidates := append(slices.Sorted(maps.Keys(d.config.predicates)), "preflight", "{cidr: [...]}")
+		d.unknown(n, "unknown entry %q of %s: %s; predicates of the application are registered with policy.WithPredicate", n.Value, what, suggestion(n.Value, candidates))
 	}
 	return p
 }
 
-// from reads an entry for addresses. Without a key, they are those of connections.
-func (d *decoder) from(n *yaml.Node, what string) (p predicate) {
-	var f from
+// addressPredicate reads an entry for addresses. Without a key, they are those of connections.
+func (d *decoder) addressPredicate(n *yaml.Node, what string) (p predicate) {
+	var f addressEntry
 	before := len(d.errs)
-	object(d, n, "an entry of "+what, predicateExample, fromForms, &f)
+	object(d, n, "an entry of "+what, predicateExample, addressEntryForms, &f)
 	key := stint.RemoteIP()
 	if f.key != nil {
 		key = d.key(f.key)
@@ -78,13 +78,13 @@ func (d *decoder) from(n *yaml.Node, what string) (p predicate) {
 		d.bad(n, "an entry of %s without networks: write some of %s", what, predicateExample)
 		return p
 	}
-	if _, wrong := within(key, anywhere); wrong != nil {
+	if _, problem := keyIn(key, anywhere); problem != nil {
 		d.bad(f.key, "the key of an entry of %s is an address: write remote-ip or {forwarded-ip: {trusted: [...]}}", what)
 		return p
 	}
-	in, wrong := within(key, f.cidr)
-	if wrong != nil {
-		d.bad(f.at, "%s", inFile("cidr", *wrong))
+	in, problem := keyIn(key, f.cidr)
+	if problem != nil {
+		d.bad(f.at, "%s", inFileWords("cidr", *problem))
 		return p
 	}
 	return predicateOf(in)
@@ -93,10 +93,10 @@ func (d *decoder) from(n *yaml.Node, what string) (p predicate) {
 // anywhere is a network that is right.
 var anywhere = []netip.Prefix{netip.MustParsePrefix("::/0")}
 
-// within is key.In. It returns what is wrong instead of panicking.
-func within(key stint.Key, networks []netip.Prefix) (in func(*http.Request) bool, wrong *stint.OptionError) {
+// keyIn is key.In. It returns the problem instead of panicking.
+func keyIn(key stint.Key, networks []netip.Prefix) (in func(*http.Request) bool, problem *stint.OptionError) {
 	defer func() {
-		if v, ok := recover().(error); ok && !errors.As(v, &wrong) {
+		if v, ok := recover().(error); ok && !errors.As(v, &problem) {
 			panic(v)
 		}
 	}()

@@ -36,7 +36,7 @@ func (d *decoder) shares(n *yaml.Node, l *limit) {
 			d.bad(item, "a share is a class and a percentage: write both, such as {class: 9, percent: 30}")
 			continue
 		}
-		add(l, "shares", item, stint.WithShare(int(*s.class), int(*s.percent)))
+		addOption(l, "shares", item, stint.WithShare(int(*s.class), int(*s.percent)))
 	}
 }
 
@@ -58,10 +58,10 @@ var priorityFields = []field[document]{
 		if !ok {
 			return
 		}
-		f := d.with.priorities[name]
+		f := d.config.priorities[name]
 		if f == nil {
 			d.unknown(n, "unknown priority %q: %s; functions are registered with policy.WithPriorityFunc",
-				name, choose(name, slices.Sorted(maps.Keys(d.with.priorities))))
+				name, suggestion(name, slices.Sorted(maps.Keys(d.config.priorities))))
 			return
 		}
 		doc.options = append(doc.options, stint.WithPriority(f))

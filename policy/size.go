@@ -27,8 +27,8 @@ func parseSize(s string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	unit, known := sizes[s[len(number):]]
-	if !known || v > math.MaxInt64/unit {
+	unit, found := sizes[s[len(number):]]
+	if !found || v > math.MaxInt64/unit {
 		return 0, strconv.ErrSyntax
 	}
 	return v * unit, nil

@@ -74,8 +74,8 @@ func WithDebounce(d time.Duration) Option {
 type Watcher struct {
 	path    string // as given
 	file    string // absolute, in case the program changes directory
-	to      Updater
-	with    *config
+	limiter Updater
+	config  *config
 	notify  *fsnotify.Watcher
 	places  places
 	watched []string // directories
@@ -94,8 +94,8 @@ type outcome struct {
 	final bool
 }
 
-// same reports whether o is no news after p, such as a missing file that is still missing.
-func (o outcome) same(p outcome) bool {
+// equal reports whether o tells nothing new after p, such as a file that is still missing.
+func (o outcome) equal(p outcome) bool {
 	return bytes.Equal(o.content, p.content) && (o.err == nil) == (p.err == nil) &&
 		(o.err == nil || o.err.Error() == p.err.Error())
 }
@@ -126,7 +126,7 @@ func Watch(ctx context.Context, path string, limiter Updater, opts ...Option) (*
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{path: path, to: limiter, with: c, done: make(chan struct{})}
+	w := &Watcher{path: path, limiter: limiter, config: c, done: make(chan struct{})}
 	if w.file, err = filepath.Abs(path); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
@@ -157,15 +157,15 @@ func (w *Watcher) run(ctx context.Context) {
 	defer w.notify.Close()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	unreported := time.NewTicker(w.with.every)
-	defer unreported.Stop()
+	ticker := time.NewTicker(w.config.readEvery)
+	defer ticker.Stop()
 	var since time.Time // of the first change not yet looked at
 	changed := func() {
 		now := time.Now()
 		if since.IsZero() {
 			since = now
 		}
-		timer.Reset(max(0, min(w.with.debounce, since.Add(10*w.with.debounce).Sub(now))))
+		timer.Reset(max(0, min(w.config.debounce, since.Add(10*w.config.debounce).Sub(now))))
 	}
 	for {
 		select {
@@ -177,7 +177,7 @@ func (w *Watcher) run(ctx context.Context) {
 			}
 			name := filepath.Clean(e.Name)
 			if e.Op&(fsnotify.Rename|fsnotify.Remove) != 0 {
-				w.gone(name)
+				w.dropWatches(name)
 			}
 			if w.places.have(name) {
 				changed()
@@ -186,26 +186,26 @@ func (w *Watcher) run(ctx context.Context) {
 			if !open {
 				return
 			}
-			// After an overflow events are missing, so read the file. Other errors say
-			// little about it, and who hears of one also hears how the file is then.
+			// After an overflow events are missing, so read the file. Other errors are reported, and the
+			// file is read then, too.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				recovered(func() { w.report(nil, outcome{err: fmt.Errorf("policy: watch %s: %w", w.path, err)}) })
+				logPanics(func() { w.report(nil, outcome{err: fmt.Errorf("policy: watch %s: %w", w.path, err)}) })
 			}
 			changed()
-		case <-unreported.C:
+		case <-ticker.C:
 			if since.IsZero() {
 				changed()
 			}
 		case <-timer.C:
 			since = time.Time{}
-			recovered(func() { w.report(w.read()) })
+			logPanics(func() { w.report(w.read()) })
 		}
 	}
 }
 
-// recovered calls f, an observer's or the limiter's code among it, and logs its panic, which
+// logPanics calls f, which may call an observer or the limiter, and logs its panic, which
 // would end the process.
-func recovered(f func()) {
+func logPanics(f func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			slog.Error("stint: panic while following a policy file", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
@@ -214,26 +214,26 @@ func recovered(f func()) {
 	f()
 }
 
-// report tells whoever wants to know that a policy is in force, or why not.
+// report notifies the limiter and the observers of an outcome, unless it is the one before.
 func (w *Watcher) report(p *Policy, o outcome) {
 	w.mu.Lock()
 	before := w.last
 	w.last = o
 	w.mu.Unlock()
-	if o.same(before) {
+	if o.equal(before) {
 		return
 	}
-	w.to.ReportPolicy(w.path, o.err)
-	for _, observe := range w.with.observers {
-		recovered(func() { observe(Change{w.path, p, o.err}) })
+	w.limiter.ReportPolicy(w.path, o.err)
+	for _, observe := range w.config.observers {
+		logPanics(func() { observe(Change{w.path, p, o.err}) })
 	}
 }
 
-// read brings the file into force, unless its content has had its final outcome.
+// read reads the file and updates the limiter, unless the content has had its final outcome.
 func (w *Watcher) read() (*Policy, outcome) {
 	// Watch before reading, so that no change falls between the two.
 	var data []byte
-	err := w.follow()
+	err := w.updateWatches()
 	if err == nil {
 		data, err = os.ReadFile(w.file)
 	}
@@ -243,20 +243,20 @@ func (w *Watcher) read() (*Policy, outcome) {
 	if w.last.final && bytes.Equal(data, w.last.content) {
 		return nil, w.last
 	}
-	p, err := parse(w.path, data, w.with)
+	p, err := parse(w.path, data, w.config)
 	if err != nil {
 		return nil, outcome{data, err, true}
 	}
-	// A file is complete for all to see, so that a limit is gone is no mistake.
-	if err := w.to.Update(append(p.Options(), stint.WithoutWarnings("update-drops"))...); err != nil {
+	// A policy file is complete, so a limit that it no longer has was removed on purpose.
+	if err := w.limiter.Update(append(p.Options(), stint.WithoutWarnings("update-drops"))...); err != nil {
 		return nil, outcome{data, fmt.Errorf("policy: %s: %w", w.path, err), false}
 	}
 	return p, outcome{data, nil, true}
 }
 
-// gone ends the watches of a directory that is no longer there, and of those below, which
-// have moved away with it. Others of the same names need watches of their own.
-func (w *Watcher) gone(name string) {
+// dropWatches ends the watches of a directory that was removed or renamed, and of those below it.
+// New directories of the same names need watches of their own.
+func (w *Watcher) dropWatches(name string) {
 	w.watched = slices.DeleteFunc(w.watched, func(dir string) bool {
 		_, below := strings.CutPrefix(dir, name+string(filepath.Separator))
 		if dir != name && !below {
@@ -267,14 +267,14 @@ func (w *Watcher) gone(name string) {
 	})
 }
 
-// follow watches the directories that the file's path leads through now, or those where it
-// may change that it leads nowhere.
-func (w *Watcher) follow() error {
-	for again := 0; ; again++ {
-		places, lost := placesOf(w.file)
+// updateWatches watches the directories that the file's path leads through now or, if the file is
+// missing, those in which it may appear.
+func (w *Watcher) updateWatches() error {
+	for attempt := 0; ; attempt++ {
+		places, err := placesOf(w.file)
 		now := places.directories()
-		err := w.watch(now)
-		if again < 10 && errors.Is(err, os.ErrNotExist) {
+		watchErr := w.watch(now)
+		if attempt < 10 && errors.Is(watchErr, os.ErrNotExist) {
 			continue // a directory has gone meanwhile, so the path leads another way now
 		}
 		for _, dir := range w.watched {
@@ -283,10 +283,10 @@ func (w *Watcher) follow() error {
 			}
 		}
 		w.places, w.watched = places, now
-		if lost == nil && err != nil {
-			lost = fmt.Errorf("watch: %w", err)
+		if err == nil && watchErr != nil {
+			err = fmt.Errorf("watch: %w", watchErr)
 		}
-		return lost
+		return err
 	}
 }
 
@@ -294,11 +294,11 @@ func (w *Watcher) follow() error {
 // already watched again, since one may be a new directory of the same name, and the watch
 // ended with the old one. A directory that the process may pass but not read can't be
 // watched; /home often is one.
-func (w *Watcher) watch(directories []string) (failed error) {
+func (w *Watcher) watch(directories []string) (first error) {
 	for _, dir := range directories {
 		if err := w.notify.Add(dir); !errors.Is(err, fs.ErrPermission) {
-			failed = cmp.Or(failed, err)
+			first = cmp.Or(first, err)
 		}
 	}
-	return failed
+	return first
 }

@@ -30,7 +30,7 @@ func TestUnreportedChange(t *testing.T) {
 	}
 	defer syscall.Munmap(mapped)
 	to := make(told, 9)
-	if _, err := Watch(t.Context(), path, to, WithDebounce(time.Millisecond), option(func(c *config) { c.every = 20 * time.Millisecond })); err != nil {
+	if _, err := Watch(t.Context(), path, to, WithDebounce(time.Millisecond), option(func(c *config) { c.readEvery = 20 * time.Millisecond })); err != nil {
 		t.Fatal(err)
 	}
 	at := bytes.Index(text, []byte("1/1h"))

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/policy"
 )
 
-// mistake is one line of what check says.
+// mistake is a mistake that check reports.
 type mistake struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
@@ -25,7 +25,7 @@ type mistake struct {
 
 func checkCommand() *cobra.Command {
 	var format string
-	var named functions
+	var funcs functions
 	c := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Report every mistake in policy files, with what to write instead",
@@ -50,31 +50,31 @@ It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 			}
 			all := []mistake{}
 			for _, file := range files {
-				found, err := check(file, named)
+				found, err := check(file, funcs)
 				if err != nil {
 					return err
 				}
 				all = append(all, found...)
 			}
-			return say(c, format, all, len(files))
+			return writeMistakes(c, format, all, len(files))
 		},
 	}
 	c.Flags().StringVar(&format, "format", "text", "`text`, json, or github for annotations of a workflow")
-	named.flag(c)
-	named.planFlag(c)
+	funcs.flag(c)
+	funcs.planFlag(c)
 	return c
 }
 
 // check returns the mistakes in a file. The error is about reading it.
-func check(file string, named functions) (all []mistake, err error) {
-	p, l, err := named.load(file)
+func check(file string, funcs functions) (all []mistake, err error) {
+	p, l, err := funcs.load(file)
 	if err != nil {
 		found := policy.Errors(nil)
 		if !errors.As(err, &found) {
 			return nil, err
 		}
 		for _, e := range found {
-			all = append(all, mistake{e.File, e.Line, e.Column, hinted(e)})
+			all = append(all, mistake{e.File, e.Line, e.Column, withHint(e)})
 		}
 		return all, nil
 	}
@@ -94,16 +94,16 @@ func check(file string, named functions) (all []mistake, err error) {
 	return all, nil
 }
 
-// hinted returns what is wrong, and what a user of this command can do about it.
-func hinted(e *policy.Error) string {
+// withHint returns the text of a mistake, and how to declare an unknown name to this command.
+func withHint(e *policy.Error) string {
 	if e.Unknown == "" {
 		return e.Text
 	}
 	return e.Text + "; for this command, give --func " + e.Unknown
 }
 
-// say writes the mistakes.
-func say(c *cobra.Command, format string, all []mistake, files int) error {
+// writeMistakes writes the mistakes.
+func writeMistakes(c *cobra.Command, format string, all []mistake, files int) error {
 	out := c.OutOrStdout()
 	switch format {
 	case "json":
@@ -118,7 +118,7 @@ func say(c *cobra.Command, format string, all []mistake, files int) error {
 		}
 	default:
 		for _, m := range all {
-			fmt.Fprintf(out, "%s:%d:%d: %s\n", plain(m.File), m.Line, m.Column, plain(m.Text))
+			fmt.Fprintf(out, "%s:%d:%d: %s\n", escape(m.File), m.Line, m.Column, escape(m.Text))
 		}
 		if len(all) == 0 {
 			fmt.Fprintf(out, "%d without a mistake\n", files)
@@ -151,7 +151,7 @@ func schemaCommand() *cobra.Command {
 func explainCommand() *cobra.Command {
 	var headers []string
 	var peer string
-	var named functions
+	var funcs functions
 	c := &cobra.Command{
 		Use:   "explain FILE METHOD URL",
 		Short: "Say which limits, keys and costs a request would have, and why",
@@ -160,7 +160,7 @@ func explainCommand() *cobra.Command {
   stint explain policy.yaml GET https://api.example.com/items -H 'X-API-Key: k1' --peer 192.0.2.7`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, l, err := named.load(args[0])
+			_, l, err := funcs.load(args[0])
 			if err != nil {
 				return err
 			}
@@ -171,7 +171,7 @@ func explainCommand() *cobra.Command {
 			out := c.OutOrStdout()
 			x := plan.Explain(l, r)
 			for _, what := range x.Unknown {
-				fmt.Fprintf(out, "unknown: %s\n", plain(inFile(what)))
+				fmt.Fprintf(out, "unknown: %s\n", escape(toFileWords(what)))
 			}
 			switch {
 			case x.Exempt:
@@ -183,7 +183,7 @@ func explainCommand() *cobra.Command {
 			case x.Route == "":
 				fmt.Fprintln(out, "route: none, so the limits at the top apply")
 			default:
-				fmt.Fprintf(out, "route: %s\n", plain(x.Route))
+				fmt.Fprintf(out, "route: %s\n", escape(x.Route))
 			}
 			for _, e := range x.Limits {
 				fmt.Fprintf(out, "limit %s: %s\n", e.Limit, ruleInFile(e.Rule))
@@ -194,15 +194,15 @@ func explainCommand() *cobra.Command {
 					fmt.Fprintln(out, "  hidden: no header field shows it")
 				}
 				if e.Key != "" {
-					fmt.Fprintf(out, "  key:  %s, of %s\n", plain(e.Key), plain(keyInFile(e.KeyFrom)))
+					fmt.Fprintf(out, "  key:  %s, of %s\n", escape(e.Key), escape(keyInFile(e.KeyFrom)))
 				} else {
-					fmt.Fprintf(out, "  key:  of %s\n", plain(keyInFile(e.KeyFrom)))
+					fmt.Fprintf(out, "  key:  of %s\n", escape(keyInFile(e.KeyFrom)))
 				}
 				if e.Cost > 0 {
 					fmt.Fprintf(out, "  cost: %d\n", e.Cost)
 				}
 				if e.Left != "" {
-					fmt.Fprintf(out, "  but %s\n", plain(inFile(e.Left)))
+					fmt.Fprintf(out, "  but %s\n", escape(toFileWords(e.Left)))
 				}
 			}
 			if len(x.Limits) == 0 && len(x.Unknown) == 0 {
@@ -213,8 +213,8 @@ func explainCommand() *cobra.Command {
 	}
 	c.Flags().StringArrayVarP(&headers, "header", "H", nil, "`NAME: VALUE` of a header field")
 	c.Flags().StringVar(&peer, "peer", "192.0.2.1", "`ADDRESS` that the request is sent from")
-	named.flag(c)
-	named.planFlag(c)
+	funcs.flag(c)
+	funcs.planFlag(c)
 	return c
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/plan"
 )
 
-// input says how logs are read.
+// input is the flags for reading logs.
 type input struct {
 	format string
 	fields []string
@@ -47,7 +47,7 @@ func (in *input) open(paths []string, stdin io.Reader) (log plan.Log, done func(
 			}
 			from = f
 		}
-		plainText, end, err := decompressed(from)
+		plainText, end, err := decompress(from)
 		if err != nil {
 			return nil, done, fmt.Errorf("%s: %w", path, err)
 		}
@@ -68,8 +68,8 @@ func (in *input) open(paths []string, stdin io.Reader) (log plan.Log, done func(
 	return log, done, err
 }
 
-// decompressed returns what a log contains, whatever it is compressed with.
-func decompressed(r io.Reader) (_ *bufio.Reader, end func(), err error) {
+// decompress returns the content of a log that may be compressed.
+func decompress(r io.Reader) (_ *bufio.Reader, end func(), err error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	end = func() {}
 	switch head, _ := b.Peek(4); {

@@ -1,12 +1,12 @@
 // Command stint checks policy files, explains them, and plans limits: it replays an access log and
-// says whom they would have denied. From a log it also suggests limits.
+// reports the keys that they would have denied. From a log it also suggests limits.
 //
 //	go run github.com/stint-go/stint/cmd/stint@latest check policy.yaml
 //	go run github.com/stint-go/stint/cmd/stint@latest suggest --key remote-ip --out policy.yaml access.log
 //	go run github.com/stint-go/stint/cmd/stint@latest plan --policy policy.yaml access.log
 //
 // It exits with 0; with 1 if a file has a mistake, a gate isn't passed or nothing can be suggested;
-// and with 2 if it could not do what it was asked.
+// and with 2 on any other error.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// errFailed is the error of a command that has said what is wrong: the exit code is 1.
+// errFailed is the error of a command that has reported its mistakes: the exit code is 1.
 var errFailed = errors.New("failed")
 
 // run runs a command, and returns the exit code.
@@ -43,14 +43,14 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	case errors.Is(err, errFailed):
 		return 1
 	default:
-		fmt.Fprintln(errs, "stint:", plain(inFlags(err.Error())))
+		fmt.Fprintln(errs, "stint:", escape(toFlagWords(err.Error())))
 		return 2
 	}
 }
 
-// plain returns a text whose control characters are escaped, since log lines and files may
-// contain what a terminal obeys. New lines stay.
-func plain(s string) string {
+// escape returns a text whose control characters are escaped, since log lines and files may
+// contain control sequences. New lines stay.
+func escape(s string) string {
 	var b []rune
 	for _, r := range s {
 		if r == '\n' || r >= ' ' && r != 0x7f && !(r >= 0x80 && r < 0xa0) && r != 0xfffd && !bidi(r) {

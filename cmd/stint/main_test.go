@@ -398,7 +398,7 @@ func TestPercent(t *testing.T) {
 		}
 	}
 	for seconds, want := range map[float64]string{0.0015: "2ms", 1.25: "1.3s", 90: "1m30s", 7200: "2h0m"} {
-		if got := span(seconds); got != want {
+		if got := durationText(seconds); got != want {
 			t.Errorf("%v s: %s, want %s", seconds, got, want)
 		}
 	}

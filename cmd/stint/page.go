@@ -26,7 +26,7 @@ var partsText string
 
 var (
 	parts = template.Must(template.New("parts").Funcs(template.FuncMap{
-		"percent": percent, "span": span, "stamp": stamp, "resolution": resolution, "notJudged": notJudged, "plain": plain,
+		"percent": percent, "span": durationText, "stamp": timeText, "resolution": resolutionText, "notJudged": notJudgedText, "plain": escape,
 		"timeline": drawTimeline, "uses": drawUses, "curves": drawCurves, "sorted": sorted, "reasons": sortedReasons,
 		"numbers": numbers, "share": shareName, "factor": factor,
 		"utc": func(t time.Time) string { return t.UTC().Format(time.DateTime + " MST") },
@@ -45,15 +45,15 @@ func writePage(w io.Writer, r *plan.Report, gates []gate, title string) error {
 	}{r, gates, title})
 }
 
-// counted is a name and what is counted under it.
-type counted struct {
+// namedCount is a count and its name.
+type namedCount struct {
 	Name string
 	*plan.Count
 }
 
-func sorted(all map[string]*plan.Count) (rows []counted) {
+func sorted(all map[string]*plan.Count) (rows []namedCount) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		rows = append(rows, counted{name, all[name]})
+		rows = append(rows, namedCount{name, all[name]})
 	}
 	return rows
 }
@@ -76,7 +76,7 @@ type bar struct {
 type picture struct {
 	Width, Height float64
 	Bars          []bar
-	Lines         []line
+	Lines         []polyline
 	Dots          []dot
 	Labels        []label
 	Legend        []legend
@@ -88,7 +88,7 @@ type label struct {
 	Text   string
 }
 
-type line struct{ Points, Class string }
+type polyline struct{ Points, Class string }
 
 type dot struct {
 	X, Y, R float64
@@ -103,7 +103,7 @@ const colors = 6
 
 func color(i int) string { return fmt.Sprintf("c%d", min(i, colors-1)) }
 
-// drawTimeline draws traffic over time, with what would have been denied stacked by limit.
+// drawTimeline draws traffic over time, with denials stacked by limit.
 func drawTimeline(t plan.Timeline) picture {
 	const width, height, left, top, bottom = 960, 220, 60, 12, 24
 	p := picture{Width: width, Height: height}
@@ -117,7 +117,7 @@ func drawTimeline(t plan.Timeline) picture {
 	for i, s := range t.Slots {
 		x, y := left+float64(i)*step, float64(height-bottom)
 		at := t.Start.Add(time.Duration(float64(i) * t.Step * float64(time.Second))).UTC().Format("01-02 15:04:05")
-		put := func(n int64, class, what string) {
+		addBar := func(n int64, class, what string) {
 			if n == 0 {
 				return
 			}
@@ -133,9 +133,9 @@ func drawTimeline(t plan.Timeline) picture {
 			if t.Limits[n] == "" {
 				what = "denied for another reason"
 			}
-			put(denied, color(n), what)
+			addBar(denied, color(n), what)
 		}
-		put(passed, "passed", "allowed")
+		addBar(passed, "passed", "allowed")
 	}
 	p.Labels = append(p.Labels, label{left - 6, top + 8, "end", fmt.Sprint(most)}, label{left - 6, height - bottom, "end", "0"})
 	if n := len(t.Slots); n > 0 {
@@ -164,7 +164,7 @@ func drawTimeline(t plan.Timeline) picture {
 	return p
 }
 
-// drawUses draws how many keys came how near to a limit.
+// drawUses draws the number of keys by peak usage of a limit.
 func drawUses(l plan.LimitReport) picture {
 	const width, height, top, bottom = 470, 130, 18, 22
 	p := picture{Width: width, Height: height}
@@ -223,7 +223,7 @@ func drawCurves(l *plan.LimitSuggestion) picture {
 		return top + (height-top-bottom)*(1-math.Log(burst)/math.Log(most))
 	}
 	grid := func(x1, y1, x2, y2 float64) {
-		p.Lines = append(p.Lines, line{fmt.Sprintf("%.1f,%.1f %.1f,%.1f", x1, y1, x2, y2), "axis"})
+		p.Lines = append(p.Lines, polyline{fmt.Sprintf("%.1f,%.1f %.1f,%.1f", x1, y1, x2, y2), "axis"})
 	}
 	before := 0.0
 	for _, m := range marks {
@@ -250,7 +250,7 @@ func drawCurves(l *plan.LimitSuggestion) picture {
 		for _, r := range s.Curve {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x(rate(r)), y(float64(r.Burst))))
 		}
-		p.Lines = append(p.Lines, line{strings.Join(points, " "), "line " + class})
+		p.Lines = append(p.Lines, polyline{strings.Join(points, " "), "line " + class})
 		name := shareName(s.Share)
 		p.Dots = append(p.Dots,
 			dot{x(rate(s.Least)), y(float64(s.Least.Burst)), 4, class, name + ": " + numbers(s.Least)},

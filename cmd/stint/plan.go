@@ -16,18 +16,18 @@ import (
 	"github.com/stint-go/stint/plan"
 )
 
-// planning is the flags of plan.
-type planning struct {
+// planFlags is the flags of plan.
+type planFlags struct {
 	input
 	functions
-	reporting
+	reportFlags
 	policy, against string
 	maxDenied       string
 	maxFlips        int64
 }
 
 func planCommand() *cobra.Command {
-	var p planning
+	var p planFlags
 	c := &cobra.Command{
 		Use:   "plan --policy FILE [--against FILE] [LOG...]",
 		Short: "Replay access logs through a policy, and say whom it would have denied",
@@ -53,14 +53,14 @@ It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
 	p.input.flags(c)
 	p.functions.flag(c)
 	p.planFlag(c)
-	p.reporting.flags(c)
+	p.reportFlags.flags(c)
 	f.StringVar(&p.maxDenied, "max-denied", "", "fail if more than this `SHARE` of requests would be denied, such as 0.1%")
 	f.Int64Var(&p.maxFlips, "max-flips", -1, "fail if more than `N` requests change, with --against")
 	cobra.CheckErr(c.MarkFlagRequired("policy"))
 	return c
 }
 
-// flags adds the flags that say how logs are read.
+// flags adds the flags for reading logs.
 func (in *input) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: "+strings.Join(plan.Formats(), ", ")+", or the server's own log_format or LogFormat")
@@ -68,9 +68,9 @@ func (in *input) flags(c *cobra.Command) {
 	f.StringVar(&in.proxy, "proxy", "", "the logs are of a proxy at this `ADDRESS`, in front of the server that has the limits")
 }
 
-// run plans.
-func (p *planning) run(c *cobra.Command, logs []string) error {
-	share, err := shareOf(p.maxDenied)
+// run runs plan.
+func (p *planFlags) run(c *cobra.Command, logs []string) error {
+	share, err := parseShare(p.maxDenied)
 	if err != nil {
 		return err
 	}
@@ -85,9 +85,9 @@ func (p *planning) run(c *cobra.Command, logs []string) error {
 		if _, _, err := p.load(p.against); err != nil {
 			return err
 		}
-		options = append(options, plan.WithAgainst(p.maker(p.against)))
+		options = append(options, plan.WithAgainst(p.newLimiter(p.against)))
 	}
-	more, over := p.replaying(c)
+	more, clearProgress := p.replayOptions(c)
 	for _, o := range more {
 		options = append(options, o)
 	}
@@ -96,14 +96,14 @@ func (p *planning) run(c *cobra.Command, logs []string) error {
 	if err != nil {
 		return err
 	}
-	report, err := plan.Run(p.maker(p.policy), log, options...)
-	over()
+	report, err := plan.Run(p.newLimiter(p.policy), log, options...)
+	clearProgress()
 	if err != nil {
 		return err
 	}
 	for _, all := range [][]plan.NotJudged{report.NotJudged, report.Against} {
 		for i := range all {
-			all[i].Why = inFile(all[i].Why)
+			all[i].Why = toFileWords(all[i].Why)
 		}
 	}
 	gates := p.gates(report, share)
@@ -118,8 +118,8 @@ func (p *planning) run(c *cobra.Command, logs []string) error {
 	return nil
 }
 
-// maker returns what makes the limiter of a policy file.
-func (p *planning) maker(path string) func() (*stint.Limiter, error) {
+// newLimiter returns a function that makes the limiter of a policy file.
+func (p *planFlags) newLimiter(path string) func() (*stint.Limiter, error) {
 	return func() (*stint.Limiter, error) {
 		_, l, err := p.load(path)
 		return l, err
@@ -127,9 +127,9 @@ func (p *planning) maker(path string) func() (*stint.Limiter, error) {
 }
 
 // write writes the report. The page is written first, and whole or not at all.
-func (p *planning) write(out io.Writer, report *plan.Report, gates []gate) error {
+func (p *planFlags) write(out io.Writer, report *plan.Report, gates []gate) error {
 	if p.html != "" {
-		if err := replace(p.html, func(w io.Writer) error { return writePage(w, report, gates, p.title()) }); err != nil {
+		if err := replaceFile(p.html, func(w io.Writer) error { return writePage(w, report, gates, p.title()) }); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func (p *planning) write(out io.Writer, report *plan.Report, gates []gate) error
 	return writeText(out, report, gates)
 }
 
-func (p *planning) title() string {
+func (p *planFlags) title() string {
 	title := filepath.Base(p.policy)
 	if p.against != "" {
 		title += " against " + filepath.Base(p.against)
@@ -152,8 +152,8 @@ func (p *planning) title() string {
 	return title
 }
 
-// replace writes a file beside it, and puts it in its place when it is whole.
-func replace(path string, write func(io.Writer) error) error {
+// replaceFile replaces a file by renaming, so that it is never half-written.
+func replaceFile(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".stint-*")
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ type gate struct {
 }
 
 // gates returns the gates that were asked for, by the stricter scenario.
-func (p *planning) gates(r *plan.Report, share *big.Rat) (all []gate) {
+func (p *planFlags) gates(r *plan.Report, share *big.Rat) (all []gate) {
 	at := ""
 	if len(r.Scenarios) > 1 {
 		at = "; the stricter of two scenarios counts, as the log has whole seconds"
@@ -203,8 +203,8 @@ func (p *planning) gates(r *plan.Report, share *big.Rat) (all []gate) {
 	return all
 }
 
-// shareOf parses a share such as 0.1% or 0.001; "" is nil.
-func shareOf(s string) (*big.Rat, error) {
+// parseShare parses a share such as 0.1% or 0.001; "" is nil.
+func parseShare(s string) (*big.Rat, error) {
 	if s == "" {
 		return nil, nil
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/stint-go/stint/policy"
 )
 
-// functions stand for those of the application that a file uses.
+// functions are the flags that declare the application's functions, which a file may use.
 type functions struct {
-	named []string
+	names []string
 	plan  string // of all requests
 }
 
 func (f *functions) flag(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.named, "func", nil,
+	c.Flags().StringArrayVar(&f.names, "func", nil,
 		"`NAME` that a file uses for a function of the application, such as a key or a cost; what depends on it isn't judged. "+
 			"NAME=header.FIELD takes a key's value from a header field")
 }
@@ -45,7 +45,7 @@ func (f functions) options() ([]policy.Option, error) {
 	} else {
 		options = append(options, policy.WithPlanFunc(func(*http.Request) (string, error) { return "", errFunction }))
 	}
-	for _, name := range f.named {
+	for _, name := range f.names {
 		name, from, mapped := strings.Cut(name, "=")
 		if mapped {
 			field, ok := strings.CutPrefix(from, "header.")

@@ -20,11 +20,11 @@ import (
 	"github.com/stint-go/stint/policy"
 )
 
-// suggesting is the flags of suggest.
-type suggesting struct {
+// suggestFlags is the flags of suggest.
+type suggestFlags struct {
 	input
 	functions
-	reporting
+	reportFlags
 	key      string
 	routes   []string
 	share    string
@@ -34,7 +34,7 @@ type suggesting struct {
 }
 
 func suggestCommand() *cobra.Command {
-	var s suggesting
+	var s suggestFlags
 	c := &cobra.Command{
 		Use:   "suggest --key KEY [--route PATTERN]... [LOG...]",
 		Short: "Suggest rates and bursts that let nearly all clients of access logs through",
@@ -67,7 +67,7 @@ It exits with 1 if it can suggest nothing.`,
 	f.StringVar(&s.out, "out", "", "write the policy to `FILE`; by default it follows the table")
 	s.input.flags(c)
 	s.functions.flag(c)
-	s.reporting.flags(c)
+	s.reportFlags.flags(c)
 	cobra.CheckErr(c.MarkFlagRequired("key"))
 	return c
 }
@@ -79,8 +79,8 @@ func shareName(share float64) string {
 	return strconv.FormatFloat(100*share, 'f', -1, 64) + "%"
 }
 
-// run suggests.
-func (s *suggesting) run(c *cobra.Command, logs []string) error {
+// run runs suggest.
+func (s *suggestFlags) run(c *cobra.Command, logs []string) error {
 	if s.share != "" && !slices.Contains(shareNames, s.share) {
 		return fmt.Errorf("--share %s: write 99%%, 99.9%% or 99.99%%", s.share)
 	}
@@ -88,7 +88,7 @@ func (s *suggesting) run(c *cobra.Command, logs []string) error {
 		return err
 	}
 	options := []plan.SuggestOption{plan.WithHeadroom(s.headroom), plan.WithHorizon(s.horizon)}
-	more, over := s.replaying(c)
+	more, clearProgress := s.replayOptions(c)
 	for _, o := range more {
 		options = append(options, o)
 	}
@@ -98,18 +98,18 @@ func (s *suggesting) run(c *cobra.Command, logs []string) error {
 		return err
 	}
 	r, err := plan.Suggest(s.limiter, log, options...)
-	over()
+	clearProgress()
 	if err != nil {
 		return err
 	}
-	w := s.worded(r)
+	w := s.describe(r)
 	if s.out != "" && w.Policy != "" {
-		if err := replace(s.out, func(out io.Writer) error { _, err := io.WriteString(out, w.Policy); return err }); err != nil {
+		if err := replaceFile(s.out, func(out io.Writer) error { _, err := io.WriteString(out, w.Policy); return err }); err != nil {
 			return err
 		}
 	}
 	if s.html != "" {
-		if err := replace(s.html, func(out io.Writer) error { return suggestPage.Execute(out, w) }); err != nil {
+		if err := replaceFile(s.html, func(out io.Writer) error { return suggestPage.Execute(out, w) }); err != nil {
 			return err
 		}
 	}
@@ -122,8 +122,8 @@ func (s *suggesting) run(c *cobra.Command, logs []string) error {
 	return nil
 }
 
-// write writes what is suggested to the terminal.
-func (s *suggesting) write(out io.Writer, w *suggested) error {
+// write writes the suggestions to the terminal.
+func (s *suggestFlags) write(out io.Writer, w *suggestionText) error {
 	if s.asJSON {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
@@ -143,7 +143,7 @@ func (s *suggesting) write(out io.Writer, w *suggested) error {
 
 // names returns the names of the limits: that of the requests which match no route, and those of
 // the routes.
-func (s *suggesting) names() []string {
+func (s *suggestFlags) names() []string {
 	all := []string{"per-client"}
 	for _, route := range s.routes {
 		words := strings.FieldsFunc(strings.ToLower(route), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') })
@@ -160,9 +160,9 @@ func (s *suggesting) names() []string {
 	return all
 }
 
-// document returns a policy with the limits of numbers: that of the requests which match no
-// route, and those of the routes. A limit without numbers is left out, and why says why.
-func (s *suggesting) document(head []string, numbers func(i int) (limit, why string)) string {
+// document returns a policy with the limits that numbers returns: for i of 0 that of the requests which
+// match no route, and then those of the routes. A limit without numbers is left out, for the reason why.
+func (s *suggestFlags) document(head []string, numbers func(i int) (limit, why string)) string {
 	var b strings.Builder
 	for _, line := range head {
 		fmt.Fprintf(&b, "# %s\n", line)
@@ -199,8 +199,8 @@ func (s *suggesting) document(head []string, numbers func(i int) (limit, why str
 	return b.String()
 }
 
-// limiter returns a limiter whose keys and routes are those of the policy to be.
-func (s *suggesting) limiter() (*stint.Limiter, error) {
+// limiter returns a limiter with the keys and routes of the suggested policy.
+func (s *suggestFlags) limiter() (*stint.Limiter, error) {
 	if strings.ContainsAny(s.key, "\r\n") {
 		return nil, errors.New("--key: write it in one line")
 	}
@@ -214,7 +214,7 @@ func (s *suggesting) limiter() (*stint.Limiter, error) {
 	for _, e := range found {
 		switch route := (e.Line - 5) / 2; { // two lines each, behind four others
 		case e.Line == 2:
-			all = append(all, fmt.Errorf("--key %s: %s", s.key, hinted(e)))
+			all = append(all, fmt.Errorf("--key %s: %s", s.key, withHint(e)))
 		case e.Line >= 5 && route < len(s.routes):
 			all = append(all, fmt.Errorf("--route %s: %s", s.routes[route], e.Text))
 		default:
@@ -224,37 +224,37 @@ func (s *suggesting) limiter() (*stint.Limiter, error) {
 	return nil, errors.Join(all...)
 }
 
-// suggested is what is suggested, in words.
-type suggested struct {
+// suggestionText is suggestions in words, and the policy that they make.
+type suggestionText struct {
 	*plan.Suggestions
 	Title  string
 	Policy string // the file, or "" if nothing is suggested
-	Shown  []shownLimit
+	Shown  []chosenLimit
 }
 
-// shownLimit is a limit with the share that the policy goes by.
-type shownLimit struct {
+// chosenLimit is a limit with the share that the policy goes by.
+type chosenLimit struct {
 	*plan.LimitSuggestion
 	Chosen *plan.ShareSuggestion // nil if nothing is suggested
 }
 
-// worded puts suggestions into words.
-func (s *suggesting) worded(r *plan.Suggestions) *suggested {
-	w := &suggested{Suggestions: r, Title: "limits by " + s.key}
-	any := false
+// describe puts suggestions into words.
+func (s *suggestFlags) describe(r *plan.Suggestions) *suggestionText {
+	w := &suggestionText{Suggestions: r, Title: "limits by " + s.key}
+	found := false
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		shown := shownLimit{LimitSuggestion: l}
+		chosen := chosenLimit{LimitSuggestion: l}
 		for k := range l.Shares {
 			share := &l.Shares[k]
 			if share.Unknown == "" && (s.share == "" || s.share == shareName(share.Share)) {
-				shown.Chosen = share
-				any = true
+				chosen.Chosen = share
+				found = true
 			}
 		}
-		w.Shown = append(w.Shown, shown)
+		w.Shown = append(w.Shown, chosen)
 	}
-	if !any {
+	if !found {
 		return w
 	}
 	head := []string{
@@ -281,7 +281,7 @@ func (s *suggesting) worded(r *plan.Suggestions) *suggested {
 }
 
 // unknown returns why nothing is suggested.
-func (s *suggesting) unknown(all []plan.ShareSuggestion) string {
+func (s *suggestFlags) unknown(all []plan.ShareSuggestion) string {
 	for _, share := range all {
 		if s.share == "" || s.share == shareName(share.Share) {
 			return share.Unknown
@@ -300,11 +300,11 @@ func rateText(r plan.Rate) string {
 	return fmt.Sprintf("rate: %d/%s, burst: %d", r.Units, periods[r.Seconds], r.Burst)
 }
 
-// text writes what is suggested for a terminal.
-func (w *suggested) text(b *bytes.Buffer) {
+// text writes the suggestions for a terminal.
+func (w *suggestionText) text(b *bytes.Buffer) {
 	logText(b, &w.Log)
 	for _, n := range w.NotJudged {
-		wrap(b, "nothing is suggested: "+notJudged(n))
+		wrap(b, "nothing is suggested: "+notJudgedText(n))
 	}
 	for _, why := range slices.Sorted(maps.Keys(w.LeftOut)) {
 		wrap(b, fmt.Sprintf("%d left out: %s", w.LeftOut[why], why))
@@ -313,7 +313,7 @@ func (w *suggested) text(b *bytes.Buffer) {
 	rows := [][]string{{"route", "requests", "keys", "untouched", "least that it takes", "with headroom", "touched"}}
 	var unknown []string
 	for _, l := range w.Shown {
-		name := short(orNone(l.Route), 24)
+		name := truncate(orNone(l.Route), 24)
 		requests, keys := number(l.Requests), number(l.Keys)
 		for i, share := range l.Shares {
 			if share.Unknown == "" {
@@ -341,7 +341,7 @@ func (w *suggested) text(b *bytes.Buffer) {
 			continue
 		}
 		for _, k := range l.Chosen.Top {
-			rows = append(rows, []string{short(k.Key, 44), short(orNone(l.Route), 24), number(k.Requests), number(k.Burst)})
+			rows = append(rows, []string{truncate(k.Key, 44), truncate(orNone(l.Route), 24), number(k.Requests), number(k.Burst)})
 		}
 	}
 	table(b, rows, 2)
@@ -359,8 +359,8 @@ func orNone(route string) string {
 	return route
 }
 
-// reporting is the flags of commands that read logs and write reports.
-type reporting struct {
+// reportFlags is the flags of commands that read logs and write reports.
+type reportFlags struct {
 	asJSON   bool
 	html     string
 	hashKeys bool
@@ -370,7 +370,7 @@ type reporting struct {
 	quiet    bool
 }
 
-func (o *reporting) flags(c *cobra.Command) {
+func (o *reportFlags) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.asJSON, "json", false, "write the report as JSON")
 	f.StringVar(&o.html, "html", "", "also write the report to `FILE`, as one page with pictures")
@@ -381,8 +381,8 @@ func (o *reporting) flags(c *cobra.Command) {
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
 }
 
-// replaying returns the options that the flags stand for. over removes the line about progress.
-func (o *reporting) replaying(c *cobra.Command) (options []plan.Option, over func()) {
+// replayOptions returns the options of the flags. clearProgress removes the line about progress.
+func (o *reportFlags) replayOptions(c *cobra.Command) (options []plan.Option, clearProgress func()) {
 	options = []plan.Option{plan.WithTop(o.top), plan.WithMaxKeys(o.maxKeys)}
 	if c.Flags().Changed("window") {
 		options = append(options, plan.WithWindow(o.window))
@@ -392,12 +392,12 @@ func (o *reporting) replaying(c *cobra.Command) (options []plan.Option, over fun
 		_, _ = rand.Read(secret)
 		options = append(options, plan.WithHashedKeys(secret))
 	}
-	over = func() {}
+	clearProgress = func() {}
 	if show := c.ErrOrStderr(); !o.quiet && isTerminal(show) {
 		options = append(options, plan.WithProgress(func(at plan.Progress) {
 			fmt.Fprintf(show, "\r%d requests, up to %s ", at.Requests, at.At.Format(time.DateTime))
 		}))
-		over = func() { fmt.Fprint(show, "\r\x1b[K") }
+		clearProgress = func() { fmt.Fprint(show, "\r\x1b[K") }
 	}
-	return options, over
+	return options, clearProgress
 }

@@ -37,8 +37,8 @@ func percent(part, all int64) string {
 	return strconv.FormatFloat(share, 'f', 1, 64) + "%"
 }
 
-// span returns a number of seconds in words.
-func span(seconds float64) string {
+// durationText returns a number of seconds in words.
+func durationText(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
 	case d >= time.Hour:
@@ -49,9 +49,9 @@ func span(seconds float64) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// short cuts a text to n columns.
-func short(s string, n int) string {
-	s = strings.ReplaceAll(plain(s), "\n", `\n`)
+// truncate cuts a text to n columns.
+func truncate(s string, n int) string {
+	s = strings.ReplaceAll(escape(s), "\n", `\n`)
 	if utf8.RuneCountInString(s) <= n {
 		return s
 	}
@@ -95,10 +95,10 @@ func writeText(out io.Writer, r *plan.Report, gates []gate) error {
 		fmt.Fprintf(&b, "%d charges found no room for their key, and share counts: raise --max-keys\n", n)
 	}
 	for _, n := range r.NotJudged {
-		wrap(&b, "not judged: "+notJudged(n))
+		wrap(&b, "not judged: "+notJudgedText(n))
 	}
 	for _, n := range r.Against {
-		wrap(&b, "not judged of the limits in force: "+notJudged(n))
+		wrap(&b, "not judged of the limits in force: "+notJudgedText(n))
 	}
 	fmt.Fprintln(&b)
 	for i := range r.Scenarios {
@@ -113,17 +113,17 @@ func writeText(out io.Writer, r *plan.Report, gates []gate) error {
 
 // logText describes a log.
 func logText(b *bytes.Buffer, l *plan.LogReport) {
-	fmt.Fprintf(b, "%d requests from %s to %s,\nin %s\n", l.Requests, l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolution(l))
+	fmt.Fprintf(b, "%d requests from %s to %s,\nin %s\n", l.Requests, l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolutionText(l))
 	if l.Format != "" {
-		wrap(b, "format: "+plain(l.Format))
+		wrap(b, "format: "+escape(l.Format))
 	}
 	if l.Sorted > 0 {
-		fmt.Fprintf(b, "%d requests were logged out of order, by up to %s, and are sorted\n", l.Sorted, span(l.Disorder))
+		fmt.Fprintf(b, "%d requests were logged out of order, by up to %s, and are sorted\n", l.Sorted, durationText(l.Disorder))
 	}
 	if l.Broken.Lines > 0 {
 		fmt.Fprintf(b, "%d lines could not be read%s\n", l.Broken.Lines, map[bool]string{true: ", such as"}[len(l.Broken.First) > 0])
 		for _, line := range l.Broken.First {
-			fmt.Fprintf(b, "  %s\n", short(line, width-2))
+			fmt.Fprintf(b, "  %s\n", truncate(line, width-2))
 		}
 	}
 	if l.Moved > 0 {
@@ -151,8 +151,8 @@ func wrap(b *bytes.Buffer, text string) {
 	b.WriteByte('\n')
 }
 
-// resolution says what a log shows of times.
-func resolution(l *plan.LogReport) string {
+// resolutionText describes the resolution of a log's times.
+func resolutionText(l *plan.LogReport) string {
 	s := "microseconds"
 	switch {
 	case l.Resolution >= 1:
@@ -166,13 +166,13 @@ func resolution(l *plan.LogReport) string {
 	return s
 }
 
-func notJudged(n plan.NotJudged) string {
-	s := plain(n.Why)
+func notJudgedText(n plan.NotJudged) string {
+	s := escape(n.Why)
 	if n.Limit != "" {
 		s = "limit " + n.Limit + ": " + s
 	}
 	if n.Route != "" {
-		s = "route " + plain(n.Route) + ": " + s
+		s = "route " + escape(n.Route) + ": " + s
 	}
 	return s
 }
@@ -183,7 +183,7 @@ func scenarioText(b *bytes.Buffer, s *plan.Scenario, named bool) {
 	}
 	fmt.Fprintf(b, "  %d judged, %d denied (%s)", s.Requests, s.Denied, percent(s.Denied, s.Requests))
 	if s.Waited > 0 {
-		fmt.Fprintf(b, ", %d waited up to %s", s.Waited, span(s.LongestWait))
+		fmt.Fprintf(b, ", %d waited up to %s", s.Waited, durationText(s.LongestWait))
 	}
 	if s.Exempt > 0 {
 		fmt.Fprintf(b, ", %d have no limit", s.Exempt)
@@ -205,14 +205,14 @@ func scenarioText(b *bytes.Buffer, s *plan.Scenario, named bool) {
 		if l.DryRun {
 			name += " (dry run)"
 		}
-		rows = append(rows, []string{short(name, 30), number(l.Requests), number(l.Denied), percent(l.Denied, l.Requests), number(l.Waited), number(l.Keys), number(l.KeysDenied), number(int64(l.PeakUse)) + "%"})
+		rows = append(rows, []string{truncate(name, 30), number(l.Requests), number(l.Denied), percent(l.Denied, l.Requests), number(l.Waited), number(l.Keys), number(l.KeysDenied), number(int64(l.PeakUse)) + "%"})
 	}
 	table(b, rows, 1)
-	counts(b, "route", s.Routes, "(none)")
-	counts(b, "status", s.Statuses, "(none)")
+	countsTable(b, "route", s.Routes, "(none)")
+	countsTable(b, "status", s.Statuses, "(none)")
 	rows = [][]string{{"key", "limit", "denied", "of", "first", "last", "held up"}}
 	for _, k := range s.Top {
-		rows = append(rows, []string{short(k.Key, 30), short(k.Limit, 14), number(k.Denied), number(k.Requests), stamp(k.First), stamp(k.Last), span(k.Held)})
+		rows = append(rows, []string{truncate(k.Key, 30), truncate(k.Limit, 14), number(k.Denied), number(k.Requests), timeText(k.First), timeText(k.Last), durationText(k.Held)})
 	}
 	table(b, rows, 2)
 	if s.Flips == nil {
@@ -226,7 +226,7 @@ func scenarioText(b *bytes.Buffer, s *plan.Scenario, named bool) {
 	fmt.Fprint(b, "\n\n")
 	rows = [][]string{{"key", "limit", "to denied", "to allowed"}}
 	for _, k := range f.Keys {
-		rows = append(rows, []string{short(cmp.Or(k.Key, "(none)"), 44), short(k.Limit, 24), number(k.ToDenied), number(k.ToAllowed)})
+		rows = append(rows, []string{truncate(cmp.Or(k.Key, "(none)"), 44), truncate(k.Limit, 24), number(k.ToDenied), number(k.ToAllowed)})
 	}
 	table(b, rows, 2)
 	if f.Others > 0 {
@@ -234,14 +234,14 @@ func scenarioText(b *bytes.Buffer, s *plan.Scenario, named bool) {
 	}
 }
 
-// stamp is a time of a report's table.
-func stamp(t time.Time) string { return t.UTC().Format("01-02 15:04:05") }
+// timeText formats a time for a report's table.
+func timeText(t time.Time) string { return t.UTC().Format("01-02 15:04:05") }
 
-func counts(b *bytes.Buffer, what string, all map[string]*plan.Count, none string) {
+func countsTable(b *bytes.Buffer, what string, all map[string]*plan.Count, none string) {
 	rows := [][]string{{what, "requests", "denied", "", "waited"}}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		c := all[name]
-		rows = append(rows, []string{short(cmp.Or(name, none), 50), number(c.Requests), number(c.Denied), percent(c.Denied, c.Requests), number(c.Waited)})
+		rows = append(rows, []string{truncate(cmp.Or(name, none), 50), number(c.Requests), number(c.Denied), percent(c.Denied, c.Requests), number(c.Waited)})
 	}
 	table(b, rows, 1)
 }

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// inFile puts what package plan says of a limiter into the words of a policy file.
-func inFile(text string) string { return fileWords.Replace(text) }
+// toFileWords replaces package plan's names by the words of a policy file.
+func toFileWords(text string) string { return fileWords.Replace(text) }
 
 var fileWords = strings.NewReplacer(
 	"which limits a WithLimitFunc adds", "the limits of its plan, which the application says: give --plan NAME",
@@ -39,7 +39,7 @@ var zeros = regexp.MustCompile(`\b(\d+h(?:[1-9]\d*m)?|\d+m)(?:0m)?(?:0s)\b`)
 func keyInFile(from string) string {
 	name, rest, ok := strings.Cut(from, "(")
 	arguments, closed := strings.CutSuffix(rest, ")")
-	switch all := split(arguments); {
+	switch all := splitArguments(arguments); {
 	case name == "KeyFunc":
 		return "a function of the application"
 	case !ok || !closed:
@@ -55,8 +55,8 @@ func keyInFile(from string) string {
 	}
 }
 
-// split returns the arguments of a key, each as files write it.
-func split(arguments string) (all []string) {
+// splitArguments returns the arguments of a key, each as files write it.
+func splitArguments(arguments string) (all []string) {
 	depth, quoted, from := 0, false, 0
 	for i := 0; i <= len(arguments); i++ {
 		switch {
@@ -76,10 +76,10 @@ func split(arguments string) (all []string) {
 	return all
 }
 
-// inFlags puts what package plan says of its options into the words of flags.
-func inFlags(text string) string {
-	text = option.ReplaceAllStringFunc(text, func(is string) string {
-		m := option.FindStringSubmatch(is)
+// toFlagWords replaces package plan's options by flags.
+func toFlagWords(text string) string {
+	text = option.ReplaceAllStringFunc(text, func(match string) string {
+		m := option.FindStringSubmatch(match)
 		return "--" + kebab(m[1]) + " " + m[2] + ":"
 	})
 	return milliseconds.ReplaceAllString(text, "write 1ms or more")

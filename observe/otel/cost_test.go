@@ -94,7 +94,7 @@ func TestCountsAreExact(t *testing.T) {
 // nothing is lost.
 func TestNamesAreBounded(t *testing.T) {
 	o, reader := observed(t)
-	const names = 3 * most
+	const names = 3 * maxSeries
 	for i := range names {
 		name := fmt.Sprint("tenant-", i)
 		o.observe(stint.Event{Kind: stint.EventAdmitted, Limiter: name, Decision: stint.Decision{
@@ -118,12 +118,12 @@ func TestNamesAreBounded(t *testing.T) {
 				rest += p.Value
 			}
 		}
-		if len(points) > most+1 || sum != names || rest < names-most {
+		if len(points) > maxSeries+1 || sum != names || rest < names-maxSeries {
 			t.Errorf("%s: %d series of %d in all, %d of them beyond the bound", m.Name, len(points), sum, rest)
 		}
 		seen++
 	}
-	if seen != 2 || o.series.n != most {
+	if seen != 2 || o.series.n != maxSeries {
 		t.Errorf("%d metrics, %d series", seen, o.series.n)
 	}
 }

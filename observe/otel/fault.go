@@ -22,8 +22,8 @@ func (f fault) attributes() []attribute.KeyValue {
 		outcomeKey.String(outcomeError), errorKey.String(f.kind))
 }
 
-// errorType returns the value of error.type: what went wrong, in few words that no request and no
-// server can make up. It is the name of the error's type if nothing better is known.
+// errorType returns the value of error.type, from a small set that neither requests nor servers can
+// extend. It is the name of the error's type if the error is no usual one.
 func errorType(err error) string {
 	if err == nil {
 		return otherError

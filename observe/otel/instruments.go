@@ -49,50 +49,50 @@ var (
 
 func (i *instruments) define(m metric.Meter) error {
 	var all mistakes
-	i.decisions = made(&all, m.Int64Counter, "stint.decisions", "{decision}", "Requests decided, by what became of them and the limit that bound.")
-	i.limitDecisions = made(&all, m.Int64Counter, "stint.limit.decisions", "{decision}", "Each limit's own answer to each request.")
-	i.charged = made(&all, m.Int64Counter, "stint.limit.cost.charged", "{unit}", "Units charged to admitted requests.")
-	i.settled = made(&all, m.Int64Counter, "stint.limit.cost.settled", "{unit}", "Units that ended requests cost.")
-	i.bans = made(&all, m.Int64Counter, "stint.bans", "{ban}", "Bans started.")
-	i.leasesLost = made(&all, m.Int64Counter, "stint.store.lost_leases", "{lease}", "Lost leases of slots that are still held.")
-	i.storeFailures = made(&all, m.Int64Counter, "stint.store.failures", "{failure}", "Calls of the store that failed.")
-	i.sourceFailures = made(&all, m.Int64Counter, "stint.source.failures", "{failure}", "Failures of what limits are read from.")
-	i.adaptiveChanges = made(&all, m.Int64Counter, "stint.adaptive.changes", "{change}", "Changes of an AdaptiveConcurrency, by reason.")
-	i.paced = made(&all, m.Int64Counter, "stint.bandwidth.io", "By", "Bytes of bodies paced by a Bandwidth.")
-	i.reloads = made(&all, m.Int64Counter, "stint.policy.reloads", "{reload}", "Policy files accepted or rejected.")
-	i.warnings = made(&all, m.Int64Counter, "stint.warnings", "{warning}", "Likely mistakes found in how a limiter is used.")
+	i.decisions = newInstrument(&all, m.Int64Counter, "stint.decisions", "{decision}", "Requests decided, by what became of them and the limit that bound.")
+	i.limitDecisions = newInstrument(&all, m.Int64Counter, "stint.limit.decisions", "{decision}", "Each limit's own answer to each request.")
+	i.charged = newInstrument(&all, m.Int64Counter, "stint.limit.cost.charged", "{unit}", "Units charged to admitted requests.")
+	i.settled = newInstrument(&all, m.Int64Counter, "stint.limit.cost.settled", "{unit}", "Units that ended requests cost.")
+	i.bans = newInstrument(&all, m.Int64Counter, "stint.bans", "{ban}", "Bans started.")
+	i.leasesLost = newInstrument(&all, m.Int64Counter, "stint.store.lost_leases", "{lease}", "Lost leases of slots that are still held.")
+	i.storeFailures = newInstrument(&all, m.Int64Counter, "stint.store.failures", "{failure}", "Calls of the store that failed.")
+	i.sourceFailures = newInstrument(&all, m.Int64Counter, "stint.source.failures", "{failure}", "Failures of what limits are read from.")
+	i.adaptiveChanges = newInstrument(&all, m.Int64Counter, "stint.adaptive.changes", "{change}", "Changes of an AdaptiveConcurrency, by reason.")
+	i.paced = newInstrument(&all, m.Int64Counter, "stint.bandwidth.io", "By", "Bytes of bodies paced by a Bandwidth.")
+	i.reloads = newInstrument(&all, m.Int64Counter, "stint.policy.reloads", "{reload}", "Policy files accepted or rejected.")
+	i.warnings = newInstrument(&all, m.Int64Counter, "stint.warnings", "{warning}", "Likely mistakes found in how a limiter is used.")
 
-	i.utilization = made(&all, within(m, shares), "stint.limit.utilization", "1", "Share of the limit used after a decision.")
-	i.waited = made(&all, within(m, waits), "stint.wait.duration", "s", "How long requests waited for a turn or a slot.")
-	i.storeTook = made(&all, within(m, calls), "stint.store.duration", "s", "How long the store took to decide or settle a request.")
-	i.pacedWaited = made(&all, within(m, waits), "stint.bandwidth.wait.duration", "s", "How long a Bandwidth delayed a response.")
+	i.utilization = newInstrument(&all, withBounds(m, shares), "stint.limit.utilization", "1", "Share of the limit used after a decision.")
+	i.waited = newInstrument(&all, withBounds(m, waits), "stint.wait.duration", "s", "How long requests waited for a turn or a slot.")
+	i.storeTook = newInstrument(&all, withBounds(m, calls), "stint.store.duration", "s", "How long the store took to decide or settle a request.")
+	i.pacedWaited = newInstrument(&all, withBounds(m, waits), "stint.bandwidth.wait.duration", "s", "How long a Bandwidth delayed a response.")
 
-	i.slots = made(&all, m.Int64ObservableUpDownCounter, "stint.limit.held_slots", "{slot}", "Slots that requests of this process hold.")
-	i.waiting = made(&all, m.Int64ObservableUpDownCounter, "stint.waiting_requests", "{request}", "Requests that wait for a turn or a slot.")
-	i.degraded = made(&all, m.Int64ObservableUpDownCounter, "stint.store.degraded", "{store}", "1 while the breaker of a failover store is open.")
-	i.keys = made(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.usage", "{key}", "Keys in the store.")
-	i.keysMost = made(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.limit", "{key}", "The most keys that the store can hold.")
-	i.expired = made(&all, m.Int64ObservableCounter, "stint.memory.key.expired", "{key}", "Expired keys that were dropped.")
-	i.overflow = made(&all, m.Int64ObservableCounter, "stint.memory.overflow", "{charge}", "Charges on keys for which the store had no place.")
-	i.adaptiveLimit = made(&all, m.Int64ObservableGauge, "stint.adaptive.limit", "{slot}", "The current limit of an AdaptiveConcurrency.")
-	i.adaptiveLatency = made(&all, m.Float64ObservableGauge, "stint.adaptive.latency", "s", "Average latency behind an AdaptiveConcurrency's last change.")
-	i.adaptiveNormal = made(&all, m.Float64ObservableGauge, "stint.adaptive.baseline", "s", "The latency that it was compared with.")
+	i.slots = newInstrument(&all, m.Int64ObservableUpDownCounter, "stint.limit.held_slots", "{slot}", "Slots that requests of this process hold.")
+	i.waiting = newInstrument(&all, m.Int64ObservableUpDownCounter, "stint.waiting_requests", "{request}", "Requests that wait for a turn or a slot.")
+	i.degraded = newInstrument(&all, m.Int64ObservableUpDownCounter, "stint.store.degraded", "{store}", "1 while the breaker of a failover store is open.")
+	i.keys = newInstrument(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.usage", "{key}", "Keys in the store.")
+	i.keysMost = newInstrument(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.limit", "{key}", "The most keys that the store can hold.")
+	i.expired = newInstrument(&all, m.Int64ObservableCounter, "stint.memory.key.expired", "{key}", "Expired keys that were dropped.")
+	i.overflow = newInstrument(&all, m.Int64ObservableCounter, "stint.memory.overflow", "{charge}", "Charges on keys for which the store had no place.")
+	i.adaptiveLimit = newInstrument(&all, m.Int64ObservableGauge, "stint.adaptive.limit", "{slot}", "The current limit of an AdaptiveConcurrency.")
+	i.adaptiveLatency = newInstrument(&all, m.Float64ObservableGauge, "stint.adaptive.latency", "s", "Average latency behind an AdaptiveConcurrency's last change.")
+	i.adaptiveNormal = newInstrument(&all, m.Float64ObservableGauge, "stint.adaptive.baseline", "s", "The latency that it was compared with.")
 	return errors.Join(all.errs...)
 }
 
 // mistakes are the errors of defining instruments.
 type mistakes struct{ errs []error }
 
-func made[I, O any](all *mistakes, of func(string, ...O) (I, error), name, unit, description string) I {
-	i, err := of(name, any(metric.WithUnit(unit)).(O), any(metric.WithDescription(description)).(O))
+func newInstrument[I, O any](all *mistakes, create func(string, ...O) (I, error), name, unit, description string) I {
+	i, err := create(name, any(metric.WithUnit(unit)).(O), any(metric.WithDescription(description)).(O))
 	if err != nil {
 		all.errs = append(all.errs, err)
 	}
 	return i
 }
 
-// within makes histograms with these bounds.
-func within(m metric.Meter, bounds []float64) func(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+// withBounds makes histograms with these bounds.
+func withBounds(m metric.Meter, bounds []float64) func(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
 	return func(name string, opts ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
 		return m.Float64Histogram(name, append(opts, metric.WithExplicitBucketBoundaries(bounds...))...)
 	}
@@ -105,34 +105,34 @@ func (i *instruments) observables() []metric.Observable {
 	}
 }
 
-// collect reports the values that go up and down, and what has not been handed over.
+// collect reports the gauges, and flushes the counters.
 func (o *observer) collect(_ context.Context, to metric.Observer) error {
-	o.handOver()
-	tell := func(what metric.Int64Observable, l *level, as attributes) {
-		if l.known.Load() {
+	o.flushCounters()
+	observe := func(what metric.Int64Observable, l *level, as attributes) {
+		if l.used.Load() {
 			to.ObserveInt64(what, l.value.Load(), as.observe...)
 		}
 	}
 	seconds := func(what metric.Float64Observable, l *level, as attributes) {
-		if l.known.Load() {
+		if l.used.Load() {
 			to.ObserveFloat64(what, time.Duration(l.value.Load()).Seconds(), as.observe...)
 		}
 	}
 	report := func(s *series) {
-		tell(o.slots, &s.slots, s.plain)
-		tell(o.waiting, &s.waiting, s.plain)
-		tell(o.adaptiveLimit, &s.adaptive.limit, s.plain)
+		observe(o.slots, &s.slots, s.plain)
+		observe(o.waiting, &s.waiting, s.plain)
+		observe(o.adaptiveLimit, &s.adaptive.limit, s.plain)
 		seconds(o.adaptiveLatency, &s.adaptive.latency, s.plain)
 		seconds(o.adaptiveNormal, &s.adaptive.baseline, s.plain)
 	}
 	for s := range o.series.all {
 		report(s)
 	}
-	report(o.series.rest)
+	report(o.series.overflow)
 	for l := range o.limiters.all {
-		tell(o.degraded, &l.degraded, l.plain)
+		observe(o.degraded, &l.degraded, l.plain)
 	}
-	tell(o.degraded, &o.limiters.rest.degraded, o.limiters.rest.plain)
+	observe(o.degraded, &o.limiters.overflow.degraded, o.limiters.overflow.plain)
 	for _, m := range o.memory {
 		if !m.reports(o.provider) {
 			continue

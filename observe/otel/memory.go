@@ -16,37 +16,37 @@ type memory struct {
 	store *memstore.Store
 }
 
-// place is where a store is reported.
-type place struct {
+// reporterPlace is where a store is reported.
+type reporterPlace struct {
 	provider any // nil: the default one
 	store    *memstore.Store
 }
 
-// reporters are all that would report a store in a place, in the order in which they came.
-// Only the first does, so that limiters that share a store don't count it twice. When it
-// stops, the next goes on.
+// reporters are those of each store, in the order of their registration.
+// Only the first reports, so that limiters that share a store don't count it twice. When it
+// stops, the next one reports.
 var reporters = struct {
 	sync.Mutex
-	of map[place][]*memory
-}{of: map[place][]*memory{}}
+	byPlace map[reporterPlace][]*memory
+}{byPlace: map[reporterPlace][]*memory{}}
 
-func (m *memory) place(provider any) place { return place{provider, m.store} }
+func (m *memory) place(provider any) reporterPlace { return reporterPlace{provider, m.store} }
 
 // begin makes m the last reporter of its store.
 func (m *memory) begin(provider any) {
 	reporters.Lock()
 	defer reporters.Unlock()
 	at := m.place(provider)
-	reporters.of[at] = append(reporters.of[at], m)
+	reporters.byPlace[at] = append(reporters.byPlace[at], m)
 }
 
 func (m *memory) end(provider any) {
 	reporters.Lock()
 	defer reporters.Unlock()
 	at := m.place(provider)
-	rest := slices.DeleteFunc(reporters.of[at], func(o *memory) bool { return o == m })
-	if reporters.of[at] = rest; len(rest) == 0 {
-		delete(reporters.of, at)
+	rest := slices.DeleteFunc(reporters.byPlace[at], func(o *memory) bool { return o == m })
+	if reporters.byPlace[at] = rest; len(rest) == 0 {
+		delete(reporters.byPlace, at)
 	}
 }
 
@@ -54,18 +54,18 @@ func (m *memory) end(provider any) {
 func (m *memory) reports(provider any) bool {
 	reporters.Lock()
 	defer reporters.Unlock()
-	all := reporters.of[m.place(provider)]
+	all := reporters.byPlace[m.place(provider)]
 	return len(all) > 0 && all[0] == m
 }
 
-// identity is the value by which a provider is recognized. The default one may change what it is,
+// providerID is the value by which a provider is recognized. The default one may change what it is,
 // from OpenTelemetry's stand-in to the program's own.
-func identity(given, usual metric.MeterProvider) any {
+func providerID(provider, global metric.MeterProvider) any {
 	switch {
-	case !reflect.TypeOf(given).Comparable():
+	case !reflect.TypeOf(provider).Comparable():
 		return new(byte) // like no other
-	case given == usual:
+	case provider == global:
 		return nil
 	}
-	return given
+	return provider
 }

@@ -16,8 +16,8 @@
 // # Cost
 //
 // Attribute sets are made once for each combination. After that an event allocates
-// nothing here, unless the request's span is recorded or the store failed. What requests that pass add to
-// counters is handed to the SDK when it collects, and so has no exemplars.
+// nothing here, unless the request's span is recorded or the store failed. Additions of admitted requests to
+// counters are passed to the SDK when it collects, so they have no exemplars.
 package stintotel
 
 import (
@@ -81,29 +81,29 @@ func WithMemory(name string, s *memstore.Store) Option {
 //
 // The error is the meter provider's, or reports a nil store. Then nothing is observed.
 func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
-	usual := otel.GetMeterProvider()
-	c := config{provider: usual}
+	global := otel.GetMeterProvider()
+	c := config{provider: global}
 	for _, o := range opts {
 		if o != nil {
 			o.apply(&c)
 		}
 	}
 	d := lim.Describe()
-	if own, ok := d.Store.(*memstore.Store); ok && !slices.ContainsFunc(c.memory, func(m *memory) bool { return m.store == own }) {
-		c.memory = append(c.memory, &memory{d.Name, own})
+	if inMemory, ok := d.Store.(*memstore.Store); ok && !slices.ContainsFunc(c.memory, func(m *memory) bool { return m.store == inMemory }) {
+		c.memory = append(c.memory, &memory{d.Name, inMemory})
 	}
 	for _, m := range c.memory {
 		if m.store == nil {
 			return nil, errors.New("stintotel: WithMemory: the store is nil: write memstore.New()")
 		}
 	}
-	o := newObserver(identity(c.provider, usual), c.memory)
+	o := newObserver(providerID(c.provider, global), c.memory)
 	if err := o.start(c.provider.Meter(Scope, metric.WithInstrumentationVersion(version()))); err != nil {
 		return nil, err
 	}
 	o.describe = lim.Describe
 	end := lim.Observe(o.observe)
-	o.begin(lim.Describe())
+	o.startCounters(lim.Describe())
 	return func() {
 		end()
 		o.stop()

@@ -16,47 +16,47 @@ import (
 // observer turns events into measurements.
 type observer struct {
 	instruments
-	collects metric.Registration
-	stopped  atomic.Bool
-	provider any // its identity
-	memory   []*memory
-	series   table[id, series]
-	limiters table[string, limiter]
-	faults   faults
-	given    sync.Map // of the type given: warnings that have been counted
-	describe func() stint.Description
+	registration    metric.Registration
+	stopped         atomic.Bool
+	provider        any // its identity
+	memory          []*memory
+	series          table[id, series]
+	limiters        table[string, limiter]
+	faults          faults
+	countedWarnings sync.Map // of warningID
+	describe        func() stint.Description
 }
 
 func newObserver(provider any, stores []*memory) *observer {
 	overflow := []attribute.KeyValue{overflowKey.Bool(true)}
-	rest := set(overflow...)
+	overflowSet := set(overflow...)
 	return &observer{
 		provider: provider, memory: stores,
 		series: table[id, series]{
-			make: func(i id) *series { return newSeries(i.attributes()) },
-			rest: newSeries(overflow),
+			make:     func(i id) *series { return newSeries(i.attributes()) },
+			overflow: newSeries(overflow),
 		},
 		limiters: table[string, limiter]{
 			make: func(name string) *limiter {
 				l := newLimiter(id{limiter: name}.attributes())
-				l.degraded.mark() // it is well until it says otherwise
+				l.degraded.markUsed() // 0 until an event reports that it is degraded
 				return l
 			},
-			rest: newLimiter(overflow),
+			overflow: newLimiter(overflow),
 		},
 		faults: faults{
-			make: func(f fault) *attributes { as := set(f.attributes()...); return &as },
-			rest: &rest,
+			make:     func(f fault) *attributes { as := set(f.attributes()...); return &as },
+			overflow: &overflowSet,
 		},
 	}
 }
 
-// start has meter collect what the observer counts, until stop.
+// start registers the observer's instruments with meter, until stop.
 func (o *observer) start(meter metric.Meter) (err error) {
 	if err := o.define(meter); err != nil {
 		return err
 	}
-	if o.collects, err = meter.RegisterCallback(o.collect, o.observables()...); err != nil {
+	if o.registration, err = meter.RegisterCallback(o.collect, o.observables()...); err != nil {
 		return err
 	}
 	for _, m := range o.memory {
@@ -66,12 +66,12 @@ func (o *observer) start(meter metric.Meter) (err error) {
 }
 
 func (o *observer) stop() {
-	_ = o.collects.Unregister()
+	_ = o.registration.Unregister()
 	for _, m := range o.memory {
 		m.end(o.provider)
 	}
 	o.stopped.Store(true)
-	o.handOver()
+	o.flushCounters()
 }
 
 // observe is called for every event of the limiter, on the request's goroutine.
@@ -87,14 +87,14 @@ func (o *observer) observe(e stint.Event) {
 		o.recordDecision(ctx, &e, l)
 	case stint.EventCanceled:
 		o.recordStoreTime(ctx, &e, l.took[canceled])
-		o.became(ctx, &e)
+		o.countOutcome(ctx, &e)
 	case stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed:
-		o.became(ctx, &e)
+		o.countOutcome(ctx, &e)
 	case stint.EventLimitsFailed:
 		if source := (*stint.SourceError)(nil); errors.As(e.Err, &source) {
 			o.sourceFailures.Add(ctx, 1, l.sourceDenied.add...)
 		}
-		o.became(ctx, &e)
+		o.countOutcome(ctx, &e)
 	case stint.EventSourceFailed: // the request goes on
 		o.sourceFailures.Add(ctx, 1, l.sourcePassed.add...)
 	case stint.EventStoreFailed:
@@ -110,7 +110,7 @@ func (o *observer) observe(e stint.Event) {
 		o.recordStoreTime(ctx, &e, l.settled)
 		o.recordEnd(&e)
 	case stint.EventBanned:
-		o.bans.Add(ctx, 1, o.of(&e, e.Decision.Limit).plain.add...)
+		o.bans.Add(ctx, 1, o.seriesOf(&e, e.Decision.Limit).plain.add...)
 	case stint.EventPaced:
 		o.recordPacing(ctx, &e)
 	case stint.EventLimitChanged:
@@ -118,64 +118,64 @@ func (o *observer) observe(e stint.Event) {
 	case stint.EventStoreDegraded:
 		// A failed call doesn't mean that the breaker is open.
 		if open := errors.Is(e.Err, failover.ErrOpen); open || e.Err == nil {
-			l.degraded.set(one(open))
+			l.degraded.set(boolToInt(open))
 		}
 	case stint.EventLeaseLost:
-		o.leasesLost.Add(ctx, 1, o.of(&e, e.Decision.Limit).plain.add...)
+		o.leasesLost.Add(ctx, 1, o.seriesOf(&e, e.Decision.Limit).plain.add...)
 	case stint.EventUpdated:
 		if o.describe != nil {
-			o.begin(o.describe())
+			o.startCounters(o.describe())
 		}
 	case stint.EventWarning:
 		o.countWarning(ctx, e.Limiter, e.Warning)
 	case stint.EventPolicy:
-		o.reloads.Add(ctx, 1, l.reload[one(e.Err != nil)].add...)
+		o.reloads.Add(ctx, 1, l.reload[boolToInt(e.Err != nil)].add...)
 	}
 	if e.EndsWait {
 		o.endWait(ctx, &e)
 	}
-	if o.stopped.Load() { // it came while stop was called
-		o.handOver()
+	if o.stopped.Load() { // the event came during stop
+		o.flushCounters()
 	}
 }
 
-// handOver passes on to the SDK what requests that have passed add to counters. It is
+// flushCounters adds to the SDK's counters what admitted requests have added to series.pending. It is
 // called when the SDK collects, so nothing is late.
-func (o *observer) handOver() {
-	of := func(s *series) {
+func (o *observer) flushCounters() {
+	flush := func(s *series) {
 		add := func(to metric.Int64Counter, l *level, as attributes) {
-			if l.known.Load() {
+			if l.used.Load() {
 				to.Add(context.Background(), l.value.Swap(0), as.add...)
 			}
 		}
-		add(o.decisions, &s.passed.admitted, s.outcome[stint.EventAdmitted])
-		add(o.limitDecisions, &s.passed.allowed, s.answer[allowed])
-		add(o.charged, &s.passed.charged, s.plain)
-		add(o.settled, &s.passed.settled, s.plain)
+		add(o.decisions, &s.pending.admitted, s.outcome[stint.EventAdmitted])
+		add(o.limitDecisions, &s.pending.allowed, s.answer[allowed])
+		add(o.charged, &s.pending.charged, s.plain)
+		add(o.settled, &s.pending.settled, s.plain)
 	}
 	for s := range o.series.all {
-		of(s)
+		flush(s)
 	}
-	of(o.series.rest)
+	flush(o.series.overflow)
 }
 
-func one(is bool) int64 {
-	if is {
+func boolToInt(b bool) int64 {
+	if b {
 		return 1
 	}
 	return 0
 }
 
-// of returns the series of a limit in the place where the event came from.
-func (o *observer) of(e *stint.Event, limit string) *series {
+// seriesOf returns the series of a limit for the limiter and route of an event.
+func (o *observer) seriesOf(e *stint.Event, limit string) *series {
 	return o.series.at(id{e.Limiter, e.Route, limit})
 }
 
-// became counts the outcome of a request, and which limit bound.
-func (o *observer) became(ctx context.Context, e *stint.Event) {
-	s := o.of(e, e.Decision.Limit)
+// countOutcome counts the outcome of a request, by the limit that decided it.
+func (o *observer) countOutcome(ctx context.Context, e *stint.Event) {
+	s := o.seriesOf(e, e.Decision.Limit)
 	if e.Kind == stint.EventAdmitted {
-		s.passed.admitted.add(1)
+		s.pending.admitted.add(1)
 		return
 	}
 	o.decisions.Add(ctx, 1, s.outcome[outcomeOf(e)].add...)
@@ -190,12 +190,12 @@ func (o *observer) recordStoreTime(ctx context.Context, e *stint.Event, as attri
 
 func (o *observer) recordDecision(ctx context.Context, e *stint.Event, l *limiter) {
 	o.recordStoreTime(ctx, e, l.took[done])
-	o.became(ctx, e)
+	o.countOutcome(ctx, e)
 	for i := range e.Decision.Limits {
 		at := &e.Decision.Limits[i]
-		s := o.of(e, at.Name)
+		s := o.seriesOf(e, at.Name)
 		if at.Allowed {
-			s.passed.allowed.add(1)
+			s.pending.allowed.add(1)
 		} else {
 			o.limitDecisions.Add(ctx, 1, s.answer[denial(at)].add...)
 		}
@@ -211,7 +211,7 @@ func (o *observer) recordDecision(ctx context.Context, e *stint.Event, l *limite
 		if at.InFlight > 0 {
 			s.slots.add(at.Cost)
 		} else {
-			s.passed.charged.add(at.Cost)
+			s.pending.charged.add(at.Cost)
 		}
 	}
 }
@@ -229,14 +229,14 @@ func share(at *stint.LimitStatus) float64 {
 	return min(max(0, 1-float64(at.Remaining)/float64(at.Capacity)), 1)
 }
 
-// recordEnd takes back what recordDecision has added.
+// recordEnd subtracts what recordDecision has added.
 func (o *observer) recordEnd(e *stint.Event) {
 	for i := range e.Decision.Limits {
 		at := &e.Decision.Limits[i]
-		switch s := o.of(e, at.Name); {
+		switch s := o.seriesOf(e, at.Name); {
 		case !at.Allowed:
 		case at.InFlight == 0:
-			s.passed.settled.add(at.Cost)
+			s.pending.settled.add(at.Cost)
 		default:
 			s.slots.add(-at.Cost)
 		}
@@ -267,7 +267,7 @@ func (o *observer) countFailure(ctx context.Context, e *stint.Event, l *limiter)
 
 func (o *observer) recordPacing(ctx context.Context, e *stint.Event) {
 	p := e.Pacing
-	s := o.of(e, p.Limit)
+	s := o.seriesOf(e, p.Limit)
 	o.paced.Add(ctx, p.Bytes, s.sent.add...)
 	if p.RequestBytes > 0 {
 		o.paced.Add(ctx, p.RequestBytes, s.received.add...)
@@ -288,9 +288,9 @@ func (o *observer) recordLimitChange(ctx context.Context, e *stint.Event) {
 	}
 }
 
-// limiter holds the attribute sets of what is reported about a limiter as a whole.
+// limiter holds the attribute sets of the measurements of a limiter as a whole.
 type limiter struct {
-	took                                   [2]attributes // by what became of a Take, unless it failed
+	took                                   [2]attributes // by the outcome of a Take that hasn't failed
 	settled                                attributes    // of a Settle that hasn't failed
 	failedOpen, failedClosed, settleFailed attributes
 	sourcePassed, sourceDenied             attributes

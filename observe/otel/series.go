@@ -108,9 +108,9 @@ type series struct {
 	answer   [len(answers)]attributes
 	sent     attributes // bytes of responses
 	received attributes // of requests
-	// What requests that pass add to counters, until handOver: the SDK takes ten times as
-	// long to add to one.
-	passed struct {
+	// pending is what admitted requests add to counters, until flushCounters: adding to a counter of the
+	// SDK takes ten times as long.
+	pending struct {
 		admitted, allowed, charged, settled level
 	}
 	waiting  level
@@ -143,59 +143,59 @@ func newSeries(all []attribute.KeyValue) *series {
 	return s
 }
 
-// level is the value of a gauge, or what is to be added to a counter. It exists once it
-// has been set.
+// level is the value of a gauge, or a pending addition to a counter. It is reported once it
+// has been used.
 type level struct {
 	value atomic.Int64
-	known atomic.Bool
+	used  atomic.Bool
 }
 
 func (l *level) add(n int64) {
 	l.value.Add(n)
-	l.mark()
+	l.markUsed()
 }
 
 func (l *level) set(n int64) {
 	l.value.Store(n)
-	l.mark()
+	l.markUsed()
 }
 
-func (l *level) mark() {
-	if !l.known.Load() {
-		l.known.Store(true)
+func (l *level) markUsed() {
+	if !l.used.Load() {
+		l.used.Store(true)
 	}
 }
 
-// most bounds the number of series.
-const most = 1000
+// maxSeries bounds the number of series.
+const maxSeries = 1000
 
 // table finds the value of a key without a lock or an allocation.
 type table[K comparable, V any] struct {
-	made sync.Map   // K to *V
-	mu   sync.Mutex // held to add, and guards n
-	n    int
-	rest *V // of keys beyond most
-	make func(K) *V
+	values   sync.Map   // K to *V
+	mu       sync.Mutex // held to add, and guards n
+	n        int
+	overflow *V // of keys beyond most
+	make     func(K) *V
 }
 
 func (t *table[K, V]) at(k K) *V {
-	if v, ok := t.made.Load(k); ok {
+	if v, ok := t.values.Load(k); ok {
 		return v.(*V)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if v, ok := t.made.Load(k); ok {
+	if v, ok := t.values.Load(k); ok {
 		return v.(*V)
 	}
-	if t.n == most {
-		return t.rest
+	if t.n == maxSeries {
+		return t.overflow
 	}
 	v := t.make(k)
-	t.made.Store(k, v)
+	t.values.Store(k, v)
 	t.n++
 	return v
 }
 
 func (t *table[K, V]) all(yield func(*V) bool) {
-	t.made.Range(func(_, v any) bool { return yield(v.(*V)) })
+	t.values.Range(func(_, v any) bool { return yield(v.(*V)) })
 }

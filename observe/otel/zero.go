@@ -11,11 +11,11 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// begin reports the counters of what a limiter has at zero: a rate that is asked over a counter's
-// first value misses what the counter began with. What only requests show, such as the limits of
-// a WithLimitFunc, begins with its first event. begin also counts the warnings that were given
-// before anything was observed, as most of New's are.
-func (o *observer) begin(d stint.Description) {
+// startCounters reports the counters of a limiter's limits at zero: a query for the rate of a counter
+// misses the counter's first value. Limits that only requests show, such as those of
+// a WithLimitFunc, begin with their first event. startCounters also counts the warnings that were given
+// before the limiter was observed, as most of New's are.
+func (o *observer) startCounters(d stint.Description) {
 	zero := func(c metric.Int64Counter, all ...attributes) {
 		for _, as := range all {
 			c.Add(context.Background(), 0, as.add...)
@@ -35,11 +35,11 @@ func (o *observer) begin(d stint.Description) {
 			continue
 		}
 		s := o.series.at(id{d.Name, r.Route, r.Limit})
-		s.passed.allowed.mark()
+		s.pending.allowed.markUsed()
 		if r.DryRun {
 			zero(o.limitDecisions, s.answer[dryRunDenied])
 		} else {
-			s.passed.admitted.mark()
+			s.pending.admitted.markUsed()
 			zero(o.limitDecisions, s.answer[denied])
 			zero(o.decisions, s.outcome[stint.EventDenied])
 		}
@@ -54,20 +54,20 @@ func (o *observer) begin(d stint.Description) {
 	}
 }
 
-// countWarning counts a warning, once: begin may find one that an event has just reported.
+// countWarning counts a warning, once: startCounters may find one that an event has just reported.
 func (o *observer) countWarning(ctx context.Context, limiter string, w *stint.Warning) {
 	all := o.limiters.at(limiter).warning
 	i := slices.Index(warningKinds, w.Kind)
 	if i < 0 {
 		return
 	}
-	if _, known := o.given.LoadOrStore(given{limiter, w.Kind, strings.Join(w.Limits, "\x00")}, nil); !known {
+	if _, counted := o.countedWarnings.LoadOrStore(warningID{limiter, w.Kind, strings.Join(w.Limits, "\x00")}, nil); !counted {
 		o.warnings.Add(ctx, 1, all[i].add...)
 	}
 }
 
-// given identifies a warning.
-type given struct{ limiter, kind, limits string }
+// warningID identifies a warning.
+type warningID struct{ limiter, kind, limits string }
 
 // warningKinds are the kinds of warnings, each a line of docs/warnings.md. They are written here
 // because each has a counter that begins at 0.
