@@ -155,7 +155,7 @@ func (d *Decision) addWaits(waited time.Duration, inLines []decide.LineWait) {
 	}
 }
 
-// Never is the RetryAfter of a cost that can't pass however long the caller waits.
+// Never is the RetryAfter of a request whose cost can never pass.
 const Never = store.Never
 
 // AdaptiveReason explains the present limit of an AdaptiveConcurrency.
@@ -165,15 +165,15 @@ type AdaptiveReason uint8
 // alias of its type would document an internal name.
 
 const (
-	// NotAdaptive: it is another kind of limit.
+	// NotAdaptive: the limit isn't an AdaptiveConcurrency.
 	NotAdaptive AdaptiveReason = AdaptiveReason(adaptive.None)
-	// AdaptiveStart: too few requests have been seen to change it.
+	// AdaptiveStart: too few requests have been measured to change the limit.
 	AdaptiveStart AdaptiveReason = AdaptiveReason(adaptive.Start)
-	// AdaptiveGrowing: it has risen, because requests take as long as usual.
+	// AdaptiveGrowing: the limit has been raised, because latency is as usual.
 	AdaptiveGrowing AdaptiveReason = AdaptiveReason(adaptive.Growing)
-	// AdaptiveQueueing: it has fallen, because requests take longer than usual.
+	// AdaptiveQueueing: the limit has been lowered, because requests take longer than usual.
 	AdaptiveQueueing AdaptiveReason = AdaptiveReason(adaptive.Queueing)
-	// AdaptiveDrops: it has been halved, or cut by a tenth under AIMD, because requests
+	// AdaptiveDrops: the limit has been halved, or cut by a tenth under AIMD, because requests
 	// failed.
 	AdaptiveDrops AdaptiveReason = AdaptiveReason(adaptive.Drops)
 	// AdaptiveSteady: latency gives no reason for a change, or the limit is at min or max.

@@ -220,8 +220,8 @@ type (
 	answeringKey struct{ limiter *recipients }
 )
 
-// DeniedFromContext returns the denial in the context of a request that WithDenyHandler's
-// handler answers, and nil for any other context.
+// DeniedFromContext returns the denial that is stored in ctx, or nil. Only the request that is
+// passed to WithDenyHandler's handler has one.
 func DeniedFromContext(ctx context.Context) *DeniedError {
 	err, _ := ctx.Value(deniedKey{}).(*DeniedError)
 	return err

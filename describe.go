@@ -43,8 +43,8 @@ type Rule struct {
 	// Key is the limit's key, of WithKey. Its String is for pages.
 	Key    Key
 	DryRun bool
-	// Since is the time at which this process's limiter got the rule with its current numbers.
-	// An Update that doesn't change the rule doesn't change Since.
+	// Since is the time since when the rule has been in force in this process with its current
+	// numbers. An Update that doesn't change the rule doesn't change Since.
 	Since time.Time
 	// Bound reports whether the rule, in this process and after Since, has denied a request or
 	// made one wait. For a dry run it reports whether the rule would have. It isn't set for a

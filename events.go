@@ -45,9 +45,10 @@ type Event struct {
 	Err error
 	// Waited is how long the request has waited for its turn or a slot.
 	Waited time.Duration
-	// StoreTook is how long the store took: to decide the request, all calls together;
-	// to settle its cost (EventSettled, EventSettleFailed); or to release its slots
-	// (EventEnded, unless the same call also settled something).
+	// StoreTook is the time spent in the store. For EventSettled and EventSettleFailed, it is
+	// the time to settle the cost. For EventEnded, it is the time to release slots, or 0 if the
+	// same call settled a cost. For all other events of a request, it is the total time of all
+	// calls to decide it.
 	StoreTook time.Duration
 	// Status is the status of the response, for EventEnded. It is 0 if no limit depends on the
 	// response.

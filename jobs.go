@@ -18,10 +18,10 @@ import (
 )
 
 // Allow charges cost to all of the limiter's limits (not those of its routes), and to those
-// that a WithLimitSource has for the key. It is Take for jobs, queues and RPCs that are charged
-// once and hold nothing. It returns nil if all limits let the charge pass, a *DeniedError if
-// one denies, and otherwise the errors of Take. Unless it returns nil, nothing is charged. The
-// rules of Take for keys and costs apply.
+// that a WithLimitSource has for the key. Use it instead of Take for jobs, queues and RPCs that
+// are charged once and hold no slots. It returns nil if all limits let the charge pass, a
+// *DeniedError if one denies, and otherwise the errors of Take. Unless it returns nil, nothing
+// is charged. The rules of Take for keys and costs apply.
 //
 // It returns ErrHolds if a limit of the limiter has slots, even in a dry run. It ignores
 // Bandwidth and WithSettle, which apply to responses. If a limit makes callers wait
@@ -67,10 +67,10 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 // a *SourceError. Any other error of the source is returned.
 //
 // Limits with a constant key (Global, and Join or Hash of such keys) are charged under that
-// key, as for requests; all others under the key given. If there are others, an empty or too
-// long key is an error (ErrEmptyKey, ErrKeyTooLong). Predicates, other key functions and
-// WithCost need a request and are ignored; WithMaxWait applies. For a limiter that is used only
-// this way, write WithKey(GivenKey()).
+// key, as for requests; all others under key. If the limiter has others, an empty key is an
+// error (ErrEmptyKey), and so is a key that is too long (ErrKeyTooLong). Predicates, other key
+// functions and WithCost need a request and are ignored; WithMaxWait applies. For a limiter
+// that is used only this way, write WithKey(GivenKey()).
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, false)
 }

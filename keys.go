@@ -46,10 +46,10 @@ func KeyFunc(f func(*http.Request) (string, error)) Key {
 	return Key{keys.FromFunc("KeyFunc", f)}
 }
 
-// AdapterKey makes a Key of f for requests through one adapter, whose framework has its own
-// context type. f finds the framework's context through the request's context, and returns an
-// error if there is none. adapter is the name of the adapter's package. Other adapters reject
-// the key when they mount a limiter; see Limiter.Mount. The rules of KeyFunc apply to f.
+// AdapterKey returns a Key that calls f, for adapters to a framework with its own context type.
+// f finds the framework's context in the request's context, and returns an error if there is
+// none. adapter is the name of the adapter's package. Other adapters reject the key when they
+// mount a limiter; see Limiter.Mount. The rules of KeyFunc apply to f.
 func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return KeyFunc(nil)
@@ -214,11 +214,11 @@ func addressProblems(option string, problems []clientip.Problem) (list optionerr
 // is X-Forwarded-For or Forwarded (use ForwardedIP or HeaderIP), or if it is Host, which
 // net/http keeps in Request.Host.
 //
-// If a request has several lines of the field, the first is the key; http.Header.Get returns
-// the same one to a handler. So a client that authenticates with an API key is charged under
-// that API key, even if it adds more lines. If the limiter runs before authentication, the
-// value is unchecked: a client that makes up values gets a bucket for each. Add a limit by
-// address in that case.
+// If a request sends the field several times, the first value is the key, which is the one that
+// http.Header.Get returns to a handler. So a client that authenticates with an API key is
+// charged under that API key, even if it sends the field more than once. If the limiter runs
+// before authentication, the value is unchecked: a client that makes up values gets a bucket
+// for each. Add a limit by address in that case.
 func Header(name string) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {

@@ -213,7 +213,7 @@ func WithName(name string) LimitOption {
 // WithWarmUp makes a Rate start at a third of its rate and rise to n per period over the period
 // d of use. When idle, it cools down again. The curve is that of Guava's SmoothWarmingUp. d is
 // a positive multiple of a microsecond, at most two years. New returns an error for any other
-// d, and for a WithAlgorithm beside it.
+// d, and if the limit also has a WithAlgorithm.
 //
 // Requests are spaced evenly, and an idle key saves up no units: without a WithMaxWait (or
 // Limiter.Wait), a request that comes before its turn is denied.
@@ -292,9 +292,9 @@ func WithQueue(n int64) LimitOption {
 
 // WithPriority sets the order in which requests get slots when some wait: class returns a class
 // from 0 to 9, and a higher class goes first. Values outside 0–9 are clamped. Within a class,
-// requests are served in order of arrival. By default, and outside HTTP, a request has the
-// class of its context (ContextWithPriority), or 0. class is called concurrently, once for each
-// request that takes a slot.
+// requests are served in order of arrival. By default, and outside HTTP, the class is that of
+// the context (ContextWithPriority), or 0. class is called concurrently, once for each request
+// that takes a slot.
 //
 // When the queue is full, a request replaces the last waiter of the lowest class, if that is
 // below its own. The replaced request is denied like one that finds the queue full. A request
@@ -321,9 +321,10 @@ func WithPriority(class func(*http.Request) int) Option {
 // and is at least one slot. So shares hold in a fleet too, except for rounding: if a process
 // holds only a few slots for a key, a small share is rounded up to one slot.
 //
-// Beyond its share, a class ranks by its number. Classes without a share get the slots that the
-// shares leave: none, if the shares add up to 100 and are all used. An Update that adds a share
-// applies to slots already taken and to requests that already wait.
+// When a class has used its share, its requests rank by class, a higher class first. Classes
+// without a share get the slots that the shares leave: none, if the shares add up to 100 and
+// are all used. An Update that adds a share applies to slots already taken and to requests that
+// already wait.
 func WithShare(class, percent int) SlotOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) {
 		bad := func(problem, write string) {
@@ -515,10 +516,10 @@ func WithInitialLimit(n int64) SlotOption {
 		func(c *adaptive.Config) { c.Start = n })
 }
 
-// WithSampleWindow sets the time over which an AdaptiveConcurrency averages latency before it
-// changes: 100 ms or more. The default is a second. New returns an error for shorter windows. A
-// window is extended until it has ten requests. Shorter windows react faster, and are more
-// easily misled by random variation.
+// WithSampleWindow sets how long an AdaptiveConcurrency averages latency before it changes its
+// limit. d is 100 ms or more. The default is a second. New returns an error for shorter
+// windows. A window is extended until it has ten requests. Shorter windows react faster, and
+// are more easily misled by random variation.
 func WithSampleWindow(d time.Duration) SlotOption {
 	valid, write := engine.CheckDuration(d, d >= 100*time.Millisecond, "write 100ms or more")
 	return configures(valid, fmt.Sprintf("WithSampleWindow(%v)", d), write,

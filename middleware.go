@@ -152,8 +152,8 @@ func Must(l *Limiter, err error) *Limiter {
 // store, handlers, predicates and defaults unless opts replace them. Errors are as in New.
 //
 // The inherited limits share their counts with l's. If the new limiter is mounted inside l, it
-// charges only the limits it adds, in a separate decision: if it denies, the charges of l
-// stand. Mounted alone, it decides all limits together.
+// charges only the limits it adds, in a separate decision: if the new limiter denies a request,
+// the charges of l aren't refunded. Mounted alone, it decides all limits together.
 //
 // The new limiter follows l: after an Update of l, it equals the limiter that With(opts...)
 // would return then. So l keeps a reference to it: derive limiters when a program starts, not
@@ -227,8 +227,8 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 // is a problem body. Deny sets the header fields that Serve would set, unless Admit has. If the
 // request's context ended while it waited, the answer is 503.
 //
-// If w is an [ErrorWriter] and the limiter isn't configured to answer, w gets the error
-// instead.
+// If w is an ErrorWriter and the limiter has no deny handler, error handler or WithProblem,
+// Deny passes the error to w and writes no response.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	v := l.inForce()
 	setMissingFields(w.Header(), err)
@@ -449,14 +449,14 @@ func (l *Limiter) Mount(adapter string) error {
 }
 
 // CheckStore checks that the store's server can decide the limits in force, and charges
-// nothing. Call it at the start of a program: then a wrong password or a missing right fails
-// the deploy, not requests later.
+// nothing. Call it at the start of a program: then a wrong password or a missing permission
+// fails the deploy, not requests later.
 //
 // With redisstore, it runs the scripts of the limits, and each command that the scripts may
-// use, on every master, with keys of its own. If a right is missing or the password is wrong,
-// the error names the problem and wraps redisstore.ErrConfiguration. If the server can't be
-// reached, the error wraps redisstore.ErrUnavailable. With failover, it checks the primary. A
-// store in memory has nothing to check.
+// use, on every master, with keys of its own. If a permission is missing or the password is
+// wrong, the error names the problem and wraps redisstore.ErrConfiguration. If the server can't
+// be reached, the error wraps redisstore.ErrUnavailable. With failover, it checks the primary.
+// A store in memory has nothing to check.
 //
 // CheckStore checks the limits of the limiter and of its routes. It can't check those that a
 // limit function returns, since they are only known during a request. Call it again after an

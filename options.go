@@ -127,9 +127,9 @@ func WithFixedCost(units int64) ChargeOption {
 	return o
 }
 
-// WithDryRun makes a limit report without denying. The limit is decided and counted as if it
-// were enforced, and is in Decision.Limits. Observers get an EventDryRunDenied for each request
-// that it would have denied. By default limits are enforced.
+// WithDryRun makes a limit report the requests that it would deny, and admit them. The limit is
+// decided and counted as if it were enforced, and is in Decision.Limits. Observers get an
+// EventDryRunDenied for each request that it would have denied. By default limits are enforced.
 //
 // The limit denies nothing, delays nothing, adds no header fields and ignores FailClosed:
 // enforced limits beside it decide as they would without it. If the key of the limit can't be

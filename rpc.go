@@ -10,9 +10,8 @@ import (
 	"github.com/stint-go/stint/internal/failure"
 )
 
-// RPCError is a function for WithErrorHandler. It answers calls of gRPC, gRPC-Web and connect
-// in their own protocol, and writes nothing to other requests, which the limiter answers as by
-// default:
+// RPCError is a function for WithErrorHandler. It answers gRPC, gRPC-Web and connect calls in
+// their own protocol. Other requests get the limiter's default response:
 //
 //	stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
 //		stint.WithErrorHandler(stint.RPCError))

@@ -55,8 +55,8 @@ type Limit struct {
 	RecentDenied  uint64  `json:"recent_denied"`
 	MostDenied    []Count `json:"most_denied"`
 	MostAdmitted  []Count `json:"most_admitted"`
-	// Used is the number of units used by the key that came nearest to the limit in the last
-	// ten seconds, and Capacity the number it may use. Both are 0 without a decision.
+	// Used is the number of units used by the fullest key of the last ten seconds. Capacity is
+	// the number of units that this key may use. Both are 0 if there was no decision.
 	Used     int64 `json:"used"`
 	Capacity int64 `json:"capacity"`
 }

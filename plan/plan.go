@@ -15,9 +15,9 @@
 // counts as waiting, and ends that much later. Slots of a Concurrency are held until the logged
 // end. A WithSettle that depends on the status uses the logged status.
 //
-// Missing data is never guessed. If a limit's key, cost or settled cost depends on something
-// that isn't in the log, the limit isn't judged, Report.NotJudged says why, and the other
-// limits are decided without it. The same applies to limits that depend on the server's
+// Missing data is never guessed. If a limit's key, cost or settled cost depends on data that
+// isn't in the log, the limit isn't judged, and the other limits are decided without it.
+// Report.NotJudged has the reason. The same applies to limits that depend on the server's
 // behavior: a Concurrency with a queue, an AdaptiveConcurrency and a Bandwidth.
 //
 // A denied client may leave or retry at once. The log doesn't show which, so its requests are

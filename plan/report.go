@@ -146,7 +146,7 @@ type KeyReport struct {
 
 // Timeline is requests and denials over time.
 type Timeline struct {
-	// Start is where the first slot begins, and Step how long each is, in seconds.
+	// Start is the beginning of the first slot, and Step the length of each slot, both in seconds.
 	Start time.Time `json:"start"`
 	Step  float64   `json:"step"`
 	// Limits names the limits of Slot.Denied, in that order. The last is "" for other

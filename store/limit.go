@@ -36,8 +36,8 @@ type Spec struct {
 	// Units for LeakyBucket and none for TokenBucket; no other algorithm has one.
 	Queue int64
 	// Debt lets a charge on a TokenBucket pass as soon as earlier charges are paid for; the
-	// next charge waits for the part of its cost that isn't covered. A cost above Burst and
-	// Queue, and above what the rate gives in a year, never passes.
+	// next charge waits for the part of its cost that isn't covered. A charge never passes if
+	// its cost exceeds both Burst + Queue and the units that the rate gives in a year.
 	Debt bool
 	// WarmUp is the time a WarmUp limit takes from cold to the full rate: a multiple of
 	// a microsecond, at most two years. WarmUp requires it.

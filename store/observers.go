@@ -22,14 +22,15 @@ func (s *Observers) Observe(o *Observer) {
 	s.all = append(s.all, weak.Make(o))
 }
 
-// Any reports whether there are any observers.
+// Any reports whether there is at least one observer.
 func (s *Observers) Any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.all, func(w weak.Pointer[Observer]) bool { return w.Value() != nil })
 }
 
-// Tell passes n to every observer, holding no lock, and reports whether there are any.
+// Tell passes n to every observer, and reports whether there is at least one. No lock is held
+// meanwhile.
 func (s *Observers) Tell(n Notice) bool {
 	all := s.present()
 	for _, o := range all {

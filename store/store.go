@@ -28,7 +28,7 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of a charge that can't pass however long the caller waits.
+// Never is the RetryAfter of a charge whose cost can never pass.
 const Never = time.Duration(math.MaxInt64)
 
 // Store decides charges and remembers them. Implementations must be safe for concurrent
@@ -51,14 +51,13 @@ type Store interface {
 	// limit's state afterwards into results[i]. Each charge carries the Receipt of its Result.
 	//
 	//   - A lower cost refunds the difference, except for units that have been refilled since.
-	//   - A higher cost adds debt, up to what the limit can count: a year's worth of a
-	//     rate, or MaxCost units of a window.
+	//   - A higher cost adds debt: for a rate, up to the units that it gives in a year; for a
+	//     window, up to MaxCost units.
 	//   - Cost 0 cancels the charge. For a Concurrency, it releases the lease; Held and
 	//     Remaining of the Result may then be 0.
 	//
-	// The Receipt in the Result replaces the one settled: settling the charge again needs the
-	// new one. Settling late, settling a charge that wasn't made, and releasing a lease twice
-	// have no effect.
+	// The Result has a new Receipt. Use it to settle the same charge again. Settling late,
+	// settling a charge that wasn't made, and releasing a lease twice have no effect.
 	//
 	// Unlike in Take, a call may settle several charges of one key and limit. They are settled
 	// one after the other. While charges of a key wait for their turns in a bucket, only the
@@ -195,8 +194,8 @@ type Receipt struct {
 // makes such errors by NotMade; test with errors.Is.
 var ErrNotMade = errors.New("the call was not made")
 
-// NotMade returns an error for a call that has changed nothing. It has the text of err and
-// wraps both err and ErrNotMade.
+// NotMade marks err as the error of a call that has changed nothing: the error returned has the
+// text of err, and wraps err and ErrNotMade.
 func NotMade(err error) error { return notMade{err} }
 
 type notMade struct{ error }
@@ -205,7 +204,7 @@ func (e notMade) Unwrap() error      { return e.error }
 func (notMade) Is(target error) bool { return target == ErrNotMade }
 
 // ErrMisconfigured is wrapped by errors that an operator has to fix, such as a wrong password
-// or a missing right. Retrying doesn't help until then.
+// or a missing permission. Retrying doesn't help until then.
 var ErrMisconfigured = errors.New("misconfigured")
 
 // Errors of malformed calls. Stores wrap them; test with errors.Is.

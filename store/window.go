@@ -21,8 +21,8 @@ const (
 // Every. The zero Window means no window. The bounds are those of the calendar: a day has
 // 23 or 25 hours when the clocks change, and months have their real lengths.
 //
-// A window begins at the first instant at which the clocks of its location show its beginning
-// or a later time:
+// A window begins when local time first reaches the window's start, or passes it because of a
+// clock change:
 //
 //   - If the clocks skip midnight, the day begins at the instant after.
 //   - If the clocks repeat midnight, the day begins once.

@@ -37,7 +37,7 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // HTTPErrorHandler writes the body, as for every other error; it may call l.Deny with
 // the error for those it has no answer to.
 //
-// In two cases l answers itself, and nil is returned:
+// In two cases l writes the response, and the middleware returns nil:
 //
 //   - With stint.WithProblem, it writes an application/problem+json body.
 //   - With a WithDenyHandler or WithErrorHandler, of this package or of stint, that handler answers.

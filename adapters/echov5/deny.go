@@ -17,11 +17,12 @@ import (
 //			return c.JSON(http.StatusTooManyRequests, map[string]string{"error": "slow down"})
 //		})))
 //
-// The header fields are set before h runs. stint.DeniedFromContext(c.Request().Context()) returns
-// which limit denied and with which StatusCode. If h returns an error, the application's
-// HTTPErrorHandler answers. If h writes a body to c.Response() without a status, the denial's status
-// is sent. If h writes nothing and returns nil, the limiter writes a problem body. In each case
-// Middleware returns nil, so middleware outside sees no error.
+// The header fields are set before h runs. stint.DeniedFromContext(c.Request().Context())
+// returns the *stint.DeniedError, with the limit that denied and the StatusCode. If h returns
+// an error, the application's HTTPErrorHandler answers. If h writes a body to c.Response()
+// without a status, the denial's status is sent. If h writes nothing and returns nil, the
+// limiter writes a problem body. In each case Middleware returns nil, so middleware outside
+// sees no error.
 //
 // If another adapter mounts the limiter, there is no echo.Context: h doesn't run, and
 // the limiter answers. stint.New rejects a nil h.

@@ -18,10 +18,11 @@ import (
 //		})))
 //
 // The chain is aborted and the header fields are set before h runs.
-// stint.DeniedFromContext(c.Request.Context()) returns which limit denied and with which
-// StatusCode. If h writes a body without a status, the denial's status is sent. If h writes nothing
-// and sets no status, the limiter writes a problem body. h may send the request to another route by
-// Engine.HandleContext: the limiter lets it pass there, and other limiters decide it.
+// stint.DeniedFromContext(c.Request.Context()) returns the *stint.DeniedError, with the limit
+// that denied and the StatusCode. If h writes a body without a status, the denial's status is
+// sent. If h writes nothing and sets no status, the limiter writes a problem body. h may send
+// the request to another route by Engine.HandleContext: the limiter lets it pass there, and
+// other limiters decide it.
 //
 // If another adapter mounts the limiter, there is no gin.Context: h doesn't run, and
 // the limiter answers. stint.New rejects a nil h.

@@ -39,9 +39,10 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // new route.
 //
 // If a limit looks at the response (stint.WithSettle, stint.AdaptiveConcurrency), it sees the
-// response as it is when the next handlers return. So mount a middleware that turns errors into
-// answers after this one. What Engine.HandleContext writes counts too, and is paced by a
-// stint.Bandwidth, unless a middleware before this one has replaced c.Writer.
+// response as it is when the next handlers return. So a middleware that turns errors into
+// responses must run inside this one: call Use for it later. What Engine.HandleContext writes
+// counts too, and is paced by a stint.Bandwidth, unless a middleware before this one has
+// replaced c.Writer.
 //
 // With options, Middleware uses l.With(opts...), for instance a WithDenyHandler for one route.
 // It panics on an invalid option, and if a limit uses stint.GivenKey or the Key of

@@ -22,11 +22,11 @@ func (set transportOption) apply(x *client.Transport) { set(x) }
 //
 //	stinthttp.WithDestination(stint.Hash(secret, stint.Header("Authorization")))
 //
-// lim is charged for the key that k returns. A pause never applies to other hosts, even if they
-// share the key. If k returns an error, RoundTrip returns it and sends nothing. The default key
-// is the request's scheme and host, such as "https://api.example.com": in lower case, without a
-// default port or a final dot. NewTransport panics if k is the zero Key, was made with wrong
-// arguments, or is stint.GivenKey or the Key of an adapter.
+// Requests are charged to lim under the key that k returns. A pause never applies to other
+// hosts, even if they share the key. If k returns an error, RoundTrip returns it and sends
+// nothing. The default key is the request's scheme and host, such as "https://api.example.com":
+// in lower case, without a default port or a final dot. NewTransport panics if k is the zero
+// Key, was made with wrong arguments, or is stint.GivenKey or the Key of an adapter.
 func WithDestination(k stint.Key) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Destination = k })
 }

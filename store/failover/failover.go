@@ -31,7 +31,7 @@
 // A probe charges 1 to a limit named [ProbeLimit] for each key and algorithm (at most 8) of the
 // last call that failed before the breaker opened, and releases the slots that it took. It
 // charges rather than reads, because a primary that can be read may still refuse writes: a
-// replica, a server out of memory, or a server that lets a user run only some commands. It
+// replica, a server out of memory, or a server whose user may run only some commands. It
 // doesn't touch your limits, and its keys expire at once.
 //
 // The primary counts as down until every one of these charges is made. The probe uses the keys
@@ -99,8 +99,8 @@ type option func(*Store)
 
 func (set option) apply(s *Store) { set(s) }
 
-// WithThreshold opens the breaker after n failures in a row without a success in
-// between. n is at least 1; see New for other values. The default is 5.
+// WithThreshold opens the breaker after n failures in a row without a success in between. n is
+// at least 1; for other values, stint.New returns an error. The default is 5.
 func WithThreshold(n int) Option {
 	return option(func(s *Store) {
 		s.require(n >= 1, fmt.Sprintf("WithThreshold(%d)", n), "write 1 or more, or leave it out for 5")
@@ -114,7 +114,8 @@ const ProbeLimit = "failover-probe"
 
 // WithProbe sets the time before and between probes of a failing primary, and the timeout of a
 // probe. The probe's context ends at the timeout; a primary that ignores its context delays the
-// next probe. Both are 1 ms or more; see New for other values. The default is 250 ms for each.
+// next probe. Both are 1 ms or more; for other values, stint.New returns an error. The default
+// is 250 ms for each.
 func WithProbe(every, timeout time.Duration) Option {
 	return option(func(s *Store) {
 		for _, d := range [...]time.Duration{every, timeout} {
@@ -375,7 +376,7 @@ func name(s store.Store) string {
 
 // Observe implements store.Observable. It reports to o:
 //
-//   - store.CallFailed for each call that the primary fails.
+//   - store.CallFailed for each call that fails on the primary.
 //   - store.Degraded when the breaker opens, and for each failed probe. Err wraps [ErrOpen].
 //   - store.Restored when the breaker closes.
 //   - Everything that the two sides report.

@@ -88,9 +88,9 @@ func (n maxKeys) apply(c *config) {
 	c.maxKeys = int(n)
 }
 
-// WithMaxKeys sets how many keys the store holds at a time. Each pair of a limit and a
-// key counts as one. The package documentation says how much memory a key takes. n is
-// from 1 to 2^31-1; see New for other values. The default is DefaultMaxKeys.
+// WithMaxKeys sets how many keys the store holds at a time. Each pair of a limit and a key
+// counts as one. The package documentation says how much memory a key takes. n is from 1 to
+// 2^31-1; for other values, stint.New returns an error. The default is DefaultMaxKeys.
 func WithMaxKeys(n int64) Option { return maxKeys(n) }
 
 // Store is a store.Store and a store.Resetter in memory. It is safe for concurrent use.

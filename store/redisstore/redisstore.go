@@ -127,8 +127,8 @@ const (
 )
 
 // WithTimeout sets how long a call may take in total, from waiting for a connection to reading
-// the answer. Set it to at least three times the duration of nearly all calls. It is 1 ms or
-// more; see New for other values. The default is 100 ms.
+// the answer. Set it to at least three times the duration of nearly all calls. d is 1 ms or
+// more; for other values, stint.New returns an error. The default is 100 ms.
 func WithTimeout(d time.Duration) Option {
 	return option(func(s *Store) {
 		valid, write := engine.CheckDuration(d, d > 0, "write a positive duration, or leave it out for 100ms")
@@ -138,8 +138,8 @@ func WithTimeout(d time.Duration) Option {
 }
 
 // WithPrefix sets the prefix of all keys in the server. Stores with different prefixes share
-// nothing. The default is "stint:". A prefix with braces is an error (see New), since it would
-// determine the cluster slot of all keys.
+// nothing. The default is "stint:". For a prefix with braces, which would determine the cluster
+// slot of all keys, stint.New returns an error.
 func WithPrefix(prefix string) Option {
 	return option(func(s *Store) { s.prefix = prefix })
 }
@@ -150,9 +150,9 @@ func WithPrefix(prefix string) Option {
 //
 // The clocks of all processes should agree. If they disagree, the latest time seen wins: a key
 // in the server stores the lead, so that it lasts even while the process that is ahead makes no
-// calls. So over any span t of real time, a limit admits at most what it allows in t + s, where
-// s is the largest lead of one clock over another, plus one more quota for each calendar
-// boundary within s.
+// calls. Let s be the largest difference between two clocks. In any span t of real time, a
+// limit admits at most the units that it allows in t + s. A calendar quota is admitted once
+// more for each calendar boundary within s.
 //
 // A lead expires after a day without calls. To remove it earlier, for instance after a clock
 // was wrong by hours, delete the keys that end in "%clock".
@@ -170,8 +170,8 @@ func WithoutBatching() Option {
 }
 
 // WithLeaseTTL sets how long the slots of a process that has died stay taken. Leases are
-// renewed every third of d. Give all processes the same value. d is at least 100 ms; see New
-// for other values. The default is 15 seconds.
+// renewed every third of d. Give all processes the same value. d is at least 100 ms; for other
+// values, stint.New returns an error. The default is 15 seconds.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *Store) {
 		valid, write := engine.CheckDuration(d, d >= shortestLease, "write 100ms or more, or leave it out for 15s")
@@ -183,7 +183,7 @@ func WithLeaseTTL(d time.Duration) Option {
 // WithDenyCache keeps up to keys denied keys in memory and answers repeated calls from there
 // until they may pass, so that a client that keeps calling costs the server almost nothing.
 // Each key takes 64 to 128 bytes plus its results. By default every call asks the server. keys
-// is at least 1; see New for other values.
+// is at least 1; for other values, stint.New returns an error.
 //
 // The cache never admits a request that the server would deny. But it may deny a request for up
 // to a second after another process has made room by a settlement, a Reset or a raised limit. A
@@ -191,8 +191,8 @@ func WithLeaseTTL(d time.Duration) Option {
 // costs, and calls with a concurrency limit, always ask the server. Remaining is taken from the
 // server's latest answer.
 //
-// It helps with limits that deny for longer than a call takes. At 1000 per second the
-// next request may pass before the server's answer arrives.
+// The cache saves calls only for limits whose RetryAfter is longer than a call takes. At 1000
+// per second, the next request may pass before the server's answer arrives.
 func WithDenyCache(keys int64) Option {
 	return option(func(s *Store) {
 		if s.require(keys > 0, fmt.Sprintf("WithDenyCache(%d)", keys), "write 1 or more, or leave it out"); keys > 0 {
@@ -225,10 +225,10 @@ func WithDenyCache(keys int64) Option {
 // requires that exactly the burst passes for callers at one instant.
 //
 // Prefetching applies to calls with one limit, a TokenBucket without queue, debt or maximum
-// wait; all others ask the server as usual. n is at most a tenth of the limit's burst;
-// maxAge is at most a second and the time in which n tokens arrive. The store prefetches
-// for a key from its second call within maxAge. n is at least 2, and maxAge 1 ms; see New
-// for other values.
+// wait; all others ask the server as usual. n is at most a tenth of the limit's burst; maxAge
+// is at most a second and the time in which n tokens arrive. The store prefetches for a key
+// from the key's second call within maxAge. n is at least 2, and maxAge at least 1 ms; for
+// other values, stint.New returns an error.
 func WithPrefetch(n int64, maxAge time.Duration) Option {
 	return option(func(s *Store) {
 		valid, write := engine.CheckDuration(maxAge, n > 1 && maxAge > 0, "write 2 tokens or more and a positive age, or leave it out")

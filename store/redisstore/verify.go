@@ -26,9 +26,9 @@ const verifyTime = 5 * time.Second
 // may use, and runs the scripts, on keys of its own behind the prefix ("%check:"), which it
 // removes. It charges nothing. Optional commands, such as INFO, aren't tried.
 //
-// If a right is missing or the password is wrong, the error names the problem and wraps
-// ErrConfiguration; other errors are as for any call. Each call may take 5 seconds, or the time
-// of WithTimeout if that is longer.
+// If a permission is missing or the password is wrong, the error names the problem and wraps
+// ErrConfiguration. Other errors are as in Take. Each call may take 5 seconds, or WithTimeout
+// if that is longer.
 func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
 	if s.wrong != nil || s.closed == nil {
 		return s.unusable()

@@ -55,9 +55,9 @@ func WithNow(now func() time.Time) Option {
 // own, so the stores must not share state; release resources in t.Cleanup. If the store
 // doesn't implement store.Resetter, the rules about Reset are skipped.
 //
-// By default each subtest runs in a bubble of testing/synctest, where time.Sleep costs
-// nothing. The store is made inside it. It must read time through package time, and
-// goroutines it starts must end with the test.
+// By default each subtest runs in a bubble of testing/synctest, where time.Sleep costs nothing.
+// newStore is called inside the bubble. The store must read time through package time, and its
+// goroutines must end with the test.
 func Run(t *testing.T, newStore func(*testing.T) store.Store, opts ...Option) {
 	c := &config{newStore: newStore, now: time.Now}
 	for _, opt := range opts {
