@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -248,43 +247,4 @@ func allowedBelow(modules []string, path string) bool {
 	return slices.ContainsFunc(modules, func(m string) bool {
 		return path == m || strings.HasPrefix(path, m+"/")
 	})
-}
-
-// docs/architecture.md names every package, and each arrow of its picture is an import.
-func TestArchitecture(t *testing.T) {
-	text := read(t, "docs/architecture.md")
-	for name := range imports {
-		if name == "." || strings.HasSuffix(name, "/...") || strings.Contains(name, "redisstore/internal") {
-			continue
-		}
-		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/architecture.md doesn't name %s", name)
-		}
-	}
-	packages := map[string]string{"stint": "."} // by their names in the picture
-	for name := range imports {
-		packages[path.Base(name)] = name
-	}
-	picture := regexp.MustCompile("(?s)```mermaid\n(.*?)```").FindStringSubmatch(text)
-	if picture == nil {
-		t.Fatal("docs/architecture.md has no picture")
-	}
-	label := regexp.MustCompile(`\[.*?\]`)
-	arrows := 0
-	for line := range strings.Lines(picture[1]) {
-		nodes := strings.Split(strings.TrimSpace(label.ReplaceAllString(line, "")), " --> ")
-		for i, to := range nodes[1:] {
-			from := packages[nodes[i]]
-			if from == "" { // several packages in one node
-				continue
-			}
-			arrows++
-			if _, ok := allowed(imports[from].own, packages[to]); !ok {
-				t.Errorf("%s doesn't import %s, as the picture of docs/architecture.md has it", from, packages[to])
-			}
-		}
-	}
-	if arrows < 15 {
-		t.Errorf("the picture has %d arrows", arrows)
-	}
 }
