@@ -82,8 +82,8 @@
 // # Other interpreters
 //
 // Scripts also run on Lua 5.4 and on gopher-lua. So text becomes a number by tonumber before
-// math.min, and digits with leading zeros always; and no assignment to several names reads one that
-// stands further left in it, which gopher-lua has assigned by then.
+// math.min, and digits with leading zeros always; and no assignment to several names reads a name
+// further left in it, which gopher-lua has assigned by then.
 //
 // An algorithm is a file, and a line in the table of internal/scripts.
 package lua

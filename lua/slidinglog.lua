@@ -4,7 +4,7 @@
 -- State: a list of the entries, oldest first. The newest is A:B:C:back, and :E behind that if it
 -- isn't 0: its instant and units, the sum of all in the list, by how much the oldest is older, and
 -- how far ahead it was when it was made if its turn was reserved. Older ones begin with
--- instant:units: and what stands behind that means nothing: to take it off would cost as much
+-- instant:units: and what follows that is ignored: removing it would cost as much
 -- again as the charge. No entry is empty. The period is in the key's name.
 --
 -- What has left is taken off by the next charge or settlement; until then each look adds it up
@@ -31,7 +31,7 @@ local counts, slack = now - period + 1, min(period + 0, 10000000)
 --:load
 -- was: the instant of the newest entry in the list, false if there is no list. gone: how many
 -- entries at its beginning have left, as LTRIM reads it, or false. tail: how many at its end are
--- one by now, because the clock was set back. foreign: the key is somebody else's. at: the instant
+-- one by now, because the clock was set back. foreign: another program wrote the key. at: the instant
 -- at which the charge runs.
 local A, B, C, back, E, was, gone, tail, foreign, at = now, 0, 0, 0, 0, false, false, 1, false, now
 v = false
@@ -151,7 +151,7 @@ function rare.logText(A, B, C, back, E)
   return v
 end
 
--- The instant and the units of an entry; nothing if somebody else has entered it.
+-- The instant and the units of an entry; nothing if another program has written it.
 local function entryIn(v)
   local at, units = match(v, '^(-?%d+):(%d+):')
   if at and #at < 17 and at + 0 > -exact and #units < 14 then return tonumber(at), tonumber(units) end

@@ -45,7 +45,7 @@ wrote = true
 call('DEL', name)
 --:room
 if noMemory == nil then
-  -- Nothing, put into a string, changes nothing whatever stands there.
+  -- An empty text put into a string changes nothing.
   local tried = not wrote and redis.pcall('SETRANGE', name, '0', '')
   noMemory = type(tried) == 'table' and string.find(tried.err, 'OOM', 1, true) ~= nil
 end

@@ -185,7 +185,7 @@ local function bucketWords(v)
   local tat, token, unit, burst, ahead, till = w[1], w[2], w[3], w[4], w[5] or 0, w[6]
   if not burst or token < 1 or token >= 9007199254740 or not validScale(unit) or burst < 0
     or burst * token >= exact or not validLevels(w, 6) then
-    return nil -- somebody else's
+    return nil -- another program wrote it
   end
   local s = setNumbers({tat = tat, ahead = ahead, till = till, since = w[7], lows = {unpack(w, 8)}}, token, unit, burst)
   local most, moved = s.at + burst * token + max(ahead, -ahead), false

@@ -72,7 +72,7 @@ func decide(now Now, charges []Charge, states, before []State, results []Result)
 	}
 	countDenials(&now, charges, states, results)
 	for i := range charges {
-		if results[i].OK { // it had room but wasn't charged: report how it stands
+		if results[i].OK { // it had room but wasn't charged: answer as for a peek
 			peek := Charge{Limit: charges[i].Limit}
 			peek.Limit.step(&now, &peek, states[i].open(), &results[i])
 		}

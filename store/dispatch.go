@@ -119,7 +119,7 @@ func (l *Limit) amend(now *Now, c *Charge, s *state) Receipt {
 	}
 }
 
-// lifetime is how long the state says anything after the step that answered r.
+// lifetime returns how long the state differs from that of a new key after the step that answered r.
 func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket, IntervalBucket:
@@ -149,8 +149,8 @@ func (l *Limit) behind(a, b engine.Receipt) bool {
 	}
 }
 
-// unitsRefunded is how many units, rounded up, the refund of a charge has given back, at least
-// all of them where that can't be told in parts.
+// unitsRefunded returns how many units, rounded up, the refund of a charge has given back. Where
+// part of a refund can't be determined, it returns all.
 func (l *Limit) unitsRefunded(before, after engine.Receipt) int64 {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:

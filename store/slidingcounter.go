@@ -25,7 +25,7 @@ import (
 // A charge that waits for an instant of the present window counts in it from now on.
 // No later charge passes before it, since there would have been room for it too.
 // While something is reserved in the next window, no charge passes in this one: they would
-// count in the window before it, and take room from those who were told their turn.
+// count in the window before it, and take room from charges that have reserved their turns.
 // Nothing is reserved further ahead than the length of a window, because the turn would
 // depend on what is charged in between.
 //

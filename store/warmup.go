@@ -214,9 +214,9 @@ func (l *Limit) refundWarmUp(now *Now, permits int64, c *Charge, s *state, r *Re
 			next, cold = at, min(cold+at-next, l.warm)
 		}
 	case mark >= next:
-		// Each charge that came after waits for exactly what is before it and goes at
-		// the turn it was told, whatever is refunded here. If any came, nothing is
-		// given back, or a newcomer could go beside them.
+		// Each later charge waits for those before it and keeps the turn that was
+		// announced, whatever is refunded here. If there is any, nothing is refunded, or a new
+		// charge could go beside it.
 		next -= min(min(permits, l.largest)*l.token, next-at)
 		r.Mark = next
 	default:

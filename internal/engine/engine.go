@@ -3,8 +3,8 @@
 // in, and functions that package store keeps to itself.
 package engine
 
-// Sealed is a State that nothing outside of this module looks into: store.State is one. Who can
-// name Sealed converts a *store.State into a *Sealed, and opens it.
+// Sealed is a State that only this module can open: store.State is one. A package that can import
+// Sealed converts a *store.State into a *Sealed, and opens it.
 type Sealed struct{ state State }
 
 // Open returns the state itself.

@@ -40,8 +40,8 @@ func (b *slab) add(w slabState) int64 {
 	return (i + 1) << rateBits
 }
 
-// release frees the state that a word refers to.
-func (b *slab) release(word int64) {
+// remove removes the state that a word refers to.
+func (b *slab) remove(word int64) {
 	i := word>>rateBits - 1
 	b.states[i] = slabState{until: b.free} // without the state's log, which is freed
 	b.free = i

@@ -118,7 +118,7 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 	if isBucket(l) {
 		if word, fits := pack(inside.State(s), was&rateMask); fits {
 			if slabbed {
-				sh.slab.release(was)
+				sh.slab.remove(was)
 			}
 			atomic.StoreInt64(&sl.word, word)
 			return
@@ -140,7 +140,7 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 // drop forgets the state of a slot whose word, was, has been taken out.
 func (sh *shard) drop(sl *slot, was int64) {
 	if !packed(was) {
-		sh.slab.release(was)
+		sh.slab.remove(was)
 		atomic.StoreInt64(&sl.word, vacant)
 	}
 	sh.live--

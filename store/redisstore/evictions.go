@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// watchEvery is how often the servers are asked about what observers are told.
+	// watchEvery is the interval at which the servers are asked about evictions.
 	watchEvery = 5 * time.Minute
 	// watchWithin is how long all of them may take to answer.
 	watchWithin = 2 * time.Second
@@ -37,7 +37,7 @@ type evictions struct {
 	before   map[string]int64 // how many keys each server had evicted at its first look, by run_id
 }
 
-// observe has o told of store.MayForget. It returns at once.
+// observe adds o to the observers of store.MayForget. It returns at once.
 func (e *evictions) observe(o *store.Observer) {
 	e.observers.Observe(o)
 	e.mu.Lock()
@@ -53,7 +53,7 @@ func (e *evictions) observe(o *store.Observer) {
 	}
 }
 
-// watch looks now, and from time to time while anybody observes.
+// watch asks the servers now, and at intervals while there are observers.
 func (e *evictions) watch() {
 	if !e.observed() {
 		return
@@ -78,7 +78,7 @@ func (e *evictions) observed() bool {
 	return e.watching
 }
 
-// look asks the servers, and tells what is new. It reports whether to ask again.
+// look asks the servers, and notifies observers of evictions. It reports whether to ask again.
 func (e *evictions) look() (again bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), watchWithin)
 	defer cancel()
@@ -100,8 +100,8 @@ func (e *evictions) look() (again bool) {
 	return !errors.As(err, &reply) || classOfReply(reply.Error()) != ErrConfiguration
 }
 
-// evicting returns what servers tell of their evictions, or nil if they make none. The caller holds the
-// lock.
+// evicting returns an error that describes the servers' evictions, or nil if there are none. The caller
+// holds the lock.
 func (e *evictions) evicting(all []serverInfo) error {
 	for _, s := range all {
 		if _, known := e.before[s.run]; !known {

@@ -177,8 +177,8 @@ func (c *renewal) answer(answered *command) (now int64, lost []wire.LostLease, e
 }
 
 // separate repeats renewals that a slot migration has kept apart (separating), each key's by itself,
-// and returns them with the others. What says that a key was reset mostly isn't there, so a node that
-// hands over the slot would refuse a command with both: the key stands in its place, and no lost lease is
+// and returns them with the others. The key that records a reset mostly doesn't exist, so a node that
+// hands over the slot would refuse a command with both. So the key itself replaces it, and no lost lease is
 // entered.
 func (r *renewals) separate(ctx context.Context, times wire.Times, calls []*renewal, commands []command) ([]*renewal, []command) {
 	var others, apart []*renewal

@@ -101,7 +101,7 @@ func (s *server) exec(ctx context.Context, commands []command) {
 	}
 }
 
-// reloadCluster makes a cluster's client find out who serves what, after a network error. By
+// reloadCluster makes a cluster's client reload the map of slots after a network error. By
 // itself go-redis (v9.22) goes on asking a dead master for up to a minute after its
 // replica has taken over. ReloadState doesn't block and merges concurrent calls.
 func (s *server) reloadCluster(ctx context.Context, commands []command) {
@@ -118,8 +118,8 @@ func (s *server) reloadCluster(ctx context.Context, commands []command) {
 	}
 }
 
-// try passes the commands to the client. Which goroutine does that depends on who else is
-// calling, and others may be in the batch. So a panic, for instance of a hook, becomes
+// try passes the commands to the client. The goroutine may be that of another caller, and calls of
+// others may be in the batch. So a panic, for instance of a hook, becomes
 // an error of the commands that no server has answered by then: their failure policies
 // apply, and the next batch is sent.
 func (s *server) try(ctx context.Context, commands []command, name string) {
@@ -193,7 +193,7 @@ func (s *server) times(asked []int64) wire.Times {
 // recordClock records the offset of the server's clock, from the instant in an answer.
 func (s *server) recordClock(now int64) { s.clockOffset.Store(now - s.clientNow()) }
 
-// maxTries is how often a call is made until the script knows all windows of the calendar
+// maxTries is how often a call is made until the script has all windows of the calendar
 // that it needs: the present one, if the server's clock differs; that of the state; and
 // that of the end of the longest wait. Others may change the state in between.
 const maxTries = 8

@@ -16,7 +16,7 @@ import (
 // Queue is where calls wait to be sent to the server. It never waits for more calls to
 // arrive: while fewer batches are in flight than there may be, a call is sent at once and
 // alone. Otherwise calls gather, and the next batch that comes back is followed by one with
-// all of them. So batches are as large as the load makes them, and no goroutine stands by.
+// all of them. So batches are as large as the load makes them, and no goroutine waits for calls.
 // While calls are made, one timer ends those that take too long; it stops by itself after a
 // timeout without a call.
 //

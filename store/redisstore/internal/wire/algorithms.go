@@ -14,7 +14,7 @@ import (
 type algorithm struct {
 	Traits
 	set    scripts.Set
-	letter byte // by which the script knows it
+	letter byte // that identifies it in scripts
 	// arguments returns the arguments of a charge of 1 that isn't a dry run and doesn't
 	// wait.
 	arguments func(*limit) []any
@@ -23,10 +23,10 @@ type algorithm struct {
 	// state decodes what the script has found, and reports whether a store has written it.
 	// A value in another format counts as never seen, there and here.
 	state func(found string, s *engine.State) bool
-	// alone: each charge is decided by itself, because the server returns what one needs
-	// to know, of a list of entries.
+	// alone: each charge is decided by itself, because the script answers with the entries of a list
+	// that one charge needs.
 	alone bool
-	// aloneWaiting: the same for charges that may wait, which look into the calendar.
+	// aloneWaiting: the same for charges that may wait, which read the calendar.
 	aloneWaiting bool
 	listed       bool // what is kept at a key isn't a string
 }

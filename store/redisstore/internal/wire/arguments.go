@@ -1,8 +1,8 @@
-// Package wire encodes what the scripts are asked, and decodes what they answer. It knows the
-// algorithms and the names of keys, and nothing of the client that makes the calls.
+// Package wire encodes the arguments of scripts and decodes their answers. It depends on the
+// algorithms and the names of keys, but not on the client that makes the calls.
 //
-// The scripts decide and keep the states; what there is to say about a decision is worked out
-// here, by the same steps on the states that the script found. So the scripts' answers are short,
+// The scripts decide and keep the states. The results of a decision are worked out here, by the steps of
+// package store on the states that the script found. So the scripts' answers are short,
 // and no figure is worked out in two ways.
 //
 // Functions that return arguments leave room before them for the beginning of the command: its

@@ -23,8 +23,8 @@ type calendar struct {
 	head       any // of the one (headOf)
 }
 
-// setCostAndWait sets the arguments of a charge that its algorithm calls cost and how, and has
-// beside each other. They stand for a charge of 1 that doesn't wait.
+// setCostAndWait sets the adjacent arguments cost and how of a charge. Before, they are those of a
+// charge of 1 that doesn't wait.
 func setCostAndWait(costAndHow []any, l *limit, c *store.Charge) {
 	if c.Cost != 1 {
 		costAndHow[0] = text(c.Cost)

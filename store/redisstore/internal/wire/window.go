@@ -28,8 +28,7 @@ func varyWindow(l *limit, args []any, c *store.Charge, t *Times) {
 	varyCostAndWait(l, args, c, t)
 }
 
-// zoned reports whether the limit's windows are those of a calendar that a script
-// doesn't know.
+// zoned reports whether a script can't compute the limit's windows, which follow the calendar.
 func (l *limit) zoned() bool {
 	_, fixed := inside.Fixed(l.spec.Window)
 	return l.spec.Window != (store.Window{}) && !fixed
