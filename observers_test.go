@@ -38,7 +38,7 @@ func TestObserversGetTheEnd(t *testing.T) {
 	} {
 		for _, way := range []string{"Update", "Update while others are admitted", "stop"} {
 			t.Run(limits+", "+way, func(t *testing.T) {
-				var first, second gauge
+				var first, second inFlight
 				l := limiter(t, theKey, limit)
 				stop := l.Observe(first.observe)
 				replace := func() {
@@ -65,8 +65,8 @@ func TestObserversGetTheEnd(t *testing.T) {
 						}
 					})
 				})
-				if first.begun < 2 || first.flying != 0 || second.flying != 0 {
-					t.Errorf("%d begun, %d in flight; of the next %d in flight", first.begun, first.flying, second.flying)
+				if first.begun < 2 || first.now != 0 || second.now != 0 {
+					t.Errorf("%d begun, %d in flight; of the next %d in flight", first.begun, first.now, second.now)
 				}
 			})
 		}

@@ -56,7 +56,7 @@ func upgrades(r *http.Request) bool {
 		r.Header["Upgrade"] != nil
 }
 
-// permitContext is the context of a carried request: the one that it came with, and the permit.
+// permitContext is the context of a carried request. It adds the permit to the context that the request came with.
 type permitContext carried
 
 type permitKey struct{}
@@ -84,7 +84,7 @@ func FromContext(ctx context.Context) *Permit {
 	return nil
 }
 
-// carriedBy returns the request that a context belongs to, with its permit, or nil.
+// carriedBy returns the permit in a context, with the request that carries it, or nil.
 func carriedBy(ctx context.Context) *carried {
 	c, _ := ctx.Value(permitKey{}).(*carried)
 	return c
@@ -183,7 +183,7 @@ func (p *Permit) Drop() { p.coreOrNil().Report(adaptive.Dropped) }
 // after Done or without an AdaptiveConcurrency.
 func (p *Permit) Ignore() { p.coreOrNil().Report(adaptive.Ignored) }
 
-// permitReporter is a version as the permits that it has issued report to it: it sends their events.
+// permitReporter sends the events of the permits that a version has issued.
 type permitReporter version
 
 // observersOf returns the observers of a permit, or nil.

@@ -12,28 +12,28 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// told is an observer that writes down what it gets.
-type told struct {
+// eventLog is an observer that records the kinds of its events.
+type eventLog struct {
 	mu  sync.Mutex
 	got []string
 }
 
-func (o *told) note(what string) {
+func (o *eventLog) add(what string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.got = append(o.got, what)
 }
 
-func (o *told) Observe(e stint.Event) {
+func (o *eventLog) Observe(e stint.Event) {
 	what := e.Kind.String()
 	if e.EndsWait {
 		what += " ends a wait"
 	}
-	o.note(what)
+	o.add(what)
 }
 
-// An observer that is added while a request is decided, waits or holds something gets
-// nothing of it, and all of the next.
+// An observer that is added while a request is decided, waits or holds something gets no event of that request, and all
+// events of the next.
 func TestLateObservers(t *testing.T) {
 	const name = "x"
 	for _, tt := range []struct {
@@ -49,10 +49,10 @@ func TestLateObservers(t *testing.T) {
 	} {
 		for _, way := range []struct {
 			name string
-			add  func(t *testing.T, l *stint.Limiter, o *told, opts []stint.Option)
+			add  func(t *testing.T, l *stint.Limiter, o *eventLog, opts []stint.Option)
 		}{
-			{"Observe", func(_ *testing.T, l *stint.Limiter, o *told, _ []stint.Option) { l.Observe(o.Observe) }},
-			{"WithObserver", func(t *testing.T, l *stint.Limiter, o *told, opts []stint.Option) {
+			{"Observe", func(_ *testing.T, l *stint.Limiter, o *eventLog, _ []stint.Option) { l.Observe(o.Observe) }},
+			{"WithObserver", func(t *testing.T, l *stint.Limiter, o *eventLog, opts []stint.Option) {
 				if err := l.Update(append(opts, stint.WithObserver(o.Observe))...); err != nil {
 					t.Error(err)
 				}
@@ -74,7 +74,7 @@ func TestLateObservers(t *testing.T) {
 							}
 							opts := []stint.Option{theKey, tt.limit, stint.WithStore(s)}
 							l := limiter(t, opts...)
-							var late, early told
+							var late, early eventLog
 							var once sync.Once
 							armed := false
 							added := func(at string) {
@@ -120,7 +120,7 @@ func TestLateObservers(t *testing.T) {
 							during = func() { added("in the store") }
 							request(func() { added("in the handler") })
 							if got := strings.Join(late.got, " "); got != "" && got != "Updated" {
-								t.Errorf("of the request under way it gets %s", got)
+								t.Errorf("events of the request under way: %s", got)
 							}
 							late.got = nil
 							request(func() {})
@@ -129,7 +129,7 @@ func TestLateObservers(t *testing.T) {
 								want, or = "Admitted Waiting Ended Admitted ends a wait Ended", "Admitted Waiting Admitted ends a wait Ended Ended"
 							}
 							if got := strings.Join(late.got, " "); got != want && got != or {
-								t.Errorf("of the next it gets %s, want %s", got, want)
+								t.Errorf("events of the next: %s, want %s", got, want)
 							}
 						})
 					})

@@ -14,118 +14,117 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// fuse has the functions of an application panic at one moment: when one of them
-// is called for the at-th time, counted over all of them.
-type fuse struct {
+// panicker makes the functions of an application panic once: at the call with the number at, counted over
+// all of them.
+type panicker struct {
 	mu    sync.Mutex
 	calls int
 	at    int
 	where string
 }
 
-func (f *fuse) burn(format string, args ...any) {
+func (f *panicker) call(format string, args ...any) {
 	f.mu.Lock()
 	f.calls++
-	blown := f.calls == f.at
-	if blown {
+	panics := f.calls == f.at
+	if panics {
 		f.where = fmt.Sprintf(format, args...)
 	}
 	f.mu.Unlock()
-	if blown {
+	if panics {
 		panic(f)
 	}
 }
 
-// functions are options with every function that an application can give.
-func (f *fuse) functions() []stint.Option {
+// options returns options with every function that an application can give.
+func (f *panicker) options() []stint.Option {
 	return []stint.Option{
-		stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { f.burn("key"); return "k", nil })),
-		stint.WithSkip(func(*http.Request) bool { f.burn("skip"); return false }),
-		stint.WithBlock(func(*http.Request) bool { f.burn("block"); return false }),
-		stint.WithCost(func(*http.Request) int64 { f.burn("cost"); return 1 }),
-		stint.WithPriority(func(*http.Request) int { f.burn("priority"); return 1 }),
+		stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { f.call("key"); return "k", nil })),
+		stint.WithSkip(func(*http.Request) bool { f.call("skip"); return false }),
+		stint.WithBlock(func(*http.Request) bool { f.call("block"); return false }),
+		stint.WithCost(func(*http.Request) int64 { f.call("cost"); return 1 }),
+		stint.WithPriority(func(*http.Request) int { f.call("priority"); return 1 }),
 		stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
-			f.burn("limits")
+			f.call("limits")
 			return []stint.Limit{manyMore}, nil
 		}),
-		stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.burn("deny") })),
-		stint.WithObserver(func(e stint.Event) { f.burn("%v", e.Kind) }),
+		stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.call("deny") })),
+		stint.WithObserver(func(e stint.Event) { f.call("%v", e.Kind) }),
 	}
 }
 
 var manyMore = stint.Rate(1000, time.Second, stint.WithName("more"))
 
-func (f *fuse) settle(cost int64) stint.ChargeOption {
-	return stint.WithSettle(func(*http.Request, int, int64) int64 { f.burn("settle"); return cost })
+func (f *panicker) settle(cost int64) stint.ChargeOption {
+	return stint.WithSettle(func(*http.Request, int, int64) int64 { f.call("settle"); return cost })
 }
 
-// A function of the application may panic whenever it is called: the request is lost,
-// and nothing else. Each scenario runs once for each call of such a function, which
-// panics then.
+// If a function of the application panics, only its request is lost. Each scenario runs once for each call of such a
+// function, which panics then.
 func TestPanicsLeaveNothingBehind(t *testing.T) {
 	second, wait := time.Second, stint.WithMaxWait(1500*time.Millisecond)
 	scenarios := []struct {
 		name   string
-		limits func(*fuse) []stint.Option
-		inner  func(*fuse) []stint.Option // of a limiter further in
-		down   bool                       // the store is
-		fail   int                        // so many requests come one after the other, and fail
-		turn   time.Duration              // the next may have to wait for so long
+		limits func(*panicker) []stint.Option
+		inner  func(*panicker) []stint.Option // of a limiter further in
+		down   bool                           // the store is
+		fail   int                            // so many requests come one after the other, and fail
+		turn   time.Duration                  // the next may have to wait for so long
 	}{
-		{name: "turns", turn: second, limits: func(f *fuse) []stint.Option {
+		{name: "turns", turn: second, limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.Rate(1, second, wait, f.settle(1))}
 		}},
-		{name: "a queue of turns", turn: second, limits: func(f *fuse) []stint.Option {
+		{name: "a queue of turns", turn: second, limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.Rate(1, second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(2))}
 		}},
-		{name: "slots", limits: func(f *fuse) []stint.Option {
+		{name: "slots", limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.Concurrency(1, stint.WithQueue(2), wait), stint.Rate(100, second, f.settle(0))}
 		}},
-		{name: "shares", limits: func(f *fuse) []stint.Option {
+		{name: "shares", limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.Concurrency(1, stint.WithQueue(2), wait, stint.WithShare(1, 50))}
 		}},
-		{name: "an adaptive limit", limits: func(f *fuse) []stint.Option {
+		{name: "an adaptive limit", limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.AdaptiveConcurrency(1, 1, stint.WithQueue(2), wait), stint.Rate(100, second, f.settle(-7))}
 		}},
-		{name: "an adaptive limit with shares", limits: func(f *fuse) []stint.Option {
+		{name: "an adaptive limit with shares", limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.AdaptiveConcurrency(1, 1, stint.WithQueue(2), wait, stint.WithShare(1, 50))}
 		}},
-		{name: "all of them", turn: second, limits: func(f *fuse) []stint.Option {
+		{name: "all of them", turn: second, limits: func(f *panicker) []stint.Option {
 			return []stint.Option{
 				stint.Concurrency(1, stint.WithQueue(2), wait, stint.WithShare(0, 50)), stint.Rate(1, second, wait, f.settle(1)),
 				stint.AdaptiveConcurrency(1, 1, stint.WithQueue(2), wait), stint.Concurrency(2, stint.WithName("others"), wait),
 			}
 		}},
-		{name: "reports", limits: func(f *fuse) []stint.Option {
+		{name: "reports", limits: func(f *panicker) []stint.Option {
 			return []stint.Option{
 				stint.Concurrency(1), stint.Rate(1, time.Hour, stint.WithDryRun(true)), stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithDryRun(true)),
 				stint.Rate(100, second, f.settle(0)),
 			}
 		}},
-		{name: "bytes", limits: func(f *fuse) []stint.Option {
+		{name: "bytes", limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.Concurrency(1, stint.WithQueue(2), wait), stint.Bandwidth(2048, stint.WithBurst(4096), stint.WithDirection(stint.Both))}
 		}},
-		{name: "limits that change", fail: 21, limits: func(f *fuse) []stint.Option {
+		{name: "limits that change", fail: 21, limits: func(f *panicker) []stint.Option {
 			window := stint.WithSampleWindow(100 * time.Millisecond)
 			return []stint.Option{
 				stint.Concurrency(1), stint.Rate(100, second, f.settle(0)), stint.AdaptiveConcurrency(1, 50, window),
 				stint.AdaptiveConcurrency(1, 50, window, stint.WithName("others"), stint.WithShare(1, 50)),
 			}
 		}},
-		{name: "nested", turn: second, limits: func(f *fuse) []stint.Option {
+		{name: "nested", turn: second, limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.Concurrency(2, stint.WithQueue(2), wait), stint.AdaptiveConcurrency(3, 3)}
-		}, inner: func(f *fuse) []stint.Option {
+		}, inner: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.Concurrency(1, stint.WithName("in"), stint.WithQueue(1), wait), stint.Rate(1, second, wait)}
 		}},
-		{name: "without a store", down: true, limits: func(f *fuse) []stint.Option {
+		{name: "without a store", down: true, limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.AdaptiveConcurrency(1, 1, stint.WithName("adaptive"), stint.WithQueue(2), wait), stint.Rate(100, second, stint.WithName("rate"))}
 		}},
 	}
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
 			play := func(t *testing.T, at int) (calls int) {
-				f := &fuse{}
-				opts := append(sc.limits(f), f.functions()...)
+				f := &panicker{}
+				opts := append(sc.limits(f), f.options()...)
 				if sc.down {
 					s := newSpy()
 					s.FailWith(errDown)
@@ -151,10 +150,10 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 				}
 				f.calls, f.at = 0, at
 				for range sc.fail {
-					attempt(site, get("/"))
+					sendRecovering(site, get("/"))
 				}
 				if sc.fail == 0 {
-					crowd(t, site)
+					sendFive(t, site)
 				}
 				f.at = 0
 				calls = f.calls
@@ -185,7 +184,7 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := play(t, 0)
 				if calls < 10 {
-					t.Fatalf("%d calls: the scenario asks nobody", calls)
+					t.Fatalf("%d calls: the scenario calls too few functions", calls)
 				}
 				for at := 1; at <= calls; at++ {
 					play(t, at)
@@ -195,9 +194,8 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// crowd sends five requests at once: of those that have to wait the second gives
-// up.
-func crowd(t *testing.T, site http.Handler) {
+// sendFive sends five requests at once. The third cancels its context after 300 ms.
+func sendFive(t *testing.T, site http.Handler) {
 	var wg sync.WaitGroup
 	for i := range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -206,7 +204,7 @@ func crowd(t *testing.T, site http.Handler) {
 		}
 		wg.Go(func() {
 			defer cancel()
-			attempt(site, get("/").WithContext(ctx))
+			sendRecovering(site, get("/").WithContext(ctx))
 		})
 		synctest.Wait()
 		time.Sleep(time.Millisecond)
@@ -214,11 +212,11 @@ func crowd(t *testing.T, site http.Handler) {
 	wg.Wait()
 }
 
-// attempt sends a request, and takes a fuse's panic for what a server would.
-func attempt(site http.Handler, r *http.Request) {
+// sendRecovering sends a request, and recovers from a panicker's panic as a server would.
+func sendRecovering(site http.Handler, r *http.Request) {
 	defer func() {
 		if v := recover(); v != nil {
-			if _, ok := v.(*fuse); !ok {
+			if _, ok := v.(*panicker); !ok {
 				panic(v)
 			}
 		}
@@ -226,12 +224,11 @@ func attempt(site http.Handler, r *http.Request) {
 	site.ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// burst is what panics in place of a call.
-func burst(*asks) error { panic("the store") }
+// panicInStore panics in place of a call.
+func panicInStore(*asks) error { panic("the store") }
 
-// A panic that goes through a request that waits ends the wait for its observers, and gives
-// back what it has got: of a store that is asked again, or after the wait, before the
-// request's outcome is told.
+// If a waiting request panics, its slot is given back, and observers are notified that the wait has ended. The panic
+// comes from the store when it is called again, or after the wait, before the event of the outcome.
 func TestPanicEndsTheWait(t *testing.T) {
 	for _, test := range []struct {
 		name, panics string
@@ -241,24 +238,24 @@ func TestPanicEndsTheWait(t *testing.T) {
 			b.OnTake = func(c *asks) error {
 				b.OnTake = func(c *asks) error {
 					b.OnTake = nil
-					return burst(c)
+					return panicInStore(c)
 				}
 				return c.Pass()
 			}
 			_, _ = l.Wait(t.Context(), "k", 1)
 		}},
 		{"after it", "no header", func(t *testing.T, l *stint.Limiter, b *spy) {
-			l.Serve(headless{httptest.NewRecorder()}, get("/"), func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
+			l.Serve(noHeader{httptest.NewRecorder()}, get("/"), func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newSpy()
 				l := limiter(t, stint.Concurrency(1, stint.WithName("slots"), stint.WithQueue(1)), theKey, stint.WithStore(b))
-				var told []string
+				var sent []string
 				l.Observe(func(e stint.Event) {
 					if e.Kind == stint.EventWaiting || e.EndsWait {
-						told = append(told, e.Kind.String())
+						sent = append(sent, e.Kind.String())
 					}
 				})
 				held := take(t, l, 1)
@@ -274,8 +271,8 @@ func TestPanicEndsTheWait(t *testing.T) {
 				synctest.Wait()
 				held.Done()
 				wg.Wait()
-				if want := []string{"Waiting", "Canceled"}; !slices.Equal(told, want) {
-					t.Errorf("told %q, want %q", told, want)
+				if want := []string{"Waiting", "Canceled"}; !slices.Equal(sent, want) {
+					t.Errorf("sent %q, want %q", sent, want)
 				}
 				take(t, l, 1).Done() // or the slot isn't given back
 			})
@@ -283,26 +280,26 @@ func TestPanicEndsTheWait(t *testing.T) {
 	}
 }
 
-// headless is a writer whose Header panics.
-type headless struct{ http.ResponseWriter }
+// noHeader is a writer whose Header panics.
+type noHeader struct{ http.ResponseWriter }
 
-func (headless) Header() http.Header { panic("no header") }
+func (noHeader) Header() http.Header { panic("no header") }
 
-// gauge counts requests in flight.
-type gauge struct{ begun, flying int }
+// inFlight counts requests by their events.
+type inFlight struct{ begun, now int }
 
-func (g *gauge) observe(e stint.Event) {
+func (g *inFlight) observe(e stint.Event) {
 	switch e.Kind {
 	case stint.EventAdmitted:
 		g.begun++
-		g.flying++
+		g.now++
 	case stint.EventEnded:
-		g.flying--
+		g.now--
 	}
 }
 
-// An observer, or the store as it settles, may panic: those who count the requests in flight are
-// told of the end of each whose beginning they were told of.
+// If an observer panics, or the store while it settles, every observer still gets the EventEnded of each request whose
+// EventAdmitted it got.
 func TestPanicLeavesNoneInFlight(t *testing.T) {
 	kinds := []struct {
 		name string
@@ -332,34 +329,34 @@ func TestPanicLeavesNoneInFlight(t *testing.T) {
 	for _, kind := range kinds {
 		for _, way := range ways {
 			t.Run(kind.name+" by "+way.name, func(t *testing.T) {
-				for told := 1; told <= 4; told++ {
+				for at := 1; at <= 4; at++ {
 					s := newSpy()
 					l := limiter(t, append([]stint.Option{theKey, stint.WithStore(s)}, kind.opts...)...)
-					var gauges [2]gauge
-					l.Observe(gauges[0].observe)
-					if told == 4 { // instead of an observer
-						s.OnSettle = burst
+					var counters [2]inFlight
+					l.Observe(counters[0].observe)
+					if at == 4 { // instead of an observer
+						s.OnSettle = panicInStore
 					}
-					left := told
+					left := at
 					l.Observe(func(stint.Event) {
-						if left--; left == 0 && told < 4 {
+						if left--; left == 0 && at < 4 {
 							panic("an observer")
 						}
 					})
-					l.Observe(gauges[1].observe)
+					l.Observe(counters[1].observe)
 					func() {
 						defer func() { _ = recover() }()
 						way.run(l)
 					}()
 					s.OnSettle = nil
-					for i, g := range gauges {
-						if g.flying != 0 || g.begun != gauges[0].begun {
-							t.Errorf("trips at %d: observer %d has counted %d, and has %d in flight", told, i, g.begun, g.flying)
+					for i, g := range counters {
+						if g.now != 0 || g.begun != counters[0].begun {
+							t.Errorf("panic %d: observer %d has counted %d, and has %d in flight", at, i, g.begun, g.now)
 						}
 					}
 					noLines(t, l)
 					if n := l.Held(); n != 0 {
-						t.Errorf("trips at %d: shares of %d keys are still counted", told, n)
+						t.Errorf("panic %d: shares of %d keys are still counted", at, n)
 					}
 				}
 			})

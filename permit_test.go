@@ -128,8 +128,7 @@ func TestNilPermit(t *testing.T) {
 	p.Detach()()
 }
 
-// What the next handler gets: a request with the permit, and another writer only if a
-// limit looks at the response.
+// The next handler gets a request with the permit. It gets another writer only if a limit depends on the response.
 func TestNext(t *testing.T) {
 	refund := stint.WithSettle(stint.FailedOnly)
 	for _, tt := range []struct {
@@ -246,8 +245,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// Done and Detach reach the outer limiters, too, and what else they do with the slots comes to
-// nothing.
+// Done and Detach release the slots of outer limiters too. Those limiters then don't release them again.
 func TestEndOfOuterPermits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do           func(p *stint.Permit) (release func())
@@ -261,8 +259,8 @@ func TestEndOfOuterPermits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, inner := range []stint.Limit{ample(), stint.Concurrency(2), ample(stint.WithSettle(stint.FailedOnly))} {
-				var of gauge
-				outer := limiter(t, theKey, stint.Concurrency(2, stint.WithName("slots")), stint.WithObserver(of.observe))
+				var counter inFlight
+				outer := limiter(t, theKey, stint.Concurrency(2, stint.WithName("slots")), stint.WithObserver(counter.observe))
 				free := func(want string) {
 					t.Helper()
 					if got := remaining(t, outer); got != map[string]int64{"free": 2, "taken": 1}[want] {
@@ -278,16 +276,16 @@ func TestEndOfOuterPermits(t *testing.T) {
 				release()
 				release()
 				free("free")
-				if of.begun != 1 || of.flying != 0 {
-					t.Errorf("%d begun, %d in flight", of.begun, of.flying)
+				if counter.begun != 1 || counter.now != 0 {
+					t.Errorf("%d begun, %d in flight", counter.begun, counter.now)
 				}
 			}
 		})
 	}
 }
 
-// A connection taken over of a request that is to be upgraded holds its slot until it is closed; of
-// any other, until the handler has returned. What is released before stays so.
+// A hijacked connection of an upgrade holds its slot until it is closed, and any other until the handler has returned,
+// unless the slot was released before.
 func TestSlotsOfTakenConnections(t *testing.T) {
 	const connect, upgrade, plain = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -344,8 +342,8 @@ func TestSlotsOfTakenConnections(t *testing.T) {
 	}
 }
 
-// A handler that detaches its permit may answer afterwards, and the release may come on
-// any goroutine. The slot is free from then on; the response counts as it ends.
+// A handler may write its response after Detach, and release the slot on any goroutine. The slot is free from then on,
+// and the whole response is settled.
 func TestDetachedResponse(t *testing.T) {
 	type handler = func(w http.ResponseWriter, release func()) (later func())
 	answer := func(w http.ResponseWriter) {
@@ -413,7 +411,7 @@ func TestDetachedResponse(t *testing.T) {
 	}
 }
 
-// Only slots are held.
+// Event.Held is the time for which slots were held.
 func TestHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limit stint.Limit
@@ -460,7 +458,7 @@ func TestDoneFromManyGoroutines(t *testing.T) {
 	}
 }
 
-// Several goroutines may settle a permit while inner limiters look at what it has charged.
+// Several goroutines may settle a permit while inner limiters read its charges.
 func TestSettleFromManyGoroutines(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(1000, time.Hour))
 	inner := stint.Must(l.With(stint.Rate(1000, time.Hour, stint.WithName("inner"))))
@@ -555,8 +553,7 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// A handler sees all limits that its request has passed, wherever they were
-// mounted.
+// The permit in a handler has the limits of all limiters that the request has passed.
 func TestPermitOfNestedLimiters(t *testing.T) {
 	tokens := limiter(t, theKey, stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(100)), stint.Rate(50, time.Hour))
 	child, err := tokens.With(stint.Rate(20, time.Hour, stint.WithName("search")))
@@ -647,7 +644,7 @@ func TestFieldsOfRequestsDontMix(t *testing.T) {
 	}
 }
 
-// More limits than permits and denials have room for.
+// A permit has room for two limits, and takes more.
 func TestManyLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limits []stint.Option
@@ -688,8 +685,8 @@ func TestReleaseFails(t *testing.T) {
 	}
 }
 
-// A settlement that may have been made isn't made again, by whoever tries: 10, of which
-// each request costs 5 at first.
+// A settlement that may have been made isn't made again by the handler or at the end. The limit is 10, and each
+// request costs 5 at first.
 func TestSettlementOfUnknownOutcome(t *testing.T) {
 	lost := func(c *asks) error { return errors.Join(c.Pass(), errDown) }
 	panics := func(c *asks) error { panic(errors.Join(c.Pass(), errDown)) }
@@ -744,7 +741,7 @@ func TestSettlementOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// The same if the settlement after the handler is the one whose outcome isn't known.
+// As above, if the outcome of the settlement after the handler isn't known.
 func TestLateSettlementOfUnknownOutcome(t *testing.T) {
 	s := newSpy()
 	l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate"), cost(5), settleTo(0)))
@@ -763,7 +760,7 @@ func TestLateSettlementOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A settlement is made even if the context has ended, with its values and within a time of its own.
+// A settlement is made even if the context has ended. It has the values of the context, and a timeout of its own.
 func TestSettleAfterTheContext(t *testing.T) {
 	type key struct{}
 	ends := []struct {

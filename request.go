@@ -424,7 +424,7 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 	return &c.Permit, &c.request
 }
 
-// fillIn sets the fields of a permit. Fields that stay zero aren't written: see Call.Add of package decide.
+// fillIn sets the fields of a new permit. Fields that stay zero aren't written: see Call.Add of package decide.
 func (a *admission) fillIn(p *permit.Core, ctx context.Context, needs limit.Needs) {
 	p.Context, p.Issuer, p.Plan, p.Class = ctx, &a.version.issuer, a.reading.Plan, a.call.Class
 	if a.outer != nil {

@@ -131,7 +131,7 @@ func TestWithSettle(t *testing.T) {
 	}
 }
 
-// A check whose client leaves before its answer was made all the same.
+// A request whose client leaves before the answer keeps its cost.
 func TestFailedOnlyCountsTheUnanswered(t *testing.T) {
 	checks := 0
 	leave := context.CancelFunc(func() {})
@@ -166,7 +166,7 @@ func TestSettleOutsideHTTP(t *testing.T) {
 	}
 }
 
-// For HEAD a server sends nothing of what the handler writes.
+// The response to HEAD has no body, whatever the handler writes.
 func TestSettleHEAD(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithSettle(func(_ *http.Request, status int, written int64) int64 {
 		return int64(status)/100 + written
@@ -177,7 +177,7 @@ func TestSettleHEAD(t *testing.T) {
 	}
 }
 
-// A debt delays the next request by as long as it takes to be paid.
+// A debt delays the next request until it is paid.
 func TestDebtDelaysTheNext(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Hour, stint.WithName("rate")), settleTo(14))
@@ -200,8 +200,8 @@ func TestDebtDelaysTheNext(t *testing.T) {
 	})
 }
 
-// A refund goes to the window of the charge, not to a later one. The windows get longer
-// until one lasts as long as this machine takes to look into it.
+// A refund goes to the window of the charge, not to a later one. The test repeats with longer windows until one is
+// longer than the reads of this machine take.
 func TestRefundStaysInItsWindow(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		for span := 50 * time.Millisecond; ; span *= 2 {
@@ -227,7 +227,7 @@ func TestRefundStaysInItsWindow(t *testing.T) {
 	})
 }
 
-// When nothing is known of a charge any more, nothing comes back and nothing breaks.
+// Settling a charge whose state has expired refunds nothing and returns no error.
 func TestSettleAfterExpiry(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Millisecond, stint.WithName("rate")))
@@ -244,7 +244,7 @@ func TestSettleAfterExpiry(t *testing.T) {
 	})
 }
 
-// The slot and the cost take one call, even if the client has left.
+// Releasing the slot and settling the cost take one call of the store, even if the client has left.
 func TestSettleIsOneCall(t *testing.T) {
 	s, seen := newSpy(), &events{} // its Settle fails under a context that has ended
 	asked := 0
@@ -312,7 +312,7 @@ func TestSettlePanics(t *testing.T) {
 	through(l, get("/"), answering(200, ""))
 }
 
-// A response that is known to be complete doesn't wait for the store.
+// A complete response with a Content-Length is sent before the store is called.
 func TestSettleComesBehindTheResponse(t *testing.T) {
 	until := make(chan struct{})
 	s := newSpy()
@@ -351,8 +351,8 @@ func TestSettleNested(t *testing.T) {
 	}
 }
 
-// What is released before the handler returns is one thing, what its response costs another. While it
-// runs, others may release its slots: only the handler's goroutine looks at the response.
+// Slots may be released on another goroutine while the handler runs. The response is settled when the handler returns,
+// on its goroutine.
 func TestSettleAfterAnEarlyEnd(t *testing.T) {
 	for name, early := range map[string]func(p *stint.Permit){
 		"Done":            (*stint.Permit).Done,
@@ -415,7 +415,7 @@ func TestSettleAfterHijack(t *testing.T) {
 	}
 }
 
-// What a request has cost shows in its decision.
+// The decision of a permit has the settled costs.
 func TestDecisionAfterSettle(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate")), stint.Concurrency(3, stint.WithName("slots")))
@@ -432,7 +432,7 @@ func TestDecisionAfterSettle(t *testing.T) {
 	})
 }
 
-// A function that returns nonsense is reported while the request's work still settles.
+// If a function of WithSettle returns a cost out of range, that is reported, and other limits are settled.
 func TestSettleBadlyBesideSettle(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(1000, time.Hour, settleTo(-5)))
 	var settled sync.WaitGroup
@@ -454,7 +454,7 @@ func TestSettleBadlyBesideSettle(t *testing.T) {
 	}
 }
 
-// deadlines is a store that notes whether its Settle had a deadline.
+// deadlines returns a store that records whether its Settle had a deadline.
 func deadlines(atOnce bool, ends time.Duration) (s *spy, bounded *bool) {
 	bounded = new(bool)
 	return &spy{Store: memstore.New(), AtOnce: atOnce, Ends: ends, OnSettle: func(c *asks) error {
@@ -463,8 +463,7 @@ func deadlines(atOnce bool, ends time.Duration) (s *spy, bounded *bool) {
 	}}, bounded
 }
 
-// For a store whose calls end soon enough by themselves, no deadline is set when a permit ends,
-// whatever wraps the store.
+// If a store bounds the time of its calls, a permit's end sets no deadline, whatever wraps the store.
 func TestSettleWithAStoreThatIsBounded(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -495,8 +494,7 @@ func TestSettleWithAStoreThatIsBounded(t *testing.T) {
 	}
 }
 
-// For a store that answers at once, no deadline is set when a permit ends, and the
-// response isn't flushed before it, whatever wraps the store.
+// If a store answers at once, a permit's end sets no deadline and doesn't flush the response, whatever wraps the store.
 func TestSettleWithAStoreThatAnswersAtOnce(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -96,15 +96,14 @@ func (b *bench) used(t *testing.T) string {
 	return fmt.Sprint(10-results[0].Remaining, results[1].Held, counted)
 }
 
-// Whatever becomes of a decision, what was granted has one owner, and goes back unless that is
-// told to leave it.
+// What was granted has one owner at a time, which gives it back unless it was spent.
 func TestOneOwner(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(t *testing.T, b *bench, c *decide.Call)
 		used string
 	}{
-		{"granted, and nobody takes it", func(t *testing.T, b *bench, c *decide.Call) {}, "0 0 0"},
+		{"granted, and not handed over", func(t *testing.T, b *bench, c *decide.Call) {}, "0 0 0"},
 		{"spent", func(t *testing.T, b *bench, c *decide.Call) { c.Spend() }, "3 1 1"},
 		{"handed over, and still in use", func(t *testing.T, b *bench, c *decide.Call) {
 			c.HandTo(new(decide.Grants))
@@ -116,14 +115,14 @@ func TestOneOwner(t *testing.T) {
 			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true}, func(decide.Settlement) {})
 		}, "3 0 0"},
 		{"handed over, and settled", func(t *testing.T, b *bench, c *decide.Call) {
-			gs, hand := new(decide.Grants), new(decide.HandlerSettled)
+			gs, handler := new(decide.Grants), new(decide.HandlerSettled)
 			c.HandTo(gs)
-			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, hand); s.Err != nil || !s.Amended {
+			if s := gs.Settle(t.Context(), b.Backend, []decide.Amend{{Grant: 0, Cost: 1}}, false, handler); s.Err != nil || !s.Amended {
 				t.Errorf("settled: %+v", s)
 			}
 			// What the handler has settled itself stays.
 			gs.ReleaseLocally(b.Backend, 0, false, nil)
-			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 9}}, HandlerSettled: hand}, func(s decide.Settlement) {
+			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 9}}, HandlerSettled: handler}, func(s decide.Settlement) {
 				if s.Amended {
 					t.Error("a charge that the handler has settled is settled again")
 				}
@@ -337,13 +336,13 @@ func TestStoreDownBesideAdaptive(t *testing.T) {
 	}
 }
 
-// A settlement whose outcome is unknown is made once: neither by hand nor at the end is the
-// charge settled again. One that is known not to have been made may be.
+// A charge with a settlement of unknown outcome isn't settled again, neither by the handler nor at the end. After a
+// settlement that wasn't made it is.
 func TestUnknownSettlement(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		err     error
-		again   bool // by hand
+		again   bool // by the handler
 		settles int
 		used    string
 	}{
@@ -449,8 +448,8 @@ func TestRankOutlivesTheStore(t *testing.T) {
 	})
 }
 
-// Slots of a store in memory come free without a Settle, unless somebody asks how that went or
-// something else is settled as well. Who waits for them is woken, and they come free once.
+// Slots in memory are released without a Settle, unless observers need its time or something else is settled too. They
+// are released once, and waiting calls are woken.
 func TestReleaseOfSlots(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -513,8 +512,7 @@ func TestReleaseOfSlots(t *testing.T) {
 	}
 }
 
-// If a store panics as it settles, the grants still end, and those that wait for the slots are
-// woken.
+// If a store panics in Settle, the grants still end, and calls that wait for the slots are woken.
 func TestStorePanicsInSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -1,29 +1,33 @@
-// Package permit is what stint.Permit does: it holds what a request or a job was granted, until that ends.
+// Package permit implements stint.Permit. A permit holds what a request or a job was granted, until it ends.
 //
-// A permit has two parts that end separately. Its slots are released by whoever claims them first: Done, the
-// function of Detach, the close of a connection that the handler has taken over, or the return of the
-// handler. The response is settled when the handler returns, since only the handler's goroutine may look at it.
-// A job has no response, nor has a request of which no limit needs it. These are the states:
+// A permit has two parts, which end separately:
+//
+//   - The slots are released by the first of Done, the function of Detach, the close of a hijacked connection, and
+//     the return of the handler. The first claims them, and only the claimant releases them.
+//   - The response is settled when the handler returns, because only the handler's goroutine may access it. A job has
+//     no response. Nor has a request if no limit depends on its response.
+//
+// These are the states of a permit with a response:
 //
 //	state     slots     response
 //	running   held      open
-//	detached  claimed   open      Detach was called, or Done is releasing the slots
+//	detached  claimed   open      after Detach, or while Done releases the slots
 //	released  released  open
-//	returned  claimed   settled   the handler has returned before the slots were released
+//	returned  claimed   settled   the handler returned before the slots were released
 //	ended     released  settled
 //
-// A permit goes from one to another by these moves. Each other order of them changes nothing:
+// These are the moves between them. In any other state, a move does nothing:
 //
 //	from      to        move
-//	running   detached  Done, Detach and the takeover of a connection claim the slots
-//	detached  released  who has claimed the slots has released them
-//	released  ended     the handler returns
+//	running   detached  Done, Detach or a hijack claims the slots
+//	running   ended     the handler returns; one call of the store releases the slots and settles the response
+//	detached  released  the claimant has released the slots
 //	detached  returned  the handler returns
-//	returned  ended     who has claimed the slots has released them
-//	running   ended     the handler returns: it claims the slots, and one call of the store does both parts
+//	released  ended     the handler returns
+//	returned  ended     the claimant has released the slots
 //
-// Without a response, releasing the slots ends the permit. The move that ends it reports its end, once. What a
-// permit reports goes to a [Reporter].
+// A permit without a response ends when its slots are released. The move that ends a permit reports its end, once, to
+// the [Reporter].
 package permit
 
 import (
@@ -47,31 +51,31 @@ type Issuer struct {
 	Reporter Reporter
 }
 
-// Reporter is notified of what happens to permits. Its methods may panic: no lock is held, and everything else
-// is done all the same.
+// Reporter is notified of what happens to permits. No lock is held while its methods are called. They may panic: the
+// permit ends all the same.
 type Reporter interface {
 	// LimitChanged reports that the end of a permit has changed an adaptive limit.
 	LimitChanged(*Core, *adaptive.Change)
 	// Settled reports that the cost of a permit has changed, and how long the store took.
 	Settled(p *Core, took time.Duration)
-	// Unsettled reports that the store has failed to settle a permit, and returns the error for who asked for
-	// it. Without charges, the store wasn't asked, and nobody else is to know.
+	// Unsettled reports that the store has failed to settle a permit, and returns the error for the caller of
+	// Settle. If there are no charges, the store wasn't called, and only the caller needs to know.
 	Unsettled(*Core, decide.Settlement) error
 	// WrongCost reports that a function of WithSettle has returned a cost that is out of range.
 	WrongCost(*Core, store.Charge, error)
-	// Paced reports what has moved under a Bandwidth, when the response is settled.
+	// Paced reports how many bytes a Bandwidth let through, when the response is settled.
 	Paced(*Core, *read.Paced, respond.Moved)
 	// Ended reports the end of a permit, and how long the store took if it only released slots.
 	Ended(p *Core, took time.Duration)
 }
 
-// Core is a permit. Its exported fields, except Grants and Times, don't change. A nil Core is that of a request
-// which has passed no limiter.
+// Core is a permit. Only Grants, Times and Response change after it was made. A nil Core stands for a request that has
+// passed no limiter.
 type Core struct {
 	Context   context.Context // the request's, without the permit
 	Issuer    *Issuer         // nil if nothing was decided
 	Outer     *Core           // of the next limiter further out that the request has passed, or nil
-	Observers any             // get its events; only the Reporter knows them; nil if there are none
+	Observers any             // of its events, for the Reporter; nil if there are none
 	Plan      *read.Plan      // nil outside HTTP
 	Response  *Response       // nil unless a limit needs it
 	Times     *Times          // nil unless a limit or an observer needs them
@@ -87,7 +91,7 @@ type Core struct {
 	Grants decide.Grants
 }
 
-// state is how far the end of a permit has come: a set of the bits below.
+// state is a set of the bits below.
 type state struct{ bits atomic.Uint32 }
 
 const (
@@ -99,7 +103,7 @@ const (
 // claim makes the caller the one who releases the slots. It reports false if there is one already.
 func (s *state) claim() bool { return s.bits.Or(claimed)&claimed == 0 }
 
-// complete records that parts are done. It reports whether both are by that.
+// complete records that parts are done, and reports whether both are.
 func (s *state) complete(parts uint32) (ended bool) {
 	const both = released | settled
 	return (s.bits.Or(parts)|parts)&both == both
@@ -134,8 +138,7 @@ func (p *Core) Detach() (release func()) {
 	})
 }
 
-// Hold claims the permit's slots until a connection is closed that the handler has taken over. Outer permits do
-// that themselves.
+// Hold claims the permit's slots until a hijacked connection is closed. Outer permits have a Hold of their own.
 func (p *Core) Hold() (closed func()) {
 	if !p.detach() {
 		return func() {}
@@ -143,13 +146,14 @@ func (p *Core) Hold() (closed func()) {
 	return sync.OnceFunc(func() { p.end(released) })
 }
 
-// detach claims the slots, and reports whether they were the caller's to claim.
+// detach claims the slots for a caller that may release them after the handler has returned. It reports whether
+// they could be claimed.
 func (p *Core) detach() bool {
 	if !p.claim() {
 		return false
 	}
 	if p.learns() {
-		p.Times.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing
+		p.Times.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing of the load
 	}
 	return true
 }
@@ -158,8 +162,8 @@ func (p *Core) detach() bool {
 // is to be done at the permit's end.
 func (p *Core) claim() bool { return p.hasEnd() && p.state.claim() }
 
-// Finish ends the permit when its handler has returned or panicked. It must be deferred itself, because it recovers
-// the panic, which it passes on.
+// Finish ends the permit when its handler has returned or panicked. It must be deferred directly, because it recovers
+// the panic to record it, and panics again.
 func (p *Core) Finish() {
 	if !p.hasEnd() {
 		return
@@ -183,8 +187,8 @@ func (p *Core) Finish() {
 }
 
 // end releases the slots (released) or settles the response (settled), or does both in one call of the store. Code
-// that may panic runs before that or after it: functions of WithSettle and writes to the client before, the
-// Reporter after. What was granted is given back in any case.
+// that may panic runs before that (functions of WithSettle, writes to the client) or after it (the Reporter). If it
+// panics, the call of the store is made all the same.
 func (p *Core) end(parts uint32) {
 	if !p.Releases {
 		p.complete(parts, 0)
@@ -227,7 +231,7 @@ func (p *Core) releaseLocally(parts uint32) []adaptive.Change {
 	return p.Grants.ReleaseLocally(p.Issuer.Backend, p.Class, p.learns(), sample)
 }
 
-// reportEnd reports what the store has made of parts of the end, and the end if they were the last.
+// reportEnd reports the outcome of parts of the end, and the end if no part is left.
 func (p *Core) reportEnd(parts uint32, changes []adaptive.Change, s decide.Settlement) {
 	took := time.Duration(0)
 	defer func() { p.complete(parts, took) }() // also if the Reporter panics
@@ -248,7 +252,7 @@ func (p *Core) reportEnd(parts uint32, changes []adaptive.Change, s decide.Settl
 	}
 }
 
-// complete records that parts of the end are done, and reports the end if they were the last.
+// complete records that parts of the end are done, and reports the end if no part is left.
 func (p *Core) complete(parts uint32, took time.Duration) {
 	if p.Response == nil {
 		parts |= settled
@@ -258,8 +262,8 @@ func (p *Core) complete(parts uint32, took time.Duration) {
 	}
 }
 
-// withoutCancel is the context of what is done at a permit's end: the request's own, as
-// context.WithoutCancel would make it, without its allocation.
+// withoutCancel is the context of calls at a permit's end: the request's context as context.WithoutCancel would make
+// it, without its allocation.
 type withoutCancel Core
 
 func (*withoutCancel) Deadline() (none time.Time, ok bool) { return none, false }
@@ -282,8 +286,8 @@ func (p *Core) Charged(b *decide.Backend, l *store.Limit, key string) bool {
 	return false
 }
 
-// Recall adds the grants and the waits of p to a call, as if it had just been granted them, at what they have cost
-// by now.
+// Recall adds the grants of p, at their current cost, and its waits to a call, as if the call had just been granted
+// them.
 func (p *Core) Recall(c *decide.Call) {
 	p.Grants.Recall(c)
 	if p.Times == nil {
@@ -305,13 +309,12 @@ func (p *Core) RecallAll(c *decide.Call) {
 	p.Recall(c)
 }
 
-// Times is when a request waited and was admitted, and what adaptive limits learn from it. It changes until the
-// permit ends.
+// Times records how long a request waited and held its slots, and what adaptive limits learn from it.
 type Times struct {
 	Waited    time.Duration
 	LineWaits []decide.LineWait // has an element for each grant, or none
 	Admitted  time.Time
-	Held      time.Duration // how long it held its slots, once they are released
+	Held      time.Duration // the slots; set when they are released
 	// Learns: an adaptive limit learns from the request.
 	Learns  bool
 	outcome adaptive.Outcome
@@ -330,11 +333,11 @@ func (p *Core) AnyLearns() bool {
 	return false
 }
 
-// Report records what the handler says of how its request ended, for p and the permits further out.
+// Report records the ending that the handler reports, for p and the permits further out.
 func (p *Core) Report(e adaptive.Ending) { p.each(func(o *adaptive.Outcome) { o.Report(e) }) }
 
-// RecordInnerDenial records, for p and the permits further out, that an inner limiter has denied the request: the
-// response then says nothing about the work.
+// RecordInnerDenial records, for p and the permits further out, that an inner limiter has denied the request. Adaptive
+// limits don't learn from the response then.
 func (p *Core) RecordInnerDenial() {
 	p.each(func(o *adaptive.Outcome) { o.Show(adaptive.Ignored) })
 }
@@ -344,7 +347,7 @@ func (p *Core) RecordPanic(v any) {
 	p.each(func(o *adaptive.Outcome) { o.Show(panicEnding(v)) })
 }
 
-// each calls f for the outcome of p and of each permit further out from which an adaptive limit learns.
+// each calls f for the outcomes of p and of the permits further out, if an adaptive limit learns from them.
 func (p *Core) each(f func(*adaptive.Outcome)) {
 	for ; p != nil; p = p.Outer {
 		if p.learns() {
@@ -371,8 +374,8 @@ func panicEnding(v any) adaptive.Ending {
 	return adaptive.Failed
 }
 
-// sample returns what adaptive limits learn from the request, or nil if they learn nothing. Outside HTTP the
-// context's error says nothing: the context may have bounded the wait and ended before the work.
+// sample returns what adaptive limits learn from the request, or nil if they learn nothing. The error of a job's
+// context is left out, since the context may have bounded the wait and ended before the work.
 func (p *Core) sample(parts uint32) *adaptive.Sample {
 	if parts&settled != 0 {
 		p.Times.outcome.Show(p.Response.ending())

@@ -18,7 +18,7 @@ import (
 // ResponseWriters aren't wrapped.
 type Response struct {
 	respond.Watched
-	// Settlers say what the charges cost when the response is known. It has an element for each charge, or none.
+	// Settlers are the functions of WithSettle. It has an element for each charge, or none.
 	Settlers []*read.Settler
 
 	pacing         *pacing // nil if no Bandwidth paces the response
@@ -94,8 +94,8 @@ func (s *Response) ending() adaptive.Ending {
 	return adaptive.Finished
 }
 
-// pushResponse sends a complete response to the client before the store is called for amends or for unsent bytes, so
-// that the client doesn't wait for the store.
+// pushResponse sends a complete response to the client before the store is called for amends or unmoved bytes, so that
+// the client doesn't wait for the store.
 func (p *Core) pushResponse(amends []decide.Amend) {
 	if len(amends) > 0 || p.Response.pacing != nil {
 		p.Response.PushBefore(p.Issuer.Backend.Store)
@@ -146,8 +146,8 @@ func (p *Core) amends() (all []decide.Amend) {
 	return all
 }
 
-// checkCost returns what a function of WithSettle has returned for a grant. If that is out of range, checkCost
-// reports it and returns asCharged.
+// checkCost returns the cost that a function of WithSettle has returned for a grant. If the cost is out of range,
+// checkCost reports it and returns asCharged.
 func (p *Core) checkCost(grant int, cost int64) int64 {
 	if cost == asCharged || cost >= 0 && cost <= store.MaxCost {
 		return cost

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Settle makes limits of p and of the permits further out cost something else: those with names or, without names,
-// those that chooseAmends chooses. The error is about the arguments, or is that of Reporter.Unsettled.
+// Settle replaces the cost of limits of p and of the permits further out: of those with names or, without names, of
+// those that chooseAmends selects. The error is about the arguments, or comes from Reporter.Unsettled.
 func (p *Core) Settle(ctx context.Context, cost int64, names []string) error {
 	if p == nil || p.Issuer == nil {
 		return nil
@@ -33,7 +33,7 @@ func (p *Core) Settle(ctx context.Context, cost int64, names []string) error {
 	return err
 }
 
-// settle makes the amends of p.
+// settle makes amends to grants of p.
 func (p *Core) settle(ctx context.Context, amends []decide.Amend) error {
 	if len(amends) == 0 {
 		return nil
@@ -132,15 +132,15 @@ func settleableIn(l *limit.Limit, reading int) (u limit.Use, ok bool) {
 	return u, ok && l.Kind.Traits().Unsettled == ""
 }
 
-// chooseAmends returns the amends of a Settle without names. Settle applies to one permit: the one whose preference
-// comes first, or of several the innermost. That may depend on how each limiter has read the request. A limit is
-// settled if Settle applies to it in some combination of readings. It is refunded only if that is so in each.
+// chooseAmends returns the amends of a Settle without names. Settle applies to one permit: the one with the lowest
+// preference, and among equals the innermost. If a limiter has read the request in several ways, the choice may depend
+// on the reading. Then a limit is settled if any combination of readings selects it, and refunded only if all do.
 func (p *Core) chooseAmends(cost int64) map[*Core][]decide.Amend {
 	var permits []*Core
 	for q := p; q != nil; q = q.Outer {
 		permits = append(permits, q)
 	}
-	// ranks has the rank of each permit in each reading. Ranks of two permits differ, and the lowest is chosen.
+	// ranks has the rank of each permit in each reading. No two permits have the same; the lowest is chosen.
 	ranks := make([][]int, len(permits))
 	for k, q := range permits {
 		for _, n := range q.preferences() {
@@ -171,8 +171,7 @@ func (p *Core) chooseAmends(cost int64) map[*Core][]decide.Amend {
 	return amends
 }
 
-// otherRanks returns the lowest rank of the permits other than k: in the readings that make it as low as possible, and
-// in those that make it as high as possible.
+// otherRanks returns bounds of the lowest rank among the permits other than k, over all combinations of readings.
 func otherRanks(ranks [][]int, k int) (lowest, highest int) {
 	lowest, highest = math.MaxInt, math.MaxInt
 	for i, other := range ranks {
