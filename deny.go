@@ -186,7 +186,7 @@ func answerWith(v *version, h http.Handler, w http.ResponseWriter, r *http.Reque
 		}
 		return ok
 	}
-	asked := r.WithContext(&answering{r.Context(), v.events.to, denied})
+	asked := r.WithContext(&answering{r.Context(), v.events.destinations, denied})
 	defer func() { r.MultipartForm = asked.MultipartForm }() // the server removes its files
 	if respond.Answers(w, asked, status, func(w http.ResponseWriter) { h.ServeHTTP(w, asked) }) {
 		return true
@@ -217,7 +217,7 @@ func setMissingFields(h http.Header, err error) {
 type (
 	deniedKey struct{}
 	// answeringKey leads to something while a handler of a limiter answers a denial.
-	answeringKey struct{ limiter *recipients }
+	answeringKey struct{ limiter *destinations }
 )
 
 // DeniedFromContext returns the denial that is stored in ctx, or nil. Only the request that is
@@ -230,8 +230,8 @@ func DeniedFromContext(ctx context.Context) *DeniedError {
 // answering is the context of a request that a handler of a limiter answers.
 type answering struct {
 	context.Context
-	limiter *recipients  // which is the limiter's only
-	denied  *DeniedError // nil if the denial isn't a limit's
+	limiter *destinations // which is the limiter's only
+	denied  *DeniedError  // nil if the denial isn't a limit's
 }
 
 func (c *answering) Value(key any) any {
@@ -245,7 +245,7 @@ func (c *answering) Value(key any) any {
 }
 
 // isAnswering reports whether a handler of the limiter is answering the request.
-func isAnswering(ctx context.Context, limiter *recipients) bool {
+func isAnswering(ctx context.Context, limiter *destinations) bool {
 	return ctx.Value(answeringKey{limiter}) != nil
 }
 
@@ -260,12 +260,12 @@ type ErrorWriter interface {
 
 // ContextWriter is a ResponseWriter of a router that has its own context type. An adapter
 // passes one to Limiter.Admit, Serve or Deny, so that functions of the application find the
-// router's context. Lead returns a copy of the request that leads to it. It is called only if a
-// function of the application will see the request, which gets the copy: most limiters have no
+// router's context. RequestWithContext returns a copy of the request that carries it. It is called only if
+// a function of the application will see the request, which gets the copy: most limiters have no
 // such function.
 type ContextWriter interface {
 	http.ResponseWriter
-	Lead(r *http.Request) *http.Request
+	RequestWithContext(r *http.Request) *http.Request
 }
 
 // WatchedWriter is the ResponseWriter that Limiter.Admit and Serve give to next if a limit

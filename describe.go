@@ -29,7 +29,7 @@ type Description struct {
 }
 
 func init() {
-	read.PlansOf = func(limiter any) *read.Plans { return limiter.(*Limiter).inForce().plans }
+	read.PlansOf = func(limiter any) *read.Plans { return limiter.(*Limiter).currentVersion().plans }
 }
 
 // Rule is a limit in the place where it is used.
@@ -59,7 +59,7 @@ type Rule struct {
 
 // Describe returns the limiter's current limits, warnings and store. It calls no store.
 func (l *Limiter) Describe() Description {
-	v := l.inForce()
+	v := l.currentVersion()
 	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warningsAbout(v)}
 	for _, p := range v.plans.All() {
 		for _, e := range p.Declared {
@@ -75,7 +75,7 @@ func (l *Limiter) Describe() Description {
 // DescribeKey returns the Rules of the limits that a WithLimitSource currently has for key,
 // which Describe leaves out. Its errors are those of PeekAll.
 func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, err error) {
-	_, sourced, _, err := l.inForce().entriesOf(ctx, key)
+	_, sourced, _, err := l.currentVersion().entriesOf(ctx, key)
 	for _, e := range sourced {
 		rules = append(rules, ruleOf("", e))
 	}

@@ -26,7 +26,7 @@ func (l *Limiter) Held() (n int) {
 
 // BandwidthLeft is how many bytes of the limiter's Bandwidth key may pass now.
 func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) {
-	v := l.now.Load()
+	v := l.current.Load()
 	encoded, err := keytext.Encode(key)
 	for _, e := range v.plans.Base.Entries {
 		if e.Bytes != nil && err == nil {
@@ -46,11 +46,11 @@ func (l *Limiter) Adaptive() int {
 // Turns says what is in the lines for turns.
 func (l *Limiter) Turns() string { return l.lines().Turns.Trace() }
 
-func (l *Limiter) lines() *decide.Lines { return l.now.Load().backend.Lines }
+func (l *Limiter) lines() *decide.Lines { return l.current.Load().backend.Lines }
 
 // Watched reports whether requests are looked at for warnings.
 func (l *Limiter) Watched() bool {
-	for e := range l.now.Load().plans.Entries {
+	for e := range l.current.Load().plans.Entries {
 		if e.Sample.Open() {
 			return true
 		}
@@ -63,7 +63,7 @@ func (l *Limiter) Warnings() int { return l.family.findings.Len() }
 
 // Open is Admit for tests that hold a request open: p.Done ends it.
 func (l *Limiter) Open(w http.ResponseWriter, r *http.Request) (p *Permit, err error) {
-	p, _, err = admit(l.now.Load(), w, r, false)
+	p, _, err = admit(l.current.Load(), w, r, false)
 	if err != nil {
 		setFailedFields(w.Header(), err)
 	}

@@ -31,10 +31,10 @@ import (
 // With a store in memory, and without waiting or observers, it allocates nothing when it
 // returns nil.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
-	v := l.deciding()
+	v := l.decidingVersion()
 	var denial store.Result
 	denied := false
-	if l.recipients.audience.Load() == nil && l.recipients.failed.Load() == 0 {
+	if l.destinations.observers.Load() == nil && l.destinations.storeFailed.Load() == 0 {
 		allowed, decided := allow(ctx, v, key, cost, &denial)
 		if allowed {
 			return nil
@@ -90,7 +90,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, er
 }
 
 func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
-	a := beginAdmission(l.deciding(), nil, nil)
+	a := beginAdmission(l.decidingVersion(), nil, nil)
 	defer a.end(ctx)
 	a.call.Patient = patient
 	decided, err := a.decideGiven(ctx, key, cost, true)
@@ -113,7 +113,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 // reports whether each enforced limit has a unit left; RetryAfter is the time until every limit
 // has one.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	v := l.inForce()
+	v := l.currentVersion()
 	return l.peek(ctx, v, key, v.plans.Base.Entries)
 }
 
@@ -122,7 +122,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 // request is subject to all of them. Limits that a WithLimitFunc returns are left out, and so
 // is a Bandwidth.
 func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
-	v := l.inForce()
+	v := l.currentVersion()
 	return l.peek(ctx, v, key, slices.Collect(v.plans.Entries))
 }
 
@@ -150,7 +150,7 @@ func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*r
 //
 // Keys made by an adapter, such as stintgin.Key, can't be read from r. A Bandwidth is left out.
 func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
-	v := l.inForce()
+	v := l.currentVersion()
 	switch exempt, blocked := v.plans.SkipOrBlock(r); {
 	case exempt:
 		return Decision{Allowed: true}, nil
@@ -211,7 +211,7 @@ func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) er
 	}
 	a.call.Results[0] = *answer
 	a.call.Results[0].MoreAfter = answer.RetryAfter // of a cost of 1
-	a.to = nil                                      // there were none
+	a.observers = nil                               // there were none
 	a.recordResults()
 	err := newDeniedOutsideHTTP(a.version, &a.call)
 	a.sendOutcome(EventDenied, nil)
@@ -303,7 +303,7 @@ type Usage struct {
 // returns no limits. Keys made by an adapter, such as stintgin.Key, are read if a middleware of
 // that adapter has passed the request on.
 func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
-	v := l.inForce()
+	v := l.currentVersion()
 	a := beginAdmission(v, r, nil)
 	defer a.end(r.Context())
 	var failed *SourceError
@@ -347,7 +347,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error
 	if err != nil {
 		return err
 	}
-	v := l.inForce()
+	v := l.currentVersion()
 	entries, sourced, known, err := v.entriesOf(ctx, key)
 	if err != nil {
 		return err
@@ -373,19 +373,19 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error
 
 // keyKinds reports whether there is a limit of a name, whether some request has a key of
 // its own there, and whether some have a constant one.
-func keyKinds(entries []*read.Entry, name string) (known, keyed, constant bool) {
+func keyKinds(entries []*read.Entry, name string) (found, keyed, constant bool) {
 	for _, e := range entries {
 		if e.Name() == name {
-			known, keyed, constant = true, keyed || e.Key.Constant == "", constant || e.Key.Constant != ""
+			found, keyed, constant = true, keyed || e.Key.Constant == "", constant || e.Key.Constant != ""
 		}
 	}
-	return known, keyed, constant
+	return found, keyed, constant
 }
 
 // ResetLimit resets one limit that has a constant key, such as Global, for all callers
 // together. The name of any other limit is an error.
 func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
-	v := l.inForce()
+	v := l.currentVersion()
 	entries := slices.Collect(v.plans.Entries)
 	switch known, _, constant := keyKinds(entries, name); {
 	case !known:

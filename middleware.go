@@ -72,13 +72,13 @@ import (
 // Limiter decides requests by its limits. Make one with New: the methods of a nil or zero
 // Limiter panic. It is safe for concurrent use; only Update changes it.
 type Limiter struct {
-	now    atomic.Pointer[version]
-	family *family
-	parent *Limiter // the limiter that With extended, or nil
-	opts   []Option // of New, With or the last Update; guarded by family.mu
+	current atomic.Pointer[version]
+	family  *family
+	parent  *Limiter // the limiter that With extended, or nil
+	opts    []Option // of New, With or the last Update; guarded by family.mu
 
-	recipients recipients
-	logged     atomic.Pointer[version] // whose limits were logged last
+	destinations destinations
+	logged       atomic.Pointer[version] // whose limits were logged last
 
 	// ready is the version in force, or nil before the first decision after New or an Update, which
 	// waits for the Update.
@@ -87,35 +87,35 @@ type Limiter struct {
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys
 
-	// Guarded by family.mu: see updateRecipients.
+	// Guarded by family.mu: see updateDestinations.
 	observers observers
 	logger    *slog.Logger // by WithLogger
 	logKeys   bool         // by WithLogKeys
 }
 
-// inForce returns the version in force. Every method asks for it, or for deciding, so that a nil or
+// currentVersion returns the version in force. Every method asks for it, or for decidingVersion, so that a nil or
 // zero Limiter says what it is.
-func (l *Limiter) inForce() *version {
+func (l *Limiter) currentVersion() *version {
 	if l != nil {
-		if v := l.now.Load(); v != nil {
+		if v := l.current.Load(); v != nil {
 			return v
 		}
 	}
 	panic("stint: this Limiter is nil or zero and has no limits: make one with stint.New")
 }
 
-// deciding returns the version that decides a request or a job. It waits for an Update that is
+// decidingVersion returns the version that decides a request or a job. It waits for an Update that is
 // putting versions in place, so that nested limiters of a family decide by versions of one Update.
-func (l *Limiter) deciding() *version {
+func (l *Limiter) decidingVersion() *version {
 	if l != nil {
 		if v := l.ready.Load(); v != nil {
 			return v
 		}
 	}
-	l.inForce()
+	l.currentVersion()
 	l.family.mu.Lock()
 	defer l.family.mu.Unlock()
-	v := l.now.Load()
+	v := l.current.Load()
 	l.ready.Store(v)
 	return v
 }
@@ -159,7 +159,7 @@ func Must(l *Limiter, err error) *Limiter {
 // would return then. So l keeps a reference to it: derive limiters when a program starts, not
 // for each request.
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
-	l.inForce()
+	l.currentVersion()
 	d := &Limiter{family: l.family, parent: l}
 	return d.start(opts)
 }
@@ -190,7 +190,7 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 // Admit and Deny are for adapters to routers with their own errors or contexts. Other adapters
 // call [Limiter.Serve].
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
-	v := l.deciding()
+	v := l.decidingVersion()
 	if v.showsRequests() {
 		r = routerRequest(w, r)
 	}
@@ -207,7 +207,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 // needs, unless its router handles errors. Without a deny or error handler, no *DeniedError is
 // made, so Serve costs less than Admit and Deny.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
-	v := l.deciding()
+	v := l.decidingVersion()
 	if v.showsRequests() {
 		r = routerRequest(w, r)
 	}
@@ -230,11 +230,11 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 // If w is an ErrorWriter and the limiter has no deny handler, error handler or WithProblem,
 // Deny passes the error to w and writes no response.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
-	v := l.inForce()
+	v := l.currentVersion()
 	setMissingFields(w.Header(), err)
 	// The version that denied answers, as far as the error tells: stintecho hands errors to the
 	// application, which may pass them to any limiter.
-	if denied := denialIn(err); denied != nil && denied.version != nil && denied.version.events.to == &l.recipients {
+	if denied := denialIn(err); denied != nil && denied.version != nil && denied.version.events.destinations == &l.destinations {
 		v = denied.version
 	}
 	if v.showsRequests() {
@@ -251,14 +251,14 @@ func (l *Limiter) start(opts []Option) (*Limiter, error) {
 	}
 	l.logMade()
 	sendWarnings(all)
-	l.family.warn(l.now.Load(), l.family.builds.Count(l.parent != nil)...)
+	l.family.warn(l.current.Load(), l.family.builds.Count(l.parent != nil)...)
 	return l, nil
 }
 
 // logMade logs the limits of a new limiter.
 func (l *Limiter) logMade() {
-	v := l.now.Load()
-	l.recipients.log.Load().Write(context.Background(), logs.Line{Message: logs.Made, Attrs: func(bool) []slog.Attr {
+	v := l.current.Load()
+	l.destinations.log.Load().Write(context.Background(), logs.Line{Message: logs.Made, Attrs: func(bool) []slog.Attr {
 		var limits []string
 		for _, t := range v.limitTexts() {
 			limits = append(limits, t.String())
@@ -286,8 +286,8 @@ func (l *Limiter) putFirst(opts []Option) ([]notice, error) {
 	f.lines.Store(v.backend.Lines, nil)
 	l.observers.byOption = c.observers
 	l.logger, l.logKeys = c.logger, c.logKeys
-	f.updateRecipients()
-	l.now.Store(v)
+	f.updateDestinations()
+	l.current.Store(v)
 	l.logged.Store(v)
 	all := f.checkLimiter(l, c)
 	l.observeStore(c) // which may call back at once
@@ -301,7 +301,7 @@ func (l *Limiter) buildFirst(c *config) (*version, *compile.Names, error) {
 	names := generation.Names().Clone()
 	var parent *version
 	if l.parent != nil {
-		parent = l.parent.now.Load()
+		parent = l.parent.current.Load()
 	}
 	v, errs := l.build(c, parent, generation, names)
 	return v, names, joinProblems(errs)
@@ -312,7 +312,7 @@ func (l *Limiter) inherited() behavior {
 	if l.parent == nil {
 		return defaultBehavior
 	}
-	return l.parent.now.Load().behavior
+	return l.parent.current.Load().behavior
 }
 
 // build makes the version of l from its options and the version of its parent, if it has
@@ -320,8 +320,8 @@ func (l *Limiter) inherited() behavior {
 // family.mu.
 func (l *Limiter) build(c *config, parent *version, generation *compile.Generation, names *compile.Names) (*version, optionerror.List) {
 	f := l.family
-	s, lines, shared := f.chooseStore(c, l.now.Load(), parent)
-	v := &version{behavior: c.behavior, registry: f.registry, events: sender{name: c.name, to: &l.recipients, store: s}}
+	s, lines, shared := f.chooseStore(c, l.current.Load(), parent)
+	v := &version{behavior: c.behavior, registry: f.registry, events: sender{name: c.name, destinations: &l.destinations, store: s}}
 	v.memory, _ = s.(*memstore.Store)
 	v.backend = f.newBackend(v, s, lines)
 	v.issuer = permit.Issuer{Backend: v.backend, Reporter: (*permitReporter)(v)}
@@ -402,7 +402,7 @@ func newFamily() *family {
 // linesOf returns the lines of a store, which other limiters of the family may have too. The caller holds f.mu.
 func (f *family) linesOf(s store.Store) *decide.Lines {
 	for _, m := range f.members {
-		if v := m.now.Load(); v.view.SharesStore(s) {
+		if v := m.current.Load(); v.view.SharesStore(s) {
 			return v.backend.Lines
 		}
 	}
@@ -421,7 +421,7 @@ func (f *family) wake(limit, key string) {
 // of other adapters. adapter is the name of the adapter's package, such as "stintgin". Adapters
 // call Mount and panic with its error; otherwise every request would be denied.
 func (l *Limiter) Mount(adapter string) error {
-	v := l.inForce()
+	v := l.currentVersion()
 	var errs []error
 	check := func(what string, k *keys.Key) {
 		if k.Given {
@@ -464,7 +464,7 @@ func (l *Limiter) Mount(adapter string) error {
 // if that is too long. If the store is neither in memory nor a store.Verifier, the error wraps
 // errors.ErrUnsupported.
 func (l *Limiter) CheckStore(ctx context.Context) error {
-	v := l.inForce()
+	v := l.currentVersion()
 	var limits []*store.Limit
 	for e := range v.plans.Entries {
 		if e.Needs&limit.Local == 0 && !slices.Contains(limits, e.StoreLimit) {
@@ -512,36 +512,36 @@ func (l *Limiter) Observe(f func(Event)) (stop func()) {
 	if f == nil {
 		return func() {}
 	}
-	l.inForce()
+	l.currentVersion()
 	l.family.mu.Lock()
 	defer l.family.mu.Unlock()
 	remove := l.observers.add(f)
-	l.family.updateRecipients()
+	l.family.updateDestinations()
 	return func() {
 		l.family.mu.Lock()
 		defer l.family.mu.Unlock()
 		remove()
-		l.family.updateRecipients()
+		l.family.updateDestinations()
 	}
 }
 
-// updateRecipients gives each limiter its own observers after its parent's, and its log. The caller holds f.mu.
-func (f *family) updateRecipients() {
+// updateDestinations gives each limiter its own observers after its parent's, and its log. The caller holds f.mu.
+func (f *family) updateDestinations() {
 	for _, m := range f.members {
 		var log *logs.Log // the parent's
 		var others []func(Event)
 		if m.parent != nil {
-			log = m.parent.recipients.log.Load()
-			if to := m.parent.recipients.audience.Load(); to != nil {
+			log = m.parent.destinations.log.Load()
+			if to := m.parent.destinations.observers.Load(); to != nil {
 				others = to.all
 			}
 		}
-		m.recipients.log.Store(logs.Derive(log, m.recipients.log.Load(), m.logger, m.logKeys))
-		var to *audience
+		m.destinations.log.Store(logs.Derive(log, m.destinations.log.Load(), m.logger, m.logKeys))
+		var to *observerList
 		if all := m.observers.appendTo(others); len(all) > 0 {
-			to = &audience{all}
+			to = &observerList{all}
 		}
-		m.recipients.audience.Store(to)
+		m.destinations.observers.Store(to)
 	}
 }
 
@@ -559,7 +559,7 @@ func (l *Limiter) ReportPolicy(file string, err error) {
 func (l *Limiter) observeStore(c *config) {
 	s := c.Store
 	if s == nil && l.parent == nil {
-		s = l.now.Load().backend.Store // its own
+		s = l.current.Load().backend.Store // its own
 	}
 	if observable, ok := s.(store.Observable); ok {
 		observable.Observe(l.storeObserver)
@@ -582,10 +582,10 @@ func (l *Limiter) handleNotice(n store.Notice) {
 	case store.MayForget:
 		l.warnOfForgetting(n.Err)
 	case store.Full:
-		v := l.inForce()
+		v := l.currentVersion()
 		l.family.warn(v, mistakes.FullStore(&v.view, n.Err.Error()))
 	}
 }
 
 // sendSafely passes an event that isn't a request's to the limiter's observers and its log.
-func (l *Limiter) sendSafely(e Event) { l.inForce().events.sendSafely(e) }
+func (l *Limiter) sendSafely(e Event) { l.currentVersion().events.sendSafely(e) }

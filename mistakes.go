@@ -13,7 +13,7 @@ import (
 // notice is a new warning that isn't sent yet.
 type notice struct {
 	finding mistakes.Finding
-	to      *sender
+	sender  *sender
 }
 
 // sendWarnings logs new warnings, and sends them to observers. The caller holds no lock, since
@@ -21,7 +21,7 @@ type notice struct {
 func sendWarnings(all []notice) {
 	for _, n := range all {
 		w := warningOf(&n.finding)
-		n.to.sendSafely(Event{Kind: EventWarning, Warning: &w})
+		n.sender.sendSafely(Event{Kind: EventWarning, Warning: &w})
 	}
 }
 
@@ -50,7 +50,7 @@ func (f *family) warningsAbout(v *version) (all []Warning) {
 func (f *family) views() []*mistakes.View {
 	all := make([]*mistakes.View, len(f.members))
 	for i, m := range f.members {
-		all[i] = &m.now.Load().view
+		all[i] = &m.current.Load().view
 	}
 	return all
 }
@@ -59,7 +59,7 @@ func (f *family) views() []*mistakes.View {
 // keys. It returns notices of the warnings that are new, to be sent without f.mu. The caller holds f.mu.
 // Requests never run it.
 func (f *family) checkLimiter(l *Limiter, c *config) []notice {
-	v := l.now.Load()
+	v := l.current.Load()
 	all := f.notices(v, slices.Concat(mistakes.NameConflicts(&f.names, f.views()), mistakes.InPlans(&v.view))...)
 	for _, k := range c.Keys() {
 		s := f.registry.Generation().Names().Sample(k)
@@ -87,7 +87,7 @@ func (f *family) checkKey(s *keysample.Sample) (news []notice) {
 	views := f.views()
 	mistakes.WrongKeys(views, s, func(first int, found mistakes.Finding) {
 		if f.findings.Put(views, found) {
-			news = append(news, notice{found, &f.members[first].now.Load().events})
+			news = append(news, notice{found, &f.members[first].current.Load().events})
 		}
 	})
 	return news
@@ -98,7 +98,7 @@ func (f *family) checkKey(s *keysample.Sample) (news []notice) {
 func (l *Limiter) warnOfForgetting(why error) {
 	l.storeForgets.Store(why != nil)
 	if why != nil {
-		v := l.inForce()
+		v := l.currentVersion()
 		l.family.warn(v, mistakes.ForgetfulStore(&v.view, why.Error(), l.storeForgets.Load))
 	}
 }

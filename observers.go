@@ -43,21 +43,21 @@ func (o *observers) appendTo(others []func(Event)) []func(Event) {
 	return all
 }
 
-// audience has all observers of a limiter, including those of the limiters that it extends. It is
-// immutable: another replaces it. A nil audience has no observers. A request keeps the audience that it
+// observerList has all observers of a limiter, including those of the limiters that it extends. It is
+// immutable: another replaces it. A nil observerList has none. A request keeps the list that it
 // begins with, so each observer gets all of its events or none.
-type audience struct{ all []func(Event) }
+type observerList struct{ all []func(Event) }
 
 // send passes an event to all. If one panics, the others get it all the same: who counts requests
 // in flight must get both the beginning and the end of each.
-func (a *audience) send(e *Event) {
+func (a *observerList) send(e *Event) {
 	if a != nil {
 		a.sendFrom(0, e)
 	}
 }
 
 // sendFrom passes an event to the observers from the one with index i on.
-func (a *audience) sendFrom(i int, e *Event) {
+func (a *observerList) sendFrom(i int, e *Event) {
 	defer func() {
 		if i < len(a.all) { // one panics
 			a.sendFrom(i+1, e)
@@ -68,20 +68,20 @@ func (a *audience) sendFrom(i int, e *Event) {
 	}
 }
 
-// recipients get a limiter's events and lines. Its versions share them.
-type recipients struct {
-	audience atomic.Pointer[audience] // its observers, or nil if there are none; set under family.mu
-	failed   atomic.Int64             // when the store last failed, in Unix nanoseconds; 0: it answers
-	log      atomic.Pointer[logs.Log] // of failures, denials and warnings
+// destinations are where a limiter's events and log lines go. Its versions share them.
+type destinations struct {
+	observers   atomic.Pointer[observerList] // its observers, or nil if there are none; set under family.mu
+	storeFailed atomic.Int64                 // when the store last failed, in Unix nanoseconds; 0: it answers
+	log         atomic.Pointer[logs.Log]     // of failures, denials and warnings
 }
 
 // subject is the request that an event is about. Its method event makes every event of a
 // request, and sets what all of them have. Functions that know more set the rest.
 // Events about the limiter are made where they occur.
 type subject struct {
-	route   string
-	request *http.Request // nil outside HTTP, and when it may belong to the server again
-	to      *audience     // that the request began with
+	route     string
+	request   *http.Request // nil outside HTTP, and when it may belong to the server again
+	observers *observerList // that the request began with
 }
 
 // event returns an event about a request.
@@ -96,21 +96,21 @@ func (s subject) later() subject {
 }
 
 // sender sends events to a limiter's observers, and writes their lines to its log. It has the
-// limiter's name, which an Update may change, and its recipients, which outlive Updates.
+// limiter's name, which an Update may change, and its destinations, which outlive Updates.
 type sender struct {
-	name  string // by WithLimiterName, or ""
-	to    *recipients
-	store store.Store // in which the limiter counts
+	name         string // by WithLimiterName, or ""
+	destinations *destinations
+	store        store.Store // in which the limiter counts
 }
 
 // observers returns those who observe the limiter now, or nil if nobody does.
-func (s *sender) observers() *audience { return s.to.audience.Load() }
+func (s *sender) observers() *observerList { return s.destinations.observers.Load() }
 
 // send writes an event's line, if it has one, and sends the event to the observers.
-func (s *sender) send(to *audience, e *Event) {
+func (s *sender) send(to *observerList, e *Event) {
 	e.Limiter = s.name
 	if e.Kind == EventStoreFailed {
-		s.to.failed.Store(time.Now().UnixNano())
+		s.destinations.storeFailed.Store(time.Now().UnixNano())
 	}
 	defer to.send(e) // also if the log panics
 	if m := e.message(); m != 0 {
@@ -125,14 +125,14 @@ func (s *sender) sendSafely(e Event) {
 }
 
 // sendAbout sends an event that is about charges, and about no decision.
-func (s *sender) sendAbout(to *audience, e *Event, charges []store.Charge) {
+func (s *sender) sendAbout(to *observerList, e *Event, charges []store.Charge) {
 	e.setCharges(charges)
 	s.send(to, e)
 }
 
 // sendDecision sends an event with a call's decision and keys. If it says that the call is
 // admitted or denied, the events of bans and dry runs follow.
-func (s *sender) sendDecision(to *audience, e *Event, c *decide.Call) {
+func (s *sender) sendDecision(to *observerList, e *Event, c *decide.Call) {
 	e.Decision.set(c, make([]LimitStatus, len(c.Results)))
 	e.keys = keysOf(c.Charges)
 	if e.Kind == EventCanceled {
@@ -146,7 +146,7 @@ func (s *sender) sendDecision(to *audience, e *Event, c *decide.Call) {
 
 // sendConsequences sends the events of bans that a decision has started, and of dry runs that would
 // have denied it. They say the same as the decision's event, except that only one event ends a wait.
-func (s *sender) sendConsequences(to *audience, decided *Event, c *decide.Call) {
+func (s *sender) sendConsequences(to *observerList, decided *Event, c *decide.Call) {
 	e := *decided
 	e.EndsWait = false
 	for i := range c.Results {
@@ -178,7 +178,7 @@ func (s *sender) sendUnsettled(of subject, done decide.Settlement) error {
 func (s *sender) sendSettleFailed(of subject, charges []store.Charge, took time.Duration, err error) {
 	e := of.later().event(EventSettleFailed, err)
 	e.StoreTook = took
-	s.sendAbout(of.to, &e, charges)
+	s.sendAbout(of.observers, &e, charges)
 }
 
 // WithLogger sets the logger for problems (failures of the store, of key functions, limit
@@ -209,7 +209,7 @@ func WithLogKeys() Option {
 
 // write writes an event's line to the log.
 func (s *sender) write(m logs.Message, e *Event) {
-	log, ctx := s.to.log.Load(), contextOf(e.Request)
+	log, ctx := s.destinations.log.Load(), contextOf(e.Request)
 	if !log.Shows(ctx, m) {
 		return
 	}
@@ -270,11 +270,11 @@ const recovered = 10 * time.Second
 
 // writeRecovery writes that a store that had failed answers again, once it has decided a request.
 func (s *sender) writeRecovery() {
-	failed := s.to.failed.Load()
-	if failed == 0 || time.Since(time.Unix(0, failed)) < recovered || !s.to.failed.CompareAndSwap(failed, 0) {
+	failed := s.destinations.storeFailed.Load()
+	if failed == 0 || time.Since(time.Unix(0, failed)) < recovered || !s.destinations.storeFailed.CompareAndSwap(failed, 0) {
 		return
 	}
-	s.to.log.Load().Write(context.Background(), logs.Line{
+	s.destinations.log.Load().Write(context.Background(), logs.Line{
 		Message: logs.StoreAnswers, About: addressOf(s.store),
 		Attrs: func(bool) []slog.Attr { return s.attrs(slog.String("store", storeName(s.store))) },
 	})

@@ -187,8 +187,8 @@ func (p *Permit) Ignore() { p.coreOrNil().Report(adaptive.Ignored) }
 type permitReporter version
 
 // observersOf returns the observers of a permit, or nil.
-func observersOf(p *permit.Core) *audience {
-	to, _ := p.Observers.(*audience)
+func observersOf(p *permit.Core) *observerList {
+	to, _ := p.Observers.(*observerList)
 	return to
 }
 

@@ -34,7 +34,7 @@ type admission struct {
 	fields  field.Writer
 
 	// to are the observers that get its events: those at its beginning.
-	to *audience
+	observers *observerList
 	// outcomeSent: the observers were notified of its outcome, which ends a wait.
 	outcomeSent bool
 	// endDue: the observers were notified that it is admitted, and not yet of its end. A permit
@@ -58,8 +58,8 @@ func beginAdmission(v *version, r *http.Request, outer *permit.Core) *admission 
 		a.reading.SetPlans(v.plans)
 		a.call.By(v.backend)
 	}
-	if to := v.events.observers(); a.to != to { // as in Call.Add of package decide
-		a.to = to
+	if to := v.events.observers(); a.observers != to { // as in Call.Add of package decide
+		a.observers = to
 	}
 	a.outer = outer
 	a.reading.Begin(r, outer != nil)
@@ -111,7 +111,7 @@ var errWaitPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")
 func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
 	outer := outerPermit(r)
-	if v.handles() && isAnswering(ctx, v.events.to) {
+	if v.handles() && isAnswering(ctx, v.events.destinations) {
 		return nil, r, nil
 	}
 	if len(v.plans.Skip)+len(v.plans.Block) > 0 {
@@ -143,13 +143,13 @@ func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (
 	}
 	next = r
 	needs := a.reading.Needs()
-	if !v.withoutPermit || needs&limit.Releases != 0 || a.to != nil { // observers are notified when it ends
+	if !v.withoutPermit || needs&limit.Releases != 0 || a.observers != nil { // observers are notified when it ends
 		p, next = a.permit(ctx, needs)
 	}
 	if v.styles != 0 {
 		a.setFields(w.Header())
 	}
-	if a.to != nil || needs&limit.Counts != 0 || v.events.to.failed.Load() != 0 || v.dryRuns {
+	if a.observers != nil || needs&limit.Counts != 0 || v.events.destinations.storeFailed.Load() != 0 || v.dryRuns {
 		a.sendOutcome(EventAdmitted, nil)
 	}
 	if p == nil {
@@ -165,7 +165,7 @@ func (a *admission) sendFailures() {
 	for _, w := range a.reading.Failures {
 		e := a.event(failureEvents[w.Kind], w.Err)
 		e.Decision.Limit = w.Limit
-		a.version.events.send(a.to, &e)
+		a.version.events.send(a.observers, &e)
 	}
 }
 
@@ -184,11 +184,11 @@ func (a *admission) charged(e *read.Entry, key string) bool {
 // decide has the charges decided. If it returns nil, either all of them are granted
 // (Allowed), or the results say which limit denied.
 func (a *admission) decide(ctx context.Context) error {
-	a.call.Timed = a.to != nil
+	a.call.Timed = a.observers != nil
 	err := a.call.Decide(ctx)
 	if lost := a.call.Lost; lost != nil { // limits of this process have decided without the store
 		e := a.event(EventStoreFailed, lost.Err)
-		a.version.events.sendAbout(a.to, &e, lost.Charges)
+		a.version.events.sendAbout(a.observers, &e, lost.Charges)
 	}
 	if a.call.Renewed {
 		a.reading.Differs = true
@@ -204,10 +204,10 @@ func (a *admission) decide(ctx context.Context) error {
 
 // sendWaiting notifies the observers that the call begins to wait.
 func (a *admission) sendWaiting(i int, queued int64, d time.Duration) {
-	if a.to != nil {
+	if a.observers != nil {
 		e := a.event(EventWaiting, nil)
 		e.Decision = Decision{Limit: a.call.Charges[i].Limit.Name(), Queued: queued, Delay: d}
-		a.version.events.sendAbout(a.to, &e, a.call.Charges)
+		a.version.events.sendAbout(a.observers, &e, a.call.Charges)
 	}
 }
 
@@ -221,12 +221,12 @@ func skipOrBlock(v *version, r *http.Request) (exempt bool, err error) {
 		return exempt, nil
 	}
 	err = errBlocked
-	s := subject{request: r, to: v.events.observers()}
-	if s.to != nil { // the route is only for observers
+	s := subject{request: r, observers: v.events.observers()}
+	if s.observers != nil { // the route is only for observers
 		s.route = v.plans.Find(r).Route()
 	}
 	e := s.event(EventBlocked, err)
-	v.events.send(s.to, &e)
+	v.events.send(s.observers, &e)
 	return false, err
 }
 
@@ -245,7 +245,7 @@ func (a *admission) finishFailed(ctx context.Context, err error) error {
 		err = &StoreError{failed.Err}
 		e.Err = err
 	}
-	a.version.events.sendAbout(a.to, &e, a.call.Charges)
+	a.version.events.sendAbout(a.observers, &e, a.call.Charges)
 	return err
 }
 
@@ -291,7 +291,7 @@ var errAnswered = errors.New("stint: denied and answered")
 // requests.
 func routerRequest(w http.ResponseWriter, r *http.Request) *http.Request {
 	if w, ok := w.(ContextWriter); ok {
-		return w.Lead(r)
+		return w.RequestWithContext(r)
 	}
 	return r
 }
@@ -430,8 +430,8 @@ func (a *admission) fillIn(p *permit.Core, ctx context.Context, needs limit.Need
 	if a.outer != nil {
 		p.Outer = a.outer
 	}
-	if a.to != nil {
-		p.Observers, p.AdmissionSent = a.to, a.call.Allowed
+	if a.observers != nil {
+		p.Observers, p.AdmissionSent = a.observers, a.call.Allowed
 	}
 	if needs != 0 {
 		p.Releases, p.Response = needs&limit.Releases != 0, a.newResponse(p)
@@ -483,7 +483,7 @@ func bytePayer(v *version, about subject) respond.Payer {
 				err = &StoreError{err}
 			}
 			e := about.event(EventStoreFailed, err)
-			v.events.sendAbout(about.to, &e, charges)
+			v.events.sendAbout(about.observers, &e, charges)
 			return err
 		},
 	}
@@ -509,7 +509,7 @@ func (a *admission) recordResults() {
 
 // subject returns the subject of the admission's events.
 func (a *admission) subject() subject {
-	return subject{a.reading.Plan.Route(), a.reading.R, a.to}
+	return subject{a.reading.Plan.Route(), a.reading.R, a.observers}
 }
 
 // event returns an event about the request.
@@ -527,15 +527,15 @@ func (a *admission) outcome(kind EventKind, err error) Event {
 func (a *admission) sendOutcome(kind EventKind, err error) {
 	s := &a.version.events
 	decided := kind == EventAdmitted || kind == EventDenied
-	if decided && s.to.failed.Load() != 0 && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
+	if decided && s.destinations.storeFailed.Load() != 0 && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
 		s.writeRecovery()
 	}
-	if a.to == nil && !a.logged(kind) {
+	if a.observers == nil && !a.logged(kind) {
 		return
 	}
-	a.endDue = kind == EventAdmitted && a.to != nil
+	a.endDue = kind == EventAdmitted && a.observers != nil
 	e := a.outcome(kind, err)
-	s.sendDecision(a.to, &e, &a.call)
+	s.sendDecision(a.observers, &e, &a.call)
 }
 
 // sendEnd notifies the observers that the call has ended, if they were notified that it is
@@ -547,13 +547,13 @@ func (a *admission) sendEnd() {
 	a.endDue = false
 	e := a.subject().later().event(EventEnded, nil)
 	e.Waited = a.call.Waited
-	a.version.events.sendDecision(a.to, &e, &a.call)
+	a.version.events.sendDecision(a.observers, &e, &a.call)
 }
 
 // logged reports whether the log shows a decision, or what else it has led to.
 func (a *admission) logged(kind EventKind) bool {
 	shown := kind == EventDenied || kind == EventAdmitted && (a.bans() || a.version.dryRuns && a.wouldDeny())
-	return shown && a.version.events.to.log.Load().Shows(contextOf(a.reading.R), logs.Denied)
+	return shown && a.version.events.destinations.log.Load().Shows(contextOf(a.reading.R), logs.Denied)
 }
 
 // wouldDeny reports whether a limit in a dry run would have denied the call.

@@ -216,10 +216,10 @@ func WithLimitSource(k Key, s LimitSource) Option {
 // addFunc adds the limit function that newFunc returns.
 func addFunc(c *config, newFunc func(*compile.Func) *limitFunc) {
 	c.Funcs = append(c.Funcs, func(fn *compile.Func) *read.Func {
-		f := newFunc(fn)
-		charging := &read.Func{Charge: f.charge}
-		if f.ofKey != nil {
-			charging.OfKey = f.entries
+		function := newFunc(fn)
+		charging := &read.Func{Charge: function.charge}
+		if function.ofKey != nil {
+			charging.OfKey = function.entries
 		}
 		return charging
 	})

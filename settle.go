@@ -119,14 +119,14 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 // no call uses.
 func giveTurnsBack(v *version) turns.Settle {
 	return func(ctx context.Context, charges []store.Charge) []store.Result {
-		return giveBack(ctx, v, subject{to: v.events.observers()}, charges)
+		return giveBack(ctx, v, subject{observers: v.events.observers()}, charges)
 	}
 }
 
 // giveBack settles charges of a request, even if ctx has ended, and returns the results. If it
 // fails, it notifies observers and returns nil.
 func giveBack(ctx context.Context, v *version, about subject, charges []store.Charge) []store.Result {
-	s := v.backend.Settle(ctx, charges, about.to != nil)
+	s := v.backend.Settle(ctx, charges, about.observers != nil)
 	v.events.sendUnsettled(about, s)
 	return s.Results
 }

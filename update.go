@@ -41,7 +41,7 @@ import (
 // Observers get an EventUpdated once the change is in force. A panic of an observer then is
 // logged and goes no further.
 func (l *Limiter) Update(opts ...Option) error {
-	l.inForce()
+	l.currentVersion()
 	all, err := l.update(opts)
 	if err != nil {
 		return err
@@ -54,13 +54,13 @@ func (l *Limiter) Update(opts ...Option) error {
 
 // logChanges writes the changes of the limits since the log last showed them.
 func (l *Limiter) logChanges() {
-	if changesBetween(l.logged.Load(), l.now.Load()) == "" {
+	if changesBetween(l.logged.Load(), l.current.Load()) == "" {
 		return
 	}
-	l.recipients.log.Load().Write(context.Background(), logs.Line{Message: logs.LimitsChanged, About: &l.recipients, Attrs: func(bool) []slog.Attr {
-		v := l.now.Load()
-		was := l.logged.Swap(v)
-		return v.events.attrs(slog.String("changes", cmp.Or(changesBetween(was, v), "none")))
+	l.destinations.log.Load().Write(context.Background(), logs.Line{Message: logs.LimitsChanged, About: &l.destinations, Attrs: func(bool) []slog.Attr {
+		v := l.current.Load()
+		logged := l.logged.Swap(v)
+		return v.events.attrs(slog.String("changes", cmp.Or(changesBetween(logged, v), "none")))
 	}})
 }
 
@@ -90,12 +90,12 @@ func (complete) sets() setting { return setting{} }
 func (complete) applyLimiter(*config) {}
 
 // merge returns the options of a limiter after an Update.
-func merge(before, given []Option) []Option {
+func merge(before, changed []Option) []Option {
 	all, replaced := slices.Clone(before), map[string]bool{}
-	if slices.Contains(given, Complete()) {
+	if slices.Contains(changed, Complete()) {
 		all = slices.DeleteFunc(all, func(o Option) bool { return !slices.Contains(surviving, o.sets().name) })
 	}
-	for i, o := range given {
+	for i, o := range changed {
 		if o == nil {
 			o = nilOption(i)
 		}
@@ -127,24 +127,24 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	}
 	l.opts = c.opts
 	l.observers.byOption, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
-	f.updateRecipients()
+	f.updateDestinations()
 	before := mistakes.Limits(f.views())
 	records := map[*limit.Record]*limit.Record{}
 	for _, m := range f.members { // all of them first: members share limits, which no request has yet
-		keepRecords(versions[m], m.now.Load(), records)
+		keepRecords(versions[m], m.current.Load(), records)
 	}
 	f.registry.Put(generation)
 	for _, m := range f.members {
 		m.ready.Store(nil)
 	}
 	for _, m := range f.members {
-		m.now.Store(versions[m])
+		m.current.Store(versions[m])
 	}
 	f.registry.Adaptive.Retire(names.Gone(generation.Names()))
 	for ls := range f.lines.Range {
 		ls.(*decide.Lines).Slots.WakeAll()
 	}
-	v := l.now.Load()
+	v := l.current.Load()
 	dropped := f.updates.Compare(&v.view, before, mistakes.Limits(f.views()))
 	return append(f.checkLimiter(l, c), f.notices(v, dropped...)...), nil
 }

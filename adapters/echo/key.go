@@ -7,7 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/adapters/internal/lead"
+	"github.com/stint-go/stint/adapters/internal/frameworkcontext"
 )
 
 const adapter = "stintecho"
@@ -28,7 +28,9 @@ const adapter = "stintecho"
 // ok is false if the request hasn't come through Middleware, or has ended: echo reuses its
 // contexts for other requests. Don't keep the context either. Handlers have c itself; Context
 // may not work with a handler's request.
-func Context(r *http.Request) (c echo.Context, ok bool) { return lead.Of[echo.Context](r) }
+func Context(r *http.Request) (c echo.Context, ok bool) {
+	return frameworkcontext.From[echo.Context](r)
+}
 
 // Key makes a key of what echo knows about a request: a user set by
 // authentication before the limiter, or a parameter of the route.

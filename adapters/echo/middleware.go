@@ -66,20 +66,20 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	if err := l.Mount(adapter); err != nil {
 		panic(err)
 	}
-	var known pattern.Cache
+	var patterns pattern.Cache
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r, res := c.Request(), c.Response()
 			if path := c.Path(); path != "" {
-				r.Pattern = patternOf(&known, r.Method, path)
+				r.Pattern = patternOf(&patterns, r.Method, path)
 			}
-			b := writers.Get().(*beneath)
-			b.res, b.to, b.c = res, res, c
+			b := writers.Get().(*baseWriter)
+			b.res, b.w, b.c = res, res, c
 			// The server removes the files of the request it knows. c's isn't restored:
 			// handlers may have put values for others into its context.
 			defer func() {
-				if b.led != nil {
-					b.led.End()
+				if b.carried != nil {
+					b.carried.End()
 				}
 				if form := c.Request().MultipartForm; form != nil {
 					r.MultipartForm = form
@@ -92,9 +92,9 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 					b.err = next(c)
 					return
 				}
-				b.watched, b.to = true, res.Writer
+				b.watched, b.w = true, res.Writer
 				res.Writer = w
-				defer func() { res.Writer = b.to }()
+				defer func() { res.Writer = b.w }()
 				err := next(c)
 				b.err = err
 				if watched, ok := w.(stint.WatchedWriter); err != nil && ok && watched.NeedsResponse() {
@@ -114,7 +114,7 @@ func failure(err error) error {
 	switch err := err.(type) {
 	case *stint.DeniedError:
 		status = err.StatusCode()
-		return &echo.HTTPError{Code: status, Message: messages.of(status, err.Decision.Limit), Internal: err}
+		return &echo.HTTPError{Code: status, Message: messages.message(status, err.Decision.Limit), Internal: err}
 	case interface{ StatusCode() int }:
 		status = err.StatusCode()
 	}
@@ -126,7 +126,7 @@ func failure(err error) error {
 var messages cache
 
 type cache struct {
-	known sync.Map // denial to any
+	texts sync.Map // denial to any
 	n     atomic.Int64
 }
 
@@ -138,13 +138,13 @@ type denial struct {
 // most bounds what is remembered, in case limits are made without end.
 const most = 1024
 
-func (c *cache) of(status int, limit string) any {
-	if text, ok := c.known.Load(denial{status, limit}); ok {
+func (c *cache) message(status int, limit string) any {
+	if text, ok := c.texts.Load(denial{status, limit}); ok {
 		return text
 	}
 	text := any(http.StatusText(status) + ": limit " + limit)
 	if c.n.Add(1) <= most {
-		c.known.Store(denial{status, limit}, text)
+		c.texts.Store(denial{status, limit}, text)
 	}
 	return text
 }

@@ -9,65 +9,65 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/stint-go/stint/adapters/internal/lead"
+	"github.com/stint-go/stint/adapters/internal/frameworkcontext"
 )
 
-// beneath is the writer that the limiter gets. It writes to echo's response, unless a
+// baseWriter is the writer that the limiter gets. It writes to echo's response, unless a
 // limit looks at what is written: then the limiter's writer takes the place of the one
-// below echo's response, and beneath writes to that.
-type beneath struct {
+// below echo's response, and baseWriter writes to that.
+type baseWriter struct {
 	res *echo.Response
-	to  http.ResponseWriter
+	w   http.ResponseWriter
 	err error // of the next handler, or of the limiter for the application's HTTPErrorHandler
 
 	c       echo.Context
-	led     *lead.Context[echo.Context] // to c; or nil
+	carried *frameworkcontext.Context[echo.Context] // carries c; or nil
 	watched bool
 	over    bool // the request has ended, and without a panic
 }
 
 // writers holds the writers of requests that have ended.
-var writers = sync.Pool{New: func() any { return new(beneath) }}
+var writers = sync.Pool{New: func() any { return new(baseWriter) }}
 
 // put puts b back into the pool, unless a limit's writer around it may have been kept.
-func (b *beneath) put() {
+func (b *baseWriter) put() {
 	if b.over && !b.watched {
-		*b = beneath{}
+		*b = baseWriter{}
 		writers.Put(b)
 	}
 }
 
-// Lead makes a copy of r that leads to the echo context the request of that context, and
-// returns it: see stint.Limiter.Admit.
-func (b *beneath) Lead(r *http.Request) *http.Request {
-	if b.led == nil {
-		b.led = lead.To(r, b.c)
-		b.c.SetRequest(b.led.Request())
+// RequestWithContext returns a copy of r that carries the echo context, and makes it the request of that
+// context: see stint.ContextWriter.
+func (b *baseWriter) RequestWithContext(r *http.Request) *http.Request {
+	if b.carried == nil {
+		b.carried = frameworkcontext.New(r, b.c)
+		b.c.SetRequest(b.carried.Request())
 	}
-	return b.led.Request()
+	return b.carried.Request()
 }
 
-// WriteError makes a beneath a stint.ErrorWriter.
-func (b *beneath) WriteError(err error) { b.err = failure(err) }
+// WriteError makes a baseWriter a stint.ErrorWriter.
+func (b *baseWriter) WriteError(err error) { b.err = failure(err) }
 
-func (b *beneath) Written() bool                           { return b.res.Committed }
-func (b *beneath) Unwrap() http.ResponseWriter             { return b.to }
-func (b *beneath) Header() http.Header                     { return b.to.Header() }
-func (b *beneath) Write(p []byte) (int, error)             { return b.to.Write(p) }
-func (b *beneath) WriteString(s string) (n int, err error) { return io.WriteString(b.to, s) }
-func (b *beneath) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(b.to).Hijack()
+func (b *baseWriter) Written() bool                           { return b.res.Committed }
+func (b *baseWriter) Unwrap() http.ResponseWriter             { return b.w }
+func (b *baseWriter) Header() http.Header                     { return b.w.Header() }
+func (b *baseWriter) Write(p []byte) (int, error)             { return b.w.Write(p) }
+func (b *baseWriter) WriteString(s string) (n int, err error) { return io.WriteString(b.w, s) }
+func (b *baseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(b.w).Hijack()
 }
 
 // WriteHeader sends informational responses past echo, which takes them for the response.
-func (b *beneath) WriteHeader(status int) {
-	if b.to == http.ResponseWriter(b.res) && status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
+func (b *baseWriter) WriteHeader(status int) {
+	if b.w == http.ResponseWriter(b.res) && status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
 		b.res.Writer.WriteHeader(status)
 		return
 	}
-	b.to.WriteHeader(status)
+	b.w.WriteHeader(status)
 }
 
 // Flush does nothing if the writer below can't flush.
-func (b *beneath) Flush()            { _ = b.FlushError() }
-func (b *beneath) FlushError() error { return http.NewResponseController(b.to).Flush() }
+func (b *baseWriter) Flush()            { _ = b.FlushError() }
+func (b *baseWriter) FlushError() error { return http.NewResponseController(b.w).Flush() }

@@ -9,32 +9,32 @@ import (
 	"github.com/labstack/echo/v5"
 )
 
-// led is a request's context that leads to echo's until the request has ended: echo reuses its
-// contexts for other requests. It is safe for concurrent use: anybody who was given the request
+// echoContext is a request's context that carries echo's until the request has ended: echo reuses its
+// contexts for other requests. It is safe for concurrent use: functions that get the request
 // may keep it.
-type led struct {
+type echoContext struct {
 	parent  context.Context
-	own     *echo.Context
-	over    atomic.Bool
+	c       *echo.Context
+	ended   atomic.Bool
 	request http.Request
 }
 
-type ledKey struct{}
+type echoContextKey struct{}
 
-// leadTo returns the context of a copy of r, its request, which leads to c. Both take one
+// newEchoContext returns the context of a copy of r, its request, which carries c. Both are one
 // allocation.
-func leadTo(r *http.Request, c *echo.Context) *led {
-	l := &led{parent: r.Context(), own: c}
+func newEchoContext(r *http.Request, c *echo.Context) *echoContext {
+	l := &echoContext{parent: r.Context(), c: c}
 	l.request = *r.WithContext(l) // inlined, the copy in between is on the stack
 	return l
 }
 
-func (l *led) Deadline() (time.Time, bool) { return l.parent.Deadline() }
-func (l *led) Done() <-chan struct{}       { return l.parent.Done() }
-func (l *led) Err() error                  { return l.parent.Err() }
+func (l *echoContext) Deadline() (time.Time, bool) { return l.parent.Deadline() }
+func (l *echoContext) Done() <-chan struct{}       { return l.parent.Done() }
+func (l *echoContext) Err() error                  { return l.parent.Err() }
 
-func (l *led) Value(key any) any {
-	if key == (ledKey{}) {
+func (l *echoContext) Value(key any) any {
+	if key == (echoContextKey{}) {
 		return l
 	}
 	return l.parent.Value(key)
@@ -57,8 +57,8 @@ func (l *led) Value(key any) any {
 // contexts for other requests. Don't keep the context either. Handlers have c itself; Context
 // may not work with a handler's request.
 func Context(r *http.Request) (c *echo.Context, ok bool) {
-	if l, _ := r.Context().Value(ledKey{}).(*led); l != nil && !l.over.Load() {
-		return l.own, true
+	if l, _ := r.Context().Value(echoContextKey{}).(*echoContext); l != nil && !l.ended.Load() {
+		return l.c, true
 	}
 	return nil, false
 }

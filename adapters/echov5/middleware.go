@@ -70,13 +70,13 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			if path := c.Path(); path != "" {
 				r.Pattern = known.of(r.Method, path)
 			}
-			b := writers.Get().(*beneath)
-			b.to, b.c = res, c
+			b := writers.Get().(*baseWriter)
+			b.w, b.c = res, c
 			// The server removes the files of the request it knows. c's isn't restored:
 			// handlers may have put values for others into its context.
 			defer func() {
-				if b.led != nil {
-					b.led.over.Store(true)
+				if b.carried != nil {
+					b.carried.ended.Store(true)
 				}
 				if form := c.Request().MultipartForm; form != nil {
 					r.MultipartForm = form

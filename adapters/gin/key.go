@@ -7,7 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/adapters/internal/lead"
+	"github.com/stint-go/stint/adapters/internal/frameworkcontext"
 )
 
 const adapter = "stintgin"
@@ -27,7 +27,9 @@ const adapter = "stintgin"
 // ok is false if the request hasn't come through Middleware, or has ended: gin reuses its
 // contexts for other requests. Don't keep the context either. Handlers have c itself; Context
 // may not work with a handler's request.
-func Context(r *http.Request) (c *gin.Context, ok bool) { return lead.Of[*gin.Context](r) }
+func Context(r *http.Request) (c *gin.Context, ok bool) {
+	return frameworkcontext.From[*gin.Context](r)
+}
 
 // Key makes a key of what gin knows about a request: a user set by
 // authentication before the limiter, or a parameter of the route.

@@ -63,13 +63,13 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 		if route := c.FullPath(); route != "" {
 			r.Pattern = known.Of(r.Method, route)
 		}
-		b := writers.Get().(*beneath)
-		b.gin, b.to, b.c = c.Writer, c.Writer, c
+		b := writers.Get().(*baseWriter)
+		b.gin, b.w, b.c = c.Writer, c.Writer, c
 		// The server removes the files of the request it knows. c.Request isn't restored:
 		// handlers may have put values for others into its context.
 		defer func() {
-			if b.led != nil {
-				b.led.End()
+			if b.carried != nil {
+				b.carried.End()
 			}
 			if form := c.Request.MultipartForm; form != nil {
 				r.MultipartForm = form

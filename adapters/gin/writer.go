@@ -10,41 +10,41 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/stint-go/stint/adapters/internal/lead"
+	"github.com/stint-go/stint/adapters/internal/frameworkcontext"
 )
 
-// beneath is the writer that the limiter gets. It writes to gin's writer, unless a limit
+// baseWriter is the writer that the limiter gets. It writes to gin's writer, unless a limit
 // looks at the response: then to the server's, below gin's. It asks gin for the status,
 // which in gin may change until it is written.
-type beneath struct {
+type baseWriter struct {
 	gin gin.ResponseWriter
-	to  http.ResponseWriter
+	w   http.ResponseWriter
 
 	c       *gin.Context
-	led     *lead.Context[*gin.Context] // to c; or nil
+	carried *frameworkcontext.Context[*gin.Context] // carries c; or nil
 	watched bool
 	over    bool // the request has ended, and without a panic
 }
 
 // writers holds the writers of requests that have ended.
-var writers = sync.Pool{New: func() any { return new(beneath) }}
+var writers = sync.Pool{New: func() any { return new(baseWriter) }}
 
 // put puts b back into the pool, unless a limit's writer around it may have been kept.
-func (b *beneath) put() {
+func (b *baseWriter) put() {
 	if b.over && !b.watched {
-		*b = beneath{}
+		*b = baseWriter{}
 		writers.Put(b)
 	}
 }
 
-// Lead makes a copy of r that leads to the gin context the request of that context, and
-// returns it: see stint.Limiter.Admit.
-func (b *beneath) Lead(r *http.Request) *http.Request {
-	if b.led == nil {
-		b.led = lead.To(r, b.c)
-		b.c.Request = b.led.Request()
+// RequestWithContext returns a copy of r that carries the gin context, and makes it the request of that
+// context: see stint.ContextWriter.
+func (b *baseWriter) RequestWithContext(r *http.Request) *http.Request {
+	if b.carried == nil {
+		b.carried = frameworkcontext.New(r, b.c)
+		b.c.Request = b.carried.Request()
 	}
-	return b.led.Request()
+	return b.carried.Request()
 }
 
 // watch lets a limit see what is written to c, through w, until restore is called. w is
@@ -55,11 +55,11 @@ func (b *beneath) Lead(r *http.Request) *http.Request {
 // If an outer middleware has replaced gin's writer, what is written there may not be
 // what is sent (it may be compressed). Then the limiter's writer goes on top, and
 // HandleContext bypasses both.
-func (b *beneath) watch(c *gin.Context, w http.ResponseWriter) (restore func()) {
+func (b *baseWriter) watch(c *gin.Context, w http.ResponseWriter) (restore func()) {
 	b.watched = true
 	if place := below(b.gin); place != nil {
 		server := *place
-		b.to = server
+		b.w = server
 		// gin expects CloseNotify of the server's writer, and no limit looks at it.
 		*place = struct {
 			limited
@@ -86,7 +86,7 @@ func below(w gin.ResponseWriter) *http.ResponseWriter {
 	return place
 }
 
-// limited has the methods of a limiter's writer around a beneath.
+// limited has the methods of a limiter's writer around a baseWriter.
 type limited interface {
 	http.ResponseWriter
 	http.Flusher
@@ -98,20 +98,20 @@ type limited interface {
 // closeNotifier is http.CloseNotifier, which is deprecated.
 type closeNotifier interface{ CloseNotify() <-chan bool }
 
-func (b *beneath) Status() int                             { return b.gin.Status() }
-func (b *beneath) Written() bool                           { return b.gin.Written() }
-func (b *beneath) Unwrap() http.ResponseWriter             { return b.to }
-func (b *beneath) Header() http.Header                     { return b.to.Header() }
-func (b *beneath) WriteHeader(status int)                  { b.to.WriteHeader(status) }
-func (b *beneath) Write(p []byte) (int, error)             { return b.to.Write(p) }
-func (b *beneath) WriteString(s string) (n int, err error) { return io.WriteString(b.to, s) }
-func (b *beneath) Flush()                                  { _ = http.NewResponseController(b.to).Flush() }
-func (b *beneath) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(b.to).Hijack()
+func (b *baseWriter) Status() int                             { return b.gin.Status() }
+func (b *baseWriter) Written() bool                           { return b.gin.Written() }
+func (b *baseWriter) Unwrap() http.ResponseWriter             { return b.w }
+func (b *baseWriter) Header() http.Header                     { return b.w.Header() }
+func (b *baseWriter) WriteHeader(status int)                  { b.w.WriteHeader(status) }
+func (b *baseWriter) Write(p []byte) (int, error)             { return b.w.Write(p) }
+func (b *baseWriter) WriteString(s string) (n int, err error) { return io.WriteString(b.w, s) }
+func (b *baseWriter) Flush()                                  { _ = http.NewResponseController(b.w).Flush() }
+func (b *baseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(b.w).Hijack()
 }
 
 // CloseNotify panics, as gin does, if the server's writer doesn't have it.
-func (b *beneath) CloseNotify() <-chan bool { return b.to.(closeNotifier).CloseNotify() }
+func (b *baseWriter) CloseNotify() <-chan bool { return b.w.(closeNotifier).CloseNotify() }
 
 // writer is a gin.ResponseWriter whose limits look at what is written. It asks the
 // writer below for what net/http doesn't know (Status, Size, Written), and writes

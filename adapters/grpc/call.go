@@ -72,8 +72,8 @@ func (c *call) WriteHeader(int)             {}
 // callKey leads from a request's context to its call.
 type callKey struct{}
 
-// Lead returns a copy of r that leads to the call: see stint.ContextWriter.
-func (c *call) Lead(r *http.Request) *http.Request {
+// RequestWithContext returns a copy of r that carries the call: see stint.ContextWriter.
+func (c *call) RequestWithContext(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 }
 

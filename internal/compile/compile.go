@@ -98,7 +98,7 @@ type compiler struct {
 	generation *Generation // that will have names
 	names      *Names      // which the compilation extends
 	parent     *Result     // that the limiter extends, or nil
-	to         *Result
+	result     *Result
 	funcs      []*read.Func // of the options
 	errs       optionerror.List
 	idle       []idle
@@ -106,34 +106,34 @@ type compiler struct {
 
 // idle is a limit in a place where its shares order no waiters, which is then wrong.
 type idle struct {
-	limit *store.Limit
-	wrong optionerror.List
+	limit    *store.Limit
+	problems optionerror.List
 }
 
 // Compile turns the options of a limiter into plans. parent is that of the limiter which it
 // extends, or nil. The limits are named in names, which will be those of generation.
 // storeShared says that the store is of WithStore.
 func (g *Registry) Compile(c *Config, parent *Result, generation *Generation, names *Names, storeShared bool) (*Result, optionerror.List) {
-	to := new(Result)
+	result := new(Result)
 	if parent != nil {
-		*to = *parent
+		*result = *parent
 	}
-	k := &compiler{Registry: g, Config: c, generation: generation, names: names, parent: parent, to: to}
-	to.StoreShared = storeShared
-	to.Defaults = c.Defaults.WithDefaults(to.Defaults)
-	to.Defaults.Errs = nil
+	k := &compiler{Registry: g, Config: c, generation: generation, names: names, parent: parent, result: result}
+	result.StoreShared = storeShared
+	result.Defaults = c.Defaults.WithDefaults(result.Defaults)
+	result.Defaults.Errs = nil
 	for _, made := range c.Funcs {
-		f := &Func{Owner: c.Owner, Defaults: to.Defaults, registry: g, storeShared: storeShared, generation: generation, sample: names.sampleOf(to.Defaults.Key)}
-		to.Funcs = append(slices.Clip(to.Funcs), f)
+		f := &Func{Owner: c.Owner, Defaults: result.Defaults, registry: g, storeShared: storeShared, generation: generation, sample: names.sampleOf(result.Defaults.Key)}
+		result.Funcs = append(slices.Clip(result.Funcs), f)
 		fn := made(f)
 		fn.Sample = f.sample
 		k.funcs = append(k.funcs, fn)
 	}
-	to.Plans.Skip = append(slices.Clip(to.Plans.Skip), c.Skip...)
-	to.Plans.Block = append(slices.Clip(to.Plans.Block), c.Block...)
-	to.Plans.Priority = c.Priority
+	result.Plans.Skip = append(slices.Clip(result.Plans.Skip), c.Skip...)
+	result.Plans.Block = append(slices.Clip(result.Plans.Block), c.Block...)
+	result.Plans.Priority = c.Priority
 	k.compile()
-	return to, k.errs
+	return result, k.errs
 }
 
 func (k *compiler) bad(m optionerror.Problem) { k.errs = append(k.errs, &m) }
@@ -143,15 +143,15 @@ func (k *compiler) compile() {
 	k.errs = append(k.errs, optionerror.OfStore("WithStore", k.Store)...)
 	k.limits()
 	k.checkNames()
-	own := read.Level{Routes: map[string]*read.Layer{}}
-	own.Base = &read.Layer{Entries: k.entries("", k.Limits, k.to.Defaults), Funcs: k.funcs}
+	level := read.Level{Routes: map[string]*read.Layer{}}
+	level.Base = &read.Layer{Entries: k.entries("", k.Limits, k.result.Defaults), Funcs: k.funcs}
 	for _, rc := range k.Routes {
-		own.Routes[rc.Pattern] = k.route(rc)
+		level.Routes[rc.Pattern] = k.route(rc)
 	}
-	k.plans(own)
+	k.plans(level)
 	k.checkSettings("", k.Config.Defaults, k.Limits)
 	k.checkShares()
-	switch key := k.to.Defaults.Key; {
+	switch key := k.result.Defaults.Key; {
 	case len(k.Funcs) == 0:
 	case key == nil:
 		k.errs.Add("WithLimitFunc", "no default key", "write stint.WithKey beside it")
@@ -185,8 +185,8 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 			if m := checkFixedCost(route, e); m != nil {
 				k.bad(*m)
 			}
-			if wrong := checkWaiters(r, e); wrong != nil {
-				k.idle = append(k.idle, idle{compiled, wrong.At(route, e.Name())})
+			if problems := checkWaiters(r, e); problems != nil {
+				k.idle = append(k.idle, idle{compiled, problems.At(route, e.Name())})
 			}
 			all = append(all, e)
 		}
@@ -195,7 +195,7 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 }
 
 // plans makes the plans of the limiter: its own level, beside those of its parent.
-func (k *compiler) plans(own read.Level) {
+func (k *compiler) plans(level read.Level) {
 	var levels []read.Level
 	var patterns []string
 	if k.parent != nil {
@@ -207,31 +207,31 @@ func (k *compiler) plans(own read.Level) {
 			patterns = append(patterns, rc.Pattern)
 		}
 	}
-	k.to.Plans.Router = nil
+	k.result.Plans.Router = nil
 	if len(patterns) > 0 {
 		rt, problems := routing.New(patterns)
 		for _, p := range problems {
 			k.bad(optionerror.Problem{Route: p.Pattern, What: p.What, Write: p.Write})
 		}
-		if k.to.Plans.Router = rt; problems != nil {
+		if k.result.Plans.Router = rt; problems != nil {
 			patterns = nil // what the routes add up to isn't known
 		}
 	}
-	k.to.Plans.Build(append(levels, own), patterns)
-	for _, p := range k.to.Plans.All() {
+	k.result.Plans.Build(append(levels, level), patterns)
+	for _, p := range k.result.Plans.All() {
 		k.checkTwice(p)
 		k.checkCosts(p)
 	}
 	for _, rc := range k.Routes {
-		k.checkRoute(rc, own.Routes[rc.Pattern])
+		k.checkRoute(rc, level.Routes[rc.Pattern])
 	}
-	k.checkBans(own)
+	k.checkBans(level)
 }
 
 // route makes the layer of a WithRoute.
 func (k *compiler) route(rc Route) *read.Layer {
 	k.errs = append(k.errs, append(slices.Clip(rc.Errs), rc.Defaults.Errs...).At(rc.Pattern, "")...)
-	l := &read.Layer{Entries: k.entries(rc.Pattern, rc.Limits, rc.Defaults.WithDefaults(k.to.Defaults)), Only: rc.Only || rc.Exempt}
+	l := &read.Layer{Entries: k.entries(rc.Pattern, rc.Limits, rc.Defaults.WithDefaults(k.result.Defaults)), Only: rc.Only || rc.Exempt}
 	if rc.Defaults.Cost != nil {
 		l.Cost = &read.Cost{Func: rc.Defaults.Cost, Fixed: rc.Defaults.Fixed}
 	}
@@ -256,7 +256,7 @@ func (k *compiler) checkTwice(p *read.Plan) {
 // checkCosts reports limits that never let a route's fixed cost pass.
 func (k *compiler) checkCosts(p *read.Plan) {
 	says := func(l read.Level) bool { return l.Routes[p.Pattern] != nil && l.Routes[p.Pattern].Cost == p.Cost }
-	if p.Cost == nil || !slices.ContainsFunc(k.to.Plans.Levels, says) {
+	if p.Cost == nil || !slices.ContainsFunc(k.result.Plans.Levels, says) {
 		return // that of a less specific route, where it is reported
 	}
 	for _, e := range p.Entries {
@@ -293,7 +293,7 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 
 // takesCost reports whether the cost of a route's layer is that of some limit.
 func (k *compiler) takesCost(l *read.Layer) bool {
-	plans := &k.to.Plans
+	plans := &k.result.Plans
 	open := func(e *read.Entry) bool { return e.TakesRouteCost }
 	for i, p := range plans.Routes {
 		if (len(p.Funcs) > 0 || slices.ContainsFunc(p.Entries, open)) && plans.Applies(l, i) {
@@ -335,20 +335,20 @@ func (k *compiler) checkBans(level read.Level) {
 			if e.Needs&limit.Counts == 0 {
 				continue
 			}
-			var wrong *optionerror.Problem
-			fed := false
-			for _, p := range k.to.Plans.All() {
+			var problem *optionerror.Problem
+			counted := false
+			for _, p := range k.result.Plans.All() {
 				if slices.Contains(p.Entries, e) {
 					m := checkCounted(e, p.Entries)
-					fed = fed || m == nil || len(p.Funcs) > 0 // whose limits are not known yet
-					if wrong == nil {
-						wrong = m
+					counted = counted || m == nil || len(p.Funcs) > 0 // whose limits are not known yet
+					if problem == nil {
+						problem = m
 					}
 				}
 			}
-			if !fed && wrong != nil {
-				wrong.Route, wrong.Limit = route, e.Name()
-				k.bad(*wrong)
+			if !counted && problem != nil {
+				problem.Route, problem.Limit = route, e.Name()
+				k.bad(*problem)
 			}
 		}
 	}
@@ -362,17 +362,17 @@ func (k *compiler) checkBans(level read.Level) {
 // those of Limiter.Wait, which lets callers wait for slots whatever their options say.
 func (k *compiler) checkShares() {
 	orders := map[*store.Limit]bool{}
-	for _, e := range k.to.Plans.Base.Entries {
+	for _, e := range k.result.Plans.Base.Entries {
 		orders[e.StoreLimit] = true
 	}
-	for e := range k.to.Plans.Entries {
+	for e := range k.result.Plans.Entries {
 		if e.Needs&limit.Waits != 0 {
 			orders[e.StoreLimit] = true
 		}
 	}
 	for _, i := range k.idle {
 		if !orders[i.limit] {
-			k.errs = append(k.errs, i.wrong...)
+			k.errs = append(k.errs, i.problems...)
 		}
 	}
 }
@@ -380,13 +380,13 @@ func (k *compiler) checkShares() {
 // checkPriority reports a WithPriority if requests wait for turns and none takes a slot.
 func (k *compiler) checkPriority() {
 	turns := false
-	for e := range k.to.Plans.Entries {
+	for e := range k.result.Plans.Entries {
 		if e.Wait.For == limit.ForSlot {
 			return
 		}
 		turns = turns || e.Needs&limit.Waits != 0
 	}
-	if turns && k.Priority != nil && len(k.to.Funcs) == 0 {
+	if turns && k.Priority != nil && len(k.result.Funcs) == 0 {
 		k.errs.Add("WithPriority", "only turns of a rate are waited for, and those come first come, first served",
 			"put a Concurrency with a WithQueue in front, or leave WithPriority out")
 	}
@@ -395,28 +395,28 @@ func (k *compiler) checkPriority() {
 // limits names and compiles the limits that have no name yet.
 func (k *compiler) limits() {
 	fresh := slices.DeleteFunc(k.uses(), func(u use) bool {
-		_, known := k.names.limits[u.rule]
-		return known
+		_, named := k.names.limits[u.rule]
+		return named
 	})
 	rules := make([]*Rule, len(fresh))
 	for i, u := range fresh {
 		rules[i] = u.rule
 	}
-	final, taken := k.names.assign(rules)
+	names, taken := k.names.assign(rules)
 	for _, i := range taken {
-		m := NameTaken(fresh[i].route, final[i])
+		m := NameTaken(fresh[i].route, names[i])
 		if m.Route != "" {
 			m.Write += ", or give both places the same value: login := stint.Rate(…)"
 		}
 		k.errs = append(k.errs, m)
 	}
 	for i, u := range fresh {
-		l, wrong := u.rule.compile(final[i])
-		k.errs = append(k.errs, wrong.At(u.route, final[i])...)
+		l, problems := u.rule.compile(names[i])
+		k.errs = append(k.errs, problems.At(u.route, names[i])...)
 		if l != nil {
 			// A limit whose numbers haven't changed stays the same one, for what a store
 			// remembers of it.
-			if b := k.names.before[final[i]]; b != nil && u.rule.same(b) && b.Spec() == l.Spec() {
+			if b := k.names.before[names[i]]; b != nil && u.rule.same(b) && b.Spec() == l.Spec() {
 				l = b
 			}
 			l = u.rule.decideInProcess(l, k.Adaptive)
@@ -428,7 +428,7 @@ func (k *compiler) limits() {
 // checkNames reports the limits that need a name: the limiter's own, and those it inherits
 // from one whose store no other limiter could use.
 func (k *compiler) checkNames() {
-	if !k.to.StoreShared {
+	if !k.result.StoreShared {
 		return
 	}
 	for _, u := range k.uses() {

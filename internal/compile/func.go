@@ -27,14 +27,14 @@ func (f *Func) StoreShared() bool { return f.storeShared }
 
 // Check returns why the function can't return a rule, apart from problems of the rule itself.
 func (f *Func) Check(r *Rule) optionerror.List {
-	if _, wrong := r.Compiled(); wrong != nil {
+	if _, problems := r.Compiled(); problems != nil {
 		return nil
 	}
 	if f.generation.Names().rules[r.Spec.Name] != nil {
 		return optionerror.List{NameTaken("", r.Spec.Name)}
 	}
-	_, wrong := f.Entry(r)
-	return wrong
+	_, problems := f.Entry(r)
+	return problems
 }
 
 // resolved is an entry made for a limit that a Func returned.
@@ -48,9 +48,9 @@ func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 	if d := r.resolved.Load(); d != nil && d.from == f {
 		return d.entry, nil
 	}
-	l, wrong := f.limit(r)
-	if wrong != nil {
-		return nil, wrong
+	l, problems := f.limit(r)
+	if problems != nil {
+		return nil, problems
 	}
 	settings := r.Settings.WithDefaults(f.Defaults)
 	if settings.Key.Given {
@@ -64,8 +64,8 @@ func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 	if m := checkFixedCost("", e); m != nil {
 		return nil, optionerror.List{m}
 	}
-	if wrong := checkWaiters(r, e); wrong != nil {
-		return nil, wrong.At("", e.Name())
+	if problems := checkWaiters(r, e); problems != nil {
+		return nil, problems.At("", e.Name())
 	}
 	r.resolved.Store(&resolved{f, e})
 	return e, nil
@@ -80,9 +80,9 @@ func (f *Func) limit(r *Rule) (*store.Limit, optionerror.List) {
 	if n.rules[r.Spec.Name] != nil {
 		return nil, optionerror.List{NameTaken("", r.Spec.Name)}
 	}
-	l, wrong := r.Compiled()
-	if wrong != nil {
-		return nil, wrong
+	l, problems := r.Compiled()
+	if problems != nil {
+		return nil, problems
 	}
 	return r.decideInProcess(l, f.registry.Adaptive), nil
 }

@@ -174,11 +174,11 @@ func (r *Rule) decideInProcess(l *store.Limit, all *adaptive.Keys) *store.Limit 
 // same reports whether l, a limit with the same numbers, also has the same rule beside
 // them.
 func (r *Rule) same(l *store.Limit) bool {
-	was := adaptive.RuleOf(l)
-	if r.Adaptive == nil || was == nil {
+	config := adaptive.RuleOf(l)
+	if r.Adaptive == nil || config == nil {
 		return r.Adaptive == nil && inside.Decider(l) == nil
 	}
-	return was.Config() == *r.Adaptive
+	return config.Config() == *r.Adaptive
 }
 
 // slotWait bounds the wait for a slot if WithQueue is given without WithMaxWait: an
@@ -294,7 +294,7 @@ func Text(e *read.Entry) string {
 	case e.Bytes != nil:
 		return fmt.Sprintf("Bandwidth: %d bytes per 1s, burst %d", s.Units*e.Bytes.Block*int64(time.Second/s.Period), s.Burst*e.Bytes.Block)
 	}
-	return namesakes.Says(s)
+	return namesakes.Describe(s)
 }
 
 // checkCounted returns the problem of a ban that counts the denials of none of the limits beside it. A limit in

@@ -60,14 +60,14 @@ func Invalid(all optionerror.List) *Key {
 }
 
 // FromFunc returns the key of an application's function, which equals no other.
-func FromFunc(name string, of Func) *Key {
-	return &Key{Name: name, Read: of, Signs: keysample.OfFunction, Reads: Reads{Function: true}, id: lastID.Add(1)}
+func FromFunc(name string, read Func) *Key {
+	return &Key{Name: name, Read: read, Signs: keysample.OfFunction, Reads: Reads{Function: true}, id: lastID.Add(1)}
 }
 
 // FromAdapterFunc returns the key of a function of an adapter's framework's context, which equals no
 // other.
-func FromAdapterFunc(adapter string, of Func) *Key {
-	k := FromFunc(adapter+".Key", of)
+func FromAdapterFunc(adapter string, read Func) *Key {
+	k := FromFunc(adapter+".Key", read)
 	k.Adapters = []string{adapter}
 	return k
 }
@@ -96,9 +96,9 @@ func addressKey(name string, client *clientip.Resolver) *Key {
 
 // Address returns the key of a client's address, or what is wrong with its source.
 func Address(s clientip.Source) (*Key, []clientip.Problem) {
-	client, wrong := clientip.New(s)
-	if wrong != nil {
-		return nil, wrong
+	client, problems := clientip.New(s)
+	if problems != nil {
+		return nil, problems
 	}
 	name := client.String()
 	if name == RemoteIP.Name {

@@ -50,22 +50,22 @@ func nothingWaits(v *View) bool {
 // that other families define differently in the same store. Limiters that ignore the mistake aren't
 // compared, because the other limiter would get the warning.
 func NameConflicts(family *namesakes.Family, views []*View) (found []Finding) {
-	var all []namesakes.Meaning
+	var all []namesakes.Definition
 	for _, v := range views {
 		if !v.StoreShared || v.Ignored.Has(NameConflict) {
 			continue
 		}
 		for e := range v.Plans.Entries {
 			if e.Needs&limit.Local == 0 { // a local limit is in no store
-				all = append(all, namesakes.Meaning{Store: v.Store, Name: e.Name(), Says: compile.Text(e)})
+				all = append(all, namesakes.Definition{Store: v.Store, Name: e.Name(), Text: compile.Text(e)})
 			}
 		}
 	}
-	for _, c := range family.Mean(all) {
+	for _, c := range family.Define(all) {
 		text := fmt.Sprintf("limit %q is %q here and %q in another limiter on its store, so what a caller gets depends on which one decides: "+
-			"write another stint.WithName in one of them", c.Name, c.Says, c.Other)
+			"write another stint.WithName in one of them", c.Name, c.Text, c.OtherText)
 		found = append(found, Finding{Kind: NameConflict, Limits: []string{c.Name}, text: text, applies: func(v *View) bool {
-			return family.Differs(c.Meaning) && v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.Name && compile.Text(e) == c.Says })
+			return family.Differs(c.Definition) && v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.Name && compile.Text(e) == c.Text })
 		}})
 	}
 	return found

@@ -1,10 +1,9 @@
 // Package namesakes finds names that mean different limits in one store.
 //
 // In a store that limiters share, limits of the same name share what a key has
-// consumed. That is intended, unless two limiters mean different limits by a name: then
-// nothing fails, but what a caller gets depends on which limiter decides. It is no error,
-// because an application updates its limiters one after another. So it is detected, to be
-// warned of.
+// consumed. That is intended, unless two limiters give one name different numbers: then
+// nothing fails, but how much a caller gets depends on which limiter decides. It is only a
+// warning, because an application updates its limiters one after another.
 package namesakes
 
 import (
@@ -14,80 +13,81 @@ import (
 	"weak"
 )
 
-// Meaning is the rule of a name in a store: everything its limit counts by, in words.
-type Meaning struct {
+// Definition is the limit of a name in a store. Text describes everything that its counting depends on.
+type Definition struct {
 	Store any
 	Name  string
-	Says  string
+	Text  string
 }
 
-// Conflict is a meaning that another family has no longer, or never had.
+// Conflict is a definition that differs from another family's for the same name and store.
 type Conflict struct {
-	Meaning
-	Other string // what the other family says
+	Definition
+	OtherText string // of the other family
 }
 
-// Family is a set of limiters whose meanings may change. The zero Family means nothing. It is safe
+// Family is a set of limiters whose definitions may change. The zero Family has none. It is safe
 // for concurrent use.
 type Family struct {
-	means []Meaning       // guarded by families.mu
-	told  map[string]bool // names of reported conflicts with others; guarded by families.mu
+	definitions []Definition    // guarded by families.mu
+	reported    map[string]bool // names of reported conflicts with others; guarded by families.mu
 }
 
-// families are those of the process that are in use and have meant something. It keeps none of them,
-// nor a store, which may refer back to its limiters.
+// families are those of the process that are in use and have definitions. The list keeps none of them
+// in memory, nor a store, which may refer back to its limiters.
 var families struct {
 	mu  sync.Mutex
 	all []weak.Pointer[Family]
 }
 
-// Mean replaces what the family means, and returns what other families understand differently: each
-// name once, however many families those are. A store that can't be compared with others is taken
+// Define replaces the family's definitions, and returns those that differ from other families': each
+// name once, however many families differ. A store that can't be compared with others is taken
 // to be the family's alone.
-func (f *Family) Mean(all []Meaning) (conflicts []Conflict) {
+func (f *Family) Define(all []Definition) (conflicts []Conflict) {
 	families.mu.Lock()
 	defer families.mu.Unlock()
 	families.all = slices.DeleteFunc(families.all, func(w weak.Pointer[Family]) bool { return w.Value() == nil || w.Value() == f })
-	f.means = slices.DeleteFunc(all, func(m Meaning) bool { return !reflect.ValueOf(m.Store).Comparable() })
-	if len(f.means) > 0 {
+	f.definitions = slices.DeleteFunc(all, func(m Definition) bool { return !reflect.ValueOf(m.Store).Comparable() })
+	if len(f.definitions) > 0 {
 		families.all = append(families.all, weak.Make(f))
 	}
-	for _, m := range f.means {
-		if other, says := f.other(m); other != nil && !f.told[m.Name] && !other.told[m.Name] {
-			f.tell(m.Name)
-			other.tell(m.Name)
-			conflicts = append(conflicts, Conflict{m, says})
+	for _, m := range f.definitions {
+		if other, text := f.other(m); other != nil && !f.reported[m.Name] && !other.reported[m.Name] {
+			f.report(m.Name)
+			other.report(m.Name)
+			conflicts = append(conflicts, Conflict{m, text})
 		}
 	}
 	return conflicts
 }
 
-// Differs reports whether another family still means something else by a name.
-func (f *Family) Differs(m Meaning) bool {
+// Differs reports whether another family still defines a name differently.
+func (f *Family) Differs(m Definition) bool {
 	families.mu.Lock()
 	defer families.mu.Unlock()
 	other, _ := f.other(m)
 	return other != nil
 }
 
-// other returns a family that means something else by a name, and what that is; or nil.
-func (f *Family) other(m Meaning) (other *Family, says string) {
+// other returns a family that defines a name differently, and the text of its definition; or nil.
+func (f *Family) other(m Definition) (other *Family, text string) {
 	for _, w := range families.all {
 		if other = w.Value(); other == nil || other == f {
 			continue
 		}
-		for _, o := range other.means {
-			if o.Name == m.Name && o.Says != m.Says && o.Store == m.Store {
-				return other, o.Says
+		for _, o := range other.definitions {
+			if o.Name == m.Name && o.Text != m.Text && o.Store == m.Store {
+				return other, o.Text
 			}
 		}
 	}
 	return nil, ""
 }
 
-func (f *Family) tell(name string) {
-	if f.told == nil {
-		f.told = map[string]bool{}
+// report records that a conflict about a name was reported.
+func (f *Family) report(name string) {
+	if f.reported == nil {
+		f.reported = map[string]bool{}
 	}
-	f.told[name] = true
+	f.reported[name] = true
 }

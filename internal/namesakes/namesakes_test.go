@@ -11,21 +11,21 @@ import (
 // shop is a store; others of its size are others.
 type shop struct{ _ int }
 
-func (f *Family) mean(store any, all ...string) string {
-	var means []Meaning
+func (f *Family) define(store any, all ...string) string {
+	var definitions []Definition
 	for _, m := range all {
-		name, says, _ := strings.Cut(m, ":")
-		means = append(means, Meaning{Store: store, Name: name, Says: says})
+		name, text, _ := strings.Cut(m, ":")
+		definitions = append(definitions, Definition{Store: store, Name: name, Text: text})
 	}
 	var found []string
-	for _, c := range f.Mean(means) {
-		found = append(found, fmt.Sprintf("%s: %s, not %s", c.Name, c.Says, c.Other))
+	for _, c := range f.Define(definitions) {
+		found = append(found, fmt.Sprintf("%s: %s, not %s", c.Name, c.Text, c.OtherText))
 	}
 	slices.Sort(found)
 	return strings.Join(found, "; ")
 }
 
-func TestMean(t *testing.T) {
+func TestDefine(t *testing.T) {
 	a, b := new(shop), new(shop)
 	var first, second, third, fourth Family
 	for i, step := range []struct {
@@ -44,11 +44,11 @@ func TestMean(t *testing.T) {
 		{&fourth, a, []string{"x:5"}, "x: 5, not 7"},
 		{&second, []int{}, []string{"x:7"}, ""}, // that can't be told from others
 	} {
-		if got := step.family.mean(step.store, step.means...); got != step.want {
+		if got := step.family.define(step.store, step.means...); got != step.want {
 			t.Errorf("step %d: %q, want %q", i+1, got, step.want)
 		}
 	}
-	if m := (Meaning{a, "x", "5"}); !fourth.Differs(m) || third.Differs(Meaning{a, "x", "5"}) {
+	if m := (Definition{a, "x", "5"}); !fourth.Differs(m) || third.Differs(Definition{a, "x", "5"}) {
 		t.Error("who differs isn't known")
 	}
 }
@@ -57,12 +57,12 @@ func TestMean(t *testing.T) {
 func TestForgotten(t *testing.T) {
 	store := new(shop)
 	stays := new(Family)
-	stays.mean(store, "stays:5")
+	stays.define(store, "stays:5")
 	for range 200 {
-		new(Family).mean(store, "a:5")
+		new(Family).define(store, "a:5")
 	}
 	left := func() (n int) {
-		stays.mean(store, "stays:5")
+		stays.define(store, "stays:5")
 		return len(families.all)
 	}
 	for range 100 {

@@ -97,8 +97,8 @@ func NewPlan(pattern string, entries []*Entry, funcs []*Func) *Plan {
 	p := &Plan{Entries: entries, plain: entries, Funcs: funcs, Pattern: pattern}
 	var items []string
 	for _, e := range entries {
-		if said := e.Policy.Load(); said != nil && said.Text != "" {
-			items = append(items, said.Text)
+		if policy := e.Policy.Load(); policy != nil && policy.Text != "" {
+			items = append(items, policy.Text)
 		}
 	}
 	p.Policy = strings.Join(items, ", ")

@@ -192,9 +192,9 @@ func (q *Reading) ReadAll() (err error) {
 		q.addPeek(e)
 	}
 	for _, f := range q.plans.Base.Funcs {
-		limits, wrong := len(q.entries), len(q.Failures)
+		limits, failures := len(q.entries), len(q.Failures)
 		_ = f.Charge(q) // which is also in Failures
-		for _, w := range q.Failures[wrong:] {
+		for _, w := range q.Failures[failures:] {
 			if len(q.entries) == limits && (w.Kind == LimitsFailed || w.Kind == SourceFailed) {
 				err = errors.Join(err, w.Err)
 			}

@@ -25,11 +25,11 @@ func (rt *Router) hostsOf(r *http.Request) []string {
 	}
 	cut := []string{host}
 	if _, err := netip.ParseAddr(host); err != nil || host == r.Host { // not "[::1]:80", whose colons are the address's
-		whole := r.Host[strings.LastIndexByte(r.Host, '@')+1:]
-		cut = append(cut, whole)
-		for _, i := range [...]int{strings.IndexByte(whole, ':'), strings.LastIndexByte(whole, ':'), strings.IndexByte(whole, ']')} {
+		authority := r.Host[strings.LastIndexByte(r.Host, '@')+1:]
+		cut = append(cut, authority)
+		for _, i := range [...]int{strings.IndexByte(authority, ':'), strings.LastIndexByte(authority, ':'), strings.IndexByte(authority, ']')} {
 			if i >= 0 {
-				cut = append(cut, whole[:i])
+				cut = append(cut, authority[:i])
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Says describes a limit by everything that its counting depends on.
-func Says(s store.Spec) string {
+// Describe describes a limit by everything that its counting depends on.
+func Describe(s store.Spec) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v: %d", s.Algorithm, s.Units)
 	if s.Window != (store.Window{}) {

@@ -1,4 +1,4 @@
-package lead
+package frameworkcontext
 
 import (
 	"context"
@@ -16,15 +16,15 @@ type (
 func TestContext(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r = r.WithContext(context.WithValue(r.Context(), value{}, "parent's"))
-	c := To(r, &own{"ada"})
+	c := New(r, &own{"ada"})
 	led := c.Request()
-	if got, ok := Of[*own](led); !ok || got.user != "ada" {
+	if got, ok := From[*own](led); !ok || got.user != "ada" {
 		t.Errorf("%v, %v", got, ok)
 	}
-	if _, ok := Of[*own](r); ok || led == r {
+	if _, ok := From[*own](r); ok || led == r {
 		t.Error("the request it was made of leads there too")
 	}
-	if _, ok := Of[*other](led); ok {
+	if _, ok := From[*other](led); ok {
 		t.Error("it leads to another framework's context")
 	}
 	if got := led.Context().Value(value{}); got != "parent's" {
@@ -32,11 +32,11 @@ func TestContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(led.Context())
 	defer cancel()
-	if _, ok := Of[*own](led.WithContext(ctx)); !ok {
+	if _, ok := From[*own](led.WithContext(ctx)); !ok {
 		t.Error("a context below doesn't lead there")
 	}
 	c.End()
-	if _, ok := Of[*own](led); ok || led.Context().Value(value{}) != "parent's" {
+	if _, ok := From[*own](led); ok || led.Context().Value(value{}) != "parent's" {
 		t.Error("it still leads there after the end, or has lost its values")
 	}
 }
@@ -44,31 +44,31 @@ func TestContext(t *testing.T) {
 // A request may go through one framework inside another: each has its own context, and
 // none finds one that has ended.
 func TestContextInside(t *testing.T) {
-	outer := To(httptest.NewRequest("GET", "/", nil), &own{"ada"})
-	r := To(outer.Request(), &other{"bob"}).Request()
-	if got, ok := Of[*own](r); !ok || got.user != "ada" {
+	outer := New(httptest.NewRequest("GET", "/", nil), &own{"ada"})
+	r := New(outer.Request(), &other{"bob"}).Request()
+	if got, ok := From[*own](r); !ok || got.user != "ada" {
 		t.Errorf("below another framework: %v, %v", got, ok)
 	}
-	inner := To(r, &own{"eve"})
+	inner := New(r, &own{"eve"})
 	r = inner.Request()
-	if got, ok := Of[*own](r); !ok || got.user != "eve" {
+	if got, ok := From[*own](r); !ok || got.user != "eve" {
 		t.Errorf("the inner one: %v, %v", got, ok)
 	}
 	inner.End()
-	if got, ok := Of[*own](r); ok {
+	if got, ok := From[*own](r); ok {
 		t.Errorf("after the inner one's end: %v", got)
 	}
 }
 
 // What a function has started may outlive its request.
 func TestContextIsShared(t *testing.T) {
-	c := To(httptest.NewRequest("GET", "/", nil), &own{"ada"})
+	c := New(httptest.NewRequest("GET", "/", nil), &own{"ada"})
 	r := c.Request()
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
 			for range 100 {
-				if got, ok := Of[*own](r); ok && got.user != "ada" {
+				if got, ok := From[*own](r); ok && got.user != "ada" {
 					t.Errorf("got %v", got)
 				}
 			}
@@ -80,7 +80,7 @@ func TestContextIsShared(t *testing.T) {
 
 func TestContextTakesOneAllocation(t *testing.T) {
 	r, o := httptest.NewRequest("GET", "/", nil), new(own)
-	if n := testing.AllocsPerRun(100, func() { To(r, o) }); n != 1 {
+	if n := testing.AllocsPerRun(100, func() { New(r, o) }); n != 1 {
 		t.Errorf("%v allocations", n)
 	}
 }
