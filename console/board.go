@@ -163,13 +163,13 @@ func (b *board) currentSecond() uint32 {
 
 // endSecond ends the second. If no event was recorded in it, the board's clock stops.
 func (b *board) endSecond() {
-	now, noted := b.lock()
+	now, recorded := b.lock()
 	b.second.Store(0) // before the ends are counted, so that one that comes meanwhile starts the clock
 	for i := range b.parts {
-		noted = b.parts[i].closeSecond(b, now) || noted
+		recorded = b.parts[i].closeSecond(b, now) || recorded
 	}
 	b.unlock()
-	if noted {
+	if recorded {
 		b.currentSecond()
 	}
 }
@@ -177,11 +177,11 @@ func (b *board) endSecond() {
 // lock locks all parts, so that their counts are of one instant: no request is in
 // flight in one part and ended in another. It returns the second of that instant, and
 // whether an event was recorded. It counts most events before, since requests wait for this lock.
-func (b *board) lock() (now uint32, noted bool) {
+func (b *board) lock() (now uint32, recorded bool) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		p.mu.Lock()
-		noted = p.noted() || noted
+		recorded = p.hasEvents() || recorded
 		p.countBatch(b)
 		p.mu.Unlock()
 	}
@@ -191,7 +191,7 @@ func (b *board) lock() (now uint32, noted bool) {
 	if now = b.second.Load(); now == 0 {
 		now = second(time.Since(b.began))
 	}
-	return now, noted
+	return now, recorded
 }
 
 func (b *board) unlock() {

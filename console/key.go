@@ -340,7 +340,7 @@ func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []st
 		}
 	}
 	for l := range b.eachLimit {
-		if _, found := rules[l.name]; !found && (l.sourced.Load() == nil || l.sourced.Load().rule.Limit == "") { // not those of other keys' plans
+		if _, found := rules[l.name]; !found && (l.sourced.Load() == nil || l.sourced.Load().rule.Limit == "") { // but not limits that only other keys' plans have
 			all = append(all, l.name+": "+unknownSource)
 		}
 	}

@@ -60,7 +60,7 @@ const (
 // batch holds the events of one second that have not been counted yet.
 type batch struct {
 	second             uint32
-	noted              bool // something, since count
+	recorded           bool // an event, since countBatch
 	decisions, changes [2]int32
 	answers            []answer
 	keys               []byte // of answers, one after the other
@@ -97,7 +97,7 @@ func (p *part) batchOf(b *board, now uint32) *batch {
 // record records an event. The caller holds p.mu.
 func (p *part) record(b *board, e *stint.Event, now uint32) {
 	t := p.batchOf(b, now)
-	t.noted = true
+	t.recorded = true
 	p.outcomes[outcomeOf(e)]++
 	if e.EndsWait {
 		t.changes[waiting]--
@@ -189,18 +189,18 @@ func (p *part) recordDenial(e *stint.Event) {
 	}
 }
 
-// noted reports whether events were recorded that haven't been counted. The caller holds p.mu.
-func (p *part) noted() bool { return p.batch.noted }
+// hasEvents reports whether events were recorded that haven't been counted. The caller holds p.mu.
+func (p *part) hasEvents() bool { return p.batch.recorded }
 
 // closeSecond counts the events that were recorded up to a second, and reports whether there were any.
 // The caller holds p.mu.
-func (p *part) closeSecond(b *board, second uint32) (noted bool) {
+func (p *part) closeSecond(b *board, second uint32) (recorded bool) {
 	ended := p.ended.Swap(0)
 	p.changes.add(second, [2]int32{running: -ended})
 	p.inFlight -= int64(ended)
-	noted = p.noted() || ended > 0
+	recorded = p.hasEvents() || ended > 0
 	p.countBatch(b)
-	return noted
+	return recorded
 }
 
 // countBatch counts the recorded events. The caller holds p.mu.
@@ -247,7 +247,7 @@ func (p *part) countBatch(b *board) {
 		f.stopped.Add(key, at)
 	}
 	clear(t.answers) // so that a removed limit isn't kept in memory
-	t.decisions, t.changes, t.noted = [2]int32{}, [2]int32{}, false
+	t.decisions, t.changes, t.recorded = [2]int32{}, [2]int32{}, false
 	t.answers, t.keys, t.took = t.answers[:0], t.keys[:0], t.took[:0]
 }
 

@@ -141,20 +141,20 @@ func (g *gauge) values(now uint32) (line [span]float64) {
 // of the span at least and all of it at most. It isn't safe for concurrent use.
 type durations struct {
 	halves [2]struct {
-		turn    uint32
+		period  uint32
 		buckets [64 * 8]uint32
 	}
 }
 
 // add counts durations of one second, by their buckets.
 func (d *durations) add(second uint32, buckets []uint16) {
-	turn := second / (span / 2)
-	h := &d.halves[turn%2]
-	if h.turn > turn {
+	period := second / (span / 2)
+	h := &d.halves[period%2]
+	if h.period > period {
 		return // too old
 	}
-	if h.turn < turn {
-		h.turn = turn
+	if h.period < period {
+		h.period = period
 		clear(h.buckets[:])
 	}
 	for _, b := range buckets {
@@ -165,7 +165,7 @@ func (d *durations) add(second uint32, buckets []uint16) {
 // addTo adds the counts that are recent enough to sums.
 func (d *durations) addTo(sums *[64 * 8]uint64, second uint32) {
 	for i := range d.halves {
-		if h := &d.halves[i]; h.turn+1 >= second/(span/2) {
+		if h := &d.halves[i]; h.period+1 >= second/(span/2) {
 			for k, n := range h.buckets {
 				sums[k] += uint64(n)
 			}

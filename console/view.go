@@ -372,44 +372,53 @@ func (b *board) orderedLimits(d stint.Description) (all []*limit) {
 
 // viewLimit returns the view of a limit.
 func (p *page) viewLimit(b *board, l *limit, d stint.Description, now uint32) limitView {
-	at := time.Since(b.began)
 	v := limitView{Name: l.name, Dry: l.dryRunDenials.Load(), Bans: l.bans.Load(), Held: max(0, l.held.Load()), Last: l.lastHeld.Load(), Of: l.capacity.Load()}
 	v.describe(d)
-	var sums [2][span]float64
-	var unfinished [2]float64
-	var stopped, admitted []*topkeys.Sketch
-	var near [span]usage
-	func() {
-		for i := range b.parts {
-			part := &b.parts[i]
-			part.mu.Lock()
-			defer part.mu.Unlock() // at the end, since all parts' sketches are read together
-			part.countBatch(b)
-			f := part.figures[l.name]
-			if f == nil {
-				continue
-			}
-			v.Allowed, v.Denied, v.Bound = v.Allowed+f.allowed, v.Denied+f.denied, v.Bound+f.bound
-			f.ring.addTo(&sums, &unfinished, now)
-			f.near.addTo(&near, now)
-			stopped, admitted = append(stopped, f.stopped.Sketches(at)...), append(admitted, f.admitted.Sketches(at)...)
-		}
-		v.Stopped, v.Admitted = p.viewKeys(topkeys.Top(listedKeys, stopped...)), p.viewKeys(topkeys.Top(listedKeys, admitted...))
-	}()
+	var s limitSeries
+	p.addFigures(&v, &s, b, now)
 	v.Share = share(v.Denied, v.Allowed+v.Denied)
-	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", sums[allowed]}, series{"denied", "b", sums[denied]})
-	v.setRecent(&sums, unfinished)
+	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", s.decided[allowed]}, series{"denied", "b", s.decided[denied]})
+	v.setRecent(&s)
 	v.setBinder()
 	if !v.Rule && v.Binder != nil {
 		v.setRule(p, l.ruleOf(b, v.Binder.key))
 	}
-	v.Near = newSpark(l.name, v.unit(), v.capacity(d), &near, &sums[denied])
+	v.Near = newSpark(l.name, v.unit(), v.capacity(d), &s.near, &s.decided[denied])
 	if a := l.adaptation.Load(); a != nil {
 		v.Adapted = a.view(l.name, now)
 	} else if v.Local && v.Of > 0 {
 		v.Adapted = &adaptedView{Now: v.Of}
 	}
 	return v
+}
+
+// limitSeries is a limit's decisions, and the usage of its fullest key, in each of the last seconds.
+type limitSeries struct {
+	decided    [2][span]float64
+	unfinished [2]float64 // decisions of the second that isn't over
+	near       [span]usage
+}
+
+// addFigures adds a limit's figures of all parts to its view and its series. The parts stay locked until
+// all are added, because their sketches of keys are read together.
+func (p *page) addFigures(v *limitView, s *limitSeries, b *board, now uint32) {
+	at := time.Since(b.began)
+	var stopped, admitted []*topkeys.Sketch
+	for i := range b.parts {
+		part := &b.parts[i]
+		part.mu.Lock()
+		defer part.mu.Unlock()
+		part.countBatch(b)
+		f := part.figures[v.Name]
+		if f == nil {
+			continue
+		}
+		v.Allowed, v.Denied, v.Bound = v.Allowed+f.allowed, v.Denied+f.denied, v.Bound+f.bound
+		f.ring.addTo(&s.decided, &s.unfinished, now)
+		f.near.addTo(&s.near, now)
+		stopped, admitted = append(stopped, f.stopped.Sketches(at)...), append(admitted, f.admitted.Sketches(at)...)
+	}
+	v.Stopped, v.Admitted = p.viewKeys(topkeys.Top(listedKeys, stopped...)), p.viewKeys(topkeys.Top(listedKeys, admitted...))
 }
 
 func (a *adaptation) view(name string, now uint32) *adaptedView {
@@ -459,17 +468,18 @@ func (v *limitView) describe(d stint.Description) {
 }
 
 // setRecent sets the counts of the limit's recent decisions.
-func (v *limitView) setRecent(sums *[2][span]float64, late [2]float64) {
-	n := [2]uint64{}
-	for k := range n {
-		for _, x := range sums[k] {
-			n[k] += uint64(x)
+func (v *limitView) setRecent(s *limitSeries) {
+	var sums [2]uint64
+	for k := range sums {
+		for _, n := range s.decided[k] {
+			sums[k] += uint64(n)
 		}
-		n[k] += uint64(late[k])
+		sums[k] += uint64(s.unfinished[k])
 	}
-	v.Recent = recent{Allowed: n[allowed], Denied: n[denied], All: n[allowed] + n[denied], Share: share(n[denied], n[allowed]+n[denied]), Width: "0"}
-	if n[denied] > 0 {
-		v.Recent.Width = strconv.FormatFloat(100*float64(n[denied])/float64(n[allowed]+n[denied]), 'f', 1, 64)
+	all := sums[allowed] + sums[denied]
+	v.Recent = recent{Allowed: sums[allowed], Denied: sums[denied], All: all, Share: share(sums[denied], all), Width: "0"}
+	if sums[denied] > 0 {
+		v.Recent.Width = strconv.FormatFloat(100*float64(sums[denied])/float64(all), 'f', 1, 64)
 	}
 }
 

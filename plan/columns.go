@@ -19,7 +19,7 @@ type columnSplitter struct {
 // column is the setter of a column.
 type column struct {
 	setter
-	at      int
+	index   int
 	encoded bool
 }
 
@@ -75,7 +75,7 @@ func (c *columnSplitter) split(line string, d *draft) string {
 	}
 	for i := range c.setters {
 		s := &c.setters[i]
-		v := values[s.at]
+		v := values[s.index]
 		if s.encoded && strings.ContainsAny(v, "%+") {
 			if text, err := url.QueryUnescape(v); err == nil {
 				v = text

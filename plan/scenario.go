@@ -282,7 +282,7 @@ func (t *timeline) add(now int64, denied bool, by int) {
 	s.Denied[by+1]++
 }
 
-// doubleStep makes one slot of two.
+// doubleStep doubles the length of slots: it merges each two into one.
 func (t *timeline) doubleStep() {
 	t.step *= 2
 	for i := range t.slots {

@@ -302,10 +302,11 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 	return out
 }
 
-// pickPoint returns the number of the point of a curve that is suggested. Of the round rates with which a
-// key gets at most a quarter more through within the horizon than with any other round one, it is of
-// those with the shortest unit the one with which a key gets least. (By what a key gets alone, a rate
-// per day with a large burst wins over one per minute by next to nothing.)
+// pickPoint returns the index of the point of a curve that is suggested, among those with round rates, or
+// among all if none is round. It compares how much a key gets through within the horizon at each. Those
+// that let at most a quarter more through than the least one are as good; of these, it picks one with the
+// shortest unit and, among several, the one that lets least through. (By the least alone, a rate per day
+// with a large burst would win over one per minute by next to nothing.)
 func pickPoint(curve []Rate, horizon time.Duration) (point int) {
 	admitted := func(r Rate) float64 { return float64(r.Burst) + r.perSecond()*horizon.Seconds() }
 	var round []int
@@ -371,7 +372,7 @@ func (s *sizing) bursts(r Rate, known int) []quantile {
 	return out
 }
 
-// largest returns the n largest numbers, the largest first. It reorders all.
+// largest returns the n largest numbers, the largest first, by quickselect. It reorders all.
 func largest(all []int64, n int) []int64 {
 	from, to := 0, len(all) // the n-th is in all[from:to]
 	for to-from > 1 {

@@ -76,13 +76,11 @@ func (d *decoder) at(line, column int, format string, args ...any) {
 	d.report(Error{Line: line, Column: column, Text: fmt.Sprintf(format, args...)})
 }
 
-func (d *decoder) report(m Error) {
-	e := &m
-	e.File, e.Line, e.Column = d.file, max(m.Line, 1), max(m.Column, 1)
-	// A mistake may be found more than once: that of a key is found in each limit that
-	// uses it.
-	if !slices.ContainsFunc(d.errs, func(o *Error) bool { return *o == *e }) {
-		d.errs = append(d.errs, e)
+// report adds a mistake to errs, once: that of a key is found in each limit that uses it.
+func (d *decoder) report(e Error) {
+	e.File, e.Line, e.Column = d.file, max(e.Line, 1), max(e.Column, 1)
+	if !slices.ContainsFunc(d.errs, func(o *Error) bool { return *o == e }) {
+		d.errs = append(d.errs, &e)
 	}
 }
 

@@ -244,7 +244,7 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 	}
 	c := p.startLoad(ctx, key)
 	if t != nil && now.Sub(t.plan.loaded) < 2*p.ttl {
-		return p.limits(t, p.failures[key], by) // of the load before
+		return p.limits(t, p.failures[key], by) // the failure of the load before this one
 	}
 	p.mu.Unlock()
 	plan, f := c.wait(ctx)

@@ -178,7 +178,7 @@ func (s *suggestFlags) document(head []string, numbers func(i int) (limit, why s
 		case limit != "":
 			field := "limits"
 			if indent != "" {
-				field = "only" // what was counted for the limiter's own is without the routes' requests
+				field = "only" // the limit at the top was computed without the routes' requests
 			}
 			fmt.Fprintf(&b, "%s%s: [{name: %s, %s}]\n", indent, field, names[i], limit)
 		case indent != "":

@@ -83,9 +83,9 @@ func timeLeft(ctx context.Context) (time.Duration, error) {
 	return left, nil
 }
 
-// takeAndClaim is take with the turns that other calls have left: the store is asked for the rest. It
-// counts the slots that the call is granted.
-func (c *Call) takeAndClaim(ctx context.Context) error {
+// claimAndTake claims the turns that other calls have left, and asks the store for the rest. It counts
+// the slots that the call is granted.
+func (c *Call) claimAndTake(ctx context.Context) error {
 	c.waiter = c.by.Lines.Turns.Claim(c.Charges)
 	if turns.Reserves(c.Charges) {
 		var end func()

@@ -16,7 +16,7 @@ import (
 // before or after that, if others wait for them, or if there are too few.
 func (c *Call) takeOrWaitForSlots(ctx context.Context) error {
 	if c.Needs&limit.Slots == 0 {
-		return c.takeAndClaim(ctx)
+		return c.claimAndTake(ctx)
 	}
 	c.classOf(ctx) // slots are counted by class: read it before there is anything to lose
 	if c.by.Lines.Slots.Waiting() {
@@ -28,7 +28,7 @@ func (c *Call) takeOrWaitForSlots(ctx context.Context) error {
 			return c.denyQueued(ctx, i)
 		}
 	}
-	if err := c.takeAndClaim(ctx); err != nil || c.owns {
+	if err := c.claimAndTake(ctx); err != nil || c.owns {
 		return err
 	}
 	if i := c.lacksSlot(ctx); i >= 0 {
@@ -106,38 +106,24 @@ func (c *Call) room(i int) int64 {
 // to be missing, until the call is granted, denied by something else, or out of patience. answered says
 // that the results hold the denial that brought it here.
 func (c *Call) waitForSlots(ctx context.Context, i int, answered bool) error {
-	for {
-		next, err := c.standInLine(ctx, i, &answered)
+	for i >= 0 {
+		next, ended, err := c.standInLine(ctx, i, &answered)
 		switch {
-		case next == decided:
+		case err != nil:
 			return err
-		case err == nil:
-			i = next
-			continue
-		case err == slots.ErrFull || err == slots.ErrLate:
-		case errors.Is(err, context.DeadlineExceeded): // no slot has come in time, which is the limit's answer
-			var stop func()
-			ctx, stop = context.WithTimeout(context.WithoutCancel(ctx), background.GiveBack)
-			defer stop()
-		default:
-			clear(c.Results)
-			return &Canceled{err}
+		case ended != nil:
+			return c.endWait(ctx, i, ended, answered)
 		}
-		if answered {
-			return nil
-		}
-		return c.denyQueued(ctx, i)
+		i = next
 	}
+	return nil
 }
 
-// decided is what standInLine returns when the store has decided the call.
-const decided = -1
-
-// standInLine stands in line for charge i's slots, and asks the store whenever the call is the head. It
-// returns decided, with the store's error, if the answer is no lack of slots. Otherwise it returns the
-// charge whose slots the call must wait for next, or how the wait has ended. It sets answered to whether
-// the results are an answer by the limits that the call now has.
-func (c *Call) standInLine(ctx context.Context, i int, answered *bool) (next int, err error) {
+// standInLine stands in line for charge i's slots, and asks the store whenever the call is the head,
+// until an answer isn't a lack of these slots. next is what lacksSlot returns then. ended says why the
+// wait has ended without such an answer, and err is the store's error. answered is set to whether the
+// results are an answer by the limits that the call now has.
+func (c *Call) standInLine(ctx context.Context, i int, answered *bool) (next int, ended, err error) {
 	lines, start := &c.by.Lines.Slots, time.Now()
 	if c.arrived.IsZero() {
 		c.arrived = start
@@ -156,28 +142,44 @@ func (c *Call) standInLine(ctx context.Context, i int, answered *bool) (next int
 	joined, queued := lines.Join(w)
 	c.lineWait(i).Queued = queued
 	if !joined {
-		return i, slots.ErrFull
+		return -1, slots.ErrFull, nil
 	}
 	c.beginWait(i, 0)
 	for {
-		if err := lines.Wait(ctx, w); err != nil {
-			return i, err
+		if ended := lines.Wait(ctx, w); ended != nil {
+			return -1, ended, nil
 		}
 		if c.renew() {
 			*answered = false
 		}
-		if err := c.setMaxWaits(ctx); err != nil {
-			return i, err
+		if ended := c.setMaxWaits(ctx); ended != nil {
+			return -1, ended, nil
 		}
-		if err := c.takeAndClaim(ctx); err != nil {
-			return decided, err
+		if err := c.claimAndTake(ctx); err != nil {
+			return -1, nil, err
 		}
 		*answered = true
-		next := c.lacksSlot(ctx)
-		if next == decided || c.Results[i].OK {
-			return next, nil
+		if next := c.lacksSlot(ctx); next < 0 || c.Results[i].OK {
+			return next, nil, nil
 		}
 	}
+}
+
+// endWait ends a wait for charge i's slots for which no slot has come in time, or whose caller has left.
+func (c *Call) endWait(ctx context.Context, i int, ended error, answered bool) error {
+	timedOut := errors.Is(ended, context.DeadlineExceeded)
+	switch {
+	case ended != slots.ErrFull && ended != slots.ErrLate && !timedOut:
+		clear(c.Results)
+		return &Canceled{ended}
+	case answered: // the last denial is the limit's answer
+		return nil
+	case timedOut: // the store is still to be asked
+		long, stop := context.WithTimeout(context.WithoutCancel(ctx), background.GiveBack)
+		defer stop()
+		ctx = long
+	}
+	return c.denyQueued(ctx, i)
 }
 
 // renew replaces the limits of the call by those that an Update has put in their places. The call keeps

@@ -49,6 +49,7 @@ func blocksPer(n int64) (units int64, period time.Duration, block int64) {
 	for n/(1000*block) >= finestUnits {
 		block *= 2
 	}
+	// The smallest block in which the rate is exact, of at most half a millisecond's bytes.
 	for b := block; b == block || b <= n/2000; b *= 2 {
 		g := gcd(n, 1000*b)
 		if n/g <= finestUnits {

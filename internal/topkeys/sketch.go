@@ -121,7 +121,7 @@ func (s *Sketch) makeRoom() {
 	s.counters = s.counters[:left]
 }
 
-// nthSmallest returns the nth smallest of counts, from 1, and changes their order.
+// nthSmallest returns the nth smallest of counts, from 1, by quickselect. It reorders counts.
 func nthSmallest(counts []uint64, n int) uint64 {
 	for {
 		pivot, less, same := counts[len(counts)/2], 0, 0

@@ -287,7 +287,7 @@ func (ls *Lines) onTimer(l *line) {
 }
 
 // refund gives turns back to the store. The surplus that the lines have by then goes back in the
-// background, since the caller has somewhere to go. A panic is the caller's.
+// background, so that the caller doesn't wait for it, too. A panic is the caller's.
 func (ls *Lines) refund(ctx context.Context, r *refund) {
 	if len(r.turns) == 0 {
 		return
