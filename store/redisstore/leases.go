@@ -122,10 +122,12 @@ func (l *leases) beginReset(keys []string) (end func(made bool)) {
 	defer l.mu.Unlock()
 	before := make(map[*holding][]store.LeaseID)
 	for _, key := range keys {
-		if h := l.byKey[key]; h != nil && before[h] == nil {
-			h.resets++
-			before[h] = slices.Collect(maps.Keys(h.leases))
+		h := l.byKey[key]
+		if _, twice := before[h]; h == nil || twice {
+			continue
 		}
+		h.resets++
+		before[h] = slices.Collect(maps.Keys(h.leases))
 	}
 	return func(made bool) {
 		l.mu.Lock()

@@ -80,6 +80,37 @@ func TestLeases(t *testing.T) {
 	}
 }
 
+// A Reset that names a limit twice, on a key whose slots have all been released, doesn't keep later
+// losses from being reported.
+func TestResetNamesALimitTwice(t *testing.T) {
+	ctx := context.Background()
+	rdb := redistest.Shared(t).Client()
+	var lost atomic.Int64
+	opts := []redisstore.Option{redisstore.WithPrefix(redistest.Prefix(t)), patient, redisstore.WithLeaseTTL(100 * time.Millisecond)}
+	mine := redisstore.New(rdb, opts...).WithLost(func(string, *store.Limit) { lost.Add(1) })
+	defer mine.Close()
+	other := redisstore.New(rdb, opts...)
+	defer other.Close()
+	l := limit(t, store.Spec{Units: 4, Algorithm: store.Concurrency})
+	released, err := take(mine, "k", l, 1)
+	if err != nil || !released.OK {
+		t.Fatal(released, err)
+	}
+	if _, err := settle(mine, "k", l, released.Receipt, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := mine.Reset(ctx, "k", l, l); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := take(mine, "k", l, 1); err != nil || !held.OK {
+		t.Fatal(held, err)
+	}
+	if err := other.Reset(ctx, "k", l); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the loss reported", func() bool { return lost.Load() == 1 })
+}
+
 // A server that is out of memory renews nothing, and says so.
 func TestRenewalOutOfMemory(t *testing.T) {
 	server := redistest.Start(t)
