@@ -186,14 +186,14 @@ func (p *Permit) Ignore() { p.coreOrNil().Report(adaptive.Ignored) }
 // permitReporter sends the events of the permits that a version has issued.
 type permitReporter version
 
-// observersOf returns the observers of a permit, or nil.
-func observersOf(p *permit.Core) *observerList {
+// permitObservers returns the observers of a permit, or nil.
+func permitObservers(p *permit.Core) *observerList {
 	to, _ := p.Observers.(*observerList)
 	return to
 }
 
 // permitSubject returns the subject of a permit's events. Its request belongs to the server by then.
-func permitSubject(p *permit.Core) subject { return subject{p.Plan.Route(), nil, observersOf(p)} }
+func permitSubject(p *permit.Core) subject { return subject{p.Plan.Route(), nil, permitObservers(p)} }
 
 // Settled implements permit.Reporter.
 func (v *permitReporter) Settled(p *permit.Core, took time.Duration) {
@@ -221,8 +221,8 @@ func (v *permitReporter) WrongCost(p *permit.Core, c store.Charge, err error) {
 	v.events.sendSettleFailed(permitSubject(p), []store.Charge{c}, 0, err)
 }
 
-// LimitChanged implements permit.Reporter. The event is about a key, so all observers of the limiter get it, and not
-// those that the request began with.
+// LimitChanged implements permit.Reporter. The event is about a key, so the current observers of the limiter get it,
+// instead of the observers at the beginning of the request.
 func (v *permitReporter) LimitChanged(p *permit.Core, c *adaptive.Change) {
 	e := permitSubject(p).event(EventLimitChanged, nil)
 	e.Change = &LimitChange{
@@ -241,7 +241,7 @@ func (v *permitReporter) Paced(p *permit.Core, b *read.Paced, moved respond.Move
 		Limit: b.Name(), Bytes: moved.Bytes, RequestBytes: moved.RequestBytes,
 		Waited: moved.Waited, DryRun: b.DryRun, Err: moved.Err,
 	}
-	v.events.send(observersOf(p), &e)
+	v.events.send(permitObservers(p), &e)
 }
 
 // Ended implements permit.Reporter.
@@ -264,5 +264,5 @@ func (v *permitReporter) sendDecision(p *permit.Core, e *Event) {
 	c := decide.Borrow()
 	defer c.Free()
 	p.Recall(c)
-	v.events.sendDecision(observersOf(p), e, c)
+	v.events.sendDecision(permitObservers(p), e, c)
 }

@@ -284,8 +284,7 @@ func TestNotGranted(t *testing.T) {
 	}
 }
 
-// A store that panics leaves a call that knows what it has: nothing, if the panic came instead
-// of the answer.
+// If a store panics instead of answering, the call owns nothing.
 func TestStorePanics(t *testing.T) {
 	b := newBench(t)
 	c := b.call()
@@ -382,8 +381,8 @@ func TestUnknownSettlement(t *testing.T) {
 	}
 }
 
-// A call that goes on without the store, which has failed while it waited, keeps its place
-// among those that wait: it goes before who came after it.
+// A call whose store fails while it waits is decided without the store, and keeps its place in the line: before calls
+// that arrived later.
 func TestRankOutlivesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -494,7 +493,7 @@ func TestReleaseOfSlots(t *testing.T) {
 				})
 				synctest.Wait()
 				if test.ending.Leases && (!next.Allowed || time.Since(began) > 0) {
-					t.Error("who waits hasn't been woken")
+					t.Error("the waiting call hasn't been woken")
 				}
 				if !test.ending.Leases {
 					gs.End(t.Context(), b.Backend, decide.Ending{Leases: true}, func(decide.Settlement) {})
@@ -554,7 +553,7 @@ func TestStorePanicsInSettle(t *testing.T) {
 			t.Errorf("ended by %+v", end)
 		}
 		if n := asked.Load(); n != 1 {
-			t.Errorf("who waits for the slot has asked %d times, want 1", n)
+			t.Errorf("the waiting call has asked %d times, want 1", n)
 		}
 		leave()
 		wg.Wait()

@@ -14,22 +14,22 @@ import (
 )
 
 // Grants own what a call was granted, from Call.HandTo until ReleaseLocally and End. Package permit says
-// when they end. Grants are safe for concurrent use, except that only one goroutine at a time may end them.
+// when they end. Grants are safe for concurrent use. ReleaseLocally is called once.
 type Grants struct {
 	mu   sync.Mutex // guards the results of the elements of list
 	list []Grant
 	room [2]Grant // the list of most requests
 }
 
-// Grant is a charge that one limit has granted. A permit is as large as its grants, and
-// allocating it takes a fifth of a request, so results are kept in less room.
+// Grant is a charge that one limit has granted. It keeps the result in less room than a store.Result, because
+// allocating a permit takes a fifth of the time of a request, and most of a permit are its grants.
 type Grant struct {
 	Limit *limit.Limit
 	Key   string
 	Cost  int64 // that was charged
 
-	// The result, without Begun, of which observers have been notified. Of Delay and
-	// RetryAfter it has one: if ok, that is Delay.
+	// The result, without Begun, of which observers have been notified. wait is its Delay if ok, and otherwise its
+	// RetryAfter.
 	remaining, held  int64
 	resetAfter, wait time.Duration
 	ok               bool
@@ -226,8 +226,8 @@ type Amend struct {
 }
 
 // ReleaseLocally releases what this process counts for the grants: the slots of shares and of adaptive
-// limits. It comes before End, which finds no leases of this process then. If there are adaptive limits,
-// learns is set, and they get the sample. The result has those that have changed.
+// limits. End, which comes later, finds no leases of this process then. If learns is set, adaptive limits
+// learn from the sample. ReleaseLocally returns the limits that have changed.
 func (gs *Grants) ReleaseLocally(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
 	for i := range gs.list {
 		g := &gs.list[i]
@@ -265,7 +265,7 @@ type Ending struct {
 	Timed bool
 }
 
-// onlyLeases reports whether slots are released and nobody asks how.
+// onlyLeases reports whether the ending releases slots, does nothing else, and isn't timed.
 func (e *Ending) onlyLeases() bool {
 	return e.Leases && !e.Timed && len(e.Unmoved)+len(e.Amends) == 0
 }
@@ -280,15 +280,14 @@ func (gs *Grants) End(ctx context.Context, b *Backend, e Ending, done func(Settl
 	}
 	c := Borrow()
 	defer c.Free()
-	answered, outcome := false, Settlement{}
+	s := Settlement{Err: errStorePanicked} // unless it returns
 	defer func() {
-		if !answered {
-			outcome = Settlement{Charges: c.Charges, Err: errStorePanicked}
+		if s.Err == errStorePanicked {
+			s.Charges = c.Charges
 		}
-		done(outcome)
+		done(s)
 	}()
-	outcome = gs.end(ctx, b, c, e)
-	answered = true
+	s = gs.end(ctx, b, c, e)
 }
 
 // releaseInMemory releases the slots by Backend.Release, and wakes the calls that wait for them.

@@ -100,7 +100,7 @@ const (
 	settled                     // the response is settled
 )
 
-// claim makes the caller the one who releases the slots. It reports false if there is one already.
+// claim claims the slots: the caller will release them. It reports false if they are claimed already.
 func (s *state) claim() bool { return s.bits.Or(claimed)&claimed == 0 }
 
 // complete records that parts are done, and reports whether both are.
@@ -158,8 +158,8 @@ func (p *Core) detach() bool {
 	return true
 }
 
-// claim makes the caller the one who releases the slots. It reports false if there is one already, or if nothing
-// is to be done at the permit's end.
+// claim claims the slots. It reports false if they are claimed already, or if nothing is to be done at the permit's
+// end.
 func (p *Core) claim() bool { return p.hasEnd() && p.state.claim() }
 
 // Finish ends the permit when its handler has returned or panicked. It must be deferred directly, because it recovers
