@@ -140,7 +140,7 @@ func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*r
 	if err := a.chargeGiven(key, 0, entries); err != nil {
 		return Decision{}, err
 	}
-	return a.look(ctx)
+	return a.peekDecision(ctx)
 }
 
 // PeekRequest returns what each limit has left for a request, including limits from functions
@@ -168,7 +168,7 @@ func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 	for i := range a.call.Charges {
 		a.call.Charges[i].Cost = 0
 	}
-	return a.look(r.Context())
+	return a.peekDecision(r.Context())
 }
 
 // allow is Allow for one limit in memory. It uses no admission: getting and filling one takes
@@ -252,8 +252,8 @@ func (a *admission) decideGiven(ctx context.Context, key string, cost int64, may
 	return true, nil
 }
 
-// look returns how the call's charges stand, which have no cost.
-func (a *admission) look(ctx context.Context) (d Decision, err error) {
+// peekDecision returns what is left of the limits of a call whose charges have no cost.
+func (a *admission) peekDecision(ctx context.Context) (d Decision, err error) {
 	if err := a.call.Peek(ctx); err != nil {
 		return Decision{}, &StoreError{err}
 	}
@@ -313,7 +313,7 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	if len(a.call.Charges) == 0 {
 		return nil, nil
 	}
-	d, err := a.look(r.Context())
+	d, err := a.peekDecision(r.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -266,7 +266,7 @@ func (l *Limiter) logMade() {
 		if len(v.compiled.Funcs) > 0 {
 			limits = append(limits, "those of a WithLimitFunc")
 		}
-		return v.events.attrs(slog.String("limits", enumerate(limits)), slog.String("store", storeName(v.backend.Store)))
+		return v.events.attrs(slog.String("limits", joinListed(limits)), slog.String("store", storeName(v.backend.Store)))
 	}})
 }
 

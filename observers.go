@@ -304,11 +304,11 @@ func (s *sender) attrs(all ...slog.Attr) []slog.Attr {
 	return all
 }
 
-// mostListed bounds the length of a line.
+// mostListed bounds the length of a log line.
 const mostListed = 50
 
-// enumerate lists things in a line.
-func enumerate(all []string) string {
+// joinListed joins the items of a list. It counts those beyond mostListed.
+func joinListed(all []string) string {
 	if more := len(all) - mostListed; more > 0 {
 		all = append(all[:mostListed:mostListed], fmt.Sprintf("and %d more", more))
 	}

@@ -44,11 +44,11 @@ func (v *version) plan(r *http.Request) *read.Plan {
 	if v.plans.Router == nil {
 		return v.plans.Base
 	}
-	return v.route(r)
+	return v.routedPlan(r)
 }
 
-// route returns the plan of a request's route.
-func (v *version) route(r *http.Request) *read.Plan {
+// routedPlan returns the plan of a request's route, and records that a request has matched it.
+func (v *version) routedPlan(r *http.Request) *read.Plan {
 	plan := v.plans.Find(r)
 	plan.MarkMatched()
 	return plan
@@ -153,7 +153,7 @@ func changesBetween(before, after *version) string {
 			all = append(all, t.name+" removed")
 		}
 	}
-	return enumerate(all)
+	return joinListed(all)
 }
 
 // withoutAlgorithm returns the text of a limit's numbers without its algorithm, if that of other is the

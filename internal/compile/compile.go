@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -101,11 +102,12 @@ type compiler struct {
 	result     *Result
 	funcs      []*read.Func // of the options
 	errs       optionerror.List
-	idle       []idle
+	idle       []idleShares
 }
 
-// idle is a limit in a place where its shares order no waiters, which is then wrong.
-type idle struct {
+// idleShares is a limit at a route where its shares order no waiters. That is a problem if it has no other
+// place.
+type idleShares struct {
 	limit    *store.Limit
 	problems optionerror.List
 }
@@ -158,15 +160,15 @@ func (k *compiler) compile() {
 	case key.Given:
 		k.errs.Add("WithLimitFunc", "the default key is GivenKey(), which requests don't have", "write another stint.WithKey beside it")
 	}
-	exempt := func(rc Route) bool { return rc.Exempt }
-	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && len(slices.DeleteFunc(slices.Clone(k.Routes), exempt)) == 0 {
+	limits := func(rc Route) bool { return !rc.Exempt }
+	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && !slices.ContainsFunc(k.Routes, limits) {
 		k.errs.Add("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
 	}
 	k.checkPriority()
 }
 
 // entries makes the entries of a route's limits, or of the limiter's own.
-func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read.Entry) {
+func (k *compiler) entries(route string, rules []*Rule, defaults Settings) (all []*read.Entry) {
 	seen := map[*Rule]bool{}
 	for _, r := range rules {
 		if seen[r] {
@@ -174,7 +176,7 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 			continue
 		}
 		seen[r] = true
-		settings := r.Settings.WithDefaults(s)
+		settings := r.Settings.WithDefaults(defaults)
 		if settings.Key == nil {
 			k.bad(optionerror.Problem{Route: route, Limit: k.names.name(r), What: "no key, and no default is safe",
 				Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
@@ -182,11 +184,11 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 		}
 		if compiled := k.names.limits[r]; compiled != nil { // or limits has reported it
 			e := k.entry(r, compiled, settings, k.names.sampleOf(settings.Key))
-			if m := checkFixedCost(route, e); m != nil {
-				k.bad(*m)
+			if problem := checkFixedCost(route, e); problem != nil {
+				k.bad(*problem)
 			}
 			if problems := checkWaiters(r, e); problems != nil {
-				k.idle = append(k.idle, idle{compiled, problems.At(route, e.Name())})
+				k.idle = append(k.idle, idleShares{compiled, problems.At(route, e.Name())})
 			}
 			all = append(all, e)
 		}
@@ -203,7 +205,7 @@ func (k *compiler) plans(level read.Level) {
 	}
 	inherited := len(patterns)
 	for _, rc := range k.Routes {
-		if i := slices.Index(patterns, rc.Pattern); i < 0 || i >= inherited { // what is given twice is reported
+		if i := slices.Index(patterns, rc.Pattern); i < 0 || i >= inherited { // a pattern that is given twice is reported
 			patterns = append(patterns, rc.Pattern)
 		}
 	}
@@ -214,7 +216,7 @@ func (k *compiler) plans(level read.Level) {
 			k.bad(optionerror.Problem{Route: p.Pattern, What: p.What, Write: p.Write})
 		}
 		if k.result.Plans.Router = rt; problems != nil {
-			patterns = nil // what the routes add up to isn't known
+			patterns = nil // without a router, routes have no plans
 		}
 	}
 	k.result.Plans.Build(append(levels, level), patterns)
@@ -255,12 +257,12 @@ func (k *compiler) checkTwice(p *read.Plan) {
 
 // checkCosts reports limits that never let a route's fixed cost pass.
 func (k *compiler) checkCosts(p *read.Plan) {
-	says := func(l read.Level) bool { return l.Routes[p.Pattern] != nil && l.Routes[p.Pattern].Cost == p.Cost }
-	if p.Cost == nil || !slices.ContainsFunc(k.result.Plans.Levels, says) {
-		return // that of a less specific route, where it is reported
+	declares := func(l read.Level) bool { return l.Routes[p.Pattern] != nil && l.Routes[p.Pattern].Cost == p.Cost }
+	if p.Cost == nil || !slices.ContainsFunc(k.result.Plans.Levels, declares) {
+		return // the cost is that of a less specific route, which reports it
 	}
 	for _, e := range p.Entries {
-		if m := checkFixedCost(p.Pattern, e); m != nil && e.TakesRouteCost && !slices.Contains(p.Declared, e) { // where it is written, it is reported
+		if m := checkFixedCost(p.Pattern, e); m != nil && e.TakesRouteCost && !slices.Contains(p.Declared, e) { // the limits that the route declares are reported by entries
 			k.bad(*m)
 		}
 	}
@@ -274,18 +276,18 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 	bad := func(option, problem, write string) {
 		k.bad(optionerror.Problem{Route: rc.Pattern, Option: option, What: problem, Write: write})
 	}
-	settings := rc.Defaults.options()
+	options := rc.Defaults.options()
 	switch {
-	case rc.Exempt && len(rc.Limits)+len(settings) > 0:
+	case rc.Exempt && len(rc.Limits)+len(options) > 0:
 		bad("Exempt()", "beside something else", "leave one out: an exempt route has no limits")
 		return
-	case !rc.Exempt && len(rc.Limits)+len(settings) == 0:
+	case !rc.Exempt && len(rc.Limits)+len(options) == 0:
 		bad("", "nothing in it", "write limits, a stint.WithCost, or stint.Exempt() if its requests have no limits")
 		return
 	}
-	s := rc.Defaults
-	s.Cost = nil
-	k.checkSettings(rc.Pattern, s, rc.Limits)
+	defaults := rc.Defaults
+	defaults.Cost = nil
+	k.checkSettings(rc.Pattern, defaults, rc.Limits)
 	if rc.Defaults.Cost != nil && !k.takesCost(l) {
 		bad(rc.Defaults.costOption(), "no rate or quota takes it", "leave it out: rates and quotas that hold for the route have costs of their own, or there are none")
 	}
@@ -325,28 +327,17 @@ func (k *compiler) checkSettings(route string, s Settings, rules []*Rule) {
 	}
 }
 
-// checkBans reports the bans of a level that nothing feeds.
+// checkBans reports the bans of a level that count no denials.
 func (k *compiler) checkBans(level read.Level) {
 	if slices.ContainsFunc(k.uses(), func(u use) bool { return k.names.limits[u.rule] == nil }) {
-		return // a limit that is wrong may be what another lacks
+		return // an invalid limit may be the one whose denials a ban counts
 	}
 	check := func(route string, l *read.Layer) {
 		for _, e := range l.Entries {
 			if e.Needs&limit.Counts == 0 {
 				continue
 			}
-			var problem *optionerror.Problem
-			counted := false
-			for _, p := range k.result.Plans.All() {
-				if slices.Contains(p.Entries, e) {
-					m := checkCounted(e, p.Entries)
-					counted = counted || m == nil || len(p.Funcs) > 0 // whose limits are not known yet
-					if problem == nil {
-						problem = m
-					}
-				}
-			}
-			if !counted && problem != nil {
+			if problem := k.banProblem(e); problem != nil {
 				problem.Route, problem.Limit = route, e.Name()
 				k.bad(*problem)
 			}
@@ -356,6 +347,21 @@ func (k *compiler) checkBans(level read.Level) {
 	for _, rc := range k.Routes {
 		check(rc.Pattern, level.Routes[rc.Pattern])
 	}
+}
+
+// banProblem returns the problem of a ban that counts no denials in any plan, or nil.
+func (k *compiler) banProblem(ban *read.Entry) (first *optionerror.Problem) {
+	for _, p := range k.result.Plans.All() {
+		if !slices.Contains(p.Entries, ban) {
+			continue
+		}
+		problem := checkCounted(ban, p.Entries)
+		if problem == nil || len(p.Funcs) > 0 { // the limits of functions aren't known yet
+			return nil
+		}
+		first = cmp.Or(first, problem)
+	}
+	return first
 }
 
 // checkShares reports shares that order no waiters in any place. The limiter's own limits are also
@@ -394,23 +400,23 @@ func (k *compiler) checkPriority() {
 
 // limits names and compiles the limits that have no name yet.
 func (k *compiler) limits() {
-	fresh := slices.DeleteFunc(k.uses(), func(u use) bool {
+	unnamed := slices.DeleteFunc(k.uses(), func(u use) bool {
 		_, named := k.names.limits[u.rule]
 		return named
 	})
-	rules := make([]*Rule, len(fresh))
-	for i, u := range fresh {
+	rules := make([]*Rule, len(unnamed))
+	for i, u := range unnamed {
 		rules[i] = u.rule
 	}
 	names, taken := k.names.assign(rules)
 	for _, i := range taken {
-		m := NameTaken(fresh[i].route, names[i])
+		m := NameTaken(unnamed[i].route, names[i])
 		if m.Route != "" {
 			m.Write += ", or give both places the same value: login := stint.Rate(…)"
 		}
 		k.errs = append(k.errs, m)
 	}
-	for i, u := range fresh {
+	for i, u := range unnamed {
 		l, problems := u.rule.compile(names[i])
 		k.errs = append(k.errs, problems.At(u.route, names[i])...)
 		if l != nil {

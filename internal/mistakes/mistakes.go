@@ -78,14 +78,14 @@ func (l *List) Add(v *View, found ...Finding) (news []Finding) {
 func (l *List) Put(views []*View, f Finding) (isNew bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, o := range l.all {
-		if o.Kind == f.Kind && slices.Equal(o.Limits, f.Limits) {
-			*o = f // an Update may have made another key that it is about
+	for _, old := range l.all {
+		if old.Kind == f.Kind && slices.Equal(old.Limits, f.Limits) {
+			*old = f // an Update may have made another key that it is about
 			return false
 		}
 	}
 	if len(l.all) == mostFindings {
-		i := slices.IndexFunc(l.all, func(o *Finding) bool { return !slices.ContainsFunc(views, o.applies) })
+		i := slices.IndexFunc(l.all, func(old *Finding) bool { return !slices.ContainsFunc(views, old.applies) })
 		l.all = slices.Delete(l.all, max(i, 0), max(i, 0)+1)
 	}
 	l.all = append(l.all, &f)

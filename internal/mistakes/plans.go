@@ -93,7 +93,7 @@ type Updates struct {
 	added map[string]bool
 }
 
-// Compare compares the Limits of a family before and after an Update. The findings are about l, which the
+// Compare compares the Limits of a family before and after an Update. The findings are about v, which the
 // Update has made: the next Update ends them.
 func (u *Updates) Compare(v *View, before, after map[string]string) (found []Finding) {
 	if u.added == nil {
@@ -121,13 +121,13 @@ func (u *Updates) Compare(v *View, before, after map[string]string) (found []Fin
 	return found
 }
 
-// newNameOf returns the name of a limit that an Update has added and that equals the limit name before it,
-// or "".
-func newNameOf(name string, before, after map[string]string) (found string) {
+// newNameOf returns the name of an added limit that equals the limit name before the Update, or "". Of
+// several, it returns the last by name.
+func newNameOf(name string, before, after map[string]string) (renamed string) {
 	for _, other := range slices.Sorted(maps.Keys(after)) {
 		if before[other] == "" && after[other] == before[name] {
-			found = other
+			renamed = other
 		}
 	}
-	return found
+	return renamed
 }

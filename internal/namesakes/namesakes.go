@@ -47,15 +47,15 @@ func (f *Family) Define(all []Definition) (conflicts []Conflict) {
 	families.mu.Lock()
 	defer families.mu.Unlock()
 	families.all = slices.DeleteFunc(families.all, func(w weak.Pointer[Family]) bool { return w.Value() == nil || w.Value() == f })
-	f.definitions = slices.DeleteFunc(all, func(m Definition) bool { return !reflect.ValueOf(m.Store).Comparable() })
+	f.definitions = slices.DeleteFunc(all, func(d Definition) bool { return !reflect.ValueOf(d.Store).Comparable() })
 	if len(f.definitions) > 0 {
 		families.all = append(families.all, weak.Make(f))
 	}
-	for _, m := range f.definitions {
-		if other, text := f.other(m); other != nil && !f.reported[m.Name] && !other.reported[m.Name] {
-			f.report(m.Name)
-			other.report(m.Name)
-			conflicts = append(conflicts, Conflict{m, text})
+	for _, d := range f.definitions {
+		if other, text := f.other(d); other != nil && !f.reported[d.Name] && !other.reported[d.Name] {
+			f.report(d.Name)
+			other.report(d.Name)
+			conflicts = append(conflicts, Conflict{d, text})
 		}
 	}
 	return conflicts

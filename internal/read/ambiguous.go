@@ -130,15 +130,15 @@ func (q *Reading) splitByReading(f *Func, entries []*Entry) error {
 			if !slices.Contains(p.Funcs, f) {
 				continue
 			}
-			as := e.withCost(p.Cost)
-			cost, err := q.cost(as)
+			costed := e.withCost(p.Cost)
+			cost, err := q.cost(costed)
 			if err != nil {
 				return err
 			}
 			if most = max(most, cost); merged == nil {
-				merged = as.forReading(n)
+				merged = costed.forReading(n)
 			} else {
-				merged.addUse(n, as)
+				merged.addUse(n, costed)
 			}
 		}
 		entries[i] = merged

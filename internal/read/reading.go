@@ -32,15 +32,15 @@ type Reading struct {
 	plans     *Plans
 	call      *decide.Call   // gets the charges
 	entries   []*Entry       // of the charges
-	uncharged []unchargedKey // that are no charge's
+	uncharged []unchargedKey // keys without a charge
 	index     *index         // of entries and uncharged, if there are many; or nil
 	charged   func(e *Entry, key string) bool
 }
 
 // state is the part of a reading that End zeroes. It has no pointers: see Call.Add of package decide.
 type state struct {
-	// Differs: the limits charged aren't those, or have other numbers than those, of which the
-	// plan's Policy is.
+	// Differs: the plan's Policy doesn't apply, because the limits charged aren't those of the plan, or have
+	// other numbers.
 	Differs bool
 
 	nested bool
@@ -219,24 +219,24 @@ func (q *Reading) addPeek(e *Entry) {
 	}
 }
 
-// putLocalLast puts the charges of limits of this process last.
+// putLocalLast puts the charges of limits of this process last. Otherwise their order stays.
 func (q *Reading) putLocalLast() {
 	c := q.call
 	c.Locally()
 	q.Differs = true // the limits' numbers change
-	n := 0
+	placed := 0      // charges of the store that are in place
 	for i, e := range q.entries {
 		if e.Needs&limit.Local != 0 {
 			continue
 		}
-		if i > n {
+		if i > placed {
 			ch := c.Charges[i]
-			copy(q.entries[n+1:], q.entries[n:i])
-			copy(c.Limits[n+1:], c.Limits[n:i])
-			copy(c.Charges[n+1:], c.Charges[n:i])
-			q.entries[n], c.Limits[n], c.Charges[n] = e, &e.Limit, ch
+			copy(q.entries[placed+1:], q.entries[placed:i])
+			copy(c.Limits[placed+1:], c.Limits[placed:i])
+			copy(c.Charges[placed+1:], c.Charges[placed:i])
+			q.entries[placed], c.Limits[placed], c.Charges[placed] = e, &e.Limit, ch
 		}
-		n++
+		placed++
 	}
 }
 
@@ -399,18 +399,18 @@ func (q *Reading) keepKey(k *keys.Key, key string) {
 // denyKey returns the denial of a request whose key can't be determined, or nil if the
 // limit is left out instead.
 func (q *Reading) denyKey(e *Entry, err error) error {
-	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.Name()}
-	what := KeyFailed
+	denial := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.Name()}
+	kind := KeyFailed
 	switch {
 	case errors.Is(err, keytext.ErrEmpty) && e.SkipEmpty:
 		return nil
 	case errors.Is(err, keytext.ErrEmpty):
-		re.Status, what = http.StatusForbidden, EmptyKey
+		denial.Status, kind = http.StatusForbidden, EmptyKey
 	case errors.Is(err, keytext.ErrTooLong):
-		re.Status = http.StatusForbidden
+		denial.Status = http.StatusForbidden
 	}
-	q.Failures = append(q.Failures, Failure{what, re.Limit, re})
-	return re
+	q.Failures = append(q.Failures, Failure{kind, denial.Limit, denial})
+	return denial
 }
 
 // cost returns what the request costs a limit. A negative cost is an error; on a limit
@@ -436,17 +436,17 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 
 // DenyLimits records why a function returned no limits, and returns the denial of its request,
 // or nil if it goes on without them.
-func (q *Reading) DenyLimits(what FailureKind, err error, goesOn bool) error {
-	if err = q.deny(what, err); goesOn {
+func (q *Reading) DenyLimits(kind FailureKind, err error, goesOn bool) error {
+	if err = q.deny(kind, err); goesOn {
 		return nil
 	}
 	return err
 }
 
 // deny records why functions leave a request without limits, and returns the denial.
-func (q *Reading) deny(what FailureKind, err error) error {
+func (q *Reading) deny(kind FailureKind, err error) error {
 	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
-	q.Failures = append(q.Failures, Failure{what, "", err})
+	q.Failures = append(q.Failures, Failure{kind, "", err})
 	return err
 }
 

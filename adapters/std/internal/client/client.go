@@ -73,7 +73,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	to := gateKey{host, key}
 	send, notBefore := r, time.Time{}
 	for try := 0; ; try++ {
-		permit, err := t.clear(r.Context(), to, notBefore)
+		permit, err := t.waitTurn(r.Context(), to, notBefore)
 		if err != nil {
 			closeBody(send)
 			return nil, err
@@ -108,12 +108,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// clear waits until the destination's gate is open and lim gives a turn. If a gate
+// waitTurn waits until the destination's gate is open and lim gives a turn. If a gate
 // closes during the wait for lim, it waits for the gate too and asks lim once more:
 // otherwise everything that lim let go meanwhile would go at once.
-func (t *Transport) clear(ctx context.Context, to gateKey, notBefore time.Time) (*stint.Permit, error) {
+func (t *Transport) waitTurn(ctx context.Context, destination gateKey, notBefore time.Time) (*stint.Permit, error) {
 	for {
-		opened, err := t.passGate(ctx, to)
+		opened, err := t.passGate(ctx, destination)
 		if err != nil {
 			return nil, err
 		}
@@ -123,12 +123,12 @@ func (t *Transport) clear(ctx context.Context, to gateKey, notBefore time.Time) 
 		if t.Limiter == nil {
 			return nil, nil
 		}
-		permit, err := t.Limiter.Wait(ctx, to.key, 1)
+		permit, err := t.Limiter.Wait(ctx, destination.key, 1)
 		if err != nil {
 			return nil, err
 		}
 		now := time.Now()
-		opens := t.gates.opening(to)
+		opens := t.gates.opening(destination)
 		if !opens.After(opened) || !opens.After(now) || !t.worthWaiting(ctx, now, opens.Sub(now)) {
 			return permit, nil
 		}
@@ -152,10 +152,10 @@ func giveBack(ctx context.Context, permit *stint.Permit) {
 // passGate waits for a turn at the gate and returns when that gate opened. A request
 // that can't wait that long goes ahead: the server's own answer is worth more to its
 // caller than an error made here.
-func (t *Transport) passGate(ctx context.Context, to gateKey) (opened time.Time, err error) {
+func (t *Transport) passGate(ctx context.Context, destination gateKey) (opened time.Time, err error) {
 	for {
 		now := time.Now()
-		opens, turn := t.gates.place(to, now)
+		opens, turn := t.gates.place(destination, now)
 		if !opens.After(opened) || !turn.After(now) || !t.worthWaiting(ctx, now, opens.Sub(now)) {
 			return opens, ctx.Err()
 		}

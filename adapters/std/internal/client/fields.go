@@ -48,17 +48,17 @@ func parseList(text string) (items []policyLeft, ok bool) {
 		if !ok {
 			return nil, false
 		}
-		var left, seconds spelled
+		var left, seconds alternative
 		ok = s.parameters(func(key string, v value) {
 			switch key {
 			case "r":
-				left.first = v
+				left.published = v
 			case "a":
-				left.second = v
+				left.other = v
 			case "t":
-				seconds.first = v
+				seconds.published = v
 			case "w":
-				seconds.second = v
+				seconds.other = v
 			}
 		})
 		if !ok {
@@ -108,15 +108,15 @@ func parseDictionary(text string) (item policyLeft, ok bool) {
 	return newPolicyLeft(left, seconds)
 }
 
-// spelled is a parameter with two names. If an answer carries both, the published one
-// counts.
-type spelled struct{ first, second value }
+// alternative is a parameter with two names: the published one, and one of another revision.
+type alternative struct{ published, other value }
 
-func (s spelled) value() value {
-	if s.first.kind != kindNone {
-		return s.first
+// value returns the parameter under its published name, if an answer has it.
+func (s alternative) value() value {
+	if s.published.kind != kindNone {
+		return s.published
 	}
-	return s.second
+	return s.other
 }
 
 // newPolicyLeft checks the numbers against the draft: integers, not decimals, and none

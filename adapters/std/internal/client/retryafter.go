@@ -59,16 +59,16 @@ func denied(status int) bool {
 // send a fraction of a second, which is rounded up. A date
 // counts relative to the time at which the answer says it was sent. Limiters behind one
 // another may send several fields: the longest well-formed one counts.
-func parseRetryAfter(lines []string, sent time.Time) (d time.Duration, said bool) {
+func parseRetryAfter(lines []string, sent time.Time) (d time.Duration, found bool) {
 	for _, line := range lines {
 		text := strings.Trim(line, " \t")
 		if n, ok := parseSeconds(text); ok {
-			d, said = max(d, clampSeconds(n)), true
+			d, found = max(d, clampSeconds(n)), true
 		} else if date, err := http.ParseTime(text); err == nil {
-			d, said = max(d, min(date.Sub(sent), farthest)), true
+			d, found = max(d, min(date.Sub(sent), farthest)), true
 		}
 	}
-	return d, said
+	return d, found
 }
 
 // longest returns how long the policies that are used up ask to wait. A denial proves
