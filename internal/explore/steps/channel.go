@@ -3,7 +3,7 @@ package steps
 import "unsafe"
 
 // Case is a channel that a select may receive from or send to: its object, nil for a nil
-// channel; whether that can be done at the moment; and what does it.
+// channel; whether that can be done now; and the function that does it.
 type Case struct {
 	Object unsafe.Pointer
 	Ready  func() bool
@@ -11,23 +11,23 @@ type Case struct {
 }
 
 // Select is a step that waits until one of the cases is ready, does it, and returns its
-// index; or -1 if none is ready and there is something else to do. Each of several that are
-// ready is tried.
+// index; or -1 if none is ready and the select has a default. Each of several that are
+// ready is explored.
 func Select(orElse bool, cases ...Case) int {
 	r := running
 	if r == nil || r.current == nil || r.pruned {
-		return now(orElse, cases)
+		return selectNow(orElse, cases)
 	}
-	o := op{touch: touch{Load, r.number(unsafe.Pointer(r.current))}, waits: !orElse}
+	o := op{access: access{Load, r.number(unsafe.Pointer(r.current))}, waits: !orElse}
 	for i := range cases {
 		if object := cases[i].Object; object != nil {
-			o.more = append(o.more, touch{Store, r.number(object)})
+			o.others = append(o.others, access{Store, r.number(object)})
 		}
 	}
-	if len(o.more) == 0 && orElse {
+	if len(o.others) == 0 && orElse {
 		return -1
 	}
-	o.ways = func() (n int) {
+	o.choices = func() (n int) {
 		for i := range cases {
 			if cases[i].ready() {
 				n++
@@ -39,30 +39,30 @@ func Select(orElse bool, cases ...Case) int {
 		return n
 	}
 	r.pause(o)
-	return r.choice(cases)
+	return r.takeCase(cases)
 }
 
-// choice takes a select's way. Of channels that it doesn't take, it matters only whether
+// takeCase takes the chosen case of a select. For the other channels, it matters only whether
 // they are ready.
-func (r *Run) choice(cases []Case) int {
+func (r *Run) takeCase(cases []Case) int {
 	e := &r.events[len(r.events)-1]
-	looked := make([]touch, 0, len(e.more))
-	taken, way, k := -1, r.way, 0
+	accesses := make([]access, 0, len(e.others))
+	taken, choice, k := -1, r.choice, 0
 	for i := range cases {
 		if cases[i].Object == nil {
 			continue
 		}
-		t := touch{Load, e.more[k].obj}
+		t := access{Load, e.others[k].obj}
 		k++
 		if cases[i].ready() {
-			if way == 0 {
+			if choice == 0 {
 				taken, t.kind = i, Store
 			}
-			way--
+			choice--
 		}
-		looked = append(looked, t)
+		accesses = append(accesses, t)
 	}
-	e.more = looked
+	e.others = accesses
 	if taken >= 0 {
 		cases[taken].Pass()
 	}
@@ -71,8 +71,8 @@ func (r *Run) choice(cases []Case) int {
 
 func (c *Case) ready() bool { return c.Object != nil && c.Ready() }
 
-// now is Select where nothing pauses.
-func now(orElse bool, cases []Case) int {
+// selectNow is Select outside of actors.
+func selectNow(orElse bool, cases []Case) int {
 	for i := range cases {
 		if cases[i].ready() {
 			cases[i].Pass()
@@ -88,12 +88,12 @@ func now(orElse bool, cases []Case) int {
 	panic("steps: a channel is waited for where nobody would come")
 }
 
-// Choose is a step that comes to each number below n, in a run of its own.
+// Choose is a step that returns each number below n, in a run of its own.
 func Choose(n int) int {
 	r := running
 	if r == nil || r.current == nil || r.pruned {
 		return 0
 	}
-	r.pause(op{touch: touch{Load, r.number(unsafe.Pointer(r.current))}, ways: func() int { return n }})
-	return r.way
+	r.pause(op{access: access{Load, r.number(unsafe.Pointer(r.current))}, choices: func() int { return n }})
+	return r.choice
 }

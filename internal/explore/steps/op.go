@@ -5,19 +5,20 @@ import (
 	"math/bits"
 )
 
-// touch is an action of a step on an object. Objects are numbered in the order in which a run
-// comes upon them.
-type touch struct {
+// access is an action of a step on an object. Objects are numbered in the order in which a run
+// first accesses them.
+type access struct {
 	kind Kind
 	obj  int
 }
 
-func (t touch) meets(u touch) bool {
+// dependent reports whether the order of two accesses matters.
+func (t access) dependent(u access) bool {
 	if t.obj != u.obj {
 		return false
 	}
 	switch t.kind {
-	case Load, refused, call, back:
+	case Load, lockFailed, callBegin, callEnd:
 		return u.kind != t.kind
 	}
 	return true
@@ -25,53 +26,53 @@ func (t touch) meets(u touch) bool {
 
 // op is a step.
 type op struct {
-	touch
-	held *bool      // by a Lock's mutex
-	more []touch    // what else it touches
-	ways func() int // in which it can be taken at the moment; nil: in one
-	// waits: it may have no way, and what gives it one isn't known from the kinds.
+	access
+	held    *bool      // by a Lock's mutex
+	others  []access   // what else it touches
+	choices func() int // in which it can be taken at the moment; nil: in one
+	// waits: it may have to wait, and the steps that end the wait aren't known from the kinds.
 	waits bool
 }
 
-// open is how many ways the step can be taken in, 0 if it has to wait.
-func (o *op) open() int {
+// enabledChoices is in how many ways the step can be taken now, 0 if it has to wait.
+func (o *op) enabledChoices() int {
 	switch {
-	case o.ways != nil:
-		return o.ways()
+	case o.choices != nil:
+		return o.choices()
 	case o.kind == Lock && *o.held:
 		return 0
 	}
 	return 1
 }
 
-// touches calls f with all that the step touches.
-func (o *op) touches(f func(touch)) {
-	f(o.touch)
-	for _, t := range o.more {
+// eachAccess calls f with all accesses of the step.
+func (o *op) eachAccess(f func(access)) {
+	f(o.access)
+	for _, t := range o.others {
 		f(t)
 	}
 }
 
-// meets says whether two steps may come to something else in the other order.
-func (o *op) meets(p *op) (met bool) {
-	if o.more == nil && p.more == nil {
-		return o.touch.meets(p.touch)
+// dependent reports whether two steps may have another result in the other order.
+func (o *op) dependent(p *op) (found bool) {
+	if o.others == nil && p.others == nil {
+		return o.access.dependent(p.access)
 	}
-	o.touches(func(t touch) { p.touches(func(u touch) { met = met || t.meets(u) }) })
-	return met
+	o.eachAccess(func(t access) { p.eachAccess(func(u access) { found = found || t.dependent(u) }) })
+	return found
 }
 
-// follows says of steps of two actors that meet whether o can only be taken where p can
-// not: there is nothing to turn round.
-func (o *op) follows(p *op) bool { return o.kind == Lock && (p.kind == Unlock || p.kind == refused) }
+// follows reports, for dependent steps of two actors, whether o can only be taken where p can't: they
+// can't be reversed.
+func (o *op) follows(p *op) bool { return o.kind == Lock && (p.kind == Unlock || p.kind == lockFailed) }
 
-// most is how many actors a scenario may have, those included that it starts on its way.
-const most = 32
+// maxActors is how many actors a scenario may have, including those started by actors.
+const maxActors = 32
 
 // set is a set of actors.
 type set uint32
 
-func one(i int) set          { return 1 << i }
+func setOf(i int) set        { return 1 << i }
 func (s set) has(i int) bool { return s>>i&1 != 0 }
 func (s set) first() int     { return bits.TrailingZeros32(uint32(s)) }
 func (s set) all() iter.Seq[int] {

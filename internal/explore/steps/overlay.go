@@ -245,7 +245,7 @@ func (o *overlay) addTwins(e *Elsewhere, dir, dirBelow string, text map[string]s
 			}
 			file = path.Join(dir, path.Base(path.Dir(name)), path.Base(name))
 		}
-		twin, err := twinned(name, source, to)
+		twin, err := withTwins(name, source, to)
 		if err != nil {
 			o.t.Fatal(err)
 		}

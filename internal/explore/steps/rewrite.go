@@ -11,22 +11,21 @@ import (
 	"strings"
 )
 
-const here = "github.com/stint-go/stint/internal/explore/steps/"
+const ownPath = "github.com/stint-go/stint/internal/explore/steps/"
 
 // twins are the packages that replace imports.
 var twins = map[string]string{
-	"context":      here + "context",
-	"sync":         here + "sync",
-	"sync/atomic":  here + "atomic",
-	"time":         here + "time",
-	"hash/maphash": here + "maphash",
-	"github.com/stint-go/stint/internal/background": here + "background",
+	"context":      ownPath + "context",
+	"sync":         ownPath + "sync",
+	"sync/atomic":  ownPath + "atomic",
+	"time":         ownPath + "time",
+	"hash/maphash": ownPath + "maphash",
+	"github.com/stint-go/stint/internal/background": ownPath + "background",
 }
 
-// twinned has a file import other packages, by path, and call package lang for each statement about
-// goroutines and channels. It goes by the syntax alone, so a range over a channel stays
-// what it is, and would block for ever.
-func twinned(name, source string, to map[string]string) (string, error) {
+// withTwins has a file import other packages, by path, and call package lang for each statement about
+// goroutines and channels. It knows only the syntax, so a range over a channel isn't rewritten, and would block for ever.
+func withTwins(name, source string, to map[string]string) (string, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
 	if err != nil {
@@ -45,7 +44,7 @@ func twinned(name, source string, to map[string]string) (string, error) {
 	imports := len(r.changes)
 	ast.Inspect(f, r.node)
 	if len(r.changes) > imports {
-		r.replace(f.Name.End(), f.Name.End(), "; import lang "+strconv.Quote(here+"lang"))
+		r.replace(f.Name.End(), f.Name.End(), "; import lang "+strconv.Quote(ownPath+"lang"))
 	}
 	return r.String(), nil
 }
@@ -59,11 +58,11 @@ type rewriting struct {
 
 type change struct {
 	from, to int
-	is       string
+	text     string
 }
 
-func (r *rewriting) replace(from, to token.Pos, is string) {
-	r.changes = append(r.changes, change{int(from) - r.base, int(to) - r.base, is})
+func (r *rewriting) replace(from, to token.Pos, text string) {
+	r.changes = append(r.changes, change{int(from) - r.base, int(to) - r.base, text})
 }
 
 func (r *rewriting) text(n ast.Node) string {
@@ -75,23 +74,23 @@ func (r *rewriting) String() string {
 	var b strings.Builder
 	at := 0
 	for _, c := range r.changes {
-		b.WriteString(r.source[at:c.from] + c.is)
+		b.WriteString(r.source[at:c.from] + c.text)
 		at = c.to
 	}
 	return b.String() + r.source[at:]
 }
 
-// node rewrites a statement or expression, and says whether what is in it is to be.
+// node rewrites a statement or expression, and reports whether its children are to be rewritten.
 func (r *rewriting) node(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:
-		of := ""
+		suffix := ""
 		if k := len(n.Call.Args); k > 0 {
-			of = fmt.Sprint(k)
+			suffix = fmt.Sprint(k)
 		}
-		r.replace(n.Go, n.Call.Pos(), "lang.Go"+of+"(")
+		r.replace(n.Go, n.Call.Pos(), "lang.Go"+suffix+"(")
 		comma := ""
-		if of != "" {
+		if suffix != "" {
 			comma = ", "
 		}
 		r.replace(n.Call.Lparen, n.Call.Lparen+1, comma)
@@ -100,12 +99,12 @@ func (r *rewriting) node(n ast.Node) bool {
 		r.replace(n.Arrow, n.Arrow+2, ",")
 		r.replace(n.End(), n.End(), ")")
 	case *ast.AssignStmt:
-		if from, ok := received(n.Rhs[0]); ok && len(n.Lhs) == 2 && len(n.Rhs) == 1 {
+		if from, ok := isReceive(n.Rhs[0]); ok && len(n.Lhs) == 2 && len(n.Rhs) == 1 {
 			r.receive(from, "Receive2")
 			return false
 		}
 	case *ast.UnaryExpr:
-		if from, ok := received(n); ok {
+		if from, ok := isReceive(n); ok {
 			r.receive(from, "Receive")
 		}
 	case *ast.CallExpr:
@@ -119,8 +118,8 @@ func (r *rewriting) node(n ast.Node) bool {
 	return true
 }
 
-// received says whether an expression receives.
-func received(e ast.Expr) (*ast.UnaryExpr, bool) {
+// isReceive reports whether an expression receives.
+func isReceive(e ast.Expr) (*ast.UnaryExpr, bool) {
 	u, ok := e.(*ast.UnaryExpr)
 	return u, ok && u.Op == token.ARROW
 }
@@ -158,17 +157,17 @@ func (r *rewriting) choose(s *ast.SelectStmt) {
 	}
 }
 
-// comm rewrites a case, and returns what makes it.
+// comm rewrites a case, and returns the expression that makes it.
 func (r *rewriting) comm(c *ast.CommClause, name string, n int) (made string) {
-	is := fmt.Sprintf("case %d:", n)
+	header := fmt.Sprintf("case %d:", n)
 	switch comm := c.Comm.(type) {
 	case *ast.SendStmt:
 		made = fmt.Sprintf("lang.Out(%s, %s)", r.text(comm.Chan), r.text(comm.Value))
 	case *ast.ExprStmt:
-		from, _ := received(comm.X)
+		from, _ := isReceive(comm.X)
 		made = fmt.Sprintf("lang.In(%s)", r.text(from.X))
 	case *ast.AssignStmt:
-		from, _ := received(comm.Rhs[0])
+		from, _ := isReceive(comm.Rhs[0])
 		made = fmt.Sprintf("lang.In(%s)", r.text(from.X))
 		var to []string
 		for _, e := range comm.Lhs {
@@ -178,8 +177,8 @@ func (r *rewriting) comm(c *ast.CommClause, name string, n int) (made string) {
 		if len(to) == 2 {
 			got = ".Got2()"
 		}
-		is += " " + strings.Join(to, ", ") + " " + comm.Tok.String() + " " + name + got + ";"
+		header += " " + strings.Join(to, ", ") + " " + comm.Tok.String() + " " + name + got + ";"
 	}
-	r.replace(c.Case, c.Colon+1, is)
+	r.replace(c.Case, c.Colon+1, header)
 	return made
 }

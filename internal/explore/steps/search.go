@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// before tells of each actor how many of a run's steps there have been when it took the
-// last that something depends on: an event happened before if its number is below.
-type before [most]int32
+// vectorClock has, for each actor, the number of the run's steps up to the actor's last step that
+// happened before an event: those with a lower number did.
+type vectorClock [maxActors]int32
 
-func (b *before) join(c *before) {
+func (b *vectorClock) join(c *vectorClock) {
 	for i := range b {
 		b[i] = max(b[i], c[i])
 	}
@@ -19,30 +19,30 @@ func (b *before) join(c *before) {
 type event struct {
 	op
 	actor int
-	since before // what it depends on, and itself
+	clock vectorClock // of the events that happened before it, and itself
 }
 
-// node is a state that a run has come to, with what is to be done from there.
+// node is a state of a run, with the sets of actors whose steps are explored from there.
 type node struct {
-	enabled set
-	todo    set // to be tried, or tried
-	done    set // tried
-	sleep   set // what they come to has been seen already
-	taken   int
-	way     int // in which it was taken
-	ways    int
+	enabled   set
+	backtrack set // to be explored, or explored
+	done      set // explored
+	sleep     set // the sleep set: their results have been explored already
+	taken     int
+	choice    int // of those of the step taken
+	choices   int
 }
 
-// next turns to what is to be tried next, deepest first, or nil.
+// next returns the path to explore next, deepest first, or nil.
 func next(path []node) []node {
 	for len(path) > 0 {
 		n := &path[len(path)-1]
-		if n.way++; n.way < n.ways {
+		if n.choice++; n.choice < n.choices {
 			return path
 		}
-		n.way = 0
-		n.done |= one(n.taken)
-		if left := n.todo &^ n.done &^ n.sleep; left != 0 {
+		n.choice = 0
+		n.done |= setOf(n.taken)
+		if left := n.backtrack &^ n.done &^ n.sleep; left != 0 {
 			n.taken = left.first()
 			return path
 		}
@@ -51,7 +51,7 @@ func next(path []node) []node {
 	return nil
 }
 
-// run goes down the path, and on from its end.
+// run follows the path, and continues from its end.
 func (r *Run) run(scenario func(*Run)) {
 	if clear(r.objects); r.objects == nil {
 		r.objects = map[unsafe.Pointer]int{}
@@ -59,22 +59,22 @@ func (r *Run) run(scenario func(*Run)) {
 	running = r
 	defer func() { running = nil }()
 	scenario(r)
-	r.begin(0, before{})
+	r.startActors(0, vectorClock{})
 	for depth := 0; ; depth++ {
-		if depth == longest {
-			r.Broken("%d steps, and no end", longest)
+		if depth == maxSteps {
+			r.Broken("%d steps, and no end", maxSteps)
 			r.path = r.path[:depth]
 			r.prune()
 			return
 		}
-		enabled, waiting := r.standing()
-		if enabled == 0 && waiting != 0 && r.idle() {
-			enabled, waiting = r.standing()
+		enabled, waiting := r.enabledAndWaiting()
+		if enabled == 0 && waiting != 0 && r.advanceToTimer() {
+			enabled, waiting = r.enabledAndWaiting()
 		}
 		if enabled == 0 && waiting == 0 {
 			break
 		}
-		if depth == len(r.path) && !r.choose(enabled, depth) {
+		if depth == len(r.path) && !r.enter(enabled, depth) {
 			if enabled == 0 {
 				r.Broken("deadlock: %s", r.names(waiting))
 			}
@@ -85,7 +85,7 @@ func (r *Run) run(scenario func(*Run)) {
 		if n.enabled != enabled || !enabled.has(n.taken) {
 			panic("steps: the scenario isn't deterministic")
 		}
-		r.take(n.taken, depth)
+		r.execute(n.taken, depth)
 	}
 	r.current, r.ending = nil, true
 	for _, f := range r.ends {
@@ -94,18 +94,18 @@ func (r *Run) run(scenario func(*Run)) {
 	r.prune()
 }
 
-// longest is a number of steps that only those reach who wait for each other for ever.
-const longest = 1000
+// maxSteps is a number of steps that only a livelock reaches.
+const maxSteps = 1000
 
-// standing is who can go on, and who has to wait.
-func (r *Run) standing() (enabled, waiting set) {
+// enabledAndWaiting returns the actors that can take a step, and those that have to wait.
+func (r *Run) enabledAndWaiting() (enabled, waiting set) {
 	for i, a := range r.actors {
 		switch {
-		case a.over:
-		case a.op.open() > 0:
-			enabled |= one(i)
+		case a.ended:
+		case a.op.enabledChoices() > 0:
+			enabled |= setOf(i)
 		case !a.timer:
-			waiting |= one(i)
+			waiting |= setOf(i)
 		}
 	}
 	return enabled, waiting
@@ -119,17 +119,17 @@ func (r *Run) names(s set) string {
 	return strings.Join(all, ", ")
 }
 
-// choose enters a new state, and says whether there is anything to be seen from there.
-func (r *Run) choose(enabled set, depth int) bool {
+// enter enters a new state, and reports whether there is anything to explore from there.
+func (r *Run) enter(enabled set, depth int) bool {
 	n := node{enabled: enabled}
 	if depth > 0 {
 		from, e := &r.path[depth-1], &r.events[depth-1]
-		for i := range ((from.sleep | from.done) &^ one(from.taken)).all() {
-			if !r.actors[i].op.meets(&e.op) {
-				n.sleep |= one(i)
+		for i := range ((from.sleep | from.done) &^ setOf(from.taken)).all() {
+			if !r.actors[i].op.dependent(&e.op) {
+				n.sleep |= setOf(i)
 			}
 		}
-		n.taken = from.taken // who goes on, goes on
+		n.taken = from.taken // the same actor continues
 	}
 	left := enabled &^ n.sleep
 	if left == 0 {
@@ -138,88 +138,88 @@ func (r *Run) choose(enabled set, depth int) bool {
 	if !left.has(n.taken) {
 		n.taken = left.first()
 	}
-	if n.todo = one(n.taken); r.every {
-		n.todo, n.sleep = enabled, 0
+	if n.backtrack = setOf(n.taken); r.exhaustive {
+		n.backtrack, n.sleep = enabled, 0
 	}
 	r.path = append(r.path, n)
 	return true
 }
 
-// races looks for the steps that the last one meets, and doesn't come after for another
-// reason, and has each tried the other way round: by whoever can begin what else there was
-// since then and need not have waited for it. What a step that waits has waited for is
-// not a reason, and not known: all that it meets is tried.
-func (r *Run) races(last, obj int) {
+// findRaces finds the races of the last step: the steps that it depends on and that don't happen before
+// it for another reason. It has each race explored in reverse order. The steps that a waiting step has
+// waited for aren't known, so it has a race with all that it depends on.
+func (r *Run) findRaces(last, obj int) {
 	e := &r.events[last]
-	on := r.on[obj]
+	on := r.byObject[obj]
 	for k := len(on) - 1; k >= 0; k-- {
 		f := &r.events[on[k]]
-		if on[k] < e.since[f.actor] || !e.meets(&f.op) || e.follows(&f.op) {
+		if on[k] < e.clock[f.actor] || !e.dependent(&f.op) || e.follows(&f.op) {
 			continue
 		}
-		if r.turnRound(int(on[k]), last); !e.waits {
-			e.since.join(&f.since)
+		if r.addBacktrack(int(on[k]), last); !e.waits {
+			e.clock.join(&f.clock)
 		}
 	}
 }
 
-// turnRound has what came between two steps, and the second, tried without the first.
-func (r *Run) turnRound(first, second int) {
+// addBacktrack has the steps between two racing steps, and the second, explored before the first: it adds
+// an actor that can begin them to the backtrack set of the first.
+func (r *Run) addBacktrack(first, second int) {
 	n, e := &r.path[first], &r.events[first]
-	var begin, come set // who can begin, and who has come
-	var came [most]int32
+	var initials, seen set // actors that can begin, and those that have taken a step
+	var lastEvent [maxActors]int32
 	for j := first + 1; j <= second; j++ {
 		f := &r.events[j]
-		if j < second && f.since[e.actor] > int32(first) || come.has(f.actor) {
+		if j < second && f.clock[e.actor] > int32(first) || seen.has(f.actor) {
 			continue
 		}
-		begins := true
-		for q := range come.all() {
-			begins = begins && f.since[q] <= came[q]
+		initial := true
+		for q := range seen.all() {
+			initial = initial && f.clock[q] <= lastEvent[q]
 		}
-		come |= one(f.actor)
-		if came[f.actor] = int32(j); begins {
-			begin |= one(f.actor)
+		seen |= setOf(f.actor)
+		if lastEvent[f.actor] = int32(j); initial {
+			initials |= setOf(f.actor)
 		}
 	}
-	if can := begin & n.enabled; begin&(n.todo|n.sleep) == 0 && can != 0 {
-		n.todo |= one(can.first())
+	if candidates := initials & n.enabled; initials&(n.backtrack|n.sleep) == 0 && candidates != 0 {
+		n.backtrack |= setOf(candidates.first())
 	}
 }
 
-// take lets an actor take its step.
-func (r *Run) take(i, depth int) {
+// execute lets an actor take its step.
+func (r *Run) execute(i, depth int) {
 	a, n := r.actors[i], &r.path[depth]
-	r.way, n.ways = n.way, a.op.open()
+	r.choice, n.choices = n.choice, a.op.enabledChoices()
 	r.events = append(r.events, event{op: a.op, actor: i})
 	actors := len(r.actors)
 	r.resume(i)
 	e := &r.events[depth]
-	e.since = a.since
-	e.touches(func(t touch) { r.races(depth, t.obj) })
-	e.touches(func(t touch) {
-		for _, k := range r.on[t.obj] {
-			if f := &r.events[k]; e.meets(&f.op) {
-				e.since.join(&f.since)
+	e.clock = a.clock
+	e.eachAccess(func(t access) { r.findRaces(depth, t.obj) })
+	e.eachAccess(func(t access) {
+		for _, k := range r.byObject[t.obj] {
+			if f := &r.events[k]; e.dependent(&f.op) {
+				e.clock.join(&f.clock)
 			}
 		}
 	})
-	e.since[i] = int32(depth) + 1
-	a.since = e.since
-	e.touches(func(t touch) { r.on[t.obj] = append(r.on[t.obj], int32(depth)) })
-	r.begin(actors, e.since)
+	e.clock[i] = int32(depth) + 1
+	a.clock = e.clock
+	e.eachAccess(func(t access) { r.byObject[t.obj] = append(r.byObject[t.obj], int32(depth)) })
+	r.startActors(actors, e.clock)
 	for j, b := range r.actors[:actors] {
-		// A timer that has been stopped takes no step that could be turned round.
-		if b.timer && n.enabled.has(j) && b.op.open() == 0 {
-			n.todo |= one(j) &^ n.sleep
+		// A timer that has been stopped takes no step that could be reversed.
+		if b.timer && n.enabled.has(j) && b.op.enabledChoices() == 0 {
+			n.backtrack |= setOf(j) &^ n.sleep
 		}
 	}
 }
 
-// begin runs the actors from a number on to their first steps.
-func (r *Run) begin(from int, since before) {
+// startActors runs the actors from a number on to their first steps.
+func (r *Run) startActors(from int, clock vectorClock) {
 	for i := from; i < len(r.actors); i++ {
-		r.actors[i].since = since
+		r.actors[i].clock = clock
 		r.resume(i)
 	}
 }
@@ -229,11 +229,11 @@ func (r *Run) resume(i int) {
 	a := r.actors[i]
 	r.current = a
 	o, more := a.next()
-	a.op, a.over = o, !more
+	a.op, a.ended = o, !more
 	r.current = nil
 }
 
-// prune ends a run, also one that comes to what has been seen, or to nothing.
+// prune ends a run, possibly before its end.
 func (r *Run) prune() {
 	r.pruned = true
 	for _, a := range r.actors {

@@ -8,11 +8,11 @@
 // goes on from its step to its next. Of several channels that are ready, a select takes
 // each in a run of its own.
 //
-// Orders that differ only in steps that don't meet come to the same, so one of them is
-// run: two steps meet if they are on one variable, mutex or clock and one of them changes
+// Orders that differ only in independent steps have the same result, so one of them is
+// run: two steps are dependent if they access one variable, mutex or clock and one of them changes
 // it. The search is dynamic partial order reduction with source sets and sleep sets
 // (Abdulla, Aronis, Jonsson and Sagonas, POPL 2014), without any bound. Atomic operations of Go are sequentially consistent,
-// so no order is missing; that the rest is not shared is for the race detector to say.
+// so no order is missing. The race detector shows whether anything else is shared.
 package steps
 
 import (
@@ -38,27 +38,26 @@ const (
 	TryLock
 	// Unlock frees it.
 	Unlock
-	// call and back are where a call begins and has come back: of two calls it matters
-	// which of them ended before the other began.
-	call
-	back
-	// refused is a TryLock of a mutex that isn't free.
-	refused
+	// callBegin and callEnd are the begin and the end of a call: the order of the end of a call and
+	// the begin of another matters.
+	callBegin
+	callEnd
+	// lockFailed is a TryLock of a mutex that isn't free.
+	lockFailed
 )
 
-// Find explores a scenario until a run breaks a promise. It returns how many runs there
-// were and the trace of the last, or "" if none has. The scenario sets up what the actors
-// share, starts them with [Run.Go], and says what is to be true at the end with
-// [Run.End]. It does the same each time.
+// Find explores a scenario until a run breaks a promise. It returns the number of runs
+// and the trace of the last, or "" if no run has broken one. The scenario sets up the state that the actors
+// share, starts them with [Run.Go], and checks the result in [Run.End]. It must do the same each time.
 func Find(scenario func(*Run)) (runs int, trace string) { return find(scenario, false) }
 
-// find takes every order one by one if it is told to.
-func find(scenario func(*Run), every bool) (runs int, trace string) {
+// find runs every order one by one if exhaustive is set.
+func find(scenario func(*Run), exhaustive bool) (runs int, trace string) {
 	var path []node
 	last := &Run{}
 	for {
 		runs++
-		r := &Run{path: path, every: every, events: last.events[:0], on: last.on[:0], objects: last.objects}
+		r := &Run{path: path, exhaustive: exhaustive, events: last.events[:0], byObject: last.byObject[:0], objects: last.objects}
 		last = r
 		if r.run(scenario); len(r.broken) > 0 {
 			again := &Run{path: r.path, tracing: true}
@@ -73,18 +72,18 @@ func find(scenario func(*Run), every bool) (runs int, trace string) {
 
 // Run is one run of a scenario.
 type Run struct {
-	path   []node
-	every  bool // order, one by one
-	actors []*actor
-	ends   []func()
+	path       []node
+	exhaustive bool // order, one by one
+	actors     []*actor
+	ends       []func()
 
-	objects map[unsafe.Pointer]int // none is freed during the run, so no address comes again
-	on      [][]int32              // events by object
-	events  []event
-	marks   int // where calls begin and end
+	objects   map[unsafe.Pointer]int // none is freed during the run, so no address comes again
+	byObject  [][]int32              // events by object
+	events    []event
+	callMarks int // the number of begins and ends of calls
 
 	current *actor // nil while the scenario sets up, and at its end
-	way     int    // in which its step is taken
+	choice  int    // in which its step is taken
 	ending  bool
 	pruned  bool
 
@@ -99,29 +98,29 @@ type Run struct {
 }
 
 type actor struct {
-	name  string
-	next  func() (op, bool)
-	stop  func()
-	yield func(op) bool
-	op    op // where it stands
-	over  bool
-	timer bool    // it may wait for ever
-	since before  // what its next step depends on
-	read  []int64 // from the clock
-	begun int     // actors that it has started
+	name    string
+	next    func() (op, bool)
+	stop    func()
+	yield   func(op) bool
+	op      op // where it stands
+	ended   bool
+	timer   bool        // it may wait for ever
+	clock   vectorClock // what its next step depends on
+	read    []int64     // from the clock
+	spawned int         // actors that it has started
 }
 
 // running is the run under way: one at a time in a process.
 var running *Run
 
-// pruned unwinds an actor whose run isn't gone on with.
+// pruned unwinds an actor of a run that is pruned.
 type pruned struct{}
 
 // Go starts an actor when the scenario has been set up. If it panics, that breaks a promise.
 func (r *Run) Go(name string, f func()) { r.start(name, f) }
 
 func (r *Run) start(name string, f func()) *actor {
-	if len(r.actors) == most {
+	if len(r.actors) == maxActors {
 		panic("steps: too many actors")
 	}
 	a := &actor{name: name}
@@ -148,8 +147,8 @@ func Spawn(f func()) {
 	case r.current == nil:
 		r.start(fmt.Sprintf("go%d", len(r.actors)), f)
 	default:
-		r.current.begun++
-		a := r.start(fmt.Sprintf("%s.%d", r.current.name, r.current.begun), f)
+		r.current.spawned++
+		a := r.start(fmt.Sprintf("%s.%d", r.current.name, r.current.spawned), f)
 		Note("starts %s", a.name)
 	}
 }
@@ -157,7 +156,7 @@ func Spawn(f func()) {
 // End has f called when all actors have returned.
 func (r *Run) End(f func()) { r.ends = append(r.ends, f) }
 
-// Broken says that a promise is broken. In a run that isn't gone on with it means nothing:
+// Broken reports that a promise is broken. In a pruned run it does nothing:
 // deferred calls of the actors that are unwound take no steps.
 func (r *Run) Broken(format string, args ...any) {
 	if r.pruned {
@@ -177,30 +176,30 @@ func (r *Run) Advance(d time.Duration) {
 	Note("%v pass", d)
 }
 
-// Span is where a call was in a run. One that began later than another ended came after
+// Span is the begin and the end of a call in a run. A call that began later than another ended came after
 // it.
 type Span struct {
 	Began, Ended int
 	Clock        []int64 // what the call has read from the clock
 }
 
-// Call makes a call of which it matters whether another ended before it began.
+// Call makes a call, and records when it began and ended relative to others.
 func (r *Run) Call(what string, f func()) (s Span) {
-	s.Began = r.mark(call, what+" begins")
+	s.Began = r.mark(callBegin, what+" begins")
 	read := r.readings()
 	*read = nil
 	f()
 	s.Clock = *read
-	s.Ended = r.mark(back, what+" is back")
+	s.Ended = r.mark(callEnd, what+" is back")
 	return s
 }
 
-// mark returns how many there have been.
+// mark is a step that returns the number of marks so far.
 func (r *Run) mark(k Kind, what string) int {
-	at(k, unsafe.Pointer(&r.marks), nil)
+	at(k, unsafe.Pointer(&r.callMarks), nil)
 	Note("%s", what)
-	r.marks++
-	return r.marks
+	r.callMarks++
+	return r.callMarks
 }
 
 // At pauses the actor that runs before a step on an object. Outside of actors nothing
@@ -210,21 +209,21 @@ func At(k Kind, object unsafe.Pointer) { at(k, object, nil) }
 // AtBoth pauses before a step that changes two objects.
 func AtBoth(object, other unsafe.Pointer) {
 	if r := running; r != nil && r.current != nil && !r.pruned {
-		r.pause(op{touch: touch{Store, r.number(object)}, more: []touch{{Store, r.number(other)}}})
+		r.pause(op{access: access{Store, r.number(object)}, others: []access{{Store, r.number(other)}}})
 	}
 }
 
-// AtLock pauses before a mutex is locked until it is free: held says whether it is.
+// AtLock pauses before a mutex is locked, until *held is false.
 func AtLock(object unsafe.Pointer, held *bool) { at(Lock, object, held) }
 
-// Unchanged says that the Store or TryLock just paused at has changed nothing.
+// Unchanged records that the last step, a Store or TryLock, has changed nothing.
 func Unchanged() {
 	if r := running; r != nil && r.current != nil && !r.pruned {
 		switch e := &r.events[len(r.events)-1]; e.kind {
 		case Store:
 			e.kind = Load
 		case TryLock:
-			e.kind = refused
+			e.kind = lockFailed
 		}
 	}
 }
@@ -252,7 +251,7 @@ var start = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 // Now is Clock's reading as an instant.
 func Now() time.Time { return start.Add(time.Duration(Clock()) * time.Microsecond) }
 
-// readings are the clock's of who runs.
+// readings are the clock readings of the running actor.
 func (r *Run) readings() *[]int64 {
 	if r.current == nil {
 		return &r.read
@@ -260,7 +259,7 @@ func (r *Run) readings() *[]int64 {
 	return &r.current.read
 }
 
-// Note adds to the trace what the actor that runs has just done.
+// Note adds an action of the running actor to the trace.
 func Note(format string, args ...any) {
 	r := running
 	if r == nil || !r.tracing || r.pruned {
@@ -273,10 +272,10 @@ func Note(format string, args ...any) {
 	r.trace = append(r.trace, fmt.Sprintf("%4d  %-8s %s", len(r.events), who, fmt.Sprintf(format, args...)))
 }
 
-// Tracing says whether what is noted is kept.
+// Tracing reports whether notes are kept.
 func Tracing() bool { return running != nil && running.tracing && !running.pruned }
 
-// Name is how the trace calls an object. Where nothing is kept of what is noted, it is empty.
+// Name returns the name of an object in the trace, or "" if notes aren't kept.
 func Name(object unsafe.Pointer) string {
 	if !Tracing() {
 		return ""
@@ -284,21 +283,21 @@ func Name(object unsafe.Pointer) string {
 	return fmt.Sprintf("%d", running.number(object))
 }
 
-// String is the run's trace, and what it has broken.
+// String returns the run's trace, and the promises that it has broken.
 func (r *Run) String() string {
 	return strings.Join(r.trace, "\n") + "\n=> " + strings.Join(r.broken, "\n=> ")
 }
 
 func (r *Run) number(object unsafe.Pointer) int {
-	n, known := r.objects[object]
-	if !known {
+	n, found := r.objects[object]
+	if !found {
 		n = len(r.objects)
 		r.objects[object] = n
-		if n < cap(r.on) { // in place of those of a run before
-			r.on = r.on[:n+1]
-			r.on[n] = r.on[n][:0]
+		if n < cap(r.byObject) { // in place of those of a run before
+			r.byObject = r.byObject[:n+1]
+			r.byObject[n] = r.byObject[n][:0]
 		} else {
-			r.on = append(r.on, nil)
+			r.byObject = append(r.byObject, nil)
 		}
 	}
 	return n
@@ -312,10 +311,10 @@ func at(k Kind, object unsafe.Pointer, held *bool) {
 		}
 		return
 	}
-	r.pause(op{touch: touch{k, r.number(object)}, held: held})
+	r.pause(op{access: access{k, r.number(object)}, held: held})
 }
 
-// pause has the actor that runs stand before a step until it is taken.
+// pause pauses the running actor before a step until the step is taken.
 func (r *Run) pause(o op) {
 	if !r.current.yield(o) {
 		panic(pruned{})

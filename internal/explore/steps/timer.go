@@ -6,17 +6,17 @@ import (
 	"unsafe"
 )
 
-// Timer does something once the run's clock has come to an instant, or at any time after.
+// Timer calls a function when the run's clock has reached an instant, or at any time after.
 type Timer struct {
-	armed bool
-	at    int64
-	fills unsafe.Pointer // a channel that gets an element when it fires
-	drain func()         // takes that out again, unless it was received
+	armed   bool
+	at      int64
+	channel unsafe.Pointer // a channel that gets an element when it fires
+	drain   func()         // takes that out again, unless it was received
 }
 
-// NewTimer makes a timer that does something after d, in a step.
-func NewTimer(d time.Duration, fire func(), fills unsafe.Pointer, drain func()) *Timer {
-	t := &Timer{fills: fills, drain: drain}
+// NewTimer makes a timer that calls fire after d, in a step.
+func NewTimer(d time.Duration, fire func(), channel unsafe.Pointer, drain func()) *Timer {
+	t := &Timer{channel: channel, drain: drain}
 	r := running
 	if r == nil || r.ending || r.pruned {
 		return t
@@ -24,7 +24,7 @@ func NewTimer(d time.Duration, fire func(), fills unsafe.Pointer, drain func()) 
 	r.timers = append(r.timers, t)
 	r.start("timer", func() {
 		for {
-			r.pause(op{touch: touch{Store, r.number(unsafe.Pointer(t))}, more: t.touches(r), waits: true, ways: t.ways})
+			r.pause(op{access: access{Store, r.number(unsafe.Pointer(t))}, others: t.otherAccesses(r), waits: true, choices: t.choices})
 			t.armed = false
 			Note("fires")
 			fire()
@@ -34,37 +34,37 @@ func NewTimer(d time.Duration, fire func(), fills unsafe.Pointer, drain func()) 
 	return t
 }
 
-// touches is the other object that the timer touches.
-func (t *Timer) touches(r *Run) []touch {
-	more := []touch{{Load, r.number(unsafe.Pointer(&r.micros))}}
-	if t.fills != nil {
-		more = append(more, touch{Store, r.number(t.fills)})
+// otherAccesses returns the accesses of the timer to other objects.
+func (t *Timer) otherAccesses(r *Run) []access {
+	more := []access{{Load, r.number(unsafe.Pointer(&r.micros))}}
+	if t.channel != nil {
+		more = append(more, access{Store, r.number(t.channel)})
 	}
 	return more
 }
 
-func (t *Timer) ways() int {
+func (t *Timer) choices() int {
 	if t.armed && running.micros >= t.at {
 		return 1
 	}
 	return 0
 }
 
-// Stop is a step that stops the timer, and says whether it hadn't fired.
+// Stop is a step that stops the timer, and reports whether it hadn't fired.
 func (t *Timer) Stop() bool { return t.set(math.MaxInt64, false) }
 
-// Reset is a step that has the timer fire after d, and says whether it hadn't fired.
+// Reset is a step that has the timer fire after d, and reports whether it hadn't fired.
 func (t *Timer) Reset(d time.Duration) bool { return t.set(d, true) }
 
-func (t *Timer) set(d time.Duration, armed bool) (was bool) {
+func (t *Timer) set(d time.Duration, armed bool) (wasArmed bool) {
 	r := running
 	if r == nil {
 		return false
 	}
 	if r.current != nil && !r.pruned {
-		r.pause(op{touch: touch{Store, r.number(unsafe.Pointer(t))}, more: t.touches(r)})
+		r.pause(op{access: access{Store, r.number(unsafe.Pointer(t))}, others: t.otherAccesses(r)})
 	}
-	was, t.armed = t.armed, armed
+	wasArmed, t.armed = t.armed, armed
 	if armed {
 		t.at = r.micros + max(d.Microseconds(), 0)
 		Note("sets timer %s to %d", Name(unsafe.Pointer(t)), t.at)
@@ -72,12 +72,12 @@ func (t *Timer) set(d time.Duration, armed bool) (was bool) {
 	if t.drain != nil {
 		t.drain()
 	}
-	return was
+	return wasArmed
 }
 
-// idle has time go on to the next timer, when everybody waits. All that there was came
-// before that, in any order.
-func (r *Run) idle() bool {
+// advanceToTimer advances the clock to the next timer, when all actors wait. All events so far happened
+// before that. It reports whether there is a timer.
+func (r *Run) advanceToTimer() bool {
 	next := int64(math.MaxInt64)
 	for _, t := range r.timers {
 		if t.armed {
@@ -90,8 +90,8 @@ func (r *Run) idle() bool {
 	r.micros = next
 	Note("everybody waits: it is %d", next)
 	for _, a := range r.actors {
-		for i := range a.since {
-			a.since[i] = int32(len(r.events))
+		for i := range a.clock {
+			a.clock[i] = int32(len(r.events))
 		}
 	}
 	return true
@@ -104,7 +104,7 @@ func AtTime(object unsafe.Pointer) (micros int64) {
 		return 0
 	}
 	if r.current != nil && !r.pruned {
-		r.pause(op{touch: touch{Store, r.number(object)}, more: []touch{{Load, r.number(unsafe.Pointer(&r.micros))}}})
+		r.pause(op{access: access{Store, r.number(object)}, others: []access{{Load, r.number(unsafe.Pointer(&r.micros))}}})
 	}
 	return r.micros
 }
