@@ -10,58 +10,62 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Decision is the answer of all limits of a limiter to a request.
+// Decision is the outcome of all limits of a limiter for a request.
 type Decision struct {
 	// Allowed reports whether no enforced limit denied the request.
 	Allowed bool
 	// Limit names the deciding limit: among those that denied, the one with the longest
 	// RetryAfter; if none denied, the enforced limit with the least remaining.
 	Limit string
-	// Remaining is the number of whole units left of that limit.
+	// Remaining is the number of whole units left of the deciding limit.
 	Remaining int64
-	// Delay is how long the request waits, or has waited, for its turn or a slot.
+	// Delay is the time that the request waits, or has waited, for its turn or a slot.
 	Delay time.Duration
-	// RetryAfter is the time after which the same cost would pass if no other caller came; see
-	// Retry. It is 0 if the request is allowed, positive if it is denied, and Never if the cost
-	// can never pass. The time until a slot comes free is unknown, so RetryAfter is a second
-	// then, as in the Retry-After field.
+	// RetryAfter is the time after which a request of the same cost would pass if no other
+	// caller came; see [Decision.Retry]. It is 0 if the request is allowed, positive if the
+	// request is denied, and [Never] if the cost can never pass. For a request that found no
+	// free slot, RetryAfter is one second, because the time until a slot is released is
+	// unknown.
 	RetryAfter time.Duration
-	// ResetAfter is the time until that limit is full again.
+	// ResetAfter is the time until all units of the deciding limit are available again.
 	ResetAfter time.Duration
 	// Queued is the length of the line in this process when the request began to wait,
 	// including the request itself, or when it was denied without waiting. It is 0 if no
-	// request waited. Waiters for a slot are counted by limit and key; waiters for the turn of
-	// a rate by all their limits, keys and costs. If the request waited several times, Queued
-	// is the longest line.
+	// request waited. A request that waits for a slot is in the line of one limit and key. A
+	// request that waits for the turn of a rate is in the line of requests with the same
+	// limits, keys and costs. If the request waited several times, Queued is the length of the
+	// longest line.
 	Queued int64
-	// Limits has the answer of each limit, in order, including dry runs. Limits of
-	// AdaptiveConcurrency come after those of the store.
+	// Limits has the status of each limit, in order, including dry runs. An AdaptiveConcurrency
+	// comes after the limits that the store decides.
 	Limits []LimitStatus
 }
 
-// LimitStatus is one limit's own answer.
+// LimitStatus is the result of one limit in a Decision.
 type LimitStatus struct {
 	Name string
-	// Allowed is this limit's own answer. Another limit may still have denied the request.
+	// Allowed reports whether this limit allows the request. Another limit may still have
+	// denied the request.
 	Allowed bool
-	// DryRun reports that the limit only reports.
+	// DryRun reports whether the limit is a dry run, which isn't enforced.
 	DryRun bool
-	// Reason explains the current limit of an AdaptiveConcurrency. It is NotAdaptive for any
-	// other limit.
+	// Reason is the reason for the current limit of an AdaptiveConcurrency. For any other
+	// limit, Reason is NotAdaptive.
 	Reason AdaptiveReason
-	// Capacity is the Remaining of a key that has used nothing: the burst plus the queue of a
-	// bucket, n of a window or quota, the number of slots of a concurrency limit. For an
-	// AdaptiveConcurrency it is the current number.
+	// Capacity is the Remaining of an unused key: the burst plus the queue of a bucket, n of a
+	// window or quota, or the number of slots of a concurrency limit. For an
+	// AdaptiveConcurrency, Capacity is the current limit.
 	Capacity int64
-	// InFlight is how many slots of a concurrency limit are held, including this request's. It
-	// may exceed Capacity after an Update has lowered the limit. It is 0 for other limits.
+	// InFlight is the number of slots of a concurrency limit that are held, including those of
+	// this request. InFlight may exceed Capacity after an Update has lowered the limit. For
+	// other limits, InFlight is 0.
 	InFlight int64
-	// Cost is the request's charge in units, or, if it was denied, the charge it asked
-	// for; after a Settle, the settled cost.
+	// Cost is the cost of the request in units, even if the request was denied. After a Settle,
+	// Cost is the settled cost.
 	Cost int64
 	// Remaining is the number of units left after the decision.
 	Remaining int64
-	// Delay, RetryAfter and ResetAfter are as in Decision, for this limit alone.
+	// Delay, RetryAfter and ResetAfter are defined as in Decision, but for this limit alone.
 	Delay, RetryAfter, ResetAfter time.Duration
 
 	more time.Duration // store.Result.MoreAfter, for header fields
@@ -119,8 +123,8 @@ func (l *LimitStatus) set(ch *store.Charge, r *store.Result) {
 // retryUnknown is the RetryAfter of a denial if the time isn't known, as for slots.
 const retryUnknown = time.Second
 
-// Retry returns the time after which the same cost would pass if no other caller came. ok is
-// false if the request is allowed, or if its cost can never pass.
+// Retry returns the time after which a request of the same cost would pass if no other caller
+// came. ok is false if the request is allowed, or if its cost can never pass.
 func (d Decision) Retry() (after time.Duration, ok bool) {
 	if d.Allowed || d.RetryAfter <= 0 || d.RetryAfter == Never {
 		return 0, false
@@ -158,7 +162,7 @@ func (d *Decision) addWaits(waited time.Duration, inLines []decide.LineWait) {
 // Never is the RetryAfter of a request whose cost can never pass.
 const Never = store.Never
 
-// AdaptiveReason explains the present limit of an AdaptiveConcurrency.
+// AdaptiveReason is the reason for the current limit of an [AdaptiveConcurrency].
 type AdaptiveReason uint8
 
 // The values are those of internal/adaptive, which sets them and can't import this package. An
@@ -178,8 +182,8 @@ const (
 	AdaptiveDrops AdaptiveReason = AdaptiveReason(adaptive.Drops)
 	// AdaptiveSteady: latency gives no reason for a change, or the limit is at min or max.
 	AdaptiveSteady AdaptiveReason = AdaptiveReason(adaptive.Steady)
-	// AdaptiveUnused: less than half of the limit is in use, so latency doesn't show whether
-	// more would be too much.
+	// AdaptiveUnused: less than half of the limit is in use, so latency doesn't show whether a
+	// higher limit would overload the service.
 	AdaptiveUnused AdaptiveReason = AdaptiveReason(adaptive.Unused)
 )
 

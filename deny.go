@@ -17,14 +17,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The errors that a request or a call gets, for errors.Is. Errors with details are types:
-// DeniedError, StoreError, SourceError and OptionError.
+// The errors of requests and calls, for errors.Is. Errors with details have types of their own:
+// [DeniedError], [StoreError], [SourceError] and [OptionError].
 var (
 	// ErrDenied matches every *DeniedError: errors.Is(err, ErrDenied) reports whether
 	// limits have denied a request.
 	ErrDenied = errors.New("stint: denied")
-	// ErrBlocked is the error of a request that a WithBlock predicate denies. It is
-	// answered with 403.
+	// ErrBlocked is the error of a request that a [WithBlock] predicate denies. The response
+	// has status 403.
 	ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
 	// ErrEmptyKey is the error of a request whose key is empty, unless WithEmptyKey
 	// exempts such requests.
@@ -32,17 +32,18 @@ var (
 	// ErrKeyTooLong is the error of a request whose key is longer than 4 KiB.
 	ErrKeyTooLong = keytext.ErrTooLong
 	// ErrNoLimits is the error of a request to which no limit applies because a WithLimitFunc
-	// returned neither limits nor an error. It is answered with 500 and logged.
+	// returned neither limits nor an error. The response has status 500, and the error is
+	// logged.
 	ErrNoLimits = read.ErrNoLimits
 	// ErrHolds is the error of Allow on a limiter with a Concurrency or an AdaptiveConcurrency.
-	// Slots are held until they are released, and Allow returns nothing that could release
-	// them. Use Take, and call Done on its permit.
+	// A slot must be released, and Allow returns no permit to release it. Use Take instead, and
+	// call Done on the permit.
 	ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use Take, and call Done")
 )
 
 // Redirect returns a deny handler that sends the client to url with 302, for instance to a
-// waiting room. It removes RateLimit, X-RateLimit-* and Retry-After, because a client that
-// honors them wouldn't follow the redirect.
+// waiting room. The response has no RateLimit, X-RateLimit-* or Retry-After, because a client
+// that honors these fields wouldn't follow the redirect.
 func Redirect(url string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		field.RemoveLimitFields(w.Header())
@@ -69,10 +70,10 @@ func PlainText(body string) http.Handler {
 	})
 }
 
-// Degrade returns a deny handler that serves h instead of denying: a page from a cache, a
-// cheaper answer. If h writes no status, it is 200, even if h writes nothing at all. The
-// response has no Retry-After, since the client has been served. Cache-Control is no-store
-// unless h sets it. The RateLimit fields stay.
+// Degrade returns a deny handler that serves h instead of an error, for instance a cached page
+// or a cheaper response. If h writes no status, the status is 200, even if h writes no body
+// either. The response has no Retry-After, since the client has been served. Cache-Control is
+// no-store unless h sets it. The response keeps its RateLimit fields.
 func Degrade(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		field.SetServed(w.Header())
@@ -82,30 +83,31 @@ func Degrade(h http.Handler) http.Handler {
 	})
 }
 
-// WithDenyHandler makes h answer requests that a limit denies: Redirect, PlainText, or any
-// handler. The header fields are set before h runs, and DeniedFromContext returns the denial.
-// New returns an error if h is nil. h may
+// WithDenyHandler sets the handler that writes the responses to requests that a limit denies:
+// Redirect, PlainText, or any other handler. The header fields are set before h runs, and
+// DeniedFromContext returns the denial. New returns an error if h is nil. h may
 //
-//   - write a body. As long as h hasn't called WriteHeader, the first Write, ReadFrom or
-//     Flush sends the status of the denial: 429, or 503 if the concurrency of the whole
-//     service is exhausted. A status that h writes is kept, as by http.Redirect,
-//     http.ServeFile or a proxy; informational ones (1xx) don't count.
-//   - serve the request after all, with 200: wrap it in [Degrade].
-//   - write nothing, and only log or set fields. Then the limiter writes a problem body.
-//   - pass the request to another route of the application, usually inside Degrade. The limiter
-//     that denied the request admits it there; other limiters decide it.
+//   - write a body. If h hasn't called WriteHeader, the first Write, ReadFrom or Flush sends
+//     the status of the denial: 429, or 503 if the concurrency of the whole service is
+//     exhausted. If h writes a status, as http.Redirect, http.ServeFile or a proxy does, that
+//     status is sent; informational statuses (1xx) don't count.
+//   - serve the request with 200, if h is wrapped in Degrade.
+//   - write nothing, and only log or set header fields. The limiter then writes a problem body.
+//   - pass the request to another route of the application, usually inside Degrade. There, the
+//     limiter that denied the request admits it; other limiters decide it.
 //
-// Without a WithDenyHandler, the function of WithErrorHandler answers. Without either, the
-// answer is the status of the denial with an application/problem+json body (RFC 9457) that
-// names the limits that denied.
+// Without a WithDenyHandler, the function of WithErrorHandler writes the response. Without
+// both, the response has the status of the denial and an application/problem+json body (RFC
+// 9457) with the names of the limits that denied.
 func WithDenyHandler(h http.Handler) Option {
 	return checkedOption(h != nil, "WithDenyHandler(nil)", "write a handler, or leave it out for a problem body", func(c *config) {
 		c.denyHandler = h
 	})
 }
 
-// WithErrorHandler makes h answer every request that is denied, unless a WithDenyHandler
-// answers it. New returns an error if h is nil. The error passed to h is one of these:
+// WithErrorHandler sets the function that writes the responses to all denied requests, except
+// those that a WithDenyHandler handles. New returns an error if h is nil. The error passed to h
+// is one of these:
 //
 //   - A limit denies the request: a *DeniedError. errors.Is(err, ErrDenied) is true.
 //   - The key can't be determined: an error of a KeyFunc, ErrEmptyKey or ErrKeyTooLong.
@@ -115,10 +117,11 @@ func WithDenyHandler(h http.Handler) Option {
 //   - The request's context ends during the decision or the wait: the error wraps
 //     context.Canceled or context.DeadlineExceeded.
 //
-// The status is the one that the error's StatusCode method returns; without such a method, 503
-// if a context has ended, and otherwise 500. As long as h hasn't called WriteHeader, the first
-// Write, ReadFrom or Flush sends that status; a status that h writes is kept. If h writes
-// nothing, and by default, the limiter writes a problem body without the error's text.
+// The status of the denial is the result of the error's StatusCode method. For an error without
+// that method, the status is 503 if a context has ended, and 500 otherwise. If h hasn't called
+// WriteHeader, the first Write, ReadFrom or Flush sends the status of the denial. If h writes a
+// status, that status is sent. If h writes nothing, or if no WithErrorHandler is given, the
+// limiter writes a problem body without the error's text.
 //
 // The writer passed to h, and to the handler of WithDenyHandler, is a DenialWriter.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
@@ -127,8 +130,8 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 	})
 }
 
-// WithProblem makes the limiter answer denials with a problem body (RFC 9457) in every adapter,
-// unless a WithDenyHandler or WithErrorHandler answers. By default, stintecho passes denials to
+// WithProblem makes the limiter answer denials with a problem body (RFC 9457) in every adapter.
+// WithDenyHandler and WithErrorHandler take precedence. By default, stintecho passes denials to
 // the application's HTTPErrorHandler, and all other adapters answer with a problem body.
 func WithProblem() Option {
 	return option("WithProblem", func(c *config) { c.problem = true })
@@ -250,45 +253,46 @@ func isAnswering(ctx context.Context, limiter *destinations) bool {
 }
 
 // ErrorWriter is a ResponseWriter of a router that has its own error handler. An adapter passes
-// one to Limiter.Deny so that the router's error handler answers denials, unless the limiter
-// has a WithDenyHandler, WithErrorHandler or WithProblem. WriteError gets the error that Deny
-// was given. The header fields are already set.
+// an ErrorWriter to [Limiter.Deny] so that the router's error handler writes the responses to
+// denied requests. The limiter's WithDenyHandler, WithErrorHandler or WithProblem takes
+// precedence. WriteError is called with the error that was passed to Deny, after the header
+// fields are set.
 type ErrorWriter interface {
 	http.ResponseWriter
 	WriteError(err error)
 }
 
 // ContextWriter is a ResponseWriter of a router that has its own context type. An adapter
-// passes one to Limiter.Admit, Serve or Deny, so that functions of the application find the
-// router's context. RequestWithContext returns a copy of the request that carries it. It is called only if
-// a function of the application will see the request, which gets the copy: most limiters have no
-// such function.
+// passes a ContextWriter to [Limiter.Admit], Serve or Deny, so that functions of the
+// application find the router's context. RequestWithContext returns a copy of the request whose
+// context holds the router's context. It is called only if the limiter has a function that reads the request,
+// such as a KeyFunc. The function gets the copy.
 type ContextWriter interface {
 	http.ResponseWriter
 	RequestWithContext(r *http.Request) *http.Request
 }
 
-// WatchedWriter is the ResponseWriter that Limiter.Admit and Serve give to next if a limit
-// depends on the response or paces it. NeedsResponse reports whether a limit needs the status
-// (WithSettle, AdaptiveConcurrency). If so, the adapter of a router that turns handlers' errors
-// into responses must write the response before next returns.
+// WatchedWriter is the ResponseWriter that Limiter.Admit and Serve pass to next if a limit
+// depends on the response or delays it. NeedsResponse reports whether a limit needs the status
+// (WithSettle, AdaptiveConcurrency). If it does, the adapter of a router that turns handlers'
+// errors into responses must write the response before next returns.
 type WatchedWriter interface {
 	http.ResponseWriter
 	Unwrap() http.ResponseWriter
 	NeedsResponse() bool
 }
 
-// DenialWriter is the ResponseWriter that WithDenyHandler and WithErrorHandler give to a
-// handler. ImplicitStatus returns the status that is sent if the handler writes none. An
-// adapter needs it if its framework's writer keeps its own status.
+// DenialWriter is the ResponseWriter that is passed to the handler of [WithDenyHandler] or
+// [WithErrorHandler]. ImplicitStatus returns the status that is sent if the handler writes
+// none. Adapters call ImplicitStatus if their framework's writer stores a status of its own.
 type DenialWriter interface {
 	http.ResponseWriter
 	Unwrap() http.ResponseWriter
 	ImplicitStatus() int
 }
 
-// DeniedError is the denial of a request by its limits. Nothing was charged. Find it
-// with errors.As, or ask errors.Is(err, ErrDenied).
+// DeniedError is the denial of a request by its limits. Nothing was charged. To get the
+// DeniedError in an error, use errors.As. To test for one, use errors.Is(err, ErrDenied).
 type DeniedError struct {
 	Decision Decision
 
@@ -321,8 +325,8 @@ func (e *DeniedError) full() bool {
 	})
 }
 
-// StatusCode returns 429, or 503 if the concurrency of the whole service (a limit with
-// the key Global) denied.
+// StatusCode returns 429, or 503 if the denial is by a Concurrency or an AdaptiveConcurrency
+// with the key Global.
 func (e *DeniedError) StatusCode() int { return problems[e.reason].Status() }
 
 // problems are what the client gets.

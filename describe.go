@@ -12,19 +12,18 @@ import (
 
 // Description describes a limiter, for pages and tools that show it.
 type Description struct {
-	// Name is that of WithLimiterName, or "".
+	// Name is the name set by WithLimiterName, or "".
 	Name string
-	// Store holds the counts of all rules that aren't Local: the store of WithStore, or
-	// the limiter's own memory.
+	// Store holds the counts of all rules that aren't Local. It is the store of WithStore, or
+	// the limiter's own store in memory.
 	Store store.Store
-	// Rules are the limiter's own limits, then the limits written in each route. Limits of a
-	// WithLimitFunc are missing.
+	// Rules are the limiter's own limits, followed by the limits of each route. They don't
+	// include limits of a WithLimitFunc.
 	Rules []Rule
-	// Unmatched are the patterns of WithRoute that no request has matched in this process since
-	// New or Update added them.
+	// Unmatched lists the patterns of WithRoute that no request has matched in this process
+	// since New or Update added the pattern.
 	Unmatched []string
-	// Warnings are the likely mistakes found in the limiter's current options, oldest
-	// first.
+	// Warnings lists the likely mistakes found in the limiter's current options, oldest first.
 	Warnings []Warning
 }
 
@@ -32,32 +31,32 @@ func init() {
 	read.PlansOf = func(limiter any) *read.Plans { return limiter.(*Limiter).currentVersion().plans }
 }
 
-// Rule is a limit in the place where it is used.
+// Rule describes a limit of a limiter or of a route.
 type Rule struct {
 	Limit string // its name
 	Route string // the pattern of the WithRoute; "" for the limiter's own
 	Text  string // algorithm and numbers, such as "TokenBucket: 10 per 1s, burst 20"
-	// Spec has the numbers, with their defaults. An AdaptiveConcurrency is a
-	// Concurrency of its max, and a Bandwidth may count in blocks of bytes.
+	// Spec has the numbers, with defaults filled in. The Spec of an AdaptiveConcurrency is a
+	// Concurrency with the maximum. A Bandwidth may be counted in blocks of bytes.
 	Spec store.Spec
-	// Key is the limit's key, of WithKey. Its String is for pages.
+	// Key is the limit's key, set by WithKey. Key.String returns a text for pages.
 	Key    Key
 	DryRun bool
-	// Since is the time since when the rule has been in force in this process with its current
-	// numbers. An Update that doesn't change the rule doesn't change Since.
+	// Since is the time at which the rule took effect in this process with its current numbers.
+	// An Update that doesn't change the rule doesn't change Since.
 	Since time.Time
-	// Bound reports whether the rule, in this process and after Since, has denied a request or
-	// made one wait. For a dry run it reports whether the rule would have. It isn't set for a
-	// Bandwidth, which denies no request.
+	// Bound reports whether the rule has denied a request, or made a request wait, in this
+	// process after Since. For a dry run, Bound reports whether the rule would have done so.
+	// For a Bandwidth, Bound is always false.
 	Bound bool
 	// WouldDeny is the number of requests that the dry run would have denied after Since, in this
 	// process.
 	WouldDeny int64
-	// Local says that the limit is decided in this process, whatever the store.
+	// Local reports whether the limit is decided in this process even if the store is shared.
 	Local bool
 }
 
-// Describe returns the limiter's current limits, warnings and store. It calls no store.
+// Describe returns the limiter's current limits, warnings and store, without calling the store.
 func (l *Limiter) Describe() Description {
 	v := l.currentVersion()
 	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warningsAbout(v)}
@@ -72,8 +71,8 @@ func (l *Limiter) Describe() Description {
 	return d
 }
 
-// DescribeKey returns the Rules of the limits that a WithLimitSource currently has for key,
-// which Describe leaves out. Its errors are those of PeekAll.
+// DescribeKey returns the Rules of the limits that a WithLimitSource currently has for key.
+// Describe leaves these limits out. The errors are those of PeekAll.
 func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, err error) {
 	_, sourced, _, err := l.currentVersion().entriesOf(ctx, key)
 	for _, e := range sourced {

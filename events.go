@@ -17,9 +17,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Event is one observation of a limiter. It may be kept, except for its Request, which belongs
-// to the server once the request has ended. All observers get the same Decision.Limits, which they
-// must not change.
+// Event is an event of a limiter. Observers may keep an Event, but not its Request, which
+// belongs to the server once the request has ended. All observers get the same Decision.Limits
+// and must not change it.
 //
 // Printing or logging an event never shows a key. See Key.
 type Event struct {
@@ -27,33 +27,33 @@ type Event struct {
 	// Limiter is the limiter's name by WithLimiterName, or "".
 	Limiter string
 	// Route is the pattern of the most specific WithRoute that the request matches, or "" if it
-	// matches none. If the request is ambiguous and several such routes apply, Route has all
-	// their patterns, separated by commas.
+	// matches none. If the request is ambiguous and several routes apply, Route has the
+	// patterns of all of them, separated by commas.
 	Route string
-	// Request is the request that was decided. It is nil outside HTTP, for EventEnded,
-	// and for what happens apart from decisions (EventSettleFailed, EventUpdated,
-	// EventLimitChanged).
+	// Request is the request that was decided. It is nil outside HTTP, for EventEnded, and for
+	// events that aren't about a decision (EventSettleFailed, EventUpdated, EventLimitChanged).
 	Request *http.Request
 	// Decision is the decision, for EventAdmitted, EventDenied, EventCanceled,
 	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit names the deciding
 	// limit: among those that denied, the one with the longest RetryAfter; if none denied, the
-	// one with the least remaining. For other events only Limits is set, with the Name and Cost
-	// of each limit that the event is about, and Limit if exactly one of them is enforced.
+	// one with the least remaining. For other events, Limits has only the Name and Cost of each
+	// limit that the event is about. Limit is set if exactly one of these limits is enforced.
 	Decision Decision
-	// Err is the reason of a failure, or of a denial for a reason other than a limit. Decision
-	// describes a denial by a limit.
+	// Err is the cause of a failure, or of a denial that isn't by a limit. Decision describes a
+	// denial by a limit.
 	Err error
-	// Waited is how long the request has waited for its turn or a slot.
+	// Waited is the time that the request has waited for its turn or a slot.
 	Waited time.Duration
 	// StoreTook is the time spent in the store. For EventSettled and EventSettleFailed, it is
 	// the time to settle the cost. For EventEnded, it is the time to release slots, or 0 if the
 	// same call settled a cost. For all other events of a request, it is the total time of all
 	// calls to decide it.
 	StoreTook time.Duration
-	// Status is the status of the response, for EventEnded. It is 0 if no limit depends on the
-	// response.
+	// Status is the status of the response, for EventEnded. Status is 0 if no limit depends on
+	// the response.
 	Status int
-	// Held is how long the request held its slots, for EventEnded; 0 without slots.
+	// Held is the time that the request held its slots, for EventEnded. Held is 0 if the
+	// request took no slots.
 	Held time.Duration
 	// Change is the change that EventLimitChanged reports.
 	Change *LimitChange
@@ -63,9 +63,9 @@ type Event struct {
 	Path string
 	// Warning is the likely mistake, for EventWarning.
 	Warning *Warning
-	// EndsWait reports that the request's wait is over: an EventWaiting came before, and this
-	// event (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed) is its outcome.
-	// Each EventWaiting is followed by exactly one such event.
+	// EndsWait reports that the event ends the wait that an EventWaiting began. The event is an
+	// EventAdmitted, EventDenied, EventCanceled or EventStoreFailed. Each EventWaiting is
+	// followed by exactly one event with EndsWait.
 	EndsWait bool
 
 	keys []string // of Decision.Limits
@@ -95,9 +95,9 @@ func (e Event) clone() Event {
 	return e
 }
 
-// Key returns the key that Decision.Limits[i] was decided for, as stores see it: escaped, and
-// hashed if it is long. It returns "" if there is no such limit. Keys may be addresses or
-// credentials: show them to authorized people only. A key may be kept, like the event.
+// Key returns the key of Decision.Limits[i] in the form that stores use: escaped, and hashed if
+// it is long. It returns "" if there is no such limit. Keys may be addresses or credentials:
+// show them to authorized people only. Observers may keep a key.
 func (e Event) Key(i int) string {
 	if i < 0 || i >= len(e.keys) {
 		return ""
@@ -174,10 +174,10 @@ func (e Event) LogValue() slog.Value {
 // Format implements fmt.Formatter: every verb prints what LogValue returns.
 func (e Event) Format(f fmt.State, _ rune) { format(f, e.LogValue().Group()) }
 
-// MarshalJSON implements json.Marshaler: an object of what LogValue returns.
+// MarshalJSON implements json.Marshaler. The JSON object has the fields of LogValue.
 func (e Event) MarshalJSON() ([]byte, error) { return toJSON(e.LogValue().Group()) }
 
-// EventKind is the kind of an event. The zero EventKind is none.
+// EventKind is the kind of an event. The zero EventKind isn't a kind.
 type EventKind uint8
 
 const (
@@ -185,74 +185,75 @@ const (
 	EventAdmitted EventKind = iota + 1
 	// EventDenied: an enforced limit denied.
 	EventDenied
-	// EventCanceled: the request's context ended during the decision or the wait,
-	// because the client left, the server shut down or a deadline passed, or a panic
-	// went through a request that waited. What had been charged is given back.
+	// EventCanceled: the request's context ended during the decision or the wait, because the
+	// client disconnected, the server shut down or a deadline passed; or a waiting request
+	// panicked. The request's charges are refunded.
 	EventCanceled
 	// EventBlocked: a predicate of WithBlock denied.
 	EventBlocked
 	// EventEmptyKey: a request was denied because its key is empty.
 	EventEmptyKey
-	// EventKeyFailed: a key can't be read, or is too long.
+	// EventKeyFailed: a key function returned an error, or a key is too long.
 	EventKeyFailed
 	// EventLimitsFailed: a WithLimitFunc failed or returned invalid limits, or a WithCost
-	// returned a negative cost. The request is denied unless the limit is a dry run. If the
-	// StatusCode of Err is below 500, the function denied the request deliberately, for
-	// instance because a key has no plan.
+	// returned a negative cost. The request is denied unless the limit is a dry run. If Err has
+	// a StatusCode below 500, the function denied the request deliberately, for instance
+	// because a key has no plan.
 	EventLimitsFailed
-	// EventSourceFailed: a LimitSource has failed (Err wraps a *SourceError), but the request
-	// goes on: with the limits that the source returned beside the error, such as an earlier
-	// plan, or without any under FailOpen.
+	// EventSourceFailed: a LimitSource has failed, but the request isn't denied for that
+	// reason. Err wraps a *SourceError. If the source returned limits with the error, such as
+	// those of an earlier plan, these limits apply. Otherwise, under FailOpen, the limits of
+	// the source are left out.
 	EventSourceFailed
 	// EventStoreFailed: the store failed. Under FailClosed Err is a *StoreError; under
 	// FailOpen the request passed.
 	EventStoreFailed
 	// EventSettleFailed: a charge could not be settled, or a slot not released.
 	EventSettleFailed
-	// EventDryRunDenied: a limit in dry run would have denied the request. Decision is
-	// the decision with that limit enforced, and its Limit names that limit. It comes after the event
-	// of the decision itself, once for each such limit.
+	// EventDryRunDenied: a limit in dry run would have denied the request. Decision is the
+	// decision with that limit enforced, and Decision.Limit names that limit. The event is sent
+	// after the event of the decision itself, once for each such limit.
 	EventDryRunDenied
-	// EventUpdated: Limiter.Update has put a new configuration in place.
+	// EventUpdated: Limiter.Update has applied a new configuration.
 	EventUpdated
-	// EventLimitChanged: the limit of an AdaptiveConcurrency has changed for some key.
-	// It comes when a request ends, at most once in a sample window for each key.
+	// EventLimitChanged: the limit of an AdaptiveConcurrency has changed for some key. The
+	// event is sent when a request ends, at most once in a sample window for each key.
 	EventLimitChanged
-	// EventWaiting: the request begins to wait for a slot or for its turn. Of Decision
-	// these are set: Limit, which it waits for; Queued; and Delay, the time until its
-	// turn, or 0 for a slot, since the time is unknown.
+	// EventWaiting: the request begins to wait for a slot or for its turn. Decision.Limit is
+	// the limit that the request waits for, and Decision.Queued the length of the line.
+	// Decision.Delay is the time until the turn, or 0 for a slot.
 	EventWaiting
 	// EventSettled: a WithSettle or a Permit.Settle has changed a request's cost. Decision has
-	// the state of its limits afterwards.
+	// the state of the limits after the change.
 	EventSettled
-	// EventPaced: the response to a request that a Bandwidth paces has ended. It comes
+	// EventPaced: the response to a request that a Bandwidth paces has ended. The event is sent
 	// once for each Bandwidth.
 	EventPaced
-	// EventBanned: a denial has started a Ban, or would have if the ban weren't a dry
-	// run. It comes after the event of the decision itself, once for each ban.
-	// Decision.Limit names the ban, and RetryAfter is when it ends.
+	// EventBanned: a denial has started a Ban, or would have started one if the Ban weren't a
+	// dry run. The event is sent after the event of the decision itself, once for each ban.
+	// Decision.Limit names the ban, and Decision.RetryAfter is the time until the ban ends.
 	EventBanned
 	// EventEnded: an admitted request has ended: its handler has returned and its slots are
 	// released, or Permit.Done was called and no limit depends on the response. Decision has
-	// the state of its limits when it was admitted, with the final cost in Cost. Held is how
-	// long slots were held, and Status the response's status if a limit depends on it.
-	// EventEnded is the last event of each admitted request; for an Allow it comes at once.
-	// Every observer that got the EventAdmitted gets it, even if an Update has replaced that
-	// observer meanwhile.
+	// the state of the limits when the request was admitted, with the final cost in Cost.
+	// EventEnded is the last event of each admitted request. For an Allow it is sent at once.
+	// Every observer that got the EventAdmitted also gets the EventEnded, even if an Update has
+	// replaced that observer meanwhile.
 	EventEnded
-	// EventStoreDegraded: the primary store of a failover has failed a call or a probe, or, if
-	// Err is nil, its breaker has closed. While the breaker is open, Err wraps
-	// failover.ErrOpen. The limiter that was given the store by WithStore sends it.
+	// EventStoreDegraded: a call or a probe has failed on the primary store of a failover, or,
+	// if Err is nil, the breaker has closed. While the breaker is open, Err wraps
+	// failover.ErrOpen. The event is sent by the limiter whose WithStore has the store.
 	EventStoreDegraded
-	// EventPolicy: a policy file has been put in force, or has been rejected. In the second
-	// case Err is the reason, and the previous policy stays in force.
+	// EventPolicy: a policy file has been applied or rejected. If it was rejected, Err is the
+	// reason, and the previous policy remains in force.
 	EventPolicy
 	// EventLeaseLost: the store lost the lease of a slot that this limiter still holds, so
-	// another request may have got the slot. The slot counts again now, unless another process
-	// has reset the limit. Decision has the limit, and Key(0) its key.
+	// another request may have got the slot. The lease has been restored, unless another
+	// process has reset the limit. Decision.Limits[0] is the limit, and Key(0) returns its key.
 	EventLeaseLost
-	// EventWarning: the limiter has found a likely mistake in its use, which Warning describes;
-	// see WithoutWarnings. It may come before New returns, and on a goroutine of the limiter.
+	// EventWarning: the limiter has found a likely mistake in its use. Warning describes the
+	// mistake; see WithoutWarnings. The event may be sent before New returns, and on a
+	// goroutine of the limiter.
 	EventWarning
 )
 
@@ -375,12 +376,13 @@ type LimitChange struct {
 	Limit string
 	// From and To are the limits before and after.
 	From, To int64
-	// Reason says why it changed.
+	// Reason is the reason for the change.
 	Reason AdaptiveReason
 	// InFlight is the number of units in flight.
 	InFlight int64
-	// Latency is the average of the requests that led to the change, and Baseline the latency
-	// it was compared with (for AIMD, the timeout). Both are 0 if no request was measured.
+	// Latency is the average latency of the requests that led to the change. Baseline is the
+	// latency that it was compared with; for AIMD, that is the timeout. Both are 0 if no
+	// request was measured.
 	Latency, Baseline time.Duration
 }
 
@@ -388,17 +390,17 @@ type LimitChange struct {
 type Pacing struct {
 	// Limit is the name of the Bandwidth.
 	Limit string
-	// Bytes is the number of bytes written of the response's body, and RequestBytes the number
+	// Bytes is the number of bytes written of the response's body. RequestBytes is the number
 	// of bytes read of the request's body. A body that WithDirection doesn't select counts as
 	// 0.
 	Bytes, RequestBytes int64
-	// Waited is how long all limits together delayed writes and reads. For a dry run, which
-	// delays nothing, it is roughly how long this limit would have delayed them.
+	// Waited is the time by which all limits together delayed writes and reads. For a dry run,
+	// which delays nothing, Waited is roughly the time by which this limit would have delayed
+	// them.
 	Waited time.Duration
-	// DryRun says that the limit only reports.
+	// DryRun reports whether the limit is a dry run, which isn't enforced.
 	DryRun bool
 	// Err is the reason why the response was cut off: the store failed, the request's context
-	// ended, or the store answered that a chunk can never pass. It is nil if the response
-	// wasn't cut off.
+	// ended, or the limit can never admit a chunk. Err is nil if the response wasn't cut off.
 	Err error
 }

@@ -17,19 +17,19 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Allow charges cost to all of the limiter's limits (not those of its routes), and to those
-// that a WithLimitSource has for the key. Use it instead of Take for jobs, queues and RPCs that
-// are charged once and hold no slots. It returns nil if all limits let the charge pass, a
-// *DeniedError if one denies, and otherwise the errors of Take. Unless it returns nil, nothing
-// is charged. The rules of Take for keys and costs apply.
+// Allow charges cost to all limits of the limiter, and to those that a WithLimitSource has for
+// the key. Limits of routes aren't charged. Use Allow instead of Take for jobs, queues and RPCs
+// that are charged once and hold no slots. Allow returns nil if all limits allow the charge, a
+// *DeniedError if one denies it, and otherwise the errors of Take. If Allow returns an error,
+// nothing is charged. key and cost are as in Take.
 //
-// It returns ErrHolds if a limit of the limiter has slots, even in a dry run. It ignores
+// Allow returns ErrHolds if a limit of the limiter has slots, even in a dry run. It ignores
 // Bandwidth and WithSettle, which apply to responses. If a limit makes callers wait
-// (WithMaxWait, WithQueue, a LeakyBucket), Allow blocks until its turn has come. If the store
-// or the source fails, it returns nil unless a limit is FailClosed.
+// (WithMaxWait, WithQueue, a LeakyBucket), Allow blocks until the call's turn. If the store or
+// the source fails, Allow returns nil, unless a limit is FailClosed.
 //
-// With a store in memory, and without waiting or observers, it allocates nothing when it
-// returns nil.
+// With a store in memory and without observers, a call that returns nil without waiting
+// allocates nothing.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	v := l.decidingVersion()
 	var denial store.Result
@@ -55,36 +55,37 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	return nil
 }
 
-// Take is for jobs, queues and RPCs. It charges cost, from 1 to 2^40, to all of the limiter's
-// limits (not those of its routes), and to those that a WithLimitSource has for the key. Call
-// Done on the permit when the work is over: without it, the permit's slots stay taken as long
-// as the process lives. If no limit has slots and nothing is settled, Allow costs less.
+// Take charges a job, a queue message or an RPC. It charges cost, from 1 to 2^40, to all limits
+// of the limiter, and to those that a WithLimitSource has for the key. Limits of routes aren't
+// charged. Call Done on the permit when the work is done: otherwise the permit's slots stay
+// taken until the process ends. If no limit has slots and nothing is settled, Allow is faster.
 //
-// If a limit denies, the error is a *DeniedError; if ctx has already ended, it wraps ctx's
-// error; if the cost is out of range, it wraps store.ErrCost. In each case nothing is charged.
-// If the store fails, the permit is empty, or, if a limit is FailClosed, the error is a
-// *StoreError. If the source fails, its limits are left out, or, under FailClosed, the error is
-// a *SourceError. Any other error of the source is returned.
+// If a limit denies the charge, the error is a *DeniedError. If ctx has already ended, the
+// error wraps ctx's error. If the cost is out of range, the error wraps store.ErrCost. In each
+// case nothing is charged. If the store fails, Take returns an empty permit, or a *StoreError
+// if a limit is FailClosed. If the source fails, its limits are left out, or, under FailClosed,
+// Take returns a *SourceError. Any other error of the source is returned.
 //
 // Limits with a constant key (Global, and Join or Hash of such keys) are charged under that
-// key, as for requests; all others under key. If the limiter has others, an empty key is an
-// error (ErrEmptyKey), and so is a key that is too long (ErrKeyTooLong). Predicates, other key
-// functions and WithCost need a request and are ignored; WithMaxWait applies. For a limiter
-// that is used only this way, write WithKey(GivenKey()).
+// key; all other limits are charged under key. If the limiter has such other limits, Take
+// returns ErrEmptyKey for an empty key, and ErrKeyTooLong for a key that is too long.
+// Predicates, other key functions and WithCost need a request and are ignored. WithMaxWait
+// applies. For a limiter without HTTP requests, use WithKey(GivenKey()).
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, false)
 }
 
-// Wait is Take, but blocks until key's turn comes or ctx ends. If ctx ends, nothing is charged
-// and the error wraps ctx's error. Wait returns a *DeniedError at once if the turn comes after
-// ctx's deadline, if the cost can never pass, or if the queue is full (WithQueue, a
+// Wait is like Take, but blocks until the call's turn comes or ctx ends. If ctx ends, nothing
+// is charged and the error wraps ctx's error. Wait returns a *DeniedError at once if the turn
+// comes after ctx's deadline, if the cost can never pass, or if the queue is full (WithQueue, a
 // LeakyBucket). Wait also blocks until a slot of a concurrency limit is free; if none comes
 // free by ctx's deadline, the error is a *DeniedError.
 //
-// Some limits can't reserve a turn as far ahead as ctx allows: a SlidingCounter reserves one
-// window ahead, and a bucket that another version of the limit has charged reserves nothing for
-// a ctx without a deadline. Then Wait asks again after RetryAfter. Callers that ask again have
-// no place in a line: the first to ask when units are available is served.
+// Some limits can't reserve a turn as far ahead as ctx allows. A SlidingCounter reserves at
+// most one window ahead. If the numbers of a bucket have changed since its last charge, it
+// reserves no turn for a ctx without a deadline. In these cases Wait retries after RetryAfter.
+// Callers that retry aren't served in order: the first to retry when units are available is
+// served.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, true)
 }
@@ -106,21 +107,20 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	return p, nil
 }
 
-// Peek returns what key has left of the limiter's limits, and of those that a WithLimitSource
-// has for it. It charges nothing. If the source fails, the error is a *SourceError, whatever
-// the failure policy. If the source denies the key, for instance because the key has no plan,
-// its limits are left out; without other limits, its error is returned. Decision.Allowed
-// reports whether each enforced limit has a unit left; RetryAfter is the time until every limit
-// has one.
+// Peek returns the units that key has left in the limiter's limits, and in those that a
+// WithLimitSource has for key. It charges nothing. If the source fails, the error is a
+// *SourceError under both failure policies. If the source denies the key, for instance because
+// the key has no plan, the limits of the source are left out; if the limiter has no other
+// limits, Peek returns the source's error. Decision.Allowed reports whether each enforced limit
+// has a unit left. RetryAfter is the time until every limit has a unit.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	v := l.currentVersion()
 	return l.peek(ctx, v, key, v.plans.Base.Entries)
 }
 
-// PeekAll is Peek for all of the limiter's limits, including those of its routes.
-// Decision.Limits has each limit once. The other fields combine all limits, although no single
-// request is subject to all of them. Limits that a WithLimitFunc returns are left out, and so
-// is a Bandwidth.
+// PeekAll is like Peek, but includes the limits of routes. Decision.Limits has each limit once.
+// The other fields combine all limits, although no single request is subject to all of them.
+// Limits that a WithLimitFunc returns, and Bandwidths, are left out.
 func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 	v := l.currentVersion()
 	return l.peek(ctx, v, key, slices.Collect(v.plans.Entries))
@@ -143,12 +143,13 @@ func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*r
 	return a.peekDecision(ctx)
 }
 
-// PeekRequest returns what each limit has left for a request, including limits from functions
-// and sources. It charges nothing. Decision.Allowed reports whether each enforced limit has a
-// unit left, and is true for a request without limits. If the request would be denied for a
-// reason other than a limit, that is the error. If the store fails, the error is a *StoreError.
+// PeekRequest returns the units that a request has left in each of its limits, including limits
+// from functions and sources. It charges nothing. Decision.Allowed reports whether each
+// enforced limit has a unit left. For a request without limits, Allowed is true. If the request
+// would be denied for a reason other than a limit, PeekRequest returns the error of that
+// denial. If the store fails, the error is a *StoreError.
 //
-// Keys made by an adapter, such as stintgin.Key, can't be read from r. A Bandwidth is left out.
+// Keys made by an adapter, such as stintgin.Key, can't be read from r. Bandwidths are left out.
 func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 	v := l.currentVersion()
 	switch exempt, blocked := v.plans.SkipOrBlock(r); {
@@ -276,32 +277,33 @@ func (a *admission) chargeGiven(key string, cost int64, entries []*read.Entry) e
 // call that charges nothing must not look as if it had been let through.
 var errUncharged = errors.New("stint: the limiter has nothing to charge a key for (a Bandwidth, the limits of a WithLimitFunc and, except for PeekAll and Reset, those of a WithRoute are left out): add a limit to New, such as a stint.Rate")
 
-// Usage is what the caller of a request has used of one limit: see [Limiter.Usage].
+// Usage is the number of units of one limit that the caller of a request has used: see
+// [Limiter.Usage].
 type Usage struct {
 	Limit string // its name
-	// Route is the pattern of the WithRoute that the limit is written in, or several separated by
-	// commas. It is "" for the limiter's own limits and those of functions.
+	// Route is the pattern of the WithRoute that has the limit. If several routes have the
+	// limit, their patterns are separated by commas. Route is "" for limits of the limiter and
+	// of functions.
 	Route string
-	// Capacity is LimitStatus.Capacity. Used and Left add up to it. Used exceeds it while the
-	// caller owes units.
+	// Capacity is LimitStatus.Capacity, the sum of Used and Left. While the caller has a debt,
+	// Used exceeds Capacity.
 	Capacity, Used, Left int64
 	// Reset is LimitStatus.ResetAfter: the time until the limit is full again.
 	Reset time.Duration
 }
 
-// Usage returns what the caller of a request has used of every limit, for an account page. It
-// charges nothing. The limits are the limiter's own, those of all its routes, whatever the
-// request's path is, and those that functions and sources have for the request. Each is looked
-// up under its own key, taken from this request. It calls the store once.
+// Usage returns the units that the caller of a request has used of every limit, for instance
+// for an account page. It charges nothing. The limits are those of the limiter, of all its
+// routes (not only those that match the request), and of functions and sources. The key of each
+// limit is computed from this request. Usage calls the store once.
 //
-// These limits are left out: limits whose key is empty, too long or an error for this request,
-// limits whose own WithSkip exempts the request, dry runs, limits with WithHidden, and
-// Bandwidths. The WithSkip and WithBlock of the limiter are ignored, and so is the error of a
-// limit function.
+// Usage leaves out limits whose key can't be determined for this request, limits whose own
+// WithSkip exempts the request, dry runs, limits with WithHidden, and Bandwidths. It ignores
+// the WithSkip and WithBlock of the limiter, and errors of limit functions.
 //
 // The error is a *StoreError if the store fails, or a *SourceError if a source fails and
-// returns no limits. Keys made by an adapter, such as stintgin.Key, are read if a middleware of
-// that adapter has passed the request on.
+// returns no limits. Keys made by an adapter, such as stintgin.Key, are computed if the request
+// has passed through a middleware of that adapter.
 func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	v := l.currentVersion()
 	a := beginAdmission(v, r, nil)
@@ -330,18 +332,20 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	return all, nil
 }
 
-// Reset makes the limits named forget what key has used and the slots it holds. If no limit is
-// named, it resets all of the limiter's limits, including those of its routes and those that a
-// WithLimitSource has for key. A Ban ends and forgets its denials. An AdaptiveConcurrency
-// starts anew for key. Limits with a constant key aren't reset, and naming one is an error; see
-// ResetLimit. Limits of a WithLimitFunc depend on a request and can't be reset by key: if the
-// limiter has no others, Reset returns an error. Errors of a source are as in Peek.
+// Reset resets the named limits for key: used units become available again, and slots that are
+// held no longer count. If no limit is named, Reset resets all limits of the limiter, of its
+// routes, and of a WithLimitSource for key. A Ban ends, and its denials are removed. An
+// AdaptiveConcurrency returns to its initial limit for key. Reset doesn't reset limits with a
+// constant key, and returns an error if one is named; see ResetLimit. Limits of a WithLimitFunc
+// depend on a request and can't be reset by key. If the limiter has no other limits, Reset
+// returns an error. Errors of a source are as in Peek.
 //
-// Refunds of requests that were admitted before the Reset still count after it, on top of the
-// limit.
+// Requests that were admitted before the Reset may still be refunded after it. Such refunds are
+// added to the limit.
 //
 // The store must implement store.Resetter; otherwise Reset returns an error. memstore and
-// redisstore implement it, and failover if both of its sides do.
+// redisstore implement store.Resetter. failover resets both of its stores, and returns an error
+// for a store that doesn't implement store.Resetter.
 func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error {
 	encoded, err := keytext.Encode(key)
 	if err != nil {
@@ -382,8 +386,8 @@ func keyKinds(entries []*read.Entry, name string) (found, keyed, constant bool) 
 	return found, keyed, constant
 }
 
-// ResetLimit resets one limit that has a constant key, such as Global, for all callers
-// together. The name of any other limit is an error.
+// ResetLimit resets a limit with a constant key, such as Global, for all callers together. For
+// any other limit, ResetLimit returns an error.
 func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	v := l.currentVersion()
 	entries := slices.Collect(v.plans.Entries)

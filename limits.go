@@ -19,14 +19,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Limit is a rule: an algorithm, its numbers, and who it applies to. Make one with Rate, Quota,
-// Concurrency, AdaptiveConcurrency, Bandwidth or Ban. These functions never fail. New, Check,
-// With and Update return an error for a wrong Limit; if a WithLimitFunc returns one, the
-// request is denied.
+// Limit is a rule: an algorithm, its numbers, and the key that it applies to. Make a Limit with
+// Rate, Quota, Concurrency, AdaptiveConcurrency, Bandwidth or Ban. These functions never fail:
+// New, Check, With and Update return an error for an invalid Limit. If a WithLimitFunc returns
+// an invalid Limit, the request is denied.
 //
-// A Limit is immutable and safe for concurrent use, and several limiters and routes may
-// use it. Within one limiter and those derived from it, it is the same limit wherever
-// it is used.
+// A Limit is immutable and safe for concurrent use. Several limiters and routes may use the
+// same Limit. Within a limiter and the limiters derived from it, all uses of a Limit share one
+// count.
 type Limit struct{ rule *compile.Rule }
 
 func (l Limit) applyLimiter(c *config) {
@@ -64,11 +64,11 @@ func (l Limit) written(errs *optionerror.List) bool {
 // exempt is the rule of Exempt.
 var exempt = &compile.Rule{Spec: store.Spec{Name: "exempt"}}
 
-// Algorithm says how a Rate or a Quota counts. See WithAlgorithm.
+// Algorithm is the algorithm by which a [Rate] or a [Quota] counts. See [WithAlgorithm].
 type Algorithm = store.Algorithm
 
-// The algorithms of WithAlgorithm; WithWarmUp is another. The constants of package store and
-// docs/algorithms.md describe them.
+// The algorithms for [WithAlgorithm]. [WithWarmUp] selects one more. The constants of package
+// store and docs/algorithms.md describe the algorithms.
 const (
 	TokenBucket    Algorithm = store.TokenBucket
 	IntervalBucket Algorithm = store.IntervalBucket
@@ -79,12 +79,12 @@ const (
 	SlidingLog     Algorithm = store.SlidingLog
 )
 
-// Window is a span of the calendar: Hourly, Daily, Weekly, Monthly, or one made by
+// Window is a period of the calendar: Hourly, Daily, Weekly, Monthly, or a window made by
 // Every.
 type Window = store.Window
 
-// The calendar windows of Quota, in UTC. Daily.In(loc) is the day of a time zone, 23 or
-// 25 hours long when its clocks change. A week starts on Monday.
+// The calendar windows for Quota, in UTC. Daily.In(loc) is a day in a time zone, which has 23
+// or 25 hours when clocks change. A week starts on Monday.
 var (
 	Hourly  Window = store.Hourly
 	Daily   Window = store.Daily
@@ -96,18 +96,18 @@ var (
 // microsecond, from a millisecond to two years; New returns an error for any other.
 func Every(d time.Duration) Window { return store.Every(d) }
 
-// Rate lets n units pass per key at once, and n per period from then on. WithBurst sets how
-// many pass at once. A request costs 1 unit unless WithCost says otherwise. The default
-// algorithm is a TokenBucket; WithAlgorithm sets another. The default name is "rate".
+// Rate lets n units pass per key and period. Up to n units may pass at once; WithBurst sets
+// another number. A request costs 1 unit unless WithCost says otherwise. The default algorithm
+// is a TokenBucket; WithAlgorithm sets another. The default name is "rate".
 //
 // n is from 1 to 2^40, and per is a whole number of microseconds, from a millisecond to two
 // years. New returns an error for other numbers, and for options that the algorithm doesn't
 // use. A Rate combines with every other kind of limit. To find out whether n is too low for
-// your callers, try it with WithDryRun.
+// your callers, use WithDryRun first.
 //
-// Every such rate is counted exactly, in ticks of a microsecond, or of up to a millisecond if one
-// integer can then hold its state (store.Limit.Tick). So a request may pass up to one tick early or
-// late.
+// Rates are counted without rounding errors. Time is counted in ticks of one microsecond, or of
+// up to a millisecond for large numbers (store.Limit.Tick). So a request may pass up to one
+// tick early or late.
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Charged, Spec: store.Spec{Name: "rate", Units: n, Period: per}}, opts)
 	checkPeriod(l.rule)
@@ -123,10 +123,11 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 // Quota lets n units pass per key in each calendar window, such as Daily, or in each window of
 // fixed length (Every). A request costs 1 unit unless WithCost says otherwise. The default
 // algorithm is a FixedWindow; an IntervalBucket keeps unused units up to its burst. The default
-// name is that of the window ("hourly", "daily", "weekly", "monthly"), or "quota" for Every.
+// name is the name of the window ("hourly", "daily", "weekly", "monthly"), or "quota" for
+// Every.
 //
-// n is from 1 to 2^40. New returns an error for any other n, the zero Window, a time zone on a
-// window made by Every, and any other algorithm.
+// n is from 1 to 2^40. New returns an error for any other n, for the zero Window, for a time
+// zone on a window made by Every, and for any other algorithm.
 //
 // A key can use up a day's quota in the first second. Combine the quota with a Rate to prevent
 // that.
@@ -167,25 +168,27 @@ func newLimit[O anyLimitOption](r *compile.Rule, opts []O) Limit {
 	return Limit{r}
 }
 
-// WithBurst sets how many units may pass at once, on a Rate or Quota; on a Bandwidth it is in
-// bytes (see there). Its meaning depends on the algorithm:
+// WithBurst sets the number of units of a Rate or Quota that may pass at once, or the number of
+// bytes of a [Bandwidth]. For a Rate or Quota, the meaning of n depends on the algorithm:
 //
-//   - TokenBucket, IntervalBucket: the capacity of the bucket. The default is the
-//     limit's n.
-//   - LeakyBucket: the units beyond the rate that pass without delay. The default is 0.
-//   - With WithDebt: the number of units that an idle key saves up. The default is one second's
-//     worth of the rate, as in Guava.
+//   - TokenBucket, IntervalBucket: the capacity of the bucket. The default is the n of the Rate
+//     or Quota.
+//   - LeakyBucket: the number of units beyond the rate that pass without delay. The default is
+//     0.
+//   - TokenBucket with WithDebt: the number of units that an idle key saves up. The default is
+//     the number of units in one second, as in Guava.
 //
-// n is from 0 to 2^40. New returns an error for other numbers, for 0 on a bucket without debt
-// (nothing would pass), and for algorithms without a burst.
+// n is from 0 to 2^40. New returns an error for other numbers and for algorithms without a
+// burst. It also returns an error for 0 on a TokenBucket without debt or an IntervalBucket,
+// since nothing would pass.
 func WithBurst(n int64) LimitOption {
 	return ruleOption{ruleChange: onlyFor("WithBurst", func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") }, "Rate", "Quota", "Bandwidth")}
 }
 
 // WithAlgorithm sets a limit's algorithm. A Rate takes every algorithm; the default is
 // TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New returns an error
-// for any other combination. For store.Concurrency, store.Ban and store.WarmUp, write
-// stint.Concurrency, stint.Ban or stint.WithWarmUp instead.
+// for any other combination. Instead of store.Concurrency, store.Ban and store.WarmUp, use
+// stint.Concurrency, stint.Ban and stint.WithWarmUp.
 func WithAlgorithm(a Algorithm) RateOption {
 	valid, write := true, ""
 	switch a {
@@ -198,22 +201,22 @@ func WithAlgorithm(a Algorithm) RateOption {
 		func(r *compile.Rule) { r.Spec.Algorithm, r.AlgorithmSet = a, true })
 }
 
-// WithName names a limit in answers, header fields, problem bodies, logs and the store.
-// A name is a letter followed by up to 63 of A-Z a-z 0-9 _ . -; New rejects any other.
-// Names must be unique within a limiter and all limiters derived from it.
+// WithName sets the name of a limit in decisions, header fields, problem bodies, logs and the
+// store. A name is a letter followed by up to 63 of A-Z a-z 0-9 _ . -; New returns an error for
+// any other. Names must be unique within a limiter and all limiters derived from it.
 //
-// The default is a name for the kind of limit, with a number if the name is taken ("rate-2").
-// The number changes when limits are added before it. So a limit needs a WithName if the
-// limiter has a WithStore or a WithLimitFunc returns the limit (both are checked), and if its
-// counts are to survive a Limiter.Update.
+// The default name depends on the kind of limit, and has a number if the name is taken
+// ("rate-2"). The number changes when limits are added before the limit. So a limit needs a
+// WithName if the limiter has a WithStore, or if a WithLimitFunc returns the limit: without a
+// name, it is an error. A limit also needs a name if its counts must survive a Limiter.Update.
 func WithName(name string) LimitOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) { r.Spec.Name, r.Named = name, true }}
 }
 
-// WithWarmUp makes a Rate start at a third of its rate and rise to n per period over the period
-// d of use. When idle, it cools down again. The curve is that of Guava's SmoothWarmingUp. d is
-// a positive multiple of a microsecond, at most two years. New returns an error for any other
-// d, and if the limit also has a WithAlgorithm.
+// WithWarmUp makes a Rate start at a third of its rate, and rise to the full rate while it is
+// used for the time d. While the Rate is idle, its rate falls again. The curve is that of
+// Guava's SmoothWarmingUp. d is a positive multiple of a microsecond, at most two years. New
+// returns an error for any other d, and if the limit also has a WithAlgorithm.
 //
 // Requests are spaced evenly, and an idle key saves up no units: without a WithMaxWait (or
 // Limiter.Wait), a request that comes before its turn is denied.
@@ -223,62 +226,64 @@ func WithWarmUp(d time.Duration) RateOption {
 		func(r *compile.Rule) { r.Spec.WarmUp = d }, "Rate")
 }
 
-// WithDebt lets a request pass as soon as earlier requests are paid for; the next request waits
-// for the part of its cost that wasn't covered. By default a request's whole cost must be
-// available. Permit.Settle and WithSettle don't need WithDebt: an additional cost is owed in
-// any case.
+// WithDebt lets a request pass if the bucket isn't in debt, even if the tokens don't cover its
+// cost. The uncovered part is a debt, which delays the next request. By default the bucket must
+// have tokens for a request's whole cost. Permit.Settle and WithSettle don't need WithDebt: an
+// additional cost always becomes a debt.
 //
-// It spaces requests: an idle key saves up one second's worth of the rate, not n units. At 1000
-// per minute that is 16 at once; at 5 per minute, none. Set WithBurst for more. WithDebt is for
-// a Rate with a TokenBucket; New returns an error for other algorithms.
+// WithDebt also changes the default burst, so that requests are spaced: an idle key saves up
+// the units of one second, not n units. At 1000 per minute, an idle key saves up 16 units; at 5
+// per minute, none. WithBurst sets another number. WithDebt is for a Rate with a TokenBucket;
+// New returns an error for other algorithms.
 //
-// While earlier requests aren't paid for, a request waits up to WithMaxWait, or is denied.
-// Remaining and the header fields show the units saved up, without the one request that passes
-// on credit: if they show 10, 11 requests pass at once.
+// While the bucket is in debt, a request waits up to WithMaxWait, or is denied. Remaining and
+// the header fields show the units saved up, without the one request that may pass on credit:
+// if they show 10, 11 requests may pass at once.
 func WithDebt() RateOption {
 	return ruleOption{ruleChange: onlyFor("WithDebt", func(r *compile.Rule) { r.Spec.Debt = true }, "Rate")}
 }
 
-// WithBuckets sets into how many buckets a SlidingWindow divides its period, from 1 to 1000.
-// More buckets are more precise and take more memory. The default is 10. New returns an error
-// for other numbers, for more buckets than the period has microseconds, and for other
-// algorithms.
+// WithBuckets sets the number of buckets into which a SlidingWindow divides its period, from 1
+// to 1000. With more buckets, the limit is more precise and takes more memory. The default is
+// 10. New returns an error for other numbers, for more buckets than the period has
+// microseconds, and for other algorithms.
 func WithBuckets(k int64) RateOption {
 	return checkedRuleOption(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
 		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")
 }
 
-// WithMaxWait makes a request wait for its turn rather than be denied, if its turn
-// comes within d. The request's own deadline bounds the wait further. By default a
-// request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
-// WithQueue, and for 5 seconds a Concurrency with WithQueue. d is 1 ms or more; New
-// rejects any other.
+// WithMaxWait makes a request wait for its turn, instead of denying it, if the turn comes
+// within d. The request doesn't wait beyond the deadline of its context. By default a request
+// waits only for limits with a queue: a LeakyBucket, a Rate with WithQueue, and, for up to 5
+// seconds, a Concurrency with WithQueue. d is 1 ms or more; New returns an error for any other
+// d.
 //
-// On a limit that queues by itself, d bounds the wait in the queue. On a Concurrency or
-// AdaptiveConcurrency, as many requests wait for each key as there are slots, unless WithQueue
-// says otherwise. Waiters are served by rank, then in order of arrival; see docs/waiting.md.
+// On a limit with a queue, d is the longest wait in the queue. On a Concurrency or
+// AdaptiveConcurrency, the number of requests that may wait for each key is the number of
+// slots, unless WithQueue sets another. Waiters are served by rank, then in order of arrival;
+// see docs/waiting.md.
 //
-// An HTTP/1.1 server doesn't notice that a client has left while the request's body is
-// unread: keep d to a few seconds.
+// Keep d to a few seconds: an HTTP/1.1 server doesn't detect that a client has disconnected
+// while the request's body is unread.
 func WithMaxWait(d time.Duration) ChargeOption {
 	valid, write := engine.CheckDuration(d, d > 0, "write a positive duration, or leave it out if nobody waits")
 	return checkedSetting(valid, fmt.Sprintf("WithMaxWait(%v)", d), write,
 		func(s *compile.Settings) { s.MaxWait = d })
 }
 
-// WithQueue sets how many may wait. A request that finds the queue full is denied at once. n is
-// 0 or more; 0 means that no request waits.
+// WithQueue sets the length of the queue. If the queue is full, a request is denied at once. n
+// is 0 or more; with 0, no request waits.
 //
-// On a Rate it counts the units that wait for their turn, up to 2^40. The default is the rate's
-// n for LeakyBucket and 0 for TokenBucket; New rejects it on other algorithms. The last request
-// in a full queue waits n divided by the rate, unless a WithMaxWait bounds the wait. The queue
-// bounds Limiter.Wait, too.
+// On a Rate, n is the number of units that may wait for their turn, up to 2^40. The default is
+// the rate's n for LeakyBucket and 0 for TokenBucket. New returns an error for other
+// algorithms. The last request in a full queue waits for n divided by the rate, unless
+// WithMaxWait is shorter. The queue also bounds Limiter.Wait.
 //
-// On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot, for each
-// key in this process. Each waits at most 5 seconds, or WithMaxWait. Without WithQueue no
-// request waits, or, with a WithMaxWait, as many requests and Takes as the limit has slots.
-// Limiter.Wait always waits, however many callers do, unless WithQueue sets a bound. A request
-// that finds the queue full may replace another (see WithPriority).
+// On a Concurrency or AdaptiveConcurrency, n is the number of requests that may wait for a
+// slot, for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
+// WithQueue, no request waits; with a WithMaxWait alone, the length of the queue is the number
+// of slots. Calls of Limiter.Wait always wait, unless WithQueue sets a bound. If the queue is
+// full, a request of a higher class may replace a waiting request (see WithPriority).
 func WithQueue(n int64) LimitOption {
 	return ruleOption{ruleChange: onlyFor("WithQueue", func(r *compile.Rule) {
 		queue := orNone(r, n, "WithQueue")
@@ -290,19 +295,21 @@ func WithQueue(n int64) LimitOption {
 	}, "Rate", "Concurrency", "AdaptiveConcurrency")}
 }
 
-// WithPriority sets the order in which requests get slots when some wait: class returns a class
-// from 0 to 9, and a higher class goes first. Values outside 0–9 are clamped. Within a class,
-// requests are served in order of arrival. By default, and outside HTTP, the class is that of
-// the context (ContextWithPriority), or 0. class is called concurrently, once for each request
-// that takes a slot.
+// WithPriority sets the order in which waiting requests get slots: class returns the class of a
+// request, from 0 to 9, and higher classes are served first. Values outside 0–9 are clamped.
+// Within a class, requests are served in order of arrival. By default, and outside HTTP, the
+// class is that of the context (ContextWithPriority), or 0. class is called concurrently, once
+// for each request that takes a slot.
 //
-// When the queue is full, a request replaces the last waiter of the lowest class, if that is
-// below its own. The replaced request is denied like one that finds the queue full. A request
-// of a low class may wait until its WithMaxWait ends; WithShare promises slots to a class.
+// If the queue is full, a new request replaces the last waiting request of the lowest class, if
+// that class is below its own. The replaced request is denied because the queue is full. A
+// request of a low class may wait until its WithMaxWait ends. To reserve slots for a class, use
+// WithShare.
 //
-// Priorities apply among waiters for the slots of one concurrency limit, for one key, in this
-// process. Turns of a rate are served in order of arrival. New returns an error if class is
-// nil, or if requests can wait only for turns: put a Concurrency in front of the rate.
+// Priorities apply to requests that wait for slots of the same concurrency limit and key in
+// this process. Requests that wait for turns of a rate are served in order of arrival. New
+// returns an error if class is nil, or if no request can wait for a slot: to prioritize
+// requests of a rate, add a Concurrency.
 func WithPriority(class func(*http.Request) int) Option {
 	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
 		func(c *config) { c.priority = class })
@@ -310,21 +317,22 @@ func WithPriority(class func(*http.Request) int) Option {
 
 // WithShare promises a class of requests (WithPriority, ContextWithPriority) a percentage of a
 // concurrency limit's slots. While the class holds less than its share, its requests rank above
-// all others: they get the next slots, and places in a full queue. Unused share is lent to
-// other classes and reclaimed as slots are released; requests are never interrupted. By default
-// no class has a share. class is from 0 to 9 and percent from 1 to 100; give the option once
-// for each class. New returns an error for other values, a second share for a class, shares
-// that add up to more than 100, and shares of a limit for whose slots no request waits: with
-// WithQueue(0), or without both WithQueue and WithMaxWait.
+// all other requests: they get the next free slots, and replace other requests in a full queue.
+// Unused share is lent to other classes and reclaimed as slots are released; requests are never
+// interrupted. By default no class has a share. class is from 0 to 9 and percent from 1 to 100;
+// give the option once for each class. New returns an error for other values, for a second
+// share for a class, and for shares that add up to more than 100. It also returns an error if
+// no request can wait for a slot of the limit: with WithQueue(0), or without both WithQueue and
+// WithMaxWait.
 //
-// The percentage applies to the slots that this process holds for the key, including the next,
-// and is at least one slot. So shares hold in a fleet too, except for rounding: if a process
-// holds only a few slots for a key, a small share is rounded up to one slot.
+// A share is a percentage of the slots that this process holds for the key, including the next
+// slot. A share is at least one slot. So shares are kept across processes, except for rounding:
+// if a process holds only a few slots for a key, a small share is rounded up to one slot.
 //
 // When a class has used its share, its requests rank by class, a higher class first. Classes
-// without a share get the slots that the shares leave: none, if the shares add up to 100 and
-// are all used. An Update that adds a share applies to slots already taken and to requests that
-// already wait.
+// without a share get the slots that remain. If the shares add up to 100 and are all used, no
+// slots remain. A share that an Update adds also applies to slots already taken and to requests
+// already waiting.
 func WithShare(class, percent int) SlotOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) {
 		bad := func(problem, write string) {
@@ -358,63 +366,63 @@ func WithShare(class, percent int) SlotOption {
 	}}
 }
 
-// ContextWithPriority returns a context whose requests, Takes and Waits have a class
-// from 0 to 9; other values are clamped. A WithPriority of the limiter takes precedence
-// for requests.
+// ContextWithPriority returns a context that sets the priority class of its requests, Takes and
+// Waits. class is clamped to 0–9. For requests, the limiter's [WithPriority] takes precedence.
 func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return read.WithPriority(ctx, class)
 }
 
-// Concurrency lets n requests of a key run at once. A request takes one slot, or as many as the
-// limit's own WithCost returns; a WithCost of the limiter or the route doesn't apply. The
-// default name is "concurrency". n is from 1 to 2^40; New returns an error for other numbers.
-// It combines with every other kind of limit.
+// Concurrency lets n requests of a key run at once. A request takes one slot, or the number
+// that the limit's own WithCost returns. A WithCost of the limiter or the route doesn't apply.
+// The default name is "concurrency". n is from 1 to 2^40; New returns an error for other
+// numbers. A Concurrency combines with every other kind of limit.
 //
-// A request that finds no free slot is denied, or waits if there is a WithQueue or WithMaxWait.
-// The time until a slot comes free is unknown, so Decision.RetryAfter and the Retry-After field
-// of a denial are 1 second. The slot is released when the handler returns or panics. A handler
-// whose work goes on after it has returned calls Permit.Detach. A WithSettle of the limiter or
-// the route doesn't apply.
+// If no slot is free, the request is denied, or waits if the limit has a WithQueue or
+// WithMaxWait. Decision.RetryAfter and the Retry-After field of a denial are 1 second, because
+// the time until a slot is released is unknown. The slot is released when the handler returns
+// or panics. A handler whose work continues after it has returned calls Permit.Detach. A
+// WithSettle of the limiter or the route doesn't apply.
 func Concurrency(n int64, opts ...SlotOption) Limit {
 	return newLimit(&compile.Rule{Kind: limit.Concurrent, Spec: store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}}, opts)
 }
 
-// AdaptiveConcurrency lets as many requests of a key (commonly Global) run at once as the
-// service can handle, estimated from their latency. The limit rises while latency is as usual
-// and at least half of the limit is in use, and falls when requests take longer or fail. It
-// starts at 20 (WithInitialLimit) and stays between min and max. The default name is
-// "adaptive".
+// AdaptiveConcurrency limits the requests of a key (commonly Global) that run at once to the
+// number that the service can handle, which it estimates from their latency. The limit rises
+// while latency is as usual and at least half of the limit is in use. The limit falls when
+// requests take longer or fail. It starts at 20 (WithInitialLimit) and stays between min and
+// max. The default name is "adaptive".
 //
-// min is at least 1, and max from min to 1,000,000; New rejects other numbers. It combines with
-// every other kind of limit. Requests may wait for its slots as for the slots of a Concurrency
-// (WithQueue, WithMaxWait). A request that costs more than the current limit, but no more than
-// max, is admitted when no other is in flight.
+// min is at least 1, and max is from min to 1,000,000; New returns an error for other numbers.
+// An AdaptiveConcurrency combines with every other kind of limit. WithQueue and WithMaxWait let
+// requests wait for slots, as in a Concurrency. A request that costs more than the current
+// limit, but no more than max, is admitted when no other is in flight.
 //
 // The algorithms are those of Netflix's concurrency-limits
-// (https://github.com/Netflix/concurrency-limits), with its numbers; see WithAdaptation. They
-// measure the time from a request's admission, after any wait, to Permit.Done:
+// (https://github.com/Netflix/concurrency-limits), with its numbers; see WithAdaptation. The
+// algorithms measure the time from a request's admission, after any wait, to Permit.Done:
 //
-//   - A status of 500 or above is a drop, and so are a handler's panic and a request whose
-//     deadline passed. The status is only known if the adapter passes on the writer of
+//   - A request counts as dropped if its status is 500 or above, its handler panics, or its
+//     deadline passes. The status is known only if the adapter passes on the writer of
 //     Limiter.Admit.
-//   - A request whose client left counts only if it has already taken longer than
-//     others do.
-//   - A request is ignored if its connection was hijacked or its permit detached, if an inner
-//     limiter denied it, if it panics with http.ErrAbortHandler, or if it takes less than 100
-//     µs, even if it fails.
-//   - Outside HTTP (Take, Wait) the context is ignored: it may only have bounded the
-//     wait.
-//   - Permit.Drop and Permit.Ignore take precedence over all of this.
+//   - A request whose client disconnects is measured only if it has already taken longer than
+//     usual.
+//   - A request isn't measured if its connection is hijacked, its permit is detached, an inner
+//     limiter denies it, its handler panics with http.ErrAbortHandler, or it takes less than
+//     100 µs.
+//   - Outside HTTP (Take, Wait), the end of the context isn't counted, because the context may
+//     be meant for the wait only.
+//   - Permit.Drop and Permit.Ignore take precedence over these rules.
 //
-// The limit and its slots belong to this process, whatever the store, because each process has
-// its own capacity. A slot is taken before the store decides the other limits, and released if
-// one of them denies, so either all limits are charged or none. While the store is down, the
-// limit continues to work. In Decision.Limits it comes after the store's limits, with the
-// current limit as Capacity.
+// The limit and its slots belong to this process even if the store is shared, because each
+// process has its own capacity. A slot is taken before the store decides the other limits, and
+// released if one of them denies, so either all limits are charged or none. While the store is
+// down, the limit continues to work. In Decision.Limits, an AdaptiveConcurrency comes after the
+// limits of the store. LimitStatus.Capacity is its current limit.
 //
-// A limiter and the limiters derived from it remember 10,000 keys without requests in flight,
-// for all their adaptive limits together. Beyond that, the least recently used keys start anew.
-// So do the keys of a limit that an Update has removed.
+// A limiter and the limiters derived from it store the state of up to 10,000 keys without
+// requests in flight, for all their adaptive limits together. If there are more, the states of
+// the least recently used keys are dropped. An Update that removes a limit drops all its
+// states.
 func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 	c := &adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}
 	Gradient2(adaptive.DefaultTolerance).set(c)
@@ -443,8 +451,9 @@ func configures(valid bool, option, write string, set func(*adaptive.Config)) Sl
 	return checkedRuleOption(valid, option, write, func(r *compile.Rule) { set(r.Adaptive) }, "AdaptiveConcurrency")
 }
 
-// Adaptation is the algorithm by which an AdaptiveConcurrency follows the latency: Gradient2,
-// Vegas or AIMD. Pass it to WithAdaptation. It is immutable and safe for concurrent use.
+// Adaptation is the algorithm by which an AdaptiveConcurrency adapts its limit to latency:
+// Gradient2, Vegas or AIMD. Pass an Adaptation to WithAdaptation. It is immutable and safe for
+// concurrent use.
 type Adaptation struct {
 	set     func(*adaptive.Config) // nil if the arguments are wrong
 	written string                 // with wrong arguments, and what to write instead
@@ -455,33 +464,34 @@ type Adaptation struct {
 // exceeds tolerance times the average. It tolerates requests of mixed durations. Latency alone
 // doesn't lower the limit below 8. The default of an AdaptiveConcurrency is Gradient2(1.5).
 //
-// tolerance is from 1 to 100; New rejects other values. With a tolerance of 1 and many requests
-// of similar duration, the limit stays within a few requests of the number that the service can
-// handle at once. With 1.5, the limit is about half above that number and rises further during
-// a long overload, but requests of mixed durations aren't mistaken for overload.
+// tolerance is from 1 to 100; New returns an error for other values. With a tolerance of 1 and
+// many requests of similar duration, the limit stays within a few requests of the number that
+// the service can handle at once. With a tolerance of 1.5, the limit is about 1.5 times that
+// number, and rises further during a long overload. In return, requests of mixed durations
+// aren't mistaken for an overload.
 func Gradient2(tolerance float64) Adaptation {
 	return adaptation(tolerance >= 1 && tolerance <= 100, // NaN is neither
 		fmt.Sprintf("Gradient2(%v)", tolerance), "write 1 or more, up to 100",
 		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Gradient2, tolerance, 0 })
 }
 
-// Vegas estimates the queue from the smallest latency seen, and keeps it to a few requests.
-// With many requests of similar duration, the limit stays close to the number that the service
-// can handle at once. If durations vary at random, Vegas mistakes the variation for a queue and
-// denies requests that the service could handle.
+// Vegas estimates the service's queue by comparing latency with the smallest latency measured.
+// It keeps the queue to a few requests. With many requests of similar duration, the limit stays
+// close to the number that the service can handle at once. If durations vary at random, Vegas
+// mistakes the variation for a queue and denies requests that the service could handle.
 func Vegas() Adaptation {
 	return adaptation(true, "Vegas()", "", func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Vegas, 0, 0 })
 }
 
 // AIMD (additive increase, multiplicative decrease) raises the limit by one while requests take
-// no longer than timeout, and cuts it by a tenth when one in twenty takes longer or fails. No
-// request is interrupted. AIMD doesn't learn a baseline latency, so it never adapts to an
-// overload, and processes in front of one service converge to equal limits. The service's queue
-// may grow until requests take timeout.
+// no longer than timeout. It cuts the limit by a tenth when one request in twenty takes longer
+// or fails. No request is interrupted. AIMD learns no baseline latency, so a long overload
+// doesn't raise its threshold. Processes in front of one service converge to equal limits. The
+// service's queue may grow until requests take as long as timeout.
 //
-// timeout is a millisecond or more; New rejects other values. Start with twice the duration of
-// the slowest requests when nothing queues. If more than one request in twenty exceeds timeout
-// even without a queue, the limit falls to its min.
+// timeout is a millisecond or more; New returns an error for other values. Start with twice the
+// duration of the slowest requests without a queue. If more than one request in twenty exceeds
+// timeout even without a queue, the limit falls to its minimum.
 func AIMD(timeout time.Duration) Adaptation {
 	valid, write := engine.CheckDuration(timeout, timeout > 0, "write 1ms or more")
 	return adaptation(valid, fmt.Sprintf("AIMD(%v)", timeout), write,
@@ -495,22 +505,22 @@ func adaptation(valid bool, written, write string, set func(*adaptive.Config)) A
 	return Adaptation{written: written, write: write}
 }
 
-// WithAdaptation sets how an AdaptiveConcurrency follows the latency: Gradient2, Vegas
-// or AIMD.
+// WithAdaptation sets the algorithm by which an AdaptiveConcurrency adapts its limit to
+// latency: Gradient2, Vegas or AIMD.
 //
 //	stint.WithAdaptation(stint.AIMD(150 * time.Millisecond))
 //
-// The default is Gradient2(1.5). New returns an error if the arguments of the Adaptation are
-// out of range, and for the zero Adaptation.
+// The default is Gradient2(1.5). New returns an error for the zero Adaptation, or if an
+// argument of the Adaptation is out of range.
 func WithAdaptation(a Adaptation) SlotOption {
 	written := cmp.Or(a.written, "WithAdaptation(Adaptation{})")
 	write := cmp.Or(a.write, "write stint.Gradient2, stint.Vegas or stint.AIMD")
 	return configures(a.set != nil, written, write, a.set)
 }
 
-// WithInitialLimit sets the limit at which an AdaptiveConcurrency starts, from its min to its
-// max. The default is 20, or the nearer of min and max if 20 is out of range. New returns an
-// error for other values.
+// WithInitialLimit sets the limit at which an AdaptiveConcurrency starts. n is from min to max
+// of the AdaptiveConcurrency. The default is 20, or the nearer of min and max if 20 is out of
+// range. New returns an error for other values.
 func WithInitialLimit(n int64) SlotOption {
 	return configures(n >= 1, fmt.Sprintf("WithInitialLimit(%d)", n), "write 1 or more",
 		func(c *adaptive.Config) { c.Start = n })
@@ -518,17 +528,17 @@ func WithInitialLimit(n int64) SlotOption {
 
 // WithSampleWindow sets how long an AdaptiveConcurrency averages latency before it changes its
 // limit. d is 100 ms or more. The default is a second. New returns an error for shorter
-// windows. A window is extended until it has ten requests. Shorter windows react faster, and
-// are more easily misled by random variation.
+// windows. A window is extended until it has ten requests. With a shorter window, the limit
+// reacts faster, but also to random variation.
 func WithSampleWindow(d time.Duration) SlotOption {
 	valid, write := engine.CheckDuration(d, d >= 100*time.Millisecond, "write 100ms or more")
 	return configures(valid, fmt.Sprintf("WithSampleWindow(%v)", d), write,
 		func(c *adaptive.Config) { c.Window = d })
 }
 
-// Bandwidth paces the responses of a key (or its request bodies, or both: WithDirection)
-// to a number of bytes per second, over all its connections and, with a shared
-// store, all processes. The default name is "bandwidth".
+// Bandwidth limits the responses of a key to a number of bytes per second, over all connections
+// and, with a shared store, all processes. WithDirection selects request bodies instead, or
+// both. The default name is "bandwidth".
 //
 //	stint.Bandwidth(1_000_000, stint.WithKey(stint.Header("X-API-Key"))) // 8 Mbit/s for each customer
 //
@@ -537,41 +547,43 @@ func WithSampleWindow(d time.Duration) SlotOption {
 // Bandwidths. A WithCost, WithMaxWait or WithSettle of the limiter or the route doesn't apply
 // to it.
 //
-// The first WithBurst bytes pass at full speed, so that pages and small answers aren't delayed.
-// The default burst is a quarter of a second's worth, at least 16 KiB; a burst below a
-// millisecond's worth counts as that. Beyond the burst, bytes are charged before they are
-// written, in chunks of a sixteenth of a second's worth (at least 4 KiB, at most the burst). So
-// a stream calls the store about 16 times a second, however small its writes. Streams of one
-// key take turns, one chunk at a time.
+// The first WithBurst bytes pass at full speed, so that pages and small responses aren't
+// delayed. The default burst is the number of bytes in a quarter of a second, at least 16 KiB.
+// The smallest burst is the number of bytes in a millisecond. Beyond the burst, bytes are
+// charged before they are written, in chunks of the bytes in a sixteenth of a second (at least
+// 4 KiB, at most the burst). So a stream calls the store about 16 times a second, even if its
+// writes are small. Streams of one key take turns, one chunk at a time.
 //
-// Bandwidth never denies a request: it makes the handler's writes, and reads of the
-// body, take longer. That has these consequences:
+// Bandwidth never denies a request. It makes the handler's writes to the response, and its
+// reads of the request body, take longer. The consequences are:
 //
 //   - Bytes that have been charged are flushed before a pause. If the request's context ends
 //     during a pause, the write returns the context's error, and an incomplete response is cut
 //     off, so that no client mistakes it for a complete one.
-//   - http.Server's WriteTimeout and ReadTimeout include pauses. Leave them 0 where responses
-//     are long, or set deadlines by http.ResponseController. Deadlines, Flush, Hijack,
-//     io.ReaderFrom and HTTP/2 work as usual: the kernel still sends a file, chunk by chunk, if
-//     its Content-Length is set.
-//   - Bytes that were charged but not sent, because the client left, are passed to other
-//     waiting streams of this process, or refunded when the handler returns. If another process
-//     has reserved turns behind them, the refund is up to a chunk smaller.
-//   - A request's body is charged as it arrives, with one call for each read: a stream may be
-//     ahead by one read of at most a chunk, and a client that stalls delays no other stream.
+//   - http.Server's WriteTimeout and ReadTimeout include pauses. Leave these timeouts 0 if
+//     responses are long, or set deadlines by http.ResponseController. Deadlines, Flush,
+//     Hijack, io.ReaderFrom and HTTP/2 work as usual: a file is still sent by the kernel, chunk
+//     by chunk, if the response has a Content-Length.
+//   - Bytes that were charged but not sent, because the client disconnected, are passed to
+//     other waiting streams of this process, or refunded when the handler returns. The refund
+//     is up to a chunk smaller if another process has reserved later turns.
+//   - A request's body is charged as it arrives, with one store call for each read. So a stream
+//     may exceed the rate by one read, which is at most a chunk. A client that stalls delays no
+//     other stream.
 //   - Only bodies count. A response to HEAD and bytes written after a Hijack don't count.
-//   - If the store fails, the response goes on unpaced, and the store is asked again after a
-//     second. Under FailClosed the response is cut off, even if it hasn't begun.
-//   - After a Limiter.Update, a stream keeps the limit it began with. If the numbers change, up
-//     to a burst may be counted twice or not at all.
-//   - Under several Bandwidths, a response is as slow as the slowest requires. A Bandwidth in
-//     dry run neither delays writes nor changes their size.
+//   - If the store fails, the response continues at full speed, and the store is called again
+//     after a second. Under FailClosed the response is cut off, even if no byte has been
+//     written.
+//   - After a Limiter.Update, a stream keeps the limit that it began with. If the limit's
+//     numbers change, up to a burst of bytes may be counted twice or not at all.
+//   - If several Bandwidths apply to a response, the slowest decides. A Bandwidth in dry run
+//     neither delays writes nor changes their size.
 //
-// A paced handler holds its resources (memory, a slot of a Concurrency) longer: add a
-// Concurrency to bound their number.
+// A slowed handler holds memory and other resources longer: add a Concurrency to bound the
+// number of such handlers.
 //
-// A Bandwidth adds no header fields and is in no Decision. Allow, Take, Wait and Peek ignore
-// it. Observers get an EventPaced when a response has ended.
+// A Bandwidth adds no header fields and isn't part of a Decision. Allow, Take, Wait and Peek
+// ignore Bandwidths. Observers get an EventPaced when a response has ended.
 func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	b := &read.Bytes{Responses: true}
 	r := &compile.Rule{Kind: limit.Bandwidth, Bytes: b, Spec: store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}}
@@ -605,8 +617,9 @@ const (
 	Both // of one rate: uploads and downloads share it
 )
 
-// WithDirection sets whose bodies a Bandwidth counts: Responses (the default), Requests, or Both,
-// which then share the rate. New rejects any other value.
+// WithDirection sets which bodies a [Bandwidth] counts: [Responses] (the default), [Requests],
+// or [Both]. With Both, requests and responses share the rate. New returns an error for any
+// other value.
 func WithDirection(d Direction) BandwidthOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) {
 		if d > Both {
@@ -617,30 +630,31 @@ func WithDirection(d Direction) BandwidthOption {
 	}}
 }
 
-// Ban denies all requests of a key for the time of WithBanFor, once other limits have denied
-// the key n times within the period within. The ban holds in every process that shares the
-// store. The default name is "ban".
+// Ban denies all requests of a key once other limits have denied the key n times within the
+// period within. The ban lasts for the time of WithBanFor, and applies in every process that
+// shares the store. The default name is "ban".
 //
 //	stint.New(
 //		stint.Rate(5, time.Minute),
 //		stint.Ban(20, time.Minute, stint.WithBanFor(time.Hour)),
 //		stint.WithKey(stint.RemoteIP()))
 //
-// n is from 1 to 1000, because the time of each denial is kept. within is a whole number of
-// microseconds, at most two years. New returns an error for other numbers, if WithBanFor is
-// missing, or if no other limit with the same key has denials that count: a Rate, a Quota, or a
-// Concurrency without a queue.
+// n is from 1 to 1000, because the store keeps the time of each denial. within is a whole
+// number of microseconds, at most two years. New returns an error for other numbers, or if
+// WithBanFor is missing. It also returns an error if the limiter has no limit with the same key
+// whose denials are counted: a Rate, a Quota, or a Concurrency without a queue.
 //
-// Denials by any limit in the same decision with the same key count. So no key is banned
-// because the whole service is full (Global, AdaptiveConcurrency), or because it waited for a
-// slot in vain. Denials by limits in dry run don't count. To count the denials of several
-// routes together, use the same Limit in each.
+// A denial is counted if the limit that denies has the same key and is part of the same
+// decision. So no key is banned because the whole service is full (Global,
+// AdaptiveConcurrency), or because a request timed out waiting for a slot. Denials by limits in
+// dry run aren't counted. To count the denials of several routes together, use the same Limit
+// in each route.
 //
-// A banned request charges no other limit and doesn't prolong the ban. RetryAfter says when the
-// ban ends, Limiter.Reset ends it, and the problem body has the type abnormal-usage-detected.
-// With WithDryRun the ban itself only reports. The ban has no cost and no RateLimit fields. It
-// is looked up in the same store call as the other limits. If a store in memory is full,
-// denials of keys that it has no room for aren't counted.
+// A request during a ban charges no other limit and doesn't prolong the ban. RetryAfter is the
+// time until the ban ends. Limiter.Reset ends the ban early. The problem body has the type
+// abnormal-usage-detected. With WithDryRun, a ban is reported but not enforced. A Ban has no
+// cost and no RateLimit fields, and needs no store call of its own. If a store in memory is
+// full, it doesn't count denials of new keys.
 func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Banning, Spec: store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}}, opts)
 	checkPeriod(l.rule)
@@ -651,8 +665,8 @@ func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 	return l
 }
 
-// WithBanFor sets how long a Ban lasts. d is a whole number of microseconds, from a
-// millisecond to a year; New rejects any other. Every Ban needs it.
+// WithBanFor sets how long a Ban lasts. Every Ban needs this option. d is a whole number of
+// microseconds, from a millisecond to a year; New returns an error for any other d.
 func WithBanFor(d time.Duration) BanOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) {
 		if r.Spec.Ban = d; lacksUnit(r, "WithBanFor", d) {
@@ -661,7 +675,7 @@ func WithBanFor(d time.Duration) BanOption {
 	}}
 }
 
-// FailurePolicy is the treatment of requests that the store can't decide.
+// FailurePolicy sets how requests are handled when the store fails.
 type FailurePolicy uint8
 
 const (
@@ -671,18 +685,18 @@ const (
 	FailClosed
 )
 
-// WithFailurePolicy sets what happens to a request when the store fails. If the limits of a
-// request have different policies, the strictest applies. The limiter's policy also applies
-// when a source of limits fails (see SourceError): the request passes without these limits, or
-// is answered with 503. The default is FailOpen. New returns an error for values other than
+// WithFailurePolicy sets how requests are handled when the store fails. If the limits of a
+// request have different policies, FailClosed applies. The limiter's policy also applies when a
+// source of limits fails (see SourceError): the request passes without these limits, or is
+// answered with 503. The default is FailOpen. New returns an error for values other than
 // FailOpen and FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p), "write stint.FailOpen or stint.FailClosed",
 		func(s *compile.Settings) { s.FailureSet, s.Closed = true, p == FailClosed })
 }
 
-// StoreError reports that the store failed. Requests get it under FailClosed; Permit.Settle
-// always returns it.
+// StoreError reports that the store failed. Under FailClosed, a StoreError is the error of the
+// request. Permit.Settle always returns the StoreError.
 type StoreError struct{ Err error }
 
 func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }

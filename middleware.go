@@ -8,34 +8,35 @@
 //
 // A [Limiter] holds limits and decides requests: a request is charged to all of its limits at
 // once, or to none. Nested limiters decide separately. The adapters (stinthttp, stintgin,
-// stintecho) mount a limiter in a router; for another router, [Limiter.Serve] is an adapter in
-// one line. Outside HTTP use [Limiter.Allow], [Limiter.Take] and [Limiter.Wait].
-// [Limiter.Update] changes the limits while requests run.
+// stintecho) mount a limiter in a router. For another router, call [Limiter.Serve]. Outside
+// HTTP use [Limiter.Allow], [Limiter.Take] and [Limiter.Wait]. [Limiter.Update] changes the
+// limits while requests run.
 //
 // # Limits
 //
-// [Rate] and [Quota] count requests, [Concurrency] and [AdaptiveConcurrency] requests in
-// flight, [Bandwidth] bytes, and [Ban] denials. Each takes the options of its kind.
+// [Rate] and [Quota] limit requests over time. [Concurrency] and [AdaptiveConcurrency] limit
+// requests in flight. [Bandwidth] limits bytes per second. [Ban] denies callers that were
+// denied too often. Each function takes the options of its kind of limit.
 //
 // # Keys
 //
-// Every limit needs a key, which identifies the caller. There is no default: behind a proxy all
-// requests share an address, and without a proxy every forwarding header can be forged. Use
-// [WithKey] with [RemoteIP], [ForwardedIP] and the addresses of your proxies, [Header],
-// [Cookie], [Global], [FirstOf], or a [KeyFunc] of your own. If the key can't be determined,
-// the request is denied.
+// Every limit needs a key, which identifies the caller. There is no default key: behind a proxy
+// all requests come from the same address, and without a proxy clients can forge every
+// forwarding header. Pass [WithKey] a key made by [RemoteIP], [ForwardedIP] (with the addresses
+// of your proxies), [Header], [Cookie], [Global] or [FirstOf], or by [KeyFunc] from your own
+// function. If the key can't be determined, the request is denied.
 //
 // # Stores
 //
-// Counts are kept in a [store.Store]. The default is a store in memory, exact under any
-// concurrency, for one process. [WithStore] sets one that processes share, such as a
+// Counts are kept in a [store.Store]. The default store is in the memory of one process, and is
+// exact under any concurrency. [WithStore] sets a store that several processes share, such as a
 // store of package redisstore.
 //
 // # Failure
 //
 // When the store fails, requests pass without RateLimit fields. The failure is logged and
-// reported to observers. With [WithFailurePolicy] and [FailClosed], such requests are answered
-// with 503 instead.
+// reported to observers. To answer such requests with 503 instead, pass [FailClosed] to
+// [WithFailurePolicy].
 package stint
 
 import (
@@ -69,8 +70,8 @@ import (
 // This file has what a middleware calls: a Limiter, made by New or With, that decides requests
 // (Admit, Serve) and answers them (Serve, Deny).
 
-// Limiter decides requests by its limits. Make one with New: the methods of a nil or zero
-// Limiter panic. It is safe for concurrent use; only Update changes it.
+// Limiter decides requests by its limits. Make a Limiter with New: the methods of a nil or zero
+// Limiter panic. A Limiter is safe for concurrent use. Only Update changes its configuration.
 type Limiter struct {
 	current atomic.Pointer[version]
 	family  *family
@@ -120,27 +121,27 @@ func (l *Limiter) decidingVersion() *version {
 	return v
 }
 
-// New makes a limiter. The error reports everything that is wrong with the options at
-// once: it is made by errors.Join and holds an *OptionError for each problem, which
-// says what to write instead. A limiter needs at least one limit, route or
-// WithLimitFunc, and a key for each limit.
+// New makes a limiter. If options are wrong, the error reports all problems at once: it is made
+// by errors.Join and holds an *OptionError for each problem, with a correction. A limiter needs
+// at least one limit, route or WithLimitFunc, and a key for each limit.
 //
 // New calls none of the application's functions. A limiter has no effect until an adapter
-// mounts it or a program calls it; an unused limiter isn't detected.
+// mounts the limiter or a program calls its methods. No warning reports an unused limiter.
 func New(opts ...Option) (*Limiter, error) {
 	l := &Limiter{family: newFamily()}
 	return l.start(opts)
 }
 
-// Check returns the error that New would return, for tools that check options without
-// using them. It makes no limiter and calls no store.
+// Check returns the error that [New] would return for opts. Tools use Check to validate options
+// without a limiter. Check calls no store.
 func Check(opts ...Option) error {
 	l := &Limiter{family: newFamily()}
 	_, _, err := l.buildFirst(collect(opts, defaultBehavior))
 	return err
 }
 
-// Must returns l, or panics with err. Use it for package variables and at start-up.
+// Must returns l if err is nil, and panics otherwise. Use it for package variables and at
+// start-up.
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {
 		panic(err)
@@ -148,47 +149,48 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// With makes a limiter that has l's limits and those in opts, decided together. It shares l's
-// store, handlers, predicates and defaults unless opts replace them. Errors are as in New.
+// With makes a limiter that has the limits of l and those in opts, and decides them together.
+// The new limiter uses the store, handlers, predicates and defaults of l, unless opts replace
+// them. Errors are as in New.
 //
 // The inherited limits share their counts with l's. If the new limiter is mounted inside l, it
 // charges only the limits it adds, in a separate decision: if the new limiter denies a request,
 // the charges of l aren't refunded. Mounted alone, it decides all limits together.
 //
-// The new limiter follows l: after an Update of l, it equals the limiter that With(opts...)
-// would return then. So l keeps a reference to it: derive limiters when a program starts, not
-// for each request.
+// An Update of l also changes the new limiter, as if With(opts...) were called again on l. For
+// that purpose, l keeps a reference to the new limiter: derive limiters when a program starts,
+// not for each request.
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	l.currentVersion()
 	d := &Limiter{family: l.family, parent: l}
 	return d.start(opts)
 }
 
-// Admit decides a request, waits for its turn if it has to, and runs next once if the request
-// is admitted. The request's slots are released when next returns or panics. next gets the
-// request and the writer that it has to use: the request's context carries the Permit, and the
-// writer is watched or paced if a limit needs it.
+// Admit decides a request, waits for its turn if necessary, and calls next once if the request
+// is admitted. The request's slots are released when next returns or panics. next must use the
+// request and the writer that it is given: the request's context has the Permit, and the writer
+// measures or delays the response if a limit requires it.
 //
-// If Admit returns an error, it hasn't run next, and nothing is charged or held. The error is a
-// *DeniedError, or the reason why the request couldn't be decided. Pass it to Deny, which
-// answers the request. Admit sets header fields on w and writes nothing. It returns nil once
-// next has run, whatever next has answered.
+// If Admit returns an error, next hasn't been called, and the request is charged nothing and
+// holds no slot. The error is a *DeniedError, or the reason why the request couldn't be
+// decided. Pass the error to Deny, which writes the response. Admit sets header fields on w and
+// writes nothing. If next was called, Admit returns nil.
 //
 // Limits that an outer limiter has charged for this request aren't charged again.
 //
-// An adapter to a router with its own context type may pass a [ContextWriter].
+// An adapter for a router with its own context type may pass a [ContextWriter] as w.
 //
-// The writer is w itself unless a limit depends on the response or paces it (WithSettle,
-// AdaptiveConcurrency, Bandwidth). Then it is a WatchedWriter. It is an http.Flusher,
-// http.Hijacker or io.ReaderFrom exactly if w is, and its Unwrap method returns w, so that
-// http.ResponseController finds everything else. It isn't an http.Pusher or http.CloseNotifier,
-// and http.MaxBytesReader can't make the server close the connection through it, so mount
-// http.MaxBytesHandler outside. When next has returned, r.Pattern and r.MultipartForm are set
-// to those of the request that next got, because loggers read the one and the server removes
-// the files of the other.
+// If a limit depends on the response or delays it (WithSettle, AdaptiveConcurrency, Bandwidth),
+// the writer is a [WatchedWriter], otherwise w itself. A WatchedWriter is an http.Flusher,
+// http.Hijacker or io.ReaderFrom if w is one. Its Unwrap method returns w, so
+// http.ResponseController can use the other methods of w. A WatchedWriter is never an
+// http.Pusher or http.CloseNotifier. Mount http.MaxBytesHandler outside the limiter, because
+// http.MaxBytesReader can't close the connection through a WatchedWriter. When next has
+// returned, Admit copies Pattern and MultipartForm of next's request to r: loggers read
+// Pattern, and the server removes the files of MultipartForm.
 //
-// Admit and Deny are for adapters to routers with their own errors or contexts. Other adapters
-// call [Limiter.Serve].
+// Admit and Deny are for adapters to routers with errors or contexts of their own. Other
+// adapters call [Limiter.Serve].
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
 	v := l.decidingVersion()
 	if v.showsRequests() {
@@ -203,9 +205,10 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 	return nil
 }
 
-// Serve runs next as Admit does, or answers the request as Deny does. It is all that an adapter
-// needs, unless its router handles errors. Without a deny or error handler, no *DeniedError is
-// made, so Serve costs less than Admit and Deny.
+// Serve combines Admit and Deny: it calls next if the request is admitted, and writes the
+// response otherwise. Adapters call Serve unless their router handles errors. Serve is faster
+// than Admit and Deny, because it makes no *DeniedError if the limiter has no deny or error
+// handler.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	v := l.decidingVersion()
 	if v.showsRequests() {
@@ -222,10 +225,11 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 	}
 }
 
-// Deny answers a request for which Admit, Allow, Take or Wait has returned err. err may be
-// wrapped. The handler of WithDenyHandler or WithErrorHandler answers; without one, the answer
-// is a problem body. Deny sets the header fields that Serve would set, unless Admit has. If the
-// request's context ended while it waited, the answer is 503.
+// Deny writes the response to a request for which Admit, Allow, Take or Wait has returned err.
+// err may be wrapped. The response is written by the handler of WithDenyHandler or
+// WithErrorHandler; without one, it is a problem body. Deny sets the same header fields as
+// Serve, unless Admit has set them. If the request's context ended while the request waited,
+// the status is 503.
 //
 // If w is an ErrorWriter and the limiter has no deny handler, error handler or WithProblem,
 // Deny passes the error to w and writes no response.
@@ -416,10 +420,10 @@ func (f *family) wake(limit, key string) {
 	}
 }
 
-// Mount reports whether an adapter can mount the limiter: it returns an error if the key of
-// some limit can't be read from the adapter's requests, which is so for GivenKey and the Keys
-// of other adapters. adapter is the name of the adapter's package, such as "stintgin". Adapters
-// call Mount and panic with its error; otherwise every request would be denied.
+// Mount returns an error if an adapter can't mount the limiter, because the key of a limit is
+// GivenKey or a Key of another adapter. adapter is the name of the adapter's package, such as
+// "stintgin". Adapters call Mount and panic if it returns an error; otherwise every request
+// would be denied.
 func (l *Limiter) Mount(adapter string) error {
 	v := l.currentVersion()
 	var errs []error
@@ -448,20 +452,20 @@ func (l *Limiter) Mount(adapter string) error {
 	return nil
 }
 
-// CheckStore checks that the store's server can decide the limits in force, and charges
-// nothing. Call it at the start of a program: then a wrong password or a missing permission
-// fails the deploy, not requests later.
+// CheckStore checks that the store's server can decide the current limits. It charges nothing.
+// Call CheckStore when a program starts, so that a wrong password or a missing permission makes
+// the deployment fail instead of later requests.
 //
-// With redisstore, it runs the scripts of the limits, and each command that the scripts may
-// use, on every master, with keys of its own. If a permission is missing or the password is
-// wrong, the error names the problem and wraps redisstore.ErrConfiguration. If the server can't
-// be reached, the error wraps redisstore.ErrUnavailable. With failover, it checks the primary.
-// A store in memory has nothing to check.
+// With redisstore, CheckStore runs the scripts of the limits on every master, and each command
+// that the scripts may use. It uses keys of its own. If a permission is missing or the password
+// is wrong, the error names the problem and wraps redisstore.ErrConfiguration. If the server
+// can't be reached, the error wraps redisstore.ErrUnavailable. With failover, CheckStore checks
+// the primary. With a store in memory, it returns nil.
 //
-// CheckStore checks the limits of the limiter and of its routes. It can't check those that a
-// limit function returns, since they are only known during a request. Call it again after an
-// Update that adds an algorithm. Each call to the server may take 5 seconds: give ctx a deadline
-// if that is too long. If the store is neither in memory nor a store.Verifier, the error wraps
+// CheckStore checks the limits of the limiter and of its routes, but not limits that a limit
+// function returns, because these depend on a request. Call CheckStore again after an Update
+// that adds an algorithm. Each call to the server may take 5 seconds: give ctx a deadline if
+// that is too long. If the store is neither in memory nor a store.Verifier, the error wraps
 // errors.ErrUnsupported.
 func (l *Limiter) CheckStore(ctx context.Context) error {
 	v := l.currentVersion()
@@ -484,28 +488,28 @@ func (l *Limiter) CheckStore(ctx context.Context) error {
 	return &StoreError{fmt.Errorf("%T can't be checked, as it doesn't implement store.Verifier: %w", s, errors.ErrUnsupported)}
 }
 
-// WithObserver passes the limiter's events to f from the start, as Limiter.Observe does. If
-// given several times, all functions are called in order. An Update without it keeps the
-// existing ones. An Update with it replaces them; the replaced functions still get the events
-// of requests whose decision had begun. New returns an error if f is nil. f is called
-// concurrently.
+// WithObserver passes the limiter's events to f, like Limiter.Observe, from the first event. If
+// WithObserver is given several times, all functions are called in order. An Update with a
+// WithObserver replaces all earlier functions of WithObserver. The replaced functions still get
+// the events of requests whose decision had begun. New returns an error if f is nil. f is
+// called concurrently.
 func WithObserver(f func(Event)) Option {
 	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
 		func(c *config) { c.observers = append(c.observers, f) })
 }
 
 // Observe passes every event of the limiter, and of the limiters derived from it by With, to f
-// until stop is called. f runs on the request's own goroutine, so it should be quick, and it
-// must be safe for concurrent use. No lock is held while it runs, so it may call the limiter.
-// Observers are called in the order in which they were added; those of the limiter that was
-// extended come first.
+// until stop is called. f runs on the request's goroutine, so it should be quick. f must be
+// safe for concurrent use. No lock is held while f runs, so f may call the limiter. Observers
+// are called in the order in which they were added. Those of the extended limiter are called
+// before those of a derived limiter.
 //
-// Observers survive Updates. Some events come on a goroutine of the limiter, such as
-// EventStoreDegraded; a panic of f there, or for an EventUpdated, is logged.
+// Observers stay after an Update. Some events, such as EventStoreDegraded, are sent on a
+// goroutine of the limiter. If f panics there, or on an EventUpdated, the panic is logged.
 //
-// f gets all events of a request or none: all if the request's decision begins after Observe
-// and before stop, even if some of its events come after stop. So a gauge that f keeps, such as
-// requests in flight, is never below zero and ends at zero.
+// f gets either all events of a request or none. It gets all if the request's decision begins
+// after Observe and before stop, even if some of the events are sent after stop. So a gauge
+// that f maintains, such as requests in flight, is never negative and ends at zero.
 //
 // Observe and stop are safe for concurrent use.
 func (l *Limiter) Observe(f func(Event)) (stop func()) {
@@ -545,10 +549,11 @@ func (f *family) updateDestinations() {
 	}
 }
 
-// ReportPolicy sends an EventPolicy to the limiter's observers and its log. If err is nil, the
-// policy in file is in force. Otherwise err says why it isn't, and the policy before it stays in
-// force. ReportPolicy is for packages that read options from files and give them to Update, such as
-// policy. A panic of an observer is logged and goes no further.
+// ReportPolicy sends an EventPolicy to the limiter's observers and logs it. A nil err means
+// that the policy in file is in force. Otherwise err is the reason why the policy was rejected,
+// and the previous policy remains in force. ReportPolicy is for packages, such as policy, that
+// read options from files and pass them to Update. A panic of an observer is recovered and
+// logged.
 func (l *Limiter) ReportPolicy(file string, err error) {
 	l.sendSafely(Event{Kind: EventPolicy, Path: file, Err: err})
 }

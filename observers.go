@@ -183,26 +183,26 @@ func (s *sender) sendSettleFailed(of subject, charges []store.Charge, took time.
 
 // WithLogger sets the logger for problems (failures of the store, of key functions, limit
 // functions and limit sources; charges that could not be settled, lost leases, likely
-// mistakes), and for changes by an Update or a policy file. A message about one limit or one
-// store is logged at once, then at most once a minute: at the end of the minute the latest
-// suppressed message is logged, with the number of the others. Limiters that share a store and
-// a handler log the store's failures once.
+// mistakes), and for changes by an Update or a policy file. A message about a limit or a store
+// is logged at once, and then at most once a minute. At the end of the minute, the latest
+// suppressed message is logged with the number of suppressed messages. Limiters that share a
+// store and a log handler log the store's failures once.
 //
-// At level Debug, if the handler is enabled for it, the limits of each new limiter are logged,
-// and each denial, each ban, and each request that a dry run would have denied.
-// docs/observing.md lists the messages.
+// At level Debug, the limiter logs its limits when it is made, each denial, each ban, and each
+// request that a dry run would have denied. docs/observing.md lists the messages.
 //
-// The default is slog.Default(); a limiter made by With has the logger of the limiter it
-// extends. An Update without WithLogger and WithLogKeys keeps both. To log nothing, write
-// slog.New(slog.DiscardHandler). New returns an error if logger is nil.
+// The default is slog.Default(). A limiter made by With has the logger of the limiter that it
+// extends. An Update without WithLogger and WithLogKeys keeps both settings. To log nothing,
+// use slog.New(slog.DiscardHandler). New returns an error if logger is nil.
 func WithLogger(logger *slog.Logger) Option {
 	return checkedOption(logger != nil, "WithLogger(nil)", "write slog.New(slog.DiscardHandler) for no log, or leave it out",
 		func(c *config) { c.logger = logger })
 }
 
-// WithLogKeys makes the log show the keys of denials, bans, lost leases and failures of the
-// store, in the form in which they are stored. They may be addresses or credentials. By default
-// no key is logged. The text of an error of your own KeyFunc is always logged as it is.
+// WithLogKeys adds keys to the log messages about denials, bans, lost leases and failures of
+// the store. A key is logged in the form in which it is stored, and may be an address or a
+// credential. By default no key is logged. The error text of a KeyFunc is always logged
+// unchanged.
 func WithLogKeys() Option {
 	return option("WithLogKeys", func(c *config) { c.logKeys = true })
 }

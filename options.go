@@ -21,24 +21,24 @@ import (
 )
 
 // Option is an argument of [New], [Limiter.With] and [Limiter.Update]: a limit, an option that
-// is a default for limits ([WithKey], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithDryRun],
-// [WithFailurePolicy], [WithEmptyKey]), or an option of the limiter as a whole: [WithRoute], [WithLimitFunc],
-// [WithStore], [WithSkip], [WithBlock], [WithDenyHandler],
+// is a default for limits ([WithKey], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait],
+// [WithDryRun], [WithFailurePolicy], [WithEmptyKey]), or an option of the limiter as a whole:
+// [WithRoute], [WithLimitFunc], [WithStore], [WithSkip], [WithBlock], [WithDenyHandler],
 // [WithErrorHandler], [WithProblem], [WithHeaders], [WithRetryJitter], [WithPriority],
 // [WithObserver], [WithLogger], [WithLogKeys], [WithoutWarnings], [WithLimiterName],
-// [WithoutPermit], [WithoutRoutes], [WithoutLimitFuncs], [Complete]. nil is rejected. Of
-// the same setting given twice, the later replaces the earlier, except for WithKey and for those that
-// say that they add up.
+// [WithoutPermit], [WithoutRoutes], [WithoutLimitFuncs], [Complete]. New returns an error for a
+// nil Option. If an option is given twice, the later one replaces the earlier one, unless the
+// documentation of the option says otherwise.
 type Option interface {
 	applyLimiter(*config)
 	sets() setting
 }
 
 // RouteOption is an argument of WithRoute: a limit, Only, Exempt, or an option that is a
-// default for the limits of that route. WithCost and WithFixedCost set what the route's
-// requests cost all limits. A default applies to the kinds of limit that take the option; New
-// returns an error if the route has none. A limit's own option takes precedence over its
-// route's, and the route's over the limiter's.
+// default for the limits of that route. WithCost and WithFixedCost set the cost of the route's
+// requests for all limits. A default applies to the kinds of limit that take the option; New
+// returns an error if the route has no such limit. An option of a limit takes precedence over
+// the option of its route, and the option of the route over that of the limiter.
 type RouteOption interface {
 	Option
 	applyRoute(*compile.Route)
@@ -47,15 +47,16 @@ type RouteOption interface {
 // A limit takes the options of its kind: what would mean nothing to it doesn't
 // compile, or New rejects it and says what to write.
 type (
-	// RateOption is an option of Rate and Quota: [WithAlgorithm], and of Rate alone: [WithDebt],
-	// [WithWarmUp] or [WithBuckets]; or a LimitOption, SharedOption or ChargeOption.
+	// RateOption is an option of [Rate] and [Quota]: [WithAlgorithm], a [LimitOption], a
+	// [SharedOption] or a [ChargeOption]. [WithDebt], [WithWarmUp] and [WithBuckets] are
+	// options of Rate only.
 	RateOption interface {
 		applyLimit(*compile.Rule)
 		ofRate()
 	}
-	// SlotOption is an option of Concurrency and AdaptiveConcurrency: [WithShare], and of
-	// AdaptiveConcurrency alone: [WithAdaptation], [WithInitialLimit] or [WithSampleWindow]; or a
-	// LimitOption, SharedOption or ChargeOption.
+	// SlotOption is an option of [Concurrency] and [AdaptiveConcurrency]: [WithShare], a
+	// [LimitOption], a [SharedOption] or a [ChargeOption]. [WithAdaptation], [WithInitialLimit]
+	// and [WithSampleWindow] are options of AdaptiveConcurrency only.
 	SlotOption interface {
 		applyLimit(*compile.Rule)
 		ofSlots()
@@ -65,16 +66,16 @@ type (
 		applyLimit(*compile.Rule)
 		ofBandwidth()
 	}
-	// BanOption is an option of Ban: [WithBanFor], a LimitOption or a SharedOption.
+	// BanOption is an option of [Ban]: [WithBanFor], a [LimitOption] or a [SharedOption].
 	BanOption interface {
 		applyLimit(*compile.Rule)
 		ofBan()
 	}
 )
 
-// LimitOption is an option of limits of several kinds: [WithName]; [WithHidden], which a Ban and a
-// Bandwidth don't take; [WithBurst], of Rate, Quota and Bandwidth; [WithQueue], of Rate,
-// Concurrency and AdaptiveConcurrency; or a SharedOption.
+// LimitOption is an option of several kinds of limit: [WithName] of all; [WithHidden] of all
+// but Ban and Bandwidth; [WithBurst] of Rate, Quota and Bandwidth; [WithQueue] of Rate,
+// Concurrency and AdaptiveConcurrency; or a [SharedOption].
 type LimitOption interface {
 	RateOption
 	SlotOption
@@ -85,16 +86,17 @@ type LimitOption interface {
 // Options that are defaults, too.
 type (
 	// SharedOption is an option of every kind of limit: [WithKey], [WithDryRun],
-	// [WithFailurePolicy], [WithSkip] or [WithEmptyKey]. Given to New, With or WithRoute, it is
-	// the default for all limits there, except that a WithSkip given to New or With exempts
-	// requests from the whole limiter.
+	// [WithFailurePolicy], [WithSkip] or [WithEmptyKey]. Given to New, With or WithRoute, a
+	// SharedOption is the default for all limits there. A WithSkip given to New or With is an
+	// exception: it exempts requests from the whole limiter.
 	SharedOption interface {
 		RouteOption
 		LimitOption
 	}
-	// ChargeOption is an option of Rate, Quota, Concurrency and AdaptiveConcurrency:
-	// [WithCost], [WithFixedCost] or [WithMaxWait]; and of Rate and Quota: [WithSettle].
-	// Given to [New], With or [WithRoute], it is the default for those there.
+	// ChargeOption is an option of [Rate], [Quota], [Concurrency] and [AdaptiveConcurrency]:
+	// [WithCost], [WithFixedCost] or [WithMaxWait]. [WithSettle] is an option of Rate and Quota
+	// only. Given to New, With or WithRoute, a ChargeOption is the default for the limits of
+	// these kinds there.
 	ChargeOption interface {
 		RouteOption
 		RateOption
@@ -103,21 +105,23 @@ type (
 )
 
 // WithCost sets the function that returns how many units a request costs. The default is 1. A
-// request of cost 0 is charged nothing, and is never denied and never waits. A negative cost is
-// an error (500); costs above 2^40 count as 2^40. New returns an error if cost is nil. cost is
-// called concurrently. A handler that learns the true cost later passes it to Permit.Settle.
+// request of cost 0 is never charged, denied or delayed. A negative cost is an error: the
+// response has status 500. Costs above 2^40 count as 2^40. New returns an error if cost is nil.
+// cost is called concurrently. A handler that learns the true cost later passes it to
+// Permit.Settle.
 //
-// Given to New, With or WithRoute, it is the default for rates and quotas there. A request
-// takes one slot of a Concurrency or AdaptiveConcurrency unless that limit has a WithCost of
-// its own. If a cost can never pass a limit, the limiter warns (cost-too-high).
+// Given to New, With or WithRoute, WithCost is the default for rates and quotas there. A
+// request takes one slot of a Concurrency or AdaptiveConcurrency unless that limit has a
+// WithCost of its own. If a cost can never pass a limit, the limiter logs a warning
+// (cost-too-high).
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	return checkedSetting(cost != nil, "WithCost(nil)", "write a function, or leave it out if every request costs 1",
 		func(s *compile.Settings) { s.Cost, s.Fixed = cost, 0 })
 }
 
-// WithFixedCost is WithCost for requests that all cost the same, such as the requests of a
-// route. units is from 1 to 2^40. New returns an error for other values, and for a cost that
-// can never pass a limit.
+// WithFixedCost sets the same cost for all requests, for instance for the requests of a route.
+// units is from 1 to 2^40. New returns an error for other values, and for a cost that can never
+// pass a limit.
 func WithFixedCost(units int64) ChargeOption {
 	o := checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "write 1 to 2^40",
 		func(s *compile.Settings) {
@@ -131,11 +135,11 @@ func WithFixedCost(units int64) ChargeOption {
 // decided and counted as if it were enforced, and is in Decision.Limits. Observers get an
 // EventDryRunDenied for each request that it would have denied. By default limits are enforced.
 //
-// The limit denies nothing, delays nothing, adds no header fields and ignores FailClosed:
-// enforced limits beside it decide as they would without it. If the key of the limit can't be
+// A limit in dry run denies nothing, delays nothing, adds no header fields and ignores
+// FailClosed. It doesn't affect the decisions of other limits. If the key of the limit can't be
 // determined, the request is still denied.
 //
-// WithDryRun(false) enforces a limit whatever its defaults say.
+// WithDryRun(false) enforces a limit even if the default is a dry run.
 func WithDryRun(on bool) SharedOption {
 	return settingOption{setting: setting{name: "WithDryRun"}, sharedSetting: func(s *compile.Settings) { s.DryRun, s.DryRunSet = on, true }}
 }
@@ -200,22 +204,22 @@ func checkedRuleOption(valid bool, written, write string, set ruleChange, constr
 }
 
 // WithStore keeps the counts in s, such as a store of package redisstore. The default is a
-// store in memory, shared only by the limiter and limiters derived from it, in which limits
-// need no names. New returns an error if s is nil or misconfigured.
+// store in memory that is shared only by the limiter and limiters derived from it. Limits in
+// the default store need no names. New returns an error if s is nil or misconfigured.
 //
-// For a store in memory of another size, name the limits:
+// To set the size of the store in memory, pass a memstore and name the limits:
 //
 //	stint.WithStore(memstore.New(memstore.WithMaxKeys(100_000)))
 //
-// Other limiters may use s too, in this process or, with Redis, in others. Limits with the same
-// name share what a key has consumed there. So every limit needs a WithName, since default
-// names such as "rate" would be shared by accident. New, With and Update return an error for a
-// limit without a name; if a WithLimitFunc returns one, the request is denied.
+// Several limiters may use s, in this process or, with Redis, in several processes. In s,
+// limits with the same name share one count per key. So every limit needs a WithName, because
+// default names such as "rate" would be shared by accident. New, With and Update return an
+// error for a limit without a name; if a WithLimitFunc returns one, the request is denied.
 //
-// If limiters that aren't derived from each other use one name with different numbers in s, the
-// limiter warns (name-conflict). Limiters of other processes aren't compared. If one such
-// limiter is mounted inside the other, a request is charged to that name twice, which isn't
-// detected: derive the inner limiter by Limiter.With.
+// If limiters that aren't derived from each other use the same name with different numbers in
+// s, the limiter logs the warning name-conflict. Limiters of other processes aren't compared.
+// If one of two such limiters is mounted inside the other, a request is charged twice under
+// that name, without a warning: derive the inner limiter by Limiter.With.
 func WithStore(s store.Store) Option {
 	return option("WithStore", func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
@@ -229,18 +233,19 @@ func WithStore(s store.Store) Option {
 	})
 }
 
-// WithLimiterName names a limiter in events, logs and metrics. A name is a letter followed by
-// up to 63 of A-Z a-z 0-9 _ . -; New rejects any other. By default a limiter has no name, and a
-// limiter derived by With has the name of the limiter it extends.
+// WithLimiterName sets the name of a limiter in events, logs and metrics. A name is a letter
+// followed by up to 63 of A-Z a-z 0-9 _ . -; New returns an error for any other. By default a
+// limiter has no name, and a limiter made by With has the name of the limiter that it extends.
 func WithLimiterName(name string) Option {
 	return checkedOption(engine.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
 		func(c *config) { c.name = name })
 }
 
 // WithoutPermit leaves the Permit out of the request's context: FromContext returns nil,
-// handlers can't call Settle, and a limiter that is mounted twice charges twice. It saves the
-// request's context value, which is the only allocation of a plain request through stinthttp
-// without observers. stintgin and stintecho allocate a context value of their own in any case.
+// handlers can't call Settle, and a limiter that is mounted twice charges twice. The option
+// saves the allocation of a context value, the only allocation of a plain request through
+// stinthttp without observers. stintgin and stintecho still allocate a context value of their
+// own.
 func WithoutPermit() Option {
 	return option("WithoutPermit", func(c *config) { c.withoutPermit = true })
 }
@@ -406,21 +411,20 @@ func (c *behavior) handles() bool { return c.denyHandler != nil || c.errorHandle
 // defaultBehavior is the behavior of a limiter without options.
 var defaultBehavior = behavior{styles: field.RateLimit}
 
-// OptionError is one problem with options. New, Check, With and Update return
-// all problems in one error (errors.Join), each element of which is, or wraps,
-// an *OptionError.
+// OptionError is one problem with options. New, Check, With and Update join all problems in one
+// error (errors.Join). Each joined error is, or wraps, an *OptionError.
 type OptionError struct {
 	// Limit is the name of the limit that the problem is about; empty for none.
 	Limit string
 	// Route is the pattern of the WithRoute that contains it; empty for none.
 	Route string
 	// Option is the wrong option, with its argument if only the argument is wrong:
-	// "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". It is empty if the limit's own
-	// numbers are wrong, or if an option is missing.
+	// "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". Option is empty if the limit's
+	// own numbers are wrong, or if an option is missing.
 	Option string
-	// Problem says what is wrong; it is empty if Option shows it.
+	// Problem describes the problem. It is empty if Option is enough to show the problem.
 	Problem string
-	// Write says what to write instead: "write 0 or more", "leave it out".
+	// Write is the correction: "write 0 or more", "leave it out".
 	Write string
 
 	named *store.SpecError // Problem and Write, if they contain names
@@ -436,8 +440,7 @@ func (e *OptionError) Names() []string {
 	return slices.Clone(inside.Names(e.named))
 }
 
-// Error returns the route, the limit, the option, the problem and what to write
-// instead, as far as they are set.
+// Error returns the fields that are set: route, limit, option, problem and correction.
 func (e *OptionError) Error() string {
 	return optionerror.Text(e.Route, e.Limit, e.Option, e.Problem, e.Write)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Permit is a granted decision that is still open. All methods are safe for concurrent use.
-// They may be called on a nil Permit, which stands for a request without limits: it allows
-// everything and holds nothing.
+// Permit is the permission to run a request, until its slots are released and its costs
+// settled. All methods are safe for concurrent use. They may be called on a nil Permit, which
+// is the permit of a request without limits: it holds no slots.
 type Permit struct{ core permit.Core }
 
 // coreOrNil returns the core of p, or nil for a nil Permit.
@@ -75,8 +75,8 @@ func (c *permitContext) Value(key any) any {
 }
 
 // FromContext returns the permit of the request, or nil. If the request has passed several
-// limiters, it is the permit of the innermost, whose Decision and Settle also cover the limits
-// of the outer limiters.
+// limiters, FromContext returns the permit of the innermost limiter. Its Decision and Settle
+// also include the limits of the outer limiters.
 func FromContext(ctx context.Context) *Permit {
 	if c := carriedBy(ctx); c != nil {
 		return &c.Permit
@@ -118,7 +118,7 @@ func (p *Permit) pass(w http.ResponseWriter, r, req *http.Request, next func(htt
 }
 
 // Decision returns the decision of all limiters that the request has passed, updated by Settle.
-// Limits begins with the limits of the outermost limiter.
+// Decision.Limits begins with the limits of the outermost limiter.
 func (p *Permit) Decision() Decision {
 	if p == nil {
 		return Decision{Allowed: true}
@@ -133,16 +133,16 @@ func (p *Permit) Decision() Decision {
 	return d
 }
 
-// Done releases the slots of concurrency limits, even if the request's context has ended. What
-// rates and quotas were charged stays charged. It also releases the slots of the outer limiters
-// that the request has passed. Calling it again does nothing.
+// Done releases the permit's slots of concurrency limits, and those of the outer limiters that
+// the request has passed. It does so even if the request's context has ended. The charges of
+// rates and quotas remain. Further calls do nothing.
 //
-// Outside HTTP, Done ends the permit: defer it, so that it also runs when the work panics. In a
-// handler it isn't needed: the limiter ends the permit when the handler has returned or
-// panicked. A handler may call it earlier, on any goroutine, to release slots early. A
-// WithSettle and a Bandwidth depend on the response, so they are settled only when the handler
-// has returned. An AdaptiveConcurrency then measures how long the slot was held, without the
-// status.
+// Outside HTTP, Done ends the permit: defer the call, so that it also runs when the work
+// panics. A handler need not call Done: the limiter ends the permit when the handler has
+// returned or panicked. A handler may call Done on any goroutine to release slots early. A
+// WithSettle and a Bandwidth depend on the response, so they are still settled when the handler
+// has returned. After an early Done, an AdaptiveConcurrency measures only the time that the
+// slot was held, not the status.
 func (p *Permit) Done() {
 	core := p.coreOrNil()
 	if core.AnyLearns() {
@@ -162,9 +162,9 @@ func (p *Permit) Done() {
 //	release := stint.FromContext(r.Context()).Detach()
 //	go func() { defer release(); work() }()
 //
-// The function may be called on any goroutine, while the handler runs or later. A WithSettle and a
-// Bandwidth depend on the response, so they are settled when the handler has returned. After Done,
-// Detach returns a function that does nothing.
+// The function may be called on any goroutine, while the handler runs or later. A WithSettle
+// and a Bandwidth depend on the response, so they are still settled when the handler has
+// returned. After Done, Detach returns a function that does nothing.
 //
 // After a Hijack, Detach isn't needed if the request has an Upgrade field or is a CONNECT: its
 // slots are held until the handler closes the net.Conn that Hijack has returned. The slots of
@@ -178,9 +178,9 @@ func (p *Permit) Detach() (release func()) { return p.coreOrNil().Detach() }
 func (p *Permit) Drop() { p.coreOrNil().Report(adaptive.Dropped) }
 
 // Ignore reports that the request's duration isn't related to the service's load, for instance
-// because the request waited for an event. An AdaptiveConcurrency leaves it out of its
-// measurements. Ignore applies to all limiters that the request has passed. It has no effect
-// after Done or without an AdaptiveConcurrency.
+// because the request waited for an event. An AdaptiveConcurrency doesn't measure an ignored
+// request. Ignore applies to all limiters that the request has passed. It has no effect after
+// Done or without an AdaptiveConcurrency.
 func (p *Permit) Ignore() { p.coreOrNil().Report(adaptive.Ignored) }
 
 // permitReporter sends the events of the permits that a version has issued.

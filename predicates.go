@@ -13,16 +13,17 @@ import (
 	"github.com/stint-go/stint/internal/read"
 )
 
-// WithSkip exempts requests for which skip returns true. Given to New or With, it exempts them
-// from the whole limiter, WithBlock included. Given to one limit, or to a route as a default of
-// its limits, it exempts them from these limits: a limit for anonymous clients can skip clients
-// with an API key. If it is given several times in one place, any of the functions exempts. By
+// WithSkip exempts requests for which skip returns true. Given to New or With, it exempts these
+// requests from the whole limiter, including WithBlock. Given to a limit, it exempts the
+// requests from this limit: for instance, a limit for anonymous clients can skip clients with
+// an API key. Given to a route, it is the default for the route's limits. If WithSkip is given
+// several times in one place, a request is exempt if any of the functions returns true. By
 // default no request is exempt.
 //
-// skip is called concurrently, once for each limit that has it; New doesn't call it. Preflight
-// is such a function, and Key.In returns one for networks. Allow, Take, Wait and Peek have no
-// request and skip no limit. New returns an error if skip is nil; in Update, nil removes all
-// earlier functions.
+// skip is called concurrently, once for each limit that has it; New doesn't call skip.
+// Preflight is such a function, and Key.In returns such a function for networks. Allow, Take,
+// Wait and Peek have no request and skip no limit. New returns an error if skip is nil; in
+// Update, nil removes all earlier functions.
 func WithSkip(skip func(*http.Request) bool) SharedOption {
 	return skipOption{all: skip, settingOption: checkedSetting(skip != nil, "WithSkip(nil)", "write a function, such as stint.Preflight", func(s *compile.Settings) {
 		s.Skip = either(s.Skip, skip)
@@ -51,11 +52,11 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 	return func(r *http.Request) bool { return a(r) || b(r) }
 }
 
-// WithBlock denies requests for which block returns true: the answer is 403 (ErrBlocked), and
-// nothing is charged. If it is given several times, any of the functions denies. By default
-// nothing is blocked. Key.In makes such a function of networks. block is called concurrently;
-// New doesn't call it. New returns an error if block is nil; in Update, nil removes all earlier
-// functions.
+// WithBlock denies requests for which block returns true: the status is 403 (ErrBlocked), and
+// nothing is charged. If WithBlock is given several times, a request is denied if any of the
+// functions returns true. By default no request is blocked. Key.In returns such a function for
+// networks. block is called concurrently; New doesn't call it. New returns an error if block is
+// nil; in Update, nil removes all earlier functions.
 func WithBlock(block func(*http.Request) bool) Option {
 	return checkedOption(block != nil, "WithBlock(nil)", "write a function, such as stint.RemoteIP().In(networks...)",
 		func(c *config) { c.Block = append(c.Block, predicateFor(block)) })
@@ -84,18 +85,17 @@ type networks struct {
 }
 
 // In returns a function for WithSkip or WithBlock that reports whether the key's address is in
-// one of the networks. It compares the whole address, even where the key is only a prefix, as
-// for IPv6. An IPv4 network also contains its addresses in their IPv6 spellings, mapped
-// (::ffff:0:0/96) and NAT64 (64:ff9b::/96). An address that can't be determined is in no
-// network. The function is safe for concurrent use. Its cost hardly grows with the number of
-// networks.
+// one of the networks. The function compares the whole address, although the key of an IPv6
+// address is only a prefix. An IPv4 network also contains the IPv6 forms of its addresses:
+// mapped (::ffff:0:0/96) and NAT64 (64:ff9b::/96). An address that can't be determined is in no
+// network. The function is safe for concurrent use, and fast even for thousands of networks.
 //
-// RemoteIP().In looks at the connection only: behind a proxy, that is the proxy, and WithSkip of its
-// network exempts all clients. Write ForwardedIP(proxies...).In there.
+// Behind a proxy, use ForwardedIP(proxies...).In. RemoteIP().In would compare the proxy's
+// address, so a WithSkip for the proxy's network would exempt all clients.
 //
-// Only the keys of RemoteIP, ForwardedIP, HeaderIP and IP are addresses. In panics for any
-// other key, for a key that New would reject, for an invalid network, and without networks,
-// because it is called when a program starts.
+// In is for keys made by RemoteIP, ForwardedIP, HeaderIP and IP. It is called when a program
+// starts, so it panics for any other key, for a key that New rejects, for an invalid network,
+// and if no network is given.
 func (k Key) In(prefixes ...netip.Prefix) func(*http.Request) bool {
 	set, problems := clientip.NewPrefixes(prefixes)
 	invalid := append(slices.Clip(k.described().Problems), addressProblems("In", problems)...)

@@ -296,37 +296,40 @@ func routerRequest(w http.ResponseWriter, r *http.Request) *http.Request {
 	return r
 }
 
-// HeaderStyle is a set of header fields that tell clients about their limits.
+// HeaderStyle is a set of header fields that describe the limits of a response to its client.
 type HeaderStyle uint8
 
 const (
 	// RateLimitHeaders sends RateLimit-Policy and RateLimit as in
-	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit. RateLimit-Policy says
-	// that q units pass in w seconds. RateLimit has r, the number of units left, and t, the
-	// seconds until another becomes available. Nested limiters add their items; if two limits
-	// have the same name, the one with less left is shown.
+	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit. In RateLimit-Policy, q
+	// is the number of units allowed in w seconds. In RateLimit, r is the number of units left,
+	// and t the number of seconds until another unit becomes available. The fields have the
+	// limits of all nested limiters. If two limits have the same name, the fields show the
+	// limit with fewer units left.
 	//
-	// r may exceed q if the limit has a burst. For a calendar window, w is its greatest length:
-	// 31 days for Monthly, 25 hours for Daily where clocks are set back by an hour.
+	// r may exceed q if the limit has a burst. For a calendar window, w is the length of the
+	// longest window: 31 days for Monthly, 25 hours for Daily where clocks are set back by an
+	// hour.
 	RateLimitHeaders HeaderStyle = iota
-	// XRateLimitHeaders sends X-RateLimit-Limit, -Remaining and -Reset of the limit with
-	// the least left, among nested limiters too. Limit is its capacity, such as the burst of
-	// a bucket (LimitStatus.Capacity). Reset is in seconds from now.
+	// XRateLimitHeaders sends X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset
+	// for the limit with the fewest units left, including limits of nested limiters.
+	// X-RateLimit-Limit is the capacity of that limit, such as the burst of a bucket
+	// (LimitStatus.Capacity). X-RateLimit-Reset is in seconds from now.
 	XRateLimitHeaders
-	// XRateLimitUnixHeaders is XRateLimitHeaders with Reset as a Unix time in seconds, by this
-	// process's clock, as GitHub, httprate and ulule/limiter send it. It can't be combined with
-	// XRateLimitHeaders.
+	// XRateLimitUnixHeaders is like XRateLimitHeaders, but X-RateLimit-Reset is a Unix time in
+	// seconds by this process's clock, as in GitHub, httprate and ulule/limiter. It can't be
+	// combined with XRateLimitHeaders.
 	XRateLimitUnixHeaders
-	// NoHeaders sends none of them. It can't be combined with the others.
+	// NoHeaders sends none of these fields. It can't be combined with other styles.
 	NoHeaders
 )
 
 const headersToWrite = "write stint.RateLimitHeaders, XRateLimitHeaders, XRateLimitUnixHeaders or NoHeaders"
 
-// WithHeaders sets which header fields tell clients about their limits. The default is
-// RateLimitHeaders. Retry-After is part of every denial, whatever the style, unless the request
-// can never pass. New returns an error for an empty list, an unknown style, NoHeaders beside
-// another style, and XRateLimitHeaders beside XRateLimitUnixHeaders.
+// WithHeaders sets which header fields describe limits to clients. The default is
+// RateLimitHeaders. In every style, denials have a Retry-After, unless the request can never
+// pass. New returns an error for an empty list, an unknown style, NoHeaders combined with
+// another style, and XRateLimitHeaders combined with XRateLimitUnixHeaders.
 func WithHeaders(styles ...HeaderStyle) Option {
 	return option("WithHeaders", func(c *config) {
 		c.styles = 0
@@ -356,18 +359,19 @@ func WithHeaders(styles ...HeaderStyle) Option {
 	})
 }
 
-// WithHidden keeps a limit out of the RateLimit and X-RateLimit fields, such as a limit that
-// protects a server and is of no use to clients. The limit still decides: its denials have a
-// Retry-After, and the problem body names it. By default the fields show all limits except a
-// Ban, a Bandwidth and dry runs. New returns an error if it is on a Ban or a Bandwidth.
+// WithHidden hides a limit from the RateLimit and X-RateLimit fields, for instance a limit that
+// protects a server and doesn't concern clients. The limit is still enforced: its denials have
+// a Retry-After, and the problem body has the limit's name. By default the fields show all
+// limits except a Ban, a Bandwidth and dry runs. New returns an error for WithHidden on a Ban
+// or a Bandwidth.
 func WithHidden() LimitOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) { r.Hidden = true }}
 }
 
-// WithRetryJitter adds a random time of up to d to the Retry-After of each denial by a limit,
-// so that clients denied together don't come back together. Decision.RetryAfter and the other
-// header fields aren't changed. The default is 0, which adds nothing. d is 0 or at least a
-// millisecond; New returns an error for other values.
+// WithRetryJitter adds a random duration of up to d to the Retry-After of each denial by a
+// limit, so that clients that were denied at the same time don't retry at the same time.
+// Decision.RetryAfter and the other header fields aren't changed. The default is 0. d is 0 or
+// at least a millisecond; New returns an error for other values.
 func WithRetryJitter(d time.Duration) Option {
 	valid, write := engine.CheckDuration(d, d >= 0, "write a duration, such as 5*time.Second")
 	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,

@@ -15,31 +15,33 @@ import (
 // WithRoute adds limits for requests that match pattern. They apply in addition to the
 // limiter's own limits and those of every other route that matches. Patterns, and their order
 // from specific to general, are those of http.ServeMux ("POST /login", "/files/",
-// "api.example.com/"); hosts match in any case.
+// "api.example.com/"). Hosts are compared without regard to case.
 //
 //	stint.WithRoute("POST /login", stint.Rate(5, time.Minute)), // beside the limiter's limits
 //	stint.WithRoute("GET /search", stint.Only(stint.Rate(2, time.Second))), // instead of them
 //	stint.WithRoute("GET /healthz", stint.Exempt()), // none
 //	stint.WithRoute("POST /export", stint.WithFixedCost(10)), // the same limits, at another cost
 //
-// A WithCost or WithFixedCost among opts sets the cost of the route's requests for all rates
-// and quotas without a cost of their own, in this route or elsewhere; if several routes set
-// one, the most specific counts. Other options are defaults of the limits in opts. New returns
-// an error for invalid and conflicting patterns, a route without options, options that no limit
-// takes, and a Limit that already applies there.
+// A WithCost or WithFixedCost in opts sets the cost of the route's requests for all rates and
+// quotas without a cost of their own, including those outside of the route. If several matching
+// routes set a cost, the cost of the most specific route applies. Other options are defaults of
+// the limits in opts. New returns an error for invalid and conflicting patterns, a route
+// without options, options that no limit takes, and a Limit that already applies to the route's
+// requests.
 //
-// Routers interpret some requests differently. Such a request gets the limits of every
-// interpretation, each once, and is exempt only if it is exempt in all of them. The
-// interpretations are the path as sent, decoded, cleaned and without a trailing slash, and the
-// host as sent, in lower case without trailing dots, and without anything after a colon. So no
-// spelling evades a route. A path with %2F in an id may be charged for two routes; see
-// docs/routes.md.
+// Routers interpret some requests differently. The limits of every interpretation apply to such
+// a request, each limit once. The request is exempt only if it is exempt in all
+// interpretations. So clients can't evade a route by another spelling of the path or host. The
+// path is interpreted as sent, decoded, cleaned, and without a trailing slash. The host is
+// interpreted as sent, in lower case without trailing dots, and without a port. A path with %2F
+// in an id may be charged for two routes; see docs/routes.md.
 //
-// A pattern that no request matches is no error: Limiter.Describe lists it as unmatched.
+// New returns no error for a pattern that no request can match: Limiter.Describe lists the
+// pattern as unmatched.
 //
 // Limits and routes that With adds apply in addition to those of the extended limiter. Only and
-// Exempt in With also drop limits of the extended limiter; Only and Exempt of the extended
-// limiter drop nothing that With adds.
+// Exempt in With also remove limits of the extended limiter. Only and Exempt of the extended
+// limiter don't remove limits that With adds.
 func WithRoute(pattern string, opts ...RouteOption) Option {
 	return option("WithRoute", func(c *config) {
 		rc := compile.Route{Pattern: pattern}
@@ -72,10 +74,10 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 	})
 }
 
-// Only makes the limits of a WithRoute replace all less specific ones: the limits of less
-// specific routes, the limiter's own, and those of its limit functions. Costs of less specific
-// routes still apply. New returns an error if Only has no limits (an empty slice included), if
-// a route has two, or limits beside it, and if it is used outside a route.
+// Only makes the limits of a WithRoute replace all less specific limits: those of less specific
+// routes, of the limiter, and of its limit functions. Costs of less specific routes still
+// apply. New returns an error if Only has no limits, if a route has two Only or an Only and
+// other limits, and if Only is used outside a route.
 func Only(limits ...Limit) RouteOption { return only(limits) }
 
 type only []Limit
@@ -99,24 +101,25 @@ func (o only) applyLimiter(c *config) {
 	c.Errs.Add("Only", "it stands outside a route", "write the limits without it, or in a stint.WithRoute")
 }
 
-// WithLimitFunc adds limits that depend on the request, such as those of a tenant's plan. They
-// are decided together with the limiter's other limits and those of its routes, except where a
-// route has Only or Exempt. WithLimitFunc needs a default WithKey. New returns an error if f is
-// nil. f is called concurrently.
+// WithLimitFunc adds limits that depend on the request, such as the limits of a tenant's plan.
+// These limits are decided together with those of the limiter and its routes. They don't apply
+// on a route with Only or Exempt. WithLimitFunc requires a default WithKey. New returns an
+// error if f is nil. f is called concurrently.
 //
-// If f returns an error, the request is denied: the error goes to the error handler. Its status
-// is that of its StatusCode() int method if it has one, otherwise 500. If the error wraps a
-// *SourceError, the limiter's WithFailurePolicy decides instead. If f returns neither limits
-// nor an error, and no other limit applies to the request, it is denied with ErrNoLimits, so
-// that a missing plan doesn't admit everything. To add no limit deliberately, return Exempt().
+// If f returns an error, the request is denied and the error is passed to the error handler.
+// The status is the result of the error's StatusCode() int method, or 500 without one. If the
+// error wraps a *SourceError, the limiter's WithFailurePolicy decides instead. If f returns
+// neither limits nor an error, and no other limit applies to the request, the request is denied
+// with ErrNoLimits, so that a missing plan doesn't admit all requests. To add no limit
+// deliberately, return Exempt().
 //
 // Every limit needs a WithName, unique among the request's limits. A Limit is compiled once,
 // however often it is returned, so return the same values where possible: package variables, or
 // the cached values of package tenants. Limits with the same name in different plans share a
 // key's counts, so a tenant that changes plans keeps its counts.
 //
-// Allow, Take, Peek and Reset have no request, so they ignore the limits of f. See
-// WithLimitSource.
+// Allow, Take, Peek and Reset have no request, so they ignore the limits of f. For limits that
+// depend on a key only, use [WithLimitSource].
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return option("WithLimitFunc", func(c *config) {
 		addFunc(c, func(fn *compile.Func) *limitFunc { return &limitFunc{fn: fn, ofRequest: f} })
@@ -126,24 +129,26 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	})
 }
 
-// Exempt stands for no limits. As the only option of a WithRoute, it exempts the requests of
-// the route from all limits and limit functions that are less specific. As the only result of a
-// WithLimitFunc, it adds no limit, for a tenant whose plan has none; other limits still apply.
-// New returns an error if it is used elsewhere or beside anything else.
+// Exempt is a Limit that limits nothing. As the only option of a WithRoute, it exempts the
+// requests of the route from all limits and limit functions that are less specific. A
+// WithLimitFunc returns only Exempt() for a request to which it adds no limit; other limits
+// still apply. New returns an error if Exempt is used elsewhere, or together with other limits.
 func Exempt() Limit { return Limit{exempt} }
 
-// LimitSource returns the limits of a key for a limiter. It is called concurrently.
+// LimitSource is a function that returns the limits of a key for a limiter. It is called
+// concurrently.
 //
-// If a LimitSource returns an error without limits, the error has the same effect as the error
-// of a WithLimitFunc. If it returns limits beside the error, these apply and the error is only
-// reported: as EventSourceFailed if it wraps a *SourceError, otherwise as EventLimitsFailed.
+// If a LimitSource returns an error without limits, the error has the same effect as an error
+// of a WithLimitFunc. If a LimitSource returns both limits and an error, the limits apply and
+// the error is only reported: as an EventSourceFailed if the error wraps a *SourceError,
+// otherwise as an EventLimitsFailed.
 type LimitSource func(ctx context.Context, key string, by LimitUser) ([]Limit, error)
 
-// LimitUser is a limiter that asks a LimitSource for limits.
+// LimitUser is a limiter that calls a LimitSource.
 type LimitUser struct{ fn *compile.Func }
 
-// ID identifies the limiter. It is comparable and doesn't change by an Update. The ID of the
-// zero LimitUser is nil.
+// ID returns a comparable value that identifies the limiter and stays the same after an Update.
+// The ID of the zero LimitUser is nil.
 func (u LimitUser) ID() any {
 	if u.fn == nil {
 		return nil
@@ -151,10 +156,10 @@ func (u LimitUser) ID() any {
 	return u.fn.Owner
 }
 
-// Check returns what is wrong with limits that a source returns together, or nil: all that
-// CheckLimits reports, names that the limiter already uses, and mistakes that come from the
-// limiter's defaults, such as a cost that can never pass. Call it before limits replace good
-// ones.
+// Check returns an error if a source can't return limits together. It reports everything that
+// CheckLimits reports, names that the limiter already uses, and conflicts with the limiter's
+// defaults, such as a cost that can never pass. Call Check before you replace valid limits by
+// new ones.
 func (u LimitUser) Check(limits ...Limit) error {
 	problems := problemsTogether(limits)
 	for _, l := range limits {
@@ -165,9 +170,9 @@ func (u LimitUser) Check(limits ...Limit) error {
 	return joinProblems(problems)
 }
 
-// SourceError reports that limits couldn't be loaded. A function of WithLimitFunc or a
-// LimitSource returns it if its source fails. Requests get it under FailClosed; Peek and Reset
-// always return it.
+// SourceError reports that limits couldn't be loaded. A function of WithLimitFunc, or a
+// LimitSource, returns a SourceError if its source fails. Under FailClosed, a SourceError is
+// the error of the request. Peek and Reset always return the SourceError.
 type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string {
@@ -180,14 +185,14 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // StatusCode returns 503.
 func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 
-// WithLimitSource is WithLimitFunc for limits that belong to a key, such as a tenant's, and are
-// loaded from elsewhere, as by package tenants. s is called with the key k of a request, which
-// may be empty. Allow, Take, Wait, Peek, PeekAll and Reset call s with the key that they are
-// given. If s returns invalid limits, the error is a *SourceError, too.
+// WithLimitSource adds limits that depend on a key, such as a tenant's, and are loaded at run
+// time, for instance by package tenants. For a request, s is called with the key that k
+// returns, which may be empty. Allow, Take, Wait, Peek, PeekAll and Reset call s with the key
+// that they are given. If s returns invalid limits, the error is also a *SourceError.
 //
 // If k or s returns an error, the request is denied. New returns an error if s is nil, and if k
-// is GivenKey or a key that WithKey rejects. An adapter rejects a limiter if it can't read k
-// from its requests.
+// is GivenKey or a key that WithKey rejects. An adapter panics if it mounts a limiter whose k
+// it can't compute from its requests.
 func WithLimitSource(k Key, s LimitSource) Option {
 	return option("WithLimitFunc", func(c *config) {
 		problems := k.described().Problems.Within("WithLimitSource")
@@ -323,11 +328,10 @@ func (f *limitFunc) fail(q *read.Reading, err error, open, goesOn bool) error {
 	return q.DenyLimits(read.LimitsFailed, err, false)
 }
 
-// CheckLimits returns what is wrong with limits that a WithLimitFunc is going to return
-// together, or nil. Use it to reject limits from elsewhere when they are read. It reports
-// the zero Limit, wrong numbers and options, a name that two limits have, and a missing
-// WithName, since counts are kept under the name. The error is made by errors.Join and
-// holds an *OptionError for each problem.
+// CheckLimits returns an error if a [WithLimitFunc] can't return limits together. Use
+// CheckLimits to validate limits from a file or a database when they are loaded. It reports a
+// zero Limit, invalid numbers and options, two limits with the same name, and a limit without a
+// WithName. The error is made by errors.Join and holds an [*OptionError] for each problem.
 func CheckLimits(limits ...Limit) error { return joinProblems(problemsTogether(limits)) }
 
 // problemsTogether returns the problems of limits that a function returns together.

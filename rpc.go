@@ -16,17 +16,17 @@ import (
 //	stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
 //		stint.WithErrorHandler(stint.RPCError))
 //
-// Without it, gRPC clients translate a 429 to UNAVAILABLE, and many retry such a call. With it,
-// a denial by a limit is RESOURCE_EXHAUSTED, whatever its HTTP status. The status of any other
-// error is translated as google.rpc.Code says: 401 is UNAUTHENTICATED, 403 PERMISSION_DENIED,
-// 503 UNAVAILABLE, 500 INTERNAL. The message names the limit and leaves out the error's text.
-// RateLimit and Retry-After are sent in the response's header; clients find them in the error's
-// metadata.
+// Without it, gRPC clients translate a 429 to UNAVAILABLE, and many retry such a call. With
+// RPCError, a denial by a limit is RESOURCE_EXHAUSTED, whatever its HTTP status. The HTTP
+// status of any other error is translated as in google.rpc.Code, for instance 401 to
+// UNAUTHENTICATED and 503 to UNAVAILABLE. The message contains the name of the limit, but not
+// the text of the error. RateLimit and Retry-After are sent in the response's header. Clients
+// find these fields in the error's metadata.
 //
-//   - gRPC and gRPC-Web (Content-Type application/grpc…): 200 without a body, with grpc-status
-//     and grpc-message in the header. For browsers, CORS must expose these two fields.
-//   - connect, a unary call: the code's status, such as 429, and the error as JSON. The call has a
-//     Connect-Protocol-Version field, or ?connect=v1 in a GET.
+//   - gRPC and gRPC-Web (Content-Type application/grpc…): 200 without a body. The header has
+//     grpc-status and grpc-message, which CORS must expose to browsers.
+//   - connect, a unary call (a Connect-Protocol-Version field, or ?connect=v1 in a GET): the
+//     HTTP status of the code, such as 429, and the error as JSON.
 //   - connect, a stream (Content-Type application/connect+…): 200, and the error in the message
 //     that ends the stream.
 //

@@ -12,45 +12,45 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// AsCharged, returned by the function of a WithSettle, leaves the charge unchanged.
+// AsCharged is the value that a function of [WithSettle] returns to leave the charge unchanged.
 const AsCharged int64 = -1
 
-// WithSettle gives a request its true cost once its response is known. When the handler has
-// returned, cost is called with the status and the number of body bytes written, and the charge
-// is replaced by its result: the difference is refunded, or owed by the next request. AsCharged
-// leaves the charge unchanged. cost gets the same request as the next handler, with its permit
-// and, if the router sets them, its pattern and path values.
+// WithSettle sets the cost of a request from its response. When the handler has returned, cost
+// is called with the status and the number of body bytes written, and its result replaces the
+// charge. A difference is refunded or charged in addition. An additional charge may delay later
+// requests. AsCharged leaves the charge unchanged. cost gets the same request as the next
+// handler, with its permit and, if the router sets them, its pattern and path values.
 //
 //	// Only failed logins count.
 //	stint.WithRoute("POST /login", stint.Rate(5, time.Minute), stint.WithSettle(stint.FailedOnly))
 //
-// The provisional charge is made before the handler runs, so that concurrent requests can't
-// pass on credit. It is 1, or the cost that a WithCost beside it returns. The provisional
-// charge stands if cost isn't called: outside HTTP (Take, Wait), and in an adapter that doesn't
-// pass on the writer of Limiter.Admit. WithSettle applies to Rate and Quota; slots of a
-// concurrency limit are released instead. New returns an error if cost is nil. cost is called
-// concurrently.
+// Before the handler runs, the request is charged a provisional cost: 1, or the result of
+// WithCost. So concurrent requests can't exceed the limit before they are settled. If cost
+// isn't called, the provisional charge remains: outside HTTP (Take, Wait), and in an adapter
+// that doesn't pass on the writer of Limiter.Admit. WithSettle applies to Rate and Quota only.
+// New returns an error if cost is nil. cost is called concurrently.
 //
-//   - cost is called once per request, for all limits that share the option, on the
-//     request's goroutine, even if the client has left.
+//   - cost is called once per request for all limits that share the option, on the request's
+//     goroutine. It is called even if the client has disconnected.
 //   - A limit that the handler has settled by Permit.Settle isn't settled again.
 //   - If the request is ambiguous (docs/routes.md) and its routes settle a limit differently,
 //     nothing is refunded and the highest cost counts.
 //   - If the handler panics, the status is 500, whatever the handler wrote before. After a
-//     panic with http.ErrAbortHandler it is the status written, or 500 if none was.
-//   - After a Hijack the status is 101, and written counts what was written before it.
+//     panic with http.ErrAbortHandler, the status is the one that the handler wrote, or 500 if
+//     the handler wrote none.
+//   - After a Hijack the status is 101, and written is the number of bytes written before the
+//     Hijack.
 //   - For a gRPC response with 200 (Content-Type application/grpc…), the status is translated
 //     from its grpc-status: 401 for UNAUTHENTICATED, 503 for UNAVAILABLE.
-//   - Permit.Done and Permit.Detach have no influence: cost is called when the handler has
-//     returned.
+//   - Permit.Done and Permit.Detach don't change when cost is called.
 //   - For HEAD, written is 0, whatever the handler writes.
-//   - If the client has left and the handler returns without an answer, the status is 499, as
-//     in nginx's logs.
+//   - If the client has disconnected and the handler returns without writing a response, the
+//     status is 499, as in nginx's logs.
 //
-// Observers get an EventSettled, or an EventSettleFailed if the charge can't be settled and
-// therefore stands. Settling takes no noticeable time in memory. Any other store is called when
-// the handler has returned, once for all settlements and releases of slots, for up to 2
-// seconds. The client waits for that only if the response doesn't declare its Content-Length.
+// Observers get an [EventSettled], or an [EventSettleFailed] if the charge can't be settled and
+// therefore isn't changed. A store outside of the process is called once, when the handler has
+// returned, for all settlements and releases of slots. The call may take up to 2 seconds. It
+// delays the end of a response only if the response has no Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) ChargeOption {
 	settler := &read.Settler{Cost: cost, ByStatus: byStatus(cost)}
 	return settleOption{checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
@@ -64,9 +64,9 @@ func byStatus(cost func(*http.Request, int, int64) int64) bool {
 	return code == reflect.ValueOf(FailedOnly).Pointer() || code == reflect.ValueOf(RefundOn()).Pointer()
 }
 
-// FailedOnly is a function for WithSettle: requests answered with a status below 400, or
-// grpc-status 0, cost nothing, such as successful logins. A request whose client left before it was
-// answered keeps its cost.
+// FailedOnly is a function for WithSettle: requests with a response status below 400, or with
+// grpc-status 0, cost nothing. Use FailedOnly to count failed logins. If the client disconnects
+// before the response, the request keeps its cost.
 func FailedOnly(_ *http.Request, status int, _ int64) int64 {
 	if status < 400 {
 		return 0
@@ -74,8 +74,8 @@ func FailedOnly(_ *http.Request, status int, _ int64) int64 {
 	return AsCharged
 }
 
-// RefundOn returns a function for WithSettle: requests answered with one of these
-// statuses cost nothing, such as 304 and 503.
+// RefundOn returns a function for [WithSettle] that refunds a request if its response has one
+// of the statuses, for instance 304 or 503.
 //
 //go:noinline
 func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) int64 {
@@ -89,28 +89,29 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 }
 
 // Settle replaces the request's provisional cost, refunding or charging the difference. A
-// refund is limited to the tokens that haven't been refilled since; an additional cost is owed
-// by the next request. cost is from 0 to 2^40. Settling again replaces the earlier cost. Settle
-// may be called after the handler has returned.
+// refund is limited to the tokens that haven't been refilled since the charge. An additional
+// cost is always charged, and may delay later requests. cost is from 0 to 2^40. Another call of
+// Settle replaces the earlier cost. Settle may be called after the handler has returned.
 //
-// Settle works even if ctx has ended, since a request's context ends when the client
-// disconnects. The store gets the values of ctx without its deadline, and has up to 2 seconds;
-// redisstore takes no longer than its WithTimeout.
+// Settle works even if ctx has ended, because a request's context ends when the client
+// disconnects. The store's context has the values of ctx and a timeout of 2 seconds. redisstore
+// takes no longer than its WithTimeout.
 //
-// Settle applies to the limits named. If none is named, it applies to the limits with a
-// WithCost or, if there are none, to all rates and quotas; never to concurrency. If the request
-// has passed several limiters, a name means the innermost limit of that name; without names,
-// the innermost limiter with a WithCost is settled or, if none has one, the innermost limiter.
-// Dry runs don't change that choice. If the request is ambiguous (docs/routes.md), Settle
-// without names applies to each limit that it would apply to in any interpretation, and refunds
-// only limits that it applies to in all of them.
+// Settle applies to the named limits. If no limit is named, Settle applies to the limits with a
+// WithCost or, if there are none, to all rates and quotas. It never applies to concurrency
+// limits. If the request has passed several limiters, a name selects the innermost limit of
+// that name. Without names, Settle applies to the innermost limiter with a WithCost or, if
+// there is none, to the innermost limiter. Dry runs don't affect this choice. If the request is
+// ambiguous (docs/routes.md), Settle without names makes this choice for each interpretation.
+// It charges each limit that is chosen in any interpretation, and refunds only limits that are
+// chosen in all interpretations.
 //
-// Settle returns an error if cost is out of range, if the permit has no limit of a name, if a
-// limit can't be settled, or if the store fails (a *StoreError): then the charge stands. If the
-// outcome is unknown, for instance because the store's answer was lost, the charge is never
-// settled again, since the difference might be refunded twice: later calls of Settle return an
-// error, and a WithSettle skips it. If the error wraps store.ErrNotMade (errors.Is), Settle may
-// be called again.
+// Settle returns an error if cost is out of range, if the permit has no limit of a given name,
+// if a limit can't be settled, or if the store fails (a *StoreError). After an error the charge
+// isn't changed, unless the outcome is unknown, for instance because the store's reply was
+// lost. Settle may be called again if the error wraps store.ErrNotMade (errors.Is). After an
+// unknown outcome, the charge can't be settled again, because the difference might be refunded
+// twice: later calls of Settle return an error, and a WithSettle skips the charge.
 func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
 	return p.coreOrNil().Settle(ctx, cost, limits)
 }

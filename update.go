@@ -19,27 +19,27 @@ import (
 // Update changes the options of l while requests run. Options that aren't given stay as they
 // are:
 //
-//   - Limits, routes and limit functions are three groups. Given limits replace all of l's limits,
-//     given routes all routes, given limit functions all limit functions. WithoutRoutes and
-//     WithoutLimitFuncs leave none.
-//   - Every other option replaces its earlier values and adds nothing to them: after
-//     Update(WithSkip(f)), f alone exempts. nil clears an option, as in WithSkip(nil) or
-//     WithDenyHandler(nil).
+//   - Limits in opts replace all limits of l. Routes in opts replace all routes, and limit
+//     functions in opts replace all limit functions. WithoutRoutes removes all routes, and
+//     WithoutLimitFuncs all limit functions.
+//   - Any other option replaces its earlier values: after Update(WithSkip(f)), only f exempts
+//     requests. nil clears an option, as in WithSkip(nil) or WithDenyHandler(nil).
 //
-// The error reports everything that is wrong with the resulting options, as New's does. After
-// an error nothing has changed. A WithStore other than the limiter's own is an error, because
-// the counts are in the limiter's store. Update is safe for concurrent use; the last one wins.
+// As in New, the error reports all problems of the resulting options at once. After an error
+// nothing has changed. Update returns an error for a WithStore with another store, because the
+// counts are in the limiter's store. Update is safe for concurrent use; the last call wins.
 //
-// A limit with the same name and algorithm keeps its counts, so name the limits of a limiter
-// that is updated. docs/algorithms.md describes what new numbers do to the counts, and
-// docs/waiting.md what they do to waiting requests. Each request is decided by one
-// configuration: requests under way keep the configuration they began with.
+// A limit with the same name and algorithm keeps its counts, so give names to the limits of a
+// limiter that is updated. docs/algorithms.md describes how counts change with a limit's
+// numbers, and docs/waiting.md the effect on waiting requests. Each request is decided by one
+// configuration: requests in flight keep the configuration that they began with.
 //
-// On a limiter made by With, Update changes what With was given. All limiters derived from l follow:
-// each becomes what With would now make of it, and a conflict with their names is an error.
+// On a limiter made by With, Update changes the options that were passed to With. An Update of
+// l also changes all limiters derived from l, as if With were called again on the new l. If a
+// new name is already used by a derived limiter, Update returns an error.
 //
-// Observers get an EventUpdated once the change is in force. A panic of an observer then is
-// logged and goes no further.
+// Observers get an EventUpdated once the change is in force. If an observer panics on that
+// event, the panic is recovered and logged.
 func (l *Limiter) Update(opts ...Option) error {
 	l.currentVersion()
 	all, err := l.update(opts)
@@ -78,9 +78,9 @@ func without(name, written string) Option {
 	}}
 }
 
-// Complete makes an Update clear every option that isn't given beside it, except the store, the
-// observers and the logger. The options of a policy file begin with it. It has no effect in New
-// and With.
+// Complete makes an Update clear every option that isn't passed to the same Update, except the
+// store, the observers and the logger. The options of a policy file begin with Complete. In New
+// and With it has no effect.
 func Complete() Option { return complete{} }
 
 type complete struct{}

@@ -17,9 +17,9 @@ const (
 	monthlyWindow
 )
 
-// Window is a span of the calendar: Hourly, Daily, Weekly, Monthly, or one made by
-// Every. The zero Window means no window. The bounds are those of the calendar: a day has
-// 23 or 25 hours when the clocks change, and months have their real lengths.
+// Window is a period of the calendar: Hourly, Daily, Weekly, Monthly, or a window made by
+// Every. The zero Window means no window. The bounds are those of the calendar: a day has 23 or
+// 25 hours when the clocks change, and months have their real lengths.
 //
 // A window begins when local time first reaches the window's start, or passes it because of a
 // clock change:
