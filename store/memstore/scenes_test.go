@@ -244,7 +244,7 @@ var mutants = []steps.Variant{
 	{Name: "the sweep takes no lock", Edits: []steps.Edit{
 		{File: "sweep.go", Was: "sh.mu.TryLock() {", Is: "sh != nil {"},
 		{File: "sweep.go", Was: "			sh.mu.Unlock()\n", Is: ""}}},
-	{Name: "shards are locked as they come", Edits: []steps.Edit{{File: "visit.go",
+	{Name: "shards are locked as they come", Edits: []steps.Edit{{File: "take.go",
 		Was: "for ; j > 0 && visits[j].index < visits[j-1].index; j-- {",
 		Is:  "for ; j > 9 && visits[j].index < visits[j-1].index; j-- {"}}},
 	{Name: "the words are back after the lock", Edits: []steps.Edit{{File: "take.go",

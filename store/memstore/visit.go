@@ -36,26 +36,12 @@ const (
 	shared
 )
 
-// sortVisits sorts visits by their shards. It reports whether all have keys of their own.
-func sortVisits(visits []visit) (distinct bool) {
-	if len(visits) > fewCharges {
-		slices.SortFunc(visits, func(a, b visit) int { return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.key, b.key)) })
-		for i := range visits[1:] {
-			if visits[i].key == visits[i+1].key && visits[i].index == visits[i+1].index {
-				return false
-			}
-		}
-		return true
-	}
-	for i := range visits {
-		j := i
-		for ; j > 0 && visits[j].index < visits[j-1].index; j-- {
-			visits[j], visits[j-1] = visits[j-1], visits[j]
-		}
-		for k := j - 1; k >= 0 && visits[k].index == visits[j].index; k-- {
-			if visits[k].key == visits[j].key {
-				return false
-			}
+// sortMany sorts visits by shard. It reports whether no two are of one key.
+func sortMany(visits []visit) (distinct bool) {
+	slices.SortFunc(visits, func(a, b visit) int { return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.key, b.key)) })
+	for i := range visits[1:] {
+		if visits[i].key == visits[i+1].key && visits[i].index == visits[i+1].index {
+			return false
 		}
 	}
 	return true
