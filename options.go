@@ -459,5 +459,5 @@ func optionErrors(all optionerror.List, heading string) []error {
 	return errs
 }
 
-// joined returns one error for all problems, or nil.
+// joinProblems returns one error for all problems, or nil.
 func joinProblems(all optionerror.List) error { return errors.Join(optionErrors(all, "stint: ")...) }

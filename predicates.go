@@ -62,7 +62,7 @@ func WithBlock(block func(*http.Request) bool) Option {
 		func(c *config) { c.Block = append(c.Block, predicateFor(block)) })
 }
 
-// predicateOf returns a function with what it looks at, as far as that is known: of Preflight, and of
+// predicateFor returns a function with what it looks at, as far as that is known: of Preflight, and of
 // what Key.In returns. No other function is called before there is a request.
 func predicateFor(match func(*http.Request) bool) read.Predicate {
 	p := read.Predicate{Match: match, Reads: keys.Reads{Function: true}}

@@ -20,7 +20,7 @@ type Problem struct {
 // List has the problems in the order in which they were found.
 type List []*Problem
 
-// Bad adds a problem, with the arguments of inside.NewSpecError.
+// Add adds a problem, with the arguments of inside.NewSpecError.
 func (l *List) Add(option, what, write string, names ...any) {
 	if len(names) > 0 {
 		l.addSpecError(option, inside.NewSpecError("", what, write, names...))

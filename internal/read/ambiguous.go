@@ -41,7 +41,7 @@ func (p *Plans) union(matches []routing.Match) *Plan {
 	return combine(strings.Join(names, ", "), plans...)
 }
 
-// both returns the plan of requests that are held to several. Its entries are only the first of
+// combine returns the plan of requests that are held to several. Its entries are only the first of
 // each limit.
 func combine(pattern string, plans ...*Plan) *Plan {
 	u, seen := &Plan{Pattern: pattern, alsoMatched: plans}, map[*store.Limit]bool{}
@@ -86,7 +86,7 @@ func (q *Reading) readings(p *Plan) error {
 	return nil
 }
 
-// chargeIn adds the charge of one limit in a reading, or makes it part of the charge that another
+// chargeInReading adds the charge of one limit in a reading, or makes it part of the charge that another
 // reading has made of the limit.
 func (q *Reading) chargeInReading(reading int, e *Entry) error {
 	if e.Skip != nil && e.Skip(q.R) {
@@ -147,7 +147,7 @@ func (q *Reading) splitByReading(f *Func, entries []*Entry) error {
 	return nil
 }
 
-// in returns the entry as a reading of one request has it.
+// forReading returns the entry as a reading of one request has it.
 func (e *Entry) forReading(reading int) *Entry {
 	c := e.copy()
 	c.addUse(reading, e)
@@ -158,14 +158,14 @@ func (e *Entry) addUse(reading int, as *Entry) {
 	e.Uses = append(e.Uses, limit.Use{Reading: reading, DryRun: as.DryRun, Costs: as.Costs})
 }
 
-// merge makes another reading's entry part of one that in has returned.
+// merge makes another reading's entry part of one that forReading has returned.
 func (e *Entry) merge(reading int, o *Entry) {
 	e.Limit.Merge(&o.Limit)
 	e.addUse(reading, o)
 	e.Settler = e.Settler.combine(o.Settler)
 }
 
-// and returns what settles a charge that two readings make. nil settles nothing.
+// combine returns the Settler of a charge that two readings make. nil settles nothing.
 func (s *Settler) combine(o *Settler) *Settler {
 	if s == o {
 		return s

@@ -155,7 +155,7 @@ func (p *Plans) Holds(route, matching int) bool {
 	})
 }
 
-// at returns the plan of a match.
+// ofMatch returns the plan of a match.
 func (p *Plans) ofMatch(m routing.Match) *Plan {
 	switch none := len(p.Routes); {
 	case m.Pattern == none:
