@@ -4,7 +4,7 @@ import (
 	"strconv"
 )
 
-// Algorithm is the way in which a limit counts. The zero value is TokenBucket.
+// Algorithm is the algorithm by which a limit counts. The zero value is TokenBucket.
 type Algorithm uint8
 
 const (
@@ -21,33 +21,33 @@ const (
 	// beyond the rate pass without delay: nginx's limit_req with burst=B delay=D is
 	// Burst D, Queue B-D.
 	LeakyBucket
-	// FixedWindow allows Units per window. The window opens at a key's first charge, or
-	// is a calendar Window. Up to twice Units can pass in a short time across the
-	// boundary of two windows.
+	// FixedWindow allows Units per window. The window begins at a key's first charge, or is a
+	// calendar Window. Up to twice Units can pass in a short time across the boundary of two
+	// windows.
 	FixedWindow
 	// SlidingWindow divides the Period into Buckets and allows Units in the current bucket and
 	// the Buckets-1 before it. Up to twice Units can pass within one Period; a SlidingLog and a
 	// TokenBucket with a Burst of 1 don't allow that.
 	SlidingWindow
-	// SlidingCounter estimates a sliding window from the counts of two fixed windows
-	// aligned to 1970. It assumes that the charges of the previous window were spread
+	// SlidingCounter estimates a sliding window from the counts of two fixed windows, which are
+	// aligned to 1970. The estimate assumes that the charges of the previous window were spread
 	// evenly. The state has a constant size.
 	SlidingCounter
-	// SlidingLog remembers every charge for one Period. It is exact and takes 16 bytes
-	// for each charge in the window.
+	// SlidingLog stores every charge for one Period. It is exact, and takes 16 bytes for each
+	// charge in the window.
 	SlidingLog
-	// WarmUp permits a third of the rate when cold. The permitted rate rises to the full rate
-	// while the limit is used for the WarmUp period, and falls again when it is idle. A charge
-	// waits for the charges before it; the next charge waits for its cost. The curve is that of
-	// Guava's SmoothWarmingUp with cold factor 3.
+	// WarmUp permits a third of the rate when cold. While the limit is used, the permitted rate
+	// rises to the full rate over the WarmUp period. While the limit is idle, the permitted
+	// rate falls again. A charge waits for the earlier charges; its own cost delays the next
+	// charge. The curve is that of Guava's SmoothWarmingUp with cold factor 3.
 	WarmUp
-	// Concurrency allows Units slots to be held at a time. A charge holds a lease until
-	// it is settled at cost 0.
+	// Concurrency allows Units slots to be held at a time. A charge holds a lease until the
+	// charge is settled at cost 0.
 	Concurrency
-	// Ban denies everything for the Ban period once a key has been denied Units times within
-	// Period. A charge on a Ban costs nothing. The Ban counts the decisions in which another
-	// limit denies the same key. A denial by a Concurrency isn't counted if its charge may wait
-	// (Charge.MaxWait), since a waiter asks repeatedly.
+	// Ban denies every charge of a key for the Ban period once the key has been denied Units
+	// times within Period. A charge on a Ban has no cost. A Ban counts the decisions in which
+	// another limit denies the same key. A denial by a Concurrency isn't counted if its charge
+	// may wait (Charge.MaxWait), because a waiting caller repeats the charge.
 	Ban
 )
 

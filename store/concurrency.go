@@ -16,7 +16,7 @@ import (
 // sequence is the lease's place in the log: ids are drawn in ascending order.
 func (id LeaseID) sequence() int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
 
-// Lease returns the id of the n-th lease, for a store that numbers its leases.
+// Lease returns the LeaseID with the number n, for stores that number their leases.
 func Lease(n uint64) (id LeaseID) {
 	binary.BigEndian.PutUint64(id[:8], n)
 	return id

@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// Check reports the first malformed charge. Stores call it before they touch anything:
-// a step would divide by the zeros of a Limit that NewLimit didn't make. The error is
-// ErrResults, ErrLimit or ErrCost.
+// Check returns an error for the first malformed charge: ErrResults, ErrLimit or ErrCost.
+// Stores call Check before they read or write states, because Decide would divide by zero for a
+// Limit that NewLimit didn't make.
 func Check(charges []Charge, results []Result) error {
 	if len(charges) != len(results) {
 		return ErrResults
@@ -23,9 +23,9 @@ func Check(charges []Charge, results []Result) error {
 	return nil
 }
 
-// Decide decides charges[i] on states[i] at the instant now, in two phases: it looks at every
-// limit first, and makes the charges only if none denies. It writes the results in both cases
-// and reports whether the decision is granted.
+// Decide decides charges[i] on states[i] at the instant now. It checks every limit first, and
+// makes the charges only if no limit denies. It writes the results in both cases and reports
+// whether the decision is granted.
 //
 // The caller must hold the states exclusively, must have called Check, and must write the
 // states back in both cases. A denial charges nothing, but it may change states: bans count it,
@@ -80,9 +80,9 @@ func decide(now Now, charges []Charge, states, before []State, results []Result)
 	return false
 }
 
-// Amend replaces the cost of the earlier charge c, which carries its receipt, with
-// c.Cost: see Store.Settle. The caller must hold the state exclusively and write it
-// back. The receipt in r replaces the one in c and is needed to settle again.
+// Amend replaces the cost of an earlier charge with c.Cost; see [Store.Settle]. c.Receipt is
+// the receipt of that charge. The caller must hold the state exclusively and write it back. To
+// settle the same charge again, use the receipt in r instead of c.Receipt.
 func Amend(now Now, c *Charge, s *State, r *Result) {
 	l := c.Limit
 	l.accept(s.open())
@@ -94,14 +94,14 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 	r.Receipt = receipt
 }
 
-// Lifetime returns how long s must be kept after the Decide or Amend at now that returned r: 0
-// if it need not be kept at all, and Never while it holds leases. Otherwise it is r.ResetAfter,
-// or longer if later refunds depend on the state, if a WarmUp's state has other numbers, or if
-// a Ban keeps the denials of another period.
+// Lifetime returns the time for which s must be kept after the Decide or Amend at now that
+// returned r. Lifetime is 0 if s need not be kept, and Never while s has leases. Otherwise it
+// is r.ResetAfter, or longer in three cases: later refunds depend on s, s is of a WarmUp with
+// other numbers, or s is of a Ban with another period.
 //
-// The lifetime of a limit that follows the calendar is by the wall clock. A store that
-// counts it by another clock keeps the state for a little longer, in case the wall clock is
-// set back.
+// For a limit that follows the calendar, Lifetime is measured by the wall clock. A store that
+// measures it by another clock keeps the state a little longer, in case the wall clock is set
+// back.
 func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
 	if !s.open().Live {
 		return 0

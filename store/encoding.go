@@ -11,9 +11,9 @@ import (
 // stateFormat is the version of the format of AppendBinary.
 const stateFormat = 1
 
-// AppendBinary appends the state to b, for a store that keeps it outside of this process.
-// It is exact, and begins with the version of its format. It appends nothing for the zero
-// State. It implements encoding.BinaryAppender and never fails.
+// AppendBinary appends the state to b, for a store outside of this process. The encoding is
+// lossless and begins with the version of its format. The zero State is encoded as no bytes.
+// AppendBinary implements encoding.BinaryAppender and never fails.
 func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	if !s.open().Live {
 		return b, nil
@@ -29,13 +29,14 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary is AppendBinary to nil. It implements encoding.BinaryMarshaler.
+// MarshalBinary returns the bytes that AppendBinary appends. It implements
+// encoding.BinaryMarshaler.
 func (s *State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
-// UnmarshalBinary reads what AppendBinary has written, by this release or an earlier one. Empty
-// data are the zero State. If data is malformed, has numbers that no algorithm writes, or was
-// written by a release with a newer format, the error says so and the state is the zero State.
-// A limit with another algorithm treats the state as the zero State. It implements
+// UnmarshalBinary decodes a state that AppendBinary of this or an earlier release has encoded.
+// Empty data is the zero State. UnmarshalBinary returns an error, and sets the zero State, if
+// data is malformed, contains numbers that no algorithm produces, or has a newer format. A
+// limit with another algorithm treats the state as the zero State. UnmarshalBinary implements
 // encoding.BinaryUnmarshaler.
 func (s *State) UnmarshalBinary(data []byte) error {
 	*s = State{}

@@ -11,9 +11,8 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 )
 
-// NewLimit checks a Spec, fills in its defaults and returns the limit. The error
-// reports every problem at once: it is made by errors.Join and holds a *SpecError for
-// each.
+// NewLimit checks a Spec, fills in its defaults and returns the limit. The error reports all
+// problems at once: it is made by errors.Join and holds a *SpecError for each problem.
 func NewLimit(s Spec) (*Limit, error) {
 	l := &Limit{spec: s}
 	var errs []error

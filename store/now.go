@@ -4,16 +4,16 @@ import "time"
 
 // Now is the instant of one decision.
 type Now struct {
-	// Steady is in microseconds since the store's own origin, the same for all of its states.
-	// It never runs backwards while the store is in use. A store whose states outlive the
-	// process counts from a date, such as Epoch; if its clock has been set back, states from
+	// Steady is in microseconds since an origin that the store chooses for all of its states.
+	// Steady never decreases while the store is in use. A store whose states outlive the
+	// process counts from a date, such as Epoch. If its clock has been set back, states from
 	// the future are clamped to the present.
 	Steady int64
-	// Wall is in microseconds since Epoch and follows the wall clock. Only limits for
-	// which Limit.FollowsCalendar is true need it; for all others it may be 0.
+	// Wall is the time of the wall clock in microseconds since Epoch. It may be 0 if
+	// Limit.FollowsCalendar is false for all limits of the decision.
 	Wall int64
-	// Lease is an id greater than any used with these states before, drawn while the states are
-	// locked. Only concurrency limits read it.
+	// Lease is an id that is greater than all ids used with these states before. The store
+	// chooses it while the states are locked. Only concurrency limits use Lease.
 	Lease LeaseID
 }
 

@@ -7,14 +7,14 @@ import (
 )
 
 // Observers is a store's set of observers. It holds weak references, so that an Observer and
-// its limiter can be collected as garbage. The zero value is empty. It is safe for concurrent
-// use.
+// its limiter can be garbage-collected. The zero value is an empty set. Observers is safe for
+// concurrent use.
 type Observers struct {
 	mu  sync.Mutex
 	all []weak.Pointer[Observer]
 }
 
-// Observe adds o. An Observer that is added twice gets each notice once.
+// Observe adds o to the set. If o is added twice, it still gets each notice once.
 func (s *Observers) Observe(o *Observer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *Observers) Any() bool {
 }
 
 // Tell passes n to every observer, and reports whether there is at least one. No lock is held
-// meanwhile.
+// while observers run.
 func (s *Observers) Tell(n Notice) bool {
 	all := s.present()
 	for _, o := range all {

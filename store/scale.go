@@ -8,8 +8,8 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 )
 
-// Epoch is 2026-01-01 00:00:00 UTC, in seconds since 1970. Instants count from Epoch rather
-// than from 1970, which keeps them below 2^53 for another 56 years.
+// Epoch is 2026-01-01 00:00:00 UTC, in seconds since 1970. Instants are counted from Epoch
+// instead of 1970, so that they stay below 2^53 for 56 more years.
 const Epoch = 1767225600
 
 // scale is an engine.Scale with the arithmetic of the steps. Lengths of time and instants in

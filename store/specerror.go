@@ -30,7 +30,7 @@ func newSpecError(field, problem, write string, names ...any) *SpecError {
 	return e
 }
 
-// Error returns the problem and what to write instead.
+// Error returns the problem and the correction.
 func (e *SpecError) Error() string { return e.Problem + ": " + e.Write }
 
 // named are the names in a text. They are behind a pointer so that a SpecError can be compared.

@@ -6,13 +6,13 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 )
 
-// State is a store's record of one limit and one key: of a [Limit.StateName] and a
-// [Charge.Key]. A limit whose numbers have changed reads its earlier states. The zero State is
-// that of a new key.
+// State is the state of one limit for one key, which a store keeps under Limit.StateName and
+// Charge.Key. A limit whose numbers have changed can still read its earlier states. The zero
+// State is the state of a new key.
 //
-// A store keeps a state for its [Limit.Lifetime]. After that time, the state is equivalent to the
-// zero State. A store outside of this process keeps it as bytes: see [State.AppendBinary]. Copies
-// share memory: Decide and Amend may change only one of them, the latest.
+// A store keeps a state for its Limit.Lifetime. After that time, the state is equivalent to the
+// zero State. A store outside of this process keeps states as bytes: see [State.AppendBinary].
+// Copies of a State share memory: only the latest copy may be passed to Decide and Amend.
 type State engine.Sealed
 
 // open returns the words of the state.

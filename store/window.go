@@ -18,17 +18,17 @@ const (
 )
 
 // Window is a period of the calendar: Hourly, Daily, Weekly, Monthly, or a window made by
-// Every. The zero Window means no window. The bounds are those of the calendar: a day has 23 or
-// 25 hours when the clocks change, and months have their real lengths.
+// Every. The zero Window means no window. Windows have the lengths of the calendar: a day has
+// 23 or 25 hours when clocks change, and a month has 28 to 31 days.
 //
 // A window begins when local time first reaches the window's start, or passes it because of a
 // clock change:
 //
-//   - If the clocks skip midnight, the day begins at the instant after.
-//   - If the clocks repeat midnight, the day begins once.
+//   - If clocks skip midnight, the day begins right after the skipped time.
+//   - If clocks pass midnight twice, the day begins only once.
 //   - A day that a time zone skips (Samoa, 30 December 2011) is a window of length 0.
-//   - An hour always lasts an hour of elapsed time. Where clocks change by part of an
-//     hour (Lord Howe Island), one window is longer and one shorter.
+//   - An hour is an hour of elapsed time. Where clocks change by part of an hour (Lord Howe
+//     Island), one hourly window is longer and one is shorter.
 type Window struct {
 	kind  windowKind
 	every time.Duration
@@ -48,11 +48,12 @@ var (
 )
 
 // Every returns a window of length d, aligned to the Unix epoch. d is a multiple of a
-// microsecond, at most two years; otherwise NewLimit fails.
+// microsecond, at most two years; NewLimit returns an error for any other d.
 func Every(d time.Duration) Window { return Window{kind: everyWindow, every: d} }
 
 // In returns the window in the time zone loc. NewLimit returns an error if loc is nil, as after
-// a failed time.LoadLocation, and for a window made by Every, which has no time zone.
+// a failed time.LoadLocation. It also returns an error if the window was made by Every, which
+// has no time zone.
 func (w Window) In(loc *time.Location) Window {
 	if w.loc = loc; loc == nil {
 		w.loc = nowhere
@@ -144,9 +145,9 @@ func (w Window) id() string {
 	return id
 }
 
-// Length returns the length of the longest window among the one that contains from and
-// those of the next ten years: 31 days for months, and 25 hours for days where clocks
-// are set back by an hour. It is 0 for the zero Window.
+// Length returns the length of the longest window that overlaps the ten years after from: 31
+// days for months, and 25 hours for days where clocks are set back by an hour. For the zero
+// Window, Length returns 0.
 func (w Window) Length(from time.Time) time.Duration {
 	switch w.kind {
 	case noWindow:
