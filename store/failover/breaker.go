@@ -27,7 +27,7 @@ func (s State) String() string {
 	return "closed"
 }
 
-// Stats holds counts since New.
+// Stats has the numbers of events since New.
 type Stats struct {
 	State     State
 	Failures  uint64 // calls that counted as failures of the primary, not including probes
@@ -114,7 +114,7 @@ func (s *Store) openError() error {
 	return s.cause
 }
 
-// State returns the state of the breaker. Closed means that calls go to the primary.
+// State returns the state of the breaker.
 func (s *Store) State() State {
 	if _, open := s.circuit.state(); open {
 		return Open
@@ -122,8 +122,8 @@ func (s *Store) State() State {
 	return Closed
 }
 
-// Degraded implements store.Degradable: while the breaker is open, it returns ErrOpen
-// joined with the primary's last failure.
+// Degraded implements store.Degradable. While the breaker is open, it returns ErrOpen joined
+// with the primary's last failure.
 func (s *Store) Degraded() error {
 	if s.State() == Closed {
 		return nil

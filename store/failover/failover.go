@@ -1,76 +1,74 @@
-// Package failover combines two stores into one: a primary that may fail, and a
-// secondary that decides while it does.
+// Package failover combines two stores into one: a primary, and a secondary that decides while
+// the primary fails.
 //
 //	failover.New(shared, memstore.New())
 //
-// While the breaker is closed, calls go to the primary. If the primary fails a call,
-// the secondary decides it. After several failures in a row (5 by default) the breaker
-// opens: calls then go straight to the secondary, and no call waits for a primary that
-// is down. The primary is probed in the background; when it answers, the breaker
-// closes.
+// While the breaker is closed, calls go to the primary. If a call fails on the primary, the
+// secondary decides it. After several failures in a row (5 by default) the breaker opens: calls
+// then go straight to the secondary, and no call waits for the primary. The primary is probed
+// in the background. When a probe succeeds, the breaker closes.
 //
 // Without a secondary, a failed call returns the primary's error, and while the breaker
 // is open calls fail at once with [ErrOpen].
 //
 // # What counts as a failure
 //
-// Every error of the primary counts, a wrong password included, except the caller's own,
-// which are returned unchanged and aren't retried on the secondary:
+// Every error of the primary counts as a failure, for example a wrong password. Errors caused
+// by the caller don't count. They are returned unchanged, without a call to the secondary:
 //
 //   - The caller's context has ended.
 //   - The call is malformed (store.ErrCost and the like).
 //
-// So a primary that hangs until its callers' deadlines never opens the breaker. Give the
-// primary its own timeout, shorter than the callers' deadlines, so that the secondary still has
-// time to decide.
+// So the breaker never opens if the primary hangs until the callers' deadlines. Give the
+// primary a timeout that is shorter than the callers' deadlines, so that the secondary still
+// has time to decide.
 //
-// A panic of the primary counts as well; it propagates to the caller.
+// A panic of the primary counts as a failure, and propagates to the caller.
 //
 // # How the primary is probed
 //
-// A probe charges 1 to a limit named [ProbeLimit] for each key and algorithm (at most 8) of the
-// last call that failed before the breaker opened, and releases the slots that it took. It
-// charges rather than reads, because a primary that can be read may still refuse writes: a
-// replica, a server out of memory, or a server whose user may run only some commands. It
-// doesn't touch your limits, and its keys expire at once.
+// A probe repeats the last call that failed before the breaker opened, for at most 8 pairs of
+// key and algorithm. It charges 1 to limits named ProbeLimit instead of the call's limits, and
+// releases the slots that it takes. It charges instead of reading, because a primary that can
+// be read may still refuse writes: a replica, a server out of memory, or a server whose user
+// may run only some commands. A probe doesn't change your limits, and its keys expire at once.
 //
-// The primary counts as down until every one of these charges is made. The probe uses the keys
-// of the failed call, because if a primary spreads its keys over several servers, one healthy
-// server doesn't prove that another is.
+// A probe succeeds if all of these charges are made. It uses the keys of the failed call,
+// because the primary may spread its keys over several servers, of which only some have failed.
 //
 // # A primary that is partly down
 //
-// There is one breaker for all keys, and it counts failures in a row. If some of its servers
-// are down, calls for keys on the others succeed in between and reset the count. Until enough
-// failures happen to be consecutive, every call for a server that is down waits for the
-// primary's timeout before the secondary decides it. If a third of the calls fail, five in a
-// row take 360 calls on average.
+// There is one breaker for all keys, and it counts failures in a row. If only some servers of
+// the primary are down, calls for keys on the other servers succeed in between and reset the
+// count. Until enough failures are consecutive, every call for a failed server waits for the
+// primary's timeout before the secondary decides it. If a third of the calls fail, five
+// failures in a row take 360 calls on average.
 //
 // Then the breaker opens for all keys, including keys whose servers are up, and stays open
-// until the failed servers answer the probe. To keep the healthy keys on the primary, at the
-// price of these waits, set a higher WithThreshold: if a third of the calls fail, 20 in a row
-// take billions of calls.
+// until the failed servers answer the probe. To keep the healthy keys on the primary, set a
+// higher WithThreshold: if a third of the calls fail, 20 failures in a row take billions of
+// calls. In return, every call for a failed server waits for the timeout.
 //
 // # What is charged where
 //
-// The two sides count separately, so during an outage a key may use its limit once on each
-// side. A call that the primary didn't answer (a timeout, a lost connection) may have been
-// charged there as well; it isn't repeated there.
+// The two stores count separately, so during an outage a key may use its limit once in each
+// store. A call that failed on the primary by a timeout or a lost connection may have been
+// charged there as well as on the secondary. It isn't repeated on the primary.
 //
-// A charge is settled on the side that made it. If that is the primary and it can't be reached,
-// Settle returns an error and the charge stands. It isn't settled on the other side, which
-// never made the charge. A refund that fails with ErrOpen is lost unless the caller tries
-// again.
+// A charge is settled in the store that made it. If the primary made the charge and can't be
+// reached, Settle returns an error and the charge isn't changed. A refund that fails with
+// ErrOpen is lost unless the caller retries.
 //
-// Concurrency slots differ, because a primary may renew a lease until its slot is released. A
-// release that fails with ErrOpen is kept, and made in the background once the breaker has
-// closed. If the primary then fails it, it is retried at the interval of WithProbe, for a
-// minute from the first try. Until the release is made, the slot stays taken on the primary,
-// unless its lease expires there. Callers need not retry, but may. A release that the primary
-// itself fails isn't kept, because the primary stops renewing the lease.
+// Releases of concurrency slots are kept, because a primary may renew a lease until the slot is
+// released. If a release fails with ErrOpen, it is repeated in the background once the breaker
+// has closed. If the release then fails on the primary, it is retried at the interval of
+// WithProbe, for a minute from the first try. Until then, the slot stays taken on the primary,
+// unless its lease expires there. Callers may retry, but need not. If a release fails on the
+// primary while the breaker is closed, it isn't kept, because the primary stops renewing the
+// lease.
 //
-// In package stint, Permit.Settle returns such an error in a stint.StoreError. Permit.Done has
-// no result: observers get the error in an EventSettleFailed, and Done doesn't retry.
+// In package stint, Permit.Settle returns such an error in a stint.StoreError. Permit.Done
+// returns no error: observers get the error in an EventSettleFailed. Done doesn't retry.
 package failover
 
 import (
@@ -87,9 +85,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// ErrOpen is returned by calls that need the primary while the breaker is open: every
-// call if there is no secondary, otherwise Settle of a charge that the primary made,
-// and Reset. It is joined with the primary's last failure.
+// ErrOpen is returned by calls that need the primary while the breaker is open. Without a
+// secondary, all calls need the primary. With a secondary, Reset needs it, and Settle of a
+// charge that the primary made. ErrOpen is joined with the primary's last failure.
 var ErrOpen = store.NotMade(errors.New("failover: the breaker is open: the primary has failed and isn't asked"))
 
 // Option changes a default of New.
@@ -108,14 +106,14 @@ func WithThreshold(n int) Option {
 	})
 }
 
-// ProbeLimit is the name of the limits that probes are charged to: see the package
-// comment. Don't use it for a limit of your own.
+// ProbeLimit is the name of the limits that probes charge: see the package comment. Don't use
+// this name for other limits.
 const ProbeLimit = "failover-probe"
 
-// WithProbe sets the time before and between probes of a failing primary, and the timeout of a
-// probe. The probe's context ends at the timeout; a primary that ignores its context delays the
-// next probe. Both are 1 ms or more; for other values, stint.New returns an error. The default
-// is 250 ms for each.
+// WithProbe sets the interval of probes while the breaker is open, and the timeout of a probe.
+// The first probe starts one interval after the breaker has opened. The probe's context ends at
+// the timeout. If the primary ignores the context, the next probe is delayed. Both are 1 ms or
+// more; for other values, stint.New returns an error. The default is 250 ms for each.
 func WithProbe(every, timeout time.Duration) Option {
 	return option(func(s *Store) {
 		for _, d := range [...]time.Duration{every, timeout} {
@@ -154,14 +152,13 @@ type Store struct {
 	end  context.CancelFunc
 }
 
-// New combines two stores. The secondary may be nil: calls then fail while the primary
-// does, and fail at once while the breaker is open. Either may itself be made by New;
-// up to eight stores may be nested.
+// New combines two stores. The secondary may be nil: calls then fail while the primary fails,
+// and fail at once while the breaker is open. Both stores may themselves be made by New; up to
+// eight stores may be nested.
 //
-// If primary is nil, an option is wrong, or one of the stores is misconfigured, stint.New
-// returns an error, and so does each call of the store: the secondary doesn't replace a
-// misconfigured primary. The error says what to write. No goroutine runs while the primary is
-// up.
+// If primary is nil, an option is wrong, or one of the stores is misconfigured, stint.New and
+// each call of the store return an error that describes the correction. The secondary doesn't
+// replace a misconfigured primary. No goroutine runs while the primary is up.
 func New(primary, secondary store.Store, opts ...Option) *Store {
 	s := &Store{
 		primary:      primary,
@@ -224,8 +221,8 @@ var (
 	_ store.Degradable = (*Store)(nil)
 )
 
-// Take decides the charges on one side: on the primary if the breaker is closed and it
-// answers, otherwise on the secondary.
+// Take decides the charges on the primary. If the breaker is open or the primary fails, it
+// decides them on the secondary.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if s.wrong != nil || s.life == nil {
 		return s.unusable()
@@ -247,10 +244,10 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	return markSide(secondarySide, results)
 }
 
-// Settle settles each charge on the side that made it. A call may mix charges of both sides; if
-// one side fails, the other's charges are still settled. While the breaker is open, the
-// primary's charges aren't settled: they stand, and the error wraps ErrOpen. Slots are released
-// once the breaker has closed.
+// Settle settles each charge in the store that made it. A call may have charges of both stores;
+// if one store fails, the charges of the other are still settled. While the breaker is open,
+// charges of the primary aren't settled, and the error wraps ErrOpen. Slots are released once
+// the breaker has closed.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if s.wrong != nil || s.life == nil {
 		return s.unusable()
@@ -328,14 +325,13 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 	return markSide(side, results)
 }
 
-// AnswersAtOnce implements store.Immediate. It reports whether both sides answer at
-// once.
+// AnswersAtOnce implements store.Immediate. It reports whether both stores answer at once.
 func (s *Store) AnswersAtOnce() bool {
 	return s.wrong != nil || inside.AnswersAtOnce(s.primary) && (s.secondary == nil || inside.AnswersAtOnce(s.secondary))
 }
 
-// Timeout implements store.Bounded. It returns the sum of both sides' timeouts, since a call
-// may ask one after the other, or 0 if a side has no timeout.
+// Timeout implements store.Bounded. It returns the sum of both stores' timeouts, because a call
+// may need both stores, or 0 if one of the stores has no timeout.
 func (s *Store) Timeout() (sum time.Duration) {
 	for _, side := range [...]store.Store{s.primary, s.secondary} {
 		if side == nil || inside.AnswersAtOnce(side) {
@@ -351,7 +347,7 @@ func (s *Store) Timeout() (sum time.Duration) {
 }
 
 // Misconfigured implements store.Checked. It returns the problems of New's arguments and of
-// either side. A Store that wasn't made by New has one problem.
+// both stores. It returns one problem for a Store that wasn't made by New.
 func (s *Store) Misconfigured() []*store.SpecError {
 	if s.life == nil {
 		return []*store.SpecError{inside.NewSpecError("", "the zero failover.Store", "write failover.New(primary, secondary)")}
@@ -374,12 +370,13 @@ func name(s store.Store) string {
 	return fmt.Sprintf("%T", s)
 }
 
-// Observe implements store.Observable. It reports to o:
+// Observe implements store.Observable. It sends to o:
 //
 //   - store.CallFailed for each call that fails on the primary.
-//   - store.Degraded when the breaker opens, and for each failed probe. Err wraps [ErrOpen].
+//   - store.Degraded when the breaker opens, and for each failed probe. Notice.Err wraps
+//     ErrOpen.
 //   - store.Restored when the breaker closes.
-//   - Everything that the two sides report.
+//   - all notices of the two stores.
 //
 // A CallFailed is sent on the goroutine of the failed call. The other notices are sent one at a
 // time and in order on the goroutine that probes: a slow observer delays the next probe but
@@ -394,9 +391,9 @@ func (s *Store) Observe(o *store.Observer) {
 	}
 }
 
-// Reset resets key on both sides. If one side can't, the other still does. The error says which
-// side failed and why: its own error, the open breaker ([ErrOpen]), or that it doesn't
-// implement store.Resetter (errors.ErrUnsupported).
+// Reset resets key in both stores. If one store can't reset it, the other one still does. The
+// error names the store that failed, and wraps the store's own error, ErrOpen while the breaker
+// is open, or errors.ErrUnsupported if the store doesn't implement store.Resetter.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	if s.wrong != nil || s.life == nil {
 		return s.unusable()
@@ -417,9 +414,10 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	return errors.Join(first, second)
 }
 
-// Verify implements store.Verifier: it verifies the primary, whatever the state of the breaker,
-// and doesn't change that state. A primary that answers at once needs no verification; if
-// another primary doesn't implement store.Verifier, the error is errors.ErrUnsupported.
+// Verify implements store.Verifier. It verifies the primary even while the breaker is open, and
+// doesn't change the state of the breaker. If the primary doesn't implement store.Verifier,
+// Verify returns nil for a store.Immediate that answers at once, and errors.ErrUnsupported
+// otherwise.
 func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
 	if s.wrong != nil || s.life == nil {
 		return s.unusable()

@@ -183,9 +183,9 @@ func recoverPanic(call func() error) (err error) {
 	return call()
 }
 
-// Close stops the probing for good: a breaker that is open, or opens later, stays open. Kept
-// releases aren't made, and observers get no more notices, except for a call under way. Close
-// doesn't close the two stores. It may be called more than once and concurrently.
+// Close stops probing: a breaker that is open, or opens later, stays open. Releases that are
+// kept for later are dropped. Observers get no more notices, except for calls in flight. Close
+// doesn't close the two stores. Close may be called more than once and concurrently.
 func (s *Store) Close() error {
 	s.end()
 	return nil

@@ -21,8 +21,8 @@ func (s *Store) reserve() bool {
 // reportAt is the number of charges that have found the store full when it is reported.
 const reportAt = 100
 
-// Observe implements store.Observable. It sends store.Full to o once, when the 100th charge on
-// a new key has found no room.
+// Observe implements store.Observable. It sends store.Full to o once, at the 100th charge on a
+// new key for which the store has no room.
 func (s *Store) Observe(o *store.Observer) {
 	s.observers.Observe(o)
 	if s.overflow.Load() >= reportAt {

@@ -1,5 +1,5 @@
-// Package memstore is the store for one process. It keeps counts in memory and decides
-// exactly, for any number of goroutines.
+// Package memstore is the store for one process. It keeps counts in memory, and is exact for
+// any number of concurrent callers.
 //
 //	stint.New(stint.Rate(10, time.Second, stint.WithName("calls")), stint.WithKey(stint.RemoteIP()),
 //		stint.WithStore(memstore.New(memstore.WithMaxKeys(100_000))))
@@ -17,8 +17,8 @@
 //	a bucket after a refund or a change of its numbers     150 to 200 bytes, and its log
 //	a bucket of a rate after the process's first 1023      150 to 200 bytes
 //
-// A bucket takes more after a refund or a change of its numbers until the tokens then in use have
-// drained. The numbers of a rate are its units, period and burst.
+// After a refund, or a change of its units, period or burst, a bucket takes more memory until
+// the tokens that were in use at that time have drained.
 //
 // An empty store of the default size takes 64 KB.
 //
@@ -29,17 +29,17 @@
 // # The cap
 //
 // A store holds a bounded number of keys; see [WithMaxKeys]. A full store removes only expired
-// keys, so a flood of made-up keys never resets a key in use. New keys that find no room share
-// states: one for each limit in each shard of the store. So all keys of a flood together get as
-// much as one key per shard, and other keys aren't affected. Stats counts the charges on shared
-// states. The number of shards depends on the cap:
+// keys, so a flood of made-up keys never resets a key in use. If the store is full, new keys
+// share states: one state for each limit in each shard of the store. So all keys of a flood
+// together have the limits of one key per shard, and other keys aren't affected. Stats counts
+// the charges on shared states. The number of shards depends on the cap:
 //
 //	cap                  shards
 //	up to 1024           about one for 16 keys, never more than one for 8
 //	up to 65,536         64
 //	more                 one for 512 to 1024 keys, at most 2^20
 //
-// The default store has 1024.
+// A store of the default size has 1024 shards.
 //
 // # Time
 //
@@ -61,9 +61,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// DefaultMaxKeys is the number of keys a store holds unless WithMaxKeys says otherwise.
-// They take up to 30 MB for token buckets, and up to 200 MB plus their logs for other
-// algorithms.
+// DefaultMaxKeys is the default of WithMaxKeys. This number of keys takes up to 30 MB for token
+// buckets, and up to 200 MB plus logs for other algorithms.
 const DefaultMaxKeys = 1 << 20
 
 // Option configures a Store; see New.
@@ -88,15 +87,15 @@ func (n maxKeys) apply(c *config) {
 	c.maxKeys = int(n)
 }
 
-// WithMaxKeys sets how many keys the store holds at a time. Each pair of a limit and a key
-// counts as one. The package documentation says how much memory a key takes. n is from 1 to
+// WithMaxKeys sets the largest number of keys that the store holds. Each pair of a limit and a
+// key counts as one key. The package documentation lists the memory of a key. n is from 1 to
 // 2^31-1; for other values, stint.New returns an error. The default is DefaultMaxKeys.
 func WithMaxKeys(n int64) Option { return maxKeys(n) }
 
 // Store is a store.Store and a store.Resetter in memory. It is safe for concurrent use.
 //
-// Its methods ignore their context: a call waits only for the decisions of other calls, and a
-// settlement must be made even if its request was canceled.
+// The methods of a Store ignore their context: a call waits only for the decisions of other
+// calls, and a settlement must be made even if its request was canceled.
 type Store struct {
 	// Every call reads these fields; only New writes them.
 	base   time.Time
@@ -147,8 +146,8 @@ const (
 	shortestPause = 200
 )
 
-// New makes an empty store. It needs no Close. If an option is wrong, stint.New returns an
-// error, and so does each call of the store; the error says what to write.
+// New makes an empty store. A store needs no Close. If an option is wrong, stint.New and each
+// call of the store return an error that describes the correction.
 func New(opts ...Option) *Store {
 	c := config{maxKeys: DefaultMaxKeys}
 	for i, o := range opts {
@@ -179,8 +178,8 @@ func New(opts ...Option) *Store {
 // String describes the store, for log messages.
 func (s *Store) String() string { return "memory of this process" }
 
-// Misconfigured implements store.Checked. It returns the problems of New's options. A Store
-// that wasn't made by New has one problem.
+// Misconfigured implements store.Checked. It returns the problems of New's options. It returns
+// one problem for a Store that wasn't made by New.
 func (s *Store) Misconfigured() []*store.SpecError {
 	if s.shards == nil {
 		return []*store.SpecError{inside.NewSpecError("", "the zero memstore.Store", "write memstore.New()")}
@@ -208,16 +207,16 @@ func shards(maxKeys int) int {
 
 // Stats are a store's counters.
 type Stats struct {
-	// Keys is the number of keys held, and MaxKeys the cap.
+	// Keys is the number of keys held. MaxKeys is the largest number of keys.
 	Keys, MaxKeys int64
 	// Expired is the number of keys dropped since New because they had expired.
 	Expired uint64
-	// Overflow is the number of charges since New on keys that found the store full, and Denied
-	// the number of such charges that were denied.
+	// Overflow is the number of charges since New on keys for which the store had no room.
+	// Denied is the number of such charges that were denied.
 	Overflow, Denied uint64
 }
 
-// Stats returns the store's counters. They are read one after the other, not at one
+// Stats returns the store's counters. The counters are read one after the other, not at one
 // instant.
 func (s *Store) Stats() Stats {
 	return Stats{
@@ -232,8 +231,8 @@ func (s *Store) Stats() Stats {
 // AnswersAtOnce implements store.Immediate. It returns true.
 func (s *Store) AnswersAtOnce() bool { return true }
 
-// Reset makes the limits forget key. If the store was full and the key shares a state with
-// others, charges on the shared state stay.
+// Reset removes the states of key for the limits. If the store was full and the key shares a
+// state with other keys, the shared state isn't changed.
 func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) error {
 	if !s.usable {
 		return s.unusable()

@@ -11,8 +11,8 @@ import (
 // Take decides the charges at one instant; see store.Store. Up to 8 charges are decided
 // without an allocation, unless a state needs to grow.
 //
-// A single charge on a bucket takes no lock if the bucket is one word before and after the
-// charge; see shard. This is the usual case, so it is handled here.
+// A single charge on a bucket takes no lock if the state of the bucket is one word before and
+// after the charge. This is the usual case, so Take itself handles it; see shard.
 func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
 	if !s.usable {
 		return s.unusable()

@@ -15,26 +15,25 @@ import (
 
 // Classes of errors caused by the server or the connection to it. An error of a Store matches
 // exactly one of them (errors.Is) and wraps the client's own error. Errors about the call
-// itself (store.ErrCost and the like) and about the caller's context belong to no class. Each
-// class says what may have been charged. All but ErrIndeterminate wrap store.ErrNotMade;
-// ErrConfiguration wraps store.ErrMisconfigured too.
+// itself (store.ErrCost and the like) and about the caller's context belong to no class. The
+// class determines what may have been charged. All classes except ErrIndeterminate wrap
+// store.ErrNotMade. ErrConfiguration also wraps store.ErrMisconfigured.
 var (
 	// ErrUnavailable: the call wasn't executed, and nothing was charged. The connection was
-	// refused, the pool is exhausted, or the server is loading, is a replica, or has no quorum.
+	// refused, the connection pool is exhausted, or the server is loading its data, is a
+	// replica, or has no quorum.
 	ErrUnavailable = fault.ErrUnavailable
-	// ErrIndeterminate: the charges may stand. The call was sent but no answer came in
-	// time, the connection was lost, the call panicked, a script failed after it had
-	// written something, or a call with several keys succeeded in one part of a cluster
-	// and failed in another.
+	// ErrIndeterminate: the charges may have been made. The call was sent but no reply came in
+	// time, the connection was lost, the call panicked, a script failed after it had written,
+	// or a call with several keys succeeded in one part of a cluster and failed in another.
 	ErrIndeterminate = fault.ErrIndeterminate
-	// ErrServer: the server answers but refuses to write, and nothing was charged. It is out of
-	// memory (OOM), can't save (MISCONF) or is blocked by a script (BUSY). An operator has to
-	// fix the server.
+	// ErrServer: the server replied but refused to write, and nothing was charged. The server
+	// is out of memory (OOM), can't save (MISCONF) or is blocked by a script (BUSY). An
+	// operator has to fix the server.
 	ErrServer = fault.ErrServer
-	// ErrConfiguration: nothing was charged, and trying again won't help. Permissions
-	// are missing, the password is wrong, a cluster is accessed through a client for
-	// one server, a script fails before it has written anything, or New was given options
-	// that can't work.
+	// ErrConfiguration: nothing was charged, and a retry won't help. Permissions are missing,
+	// the password is wrong, a cluster is accessed through a client for one server, a script
+	// failed before it had written anything, or New was called with invalid options.
 	ErrConfiguration = fault.ErrConfiguration
 )
 

@@ -4,47 +4,48 @@
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	limiter, err := stint.New(…, stint.WithStore(redisstore.New(rdb)))
 //
-// One script call decides all limits of a Take, by the server's clock. The answers equal those
-// of package memstore to the integer. The server must be Redis 6.2 or newer, or Valkey.
+// One script call decides all limits of a Take, by the server's clock. The results are exactly
+// those of package memstore. The server must be Redis 6.2 or newer, or Valkey.
 //
 // # Batches
 //
-// Calls made while others are under way are batched: up to 128 in one script call on a single
-// server, or in one pipeline to a cluster or a ring. No call waits for others to arrive.
-// WithoutBatching sends each call separately.
+// Calls that arrive while other calls are in flight are batched: up to 128 in one script call
+// on a single server, or in one pipeline to a cluster or a ring. No call waits for others to
+// arrive. WithoutBatching turns batching off.
 //
-// Within a batch, equal decisions are combined, in their order of arrival, and so are releases
-// of slots of one key. Settle returns when the server has released a slot, so the slot is free
-// for the client's next request, in any process.
+// Within a batch, equal decisions are combined, in their order of arrival, and releases of
+// slots of one key are combined too. Settle returns when the server has released the slot. So
+// the slot is free for the client's next request, in any process.
 //
-// A Take may have up to 7000 charges per server, or per slot of a cluster; a larger one fails
-// with ErrConfiguration. A Settle may have any number.
+// A Take may have up to 7000 charges per server, or per slot of a cluster; a larger Take fails
+// with ErrConfiguration. A Settle may have any number of charges.
 //
 // # Clusters
 //
-// All limits of one key share a cluster slot: the key, escaped, is the hash tag. A Take with
-// several keys may need several slots, which decide separately and concurrently. If one denies,
-// the charges of the others are canceled; if canceling fails or takes too long, the error is
-// ErrIndeterminate. Such a call never admits more than the limits allow, but until its charges
-// are canceled, a concurrent request may be denied that would otherwise have passed.
+// All limits of one key share a cluster slot: the key, escaped, is the hash tag. The keys of a
+// Take may be in several slots, which decide separately and concurrently. If one slot denies,
+// the charges in the other slots are canceled. If canceling fails or takes too long, the error
+// is ErrIndeterminate. Such a call never admits more than the limits allow. But until its
+// charges are canceled, a concurrent request may be denied that would otherwise have passed.
 //
-// The same applies to the servers of a ring, and to client types that this package doesn't
-// know, such as go-redis's AutoPipeliner: they are treated like a cluster, without batching. On
-// a single server, with or without Sentinel, a call is always atomic.
+// The same applies to the servers of a ring. Other client types, such as go-redis's
+// AutoPipeliner, are treated like a cluster, without batching. On a single server, with or
+// without Sentinel, a call is always atomic.
 //
 // # Failure
 //
-// No call is sent twice: if an answer is lost, the call fails and the charge may stand. No call
-// takes longer than WithTimeout, whatever timeouts the client has. For a *redis.Client,
-// Sentinel's included, the store uses a clone of the client with ContextTimeoutEnabled, on the
-// same connections and behind your hooks, so that the client stops at the timeout too. The
-// first call of a store adds one hook to the client for that; hooks that you add later don't
-// see the stores' calls. Your own calls aren't affected.
+// No call is sent twice: if a reply is lost, the call fails, and its charges may have been
+// made. No call takes longer than WithTimeout, even if the client has longer timeouts. For a
+// *redis.Client, with or without Sentinel, the store uses a clone of the client with
+// ContextTimeoutEnabled, so that the client also stops at the timeout. The clone has the same
+// connections and hooks. For this purpose, the first call of a store adds one hook to the
+// client. Hooks that are added later aren't run for the store's calls. Other calls of the
+// client aren't affected.
 //
-// A cluster's or a ring's client can't be cloned. Set its ContextTimeoutEnabled. Without it,
-// New logs a warning to slog.Default: the client goes on waiting for the server after the
-// timeout, and while all 8 connections used here wait, calls fail at once. Also, each call then
-// needs a goroutine of its own and takes about half as long again.
+// A cluster's or a ring's client can't be cloned. Set its ContextTimeoutEnabled. Without that
+// option, New logs a warning to slog.Default: the client keeps waiting for the server after the
+// timeout, and while all 8 connections of the store wait, calls fail at once. Also, each call
+// then needs a goroutine of its own and takes about 50% longer.
 //
 // A panic during a call, for instance in a hook of the client, is logged to slog.Default at
 // level Error, and the call fails with ErrIndeterminate.
@@ -52,36 +53,36 @@
 // Each error belongs to a class: ErrUnavailable, ErrIndeterminate, ErrServer or
 // ErrConfiguration.
 //
-// If a decision is granted after its caller has left or timed out, its charges are canceled
-// when the answer arrives. Canceling is retried for one to two minutes as long as it is known
-// to have failed. So the server's counts exceed the callers' charges only by grants whose
-// answers never arrived, and by cancellations that were lost.
+// If a decision is granted after its caller has canceled the call or timed out, its charges are
+// canceled when the reply arrives. A cancellation that is known to have failed is retried for
+// one to two minutes. So the server counts too much only if the reply to a grant never arrives,
+// or if the reply to a cancellation is lost.
 //
-// A client with ContextTimeoutEnabled closes the connection at the timeout, so a late answer is
-// lost, and its charges stand until they are refilled. A client without the option reads late
-// answers, whose charges are canceled. Slots that an unanswered call may have taken, and slots
-// whose release failed, are released when the server answers again.
+// A client with ContextTimeoutEnabled closes the connection at the timeout, so a late reply is
+// lost, and its charges remain until they are refilled. A client without the option reads late
+// replies, and their charges are canceled. Slots that may have been taken by a call without a
+// reply, and slots whose release failed, are released when the server replies again.
 //
 // # Evictions
 //
-// A server that evicts keys forgets their counts. Once a limiter uses the store, the store
-// calls INFO on each master every five minutes, and the limiter warns of a maxmemory-policy
-// other than noeviction and volatile-ttl, and of evicted keys. A server that refuses INFO isn't
-// asked again.
+// If a server evicts a key, the counts of that key are lost. So a store that is used by a
+// limiter calls INFO on each master every five minutes. The limiter logs a warning if
+// maxmemory-policy isn't noeviction or volatile-ttl, or if keys were evicted. If a server
+// refuses INFO, the store doesn't call it again.
 //
 // # Leases
 //
 // Concurrency slots are leased, by default for 15 seconds. While a slot is held, its lease is
 // renewed in the background every third of that time, up to 500 leases in a call. If a process
-// dies, its slots come free within the lease time; Store.Close releases them at once. Settling
-// a lease to 0 ends its renewal even if the server can't be reached.
+// dies, its slots are released within the lease time. Store.Close releases them at once. When a
+// lease is settled to 0, its renewal ends even if the server can't be reached.
 //
-// If the server loses a lease, by an outage longer than the lease time or a FLUSHALL, the lease
-// counts again at its next renewal, and the limiter that took the slot sends
-// stint.EventLeaseLost. Meanwhile more slots may be held than the limit allows. A lease that
-// was released, that Reset has removed, or that hasn't been renewed for half a day never counts
-// again; the exception is a Reset that is followed by a FLUSHALL or a step back of the server's
-// clock.
+// If the server loses a lease, because of an outage longer than the lease time or a FLUSHALL,
+// the next renewal restores the lease, and the limiter that took the slot sends
+// stint.EventLeaseLost. Until then, more slots may be held than the limit allows. A lease isn't
+// restored if it was released, removed by a Reset, or not renewed for half a day. There is one
+// exception: a lease that a Reset has removed may be restored after a FLUSHALL, or after the
+// server's clock is set back.
 package redisstore
 
 import (
@@ -126,9 +127,9 @@ const (
 	maxBatch         = 128 // calls
 )
 
-// WithTimeout sets how long a call may take in total, from waiting for a connection to reading
-// the answer. Set it to at least three times the duration of nearly all calls. d is 1 ms or
-// more; for other values, stint.New returns an error. The default is 100 ms.
+// WithTimeout sets the longest duration of a call, from waiting for a connection to reading the
+// reply. Use at least three times the duration of nearly all calls. d is 1 ms or more; for
+// other values, stint.New returns an error. The default is 100 ms.
 func WithTimeout(d time.Duration) Option {
 	return option(func(s *Store) {
 		valid, write := engine.CheckDuration(d, d > 0, "write a positive duration, or leave it out for 100ms")
@@ -144,18 +145,18 @@ func WithPrefix(prefix string) Option {
 	return option(func(s *Store) { s.prefix = prefix })
 }
 
-// WithClock takes the time from now instead of from the server. Use it for servers that
-// refuse TIME to scripts; by default the server's clock decides. now is called
+// WithClock makes the store use the time that now returns. Use it for servers that don't allow
+// scripts to call TIME. By default, the store uses the server's clock. now is called
 // concurrently.
 //
-// The clocks of all processes should agree. If they disagree, the latest time seen wins: a key
-// in the server stores the lead, so that it lasts even while the process that is ahead makes no
-// calls. Let s be the largest difference between two clocks. In any span t of real time, a
-// limit admits at most the units that it allows in t + s. A calendar quota is admitted once
-// more for each calendar boundary within s.
+// The clocks of all processes should agree. If they disagree, the latest time wins: a key in
+// the server stores the lead of the fastest clock, so that the lead remains even while the
+// process with that clock makes no calls. Let s be the largest difference between two clocks.
+// In any span t of real time, a limit admits at most the units that it allows in t + s. A
+// calendar quota is admitted once more for each calendar boundary within s.
 //
-// A lead expires after a day without calls. To remove it earlier, for instance after a clock
-// was wrong by hours, delete the keys that end in "%clock".
+// The lead expires after a day without calls. To remove the lead earlier, for instance after a
+// clock was wrong by hours, delete the keys that end in "%clock".
 func WithClock(now func() time.Time) Option {
 	return option(func(s *Store) {
 		s.require(now != nil, "WithClock(nil)", "write a function, such as time.Now, or leave it out for the server's clock")
@@ -163,15 +164,15 @@ func WithClock(now func() time.Time) Option {
 	})
 }
 
-// WithoutBatching sends each call separately. Use it for servers that limit the length of
-// scripts, and for comparisons. By default calls are batched.
+// WithoutBatching makes the store send each call separately. Use it for servers that limit the
+// length of scripts, and for benchmarks. By default calls are batched.
 func WithoutBatching() Option {
 	return option(func(s *Store) { s.alone = true })
 }
 
-// WithLeaseTTL sets how long the slots of a process that has died stay taken. Leases are
-// renewed every third of d. Give all processes the same value. d is at least 100 ms; for other
-// values, stint.New returns an error. The default is 15 seconds.
+// WithLeaseTTL sets the time after which the slots of a dead process are released. Leases are
+// renewed every third of d. Use the same value in all processes. d is at least 100 ms; for
+// other values, stint.New returns an error. The default is 15 seconds.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *Store) {
 		valid, write := engine.CheckDuration(d, d >= shortestLease, "write 100ms or more, or leave it out for 15s")
@@ -180,16 +181,16 @@ func WithLeaseTTL(d time.Duration) Option {
 	})
 }
 
-// WithDenyCache keeps up to keys denied keys in memory and answers repeated calls from there
-// until they may pass, so that a client that keeps calling costs the server almost nothing.
-// Each key takes 64 to 128 bytes plus its results. By default every call asks the server. keys
-// is at least 1; for other values, stint.New returns an error.
+// WithDenyCache caches denials in memory, for at most the given number of keys. Repeated calls
+// are denied from the cache until the key may pass, so that a client that keeps calling costs
+// the server almost nothing. Each key takes 64 to 128 bytes plus its results. By default every
+// call is sent to the server. keys is at least 1; for other values, stint.New returns an error.
 //
 // The cache never admits a request that the server would deny. But it may deny a request for up
-// to a second after another process has made room by a settlement, a Reset or a raised limit. A
+// to a second after another process has settled a charge, called Reset or raised the limit. A
 // settlement or Reset by this store removes the key from the cache. Calls with other limits or
-// costs, and calls with a concurrency limit, always ask the server. Remaining is taken from the
-// server's latest answer.
+// costs, and calls with a concurrency limit, are always sent to the server. Remaining is taken
+// from the server's latest reply.
 //
 // The cache saves calls only for limits whose RetryAfter is longer than a call takes. At 1000
 // per second, the next request may pass before the server's answer arrives.
@@ -201,34 +202,32 @@ func WithDenyCache(keys int64) Option {
 	})
 }
 
-// WithPrefetch makes this store take up to n tokens of a bucket at once and spend them without
-// further calls for up to maxAge; unused tokens are then returned. A hot key costs the server
-// one call for n tokens instead of one call for each. It is off by default, and does nothing if
-// n is below 2 or maxAge isn't positive. Prefetched tokens are not leases: only slots of a
-// concurrency limit are leased.
+// WithPrefetch makes this store take up to n tokens of a bucket in one call, and spend them
+// without further calls for up to maxAge. Then it returns unused tokens. So a hot key costs the
+// server one call for n tokens instead of n calls. By default the store doesn't prefetch.
 //
-// Prefetching never admits more in total, because the server has charged every token before a
-// store spends it. But it shifts usage in time:
+// Prefetching never admits more in total, because the server charges every token before a store
+// spends the token. But it shifts usage in time:
 //
 //   - In any span of time, each store may spend its prefetched tokens, at most n per key, on
 //     top of the burst.
-//   - Other callers may be denied meanwhile, including callers of this store that arrive
-//     while it fetches the last tokens.
+//   - Other callers may be denied while a store holds tokens, including callers of this store
+//     that arrive while it fetches the last tokens.
 //   - If a process crashes, its prefetched tokens stay charged until the bucket refills.
 //
-// Remaining is the server's count when the tokens were taken, less the tokens used since. A
-// call of cost 0 asks the server, which counts prefetched tokens as taken. Reset drops this
-// store's prefetched tokens of the key. Other stores still spend their prefetched tokens, and
-// don't return the rest.
+// Remaining is the server's count at the time of the prefetch, less the tokens used since. A
+// call of cost 0 is sent to the server, which counts prefetched tokens as used. Reset drops
+// this store's prefetched tokens of the key. Other stores still spend their prefetched tokens,
+// and don't return unused ones.
 //
-// For the same reason a store with prefetching fails one test of package storetest, which
-// requires that exactly the burst passes for callers at one instant.
+// A store with prefetching fails one test of package storetest, which requires that exactly the
+// burst passes for concurrent callers.
 //
 // Prefetching applies to calls with one limit, a TokenBucket without queue, debt or maximum
-// wait; all others ask the server as usual. n is at most a tenth of the limit's burst; maxAge
-// is at most a second and the time in which n tokens arrive. The store prefetches for a key
-// from the key's second call within maxAge. n is at least 2, and maxAge at least 1 ms; for
-// other values, stint.New returns an error.
+// wait. All other calls are sent to the server. n is lowered to a tenth of the limit's burst.
+// maxAge is lowered to a second, and to the time in which n tokens arrive. The store prefetches
+// for a key from the key's second call within maxAge. n is at least 2, and maxAge at least 1
+// ms; for other values, stint.New returns an error.
 func WithPrefetch(n int64, maxAge time.Duration) Option {
 	return option(func(s *Store) {
 		valid, write := engine.CheckDuration(maxAge, n > 1 && maxAge > 0, "write 2 tokens or more and a positive age, or leave it out")
@@ -239,11 +238,12 @@ func WithPrefetch(n int64, maxAge time.Duration) Option {
 }
 
 // New returns a store that uses client: a *redis.Client, with or without Sentinel, a
-// *redis.ClusterClient or a *redis.Ring. Set ContextTimeoutEnabled of the latter two: see the
-// package comment. New makes no call to the server. The caller closes the client.
+// *redis.ClusterClient or a *redis.Ring. For a cluster or a ring, set ContextTimeoutEnabled in
+// the client's options: see the package comment. New makes no call to the server. The caller
+// closes the client.
 //
-// If client is nil, or an option is wrong, stint.New returns an error, and every call fails
-// with ErrConfiguration; the error says what to write.
+// If client is nil or an option is wrong, stint.New returns an error, and every call fails with
+// ErrConfiguration. The error describes the correction.
 func New(client redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{
 		server: server{client: client, prefix: "stint:", timeout: defaultTimeout, leaseTTL: defaultLease},
@@ -319,16 +319,17 @@ func (s *Store) makeQueues(direct bool) {
 	}
 }
 
-// Close releases the slots that this store still holds, ends the renewal of leases, and gives
-// back the tokens of WithPrefetch. It returns when all of this has been tried, after the time
-// of WithTimeout at the latest. The client may then be closed; Close doesn't close it. If the
-// server doesn't answer, slots come free within the lease time, and returning tokens is retried
-// once in the background.
+// Close releases the slots that this store still holds, ends the renewal of leases, and returns
+// the tokens of WithPrefetch. Close takes at most as long as WithTimeout. The client may be
+// closed after Close returns; Close doesn't close the client. If the server doesn't reply,
+// slots are released within the lease time, and the return of tokens is retried once in the
+// background.
 //
 // Call Close when the program ends. Requests that are still running, such as streams, continue
-// without their slots, so more requests than the limit allows may be in flight until they end.
-// Releasing their slots again is harmless. Slots taken after Close aren't renewed: they come
-// free when they are released, or within the lease time.
+// without their slots, so more requests than the limit allows may be in flight until these
+// requests end. Their slots may be released again without harm. Leases of slots taken after
+// Close aren't renewed: these slots are free when they are released, or when the lease time
+// ends.
 func (s *Store) Close() error {
 	s.closing.Do(func() { close(s.closed) })
 	released := make(chan struct{})

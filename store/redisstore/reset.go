@@ -12,9 +12,10 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
-// Reset implements store.Resetter. This store no longer renews its leases of the limits; other
-// processes report theirs as lost (store.LeaseLost). More than 1000 limits need several calls.
-// If Reset fails, some limits may have been reset, and leases are renewed as before.
+// Reset implements store.Resetter. This store stops renewing its leases of the limits. Other
+// processes report their leases as lost (store.LeaseLost). If there are more than 1000 limits,
+// Reset needs several calls to the server. If Reset fails, some limits may have been reset, and
+// leases are still renewed.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	if s.wrong != nil || s.closed == nil {
 		return s.unusable()

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
 
-// Settle implements store.Store. The charges of each cluster slot or server are settled in one
+// Settle implements store.Store. All charges of a cluster slot or a server are settled in one
 // call.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	err := s.settle(ctx, charges, results)

@@ -81,8 +81,8 @@ func (s *Store) unusable() error {
 	return fmt.Errorf("redisstore: %w: %w", ErrConfiguration, errors.Join(wrong...))
 }
 
-// Misconfigured implements store.Checked. It returns the problems of New's arguments. A Store
-// that wasn't made by New has one problem.
+// Misconfigured implements store.Checked. It returns the problems of New's arguments. It
+// returns one problem for a Store that wasn't made by New.
 func (s *Store) Misconfigured() (all []*store.SpecError) {
 	if s.closed == nil {
 		return []*store.SpecError{inside.NewSpecError("", "the zero redisstore.Store", "write redisstore.New(client)")}
@@ -119,5 +119,5 @@ func (s *Store) Observe(o *store.Observer) {
 	}
 }
 
-// Timeout implements store.Bounded. It returns that of WithTimeout.
+// Timeout implements store.Bounded. It returns the duration set by WithTimeout.
 func (s *Store) Timeout() time.Duration { return s.timeout }

@@ -22,13 +22,14 @@ import (
 const verifyTime = 5 * time.Second
 
 // Verify implements store.Verifier, which stint's Limiter.CheckStore calls. On each master of a
-// cluster, and each shard of a ring that is up, it tries each command that the limits' scripts
-// may use, and runs the scripts, on keys of its own behind the prefix ("%check:"), which it
-// removes. It charges nothing. Optional commands, such as INFO, aren't tried.
+// cluster, and on each shard of a ring that is up, Verify runs the limits' scripts and each
+// command that they may use. It uses keys of its own, which begin with the prefix and
+// "%check:", and removes them. It charges nothing. Optional commands, such as INFO, aren't
+// tried.
 //
 // If a permission is missing or the password is wrong, the error names the problem and wraps
-// ErrConfiguration. Other errors are as in Take. Each call may take 5 seconds, or WithTimeout
-// if that is longer.
+// ErrConfiguration. Other errors are as in Take. Each call to the server may take 5 seconds, or
+// WithTimeout if WithTimeout is longer.
 func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
 	if s.wrong != nil || s.closed == nil {
 		return s.unusable()

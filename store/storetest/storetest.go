@@ -1,17 +1,16 @@
-// Package storetest tests that a store keeps the contract of package store. A complete
-// store passes:
+// Package storetest tests whether a store fulfills the contract of package store:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store { return mystore.New() })
 //	}
 //
-// The suite checks exact answers, to the microsecond: which charges pass, how many units
-// remain, and how long to wait. One part replays traces: text files of calls and answers in
-// testdata, in the format described at the top of trace.go. The other part checks rules that
+// The suite checks exact results: whether a charge passes, the number of units left, and all
+// durations to the microsecond. One part replays traces: files in testdata with calls and their
+// results, in the format described at the top of trace.go. The other part checks rules that
 // hold for every trace.
 //
-// The suite's limits have names that begin with "st". It uses up to ten thousand keys
-// in one store, one of them a megabyte long.
+// The names of the suite's limits begin with "st". The suite uses up to ten thousand keys in
+// one store. One key is a megabyte long.
 package storetest
 
 import (
@@ -36,11 +35,11 @@ type config struct {
 	now      func() time.Time
 }
 
-// WithSleep makes the suite pass time by calling sleep instead of running in a bubble
-// of testing/synctest. Use it for a store whose clock is elsewhere, or that does what a
-// bubble doesn't allow, such as network calls. sleep must advance the store's clock by
-// exactly its argument, which is a multiple of a microsecond and may be months. The
-// clock must stand still otherwise.
+// WithSleep makes the suite pass time by calling sleep instead of running in a bubble of
+// testing/synctest. Use it for a store with a clock of its own, or for a store that can't run
+// in a bubble, for instance because it makes network calls. sleep must advance the store's
+// clock by exactly its argument, which is a multiple of a microsecond and may be months. The
+// clock must not advance otherwise.
 func WithSleep(sleep func(time.Duration)) Option {
 	return option(func(c *config) { c.sleep = sleep })
 }
@@ -51,13 +50,13 @@ func WithNow(now func() time.Time) Option {
 	return option(func(c *config) { c.now = now })
 }
 
-// Run tests the stores made by newStore. Each rule is a subtest with a store of its
-// own, so the stores must not share state; release resources in t.Cleanup. If the store
-// doesn't implement store.Resetter, the rules about Reset are skipped.
+// Run tests the stores made by newStore. Each rule is a subtest with a store of its own. The
+// stores must not share state. newStore releases resources by t.Cleanup. If the store doesn't
+// implement store.Resetter, the rules about Reset are skipped.
 //
-// By default each subtest runs in a bubble of testing/synctest, where time.Sleep costs nothing.
-// newStore is called inside the bubble. The store must read time through package time, and its
-// goroutines must end with the test.
+// By default each subtest runs in a bubble of testing/synctest, where time.Sleep takes no real
+// time. newStore is called inside the bubble. The store must read time through package time,
+// and its goroutines must end with the test.
 func Run(t *testing.T, newStore func(*testing.T) store.Store, opts ...Option) {
 	c := &config{newStore: newStore, now: time.Now}
 	for _, opt := range opts {
