@@ -31,8 +31,9 @@ import (
 //
 // A limit with the same name and algorithm keeps its counts, so give names to the limits of a
 // limiter that is updated. docs/algorithms.md describes how counts change with a limit's
-// numbers, and docs/waiting.md the effect on waiting requests. Each request is decided by one
-// configuration: requests in flight keep the configuration that they began with.
+// numbers. Each request is decided by one configuration: requests in flight keep the
+// configuration that they began with, with one exception. A request that waits for a slot uses
+// the new numbers and shares of its limits; see "Updates while requests wait" in docs/waiting.md.
 //
 // On a limiter made by With, Update changes the options that were passed to With. An Update of
 // l also changes all limiters derived from l, as if With were called again on the new l. If a

@@ -45,7 +45,7 @@ type Route struct {
 type Result struct {
 	Plans read.Plans
 	Funcs []*Func
-	// Shared are the defaults of limits that are added by With.
+	// Defaults are the defaults of limits that are added by With.
 	Defaults Settings
 	// StoreShared: the store is of WithStore, and other limiters may use it.
 	StoreShared bool

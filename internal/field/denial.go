@@ -108,7 +108,7 @@ func (p Problem) Status() int { return p.status }
 // bodies are Writers reused for their text and slots.
 var bodies = sync.Pool{New: func() any { return new(Writer) }}
 
-// Write answers r with the problem. violated are the names of the limits that deny,
+// Write answers r with the problem. denying are the names of the limits that deny,
 // which need no escaping.
 func (p Problem) Write(w http.ResponseWriter, r *http.Request, denying ...string) {
 	body := bodies.Get().(*Writer)

@@ -366,7 +366,7 @@ type index struct {
 	keys      map[*keys.Key]string
 	charges   map[chargeKey]int
 	entries   int // how many of them are in the maps
-	uncharged int // how many of Reading.keys are
+	uncharged int // how many of Reading.uncharged are in the maps
 }
 
 // chargeKey identifies a charge of a reading.

@@ -102,8 +102,8 @@ func (s *Store) addCharge(w *settleRequest, c *store.Charge, key string, index i
 // keyOf returns the server's key of a charge.
 func (s *Store) keyOf(c *store.Charge) string { return wire.StorageKey(s.prefix, c.Key, c.Limit) }
 
-// stopRenewals ends the renewal of the leases that the charges release, whatever the
-// outcome of the call: a release that fails is retried until its lease expires.
+// stopRenewals ends the renewal of the leases that the charges release, whatever the outcome of the
+// call. So a lease expires even if its release fails and isn't retried.
 func (s *Store) stopRenewals(charges []store.Charge) {
 	for i := range charges {
 		if c := &charges[i]; c.Limit != nil {
