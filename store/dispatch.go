@@ -6,8 +6,8 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 )
 
-// The functions below say which functions answer for an algorithm. Only they name all algorithms. They
-// are switches rather than a table of functions: arguments of an indirect call escape, and every
+// The functions below say which functions answer for an algorithm. Only they name all algorithms: a default
+// never stands for one, so a new algorithm that a switch lacks panics. They are switches rather than a table of functions: arguments of an indirect call escape, and every
 // charge would allocate its state.
 
 // fillDefaults writes what the Spec leaves open.
@@ -112,10 +112,12 @@ func (l *Limit) amend(now *Now, c *Charge, s *state) Receipt {
 		return l.amendCounter(now, c, s)
 	case WarmUp:
 		return l.amendWarmUp(now, c, s)
+	case Concurrency:
+		return l.amendConcurrency(c, s)
 	case Ban: // a Ban charges nothing
 		return Receipt{Cost: c.Cost}
 	default:
-		return l.amendConcurrency(c, s)
+		panic(l.spec.Algorithm.String())
 	}
 }
 
@@ -130,8 +132,10 @@ func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
 		return s.lifetimeBan(now, r)
 	case Concurrency:
 		return Never
-	default:
+	case FixedWindow, SlidingWindow, SlidingCounter, SlidingLog:
 		return r.ResetAfter
+	default:
+		panic(l.spec.Algorithm.String())
 	}
 }
 
@@ -144,8 +148,10 @@ func (l *Limit) behind(a, b engine.Receipt) bool {
 		return l.behindInterval(a, b)
 	case FixedWindow, SlidingWindow, SlidingCounter, SlidingLog:
 		return a.Instant > b.Instant
-	default:
+	case Concurrency, Ban:
 		return false
+	default:
+		panic(l.spec.Algorithm.String())
 	}
 }
 
@@ -161,8 +167,10 @@ func (l *Limit) unitsRefunded(before, after engine.Receipt) int64 {
 		return before.Mark - after.Mark
 	case WarmUp:
 		return l.unitsRefundedWarmUp(before, after)
-	default:
+	case SlidingWindow, SlidingLog, Concurrency, Ban:
 		return before.Cost
+	default:
+		panic(l.spec.Algorithm.String())
 	}
 }
 
@@ -184,7 +192,9 @@ func (s *state) validFor(a Algorithm) bool {
 		return s.validWarmUp()
 	case Concurrency:
 		return s.validConcurrency()
-	default:
+	case Ban:
 		return s.validBan()
+	default:
+		panic(a.String())
 	}
 }

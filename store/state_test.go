@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/versionstest"
 	"github.com/stint-go/stint/store"
 )
 
@@ -37,7 +38,7 @@ func reread(got, s *store.State) error {
 // leases, is read as it was written, and to the end: no state that has lost its last byte
 // is taken for another.
 func TestStateAsBytes(t *testing.T) {
-	for a := store.TokenBucket; a <= store.Ban; a++ {
+	for _, a := range versionstest.Algorithms() {
 		words := map[string]bool{}
 		for seed := range uint64(40) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(a)))

@@ -69,11 +69,19 @@ func Seeds(many uint64) (first, traces uint64) {
 	return 1, many
 }
 
+// Algorithms returns all algorithms of package store.
+func Algorithms() (all []store.Algorithm) {
+	for a := store.Algorithm(0); !strings.HasPrefix(a.String(), "Algorithm("); a++ {
+		all = append(all, a)
+	}
+	return all
+}
+
 // Run plays so many traces of each algorithm but Concurrency, from Seeds. play makes a Bench and passes it
 // to trace.
 func Run(t *testing.T, traces uint64, play func(t *testing.T, trace func(*testing.T, Bench))) {
 	first, traces := Seeds(traces)
-	for a := store.TokenBucket; a <= store.Ban; a++ {
+	for _, a := range Algorithms() {
 		if a == store.Concurrency { // it has no rate
 			continue
 		}
@@ -219,8 +227,10 @@ func (p *trace) most(by int) int64 {
 		return s.Burst + 1
 	case store.WarmUp:
 		return 1
-	default:
+	case store.FixedWindow, store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.Ban:
 		return s.Units
+	default:
+		panic("no numbers of " + p.of.String())
 	}
 }
 

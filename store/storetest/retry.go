@@ -115,7 +115,7 @@ func moreInTime(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(4, 4))
 	l := s.limit(k.spec)
 	fresh := s.peek("k", l)
-	if has := k.spec.Algorithm <= store.LeakyBucket && k.spec.Algorithm != store.IntervalBucket || k.spec.Algorithm == store.WarmUp; has != (fresh.MoreAfter > 0) {
+	if has := slices.Contains([]store.Algorithm{store.TokenBucket, store.LeakyBucket, store.WarmUp}, k.spec.Algorithm); has != (fresh.MoreAfter > 0) {
 		s.Errorf("more than all are left in %v", fresh.MoreAfter)
 	}
 	for range 100 {

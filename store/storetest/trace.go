@@ -199,7 +199,7 @@ func setOption(s *store.Spec, option string) (err error) {
 }
 
 func algorithm(name string) (store.Algorithm, error) {
-	for a := store.TokenBucket; a <= store.Concurrency; a++ {
+	for a := store.Algorithm(0); !strings.HasPrefix(a.String(), "Algorithm("); a++ {
 		if a.String() == name {
 			return a, nil
 		}

@@ -37,11 +37,11 @@ var versionRows = append(slices.Concat(
 			for s.take(a.String(), second, 1).OK {
 			}
 			used := fresh - s.peek(a.String(), hour).Remaining
-			if window := a >= store.FixedWindow; window != (used == 0) {
+			if window := isWindow(a); window != (used == 0) {
 				s.Errorf("%v: used up at 10 a second, and %d are used at 10 an hour", a, used)
 			}
 			s.must(s.take(a.String()+" from the hour", hour, 1))
-			if r := s.peek(a.String()+" from the hour", second); (r.ResetAfter == 0) != (a >= store.FixedWindow) {
+			if r := s.peek(a.String()+" from the hour", second); (r.ResetAfter == 0) != isWindow(a) {
 				s.Errorf("%v: one used at 10 an hour: %s at 10 a second", a, show(r))
 			}
 		}
@@ -145,6 +145,18 @@ func looksByAnother(s *suite, k kind) {
 	}
 }
 
+// isWindow reports whether a counts in windows, whose period is part of the state's name.
+func isWindow(a store.Algorithm) bool {
+	switch a {
+	case store.FixedWindow, store.SlidingWindow, store.SlidingCounter, store.SlidingLog:
+		return true
+	case store.TokenBucket, store.IntervalBucket, store.LeakyBucket, store.WarmUp:
+		return false
+	default:
+		panic("no window and no bucket: " + a.String())
+	}
+}
+
 // settledAfterChange: once another version has charged, and the first again, a bucket's
 // earlier charge isn't refunded, and one in a window is. A debt is charged always.
 func settledAfterChange(s *suite, k kind) {
@@ -171,7 +183,7 @@ func settledAfterChange(s *suite, k kind) {
 	before = s.peek("k", l)
 	after := s.settle("k", l, first.Receipt, 0)
 	switch {
-	case l.Algorithm() < store.FixedWindow || l.Algorithm() == store.WarmUp:
+	case !isWindow(l.Algorithm()):
 		if after.Remaining != before.Remaining || after.ResetAfter != before.ResetAfter {
 			s.Errorf("refunded although the numbers have changed: %s, was %s", show(after), show(before))
 		}
