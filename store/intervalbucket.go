@@ -92,7 +92,8 @@ func (f *refills) advance() (k int64) {
 	return k
 }
 
-// until returns how long it is until n tokens have arrived, in microseconds.
+// until returns how long it is until n tokens have arrived, in microseconds: at the latest, if only
+// the length of the intervals is known.
 func (f *refills) until(n int64) int64 {
 	if n <= 0 {
 		return 0
@@ -106,7 +107,7 @@ func (f *refills) until(n int64) int64 {
 // untilAtLatest is until for the longest intervals, where their lengths vary.
 func (f *refills) untilAtLatest(n int64) int64 {
 	length := intervalLength(f.unit)
-	return f.start + min(ceilDiv(n, f.units), exact/2/length)*length - f.now
+	return f.start + min(ceilDiv(n, f.units), furthestBoundary/length)*length - f.now
 }
 
 // rebaseInterval clamps a state from before the clock was set back, and drops what is over. It
@@ -298,6 +299,6 @@ func validIntervalUnit(unit int64) bool {
 	if !absBelow(unit, exact) || unit == 0 {
 		return false
 	}
-	kind := windowKind(-unit & 7)
+	kind, _ := decodeWindow(unit)
 	return unit > 0 || noWindow < kind && kind <= monthlyWindow && intervalLength(unit) > 0
 }

@@ -14,7 +14,12 @@ func (l *Limit) clampStart(start, at int64) int64 {
 	return start
 }
 
-// boundary returns the start of the n-th interval after the one starting at start.
+// furthestBoundary is how far ahead boundary looks, in microseconds: with an instant within the horizon
+// on top, the sum is below 2^53.
+const furthestBoundary = exact / 2
+
+// boundary returns the start of the n-th interval after the one starting at start, or of the last
+// one that isn't too far ahead.
 func (l *Limit) boundary(start, n int64) int64 {
 	if l.calendar() {
 		if last := l.lastBounds.Load(); n == 1 && last != nil && start == last.start {
@@ -22,7 +27,7 @@ func (l *Limit) boundary(start, n int64) int64 {
 		}
 		return l.spec.Window.startAhead(start, n)
 	}
-	return start + min(n, exact/2/l.period)*l.period
+	return start + min(n, furthestBoundary/l.period)*l.period
 }
 
 // boundariesIn returns the number of intervals that begin in (start, at]. One begins at start.
@@ -72,23 +77,29 @@ func tokensIn(k, units, used int64) int64 {
 	return k * units
 }
 
-// intervalLength returns the length of intervals with this Numbers.Unit, or of the longest
-// if their lengths vary: a day where clocks skip one lasts for nearly two.
+// intervalLength returns the length, in microseconds, of intervals with this Numbers.Unit: a length
+// or a Window.code. Where the lengths vary, it is an upper bound. An hour is longer
+// only where clocks change by part of one. A day, week or month can be a day longer: a time zone that
+// changes sides of the date line sets its clocks back by up to a day. Daylight saving time may end in
+// it as well: for that a day has 2 more hours, and the others have another day.
 func intervalLength(unit int64) int64 {
-	const hour = 3600 * 1_000_000
+	const (
+		hour = 3600 * 1_000_000
+		day  = 24 * hour
+	)
 	if unit > 0 {
 		return unit
 	}
-	switch windowKind(-unit & 7) {
+	switch kind, every := decodeWindow(unit); kind {
 	case everyWindow:
-		return -unit / 8
+		return every
 	case hourlyWindow:
 		return 2 * hour
 	case dailyWindow:
-		return 50 * hour
+		return 2*day + 2*hour
 	case weeklyWindow:
-		return 9 * 24 * hour
+		return 9 * day
 	default:
-		return 33 * 24 * hour
+		return 33 * day
 	}
 }

@@ -40,14 +40,15 @@ func (l *Limit) workOutCounter() {
 // counterStart returns the start of the window that contains at.
 func (l *Limit) counterStart(at int64) int64 { return at - floorMod(at+Epoch*1_000_000, l.period) }
 
-// rebaseCounter moves a state on to the present window. If the clock was set back, what was
-// counted stays in that.
+// rebaseCounter moves a state on to the present window. Each window that has ended shifts the three
+// counts by one, so after three none is left. If the clock was set back, A moves back with it, and the
+// counts stay: they are then those of the present window and its neighbors.
 func (l *Limit) rebaseCounter(now *Now, s *state) {
-	start := l.counterStart(now.Wall)
-	for n := min((start-s.A)/l.period, 3); n > 0; n-- {
+	present := l.counterStart(now.Wall)
+	for ended := min((present-s.A)/l.period, 3); ended > 0; ended-- {
 		s.C, s.B, s.D = s.B, s.D, 0
 	}
-	if s.A = start; s.B|s.C|s.D == 0 {
+	if s.A = present; s.B|s.C|s.D == 0 {
 		*s = state{}
 	}
 }

@@ -125,15 +125,15 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *state, r *Result) {
 	default:
 		r.Delay = l.scale.wait(wait)
 		r.Receipt.Instant, r.Receipt.Cost = cold, c.Cost
-		floor := s.E
+		changedAt := s.E
 		if s.Live && s.Numbers != l.numbers {
-			floor = next
+			changedAt = next
 		}
 		var price int64
 		price, cold = l.price(c.Cost, cold)
 		next += price
 		r.Receipt.Mark = next
-		l.setWarmUp(at, s, next, cold, floor)
+		l.setWarmUp(at, s, next, cold, changedAt)
 		free = l.scale.wait(next - at)
 	}
 	if r.MoreAfter = free; next <= at {
@@ -151,16 +151,17 @@ func (s *state) lifetimeWarmUp(now *Now) time.Duration {
 	return stateScale.wait(s.A + s.Numbers.Token - s.B - stateScale.At(now.Steady))
 }
 
-// setWarmUp writes a state in the limit's numbers.
-func (l *Limit) setWarmUp(at int64, s *state, next, cold, floor int64) {
-	if next <= at && cold >= l.warm {
+// setWarmUp writes a state in the limit's numbers: A, B and E as above. E is dropped once it is past,
+// and the state of a key that is free and cold is that of a new key. at is the present.
+func (l *Limit) setWarmUp(at int64, s *state, newA, newB, newE int64) {
+	if newA <= at && newB >= l.warm {
 		*s = state{}
 		return
 	}
-	if floor <= at {
-		floor = 0
+	if newE <= at {
+		newE = 0
 	}
-	*s = state{Live: true, Numbers: l.numbers, A: next, B: cold, C: max(next-at, 0), E: floor}
+	*s = state{Live: true, Numbers: l.numbers, A: newA, B: newB, C: max(newA-at, 0), E: newE}
 }
 
 func (l *Limit) amendWarmUp(now *Now, c *Charge, s *state) Receipt {

@@ -134,6 +134,10 @@ func (w Window) code() int64 {
 	return -8*more - int64(w.kind)
 }
 
+// decodeWindow returns the kind of the window with a code, and what the code has behind that: the length
+// of a window made by Every, in microseconds.
+func decodeWindow(code int64) (kind windowKind, more int64) { return windowKind(-code & 7), -code / 8 }
+
 // id returns a text that distinguishes windows of different length or location.
 func (w Window) id() string {
 	names := [...]string{"none", "every:" + w.every.String(), "hourly", "daily", "weekly", "monthly"}

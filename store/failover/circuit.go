@@ -17,8 +17,8 @@ import (
 //
 // The state changes under Store.mu and is read without it.
 type circuit struct {
-	period atomic.Uint64 // a period
-	row    atomic.Int64  // failures in a row in this period, while it is closed
+	period   atomic.Uint64 // a period
+	failures atomic.Int64  // consecutive ones in this period, while the breaker is closed
 }
 
 // period is the number of changes so far, so it is odd while the breaker is open. A call
@@ -29,36 +29,38 @@ type period uint64
 func (p period) open() bool { return p%2 == 1 }
 
 // state returns the period, and whether the breaker is open in it.
-func (c *circuit) state() (now period, open bool) {
-	now = period(c.period.Load())
-	return now, now.open()
+func (c *circuit) state() (current period, open bool) {
+	current = period(c.period.Load())
+	return current, current.open()
 }
 
-// recordSuccess ends the row of failures. Without failures, it takes no lock.
+// recordSuccess records that a call which began in a period has succeeded: failures before it don't
+// count any more. Without failures, it takes no lock.
 func (s *Store) recordSuccess(since period) {
-	if s.circuit.row.Load() == 0 {
+	if s.circuit.failures.Load() == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now, _ := s.circuit.state(); now == since {
-		s.circuit.row.Store(0)
+	if current, _ := s.circuit.state(); current == since {
+		s.circuit.failures.Store(0)
 	}
 }
 
-// recordFailure records a failure of a call, and opens the breaker if the row is long enough.
+// recordFailure records the failure of a call that began in a period, and opens the breaker after as many
+// consecutive failures as its threshold.
 func (s *Store) recordFailure(since period, cause error, charges []store.Charge) {
 	s.failures.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.cause = cause, nil
-	if now, _ := s.circuit.state(); now != since {
+	if current, _ := s.circuit.state(); current != since {
 		return
 	}
 	if len(charges) > 0 {
 		s.probeCharges = probesFor(charges)
 	}
-	if s.circuit.row.Add(1) >= int64(s.threshold) {
+	if s.circuit.failures.Add(1) >= int64(s.threshold) {
 		s.switchState(event{opens: true, err: cause})
 		s.opened.Add(1)
 	}
@@ -79,7 +81,7 @@ type event struct {
 
 // switchState opens or closes the breaker: it begins another period. The caller holds mu.
 func (s *Store) switchState(e event) {
-	s.circuit.row.Store(0)
+	s.circuit.failures.Store(0)
 	s.circuit.period.Add(1)
 	if s.life.Err() != nil {
 		return

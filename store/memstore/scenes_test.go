@@ -219,8 +219,8 @@ var mutants = []steps.Variant{
 		Was: "	sh.lock()\n	defer sh.mu.Unlock()\n	found := visits[0].takeOut()\n	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)\n",
 		Is:  "	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)\n	sh.lock()\n	defer sh.mu.Unlock()\n	found := visits[0].takeOut()\n"}}},
 	{Name: "the clock is read before the words are taken out", Edits: []steps.Edit{
-		{File: "take.go", Was: "	found := s.lock(visits)\n	defer unlock(visits)\n	now := s.instant(wall, lease)\n",
-			Is: "	now := s.instant(wall, lease)\n	found := s.lock(visits)\n	defer unlock(visits)\n"}}},
+		{File: "take.go", Was: "	allFound := s.lock(visits)\n	defer unlock(visits)\n	now := s.instant(wall, lease)\n",
+			Is: "	now := s.instant(wall, lease)\n	allFound := s.lock(visits)\n	defer unlock(visits)\n"}}},
 	{Name: "a denied call leaves a window charged", Edits: []steps.Edit{{File: "take.go",
 		Was: "			restore(visits[:i+1], before)\n", Is: ""}}},
 	{Name: "a settle leaves the word", Edits: []steps.Edit{{File: "settle.go",

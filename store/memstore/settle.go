@@ -47,9 +47,9 @@ func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	}
 }
 
-// findEarlier finds the state that an earlier charge was made against. If the state has
-// expired, there is nothing to refund, but an additional cost is still owed, as it would
-// be if the state had been kept.
+// findEarlier finds the state that an earlier charge was made against. It is for calls of one charge:
+// visits and charges have one element. If the state has expired, there is nothing to refund, but an
+// additional cost is still owed, as it would be if the state had been kept.
 func (s *Store) findEarlier(visits []visit, charges []store.Charge, st *store.State, now int64) {
 	v, c := &visits[0], &charges[0]
 	v.where = absent
@@ -57,7 +57,7 @@ func (s *Store) findEarlier(visits []visit, charges []store.Charge, st *store.St
 		if v.slot != nil { // the key has a state of its own by now: put that back as it was
 			atomic.StoreInt64(&v.slot.word, v.word)
 		}
-		v.share(c.Limit, st, now, true)
+		v.share(c.Limit, st, now)
 		return
 	}
 	if v.word != vacant {
@@ -72,6 +72,6 @@ func (s *Store) findEarlier(visits []visit, charges []store.Charge, st *store.St
 	if s.reserve() {
 		v.where = reserved
 	} else {
-		v.share(c.Limit, st, now, true)
+		v.share(c.Limit, st, now)
 	}
 }

@@ -102,10 +102,10 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 	if !distinct {
 		return 0, fail(store.ErrDuplicate)
 	}
-	found := s.lock(visits)
+	allFound := s.lock(visits)
 	defer unlock(visits)
 	now := s.instant(wall, lease)
-	if !found || !s.takeInPlace(now, visits, charges, states, results) {
+	if !allFound || !s.takeInPlace(now, visits, charges, states, results) {
 		s.decide(now, visits, charges, states, results)
 	}
 	return now.Steady, nil
@@ -247,7 +247,7 @@ func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 	case c.Cost == 0:
 		v.where = absent
 		if s.keys.Load() >= s.max { // answer as for a charge with a cost
-			v.share(c.Limit, st, now, false)
+			v.shareExisting(c.Limit, st, now)
 		}
 	case s.reserve():
 		v.where = reserved
@@ -256,7 +256,7 @@ func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 		// ban no key.
 		v.where = absent
 	default:
-		v.share(c.Limit, st, now, true)
+		v.share(c.Limit, st, now)
 	}
 }
 

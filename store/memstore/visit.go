@@ -48,9 +48,9 @@ func sortMany(visits []visit) (distinct bool) {
 }
 
 // lock locks the shards of sorted visits and takes out their words. It reports whether all
-// have a state. Since each call locks shards in the same order, no two calls wait for each other.
-func (s *Store) lock(visits []visit) (found bool) {
-	found = true
+// keys have a state. Since each call locks shards in the same order, no two calls wait for each other.
+func (s *Store) lock(visits []visit) (allFound bool) {
+	allFound = true
 	for i := range visits {
 		v := &visits[i]
 		v.shard = &s.shards[v.index]
@@ -58,10 +58,10 @@ func (s *Store) lock(visits []visit) (found bool) {
 			v.shard.lock()
 		}
 		if !v.takeOut() {
-			found = false
+			allFound = false
 		}
 	}
-	return found
+	return allFound
 }
 
 // unlock unlocks the shards of sorted visits.
@@ -83,17 +83,26 @@ func (v *visit) takeOut() (found bool) {
 	return v.word != vacant
 }
 
-// share gives the visit the state that the limit's keys beyond the cap share. If create is true, it
-// creates the state if there is none. It does nothing if there are too many states, or if another
-// charge of the call uses this one.
-func (v *visit) share(l *store.Limit, st *store.State, now int64, create bool) {
+// share gives the visit the state that the limit's keys beyond the cap share, and creates it if there
+// is none. It does nothing if there are too many states, or if another charge of the call uses this
+// one.
+func (v *visit) share(l *store.Limit, st *store.State, now int64) {
 	if v.shard.shared == nil {
-		if !create {
-			return
-		}
 		v.shard.shared = new(sharedStates)
 	}
-	if i := v.shard.shared.place(l, now, create); i >= 0 {
+	v.useShared(v.shard.shared.place(l, now, true), st)
+}
+
+// shareExisting is share, but creates no state.
+func (v *visit) shareExisting(l *store.Limit, st *store.State, now int64) {
+	if v.shard.shared != nil {
+		v.useShared(v.shard.shared.place(l, now, false), st)
+	}
+}
+
+// useShared gives the visit the i-th shared state, or none if i is negative.
+func (v *visit) useShared(i int, st *store.State) {
+	if i >= 0 {
 		v.where, v.shared = shared, i
 		*st = v.shard.shared.use(i)
 	}
