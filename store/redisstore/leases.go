@@ -102,8 +102,8 @@ func (l *leases) sweep() {
 	maps.DeleteFunc(l.byKey, func(_ string, h *holding) bool { return len(h.leases) == 0 })
 }
 
-// endIfEmpty reports whether renewUntil, which stop would end, may end because there are no
-// holdings. The next lease starts it again.
+// endIfEmpty records that renewUntil, which has stop, ends if there are no holdings, and reports whether it
+// must. The next lease starts another. It is false once stop is closed: renewUntil ends by that.
 func (l *leases) endIfEmpty(stop chan struct{}) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

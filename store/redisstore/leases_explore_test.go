@@ -488,7 +488,7 @@ var leasesMutants = []orders.Variant{
 	{Name: "what has been released meanwhile is held again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "if renewed, held := h.leases[id]; held {", Is: "if renewed, held := h.leases[id]; held || true {"}}},
 	{Name: "a release goes on being renewed", Edits: []orders.Edit{{File: "settle.go",
-		Was: "	if c.Cost == 0 && c.Receipt.Lease", Is: "	if c.Cost < 0 && c.Receipt.Lease"}}},
+		Was: "	case releases(c):", Is: "	case releases(c) && c.Cost < 0:"}}},
 	{Name: "a reset goes on being renewed", Edits: []orders.Edit{{File: "reset.go",
 		Was: "	endReset(err == nil)\n", Is: "	endReset(false)\n"}}},
 	{Name: "a reset that fails ends the renewal", Edits: []orders.Edit{{File: "reset.go",

@@ -20,10 +20,10 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	return err
 }
 
-// settle is Settle without retries.
+// settle is Settle without retries. All charges go into one call, unless they may be on several sites.
 func (s *Store) settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
-		s.stopRenewals(charges)
+		s.updateRenewals(charges)
 		return err
 	}
 	if s.layout != oneServer && len(charges) > 1 {
@@ -92,9 +92,9 @@ func (s *Store) newSettle() *batch.Call[settleRequest] {
 	return call
 }
 
-// addCharge adds a charge, and stops the renewal of the lease that it releases.
+// addCharge adds a charge, and stops or changes the renewal of its lease.
 func (s *Store) addCharge(w *settleRequest, c *store.Charge, key string, index int) {
-	oneSlot := s.stopRenewal(key, c)
+	oneSlot := s.updateRenewal(key, c)
 	w.onlyReleases = oneSlot && (w.onlyReleases || len(w.charges) == 0)
 	w.add(*c, key, index)
 }
@@ -102,25 +102,29 @@ func (s *Store) addCharge(w *settleRequest, c *store.Charge, key string, index i
 // keyOf returns the server's key of a charge.
 func (s *Store) keyOf(c *store.Charge) string { return wire.StorageKey(s.prefix, c.Key, c.Limit) }
 
-// stopRenewals ends the renewal of the leases that the charges release, whatever the outcome of the
-// call. So a lease expires even if its release fails and isn't retried.
-func (s *Store) stopRenewals(charges []store.Charge) {
+// updateRenewals is updateRenewal for charges that aren't sent. So a lease that they release expires even
+// if its release isn't retried.
+func (s *Store) updateRenewals(charges []store.Charge) {
 	for i := range charges {
 		if c := &charges[i]; c.Limit != nil {
-			s.stopRenewal(s.keyOf(c), c)
+			s.updateRenewal(s.keyOf(c), c)
 		}
 	}
 }
 
-// stopRenewal stops the renewal of the lease that the charge releases. oneSlot reports whether this
-// store held the lease, and it never had more than one slot.
-func (s *Store) stopRenewal(key string, c *store.Charge) (oneSlot bool) {
-	if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) {
+// updateRenewal stops the renewal of the lease that a charge releases, or has a lease renewed with the
+// slots that the charge leaves it. oneSlot reports whether the charge releases a lease of this store that
+// never had more than one slot.
+func (s *Store) updateRenewal(key string, c *store.Charge) (oneSlot bool) {
+	switch {
+	case releases(c):
 		l, held := s.leases.stop(key, c.Receipt.Lease)
 		return held && !l.several
-	}
-	if c.Receipt.Lease != (store.LeaseID{}) {
+	case c.Receipt.Lease != (store.LeaseID{}):
 		s.leases.amend(key, c.Receipt.Lease, c.Cost)
 	}
 	return false
 }
+
+// releases reports whether a settled charge releases a lease.
+func releases(c *store.Charge) bool { return c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) }

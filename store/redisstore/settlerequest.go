@@ -154,8 +154,9 @@ func (s settleSender) roundsOf(calls []*batch.Call[settleRequest], times wire.Ti
 	return rounds, commands
 }
 
-// readRound reads the answer to a round. It returns the calls that have settlements still to make,
-// and the instants asked for. If a round fails, its calls send no more.
+// readRound reads the answer to a round. again are its calls that have settlements still to make; asked
+// are the instants whose windows the script lacked. progress reports whether the round made a settlement
+// or failed: a failed round fails its calls, which send no more.
 func (s settleSender) readRound(r *round, answered *command) (again []*batch.Call[settleRequest], asked []int64, progress bool) {
 	reply, err := answered.cmd.Result()
 	err = classify(err)
@@ -169,13 +170,11 @@ func (s settleSender) readRound(r *round, answered *command) (again []*batch.Cal
 		}
 	}
 	for _, m := range r.settlements {
-		s.denies.forget(m.Charge.Key) // made, for all that is known
+		s.denies.forget(m.Charge.Key) // even after an error: the server may have made it
 	}
 	if err != nil {
-		for _, c := range r.calls {
-			c.Failed, c.Body.open = err, nil
-		}
-		return nil, left.Asked, true
+		r.fail(err)
+		return nil, nil, true
 	}
 	sent := r.settlements
 	for _, c := range r.calls {
@@ -186,6 +185,13 @@ func (s settleSender) readRound(r *round, answered *command) (again []*batch.Cal
 		}
 	}
 	return again, left.Asked, len(left.Items) < len(r.settlements)
+}
+
+// fail gives the calls of a round its error, and leaves them nothing to send.
+func (r *round) fail(err error) {
+	for _, c := range r.calls {
+		c.Failed, c.Body.open = err, nil
+	}
 }
 
 // record notes that the first open settlements have been sent, and made but for those left.

@@ -125,7 +125,8 @@ func (s *server) takeRound(ctx context.Context, calls []*batch.Call[takeRequest]
 // wait while a script runs.
 const mostKeys = 1000
 
-// splitLarge splits groups whose decisions have more charges than that together.
+// splitLarge splits groups whose calls have more than mostKeys keys together. A single call with more
+// stays whole.
 func splitLarge(groups [][]*batch.Call[takeRequest]) [][]*batch.Call[takeRequest] {
 	for i := 0; i < len(groups); i++ {
 		keys := 0

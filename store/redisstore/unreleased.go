@@ -59,13 +59,13 @@ func (r *unreleasedSlots) addUnanswered(calls []*batch.Call[takeRequest]) {
 	}
 }
 
-// add repeats, in the background, those of the charges that release slots.
+// add repeats, in the background, the charges that release slots, and ignores the others.
 func (r *unreleasedSlots) add(charges []store.Charge) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range charges {
 		c := &charges[i]
-		if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) && c.Limit != nil && len(r.pending) < mostPendingReleases {
+		if releases(c) && c.Limit != nil && len(r.pending) < mostPendingReleases {
 			r.pending = append(r.pending, &pendingRelease{charge: *c, until: time.Now().Add(r.leaseTTL)})
 		}
 	}

@@ -36,17 +36,19 @@ func countedBy(charges []store.Charge, i int) string {
 	return string(b)
 }
 
-// banState decodes A:B:period, and the instants of denials in order.
-func banState(found string, s *engine.State) bool {
-	w := decodeNumbers(found, make([]int64, 0, 16))
-	if len(w) < 3 {
+// banState decodes A:B:period, and the instants of denials in order. A Ban has its period in
+// Numbers.Token. It reports whether a Ban can have written the state: one without a ban and without
+// denials would have been deleted.
+func banState(found string, s *engine.State) (valid bool) {
+	words := decodeNumbers(found, make([]int64, 0, 16))
+	if len(words) < 3 {
 		return false
 	}
-	s.A, s.B, s.Numbers.Token = w[0], w[1], w[2]
-	denials := w[3:]
-	if s.B < 0 || s.Numbers.Token < 1 || s.B == 0 && len(denials) == 0 {
+	bannedUntil, banLength, period, denials := words[0], words[1], words[2], words[3:]
+	if banLength < 0 || period < 1 || banLength == 0 && len(denials) == 0 {
 		return false
 	}
+	s.A, s.B, s.Numbers.Token = bannedUntil, banLength, period
 	for i, at := range denials {
 		if i > 0 && at < denials[i-1] {
 			return false

@@ -234,7 +234,7 @@ type Single struct {
 	limits    [4]*limitArgs
 }
 
-// Plan returns the plan of d alone.
+// Plan returns the plan of d alone. It is valid until the next call of Plan.
 func (s *Single) Plan(d *Decision) Plan {
 	s.decisions[0] = d
 	s.entries[0] = entry{decisions: s.decisions[:]}

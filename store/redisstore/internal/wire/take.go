@@ -196,10 +196,10 @@ func (d *Decision) decide(now int64, states []store.State) {
 	d.Granted = store.Decide(instant, d.Charges, states, d.Results)
 }
 
-// decideLeases is decide for decisions that may take leases: each has an id of its own, while
-// the steps number the leases of a process.
+// decideLeases is decide for decisions that may take leases. On Redis each lease has an id of its own, so
+// the number that the step gives it is replaced.
 func (d *Decision) decideLeases(now store.Now, states []store.State) {
-	now.Lease = store.Lease(1)
+	now.Lease = store.Lease(1) // any number will do
 	d.Granted = store.Decide(now, d.Charges, states, d.Results)
 	for i := range d.Charges {
 		if r := &d.Results[i]; TraitsOf(d.Charges[i].Limit).Leases && r.Receipt.Cost > 0 {

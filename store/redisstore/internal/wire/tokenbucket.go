@@ -9,7 +9,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The places of the arguments of lua/tokenbucket.lua, for token and leaky buckets.
+// The places of the arguments of lua/tokenbucket.lua, which says what they mean, for token and leaky
+// buckets.
 const (
 	bucketLimit = iota
 	bucketHow
@@ -21,26 +22,34 @@ const (
 	bucketArguments // how many there are
 )
 
+// bucketArgs returns the arguments for a charge of one token that doesn't wait; varyBucket changes them
+// for others.
 func bucketArgs(l *limit) []any {
 	t := &l.terms
 	n := t.Numbers
+	queue := t.Queue / t.Token // in tokens
 	args := make([]any, bucketArguments)
-	args[bucketLimit] = fmt.Sprintf("%d,%d,%d:%d:%d:%d", t.Largest, boolean(l.spec.Debt), t.Queue/t.Token, n.Token, n.Unit, n.Burst)
+	args[bucketLimit] = fmt.Sprintf("%d,%d,%d:%d:%d:%d", t.Largest, boolean(l.spec.Debt), queue, n.Token, n.Unit, n.Burst)
 	args[bucketHow] = ""
 	if t.Queue > 0 || l.spec.Debt {
-		args[bucketHow] = "0,1"
+		args[bucketHow] = "0,1" // MaxWait and cost
 	}
 	args[bucketCapacity] = text(t.Capacity)
 	args[bucketBy] = text(t.Token)
 	args[bucketTag], args[bucketLifetime], args[bucketGrid] = "", "", ""
-	if tag := tagOf(n); tag != "" {
+	if tag := tagOf(n); tag != "" { // the limit's states may be plain
 		grid := gridOf(t)
-		args[bucketTag], args[bucketLifetime], args[bucketGrid] = tag, text((t.Capacity+grid)/1000+2), text(grid)
+		args[bucketTag], args[bucketLifetime], args[bucketGrid] = tag, text(plainLifetime(t, grid)), text(grid)
 	}
 	return args
 }
 
-// varyBucket changes the arguments that are for a charge of one which doesn't wait.
+// plainLifetime returns how long the key of a plain state lives, in milliseconds: the time in which an
+// empty bucket refills, and a grid more, because charges renew the lifetime only once per grid. It is
+// rounded up, with a millisecond to spare. The units of a limit with a tag are microseconds.
+func plainLifetime(t *engine.Terms, grid int64) int64 { return (t.Capacity+grid)/1000 + 2 }
+
+// varyBucket changes the arguments of bucketArgs for a charge that costs more or less, or may wait.
 func varyBucket(l *limit, args []any, c *store.Charge, _ *Times) {
 	if c == nil {
 		return
