@@ -51,7 +51,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	}
 	a.sendOutcome(EventAdmitted, nil)
 	a.sendEnd()
-	a.call.Spend()
+	a.call.LeaveCharged()
 	return nil
 }
 

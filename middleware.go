@@ -81,9 +81,9 @@ type Limiter struct {
 	destinations destinations
 	logged       atomic.Pointer[version] // whose limits were logged last
 
-	// ready is the version in force, or nil before the first decision after New or an Update, which
-	// waits for the Update.
-	ready atomic.Pointer[version]
+	// installed is current, or nil before the first decision after New or an Update, which waits until
+	// the Update has put the versions of the whole family in place.
+	installed atomic.Pointer[version]
 
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys
@@ -109,7 +109,7 @@ func (l *Limiter) currentVersion() *version {
 // putting versions in place, so that nested limiters of a family decide by versions of one Update.
 func (l *Limiter) decidingVersion() *version {
 	if l != nil {
-		if v := l.ready.Load(); v != nil {
+		if v := l.installed.Load(); v != nil {
 			return v
 		}
 	}
@@ -117,7 +117,7 @@ func (l *Limiter) decidingVersion() *version {
 	l.family.mu.Lock()
 	defer l.family.mu.Unlock()
 	v := l.current.Load()
-	l.ready.Store(v)
+	l.installed.Store(v)
 	return v
 }
 
@@ -201,7 +201,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 		setFailedFields(w.Header(), err)
 		return err
 	}
-	p.pass(w, r, req, next)
+	p.runNext(w, r, req, next)
 	return nil
 }
 
@@ -217,7 +217,7 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 	p, req, err := admit(v, w, r, true)
 	switch err {
 	case nil:
-		p.pass(w, r, req, next)
+		p.runNext(w, r, req, next)
 	case errAnswered:
 	default:
 		setFailedFields(w.Header(), err)
@@ -370,7 +370,7 @@ func (f *family) newBackend(v *version, s store.Store, lines *decide.Lines) *dec
 	all := f.registry.Adaptive
 	b := &decide.Backend{
 		Store: s, Local: all.Over(s), Keys: all, Lines: lines,
-		Current: f.registry.Current, GiveBack: giveTurnsBack(v),
+		Current: f.registry.Current, RefundTurns: refundTurns(v),
 	}
 	if memory := v.memory; memory != nil { // no store around one, which may want to see what is settled
 		b.Release = func(key string, l *store.Limit, lease store.LeaseID) {

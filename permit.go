@@ -90,9 +90,9 @@ func carriedBy(ctx context.Context) *carried {
 	return c
 }
 
-// pass runs the next handler with req, which admission.permit has returned for r. A nil Permit
+// runNext runs the next handler with req, which admission.permit has returned for r. A nil Permit
 // passes r on.
-func (p *Permit) pass(w http.ResponseWriter, r, req *http.Request, next func(http.ResponseWriter, *http.Request)) {
+func (p *Permit) runNext(w http.ResponseWriter, r, req *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	if p == nil {
 		next(w, req)
 		return

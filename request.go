@@ -3,15 +3,12 @@ package stint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/inside"
@@ -93,7 +90,7 @@ func (a *admission) abandon(ctx context.Context) {
 		}
 		a.sendEnd()
 	}()
-	s := a.call.GiveBack(ctx)
+	s := a.call.Undo(ctx)
 	if s.Err == nil && a.endDue { // the event of the end says what the request has cost: nothing
 		for i := range a.call.Charges {
 			a.call.Charges[i].Cost = 0
@@ -153,7 +150,7 @@ func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (
 		a.sendOutcome(EventAdmitted, nil)
 	}
 	if p == nil {
-		a.call.Spend()
+		a.call.LeaveCharged()
 	} else {
 		a.handTo(p)
 	}
@@ -191,7 +188,7 @@ func (a *admission) decide(ctx context.Context) error {
 		a.version.events.sendAbout(a.observers, &e, lost.Charges)
 	}
 	if a.call.Renewed {
-		a.reading.Differs = true
+		a.reading.PolicyDiffers = true
 	}
 	if err != nil {
 		return err
@@ -233,7 +230,7 @@ func skipOrBlock(v *version, r *http.Request) (exempt bool, err error) {
 // finishFailed gives back what the call has got, and turns the error of its decision into that
 // of Admit or Take: nil if the request passes despite a store's failure.
 func (a *admission) finishFailed(ctx context.Context, err error) error {
-	a.version.events.sendUnsettled(a.subject(), a.call.GiveBack(ctx))
+	a.version.events.sendUnsettled(a.subject(), a.call.Undo(ctx))
 	failed, ok := err.(*decide.Failed)
 	if !ok {
 		a.sendOutcome(EventCanceled, err)
@@ -294,88 +291,6 @@ func routerRequest(w http.ResponseWriter, r *http.Request) *http.Request {
 		return w.RequestWithContext(r)
 	}
 	return r
-}
-
-// HeaderStyle is a set of header fields that describe the limits of a response to its client.
-type HeaderStyle uint8
-
-const (
-	// RateLimitHeaders sends RateLimit-Policy and RateLimit as in
-	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit. In RateLimit-Policy, q
-	// is the number of units allowed in w seconds. In RateLimit, r is the number of units left,
-	// and t the number of seconds until another unit becomes available. The fields have the
-	// limits of all nested limiters. If two limits have the same name, the fields show the
-	// limit with fewer units left.
-	//
-	// r may exceed q if the limit has a burst. For a calendar window, w is the length of the
-	// longest window: 31 days for Monthly, 25 hours for Daily where clocks are set back by an
-	// hour.
-	RateLimitHeaders HeaderStyle = iota
-	// XRateLimitHeaders sends X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset
-	// for the limit with the fewest units left, including limits of nested limiters.
-	// X-RateLimit-Limit is the capacity of that limit, such as the burst of a bucket
-	// (LimitStatus.Capacity). X-RateLimit-Reset is in seconds from now.
-	XRateLimitHeaders
-	// XRateLimitUnixHeaders is like XRateLimitHeaders, but X-RateLimit-Reset is a Unix time in
-	// seconds by this process's clock, as in GitHub, httprate and ulule/limiter. It can't be
-	// combined with XRateLimitHeaders.
-	XRateLimitUnixHeaders
-	// NoHeaders sends none of these fields. It can't be combined with other styles.
-	NoHeaders
-)
-
-const headersToWrite = "write stint.RateLimitHeaders, XRateLimitHeaders, XRateLimitUnixHeaders or NoHeaders"
-
-// WithHeaders sets which header fields describe limits to clients. The default is
-// RateLimitHeaders. In every style, denials have a Retry-After, unless the request can never
-// pass. New returns an error for an empty list, an unknown style, NoHeaders combined with
-// another style, and XRateLimitHeaders combined with XRateLimitUnixHeaders.
-func WithHeaders(styles ...HeaderStyle) Option {
-	return option("WithHeaders", func(c *config) {
-		c.styles = 0
-		none := false
-		for _, s := range styles {
-			switch s {
-			case RateLimitHeaders:
-				c.styles |= field.RateLimit
-			case XRateLimitHeaders:
-				c.styles |= field.XRateLimit
-			case XRateLimitUnixHeaders:
-				c.styles |= field.XRateLimitUnix
-			case NoHeaders:
-				none = true
-			default:
-				c.Errs.Add("WithHeaders", fmt.Sprintf("unknown style %d", s), headersToWrite)
-			}
-		}
-		switch {
-		case len(styles) == 0:
-			c.Errs.Add("WithHeaders()", "", headersToWrite)
-		case none && c.styles != 0:
-			c.Errs.Add("WithHeaders", "NoHeaders beside another style", "leave one out")
-		case c.styles&field.XRateLimit != 0 && c.styles&field.XRateLimitUnix != 0:
-			c.Errs.Add("WithHeaders", "one X-RateLimit-Reset can't be both seconds and a Unix time", "leave XRateLimitHeaders or XRateLimitUnixHeaders out")
-		}
-	})
-}
-
-// WithHidden hides a limit from the RateLimit and X-RateLimit fields, for instance a limit that
-// protects a server and doesn't concern clients. The limit is still enforced: its denials have
-// a Retry-After, and the problem body has the limit's name. By default the fields show all
-// limits except a Ban, a Bandwidth and dry runs. New returns an error for WithHidden on a Ban
-// or a Bandwidth.
-func WithHidden() LimitOption {
-	return ruleOption{ruleChange: func(r *compile.Rule) { r.Hidden = true }}
-}
-
-// WithRetryJitter adds a random duration of up to d to the Retry-After of each denial by a
-// limit, so that clients that were denied at the same time don't retry at the same time.
-// Decision.RetryAfter and the other header fields aren't changed. The default is 0. d is 0 or
-// at least a millisecond; New returns an error for other values.
-func WithRetryJitter(d time.Duration) Option {
-	valid, write := engine.CheckDuration(d, d >= 0, "write a duration, such as 5*time.Second")
-	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,
-		func(c *config) { c.retryJitter = d })
 }
 
 // setFields sets the header fields of the call's decision in h. Dry runs have none.
@@ -479,8 +394,8 @@ func (a *admission) newResponse(p *permit.Core) *permit.Response {
 func bytePayer(v *version, about subject) respond.Payer {
 	return respond.Payer{
 		Store: v.backend.Store, Lines: &v.backend.Lines.Turns,
-		GiveBack: func(ctx context.Context, charges []store.Charge) []store.Result {
-			return giveBack(ctx, v, about, charges)
+		Refund: func(ctx context.Context, charges []store.Charge) []store.Result {
+			return settleRefund(ctx, v, about, charges)
 		},
 		StoreFailed: func(charges []store.Charge, err error, cut bool) error {
 			if cut {

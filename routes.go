@@ -349,7 +349,7 @@ func problemsTogether(limits []Limit) (all optionerror.List) {
 			continue
 		}
 		name := l.rule.Spec.Name
-		_, problems := l.rule.Compiled()
+		_, problems := l.rule.OwnLimit()
 		switch {
 		case problems != nil:
 		case !l.rule.Named:

@@ -116,17 +116,17 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 	return p.coreOrNil().Settle(ctx, cost, limits)
 }
 
-// giveTurnsBack returns the function that gives back turns that a version's requests have reserved and
+// refundTurns returns the function that gives back turns that a version's requests have reserved and
 // no call uses.
-func giveTurnsBack(v *version) turns.Settle {
+func refundTurns(v *version) turns.Settle {
 	return func(ctx context.Context, charges []store.Charge) []store.Result {
-		return giveBack(ctx, v, subject{observers: v.events.observers()}, charges)
+		return settleRefund(ctx, v, subject{observers: v.events.observers()}, charges)
 	}
 }
 
-// giveBack settles charges of a request, even if ctx has ended, and returns the results. If it
-// fails, it notifies observers and returns nil.
-func giveBack(ctx context.Context, v *version, about subject, charges []store.Charge) []store.Result {
+// settleRefund settles charges of a request that refund something, even if ctx has ended, and returns the
+// results. If the store fails, it notifies observers and returns nil.
+func settleRefund(ctx context.Context, v *version, about subject, charges []store.Charge) []store.Result {
 	s := v.backend.Settle(ctx, charges, about.observers != nil)
 	v.events.sendUnsettled(about, s)
 	return s.Results

@@ -136,7 +136,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	}
 	f.registry.Put(generation)
 	for _, m := range f.members {
-		m.ready.Store(nil)
+		m.installed.Store(nil)
 	}
 	for _, m := range f.members {
 		m.current.Store(versions[m])

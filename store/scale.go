@@ -115,27 +115,6 @@ func nearestBelow(exponent uint8, period, n, room int64, accept func(scale) bool
 	return s, token, lost
 }
 
-// convert returns n units of one rate's tokens in units of another's, by way of whole
-// thousandths of a token, rounded up, or exact (more than any limit has room for).
-func convert(n, from, to int64) int64 {
-	tokens := n / from
-	part := ceilDiv(n%from*1000, from)
-	if tokens >= exact/to {
-		return exact
-	}
-	return tokens*to + ceilDiv(part*to, 1000)
-}
-
-// unconvert returns the most units of one rate that convert to at most n, or exact.
-func unconvert(n, from, to int64) int64 {
-	tokens := n / to
-	part := n % to * 1000 / to
-	if tokens >= exact/from {
-		return exact
-	}
-	return tokens*from + part*from/1000
-}
-
 // mulDiv returns n * part / whole, rounded up. part is at most whole.
 func mulDiv(n, part, whole int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(part))

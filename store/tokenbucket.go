@@ -208,6 +208,27 @@ func (u *bucketUse) until(n int64, l *Limit) time.Duration {
 	return u.scale.wait(u.drains - n)
 }
 
+// convert returns n units of one rate's tokens in units of another's, by way of whole
+// thousandths of a token, rounded up, or exact (more than any limit has room for).
+func convert(n, from, to int64) int64 {
+	tokens := n / from
+	part := ceilDiv(n%from*1000, from)
+	if tokens >= exact/to {
+		return exact
+	}
+	return tokens*to + ceilDiv(part*to, 1000)
+}
+
+// unconvert returns the most units of one rate that convert to at most n, or exact.
+func unconvert(n, from, to int64) int64 {
+	tokens := n / to
+	part := n % to * 1000 / to
+	if tokens >= exact/from {
+		return exact
+	}
+	return tokens*from + part*from/1000
+}
+
 // stepGeneral is stepBucket for any state: one of other numbers, one that has more than its tat,
 // and one from before the clock was set back.
 func (l *Limit) stepGeneral(now *Now, c *Charge, s *state, r *Result) {

@@ -107,9 +107,9 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	}
 }
 
-// failure returns an error of the limiter as echo's, for the application's
+// httpError returns an error of the limiter as echo's, for the application's
 // HTTPErrorHandler.
-func failure(err error) error {
+func httpError(err error) error {
 	status := http.StatusInternalServerError
 	switch err := err.(type) {
 	case *stint.DeniedError:

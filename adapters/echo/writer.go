@@ -48,7 +48,7 @@ func (b *baseWriter) RequestWithContext(r *http.Request) *http.Request {
 }
 
 // WriteError makes a baseWriter a stint.ErrorWriter.
-func (b *baseWriter) WriteError(err error) { b.err = failure(err) }
+func (b *baseWriter) WriteError(err error) { b.err = httpError(err) }
 
 func (b *baseWriter) Written() bool                           { return b.res.Committed }
 func (b *baseWriter) Unwrap() http.ResponseWriter             { return b.w }

@@ -77,8 +77,8 @@ func (c *call) RequestWithContext(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 }
 
-// tells reports whether the limiter has set header fields.
-func (c *call) tells() bool { return len(c.header) > 0 }
+// hasHeaderFields reports whether the limiter has set header fields.
+func (c *call) hasHeaderFields() bool { return len(c.header) > 0 }
 
 // metadata returns the header fields as metadata.
 func (c *call) metadata() metadata.MD {

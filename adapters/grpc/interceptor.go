@@ -88,7 +88,7 @@ func UnaryServerInterceptor(l *stint.Limiter) grpc.UnaryServerInterceptor {
 		c := newCall(ctx, info.FullMethod, true)
 		c.message = message
 		failed := l.Admit(c, &c.request, func(w http.ResponseWriter, r *http.Request) {
-			if c.tells() {
+			if c.hasHeaderFields() {
 				_ = grpc.SetHeader(ctx, c.metadata()) // an interceptor further out may have sent it
 			}
 			answer, err = handler(r.Context(), message)
@@ -112,7 +112,7 @@ func StreamServerInterceptor(l *stint.Limiter) grpc.StreamServerInterceptor {
 		ctx := s.Context()
 		c := newCall(ctx, info.FullMethod, server != nil)
 		failed := l.Admit(c, &c.request, func(w http.ResponseWriter, r *http.Request) {
-			if c.tells() {
+			if c.hasHeaderFields() {
 				_ = s.SetHeader(c.metadata())
 			}
 			err = handler(server, &stream{s, r.Context()})

@@ -98,7 +98,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	granted := false
 	defer func() {
 		if !granted { // also if the store below panics
-			s.keys.giveBack(charges, results)
+			s.keys.releaseDenied(charges, results)
 		}
 	}()
 	denied := s.keys.take(charges, results)
@@ -146,9 +146,9 @@ func (k *Keys) take(charges []store.Charge, results []store.Result) (denied bool
 	return denied
 }
 
-// giveBack gives back the slots of a call that isn't granted. As with any store, the
+// releaseDenied gives back the slots of a call that isn't granted. As with any store, the
 // results then say what is left without them.
-func (k *Keys) giveBack(charges []store.Charge, results []store.Result) {
+func (k *Keys) releaseDenied(charges []store.Charge, results []store.Result) {
 	for i := range charges {
 		if c, res := &charges[i], &results[i]; RuleOf(c.Limit) != nil && res.Receipt.Cost > 0 {
 			k.end(res.Receipt.Lease, nil)

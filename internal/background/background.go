@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// GiveBack is how long giving charges back to a store may take once their request has ended. A
+// SettleTimeout is how long giving charges back to a store may take once their request has ended. A
 // call that may reserve a turn waits as long for the store's answer after its request has ended.
-const GiveBack = 2 * time.Second
+const SettleTimeout = 2 * time.Second
 
 // Do calls f and recovers its panic. On a request's goroutine a panic ends the request;
 // on another it would end the process. So Do writes it to slog.Default at level

@@ -115,17 +115,17 @@ type idleShares struct {
 // Compile turns the options of a limiter into plans. parent is that of the limiter which it
 // extends, or nil. The limits are named in names, which will be those of generation.
 // storeShared says that the store is of WithStore.
-func (g *Registry) Compile(c *Config, parent *Result, generation *Generation, names *Names, storeShared bool) (*Result, optionerror.List) {
+func (reg *Registry) Compile(c *Config, parent *Result, generation *Generation, names *Names, storeShared bool) (*Result, optionerror.List) {
 	result := new(Result)
 	if parent != nil {
 		*result = *parent
 	}
-	k := &compiler{Registry: g, Config: c, generation: generation, names: names, parent: parent, result: result}
+	k := &compiler{Registry: reg, Config: c, generation: generation, names: names, parent: parent, result: result}
 	result.StoreShared = storeShared
 	result.Defaults = c.Defaults.WithDefaults(result.Defaults)
 	result.Defaults.Errs = nil
 	for _, made := range c.Funcs {
-		f := &Func{Owner: c.Owner, Defaults: result.Defaults, registry: g, storeShared: storeShared, generation: generation, sample: names.sampleOf(result.Defaults.Key)}
+		f := &Func{Owner: c.Owner, Defaults: result.Defaults, registry: reg, storeShared: storeShared, generation: generation, sample: names.sampleOf(result.Defaults.Key)}
 		result.Funcs = append(slices.Clip(result.Funcs), f)
 		fn := made(f)
 		fn.Sample = f.sample
@@ -134,13 +134,13 @@ func (g *Registry) Compile(c *Config, parent *Result, generation *Generation, na
 	result.Plans.Skip = append(slices.Clip(result.Plans.Skip), c.Skip...)
 	result.Plans.Block = append(slices.Clip(result.Plans.Block), c.Block...)
 	result.Plans.Priority = c.Priority
-	k.compile()
+	k.run()
 	return result, k.errs
 }
 
 func (k *compiler) bad(m optionerror.Problem) { k.errs = append(k.errs, &m) }
 
-func (k *compiler) compile() {
+func (k *compiler) run() {
 	k.errs = append(slices.Clip(k.Errs), k.Config.Defaults.Errs...)
 	k.errs = append(k.errs, optionerror.OfStore("WithStore", k.Store)...)
 	k.limits()
@@ -417,7 +417,7 @@ func (k *compiler) limits() {
 		k.errs = append(k.errs, m)
 	}
 	for i, u := range unnamed {
-		l, problems := u.rule.compile(names[i])
+		l, problems := u.rule.newLimit(names[i])
 		k.errs = append(k.errs, problems.At(u.route, names[i])...)
 		if l != nil {
 			// A limit whose numbers haven't changed stays the same one, for what a store

@@ -27,7 +27,7 @@ func (f *Func) StoreShared() bool { return f.storeShared }
 
 // Check returns why the function can't return a rule, apart from problems of the rule itself.
 func (f *Func) Check(r *Rule) optionerror.List {
-	if _, problems := r.Compiled(); problems != nil {
+	if _, problems := r.OwnLimit(); problems != nil {
 		return nil
 	}
 	if f.generation.Names().rules[r.Spec.Name] != nil {
@@ -80,7 +80,7 @@ func (f *Func) limit(r *Rule) (*store.Limit, optionerror.List) {
 	if n.rules[r.Spec.Name] != nil {
 		return nil, optionerror.List{NameTaken("", r.Spec.Name)}
 	}
-	l, problems := r.Compiled()
+	l, problems := r.OwnLimit()
 	if problems != nil {
 		return nil, problems
 	}

@@ -23,18 +23,18 @@ type Registry struct {
 
 // NewRegistry returns a registry without limits.
 func NewRegistry(all *adaptive.Keys) *Registry {
-	g := &Registry{Adaptive: all}
+	reg := &Registry{Adaptive: all}
 	n := new(Generation)
 	n.current.Store(newNames())
-	g.generation.Store(n)
-	return g
+	reg.generation.Store(n)
+	return reg
 }
 
 // Generation returns the generation that is in force.
-func (g *Registry) Generation() *Generation { return g.generation.Load() }
+func (reg *Registry) Generation() *Generation { return reg.generation.Load() }
 
 // Put puts a generation in force.
-func (g *Registry) Put(n *Generation) { g.generation.Store(n) }
+func (reg *Registry) Put(n *Generation) { reg.generation.Store(n) }
 
 // Generation has the names of a family's limits from one Update to the next. Each With replaces them
 // by names with its own limits beside them.
@@ -177,15 +177,15 @@ func (n *Names) successor(l *limit.Limit) *Rule {
 // The store and the line count by the new numbers, slots and shares. What the call was told stays as
 // it is: whether the limit is a dry run, its failure policy, how long the call waits, and in how long
 // a line.
-func (g *Registry) Current(l *limit.Limit) *limit.Limit {
-	n := g.Generation().Names()
+func (reg *Registry) Current(l *limit.Limit) *limit.Limit {
+	n := reg.Generation().Names()
 	r := n.successor(l)
 	current := n.limits[r]
 	if current == nil || current == l.StoreLimit {
 		return l
 	}
 	next := new(limit.Limit)
-	g.fill(next, r, current, Settings{DryRun: l.DryRun})
+	reg.setLimit(next, r, current, Settings{DryRun: l.DryRun})
 	next.Closed, next.Costs, next.Uses, next.Record = l.Closed, l.Costs, l.Uses, l.Record
 	next.Needs |= l.Needs
 	next.Wait.MaxWait = l.Wait.MaxWait
@@ -197,9 +197,9 @@ func (g *Registry) Current(l *limit.Limit) *limit.Limit {
 
 // sharesOf returns a function that returns the present shares of a limit, which an Update may change.
 // rule is the limit's, unless it has a successor.
-func (g *Registry) sharesOf(rule *Rule, l *limit.Limit) func() *slots.Shares {
+func (reg *Registry) sharesOf(rule *Rule, l *limit.Limit) func() *slots.Shares {
 	return func() *slots.Shares {
-		if r := g.Generation().Names().successor(l); r != nil {
+		if r := reg.Generation().Names().successor(l); r != nil {
 			return r.Line.Shares
 		}
 		return rule.Line.Shares

@@ -18,7 +18,7 @@ func ruleNamed(name string, named bool) *Rule {
 
 func (r *Rule) limit(t *testing.T) *store.Limit {
 	t.Helper()
-	l, wrong := r.compile(r.Spec.Name)
+	l, wrong := r.newLimit(r.Spec.Name)
 	if wrong != nil {
 		t.Fatal(wrong)
 	}

@@ -39,8 +39,8 @@ type Rule struct {
 	Bytes    *read.Bytes      // of a Bandwidth
 
 	once     sync.Once
-	compiled *store.Limit     // under Spec.Name, for WithLimitFunc
-	problems optionerror.List // of compiled
+	ownLimit *store.Limit     // under Spec.Name, for WithLimitFunc
+	problems optionerror.List // of ownLimit
 	// resolved is the entry that this rule had in the WithLimitFunc that used it last.
 	// Nearly always there is only one.
 	resolved atomic.Pointer[resolved]
@@ -138,8 +138,8 @@ func (s Settings) WithDefaults(defaults Settings) Settings {
 	return s
 }
 
-// compile makes the store's limit under a name, or returns everything that is wrong.
-func (r *Rule) compile(name string) (*store.Limit, optionerror.List) {
+// newLimit makes the store's limit under a name, or returns everything that is wrong.
+func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 	spec := r.Spec
 	spec.Name = name
 	l, err := store.NewLimit(spec)
@@ -156,11 +156,11 @@ func (r *Rule) compile(name string) (*store.Limit, optionerror.List) {
 	return l, nil
 }
 
-// Compiled is the store's limit under the rule's own name, for limits that a WithLimitFunc
+// OwnLimit returns the store's limit under the rule's own name, for limits that a WithLimitFunc
 // returns, or everything that is wrong with it.
-func (r *Rule) Compiled() (*store.Limit, optionerror.List) {
-	r.once.Do(func() { r.compiled, r.problems = r.compile(r.Spec.Name) })
-	return r.compiled, r.problems
+func (r *Rule) OwnLimit() (*store.Limit, optionerror.List) {
+	r.once.Do(func() { r.ownLimit, r.problems = r.newLimit(r.Spec.Name) })
+	return r.ownLimit, r.problems
 }
 
 // decideInProcess marks the limit as one that this process decides, if the rule says so.
@@ -187,7 +187,7 @@ func (r *Rule) same(l *store.Limit) bool {
 const slotWait = 5 * time.Second
 
 // entry makes the entry of a rule, with its compiled limit and its settings.
-func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, sample *keysample.Sample) *read.Entry {
+func (reg *Registry) entry(r *Rule, l *store.Limit, s Settings, sample *keysample.Sample) *read.Entry {
 	e := &read.Entry{Key: s.Key, Sample: sample, Bytes: r.Bytes, Skip: s.Skip, SkipEmpty: s.SkipEmpty}
 	t := r.Kind.Traits()
 	switch t.Costs {
@@ -201,7 +201,7 @@ func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, sample *keysample.
 	if t.Settled {
 		e.Settler = s.Settler
 	}
-	g.fill(&e.Limit, r, l, s)
+	reg.setLimit(&e.Limit, r, l, s)
 	e.Record = &limit.Record{Since: time.Now()}
 	e.Costs = e.Cost != nil
 	if e.Settler != nil {
@@ -231,8 +231,8 @@ func checkWaiters(r *Rule, e *read.Entry) (l optionerror.List) {
 	return l
 }
 
-// fill makes *to the limit of a rule with its settings.
-func (g *Registry) fill(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
+// setLimit makes *to the limit of a rule with its settings.
+func (reg *Registry) setLimit(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	t := r.Kind.Traits()
 	to.StoreLimit, to.Kind, to.DryRun, to.Closed = l, r.Kind, s.DryRun, s.Closed && !s.DryRun
 	to.Needs = t.Needs
@@ -243,7 +243,7 @@ func (g *Registry) fill(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	spec := l.Spec()
 	switch wait := &to.Wait; t.WaitsFor {
 	case limit.ForSlot:
-		wait.MaxWait, wait.Room, wait.Slots, wait.Shares = s.MaxWait, r.Line.Room, slotsOf, g.sharesOf(r, to)
+		wait.MaxWait, wait.Room, wait.Slots, wait.Shares = s.MaxWait, r.Line.Room, slotsOf, reg.sharesOf(r, to)
 		switch {
 		case wait.Closed():
 			wait.MaxWait = 0

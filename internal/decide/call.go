@@ -3,7 +3,7 @@
 //
 // A [Call] collects charges and decides them. What is granted has one owner: at first the
 // call, which gives it back unless [Call.HandTo] makes grants the owner, or
-// [Call.Spend] leaves it charged. So whatever panics in between, nothing is lost. [Grants] are the owner from
+// [Call.LeaveCharged] ends the ownership. So whatever panics in between, nothing is lost. [Grants] are the owner from
 // then on, until they end.
 //
 // A call that can't wait asks the store once. Another call waits like this:
@@ -43,8 +43,8 @@ type Backend struct {
 	// Current returns the limit that an Update has put in a limit's place, or the limit itself. See
 	// compile.Registry.Current.
 	Current func(*limit.Limit) *limit.Limit
-	// GiveBack gives back turns that no call uses, perhaps long after their calls have gone.
-	GiveBack turns.Settle
+	// RefundTurns gives back turns that no call uses, perhaps long after their calls have gone.
+	RefundTurns turns.Settle
 	// Leases is notified of leases that are lost; or nil.
 	Leases *store.Observer
 }
@@ -63,8 +63,8 @@ type Call struct {
 	Charges []store.Charge
 	Results []store.Result
 
-	state
-	rare
+	callState
+	slowPath
 
 	by        *Backend
 	readClass func(context.Context) int
@@ -72,8 +72,8 @@ type Call struct {
 	waiter    *turns.Waiter // in the lines of turns, while it is decided
 }
 
-// state is the part of a call that Reset zeroes. It has no pointers: see Add.
-type state struct {
+// callState is the part of a call that Reset zeroes. It has no pointers: see Add.
+type callState struct {
 	// Needs are those of all limits.
 	Needs limit.Needs
 	// Patient: the call waits as long as its context allows, whatever the limits say.
@@ -97,8 +97,8 @@ type state struct {
 	owns       bool // all of Charges have been made for the call, and it is still their owner
 }
 
-// rare is what only calls have that were in a line, or whose store has failed.
-type rare struct {
+// slowPath has what only calls need that were in a line, or whose store has failed.
+type slowPath struct {
 	// LineWaits has an element for each charge, or is empty if the call was in no line.
 	LineWaits []LineWait
 	// Lost has the charges that the store failed to decide, while limits of this process,
@@ -141,9 +141,9 @@ func (c *Call) Reset() {
 	// The slices' elements aren't cleared: that would cost a tenth of a decision. The
 	// next charges overwrite them, and a pool doesn't retain calls for long.
 	c.Limits, c.Charges, c.Results = c.Limits[:0], c.Charges[:0], c.Results[:0]
-	c.state = state{}
+	c.callState = callState{}
 	if c.LineWaits != nil || c.Lost != nil || !c.arrived.IsZero() {
-		c.rare = rare{}
+		c.slowPath = slowPath{}
 	}
 }
 
@@ -191,14 +191,14 @@ func (c *Call) store() store.Store {
 	return c.by.Store
 }
 
-// Spend leaves charged what the call has been granted: nothing of it will be given back.
-func (c *Call) Spend() { c.owns = false }
+// LeaveCharged ends the ownership of what the call has been granted: the charges stand.
+func (c *Call) LeaveCharged() { c.owns = false }
 
 // Owns reports whether the call has been granted something that is still its own.
 func (c *Call) Owns() bool { return c.owns }
 
-// GiveBack gives back what the call still owns, as if it had never been granted.
-func (c *Call) GiveBack(ctx context.Context) Settlement {
+// Undo gives back what the call still owns, as if it had never been granted.
+func (c *Call) Undo(ctx context.Context) Settlement {
 	if !c.owns {
 		return Settlement{}
 	}

@@ -52,7 +52,7 @@ func newBench(t *testing.T) *bench {
 	b.Keys = adaptive.NewKeys(func(string, string) {})
 	b.Local = b.Keys.Over(b.Store)
 	b.Current = func(l *limit.Limit) *limit.Limit { return l }
-	b.GiveBack = func(ctx context.Context, charges []store.Charge) []store.Result {
+	b.RefundTurns = func(ctx context.Context, charges []store.Charge) []store.Result {
 		return b.Settle(ctx, charges, false).Results
 	}
 	b.rate = &limit.Limit{StoreLimit: newLimit(t, store.Spec{Name: "rate", Units: 10, Period: time.Hour})}
@@ -104,7 +104,7 @@ func TestOneOwner(t *testing.T) {
 		used string
 	}{
 		{"granted, and not handed over", func(t *testing.T, b *bench, c *decide.Call) {}, "0 0 0"},
-		{"spent", func(t *testing.T, b *bench, c *decide.Call) { c.Spend() }, "3 1 1"},
+		{"left charged", func(t *testing.T, b *bench, c *decide.Call) { c.LeaveCharged() }, "3 1 1"},
 		{"handed over, and still in use", func(t *testing.T, b *bench, c *decide.Call) {
 			c.HandTo(new(decide.Grants))
 		}, "3 1 1"},
@@ -139,10 +139,10 @@ func TestOneOwner(t *testing.T) {
 			})
 		}, "7 0 0"},
 		{"given back twice", func(t *testing.T, b *bench, c *decide.Call) {
-			if s := c.GiveBack(t.Context()); len(s.Charges) != 2 {
+			if s := c.Undo(t.Context()); len(s.Charges) != 2 {
 				t.Errorf("%d charges given back, want 2", len(s.Charges))
 			}
-			if s := c.GiveBack(t.Context()); len(s.Charges) != 0 {
+			if s := c.Undo(t.Context()); len(s.Charges) != 0 {
 				t.Error("given back again")
 			}
 		}, "0 0 0"},
@@ -157,7 +157,7 @@ func TestOneOwner(t *testing.T) {
 				t.Fatalf("%s are used by a granted call", got)
 			}
 			test.do(t, b, c)
-			c.GiveBack(t.Context())
+			c.Undo(t.Context())
 			if c.Owns() {
 				t.Error("owned after it was given back")
 			}
@@ -199,7 +199,7 @@ func TestMayWait(t *testing.T) {
 				if c, err := call(t.Context(), test.used); err != nil || !c.Allowed {
 					t.Fatal(err)
 				} else {
-					c.Spend()
+					c.LeaveCharged()
 				}
 				asked := 0
 				ctx, cancel := context.WithCancel(t.Context())
@@ -219,9 +219,9 @@ func TestMayWait(t *testing.T) {
 					t.Errorf("asked %d times, allowed %v, owned %v, waited %v, begun %v", asked, c.Allowed, c.Owns(), c.Waited, c.BeganWaiting)
 				}
 				if test.leaves {
-					c.GiveBack(t.Context())
+					c.Undo(t.Context())
 				} else {
-					c.Spend()
+					c.LeaveCharged()
 				}
 				synctest.Wait()
 				if got := b.used(t); got != test.left {
@@ -327,7 +327,7 @@ func TestStoreDownBesideAdaptive(t *testing.T) {
 	if len(c.Limits) != 1 || c.Limits[0].Kind != limit.Adaptive || b.Keys.Len() != 1 {
 		t.Errorf("%d limits decided, %d keys in this process", len(c.Limits), b.Keys.Len())
 	}
-	if c.GiveBack(t.Context()); c.Owns() {
+	if c.Undo(t.Context()); c.Owns() {
 		t.Error("owned after it was given back")
 	}
 	if used := b.used(t); !strings.HasPrefix(used, "0 ") {
@@ -429,7 +429,7 @@ func TestRankOutlivesTheStore(t *testing.T) {
 					t.Errorf("%s: %v, allowed %v", name, err, c.Allowed)
 				}
 				note(name)
-				c.GiveBack(t.Context())
+				c.Undo(t.Context())
 			})
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -439,7 +439,7 @@ func TestRankOutlivesTheStore(t *testing.T) {
 		down.Store(true) // the first learns of it when it asks again
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		holder.GiveBack(t.Context())
+		holder.Undo(t.Context())
 		wg.Wait()
 		if want := []string{"first waits", "second waits", "first", "second"}; !slices.Equal(order, want) {
 			t.Errorf("%q, want %q", order, want)

@@ -33,9 +33,9 @@ func (b *Backend) settle(ctx context.Context, s store.Store, charges []store.Cha
 	}
 	// For a store in memory a timer would cost more than the call. On Redis it is a third of the
 	// allocations of a request with slots, if many are decided together.
-	if !inside.EndsWithin(s, background.GiveBack) {
+	if !inside.EndsWithin(s, background.SettleTimeout) {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, background.GiveBack)
+		ctx, stop = context.WithTimeout(ctx, background.SettleTimeout)
 		defer stop()
 	}
 	defer b.wake(charges) // also if the store panics: the slots may be free

@@ -114,7 +114,7 @@ func (c *Call) leaveTurns(ctx context.Context) {
 // waitForTurns waits until the turns that the call was granted have come.
 func (c *Call) waitForTurns(ctx context.Context) error {
 	start := time.Now()
-	c.waiter = c.by.Lines.Turns.Join(c.waiter, c.Charges, c.Results, c.by.GiveBack)
+	c.waiter = c.by.Lines.Turns.Join(c.waiter, c.Charges, c.Results, c.by.RefundTurns)
 	i := c.slowest()
 	c.lineWait(i).Queued = c.waiter.Queued(i)
 	c.beginWait(i, c.Results[i].Delay)

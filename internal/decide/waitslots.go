@@ -175,7 +175,7 @@ func (c *Call) endWait(ctx context.Context, i int, ended error, answered bool) e
 	case answered: // the last denial is the limit's answer
 		return nil
 	case timedOut: // the store is still to be asked
-		long, stop := context.WithTimeout(context.WithoutCancel(ctx), background.GiveBack)
+		long, stop := context.WithTimeout(context.WithoutCancel(ctx), background.SettleTimeout)
 		defer stop()
 		ctx = long
 	}

@@ -27,7 +27,7 @@ type Reading struct {
 	// Failures are reported to observers, in this order. The error of the last is the
 	// request's, if there is one.
 	Failures []Failure
-	state
+	readingState
 
 	plans     *Plans
 	call      *decide.Call   // gets the charges
@@ -37,11 +37,11 @@ type Reading struct {
 	charged   func(e *Entry, key string) bool
 }
 
-// state is the part of a reading that End zeroes. It has no pointers: see Call.Add of package decide.
-type state struct {
-	// Differs: the plan's Policy doesn't apply, because the limits charged aren't those of the plan, or have
+// readingState is the part of a reading that End zeroes. It has no pointers: see Call.Add of package decide.
+type readingState struct {
+	// PolicyDiffers: the plan's Policy doesn't apply, because the limits charged aren't those of the plan, or have
 	// other numbers.
-	Differs bool
+	PolicyDiffers bool
 
 	nested bool
 	// readAll: limits are looked up, and none is charged; see ReadAll.
@@ -113,12 +113,12 @@ func (q *Reading) End() {
 	if q.Failures != nil {
 		q.Failures = nil
 	}
-	q.state = state{}
+	q.readingState = readingState{}
 }
 
 // Policy returns RateLimit-Policy if the plan's applies as it is, or "".
 func (q *Reading) Policy() string {
-	if q.Differs {
+	if q.PolicyDiffers {
 		return ""
 	}
 	return q.Plan.Policy
@@ -135,7 +135,7 @@ func (q *Reading) Request(p *Plan) error {
 		}
 	}
 	if len(p.plain) != len(p.Entries) || len(p.Funcs) > 0 {
-		if err := q.more(p); err != nil {
+		if err := q.chargeRest(p); err != nil {
 			return err
 		}
 	}
@@ -145,9 +145,9 @@ func (q *Reading) Request(p *Plan) error {
 	return nil
 }
 
-// more makes the charges that depend on those made already, or on what functions return.
-func (q *Reading) more(p *Plan) error {
-	q.Differs = true
+// chargeRest makes the charges that depend on those made already, or on what functions return.
+func (q *Reading) chargeRest(p *Plan) error {
+	q.PolicyDiffers = true
 	if len(p.readings) > 0 {
 		if err := q.readings(p); err != nil {
 			return err
@@ -187,7 +187,7 @@ func (q *Reading) RecordNoLimits() { q.noLimits = true }
 // request, under the keys that the request has for them. It returns why a function that returned no
 // limits has none; the other charges are made all the same.
 func (q *Reading) ReadAll() (err error) {
-	q.Plan, q.Differs, q.readAll = nil, true, true
+	q.Plan, q.PolicyDiffers, q.readAll = nil, true, true
 	for e := range q.plans.Entries {
 		q.addPeek(e)
 	}
@@ -223,8 +223,8 @@ func (q *Reading) addPeek(e *Entry) {
 func (q *Reading) putLocalLast() {
 	c := q.call
 	c.Locally()
-	q.Differs = true // the limits' numbers change
-	placed := 0      // charges of the store that are in place
+	q.PolicyDiffers = true // the limits' numbers change
+	placed := 0            // charges of the store that are in place
 	for i, e := range q.entries {
 		if e.Needs&limit.Local != 0 {
 			continue
@@ -254,7 +254,7 @@ func (q *Reading) charge(e *Entry) error {
 		return err
 	}
 	if key == "" {
-		q.Differs = true
+		q.PolicyDiffers = true
 		q.keepKey(e.Key, "")
 		return nil
 	}
@@ -262,7 +262,7 @@ func (q *Reading) charge(e *Entry) error {
 		q.enforced = true
 	}
 	if q.nested && q.charged(e, key) {
-		q.Differs = true
+		q.PolicyDiffers = true
 		q.keepKey(e.Key, key)
 		return nil
 	}

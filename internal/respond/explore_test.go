@@ -76,7 +76,7 @@ func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece in
 	x.Begin(w, Payer{
 		Store:       s,
 		Lines:       (*lines).(*turns.Lines),
-		GiveBack:    func(_ context.Context, charges []store.Charge) []store.Result { return giveBack(charges) },
+		Refund:    func(_ context.Context, charges []store.Charge) []store.Result { return giveBack(charges) },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
 	}, limits)
 	x.body = x.Next(r, true).Body

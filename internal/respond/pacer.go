@@ -17,8 +17,8 @@ import (
 type Payer struct {
 	Store store.Store
 	// Lines are those of the store: a chunk of bytes waits for its turn as a request does.
-	Lines    *turns.Lines
-	GiveBack turns.Settle
+	Lines  *turns.Lines
+	Refund turns.Settle
 	// StoreFailed reports an error of the store on charges, and whether a body is cut off
 	// because of it: the write or read that is cut off then returns what StoreFailed
 	// returns. The charges are valid until it returns.
@@ -214,7 +214,7 @@ func (p *pacer) payFor(n int64) error {
 		return p.pause(wait, nil)
 	}
 	if w != nil || wait > 0 {
-		w = p.Lines.Join(w, p.charges, p.results, p.GiveBack)
+		w = p.Lines.Join(w, p.charges, p.results, p.Refund)
 		if err == nil && !w.Served() {
 			p.nextSize = p.piece // streams that take turns have turns of equal size
 			err = p.pause(p.delay(), w)
@@ -341,7 +341,7 @@ func (p *pacer) refundLast() {
 		}
 	}
 	if len(refunds) > 0 {
-		p.withoutLock(func() { p.GiveBack(p.ctx, refunds) })
+		p.withoutLock(func() { p.Refund(p.ctx, refunds) })
 	}
 }
 
@@ -360,7 +360,7 @@ func (p *pacer) recordMoved(n int64) {
 		return
 	}
 	if refunds := p.refunds(); len(refunds) > 0 {
-		p.withoutLock(func() { p.GiveBack(p.ctx, refunds) })
+		p.withoutLock(func() { p.Refund(p.ctx, refunds) })
 	}
 }
 

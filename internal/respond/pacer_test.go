@@ -41,7 +41,7 @@ func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Pa
 	r.Begin(watched(httptest.NewRequest("GET", "/", nil).WithContext(ctx)), Payer{
 		Store:       s,
 		Lines:       new(turns.Lines),
-		GiveBack:    func(context.Context, []store.Charge) []store.Result { return nil },
+		Refund:      func(context.Context, []store.Charge) []store.Result { return nil },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
 	}, []ByteLimit{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Responses: true, Closed: closed}})
 	return r, &r.response.Payer
@@ -73,7 +73,7 @@ func TestPacerCallsWithoutItsLock(t *testing.T) {
 			p.StoreFailed = func(_ []store.Charge, err error, _ bool) error { end(); return err }
 		}},
 		{"a turn given back", false, nil, func(p *Payer, end func()) {
-			p.GiveBack = func(context.Context, []store.Charge) []store.Result { end(); return nil }
+			p.Refund = func(context.Context, []store.Charge) []store.Result { end(); return nil }
 		}},
 	}
 	for _, tt := range tests {
@@ -137,7 +137,7 @@ func TestLaneGivesBackOnce(t *testing.T) {
 		return nil
 	}), false)
 	var back, atEnd []store.Charge
-	p.GiveBack = func(_ context.Context, charges []store.Charge) []store.Result {
+	p.Refund = func(_ context.Context, charges []store.Charge) []store.Result {
 		back = append(back, charges...)
 		atEnd = append(atEnd, s.End()...)
 		return nil

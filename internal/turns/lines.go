@@ -328,7 +328,7 @@ func Outliving(ctx context.Context, s store.Store) (longer context.Context, end 
 		return ctx, func() {}
 	}
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(background.GiveBack, cancel) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(background.SettleTimeout, cancel) })
 	return longer, func() {
 		stop()
 		cancel()

@@ -132,16 +132,16 @@ func (t *Transport) waitTurn(ctx context.Context, destination gateKey, notBefore
 		if !opens.After(opened) || !opens.After(now) || !t.worthWaiting(ctx, now, opens.Sub(now)) {
 			return permit, nil
 		}
-		giveBack(ctx, permit)
+		endUnsent(ctx, permit)
 	}
 }
 
-// giveBack ends a permit under which nothing was sent, even if ctx has ended meanwhile. It
+// endUnsent ends a permit under which nothing was sent, even if ctx has ended meanwhile. It
 // names the limits, because Settle without names leaves those without a WithCost alone
 // beside those that have one. A slot, or what the store can't settle, is an error here:
 // Done releases the one, and the other stays charged.
-func giveBack(ctx context.Context, permit *stint.Permit) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), background.GiveBack)
+func endUnsent(ctx context.Context, permit *stint.Permit) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), background.SettleTimeout)
 	defer cancel()
 	for _, l := range permit.Decision().Limits {
 		_ = permit.Settle(ctx, 0, l.Name)

@@ -384,7 +384,7 @@ func TestTransportGivesBackAfterTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	giveBack(ctx, permit)
+	endUnsent(ctx, permit)
 	if d, err := lim.Peek(t.Context(), "k"); err != nil || d.Remaining != 100 {
 		t.Errorf("%d left, %v; want 100", d.Remaining, err)
 	}

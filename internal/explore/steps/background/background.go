@@ -4,8 +4,8 @@ package background
 
 import "time"
 
-// GiveBack is as in internal/background.
-const GiveBack = 2 * time.Second
+// SettleTimeout is as in internal/background.
+const SettleTimeout = 2 * time.Second
 
 // Planned is a panic that belongs to a scenario.
 type Planned string
