@@ -262,7 +262,7 @@ func inRoute(limit func(string) stint.Limit, text string) (opts []stint.RouteOpt
 	return opts
 }
 
-// A request that can be read in several ways is held to the limits of all readings,
+// A request that can be read in several ways is held to the limits of all interpretations,
 // each once.
 func TestUnionOfRoutes(t *testing.T) {
 	rate := func(name string) stint.Limit { return stint.Rate(100, time.Minute, stint.WithName(name)) }
@@ -366,7 +366,7 @@ func TestUnionSettlesAllOfAName(t *testing.T) {
 	}
 }
 
-// A limiter inside another charges nothing again, whatever the readings.
+// A limiter inside another charges nothing again, whatever the interpretations.
 func TestUnionNested(t *testing.T) {
 	shared := stint.Rate(9, time.Minute, stint.WithName("shared"))
 	page := stint.Bandwidth(1<<30, stint.WithName("page"))
@@ -412,7 +412,7 @@ func TestUnionEnforces(t *testing.T) {
 	}
 }
 
-// Whatever another reading would refund, no spelling makes a limit free.
+// Whatever another interpretation would refund, no spelling makes a limit free.
 func TestUnionRefunds(t *testing.T) {
 	calls := stint.Rate(10, time.Hour, stint.WithName("calls"))
 	settles := func(to int64) func(http.ResponseWriter, *http.Request) {
@@ -451,7 +451,7 @@ func TestUnionRefunds(t *testing.T) {
 	}
 }
 
-// Settle without names chooses by the readings of every limiter passed.
+// Settle without names chooses by the interpretations of every limiter passed.
 func TestUnionSettlesNested(t *testing.T) {
 	rate := func(name string, opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(100, time.Hour, append(opts, stint.WithName(name))...)
@@ -465,7 +465,7 @@ func TestUnionSettlesNested(t *testing.T) {
 	}{
 		{"POST /login x", 5, "outer:80 login:95"},
 		{"POST / x", 5, "outer:95 inner:99"},
-		{"POST /%6cogin x", 5, "outer:80 login:95 inner:99"}, // the one reading with login refunds it, and not both refund outer
+		{"POST /%6cogin x", 5, "outer:80 login:95 inner:99"}, // the one interpretation with login refunds it, and not both refund outer
 		{"POST /%6cogin x", 30, "outer:70 login:70 inner:99"},
 	} {
 		outer, inner := derive(t, outer, stint.WithStore(memstore.New())), derive(t, inner, stint.WithStore(memstore.New()))
@@ -485,7 +485,7 @@ func TestUnionSettlesNested(t *testing.T) {
 	}
 }
 
-// Bytes are paced once by a Bandwidth that several readings have.
+// Bytes are paced once by a Bandwidth that several interpretations have.
 func TestUnionPacesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := stint.Bandwidth(1<<20, stint.WithName("page"))

@@ -63,8 +63,8 @@ func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
 	}
 	p := plans.Find(r)
 	x.Route = p.Pattern
-	for _, reading := range p.Readings() {
-		for _, e := range reading.Entries {
+	for _, interpretation := range p.Interpretations() {
+		for _, e := range interpretation.Entries {
 			x.add(explain(e, r))
 		}
 	}
@@ -74,7 +74,7 @@ func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
 	return x
 }
 
-// add adds a limit. One that several readings of the request have for the same key is charged once.
+// add adds a limit. One that several interpretations of the request have for the same key is charged once.
 func (x *Explanation) add(l Explained) {
 	for i := range x.Limits {
 		if o := &x.Limits[i]; o.Limit == l.Limit && o.Key == l.Key && o.Left == l.Left {

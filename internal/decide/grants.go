@@ -335,7 +335,7 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 }
 
 // stands reports whether an amend leaves the grant's cost as it is. So it does if the handler has settled
-// the charge itself. But if the charge belongs to several readings of the request, the handler may have
+// the charge itself. But if the charge belongs to several interpretations of the request, the handler may have
 // settled it by another of them than the amend is from, so the higher cost counts.
 func (g *Grant) stands(a Amend, handlerSettled bool) bool {
 	switch {

@@ -22,7 +22,7 @@ type Limit struct {
 	Closed bool
 	// Costs: a function of the application says what a request costs.
 	Costs bool
-	// Uses are those of the readings of an ambiguous request that have the limit, whose it then
+	// Uses are those of the interpretations of an ambiguous request that have the limit, whose it then
 	// is alone; nil otherwise.
 	Uses []Use
 	// Record is what it has done. After an Update that leaves the numbers, the new limit has the same Record.
@@ -32,19 +32,19 @@ type Limit struct {
 	Policy atomic.Pointer[Policy]
 }
 
-// Use is a limit as one reading of a request has it.
+// Use is a limit as one interpretation of a request has it.
 type Use struct {
-	Reading       int // its number
-	DryRun, Costs bool
+	Interpretation int // its number
+	DryRun, Costs  bool
 }
 
-// UseIn returns the limit's use in a reading. A limit without Uses has one, its own, in any.
-func (l *Limit) UseIn(reading int) (u Use, ok bool) {
+// UseIn returns the limit's use in an interpretation. A limit without Uses has one, its own, in any.
+func (l *Limit) UseIn(interpretation int) (u Use, ok bool) {
 	if l.Uses == nil {
-		return Use{reading, l.DryRun, l.Costs}, true
+		return Use{interpretation, l.DryRun, l.Costs}, true
 	}
 	for _, u := range l.Uses {
-		if u.Reading == reading {
+		if u.Interpretation == interpretation {
 			return u, true
 		}
 	}

@@ -111,36 +111,36 @@ func (n preference) includes(u limit.Use) bool {
 	return u.Costs || n == withoutCost || n == dryRunWithoutCost
 }
 
-// preferences returns the first preference that p has a limit for, in each reading of its request.
+// preferences returns the first preference that p has a limit for, in each interpretation of its request.
 func (p *Core) preferences() []preference {
-	first := make([]preference, len(p.Plan.Readings()))
-	for reading := range first {
-		first[reading] = nothingToSettle
+	first := make([]preference, len(p.Plan.Interpretations()))
+	for interpretation := range first {
+		first[interpretation] = nothingToSettle
 		for i := range p.Grants.Len() {
-			if u, ok := settleableIn(p.Grants.At(i).Limit, reading); ok {
-				first[reading] = min(first[reading], preferenceFor(u))
+			if u, ok := settleableIn(p.Grants.At(i).Limit, interpretation); ok {
+				first[interpretation] = min(first[interpretation], preferenceFor(u))
 			}
 		}
 	}
 	return first
 }
 
-// settleableIn returns how a reading of a request uses a limit. ok is false if the reading doesn't have it, or if it
+// settleableIn returns how an interpretation of a request uses a limit. ok is false if the interpretation doesn't have it, or if it
 // can't be settled.
-func settleableIn(l *limit.Limit, reading int) (u limit.Use, ok bool) {
-	u, ok = l.UseIn(reading)
+func settleableIn(l *limit.Limit, interpretation int) (u limit.Use, ok bool) {
+	u, ok = l.UseIn(interpretation)
 	return u, ok && l.Kind.Traits().Unsettled == ""
 }
 
 // chooseAmends returns the amends of a Settle without names. Settle applies to one permit: the one with the lowest
 // preference, and among equals the innermost. If a limiter has read the request in several ways, the choice may depend
-// on the reading. Then a limit is settled if any combination of readings selects it, and refunded only if all do.
+// on the interpretation. Then a limit is settled if any combination of interpretations selects it, and refunded only if all do.
 func (p *Core) chooseAmends(cost int64) map[*Core][]decide.Amend {
 	var permits []*Core
 	for q := p; q != nil; q = q.Outer {
 		permits = append(permits, q)
 	}
-	// ranks has the rank of each permit in each reading. No two permits have the same; the lowest is chosen.
+	// ranks has the rank of each permit in each interpretation. No two permits have the same; the lowest is chosen.
 	ranks := make([][]int, len(permits))
 	for k, q := range permits {
 		for _, n := range q.preferences() {
@@ -153,8 +153,8 @@ func (p *Core) chooseAmends(cost int64) map[*Core][]decide.Amend {
 		for i := range q.Grants.Len() {
 			g := q.Grants.At(i)
 			some, each := false, true
-			for reading, rank := range ranks[k] {
-				if u, ok := settleableIn(g.Limit, reading); ok {
+			for interpretation, rank := range ranks[k] {
+				if u, ok := settleableIn(g.Limit, interpretation); ok {
 					included := preference(rank / len(permits)).includes(u)
 					some = some || included && rank < highest
 					each = each && included && rank < lowest
@@ -171,7 +171,7 @@ func (p *Core) chooseAmends(cost int64) map[*Core][]decide.Amend {
 	return amends
 }
 
-// otherRanks returns bounds of the lowest rank among the permits other than k, over all combinations of readings.
+// otherRanks returns bounds of the lowest rank among the permits other than k, over all combinations of interpretations.
 func otherRanks(ranks [][]int, k int) (lowest, highest int) {
 	lowest, highest = math.MaxInt, math.MaxInt
 	for i, other := range ranks {

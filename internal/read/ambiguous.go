@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// An ambiguous request is one of which package routing finds several readings. It is held to the
+// An ambiguous request is one of which package routing finds several interpretations. It is held to the
 // plans of all of them:
 //
 //   - A limit that any of them selects is charged, once for each key, at the highest cost.
@@ -17,7 +17,7 @@ import (
 //   - It is refunded only as far as all that select it would refund it: see Settler.FinalCost, and
 //     Permit.Settle of the root.
 //
-// So it never gets more than by any reading alone, whichever the router behind the limiter
+// So it never gets more than by any interpretation alone, whichever the router behind the limiter
 // follows. It pays for that with a copy of each limit; other requests pay nothing.
 
 // union returns the plan of a request that is held to those of several matches.
@@ -46,10 +46,10 @@ func (p *Plans) union(matches []routing.Match) *Plan {
 func combine(pattern string, plans ...*Plan) *Plan {
 	u, seen := &Plan{Pattern: pattern, alsoMatched: plans}, map[*store.Limit]bool{}
 	for _, p := range plans {
-		if len(p.readings) > 0 {
-			u.readings = append(u.readings, p.readings...)
+		if len(p.interpretations) > 0 {
+			u.interpretations = append(u.interpretations, p.interpretations...)
 		} else {
-			u.readings = append(u.readings, p)
+			u.interpretations = append(u.interpretations, p)
 		}
 		for _, e := range p.Entries {
 			if !seen[e.StoreLimit] {
@@ -66,19 +66,19 @@ func combine(pattern string, plans ...*Plan) *Plan {
 	return u
 }
 
-// Readings returns the plans that a request of the plan is held to: itself, or several.
-func (p *Plan) Readings() []*Plan {
-	if p == nil || len(p.readings) == 0 {
+// Interpretations returns the plans that a request of the plan is held to: itself, or several.
+func (p *Plan) Interpretations() []*Plan {
+	if p == nil || len(p.interpretations) == 0 {
 		return []*Plan{p}
 	}
-	return p.readings
+	return p.interpretations
 }
 
-// readings makes the charges of an ambiguous request, except those of functions.
-func (q *Reading) readings(p *Plan) error {
-	for i, reading := range p.readings {
-		for _, e := range reading.Entries {
-			if err := q.chargeInReading(i, e); err != nil {
+// chargeInterpretations makes the charges of an ambiguous request, except those of functions.
+func (q *Reading) chargeInterpretations(p *Plan) error {
+	for i, interpretation := range p.interpretations {
+		for _, e := range interpretation.Entries {
+			if err := q.chargeInInterpretation(i, e); err != nil {
 				return err
 			}
 		}
@@ -86,9 +86,9 @@ func (q *Reading) readings(p *Plan) error {
 	return nil
 }
 
-// chargeInReading adds the charge of one limit in a reading, or makes it part of the charge that another
-// reading has made of the limit.
-func (q *Reading) chargeInReading(reading int, e *Entry) error {
+// chargeInInterpretation adds the charge of one limit in an interpretation, or makes it part of the charge that another
+// interpretation has made of the limit.
+func (q *Reading) chargeInInterpretation(interpretation int, e *Entry) error {
 	if e.Skip != nil && e.Skip(q.R) {
 		return nil
 	}
@@ -103,30 +103,30 @@ func (q *Reading) chargeInReading(reading int, e *Entry) error {
 			return err
 		}
 		o := q.entries[i]
-		o.merge(reading, e)
+		o.merge(interpretation, e)
 		q.enforced = q.enforced || !e.DryRun
 		q.call.Replace(i, &o.Limit, max(cost, q.call.Charges[i].Cost))
 		return nil
 	}
 	for i := range q.Paced {
 		if p := &q.Paced[i]; p.StoreLimit == e.StoreLimit && p.Key == key {
-			p.merge(reading, e)
+			p.merge(interpretation, e)
 			q.enforced = q.enforced || !e.DryRun
 			q.paces |= p.Needs
 			return nil
 		}
 	}
-	return q.charge(e.forReading(reading))
+	return q.charge(e.forInterpretation(interpretation))
 }
 
-// splitByReading replaces entries, which f has returned, by those of the readings whose plan has f. Each
-// is charged at the highest cost of these readings.
-func (q *Reading) splitByReading(f *Func, entries []*Entry) error {
+// splitByInterpretation replaces entries, which f has returned, by those of the interpretations whose plan has f. Each
+// is charged at the highest cost of these interpretations.
+func (q *Reading) splitByInterpretation(f *Func, entries []*Entry) error {
 	first := len(q.entries) - len(entries)
 	for i, e := range entries {
 		var merged *Entry
 		most := int64(0)
-		for n, p := range q.Plan.readings {
+		for n, p := range q.Plan.interpretations {
 			if !slices.Contains(p.Funcs, f) {
 				continue
 			}
@@ -136,7 +136,7 @@ func (q *Reading) splitByReading(f *Func, entries []*Entry) error {
 				return err
 			}
 			if most = max(most, cost); merged == nil {
-				merged = costed.forReading(n)
+				merged = costed.forInterpretation(n)
 			} else {
 				merged.addUse(n, costed)
 			}
@@ -147,45 +147,45 @@ func (q *Reading) splitByReading(f *Func, entries []*Entry) error {
 	return nil
 }
 
-// forReading returns the entry as a reading of one request has it.
-func (e *Entry) forReading(reading int) *Entry {
+// forInterpretation returns the entry as an interpretation of one request has it.
+func (e *Entry) forInterpretation(interpretation int) *Entry {
 	c := e.copy()
-	c.addUse(reading, e)
+	c.addUse(interpretation, e)
 	return c
 }
 
-func (e *Entry) addUse(reading int, as *Entry) {
-	e.Uses = append(e.Uses, limit.Use{Reading: reading, DryRun: as.DryRun, Costs: as.Costs})
+func (e *Entry) addUse(interpretation int, as *Entry) {
+	e.Uses = append(e.Uses, limit.Use{Interpretation: interpretation, DryRun: as.DryRun, Costs: as.Costs})
 }
 
-// merge makes another reading's entry part of one that forReading has returned.
-func (e *Entry) merge(reading int, o *Entry) {
+// merge makes another interpretation's entry part of one that forInterpretation has returned.
+func (e *Entry) merge(interpretation int, o *Entry) {
 	e.Limit.Merge(&o.Limit)
-	e.addUse(reading, o)
+	e.addUse(interpretation, o)
 	e.Settler = e.Settler.combine(o.Settler)
 }
 
-// combine returns the Settler of a charge that two readings make. nil settles nothing.
+// combine returns the Settler of a charge that two interpretations make. nil settles nothing.
 func (s *Settler) combine(o *Settler) *Settler {
 	if s == o {
 		return s
 	}
 	each := []*Settler{s}
-	if s != nil && s.perReading != nil {
-		each = slices.Clip(s.perReading)
+	if s != nil && s.perInterpretation != nil {
+		each = slices.Clip(s.perInterpretation)
 	}
-	return &Settler{perReading: append(each, o)}
+	return &Settler{perInterpretation: append(each, o)}
 }
 
 // FinalCost returns what a charge costs in the end, or a negative number to leave it as it is. ask
-// returns the final cost by one WithSettle. If the readings that make the charge disagree, the result
+// returns the final cost by one WithSettle. If the interpretations that make the charge disagree, the result
 // is their highest cost, and atLeast: the charge must not become cheaper than it was.
 func (s *Settler) FinalCost(ask func(*Settler) int64) (cost int64, atLeast bool) {
-	if s.perReading == nil {
+	if s.perInterpretation == nil {
 		return ask(s), false
 	}
 	cost = -1
-	for i, one := range s.perReading {
+	for i, one := range s.perInterpretation {
 		said := int64(-1)
 		if one != nil {
 			said = ask(one)

@@ -39,8 +39,8 @@ func (e *Entry) Name() string { return e.StoreLimit.Name() }
 type Settler struct {
 	Cost func(r *http.Request, status int, written int64) int64
 	// ByStatus: Cost looks at nothing but the status.
-	ByStatus   bool
-	perReading []*Settler // instead: of readings that settle a charge differently; see FinalCost
+	ByStatus          bool
+	perInterpretation []*Settler // instead: of interpretations that settle a charge differently; see FinalCost
 }
 
 // Bytes is how a Bandwidth counts.
@@ -59,10 +59,10 @@ type Plan struct {
 	Pattern  string // of the WithRoute, or of several, separated by commas
 	Single   *Entry // the only one, where a decision is its charge and nothing else; or nil
 
-	plain       []*Entry // Entries, if each is charged as it is; nil if one may be skipped, and with readings
-	readings    []*Plan  // otherwise those that its requests are held to: see charge
-	alsoMatched []*Plan  // those of other patterns that its requests match
-	matched     atomic.Bool
+	plain           []*Entry // Entries, if each is charged as it is; nil if one may be skipped, and with interpretations
+	interpretations []*Plan  // otherwise those that its requests are held to: see charge
+	alsoMatched     []*Plan  // those of other patterns that its requests match
+	matched         atomic.Bool
 }
 
 // MarkMatched records that a request has matched the plan. Requests call it, so it mostly writes nothing.

@@ -148,8 +148,8 @@ func (q *Reading) Request(p *Plan) error {
 // chargeRest makes the charges that depend on those made already, or on what functions return.
 func (q *Reading) chargeRest(p *Plan) error {
 	q.PolicyDiffers = true
-	if len(p.readings) > 0 {
-		if err := q.readings(p); err != nil {
+	if len(p.interpretations) > 0 {
+		if err := q.chargeInterpretations(p); err != nil {
 			return err
 		}
 	} else if p.plain == nil {
@@ -164,8 +164,8 @@ func (q *Reading) chargeRest(p *Plan) error {
 		if err := f.Charge(q); err != nil {
 			return err
 		}
-		if len(p.readings) > 0 {
-			if err := q.splitByReading(f, q.entries[first:]); err != nil {
+		if len(p.interpretations) > 0 {
+			if err := q.splitByInterpretation(f, q.entries[first:]); err != nil {
 				return err
 			}
 		}

@@ -223,7 +223,7 @@ func TestUsualRequestAllocatesNothing(t *testing.T) {
 }
 
 // The longest path that a server reads is copied a few times, not for every segment and
-// reading.
+// interpretation.
 func TestLongPaths(t *testing.T) {
 	rt, _ := New([]string{"POST /api/auth/login", "api.example.com/{x...}"})
 	for _, unit := range []string{"/", "/..", "/a%2f", "%2e%2f", "a", "%41"} {

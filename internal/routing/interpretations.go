@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// A request has readings: the paths and hosts that routers, and the middleware before
+// A request has interpretations: the paths and hosts that routers, and the middleware before
 // them, may read it as. The client chooses the spelling and the application chooses the
-// router. So each reading selects a pattern, and the request is held to all of them.
+// router. So each interpretation selects a pattern, and the request is held to all of them.
 // Charging too much for a spelling that no client needs is cheap; leaving one out is a way
 // past a limit.
 //
-// A reading is represented by an escaped path, which http.ServeMux matches segment by
+// A interpretation is represented by an escaped path, which http.ServeMux matches segment by
 // segment. It stands for one of these texts:
 //
 //	as sent, %2F and all      chi, echo, bunrouter, gin with UseRawPath
@@ -23,15 +23,15 @@ import (
 //
 // either as it is or cleaned, and with or without the trailing slash.
 
-// Match is what one reading of a request selects: the most specific pattern, and, if that has a
+// Match is what one interpretation of a request selects: the most specific pattern, and, if that has a
 // host, the most specific of those without one. Both are the number for no pattern where there
 // is none.
 type Match struct{ Pattern, Beside int }
 
-// Find returns the matches of the readings of a request, each once: that of
-// the first reading, and those of the others, which are nil for the usual request.
+// Find returns the matches of the interpretations of a request, each once: that of
+// the first interpretation, and those of the others, which are nil for the usual request.
 //
-// The usual request has one reading, and the mux shows it: it redirects a path that
+// The usual request has one interpretation, and the mux shows it: it redirects a path that
 // needs cleaning or lacks a trailing slash. But it doesn't clean for CONNECT, nor
 // remove the port from the host then.
 func (rt *Router) Find(r *http.Request) (first Match, others []Match) {
@@ -55,7 +55,7 @@ func (rt *Router) Find(r *http.Request) (first Match, others []Match) {
 			return m, nil
 		}
 	}
-	rs := readings{Router: rt, method: r.Method}
+	rs := interpretations{Router: rt, method: r.Method}
 	texts := textsOf(r.URL)
 	for _, rs.host = range rt.hostsOf(r) {
 		for _, text := range texts {
@@ -65,8 +65,8 @@ func (rt *Router) Find(r *http.Request) (first Match, others []Match) {
 	return rs.matches[0], rs.matches[1:]
 }
 
-// readings collects the matches of the readings of a request.
-type readings struct {
+// interpretations collects the matches of the interpretations of a request.
+type interpretations struct {
 	*Router
 	method, host string
 	matches      []Match
@@ -83,7 +83,7 @@ func textsOf(u *url.URL) []string {
 
 // text reads a text as it is and cleaned. Some routers that clean give a path that ends
 // in a dot segment a trailing slash, others don't.
-func (rs *readings) text(text string) {
+func (rs *interpretations) text(text string) {
 	if text == "" || text[0] != '/' {
 		text = "/" + text
 	}
@@ -106,7 +106,7 @@ func (rs *readings) text(text string) {
 
 // path reads a path with its trailing slash, and without it unless the selected pattern
 // names the slash: the path without is then a different resource.
-func (rs *readings) path(p string) {
+func (rs *interpretations) path(p string) {
 	found := rs.add(p)
 	if short, ok := strings.CutSuffix(p, "/"); ok && short != "" && !found.names(p) {
 		rs.add(short)
@@ -114,7 +114,7 @@ func (rs *readings) path(p string) {
 }
 
 // add adds the match of a path.
-func (rs *readings) add(p string) *target {
+func (rs *interpretations) add(p string) *target {
 	p = rs.literally(p)
 	found := rs.find(rs.method, rs.host, p)
 	m := Match{found.number, rs.rest.number}
@@ -132,7 +132,7 @@ func (rs *readings) add(p string) *target {
 // long for any pattern also becomes a NUL, and what is deeper than every pattern is
 // left out: that makes no difference to the match, and a long path would otherwise be
 // copied often.
-func (rs *readings) literally(p string) string {
+func (rs *interpretations) literally(p string) string {
 	var b strings.Builder
 	for depth := 0; p != "" && depth <= rs.depth; depth++ {
 		segment, rest := p[1:], "" // p begins with a slash
