@@ -6,9 +6,10 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 )
 
-// The functions below say which functions answer for an algorithm. Only they name all algorithms: a default
-// never stands for one, so a new algorithm that a switch lacks panics. They are switches rather than a table of functions: arguments of an indirect call escape, and every
-// charge would allocate its state.
+// The functions below call those of an algorithm. Only they name all algorithms. A default never stands for
+// one, so an algorithm that a switch lacks panics, except in fillDefaults and rebase, which some
+// algorithms have no need of. They are switches rather than a table of functions: arguments of an indirect call escape, and every charge would
+// allocate its state.
 
 // fillDefaults writes what the Spec leaves open.
 func (l *Limit) fillDefaults() {
@@ -44,6 +45,8 @@ func (l *Limit) workOut(bad wrong) {
 		l.workOutConcurrency()
 	case Ban:
 		l.workOutBan()
+	default:
+		panic(l.spec.Algorithm.String())
 	}
 }
 
@@ -68,6 +71,8 @@ func (l *Limit) step(now *Now, c *Charge, s *state, r *Result) {
 		l.stepConcurrency(now, c, s, r)
 	case Ban:
 		l.stepBan(now, c, s, r)
+	default:
+		panic(l.spec.Algorithm.String())
 	}
 }
 
