@@ -33,11 +33,12 @@ func (c *Call) wait(ctx context.Context) error {
 			return err
 		}
 	}
+	hasTurn := c.waiter != nil || c.delay() > 0 // one that another call has left, or one in the future
 	switch {
 	case !waits:
 	case !c.owns:
 		c.recordTurnsQueued()
-	case c.waiter != nil || c.delay() > 0:
+	case hasTurn:
 		return c.waitForTurns(ctx)
 	case ctx.Err() != nil: // the caller has left while the store was asked
 		return &Canceled{ctx.Err()}

@@ -31,7 +31,7 @@ func (c *Call) takeOrWaitForSlots(ctx context.Context) error {
 	if err := c.claimAndTake(ctx); err != nil || c.owns {
 		return err
 	}
-	if i := c.lacksSlot(ctx); i >= 0 {
+	if i, lacks := c.lacksSlot(ctx); lacks {
 		return c.waitForSlots(ctx, i, true)
 	}
 	return nil
@@ -53,20 +53,19 @@ func (c *Call) awaited() (i int, queued int64) {
 	return 0, 0
 }
 
-// lacksSlot returns the first charge that is denied for lack of a slot and may wait. It
-// returns -1 if there is none, or if something else denies as well.
-func (c *Call) lacksSlot(ctx context.Context) int {
-	first := -1
+// lacksSlot returns the first charge that is denied for lack of a slot and may wait. lacks is false if
+// there is none, or if something else denies as well.
+func (c *Call) lacksSlot(ctx context.Context) (first int, lacks bool) {
 	for i, l := range c.Limits {
 		switch r := &c.Results[i]; {
 		case r.OK || c.Charges[i].DryRun:
 		case l.Wait.For != limit.ForSlot || r.RetryAfter == store.Never || c.patience(ctx, i) <= 0:
-			return -1
-		case first < 0:
-			first = i
+			return 0, false
+		case !lacks:
+			first, lacks = i, true
 		}
 	}
-	return first
+	return first, lacks
 }
 
 // patience returns how long charge i may go on waiting for a slot: as long as its own limit allows,
@@ -102,84 +101,97 @@ func (c *Call) room(i int) int64 {
 	return w.Slots(&c.Charges[i])
 }
 
-// waitForSlots stands in line for charge i's slots, and then in the lines of other slots that turn out
-// to be missing, until the call is granted, denied by something else, or out of patience. answered says
-// that the results hold the denial that brought it here.
-func (c *Call) waitForSlots(ctx context.Context, i int, answered bool) error {
-	for i >= 0 {
-		next, ended, err := c.standInLine(ctx, i, &answered)
-		switch {
-		case err != nil:
-			return err
-		case ended != nil:
-			return c.endWait(ctx, i, ended, answered)
-		}
-		i = next
-	}
-	return nil
+// slotWait is a call's wait for slots, in one line after another.
+type slotWait struct {
+	charge   int   // for whose slots the call waits
+	answered bool  // the results are the store's answer, by the limits that the call now has
+	decided  bool  // the call is granted, or something other than a lack of slots denies it
+	ended    error // why the wait has ended, if the call isn't decided
 }
 
-// standInLine stands in line for charge i's slots, and asks the store whenever the call is the head,
-// until an answer isn't a lack of these slots. next is what lacksSlot returns then. ended says why the
-// wait has ended without such an answer, and err is the store's error. answered is set to whether the
-// results are an answer by the limits that the call now has.
-func (c *Call) standInLine(ctx context.Context, i int, answered *bool) (next int, ended, err error) {
+// waitForSlots waits for charge i's slots, and then for others that turn out to be missing, until the
+// call is decided or out of patience. answered says that the results hold the denial that brought it
+// here.
+func (c *Call) waitForSlots(ctx context.Context, i int, answered bool) error {
+	w := slotWait{charge: i, answered: answered}
+	for !w.decided && w.ended == nil {
+		if err := c.waitInLine(ctx, &w); err != nil {
+			return err
+		}
+	}
+	if w.decided {
+		return nil
+	}
+	return c.endWait(ctx, &w)
+}
+
+// waitInLine waits in the line for the slots of w.charge, and asks the store whenever the call is the head.
+// It returns when the call is decided, when it lacks the slots of another charge instead, which is
+// w.charge then, or when the wait has ended. The error is the store's.
+func (c *Call) waitInLine(ctx context.Context, w *slotWait) error {
+	i := w.charge
 	lines, start := &c.by.Lines.Slots, time.Now()
 	if c.arrived.IsZero() {
 		c.arrived = start
 	}
 	ch, l := &c.Charges[i], c.Limits[i]
-	w := &slots.Waiter{
+	waiter := &slots.Waiter{
 		Key: slots.KeyOf(ch.Limit, ch.Key), Cost: ch.Cost, Class: c.classOf(ctx), Arrived: c.arrived,
 		Shares: l.Wait.Shares, Room: c.room(i), Until: start.Add(c.patience(ctx, i)),
 	}
 	defer func() { // also if the store or the application panics
-		lines.Leave(w)
+		lines.Leave(waiter)
 		waited := time.Since(start)
 		c.Waited += waited
 		c.lineWait(i).Waited += waited
 	}()
-	joined, queued := lines.Join(w)
+	joined, queued := lines.Join(waiter)
 	c.lineWait(i).Queued = queued
 	if !joined {
-		return -1, slots.ErrFull, nil
+		w.ended = slots.ErrFull
+		return nil
 	}
 	c.beginWait(i, 0)
 	for {
-		if ended := lines.Wait(ctx, w); ended != nil {
-			return -1, ended, nil
+		if w.ended = lines.Wait(ctx, waiter); w.ended != nil {
+			return nil
 		}
 		if c.renew() {
-			*answered = false
+			w.answered = false
 		}
-		if ended := c.setMaxWaits(ctx); ended != nil {
-			return -1, ended, nil
+		if w.ended = c.setMaxWaits(ctx); w.ended != nil {
+			return nil
 		}
 		if err := c.claimAndTake(ctx); err != nil {
-			return -1, nil, err
+			return err
 		}
-		*answered = true
-		if next := c.lacksSlot(ctx); next < 0 || c.Results[i].OK {
-			return next, nil, nil
+		w.answered = true
+		switch lacking, lacks := c.lacksSlot(ctx); {
+		case !lacks:
+			w.decided = true
+			return nil
+		case c.Results[i].OK:
+			w.charge = lacking
+			return nil
 		}
 	}
 }
 
-// endWait ends a wait for charge i's slots for which no slot has come in time, or whose caller has left.
-func (c *Call) endWait(ctx context.Context, i int, ended error, answered bool) error {
-	timedOut := errors.Is(ended, context.DeadlineExceeded)
+// endWait ends a wait in which no slot has come in time, or whose caller has left.
+func (c *Call) endWait(ctx context.Context, w *slotWait) error {
+	timedOut := errors.Is(w.ended, context.DeadlineExceeded)
 	switch {
-	case ended != slots.ErrFull && ended != slots.ErrLate && !timedOut:
+	case w.ended != slots.ErrFull && w.ended != slots.ErrLate && !timedOut:
 		clear(c.Results)
-		return &Canceled{ended}
-	case answered: // the last denial is the limit's answer
+		return &Canceled{w.ended}
+	case w.answered: // the last denial is the limit's answer
 		return nil
 	case timedOut: // the store is still to be asked
 		long, stop := context.WithTimeout(context.WithoutCancel(ctx), background.SettleTimeout)
 		defer stop()
 		ctx = long
 	}
-	return c.denyQueued(ctx, i)
+	return c.denyQueued(ctx, w.charge)
 }
 
 // renew replaces the limits of the call by those that an Update has put in their places. The call keeps
