@@ -180,14 +180,9 @@ func answerFailed(v *version, w http.ResponseWriter, r *http.Request, err error)
 // answerWith has h answer a denied request, with status unless it writes another, and
 // reports whether it did. The handler may send the request through the limiter again, to
 // another route: the limiter lets it pass, or each denial would call the handler again.
-// Without a handler, and unless the limiter is WithProblem, an ErrorWriter takes the error.
 func answerWith(v *version, h http.Handler, w http.ResponseWriter, r *http.Request, denied *DeniedError, status int, err error) bool {
 	if h == nil {
-		to, ok := w.(ErrorWriter)
-		if ok = ok && !v.problem; ok {
-			to.WriteError(err)
-		}
-		return ok
+		return passError(v, w, err)
 	}
 	asked := r.WithContext(&answering{r.Context(), v.events.destinations, denied})
 	defer func() { r.MultipartForm = asked.MultipartForm }() // the server removes its files
@@ -196,6 +191,17 @@ func answerWith(v *version, h http.Handler, w http.ResponseWriter, r *http.Reque
 	}
 	field.SetNotStored(w.Header()) // the handler may have allowed caching
 	return false
+}
+
+// passError passes the error of a denied request to a router's error handler, and reports whether there is
+// one. A limiter WithProblem answers by itself.
+func passError(v *version, w http.ResponseWriter, err error) bool {
+	router, ok := w.(ErrorWriter)
+	if !ok || v.problem {
+		return false
+	}
+	router.WriteError(err)
+	return true
 }
 
 // setFailedFields sets the header fields of an answer to err, unless it is a denial by limits, which

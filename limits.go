@@ -146,22 +146,15 @@ func Quota(n int64, w Window, opts ...RateOption) Limit {
 
 // checkPeriod reports a period that lacks its unit.
 func checkPeriod(r *compile.Rule) {
-	if lacksUnit(r, "", r.Spec.Period) {
+	if ok, write := checkUnit(r.Spec.Period); !ok {
+		r.Errs.Add("", fmt.Sprintf("a period of %v", r.Spec.Period), write)
 		r.Spec.Period = time.Second // or the store's limit may report it too
 	}
 }
 
-// lacksUnit reports whether a duration that option was given lacks its unit, and adds that to
-// what is wrong with the rule.
-func lacksUnit(r *compile.Rule, option string, d time.Duration) bool {
-	ok, write := engine.CheckDuration(d, true, "")
-	if !ok && option == "" {
-		r.Errs.Add("", fmt.Sprintf("a period of %v", d), write)
-	} else if !ok {
-		r.Errs.Add(fmt.Sprintf("%s(%v)", option, d), "", write)
-	}
-	return !ok
-}
+// checkUnit reports whether a duration has its unit, and what to write instead. Its other mistakes are the
+// store's to report.
+func checkUnit(d time.Duration) (ok bool, write string) { return engine.CheckDuration(d, true, "") }
 
 func newLimit[O anyLimitOption](r *compile.Rule, opts []O) Limit {
 	apply(r, opts)
@@ -669,7 +662,9 @@ func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 // microseconds, from a millisecond to a year; New returns an error for any other d.
 func WithBanFor(d time.Duration) BanOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) {
-		if r.Spec.Ban = d; lacksUnit(r, "WithBanFor", d) {
+		r.Spec.Ban = d
+		if ok, write := checkUnit(d); !ok {
+			r.Errs.Add(fmt.Sprintf("WithBanFor(%v)", d), "", write)
 			r.Spec.Ban = time.Hour // or the store's limit may report it too
 		}
 	}}

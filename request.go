@@ -390,15 +390,15 @@ func (a *admission) newResponse(p *permit.Core) *permit.Response {
 	return s
 }
 
-// bytePayer returns what Bandwidths charge bytes with: the version's store. about is the request.
+// bytePayer returns what Bandwidths charge bytes with: the version's store. Events are about a request.
 func bytePayer(v *version, about subject) respond.Payer {
 	return respond.Payer{
 		Store: v.backend.Store, Lines: &v.backend.Lines.Turns,
 		Refund: func(ctx context.Context, charges []store.Charge) []store.Result {
 			return settleRefund(ctx, v, about, charges)
 		},
-		StoreFailed: func(charges []store.Charge, err error, cut bool) error {
-			if cut {
+		StoreFailed: func(charges []store.Charge, err error, failsClosed bool) error {
+			if failsClosed {
 				err = &StoreError{err}
 			}
 			e := about.event(EventStoreFailed, err)
@@ -442,7 +442,9 @@ func (a *admission) outcome(kind EventKind, err error) Event {
 	return e
 }
 
-// sendOutcome notifies the observers of a decision, and logs it if the log shows such decisions.
+// sendOutcome notifies the observers of a decision, and logs it if the log shows such decisions. If the store
+// had failed before and has now decided a limit, the log says so. Observers of an admission are owed its end
+// (endDue).
 func (a *admission) sendOutcome(kind EventKind, err error) {
 	s := &a.version.events
 	decided := kind == EventAdmitted || kind == EventDenied

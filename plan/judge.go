@@ -271,7 +271,7 @@ func (j *judge) sameForAnyHost(p *read.Plan, r *http.Request) bool {
 	return true
 }
 
-// decideCharges decides the charges, and plans the settlements at the end of the request.
+// decideCharges decides the charges of a request, and plans the settlements at its end if it is granted.
 func (j *judge) decideCharges(at time.Time, logged *Request, r *http.Request, v *verdict) {
 	c := &j.call
 	for i := range c.Charges {
@@ -285,20 +285,23 @@ func (j *judge) decideCharges(at time.Time, logged *Request, r *http.Request, v 
 	granted := inside.Granted(c.Charges, c.Results)
 	retry := time.Duration(-1)
 	for i := range c.Results {
-		switch r := &c.Results[i]; {
+		switch result := &c.Results[i]; {
 		case c.Charges[i].DryRun:
 		case granted:
-			v.wait = max(v.wait, r.Delay)
-		case !r.OK && r.RetryAfter > retry:
-			v.deniedBy, retry = i, r.RetryAfter
+			v.wait = max(v.wait, result.Delay)
+		case !result.OK && result.RetryAfter > retry:
+			v.deniedBy, retry = i, result.RetryAfter
 		}
 	}
-	if v.denied = !granted; v.denied {
-		return
+	if v.denied = !granted; granted && c.Needs&limit.Releases != 0 {
+		j.planSettlements(at.Add(v.wait+max(logged.Took, 0)), logged, r)
 	}
-	if c.Needs&limit.Releases == 0 {
-		return
-	}
+}
+
+// planSettlements has the slots of a granted request released, and the charges whose cost depends on the
+// response settled, when the request ends.
+func (j *judge) planSettlements(end time.Time, logged *Request, r *http.Request) {
+	c := &j.call
 	settlers := j.reading.Settlers()
 	var settlements []store.Charge
 	for i := range c.Charges {
@@ -325,7 +328,7 @@ func (j *judge) decideCharges(at time.Time, logged *Request, r *http.Request, v 
 		settlements = append(settlements, ch)
 	}
 	if settlements != nil {
-		heap.Push(&j.ends, ending{at.Add(v.wait + max(logged.Took, 0)), settlements})
+		heap.Push(&j.ends, ending{end, settlements})
 	}
 }
 

@@ -50,16 +50,7 @@ func (s *scenario) decide(at time.Time, logged *Request, r *http.Request, why st
 	v := s.judge.decide(at, logged, r)
 	if s.against != nil {
 		before := s.against.decide(at, logged, r)
-		switch {
-		case v.unjudged != "" || before.unjudged != "":
-			s.flips.unjudged++
-		case v.denied && !before.denied:
-			name, key := s.judge.deniedBy(&v)
-			s.flips.add(true, name, key)
-		case !v.denied && before.denied:
-			name, key := s.against.deniedBy(&before)
-			s.flips.add(false, name, key)
-		}
+		s.countFlip(&v, &before)
 	}
 	if v.unjudged != "" {
 		s.unjudged[v.unjudged]++
@@ -82,20 +73,34 @@ func (s *scenario) decide(at time.Time, logged *Request, r *http.Request, why st
 	if !v.limited {
 		s.exempt++
 	}
-	by := -1
+	deniedBy := -1
 	if v.reason != "" {
 		s.reasons[v.reason]++
 	} else if v.limited {
-		by = s.countCharges(nanos, &v)
+		deniedBy = s.countCharges(nanos, &v)
 	}
-	s.timeline.add(nanos, v.denied, by)
+	s.timeline.add(nanos, v.denied, deniedBy)
 	return nil
+}
+
+// countFlip counts a request that the limiter in force decides otherwise.
+func (s *scenario) countFlip(v, before *verdict) {
+	switch {
+	case v.unjudged != "" || before.unjudged != "":
+		s.flips.unjudged++
+	case v.denied && !before.denied:
+		name, key := s.judge.deniedBy(v)
+		s.flips.add(true, name, key)
+	case !v.denied && before.denied:
+		name, key := s.against.deniedBy(before)
+		s.flips.add(false, name, key)
+	}
 }
 
 // countCharges counts the charges of a request, and returns the number of the limit that has denied
 // it, or -1.
-func (s *scenario) countCharges(nanos int64, v *verdict) (by int) {
-	by = -1
+func (s *scenario) countCharges(nanos int64, v *verdict) (deniedBy int) {
+	deniedBy = -1
 	c := &s.judge.call
 	for i := range c.Charges {
 		ch, r := &c.Charges[i], &c.Results[i]
@@ -108,10 +113,10 @@ func (s *scenario) countCharges(nanos int64, v *verdict) (by int) {
 		}
 		l.add(nanos, ch.Key, r, v.denied && !ch.DryRun)
 		if i == v.deniedBy {
-			by = l.number
+			deniedBy = l.number
 		}
 	}
-	return by
+	return deniedBy
 }
 
 func (c *Count) add(denied, waited bool) {

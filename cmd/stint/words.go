@@ -76,16 +76,16 @@ func splitArguments(arguments string) (all []string) {
 	return all
 }
 
-// toFlagWords replaces package plan's options by flags.
+// toFlagWords replaces package plan's options by flags, and durations of Go by those of flags.
 func toFlagWords(text string) string {
-	text = option.ReplaceAllStringFunc(text, func(match string) string {
-		m := option.FindStringSubmatch(match)
+	text = optionPattern.ReplaceAllStringFunc(text, func(match string) string {
+		m := optionPattern.FindStringSubmatch(match)
 		return "--" + kebab(m[1]) + " " + m[2] + ":"
 	})
-	return milliseconds.ReplaceAllString(text, "write 1ms or more")
+	return millisecondsPattern.ReplaceAllString(text, "write 1ms or more")
 }
 
 var (
-	option       = regexp.MustCompile(`plan: With(Window|Top|MaxKeys|Headroom|Horizon)\(([^)]*)\):`)
-	milliseconds = regexp.MustCompile(`write \d+\*time\.Millisecond\b`)
+	optionPattern       = regexp.MustCompile(`plan: With(Window|Top|MaxKeys|Headroom|Horizon)\(([^)]*)\):`)
+	millisecondsPattern = regexp.MustCompile(`write \d+\*time\.Millisecond\b`)
 )

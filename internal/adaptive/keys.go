@@ -85,8 +85,9 @@ func RuleOf(l *store.Limit) *Rule {
 // Config returns the rule's configuration.
 func (r *Rule) Config() Config { return r.cfg }
 
-// SlotsFor returns the present limit of a key. A call that waits for slots without asking for them
-// calls it first, so that the key follows this rule if it is the newest.
+// SlotsFor returns the present limit of a key. It also has the key follow this rule if this is the newest,
+// and then wakes the calls that wait for its slots: a call that waits in a line asks no store, which would
+// do that.
 func (r *Rule) SlotsFor(key string) int64 {
 	limit, newer := r.slotsFor(key)
 	if newer {

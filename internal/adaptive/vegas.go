@@ -35,6 +35,12 @@ func newVegas(seed uint64) *vegas {
 // time.
 func (v *vegas) draw() { v.jitter = 0.5 + v.rand.Float64()/2 }
 
+// update returns the limit after a window of requests, as VegasLimit in Netflix's concurrency-limits does:
+//
+//  1. Forget the smallest latency if it is time, or lower it. The limit stays.
+//  2. Keep the limit if less than half of it was in use: the window says nothing about it.
+//  3. Estimate how many of the limit's requests were queueing. Raise the limit if the queue is short, and
+//     fast if it is negligible; lower it if the queue is long.
 func (v *vegas) update(estimate float64, w mean) (float64, Reason) {
 	v.windows++
 	switch {

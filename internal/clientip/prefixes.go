@@ -38,20 +38,37 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 		s = append(s, p.Masked())
 	}
 	sort.Sort(ascending(s))
-	n := 0
+	return mergeSorted(s), problems
+}
+
+// mergeSorted drops the prefixes that are within others, and merges halves, in place.
+func mergeSorted(s Prefixes) Prefixes {
+	merged := s[:0]
 	for _, p := range s {
-		if n == 0 || !s[n-1].Overlaps(p) {
-			s[n] = p
-			for n++; n > 1 && s[n-2].Bits() > 0; n-- {
-				merged := netip.PrefixFrom(s[n-2].Addr(), s[n-2].Bits()-1).Masked()
-				if s[n-1].Bits() != s[n-2].Bits() || !merged.Contains(s[n-1].Addr()) {
-					break
-				}
-				s[n-2] = merged // merged from two halves
+		if n := len(merged); n > 0 && merged[n-1].Overlaps(p) { // it is within the other, which sorts first
+			continue
+		}
+		merged = append(merged, p)
+		// The whole may be half of another in turn.
+		for n := len(merged); n > 1; n-- {
+			whole, ok := join(merged[n-2], merged[n-1])
+			if !ok {
+				break
 			}
+			merged[n-2] = whole
+			merged = merged[:n-1]
 		}
 	}
-	return s[:n], problems
+	return merged
+}
+
+// join returns the prefix of which two are the halves, if there is one.
+func join(low, high netip.Prefix) (whole netip.Prefix, ok bool) {
+	if low.Bits() == 0 || low.Bits() != high.Bits() {
+		return netip.Prefix{}, false
+	}
+	whole = netip.PrefixFrom(low.Addr(), low.Bits()-1).Masked()
+	return whole, whole.Contains(high.Addr())
 }
 
 // ascending is for package sort: slices.SortFunc would be compiled anew for a type of

@@ -234,16 +234,34 @@ func checkWaiters(r *Rule, e *read.Entry) (l optionerror.List) {
 // setLimit makes *to the limit of a rule with its settings.
 func (reg *Registry) setLimit(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	t := r.Kind.Traits()
-	to.StoreLimit, to.Kind, to.DryRun, to.Closed = l, r.Kind, s.DryRun, s.Closed && !s.DryRun
+	to.StoreLimit = l
+	to.Kind = r.Kind
+	to.DryRun = s.DryRun
+	to.Closed = s.Closed && !s.DryRun
 	to.Needs = t.Needs
 	if !s.DryRun {
 		to.Needs |= t.Enforced
 	}
-	to.Wait.For = t.WaitsFor
+	reg.setWait(to, r, l, s)
+	if to.Wait.Queues || to.Wait.MaxWait > 0 {
+		to.Needs |= limit.Waits
+	}
 	spec := l.Spec()
-	switch wait := &to.Wait; t.WaitsFor {
+	policy := &limit.Policy{Capacity: inside.Full(l)}
+	if t.Shown && !s.DryRun && !r.Hidden {
+		policy.Text = field.Policy(spec.Name, spec.Units, Span(spec))
+	}
+	to.Policy.Store(policy)
+}
+
+// setWait sets what the requests of a limit wait for, and for how long.
+func (reg *Registry) setWait(to *limit.Limit, r *Rule, l *store.Limit, s Settings) {
+	wait := &to.Wait
+	wait.For = r.Kind.Traits().WaitsFor
+	switch wait.For {
 	case limit.ForSlot:
-		wait.MaxWait, wait.Room, wait.Slots, wait.Shares = s.MaxWait, r.Line.Room, slotsOf, reg.sharesOf(r, to)
+		wait.MaxWait, wait.Room = s.MaxWait, r.Line.Room
+		wait.Slots, wait.Shares = slotsOf, reg.sharesOf(r, to)
 		switch {
 		case wait.Closed():
 			wait.MaxWait = 0
@@ -252,19 +270,11 @@ func (reg *Registry) setLimit(to *limit.Limit, r *Rule, l *store.Limit, s Settin
 		}
 	case limit.ForTurn:
 		wait.MaxWait = s.MaxWait
-		wait.Queues = spec.Queue > 0
-		if spec.Algorithm == store.LeakyBucket && !wait.Queues { // by WithQueue(0)
+		wait.Queues = l.Spec().Queue > 0
+		if l.Spec().Algorithm == store.LeakyBucket && !wait.Queues { // by WithQueue(0)
 			*wait = limit.Wait{For: limit.ForNothing}
 		}
 	}
-	if to.Wait.Queues || to.Wait.MaxWait > 0 {
-		to.Needs |= limit.Waits
-	}
-	policy := &limit.Policy{Capacity: inside.Full(l)}
-	if t.Shown && !s.DryRun && !r.Hidden {
-		policy.Text = field.Policy(spec.Name, spec.Units, Span(spec))
-	}
-	to.Policy.Store(policy)
 }
 
 // slotsOf returns how many slots a charge's key has now.

@@ -314,7 +314,8 @@ func (gs *Grants) leases(to []store.Charge) []store.Charge {
 	return to
 }
 
-// end settles an Ending, with the charges in c.
+// end settles an Ending, with the charges in c: first those without an amend, then the amends in their
+// order. The lock is held while the store is asked, so that no Settle sees grants that are being settled.
 func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settlement {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -322,7 +323,7 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 		c.Charges = gs.leases(c.Charges)
 	}
 	c.Charges = append(c.Charges, e.Unmoved...)
-	others := len(c.Charges)
+	firstAmended := len(c.Charges)
 	amends := e.Amends
 	if len(amends) > 0 {
 		amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.list[a.Grant].stands(a, e.HandlerSettled.has(a.Grant)) })
@@ -330,7 +331,7 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 	}
 	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
 	s := b.settle(ctx, b.Store, c.Charges, c.Results, e.Timed)
-	gs.recordSettlement(&s, amends, c.Results[others:])
+	gs.recordSettlement(&s, amends, c.Results[firstAmended:])
 	return s
 }
 

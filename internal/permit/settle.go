@@ -96,14 +96,15 @@ const (
 )
 
 func preferenceFor(u limit.Use) preference {
-	n := withoutCost
-	if u.Costs {
-		n = withCost
+	switch {
+	case u.DryRun && u.Costs:
+		return dryRunWithCost
+	case u.DryRun:
+		return dryRunWithoutCost
+	case u.Costs:
+		return withCost
 	}
-	if u.DryRun {
-		n += dryRunWithCost
-	}
-	return n
+	return withoutCost
 }
 
 // includes reports whether Settle, if it applies to limits of a preference, applies to a limit.

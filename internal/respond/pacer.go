@@ -19,10 +19,9 @@ type Payer struct {
 	// Lines are those of the store: a chunk of bytes waits for its turn as a request does.
 	Lines  *turns.Lines
 	Refund turns.Settle
-	// StoreFailed reports an error of the store on charges, and whether a body is cut off
-	// because of it: the write or read that is cut off then returns what StoreFailed
-	// returns. The charges are valid until it returns.
-	StoreFailed func(charges []store.Charge, err error, cut bool) error
+	// StoreFailed reports an error of the store on charges. If one of their limits fails closed, the body
+	// is cut off: the write or read returns what StoreFailed returns. The charges are valid until it returns.
+	StoreFailed func(charges []store.Charge, err error, failsClosed bool) error
 }
 
 // pacer is one direction of a request whose bytes are paced: its response's body, or its
@@ -311,13 +310,13 @@ func (p *pacer) pause(d time.Duration, w *turns.Waiter) error {
 
 // handleStoreError handles a failure of the store.
 func (p *pacer) handleStoreError(err error) error {
-	cut := slices.ContainsFunc(p.accounts, func(a account) bool { return a.Closed })
-	if !cut {
+	failsClosed := slices.ContainsFunc(p.accounts, func(a account) bool { return a.Closed })
+	if !failsClosed {
 		p.clearCredit()
 		p.unpacedUntil = time.Now().Add(unpacedFor)
 	}
-	p.withoutLock(func() { err = p.StoreFailed(p.charges, err, cut) })
-	if cut {
+	p.withoutLock(func() { err = p.StoreFailed(p.charges, err, failsClosed) })
+	if failsClosed {
 		return err
 	}
 	return p.err // it may have ended meanwhile

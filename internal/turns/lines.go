@@ -188,10 +188,10 @@ func (ls *Lines) Leave(ctx context.Context, w *Waiter) {
 		if p == nil {
 			continue
 		}
-		if p.turns == nil {
+		if p.turns == nil { // still waiting
 			p.line.leave(p)
 		} else {
-			p.line = ls.register(p.line)
+			p.line = ls.register(p.line) // it may have been dropped since it served the call
 			p.line.prepend(p.turns, now)
 		}
 		ls.advance(p.line, now)

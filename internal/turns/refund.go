@@ -52,13 +52,14 @@ func (r *refund) charges() []store.Charge {
 
 // finish records the results of settling the charges. The lines keep the turns that the store hasn't
 // taken back, because others stand behind them: turns of this process, whose answer is on its way, or
-// of another one. Without results the outcome is unknown. Then all turns are written off, so that none
+// of another one. Without results the outcome is unknown. Then no turn is inserted again, so that none
 // is used twice.
 func (r *refund) finish(results []store.Result, now time.Time) {
 	for i := range results {
 		l, t := r.lines[i], r.turns[i]
 		kept := inside.Standing(l.charge.Limit, t.receipt, results[i].Receipt)
-		usable := l.key.cost == 0 || kept.Cost == l.key.cost // a part is of no use in a line of one cost
+		// Lines of a cost have whole turns only: a part is of no use. Cost is 0 for lines that divide turns.
+		usable := l.key.cost == 0 || kept.Cost == l.key.cost
 		if kept.Cost > 0 && usable && (t.at.After(now) || len(l.waiting) > 0) {
 			l.insert(turn{t.at, kept})
 		}

@@ -35,9 +35,9 @@ func (p *trace) bound(by int) (burst, rate float64) {
 	return float64(most + prepaid), rate
 }
 
-// judge checks each span that contains the latest charge, which is the last of p.passed. A wait
-// lengthens it by the longest wait of all, since a turn counts from the moment at which it is
-// reserved.
+// judge checks each span that contains the latest charge, which is the last of p.passed, for more than its
+// versions may let pass. A span may hold as much as one that is longer by a tick or the longest wait of
+// all, since a turn counts from the moment at which it is reserved.
 func (p *trace) judge(q request) error {
 	var group []passed
 	longest := p.tick.Microseconds()

@@ -218,7 +218,8 @@ func (p *trace) limit(s store.Spec) *store.Limit {
 	return l
 }
 
-// most returns how much a version lets pass at once.
+// most returns how many units a version lets pass at once when its key has used none. A leaky bucket sends one
+// off at once, beside its burst; a WarmUp sells one permit, and then waits.
 func (p *trace) most(by int) int64 {
 	switch s := p.specs[by]; p.of {
 	case store.TokenBucket, store.IntervalBucket:
@@ -344,6 +345,8 @@ func (p *trace) changes(q request) bool {
 	return false
 }
 
+// ask makes a request for a key, whatever the answer. A Ban counts denials of other limits, so a charge that is
+// always denied goes with its requests.
 func (p *trace) ask(key string, q request) store.Result {
 	charges := []store.Charge{{Key: key, Limit: p.limits[q.by], Cost: q.cost, MaxWait: q.wait}}
 	if p.beside != nil {

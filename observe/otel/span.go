@@ -63,7 +63,8 @@ func spanEvent(e *stint.Event) string {
 	case stint.EventDenied, stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed, stint.EventLimitsFailed:
 		return spanDenied
 	case stint.EventStoreFailed:
-		if closed := (*stint.StoreError)(nil); errors.As(e.Err, &closed) {
+		// A StoreError means that the request was denied, under FailClosed. Under FailOpen it went on.
+		if denied := (*stint.StoreError)(nil); errors.As(e.Err, &denied) {
 			return spanDenied
 		}
 	case stint.EventDryRunDenied:

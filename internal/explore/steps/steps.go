@@ -51,7 +51,9 @@ const (
 // share, starts them with [Run.Go], and checks the result in [Run.End]. It must do the same each time.
 func Find(scenario func(*Run)) (runs int, trace string) { return find(scenario, false) }
 
-// find runs every order one by one if exhaustive is set.
+// find runs a scenario in one order after the other until a run breaks a promise. It returns the number of
+// runs and the trace of that one, which it runs again to get it. If exhaustive is set, it leaves out no
+// order that comes to the same as another.
 func find(scenario func(*Run), exhaustive bool) (runs int, trace string) {
 	var path []node
 	last := &Run{}
@@ -228,7 +230,8 @@ func Unchanged() {
 	}
 }
 
-// Clock reads the clock.
+// Clock reads the clock. Unless the clock is frozen, a reading advances it, and so counts as a write: the
+// order of two readings matters.
 func Clock() (micros int64) {
 	r := running
 	if r == nil {
