@@ -31,7 +31,7 @@ var (
 	ErrEmptyKey = keytext.ErrEmpty
 	// ErrKeyTooLong is the error of a request whose key is longer than 4 KiB.
 	ErrKeyTooLong = keytext.ErrTooLong
-	// ErrNoLimits is the error of a request to which no limit applies because a WithLimitFunc
+	// ErrNoLimits is the error if no limit applies to a request because a WithLimitFunc
 	// returned neither limits nor an error. The response has status 500, and the error is
 	// logged.
 	ErrNoLimits = read.ErrNoLimits

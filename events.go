@@ -177,7 +177,7 @@ func (e Event) Format(f fmt.State, _ rune) { format(f, e.LogValue().Group()) }
 // MarshalJSON implements json.Marshaler. The JSON object has the fields of LogValue.
 func (e Event) MarshalJSON() ([]byte, error) { return toJSON(e.LogValue().Group()) }
 
-// EventKind is the kind of an event. The zero EventKind isn't a kind.
+// EventKind is the kind of an event. The zero EventKind is invalid.
 type EventKind uint8
 
 const (
@@ -205,8 +205,8 @@ const (
 	// those of an earlier plan, these limits apply. Otherwise, under FailOpen, the limits of
 	// the source are left out.
 	EventSourceFailed
-	// EventStoreFailed: the store failed. Under FailClosed Err is a *StoreError; under
-	// FailOpen the request passed.
+	// EventStoreFailed: the store failed. With FailClosed, Err is a *StoreError. With FailOpen,
+	// the request was admitted.
 	EventStoreFailed
 	// EventSettleFailed: a charge could not be settled, or a slot not released.
 	EventSettleFailed

@@ -82,7 +82,7 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, er
 // free by ctx's deadline, the error is a *DeniedError.
 //
 // Some limits can't reserve a turn as far ahead as ctx allows. A SlidingCounter reserves at
-// most one window ahead. If the numbers of a bucket have changed since its last charge, it
+// most one window ahead. A bucket whose rate or burst has changed since its last charge
 // reserves no turn for a ctx without a deadline. In these cases Wait retries after RetryAfter.
 // Callers that retry aren't served in order: the first to retry when units are available is
 // served.

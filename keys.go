@@ -170,11 +170,11 @@ func ForwardedIP(trusted ...netip.Prefix) Key {
 	return IP{Header: "X-Forwarded-For", Trusted: trusted}.keyBy("ForwardedIP")
 }
 
-// HeaderIP keys on the client's address in a header field, other than X-Forwarded-For, that a
-// proxy writes; see [IP]. Forwarded (RFC 7239) is a list, which is read like X-Forwarded-For in
-// ForwardedIP. Any other field, such as CF-Connecting-IP or X-Real-IP, must be set by the proxy
-// to one address. If such a field is sent several times or isn't one address, the request has
-// the key of RemoteIP. New returns an error if name isn't a valid field name or is
+// HeaderIP keys on the client's address in a header field that a proxy writes, other than
+// X-Forwarded-For; see IP. Forwarded (RFC 7239) is a list, which is read like X-Forwarded-For
+// in ForwardedIP. Any other field, such as CF-Connecting-IP or X-Real-IP, must be set by the
+// proxy to one address. If such a field is sent several times or isn't one address, the request
+// has the key of RemoteIP. New returns an error if name isn't a valid field name or is
 // X-Forwarded-For, or if there are no trusted addresses.
 func HeaderIP(name string, trusted ...netip.Prefix) Key {
 	switch {

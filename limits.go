@@ -291,8 +291,8 @@ func WithQueue(n int64) LimitOption {
 // WithPriority sets the order in which waiting requests get slots: class returns the class of a
 // request, from 0 to 9, and higher classes are served first. Values outside 0–9 are clamped.
 // Within a class, requests are served in order of arrival. By default, and outside HTTP, the
-// class is that of the context (ContextWithPriority), or 0. class is called concurrently, once
-// for each request that takes a slot.
+// class comes from the context (ContextWithPriority), or is 0. class is called concurrently,
+// once for each request that takes a slot.
 //
 // If the queue is full, a new request replaces the last waiting request of the lowest class, if
 // that class is below its own. The replaced request is denied because the queue is full. A

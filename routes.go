@@ -32,9 +32,9 @@ import (
 // Routers interpret some requests differently. The limits of every interpretation apply to such
 // a request, each limit once. The request is exempt only if it is exempt in all
 // interpretations. So clients can't evade a route by another spelling of the path or host. The
-// path is interpreted as sent, decoded, cleaned, and without a trailing slash. The host is
-// interpreted as sent, in lower case without trailing dots, and without a port. A path with %2F
-// in an id may be charged for two routes; see docs/routes.md.
+// path is interpreted in four forms: as sent, decoded, cleaned, and without a trailing slash.
+// The host is interpreted as sent, in lower case without trailing dots, and without a port. A
+// path with %2F in an id may be charged for two routes; see docs/routes.md.
 //
 // New returns no error for a pattern that no request can match: Limiter.Describe lists the
 // pattern as unmatched.

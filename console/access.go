@@ -37,8 +37,8 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 // other requests are answered with 401.
 //
 // The secret has at least 16 bytes, from a random source. Replicas behind one address share it:
-// then the link of a key, which is made with it, opens in each. With a WithAuthorizer beside
-// it, either is enough.
+// then the link of a key, which is made with it, opens in each. If WithAuthorizer is also set,
+// a request needs to pass only one of the two checks.
 func WithToken(secret string) Option {
 	return option(func(p *page) {
 		if len(secret) < minToken {

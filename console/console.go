@@ -124,8 +124,9 @@ func WithKeysInClear() Option { return option(func(p *page) { p.Clear = true }) 
 // WithLogger sets the logger of actions. The default is slog.Default().
 func WithLogger(l *slog.Logger) Option { return option(func(p *page) { p.logger = l }) }
 
-// WithProcessName sets the name by which the page calls its process, since a balancer may lead to any. The
-// default is the name of the host and the process's number: "web-7, process 4242".
+// WithProcessName sets the process name that the page shows. Behind a load balancer, the name
+// tells which process served the page. The default is the name of the host and the process's
+// number: "web-7, process 4242".
 func WithProcessName(name string) Option { return option(func(p *page) { p.name = name }) }
 
 // page is the handler.

@@ -185,8 +185,8 @@ func (a *lookahead) Next(r *Request) error {
 }
 
 // Merge returns a log of the requests of several logs, ordered by the time of their end, for
-// logs of several servers or the parts of a rotated log. It has the fields that all of them
-// have, and the coarsest of their resolutions.
+// logs of several servers or the parts of a rotated log. The merged log has the fields that all
+// logs have, and the coarsest resolution among them.
 func Merge(logs ...Log) (Log, error) {
 	switch len(logs) {
 	case 0:

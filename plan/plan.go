@@ -122,8 +122,8 @@ func WithHorizon(d time.Duration) SuggestOption {
 
 // WithFunctions declares that the application's functions (KeyFunc, WithCost, WithSkip,
 // WithLimitFunc and others) use only data that the log has, so that limits which depend on them
-// are judged. They are called with requests made from the log. By default such limits are not
-// judged.
+// are judged, too. They are called with requests made from the log. By default such limits are
+// not judged.
 func WithFunctions() Option { return option(func(c *config) { c.trust = true }) }
 
 // WithWindow sets how far a log may be out of order, and how long a request may take. A log

@@ -88,8 +88,8 @@ type Scenario struct {
 	LongestWait float64 `json:"longest_wait,omitempty"`
 	// FailedAnyway is how many of the denied had answered with a 5xx.
 	FailedAnyway int64 `json:"failed_anyway,omitempty"`
-	// Limits has each limit that some request was charged for, in the order in which they
-	// were first charged. Reasons counts denials that were not by a limit.
+	// Limits has the limits that were charged by at least one request, in order of their first
+	// charge. Reasons counts denials that were not by a limit.
 	Limits  []LimitReport    `json:"limits"`
 	Reasons map[string]int64 `json:"reasons,omitempty"`
 	// Routes counts by the pattern of the route, "" for the limiter's own limits.

@@ -183,8 +183,8 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 
 // Limits returns the option that applies the plan of its key to each request, as returned by
 // Get. It is a stint.WithLimitSource, so Allow, Take, Peek and Reset use the plan of the key
-// that they are given. stint.New returns an error if key is wrong; if key fails for a request,
-// the request is denied.
+// that they are given. stint.New returns an error if key is invalid. If key returns an error
+// for a request, the request is denied.
 //
 // Each limiter checks a plan once (stint.LimitUser.Check). If the plan is invalid for the
 // limiter, for instance because it uses the name of one of the limiter's own limits, the last
@@ -200,9 +200,9 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 // stint.ErrNoLimits. An empty key has no plan (ErrNoPlan).
 func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSource(key, p.get) }
 
-// Get returns the plan of key, for a stint.WithLimitFunc that does more than Limits. However
-// many callers ask, a key has one load at a time, which continues when the caller that
-// started it leaves.
+// Get returns the plan of key. Use it in a stint.WithLimitFunc of your own if Limits isn't
+// enough. However many callers ask, a key has one load at a time, which continues when the
+// caller that started it leaves.
 //
 //   - A current plan is returned at once.
 //   - A plan that is less than one TTL out of date is returned at once, and loaded again in the

@@ -51,10 +51,10 @@ func WithRetries(n int) TransportOption {
 //
 //	stinthttp.WithRetryable(func(r *http.Request) bool { return r.URL.Path == "/search" })
 //
-// A request whose body can't be sent twice isn't retried, whatever may returns. may is called
-// concurrently. NewTransport panics if may is nil.
-func WithRetryable(may func(*http.Request) bool) TransportOption {
-	return transportOption(func(t *client.Transport) { t.Retryable = may })
+// A request whose body can't be sent twice isn't retried, even if retryable returns true.
+// retryable is called concurrently. NewTransport panics if it is nil.
+func WithRetryable(retryable func(*http.Request) bool) TransportOption {
+	return transportOption(func(t *client.Transport) { t.Retryable = retryable })
 }
 
 // NewTransport returns a RoundTripper that sends requests through base at the rate that lim

@@ -238,7 +238,7 @@ func decisions(c config) ([]*group, error) {
 		add(&group{name: "a decision, one key, 1 goroutine", goroutines: 1, aims: []aim{{stintName, 0.8}}}, deciders, ample, hot),
 		add(&group{name: "a decision, one key, 2 goroutines", goroutines: 2, aims: []aim{{stintName, 1}}}, deciders, ample, hot),
 		add(&group{name: "a decision, one key, 8 goroutines", goroutines: 8, aims: []aim{{stintName, 0.8}}}, deciders, ample, hot),
-		add(&group{name: fmt.Sprintf("a decision, %d keys alike, 2 goroutines", c.keys), goroutines: 2, aims: []aim{{stintName, 0.5}}}, deciders, ample, uniform(names)),
+		add(&group{name: fmt.Sprintf("a decision, %d equally frequent keys, 2 goroutines", c.keys), goroutines: 2, aims: []aim{{stintName, 0.5}}}, deciders, ample, uniform(names)),
 		add(&group{name: fmt.Sprintf("a decision, %d keys by Zipf's law, 2 goroutines", c.keys), goroutines: 2, aims: []aim{{stintName, 0.6}}}, deciders, ample, zipf(names)),
 		add(&group{name: "a denial, one key", goroutines: 1, aims: []aim{{stintName, 0.8}}}, deciders, tight, hot),
 		add(&group{name: "outside HTTP, one key", goroutines: 1, aims: []aim{{stintAllow, 1}}}, outside, ample, hot),
