@@ -1,5 +1,5 @@
-// Package console serves a live page about limiters: what is limited, who is denied
-// and why, and whether the store is well.
+// Package console serves a live page about limiters: their limits, the denied keys with
+// reasons, and the health of the store.
 //
 //	page, err := console.New(
 //		console.Limiters(lim),
@@ -12,16 +12,16 @@
 // The page begins with current problems. A failure is shown until a minute has passed without
 // another; a lasting problem, such as an open breaker, until it ends. Below is a table with a
 // row for each limit: the share of requests that it denied, the keys that it denied most, and
-// the usage of its fullest key over five minutes. A limit leads to its keys, and a key to what
-// it has left in all limiters and why it was denied. Requests that a dry run would have denied
-// are shown as such.
+// the usage of its fullest key over five minutes. Each limit links to its keys. Each key links
+// to a page with the units that the key has left in all limiters, and the reasons of its
+// denials. Requests that a dry run would have denied are marked.
 //
 // The handler needs no files and no other service. The page updates itself by
 // server-sent events; a browser without scripts reloads it every five seconds.
 //
 // Figures are counted in this process, since New, or in the last five minutes where the page
-// says so. What a key has left is read from the store, so processes that share a store show the
-// same.
+// says so. The units that a key has left are read from the store, so processes that share a
+// store show the same numbers.
 //
 // # Memory
 //
@@ -43,9 +43,9 @@
 //
 // # Who may see it
 //
-// Keys may be addresses or credentials. In production, say who may see the page by
-// [WithAuthorizer], for single sign-on, or by [WithToken]. Both work behind proxies,
-// since neither goes by addresses. Serve the page over TLS: a token and its cookie are
+// Keys may be addresses or credentials. In production, restrict access to the page by
+// WithAuthorizer, for single sign-on, or by WithToken. Both work behind proxies, because
+// neither depends on addresses. Serve the page over TLS: a token and its cookie are
 // credentials.
 //
 // Without either option, for development, New makes a token of its own and writes the end

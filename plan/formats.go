@@ -217,7 +217,7 @@ func WithField(part, name string) ReadOption {
 	})
 }
 
-// Formats returns the names of the formats that Read knows.
+// Formats returns the names of the formats that Read supports.
 func Formats() (names []string) {
 	for _, f := range formats {
 		names = append(names, f.name)

@@ -155,7 +155,7 @@ type Progress struct {
 // key is in a report.
 func WithHashedKeys(secret []byte) Option { return option(func(c *config) { c.hash = secret }) }
 
-// WithTop sets how many keys a report lists. The default is 20.
+// WithTop sets the number of keys that a report lists. The default is 20.
 func WithTop(n int64) Option {
 	return option(func(c *config) {
 		if c.top = n; n < 0 {
@@ -164,9 +164,10 @@ func WithTop(n int64) Option {
 	})
 }
 
-// WithMaxKeys sets how many keys a run holds at once; each pair of a limit and a key counts as
-// one. Beyond that, new keys share counts, and Report.Log.Overflow is above 0. For Suggest, n
-// is the total number of keys; more are an error. The default is memstore.DefaultMaxKeys.
+// WithMaxKeys sets the largest number of keys that a run holds at once; each pair of a limit
+// and a key counts as one key. Beyond that, new keys share counts, and Report.Log.Overflow is
+// above 0. For Suggest, n is the total number of keys; more are an error. The default is
+// memstore.DefaultMaxKeys.
 func WithMaxKeys(n int64) Option {
 	return option(func(c *config) {
 		if c.keys = n; n < 1 || n > math.MaxInt32 {

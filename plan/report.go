@@ -78,15 +78,15 @@ type Count struct {
 type Scenario struct {
 	// Name is AsLogged, AtOnce or Evenly.
 	Name string `json:"name"`
-	// Requests is how many were judged.
+	// Requests is the number of requests that were judged.
 	Count
-	// Exempt is how many of them no limit applies to.
+	// Exempt is the number of judged requests to which no limit applies.
 	Exempt int64 `json:"exempt,omitempty"`
-	// Unjudged is how many more were not judged, by reason.
+	// Unjudged is the number of requests that weren't judged, by reason.
 	Unjudged map[string]int64 `json:"unjudged,omitempty"`
 	// LongestWait is the longest wait for a turn, in seconds.
 	LongestWait float64 `json:"longest_wait,omitempty"`
-	// FailedAnyway is how many of the denied had answered with a 5xx.
+	// FailedAnyway is the number of denied requests whose logged status is 5xx.
 	FailedAnyway int64 `json:"failed_anyway,omitempty"`
 	// Limits has the limits that were charged by at least one request, in order of their first
 	// charge. Reasons counts denials that were not by a limit.

@@ -48,12 +48,12 @@ func Suggest(newLimiter func() (*stint.Limiter, error), log Log, opts ...Suggest
 	return r.suggestions(all), nil
 }
 
-// Suggestions is what Suggest returns. Keys in it are as clients wrote them: who shows it must
-// escape it.
+// Suggestions is the result of Suggest. Its keys contain text that clients wrote, unescaped:
+// escape a key before you show it.
 type Suggestions struct {
 	Log LogReport `json:"log"`
-	// NotJudged has the limits that nothing can be suggested for, and LeftOut how many requests
-	// no limit counts, by reason.
+	// NotJudged has the limits for which no numbers can be suggested. LeftOut is the number of
+	// requests that no limit counts, by reason.
 	NotJudged []NotJudged      `json:"not_judged,omitempty"`
 	LeftOut   map[string]int64 `json:"left_out,omitempty"`
 	// Headroom is that of WithHeadroom, and Horizon that of WithHorizon in seconds.
@@ -75,7 +75,7 @@ type LimitSuggestion struct {
 	Shares []ShareSuggestion `json:"shares"`
 }
 
-// ShareSuggestion is what lets a share of a limit's keys through untouched.
+// ShareSuggestion has the numbers with which a share of a limit's keys has no request denied.
 type ShareSuggestion struct {
 	// Share is 0.99, 0.999 or 0.9999.
 	Share float64 `json:"share"`
@@ -103,7 +103,7 @@ type Rate struct {
 	Burst   int64 `json:"burst"`
 }
 
-// Per returns the time in which the units come.
+// Per returns the period of the rate.
 func (r Rate) Per() time.Duration { return time.Duration(r.Seconds) * time.Second }
 
 // perSecond returns the rate, of which burst is no part.

@@ -20,18 +20,15 @@
 //
 // # What a file contains
 //
-// A file contains limits, keys, routes, plans and failure policies, in the words of
-// package stint. Schema describes every field, also for editors. What can only be
-// written in Go is passed as options: the store, handlers, secrets, and functions. A
-// file refers to functions by the names they are registered under (WithKey,
-// WithCostFunc, WithSettleFunc, WithPriorityFunc, WithPredicate, WithPlanFunc).
+// A file contains limits, keys, routes, plans and failure policies, with the terms of package
+// stint. Schema describes every field. The store, handlers, secrets and functions are passed as
+// options in Go. A file refers to functions by the names under which they are registered
+// (WithKey, WithCostFunc, WithSettleFunc, WithPriorityFunc, WithPredicate, WithPlanFunc).
 //
 // # Mistakes
 //
-// All mistakes are reported at once, each with its file, line and column and what to
-// write instead. An unknown field is a mistake, and so is one that would have no
-// effect: an error is better than a limit that doesn't do what it says. A file with a
-// mistake isn't used at all.
+// All mistakes are reported at once, each with its file, line, column and correction. Unknown
+// fields and fields without effect are mistakes. A file with a mistake isn't used at all.
 package policy
 
 import (
@@ -275,10 +272,10 @@ func WithSecret(secret []byte) Option {
 	})
 }
 
-// WithOptions adds options that a file has no words for, such as a store, handlers and
-// observers. They come first in Policy.Options and are part of every update that Watch
-// makes. For a limiter that is watched, give such options here rather than beside
-// Policy.Options, or the next update clears them.
+// WithOptions adds options that a file can't express, such as a store, handlers and observers.
+// Policy.Options begins with these options, and every update by Watch includes them. For a
+// watched limiter, pass such options to WithOptions, because an update clears all other
+// options.
 func WithOptions(opts ...stint.Option) Option {
 	return option(func(c *config) { c.options = append(c.options, opts...) })
 }

@@ -13,6 +13,6 @@ var schema []byte
 //
 //	# yaml-language-server: $schema=policy.schema.json
 //
-// Everything that Parse accepts, the schema accepts. Parse also checks names, patterns,
-// networks, and numbers that don't fit together.
+// The schema accepts every file that Parse accepts. In addition, Parse checks names, patterns,
+// networks, and combinations of numbers.
 func Schema() []byte { return slices.Clone(schema) }

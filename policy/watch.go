@@ -32,8 +32,8 @@ type Updater interface {
 // Change is the argument of functions given to WithObserver.
 type Change struct {
 	Path string
-	// Policy is the policy now in force. It is nil if the file can't be used: Err then
-	// says why, and the last good policy stays in force.
+	// Policy is the policy now in force. Policy is nil if the file is invalid: Err is then the
+	// reason, and the last valid policy stays in force.
 	Policy *Policy
 	// Err is Errors for mistakes in the file, or the error of reading it, or the error
 	// of Update.

@@ -26,9 +26,9 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 )
 
-// Cache remembers the limits that a source has returned for each key. Make one with
-// New. Several limiters may share it. It is safe for concurrent use, and runs one goroutine for
-// each load under way and no others.
+// Cache stores the limits that a source has returned for each key. Make a Cache with New.
+// Several limiters may share a Cache. It is safe for concurrent use, and runs one goroutine for
+// each load in progress.
 type Cache struct {
 	load     func(ctx context.Context, key string) ([]stint.Limit, error)
 	ttl      time.Duration
@@ -94,8 +94,8 @@ type option func(*Cache) error
 
 func (set option) apply(x *Cache) error { return set(x) }
 
-// WithTTL sets how long a plan counts as current. The default is a minute; New returns an error
-// for less than 1 ms.
+// WithTTL sets the time for which a plan counts as current. The default is a minute; New
+// returns an error for less than 1 ms.
 func WithTTL(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.ttl = d
@@ -103,8 +103,8 @@ func WithTTL(d time.Duration) Option {
 	})
 }
 
-// WithSize sets how many plans are kept. If there are more, the least recently used plan is
-// dropped. The default is 10,000; New returns an error for numbers below 1.
+// WithSize sets the number of plans that are kept. If there are more, the least recently used
+// plan is dropped. The default is 10,000; New returns an error for numbers below 1.
 func WithSize(n int64) Option {
 	return option(func(p *Cache) error {
 		p.size = n
@@ -115,8 +115,8 @@ func WithSize(n int64) Option {
 	})
 }
 
-// WithLoadTimeout sets how long a load may take. Then its context ends, and callers stop
-// waiting for it. The default is 5 seconds; New returns an error for less than 1 ms.
+// WithLoadTimeout sets the longest duration of a load. At the timeout, the load's context ends,
+// and callers stop waiting. The default is 5 seconds; New returns an error for less than 1 ms.
 func WithLoadTimeout(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.timeout = d
@@ -153,10 +153,10 @@ func checkDuration(option string, d time.Duration) error {
 // again: not every request should ask the source.
 const retryAfter = time.Second
 
-// New returns a cache in front of load, which returns the limits of a key: a tenant's plan. Each
-// limit needs a stint.WithName. load is called on a goroutine of its own, concurrently for
-// different keys; a panic in it is an error of that load. It must return when its context ends:
-// a key isn't loaded again before.
+// New returns a cache in front of load, which returns the limits of a key: a tenant's plan.
+// Each limit needs a stint.WithName. load is called on a goroutine of its own, concurrently for
+// different keys; a panic in it is an error of that load. load must return when its context
+// ends: a key isn't loaded again before load has returned.
 //
 // The error reports a nil load and every option that is wrong.
 func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts ...Option) (*Cache, error) {
@@ -210,9 +210,9 @@ func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSourc
 //   - If the plan is older or was never loaded, Get waits until it is loaded, up to the load
 //     timeout or the end of ctx.
 //   - If a load returns ErrNoPlan, the old plan is dropped and Get returns the error.
-//   - If a load fails or exceeds the load timeout, Get returns the old plan, however old; only
-//     limiters with Limits report the failure. Without an old plan, Get returns the default
-//     plan (WithDefault) or, without one, a *stint.SourceError, which wraps
+//   - If a load fails or exceeds the load timeout, Get returns the old plan, whatever its age;
+//     only limiters with Limits report the failure. Without an old plan, Get returns the
+//     default plan (WithDefault) or, without one, a *stint.SourceError, which wraps
 //     context.DeadlineExceeded after a timeout.
 //   - After a load has failed or found no plan, the key isn't loaded again for a second.
 //

@@ -26,13 +26,13 @@ const adapter = "stintecho"
 //	})
 //
 // ok is false if the request hasn't come through Middleware, or has ended: echo reuses its
-// contexts for other requests. Don't keep the context either. Handlers have c itself; Context
-// may not work with a handler's request.
+// contexts for other requests. Don't keep the context after the request has ended. Handlers
+// have c itself; Context may not work with a handler's request.
 func Context(r *http.Request) (c echo.Context, ok bool) {
 	return frameworkcontext.From[echo.Context](r)
 }
 
-// Key makes a key of what echo knows about a request: a user set by
+// Key makes a key from a function of the echo context, for instance for a user set by
 // authentication before the limiter, or a parameter of the route.
 //
 //	e.Use(authenticate, stintecho.New(stint.Rate(10, time.Second),
@@ -50,8 +50,8 @@ func Context(r *http.Request) (c echo.Context, ok bool) {
 // Key may be part of stint.Join, stint.FirstOf and stint.Hash. To combine it with another
 // key by rules of your own, call the other one in k, as in stint.RemoteIP().Of(c.Request()).
 //
-// Only this adapter can use such a limiter for requests: others panic when they mount
-// it. Limiter.Take and the like charge the key they are given.
+// Other adapters panic if they mount a limiter with such a key. stint.Limiter.Take, Wait and
+// Allow charge the key that is passed to them.
 func Key(k func(echo.Context) (string, error)) stint.Key {
 	if k == nil {
 		return stint.KeyFunc(nil) // New reports it

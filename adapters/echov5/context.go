@@ -54,8 +54,8 @@ func (l *echoContext) Value(key any) any {
 //	})
 //
 // ok is false if the request hasn't come through Middleware, or has ended: echo reuses its
-// contexts for other requests. Don't keep the context either. Handlers have c itself; Context
-// may not work with a handler's request.
+// contexts for other requests. Don't keep the context after the request has ended. Handlers
+// have c itself; Context may not work with a handler's request.
 func Context(r *http.Request) (c *echo.Context, ok bool) {
 	if l, _ := r.Context().Value(echoContextKey{}).(*echoContext); l != nil && !l.ended.Load() {
 		return l.c, true

@@ -24,8 +24,8 @@ import (
 // limiter writes a problem body. In each case Middleware returns nil, so middleware outside
 // sees no error.
 //
-// If another adapter mounts the limiter, there is no echo.Context: h doesn't run, and
-// the limiter answers. stint.New rejects a nil h.
+// If another adapter mounts the limiter, there is no echo.Context: h doesn't run, and the
+// limiter writes its default response. stint.New returns an error if h is nil.
 func WithDenyHandler(h echo.HandlerFunc) stint.Option {
 	if h == nil {
 		return stint.WithDenyHandler(nil) // New reports it
@@ -33,16 +33,18 @@ func WithDenyHandler(h echo.HandlerFunc) stint.Option {
 	return stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, h) }))
 }
 
-// WithErrorHandler is stint.WithErrorHandler with a function of echo's context. h answers every
-// request that is denied, unless a deny handler answers it: one whose key is empty or that is
-// blocked, too. It is an option where WithDenyHandler is one, and replaces a stint.WithErrorHandler.
+// WithErrorHandler is stint.WithErrorHandler with a function of echo's context. h writes the
+// response to every denied request, including blocked requests and requests with an empty key.
+// A deny handler takes precedence. WithErrorHandler is an option for the same functions as
+// WithDenyHandler, and replaces a stint.WithErrorHandler.
 //
 //	stintecho.WithErrorHandler(func(c *echo.Context, err error) error {
 //		return c.JSON(echo.StatusCode(err), map[string]bool{"limit": errors.Is(err, stint.ErrDenied)})
 //	})
 //
-// stint.WithErrorHandler lists the errors. echo.StatusCode(err) is the error's status. It is sent if h
-// writes a body without another status. The rest is as for WithDenyHandler.
+// stint.WithErrorHandler lists the errors. echo.StatusCode(err) is the error's status. This
+// status is sent if h writes a body without another status. In all other respects, h is like
+// the handler of WithDenyHandler.
 func WithErrorHandler(h func(*echo.Context, error) error) stint.Option {
 	if h == nil {
 		return stint.WithErrorHandler(nil) // New reports it

@@ -11,7 +11,7 @@ import (
 
 const adapter = "stintecho (echo v5)"
 
-// Key makes a key of what echo knows about a request: a user set by
+// Key makes a key from a function of the echo context, for instance for a user set by
 // authentication before the limiter, or a parameter of the route.
 //
 //	e.Use(authenticate, stintecho.New(stint.Rate(10, time.Second),
@@ -29,8 +29,8 @@ const adapter = "stintecho (echo v5)"
 // Key may be part of stint.Join, stint.FirstOf and stint.Hash. To combine it with another
 // key by rules of your own, call the other one in k, as in stint.RemoteIP().Of(c.Request()).
 //
-// Only this adapter can use such a limiter for requests: others panic when they mount
-// it. Limiter.Take and the like charge the key they are given.
+// Other adapters panic if they mount a limiter with such a key. stint.Limiter.Take, Wait and
+// Allow charge the key that is passed to them.
 func Key(k func(*echo.Context) (string, error)) stint.Key {
 	if k == nil {
 		return stint.KeyFunc(nil) // New reports it

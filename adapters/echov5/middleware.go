@@ -39,11 +39,11 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 //   - With stint.WithProblem, it writes an application/problem+json body.
 //   - With a WithDenyHandler or WithErrorHandler, of this package or of stint, that handler answers.
 //
-// If a limit looks at the response (stint.WithSettle, stint.AdaptiveConcurrency) and
-// the next handler returns an error, the application's HTTPErrorHandler is called here,
-// so that there is a response to look at. The error is returned all the same, as echo's
-// own loggers do. Beside a stint.Bandwidth alone it is only returned: a middleware outside
-// may still change it, and its answer isn't paced.
+// If a limit looks at the response (stint.WithSettle, stint.AdaptiveConcurrency) and the next
+// handler returns an error, the application's HTTPErrorHandler is called here, so that there is
+// a response to look at. The error is returned all the same, as echo's own loggers do. If a
+// stint.Bandwidth is the only such limit, HTTPErrorHandler isn't called here: a middleware
+// outside may still change the error, and the response to it isn't paced.
 //
 // If the request's context ends while the request waits, because the client has left or
 // the server shuts down, the error's status is 503 and it wraps the context's error,

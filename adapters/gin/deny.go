@@ -8,9 +8,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// WithDenyHandler is stint.WithDenyHandler with a gin handler: c.JSON, a template, a
-// redirect. It is an option for New, Middleware, stint.New, With and Update, and replaces a
-// stint.WithDenyHandler.
+// WithDenyHandler is like stint.WithDenyHandler, but with a gin handler, which may use c.JSON,
+// a template or a redirect. It is an option for New, Middleware, stint.New, With and Update,
+// and replaces a stint.WithDenyHandler.
 //
 //	r.Use(stintgin.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
 //		stintgin.WithDenyHandler(func(c *gin.Context) {
@@ -24,8 +24,8 @@ import (
 // the request to another route by Engine.HandleContext: the limiter lets it pass there, and
 // other limiters decide it.
 //
-// If another adapter mounts the limiter, there is no gin.Context: h doesn't run, and
-// the limiter answers. stint.New rejects a nil h.
+// If another adapter mounts the limiter, there is no gin.Context: h doesn't run, and the
+// limiter writes its default response. stint.New returns an error if h is nil.
 func WithDenyHandler(h gin.HandlerFunc) stint.Option {
 	if h == nil {
 		return stint.WithDenyHandler(nil) // New reports it
@@ -33,16 +33,18 @@ func WithDenyHandler(h gin.HandlerFunc) stint.Option {
 	return stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, h) }))
 }
 
-// WithErrorHandler is stint.WithErrorHandler with a function of gin's context. h answers every
-// request that is denied, unless a deny handler answers it: one whose key is empty or that is
-// blocked, too. It is an option where WithDenyHandler is one, and replaces a stint.WithErrorHandler.
+// WithErrorHandler is stint.WithErrorHandler with a function of gin's context. h writes the
+// response to every denied request, including blocked requests and requests with an empty key.
+// A deny handler takes precedence. WithErrorHandler is an option for the same functions as
+// WithDenyHandler, and replaces a stint.WithErrorHandler.
 //
 //	stintgin.WithErrorHandler(func(c *gin.Context, err error) {
 //		c.JSON(c.Writer.Status(), gin.H{"limit": errors.Is(err, stint.ErrDenied)})
 //	})
 //
-// stint.WithErrorHandler lists the errors. c.Writer.Status() is the error's status. It is sent if h
-// writes a body without another status. The rest is as for WithDenyHandler.
+// stint.WithErrorHandler lists the errors. c.Writer.Status() is the error's status. This status
+// is sent if h writes a body without another status. In all other respects, h is like the
+// handler of WithDenyHandler.
 func WithErrorHandler(h func(*gin.Context, error)) stint.Option {
 	if h == nil {
 		return stint.WithErrorHandler(nil) // New reports it

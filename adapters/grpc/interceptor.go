@@ -13,8 +13,8 @@
 //
 // # Requests
 //
-// A call is decided as an HTTP request, so every key, route, cost and policy file means
-// what it does in front of net/http:
+// A call is decided like an HTTP request, so keys, routes, costs and policy files have the same
+// meaning as for net/http:
 //
 //   - The method is POST. The path is the full name, such as "/pkg.Service/Method", and so
 //     is the Pattern, unless the server doesn't know the service

@@ -30,9 +30,8 @@ func Message(r *http.Request) (message any, ok bool) {
 	return c.message, true
 }
 
-// Key makes a key of the message of a unary call. What else a call has needs no such key:
-// metadata is read by stint.Header, and what authentication has stored in the context by a
-// stint.KeyFunc.
+// Key makes a key from a function of the message of a unary call. For metadata, use
+// stint.Header. For values that authentication has stored in the context, use stint.KeyFunc.
 //
 //	stint.WithKey(stintgrpc.Key(func(_ context.Context, message any) (string, error) {
 //		if m, ok := message.(interface{ GetTenant() string }); ok { // as generated code has it
@@ -46,9 +45,9 @@ func Message(r *http.Request) (message any, ok bool) {
 // call's. The message of a stream is nil. k must be safe for concurrent use, and must not change the
 // message. stint.New rejects a nil k.
 //
-// Key may be part of stint.Join, stint.FirstOf and stint.Hash. Only this adapter can use
-// such a limiter for requests: others panic when they mount it. Limiter.Take and the like
-// charge the key they are given.
+// Key may be part of stint.Join, stint.FirstOf and stint.Hash. Other adapters panic if they
+// mount a limiter with such a key. stint.Limiter.Take, Wait and Allow charge the key that is
+// passed to them.
 func Key(k func(ctx context.Context, message any) (string, error)) stint.Key {
 	if k == nil {
 		return stint.KeyFunc(nil) // New reports it

@@ -27,9 +27,10 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 	return Middleware(stint.Must(stint.New(opts...)))
 }
 
-// Middleware admits requests through l. If l admits a request, the next handler runs;
-// otherwise l answers as by Deny. Slots of concurrency limits are released when the next
-// handler returns or panics. The middleware is safe for concurrent use.
+// Middleware returns a middleware that decides requests by l. If l admits a request, the next
+// handler runs; otherwise l writes the response, as in stint.Limiter.Deny. Slots of concurrency
+// limits are released when the next handler returns or panics. The middleware is safe for
+// concurrent use.
 //
 // The next handler gets the ResponseWriter unchanged, unless a limit depends on the response or
 // paces it (stint.WithSettle, stint.AdaptiveConcurrency, stint.Bandwidth): then it gets the

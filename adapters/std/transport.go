@@ -31,17 +31,18 @@ func WithDestination(k stint.Key) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Destination = k })
 }
 
-// WithMaxPause bounds each wait that a server asks for; jitter comes on top. If a server asks
-// for a longer pause, the answer is returned at once, and later requests are sent. WithMaxPause
-// doesn't bound the waits for lim, which end with the request's context. The default is 60
-// seconds. With 0, requests never wait for servers. NewTransport panics if d is negative.
+// WithMaxPause sets the longest pause that a server may request, without jitter. If a server
+// requests a longer pause, the response is returned at once, and later requests are sent.
+// WithMaxPause doesn't bound the waits for lim, which end with the request's context. The
+// default is 60 seconds. With 0, requests never wait for servers. NewTransport panics if d is
+// negative.
 func WithMaxPause(d time.Duration) TransportOption {
 	return transportOption(func(t *client.Transport) { t.MaxPause = d })
 }
 
-// WithRetries sets how often a request is retried after a 429 or 503. The default is 3. With 0,
-// every answer is returned as it is, but later requests still wait for its pause. NewTransport
-// panics if n is negative.
+// WithRetries sets the number of retries of a request after a 429 or 503. The default is 3.
+// With 0, every response is returned without a retry, but later requests still wait for the
+// requested pause. NewTransport panics if n is negative.
 func WithRetries(n int) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Retries = n })
 }
@@ -58,10 +59,10 @@ func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 }
 
 // NewTransport returns a RoundTripper that sends requests through base at the rate that lim
-// allows and that servers ask for. If base is nil, it is http.DefaultTransport; if lim is nil,
-// only the servers' answers limit the rate. The RoundTripper is safe for concurrent use, keeps
-// no goroutine, remembers the pauses of at most 1024 destinations, and never changes the
-// request it is given.
+// allows and that servers ask for. If base is nil, http.DefaultTransport is used. If lim is
+// nil, only the servers' responses limit the rate. The RoundTripper is safe for concurrent use,
+// runs no goroutine, stores the pauses of at most 1024 destinations, and never changes a
+// request.
 //
 // A request first waits until no pause of its destination is in force, then for its turn
 // (stint.Limiter.Wait, at cost 1). Limits with stint.GivenKey count each destination
@@ -75,7 +76,7 @@ func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 //
 //   - Retry-After in a 403, 429 or 503, in seconds or as a date. A fraction of a second is
 //     rounded up.
-//   - Otherwise, in any answer, fields that show no units left: RateLimit
+//   - Otherwise, in any response, fields that show no units left: RateLimit
 //     (draft-ietf-httpapi-ratelimit-headers, revisions 07 to 11 and the names proposed since),
 //     the RateLimit-* fields of earlier revisions, or X-RateLimit-* fields.
 //
@@ -87,9 +88,10 @@ func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 // A request is retried after a 429 or 503 if net/http itself would retry it: a GET, HEAD,
 // OPTIONS or TRACE, or a request with an Idempotency-Key field. All others are sent once; see
 // WithRetryable. Before a retry, the request waits for the pause, or without one for 1 s, then
-// 2 s, 4 s and so on. The answer is instead returned at once, its body unread, if the request's
-// body can't be sent twice (it needs GetBody), if WithRetries is used up, or if the wait would
-// exceed WithMaxPause or the context's deadline. All waits end with the request's context.
+// 2 s, 4 s and so on. The request isn't retried, and the response is returned with its body
+// unread, in three cases: the request has a body without GetBody, WithRetries is used up, or
+// the wait would exceed WithMaxPause or the context's deadline. All waits end with the
+// request's context.
 //
 // Like New, NewTransport panics if an option is invalid, with an error that holds a
 // *stint.OptionError for each, and if lim wasn't made by stint.New.

@@ -9,17 +9,17 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Usage returns a handler that answers, as JSON, with the caller's usage of every limit of l,
-// for an account page. It charges nothing. stint.Limiter.Usage says which limits are included.
+// Usage returns a handler whose response is the caller's usage of every limit of l, as JSON,
+// for an account page. It charges nothing. The limits are those of stint.Limiter.Usage.
 //
 //	{"limits": [
 //	  {"limit": "calls", "capacity": 100, "used": 7, "left": 93, "reset": 5},
 //	  {"limit": "search", "route": "GET /search", "capacity": 10, "used": 10, "left": 0, "reset": 60}
 //	]}
 //
-// reset is the number of seconds, rounded up, until the limit is full again. The answer isn't
-// cached. If the store or a source of limits fails, the status is 503, and the body has no
-// details.
+// reset is the number of seconds, rounded up, until the limit is full again. The response must
+// not be cached. If the store or a source of limits fails, the status is 503, and the body has
+// no details.
 //
 // Mount the handler behind the authentication that the keys rely on. Keys of stintgin and
 // stintecho need a request that a middleware of that adapter has passed on: mount the handler

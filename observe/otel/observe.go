@@ -1,5 +1,5 @@
-// Package stintotel reports what a limiter does to OpenTelemetry: metrics of its
-// decisions, and denials and waits as events of the request's span.
+// Package stintotel reports a limiter's activity to OpenTelemetry: metrics of its decisions,
+// and span events for denials and waits.
 //
 //	stop, err := stintotel.Observe(lim)
 //
@@ -64,10 +64,10 @@ func WithMemory(name string, s *memstore.Store) Option {
 	return option(func(c *config) { c.memory = append(c.memory, &memory{name, s}) })
 }
 
-// Observe reports what the limiter does, and those derived from it by With, until stop
-// is called. It continues across Updates. Call it before the limiter decides anything: a
-// request whose decision or wait has begun by then isn't counted. Observe and stop are
-// safe for concurrent use.
+// Observe reports the activity of lim, and of limiters derived from it by With, until stop is
+// called. It continues across Updates. Call Observe before the limiter decides requests:
+// requests whose decision has begun before that call aren't counted. Observe and stop are safe
+// for concurrent use.
 //
 // A store in memory that several limiters share is reported once, under the name that it
 // was given first; after its stop, under the next.
