@@ -65,10 +65,10 @@ func (l *Limiter) logChanges() {
 	}})
 }
 
-// WithoutRoutes, in an Update, removes the routes. New and With return an error for it.
+// WithoutRoutes removes the routes in an Update. New and With return an error for it.
 func WithoutRoutes() Option { return without("WithRoute", "WithoutRoutes()") }
 
-// WithoutLimitFuncs, in an Update, removes the functions of WithLimitFunc. New and With return
+// WithoutLimitFuncs removes the functions of WithLimitFunc in an Update. New and With return
 // an error for it.
 func WithoutLimitFuncs() Option { return without("WithLimitFunc", "WithoutLimitFuncs()") }
 
