@@ -297,8 +297,9 @@ type DenialWriter interface {
 	ImplicitStatus() int
 }
 
-// DeniedError is the denial of a request by its limits. Nothing was charged. To get the
-// DeniedError in an error, use errors.As. To test for one, use errors.Is(err, ErrDenied).
+// DeniedError is the error of a request that its limits have denied. Nothing was charged. To
+// get the DeniedError in an error, use errors.As. To test for one, use errors.Is(err,
+// ErrDenied).
 type DeniedError struct {
 	Decision Decision
 

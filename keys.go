@@ -154,8 +154,8 @@ type IP struct {
 	// false.
 	TrustUnix bool
 	// IPv6Bits is the number of bits of an IPv6 address that identify a client, from 48 to 128.
-	// The default is 64, the usual network of a host or a home. A client whose provider assigns
-	// a /56 or a /48 has 256 or 65,536 such networks.
+	// The default is 64, the prefix usually assigned to one host or household. A client whose
+	// provider assigns a /56 or a /48 has 256 or 65,536 such networks.
 	IPv6Bits int
 }
 

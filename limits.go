@@ -300,9 +300,9 @@ func WithQueue(n int64) LimitOption {
 // WithShare.
 //
 // Priorities apply to requests that wait for slots of the same concurrency limit and key in
-// this process. Requests that wait for turns of a rate are served in order of arrival. New
-// returns an error if class is nil, or if no request can wait for a slot: to prioritize
-// requests of a rate, add a Concurrency.
+// this process. Requests that wait for a rate are served in order of arrival. New returns an
+// error if class is nil, or if no request can wait for a slot: to prioritize requests of a
+// rate, add a Concurrency.
 func WithPriority(class func(*http.Request) int) Option {
 	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
 		func(c *config) { c.priority = class })

@@ -126,7 +126,7 @@ func (l *Limiter) decidingVersion() *version {
 // at least one limit, route or WithLimitFunc, and a key for each limit.
 //
 // New calls none of the application's functions. A limiter has no effect until an adapter
-// mounts the limiter or a program calls its methods. No warning reports an unused limiter.
+// mounts the limiter or a program calls its methods. An unused limiter isn't reported.
 func New(opts ...Option) (*Limiter, error) {
 	l := &Limiter{family: newFamily()}
 	return l.start(opts)

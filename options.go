@@ -504,7 +504,7 @@ type OptionError struct {
 	// "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". Option is empty if the limit's
 	// own numbers are wrong, or if an option is missing.
 	Option string
-	// Problem describes the problem. It is empty if Option is enough to show the problem.
+	// Problem describes the problem. It is empty if Option alone shows the problem.
 	Problem string
 	// Write is the correction: "write 0 or more", "leave it out".
 	Write string

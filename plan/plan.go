@@ -140,7 +140,7 @@ func WithWindow(d time.Duration) Option {
 	})
 }
 
-// WithProgress makes a run call f about every 100,000 requests.
+// WithProgress calls f about every 100,000 requests.
 func WithProgress(f func(Progress)) Option { return option(func(c *config) { c.onProgress = f }) }
 
 // Progress is the progress of a run.

@@ -12,7 +12,7 @@ import (
 const stateFormat = 1
 
 // AppendBinary appends the state to b, for a store outside of this process. The encoding is
-// lossless and begins with the version of its format. The zero State is encoded as no bytes.
+// lossless and begins with the version of its format. The encoding of the zero State is empty.
 // AppendBinary implements encoding.BinaryAppender and never fails.
 func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	if !s.open().Live {

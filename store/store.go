@@ -131,7 +131,7 @@ type Charge struct {
 	// queue. With 0, the default, the charge reserves nothing.
 	//
 	// Values above a year are lowered to a year, or further for a limit whose units in a year
-	// would be too large to count. If the last charge on a bucket had another rate or burst, a
+	// would be too large to count. If the last charge on a bucket used another rate or burst, a
 	// charge with a MaxWait of a year or more is denied instead of reserved; the caller retries
 	// after RetryAfter. Concurrency ignores MaxWait, because the time until a slot is released
 	// is unknown. A Ban uses the MaxWait of a Concurrency to decide whether its denial counts.
@@ -191,8 +191,8 @@ type Receipt struct {
 	Path uint8
 }
 
-// ErrNotMade is wrapped by errors of calls that are known to have changed nothing. A store
-// makes such errors with [NotMade]; test with errors.Is.
+// An error wraps ErrNotMade if its call is known to have changed nothing. A store makes such
+// errors with [NotMade]; test with errors.Is.
 var ErrNotMade = errors.New("the call was not made")
 
 // NotMade marks err as the error of a call that has changed nothing: the error returned has the

@@ -187,8 +187,8 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 // for a request, the request is denied.
 //
 // Each limiter checks a plan once (stint.LimitUser.Check). If the plan is invalid for the
-// limiter, for instance because it uses the name of one of the limiter's own limits, the last
-// valid plan stays in force there; without one, the plan counts as failed.
+// limiter, for instance because it uses the name of one of the limiter's own limits, that
+// limiter keeps the last valid plan. Without a valid plan, the load counts as failed.
 //
 // Observers get an event for each failed load after which an earlier plan stays in force, and
 // for each request whose plan can't be loaded: EventSourceFailed, or EventLimitsFailed if the

@@ -320,10 +320,9 @@ func (s *Store) makeQueues(direct bool) {
 }
 
 // Close releases the slots that this store still holds, ends the renewal of leases, and returns
-// the tokens of WithPrefetch. Close takes at most as long as WithTimeout. The client may be
-// closed after Close returns; Close doesn't close the client. If the server doesn't reply,
-// slots are released within the lease time, and the return of tokens is retried once in the
-// background.
+// prefetched tokens. Close takes at most as long as WithTimeout. The client may be closed after
+// Close returns; Close doesn't close the client. If the server doesn't reply, slots are
+// released within the lease time, and the return of tokens is retried once in the background.
 //
 // Call Close when the program ends. Requests that are still running, such as streams, continue
 // without their slots, so more requests than the limit allows may be in flight until these
