@@ -212,9 +212,9 @@ var mutants = []steps.Variant{
 	{Name: "a charge is stored, not swapped", Edits: []steps.Edit{{File: "take.go",
 		Was: "next == word || atomic.CompareAndSwapInt64(&slot.word, word, next)",
 		Is:  "next == word || atomic.SwapInt64(&slot.word, next) != 1"}}},
-	{Name: "a lock's holder leaves the word", Edits: []steps.Edit{{File: "visit.go",
-		Was: "v.slot, v.word = slot, slot.takeOut()",
-		Is:  "v.slot, v.word = slot, atomic.LoadInt64(&slot.word)"}}},
+	{Name: "a lock's holder leaves the word", Edits: []steps.Edit{
+		{File: "visit.go", Was: "	\"slices\"\n", Is: "	\"slices\"\n	\"sync/atomic\"\n"},
+		{File: "visit.go", Was: "v.slot, v.word = slot, slot.takeOut()", Is: "v.slot, v.word = slot, atomic.LoadInt64(&slot.word)"}}},
 	{Name: "the clock is read before the lock", Edits: []steps.Edit{{File: "take.go",
 		Was: "	sh.lock()\n	defer sh.mu.Unlock()\n	found := visits[0].takeOut()\n	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)\n",
 		Is:  "	now := s.instant(charges[0].Limit.FollowsCalendar(), charges[0].Limit.Algorithm() == store.Concurrency)\n	sh.lock()\n	defer sh.mu.Unlock()\n	found := visits[0].takeOut()\n"}}},
