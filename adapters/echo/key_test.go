@@ -33,8 +33,8 @@ func asUser(h http.Handler, name string) *httptest.ResponseRecorder {
 	return w
 }
 
-// echo reuses its contexts. A request that somebody keeps, or its context, must not lead to the echo
-// context of a later request.
+// echo reuses its contexts. A request or a context that is kept after its request must not lead
+// to the echo context of a later request.
 func TestKeyLetsGo(t *testing.T) {
 	var kept []context.Context
 	readable := func(ctx context.Context) error {

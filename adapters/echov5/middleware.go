@@ -29,7 +29,7 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // with the stint.Permit in the request's context. Slots of concurrency limits are
 // released when it returns or panics. The middleware is safe for concurrent use.
 //
-// A denial is returned as an *echo.HTTPError that wraps l's error. Its status is that of the
+// A denial is returned as an *echo.HTTPError that wraps l's error. It has the status of the
 // denial, and the fields are already set on the response. The application's HTTPErrorHandler
 // writes the body, as for every other error. For errors that it doesn't handle, it may call
 // l.Deny.

@@ -23,8 +23,8 @@ var user = Key(func(c *gin.Context) (string, error) { return c.GetString("user")
 
 func authenticate(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) }
 
-// gin reuses its contexts. A request that somebody keeps, or its context, must not lead to the gin
-// context of a later request.
+// gin reuses its contexts. A request or a context that is kept after its request must not lead
+// to the gin context of a later request.
 func TestKeyLetsGo(t *testing.T) {
 	var kept []context.Context
 	keep := func(r *http.Request) { kept = append(kept, r.Context()) }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Context is a request's context that carries that of a framework, a C, until End. It
-// is safe for concurrent use: functions that get the request may keep it.
+// Context is a request's context that carries a framework's context, a C, until End. It is safe
+// for concurrent use: functions that get the request may keep it.
 type Context[C any] struct {
 	parent    context.Context
 	framework C
