@@ -35,7 +35,7 @@ type board struct {
 	// part has counted all that came before, and none has counted what comes after.
 	second atomic.Uint32
 	limits sync.Map // name to *limit
-	keys   seenKeys // those of decisions
+	keys   seenKeys // that were decided
 
 	sourceFailed time.Time // when the source last failed to answer the page; under page.mu
 

@@ -80,13 +80,13 @@ type Denial struct {
 	Why   string `json:"why,omitempty"`
 }
 
-// Key is what a key has left in all limiters.
+// Key has the units that a key has left, for each limiter.
 type Key struct {
 	Key string       `json:"key"`
 	In  []KeyLimiter `json:"in"`
 }
 
-// KeyLimiter is what a key has left in one limiter.
+// KeyLimiter has the units that a key has left, for each limit of one limiter.
 type KeyLimiter struct {
 	Limiter string     `json:"limiter"`
 	As      string     `json:"as,omitempty"` // the key of the address that was typed
@@ -100,7 +100,7 @@ type KeyLimiter struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Standing is what a key has left of one limit.
+// Standing has the units that a key has left of one limit.
 type Standing struct {
 	Limit     string `json:"limit"`
 	Rule      string `json:"rule"`

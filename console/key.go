@@ -56,7 +56,7 @@ type limiterResult struct {
 	Denials []denialView
 }
 
-// standing is what a key has left of one limit.
+// standing has the units that a key has left of one limit.
 type standing struct {
 	Limit, Text        string
 	Routes             []string
@@ -389,6 +389,6 @@ func (p *page) displayKey(key string) string {
 	return fmt.Sprintf("%s… #%s", key[:n], hex.EncodeToString(mac.Sum(nil)[:3]))
 }
 
-// isConstant reports whether every request has the same key: that of stint.Global, or a Join,
-// FirstOf or Hash of nothing else.
+// isConstant reports whether every request has the same key, because the key is stint.Global,
+// or a Join, FirstOf or Hash of such keys.
 func isConstant(k stint.Key) bool { return keys.Described(k).Constant != "" }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// seenKeys remembers which keys a limiter has decided: all of the last 50,000, and at most 100,000. Of
-// other keys it reports up to one in fifty as seen. It is two Bloom filters, of which the older is
-// dropped when the newer is full. It is safe for concurrent use.
+// seenKeys remembers which keys a limiter has decided: all of the last 50,000, and at most
+// 100,000. Of other keys it reports up to one in fifty as seen. It has two Bloom filters. The
+// older is dropped when the newer is full. It is safe for concurrent use.
 type seenKeys struct {
 	current, previous atomic.Pointer[filter]
 	mu                sync.Mutex // held to drop one

@@ -10,7 +10,7 @@ import (
 )
 
 // Usage returns a handler whose response is the caller's usage of every limit of l, as JSON,
-// for an account page. It charges nothing. The limits are those of stint.Limiter.Usage.
+// for an account page. It charges nothing. It includes the same limits as stint.Limiter.Usage.
 //
 //	{"limits": [
 //	  {"limit": "calls", "capacity": 100, "used": 7, "left": 93, "reset": 5},

@@ -160,8 +160,9 @@ func (s *suggestFlags) names() []string {
 	return all
 }
 
-// document returns a policy with the limits that numbers returns: for i of 0 that of the requests which
-// match no route, and then those of the routes. A limit without numbers is left out, for the reason why.
+// document returns a policy. numbers(0) returns the limit of the requests that match no route,
+// and numbers(i) the limit of route i. If numbers returns no limit, document leaves it out.
+// It writes why, if there is a reason, as a comment.
 func (s *suggestFlags) document(head []string, numbers func(i int) (limit, why string)) string {
 	var b strings.Builder
 	for _, line := range head {

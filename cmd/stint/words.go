@@ -76,7 +76,8 @@ func splitArguments(arguments string) (all []string) {
 	return all
 }
 
-// toFlagWords replaces package plan's options by flags, and durations of Go by those of flags.
+// toFlagWords replaces package plan's options with the command's flags, and writes durations as
+// flags do.
 func toFlagWords(text string) string {
 	text = optionPattern.ReplaceAllStringFunc(text, func(match string) string {
 		m := optionPattern.FindStringSubmatch(match)
