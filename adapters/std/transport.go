@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/adapters/std/internal/client"
+	"github.com/stint-go/stint/adapters/internal/client"
 )
 
 // TransportOption changes a default of NewTransport.

@@ -77,13 +77,12 @@ var imports = map[string]rule{
 	"console":                            {own: []string{"internal/keys", "internal/read", ".", "internal/keytext", "internal/topkeys", "store", "store/failover", "store/memstore"}},
 	"tenants":                            {own: []string{".", "internal/engine"}},
 	"plan":                               {own: []string{"internal/inside", ".", "internal/compile", "internal/decide", "internal/engine", "internal/keys", "internal/keytext", "internal/limit", "internal/read", "store", "store/memstore"}},
+	"adapters/internal/client":           {own: []string{".", "internal/background"}},
 	"adapters/internal/pattern":          {},
 	"adapters/internal/frameworkcontext": {},
-	"adapters/std":                       {own: []string{".", "adapters/std/internal/client"}},
+	"adapters/std":                       {own: []string{".", "adapters/internal/client"}},
 	"adapters/gin":                       {own: []string{".", "adapters/internal/frameworkcontext", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
 	"adapters/echo":                      {own: []string{".", "adapters/internal/frameworkcontext", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
-
-	"adapters/std/internal/client": {own: []string{".", "internal/background"}},
 
 	"store/redisstore/internal/batch": {own: []string{"internal/background", "store/redisstore/internal/fault"}, notEven: []string{"net/http", "net", "github.com/redis/go-redis/v9"}},
 	"store/redisstore/internal/wire":  {own: []string{"internal/inside", "internal/engine", "internal/scripts", "store"}, notEven: []string{"net/http", "net", "github.com/redis/go-redis/v9"}},
