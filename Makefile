@@ -46,7 +46,7 @@ test: redis ## the tests, as a reader of the README runs them: 2 to 5 minutes on
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race
 	@echo "killing, pausing and splitting servers under load: about 2 minutes"
-	STINT_SUITE=faults $(GO) test -count=1 $(RACE) -run '^TestFaults' ./store/redisstore ./internal/redistest
+	STINT_SUITE=faults $(GO) test -count=1 $(RACE) -run '^TestFaults' ./store/redisstore ./internal/test/redistest
 
 test-servers: redis ## the store's suite on each kind of server and client, and priorities on one, in 3 minutes
 	@echo "the store's suite on a cluster, a sentinel, a ring, and with every option: about 3 minutes"
@@ -55,7 +55,7 @@ test-servers: redis ## the store's suite on each kind of server and client, and 
 test-compat: export GOGC ?= 400
 test-compat: redis lua5.4 ## the store's suite where scripts run on another Lua, Dragonfly's 5.4 or miniredis's, in 2 minutes
 	@echo "the store's suite under Lua 5.4 and on miniredis: about 2 minutes"
-	STINT_SUITE=compat $(GO) test -count=1 $(RACE) -run '^TestCompat' ./store/redisstore ./internal/redistest
+	STINT_SUITE=compat $(GO) test -count=1 $(RACE) -run '^TestCompat' ./store/redisstore ./internal/test/redistest
 	cd tests && STINT_SUITE=compat $(WORKSPACE) $(GO) test -count=1 -run '^TestCompat' ./miniredis
 
 lua5.4:
@@ -135,7 +135,7 @@ run: ## the quickstart server of the README
 # tests that say so where they skip, or do less.
 race: redis ## every test of what runs concurrently, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -count=1 -race -skip EveryOrder $(filter-out ./lua,$(LONGEST)) \
-		$(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -vE '/(lua|store|plan|explore/steps)$$'),$(PKG))
+		$(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -vE '/(lua|store|plan|test/explore/steps)$$'),$(PKG))
 	$(if $(filter ./...,$(PKG)),$(WORKSPACE) CGO_ENABLED=1 $(GO) test -count=1 -race ./policy/... ./adapters/grpc/...)
 
 # What computes with int: adapters, examples and tools have no numbers of their own, and an

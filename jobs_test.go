@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
 )
 
@@ -182,7 +182,7 @@ func TestResetLimit(t *testing.T) {
 }
 
 // A limit with GivenKey is for Take: requests have no such key. Adapters say so when they
-// mount the limiter (internal/adaptertest).
+// mount the limiter (internal/test/adaptertest).
 func TestGivenKey(t *testing.T) {
 	given := stint.WithKey(stint.GivenKey())
 	l := limiter(t, given, stint.Rate(1, time.Hour), stint.Concurrency(2, stint.WithKey(stint.Global())))

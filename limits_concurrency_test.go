@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/explore"
+	"github.com/stint-go/stint/internal/test/explore"
 	"github.com/stint-go/stint/store"
 )
 

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/explore"
-	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/test/explore"
+	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"

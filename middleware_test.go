@@ -11,10 +11,10 @@ import (
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/internal/adaptertest"
+	"github.com/stint-go/stint/internal/test/adaptertest"
 )
 
-// One table says what requests get, whatever the router: that of internal/adaptertest. It
+// One table says what requests get, whatever the router: that of internal/test/adaptertest. It
 // runs here through net/http, and through gin and echo in the tests of their adapters: a
 // test of this package that imports a framework brings it to the go.sum of every user.
 func TestMiddleware(t *testing.T) {

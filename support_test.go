@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
-	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/limitertest"
+	"github.com/stint-go/stint/internal/test/redistest"
+	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store/redisstore"
 )
 
 // The tests here drive a Limiter directly; what the adapters make of it is in
-// internal/adaptertest.
+// internal/test/adaptertest.
 
 func TestMain(m *testing.M) {
 	// Stores fail by the thousand here, and what is logged is another test's subject.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"

@@ -18,7 +18,7 @@ import (
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/console"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/tenants"

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/test/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

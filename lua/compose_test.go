@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/scripts"
+	"github.com/stint-go/stint/internal/test/redistest"
 )
 
 // TestScriptsCompile loads the scripts of up to two algorithms, where what one lacks shows, and

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/inside"
-	"github.com/stint-go/stint/internal/versionstest"
+	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store"
 )
 

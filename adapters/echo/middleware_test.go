@@ -13,8 +13,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/adaptertest"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/adaptertest"
+	"github.com/stint-go/stint/internal/test/storefake"
 )
 
 // What requests and answers look like through all adapters, with the problem bodies of

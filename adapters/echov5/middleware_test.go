@@ -15,9 +15,9 @@ import (
 	"github.com/labstack/echo/v5/middleware"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/adaptertest"
-	"github.com/stint-go/stint/internal/sitetest"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/adaptertest"
+	"github.com/stint-go/stint/internal/test/sitetest"
+	"github.com/stint-go/stint/internal/test/storefake"
 )
 
 // What requests and answers look like through all adapters, with the problem bodies of

@@ -11,7 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/adaptertest"
+	"github.com/stint-go/stint/internal/test/adaptertest"
 )
 
 func init() { gin.SetMode(gin.ReleaseMode) }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/test/redistest"
 )
 
 // Two processes and one Redis are one limit: of a rush on both, the burst

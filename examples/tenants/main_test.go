@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/test/redistest"
 )
 
 // Two processes and one Redis: a tenant has one count, of its plan's size, and

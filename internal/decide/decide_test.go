@@ -16,7 +16,7 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/slots"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )

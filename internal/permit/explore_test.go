@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps"
 	"github.com/stint-go/stint/store"
 )
 

@@ -14,11 +14,11 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/stint-go/stint/internal/explore/steps"
-	ending "github.com/stint-go/stint/internal/explore/steps/context"
-	"github.com/stint-go/stint/internal/explore/steps/lang"
-	twin "github.com/stint-go/stint/internal/explore/steps/time"
 	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/test/explore/steps"
+	ending "github.com/stint-go/stint/internal/test/explore/steps/context"
+	"github.com/stint-go/stint/internal/test/explore/steps/lang"
+	twin "github.com/stint-go/stint/internal/test/explore/steps/time"
 	"github.com/stint-go/stint/store"
 )
 

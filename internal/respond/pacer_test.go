@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/internal/turns"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"

@@ -9,9 +9,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/stint-go/stint/internal/explore/steps"
-	ending "github.com/stint-go/stint/internal/explore/steps/context"
-	twin "github.com/stint-go/stint/internal/explore/steps/time"
+	"github.com/stint-go/stint/internal/test/explore/steps"
+	ending "github.com/stint-go/stint/internal/test/explore/steps/context"
+	twin "github.com/stint-go/stint/internal/test/explore/steps/time"
 	"github.com/stint-go/stint/store"
 )
 

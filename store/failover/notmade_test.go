@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )

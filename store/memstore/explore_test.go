@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps"
 	"github.com/stint-go/stint/store"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/engine"
-	"github.com/stint-go/stint/internal/explore/steps"
 	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/test/explore/steps"
 	"github.com/stint-go/stint/store"
 )
 

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stint-go/stint/internal/explore/steps"
-	"github.com/stint-go/stint/internal/explore/steps/maphash"
 	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/test/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps/maphash"
 	"github.com/stint-go/stint/store"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stint-go/stint/internal/versionstest"
+	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store/memstore"
 )
 

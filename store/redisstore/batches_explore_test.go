@@ -10,10 +10,10 @@ import (
 	"time"
 	"unsafe"
 
-	orders "github.com/stint-go/stint/internal/explore/steps"
-	"github.com/stint-go/stint/internal/explore/steps/background"
-	ending "github.com/stint-go/stint/internal/explore/steps/context"
-	"github.com/stint-go/stint/internal/explore/steps/lang"
+	orders "github.com/stint-go/stint/internal/test/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps/background"
+	ending "github.com/stint-go/stint/internal/test/explore/steps/context"
+	"github.com/stint-go/stint/internal/test/explore/steps/lang"
 	"github.com/stint-go/stint/store"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	orders "github.com/stint-go/stint/internal/explore/steps"
+	orders "github.com/stint-go/stint/internal/test/explore/steps"
 	"github.com/stint-go/stint/store"
 )
 

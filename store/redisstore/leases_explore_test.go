@@ -10,9 +10,9 @@ import (
 	"time"
 	"unsafe"
 
-	orders "github.com/stint-go/stint/internal/explore/steps"
-	"github.com/stint-go/stint/internal/explore/steps/lang"
-	twin "github.com/stint-go/stint/internal/explore/steps/time"
+	orders "github.com/stint-go/stint/internal/test/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps/lang"
+	twin "github.com/stint-go/stint/internal/test/explore/steps/time"
 	"github.com/stint-go/stint/store"
 )
 

@@ -3,7 +3,7 @@ package redisstore
 import (
 	"testing"
 
-	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/test/redistest"
 )
 
 // Tests that take long, and in which nothing goes by the time of this machine, are parallel: so they

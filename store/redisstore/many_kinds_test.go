@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/internal/versionstest"
+	"github.com/stint-go/stint/internal/test/redistest"
+	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )

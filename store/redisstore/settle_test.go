@@ -8,7 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/store/redisstore"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"unsafe"
 
-	orders "github.com/stint-go/stint/internal/explore/steps"
-	ending "github.com/stint-go/stint/internal/explore/steps/context"
+	orders "github.com/stint-go/stint/internal/test/explore/steps"
+	ending "github.com/stint-go/stint/internal/test/explore/steps/context"
 	"github.com/stint-go/stint/store"
 )
 

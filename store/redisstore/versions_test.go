@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/internal/versionstest"
+	"github.com/stint-go/stint/internal/test/redistest"
+	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
 )

@@ -125,7 +125,7 @@ func addImports(program string) string {
 }
 
 // startRedis starts a redis-server, which a command of the README stops, and returns its address.
-// Tests here don't import internal/redistest, of another module.
+// Tests here don't import internal/test/redistest, of another module.
 func startRedis(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

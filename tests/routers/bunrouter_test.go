@@ -6,7 +6,7 @@ import (
 	"github.com/uptrace/bunrouter"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/sitetest"
+	"github.com/stint-go/stint/internal/test/sitetest"
 )
 
 // limitBun is an adapter of bunrouter.

@@ -193,7 +193,7 @@ func only(l stint.Limit, with []stint.RouteOption) (opts []stint.RouteOption) {
 }
 
 // chi routes a path as it is sent. No spelling of it gets more than the others, whatever two routes
-// say of one limit. The table of internal/adaptertest does this for the adapters, at more length.
+// say of one limit. The table of internal/test/adaptertest does this for the adapters, at more length.
 func TestReadings(t *testing.T) {
 	settings := [][]stint.RouteOption{
 		nil,

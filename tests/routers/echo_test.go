@@ -7,7 +7,7 @@ import (
 	echomw "github.com/labstack/echo/v4/middleware"
 
 	stintecho "github.com/stint-go/stint/adapters/echo"
-	"github.com/stint-go/stint/internal/sitetest"
+	"github.com/stint-go/stint/internal/test/sitetest"
 )
 
 // echoSites are the site as echo routes it, by when the limiter sees the request.

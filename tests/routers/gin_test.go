@@ -7,7 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	stintgin "github.com/stint-go/stint/adapters/gin"
-	"github.com/stint-go/stint/internal/sitetest"
+	"github.com/stint-go/stint/internal/test/sitetest"
 )
 
 func init() { gin.SetMode(gin.ReleaseMode) }

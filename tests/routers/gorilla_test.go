@@ -6,7 +6,7 @@ import (
 	"github.com/gorilla/mux"
 
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/internal/sitetest"
+	"github.com/stint-go/stint/internal/test/sitetest"
 )
 
 // withTemplate gives a request the pattern of gorilla/mux's route, for stint.Pattern.

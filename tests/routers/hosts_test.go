@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/internal/sitetest"
+	"github.com/stint-go/stint/internal/test/sitetest"
 )
 
 // byHost routes as proxies and routers of hosts do, for whom a host has no case and may

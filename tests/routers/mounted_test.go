@@ -20,7 +20,7 @@ import (
 	stintecho "github.com/stint-go/stint/adapters/echo"
 	stintgin "github.com/stint-go/stint/adapters/gin"
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/internal/adaptertest"
+	"github.com/stint-go/stint/internal/test/adaptertest"
 )
 
 // The table of docs/routers.md is true.

@@ -11,7 +11,7 @@ import (
 	chimw "github.com/go-chi/chi/v5/middleware"
 
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/internal/sitetest"
+	"github.com/stint-go/stint/internal/test/sitetest"
 )
 
 // chiSites are the site as chi routes it, by what runs before the router.

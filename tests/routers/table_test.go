@@ -13,7 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/internal/adaptertest"
+	"github.com/stint-go/stint/internal/test/adaptertest"
 )
 
 // The table of all adapters, on routers that have none, mounted routers and sub-routers among them:

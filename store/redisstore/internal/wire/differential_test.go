@@ -17,9 +17,9 @@ import (
 
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/inside"
-	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/scripts"
-	"github.com/stint-go/stint/internal/versionstest"
+	"github.com/stint-go/stint/internal/test/redistest"
+	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store"
 )
 

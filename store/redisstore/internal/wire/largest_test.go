@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/inside"
-	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/store"
 )
 

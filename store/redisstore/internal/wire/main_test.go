@@ -3,7 +3,7 @@ package wire
 import (
 	"testing"
 
-	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/test/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/scripts"
+	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/store"
 )
 

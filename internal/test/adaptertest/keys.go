@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
+	"github.com/stint-go/stint/internal/test/limitertest"
 )
 
 // users are a site of one route behind a limiter that is mounted after the router's own

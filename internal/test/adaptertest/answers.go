@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/limitertest"
+	"github.com/stint-go/stint/internal/test/storefake"
 )
 
 // answers are the ways in which a handler may answer a denial. They mean the same through

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/explore/steps"
-	"github.com/stint-go/stint/internal/explore/steps/atomic"
-	"github.com/stint-go/stint/internal/explore/steps/context"
-	"github.com/stint-go/stint/internal/explore/steps/lang"
-	twin "github.com/stint-go/stint/internal/explore/steps/time"
+	"github.com/stint-go/stint/internal/test/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps/atomic"
+	"github.com/stint-go/stint/internal/test/explore/steps/context"
+	"github.com/stint-go/stint/internal/test/explore/steps/lang"
+	twin "github.com/stint-go/stint/internal/test/explore/steps/time"
 )
 
 // piped are the objects that random programs with channels use.

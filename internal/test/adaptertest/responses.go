@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
+	"github.com/stint-go/stint/internal/test/limitertest"
 )
 
 // seen is the arguments of a WithSettle's call.

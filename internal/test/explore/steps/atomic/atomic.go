@@ -4,7 +4,7 @@ package atomic
 import (
 	"unsafe"
 
-	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps"
 )
 
 type number interface {

@@ -6,8 +6,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/stint-go/stint/internal/explore/steps"
-	"github.com/stint-go/stint/internal/explore/steps/lang"
+	"github.com/stint-go/stint/internal/test/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps/lang"
 )
 
 // What is package time's.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
+	"github.com/stint-go/stint/internal/test/limitertest"
 )
 
 func flowPanics(t *testing.T, a Adapter) {

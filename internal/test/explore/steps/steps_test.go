@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/explore/steps"
-	"github.com/stint-go/stint/internal/explore/steps/atomic"
-	"github.com/stint-go/stint/internal/explore/steps/sync"
-	steptime "github.com/stint-go/stint/internal/explore/steps/time"
+	"github.com/stint-go/stint/internal/test/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps/atomic"
+	"github.com/stint-go/stint/internal/test/explore/steps/sync"
+	steptime "github.com/stint-go/stint/internal/test/explore/steps/time"
 )
 
 // shared are the objects that random programs use.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/storefake"
 )
 
 // setting is what a route says of the limit that another route has, too.

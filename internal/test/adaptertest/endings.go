@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
+	"github.com/stint-go/stint/internal/test/limitertest"
 )
 
 // ending is a way for a server to end the context of a request that waits. It

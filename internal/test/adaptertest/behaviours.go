@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/storefake"
 )
 
 // behaviour is a conversation with a site, which is the same through every

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-const ownPath = "github.com/stint-go/stint/internal/explore/steps/"
+const ownPath = "github.com/stint-go/stint/internal/test/explore/steps/"
 
 // twins are the packages that replace imports.
 var twins = map[string]string{

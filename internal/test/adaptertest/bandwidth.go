@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/limitertest"
-	"github.com/stint-go/stint/internal/storefake"
+	"github.com/stint-go/stint/internal/test/limitertest"
+	"github.com/stint-go/stint/internal/test/storefake"
 )
 
 const megabyte = 1_000_000

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/explore"
+	"github.com/stint-go/stint/internal/test/explore"
 )
 
 // counter is read and written in two steps, as what loses an update is.

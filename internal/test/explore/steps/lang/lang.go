@@ -6,7 +6,7 @@ package lang
 import (
 	"unsafe"
 
-	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps"
 )
 
 // Go is go f().

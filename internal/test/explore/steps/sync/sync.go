@@ -5,7 +5,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/test/explore/steps"
 )
 
 // Mutex is sync.Mutex.
