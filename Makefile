@@ -130,12 +130,12 @@ redis: ## redis-server: found, installed where that may be, or one line on how
 run: ## the quickstart server of the README
 	$(GO) run ./examples/quickstart
 
-# Packages store, lua and plan have no goroutine. An exploration runs one at a time, and hands over
+# Packages store and lua have no goroutine. An exploration runs one at a time, and hands over
 # in a way that the detector takes for synchronization: it would find nothing, slowly. So would
 # tests that say so where they skip, or do less.
 race: redis ## every test of what runs concurrently, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -count=1 -race -skip EveryOrder $(filter-out ./lua,$(LONGEST)) \
-		$(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -vE '/(lua|store|plan|test/explore/steps)$$'),$(PKG))
+		$(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -vE '/(lua|store|test/explore/steps)$$'),$(PKG))
 	$(if $(filter ./...,$(PKG)),$(WORKSPACE) CGO_ENABLED=1 $(GO) test -count=1 -race ./policy/... ./adapters/grpc/...)
 
 # What computes with int: adapters, examples and tools have no numbers of their own, and an

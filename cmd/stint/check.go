@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 	"github.com/stint-go/stint/policy"
 )
 
@@ -78,7 +78,7 @@ func check(file string, funcs functions) (all []mistake, err error) {
 		}
 		return all, nil
 	}
-	for _, f := range append(plan.Unmatched(l), plan.Idle(l)...) {
+	for _, f := range append(replay.Unmatched(l), replay.Idle(l)...) {
 		line, column := p.Where(f.Limit)
 		text := fmt.Sprintf("limit %q: %s", f.Limit, f.Text)
 		switch {
@@ -169,7 +169,7 @@ func explainCommand() *cobra.Command {
 				return err
 			}
 			out := c.OutOrStdout()
-			x := plan.Explain(l, r)
+			x := replay.Explain(l, r)
 			for _, what := range x.Unknown {
 				fmt.Fprintf(out, "unknown: %s\n", escape(toFileWords(what)))
 			}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // input is the flags for reading logs.
@@ -23,7 +23,7 @@ type input struct {
 }
 
 // open opens logs and merges them by time. - is standard input. done closes them.
-func (in *input) open(paths []string, stdin io.Reader) (log plan.Log, done func(), err error) {
+func (in *input) open(paths []string, stdin io.Reader) (log replay.Log, done func(), err error) {
 	var closers []func()
 	done = func() {
 		for _, f := range closers {
@@ -33,7 +33,7 @@ func (in *input) open(paths []string, stdin io.Reader) (log plan.Log, done func(
 	if len(paths) == 0 {
 		paths = []string{"-"}
 	}
-	var logs []plan.Log
+	var logs []replay.Log
 	for _, path := range paths {
 		from := stdin
 		if path != "-" {
@@ -58,12 +58,12 @@ func (in *input) open(paths []string, stdin io.Reader) (log plan.Log, done func(
 		}
 		logs = append(logs, l)
 	}
-	log, err = plan.Merge(logs...)
+	log, err = replay.Merge(logs...)
 	if err == nil && in.proxy != "" {
 		if _, err := netip.ParseAddr(in.proxy); err != nil {
 			return nil, done, fmt.Errorf("--proxy %s: write the address that the server sees, such as 10.0.0.1", in.proxy)
 		}
-		log = plan.BehindProxy(log, in.proxy)
+		log = replay.BehindProxy(log, in.proxy)
 	}
 	return log, done, err
 }
@@ -90,17 +90,17 @@ func decompress(r io.Reader) (_ *bufio.Reader, end func(), err error) {
 }
 
 // log returns the log in a file.
-func (in *input) log(name string, r io.Reader) (plan.Log, error) {
-	var options []plan.ReadOption
+func (in *input) log(name string, r io.Reader) (replay.Log, error) {
+	var options []replay.ReadOption
 	if in.format != "" {
-		options = append(options, plan.WithFormat(in.format))
+		options = append(options, replay.WithFormat(in.format))
 	}
 	for _, f := range in.fields {
 		part, where, ok := strings.Cut(f, "=")
 		if !ok {
 			return nil, fmt.Errorf("--field %s: write PART=NAME, such as took='duration ms' or header.X-API-Key=request.headers.X-Api-Key.0", f)
 		}
-		options = append(options, plan.WithField(part, where))
+		options = append(options, replay.WithField(part, where))
 	}
-	return plan.Read(name, r, options...)
+	return replay.Read(name, r, options...)
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 //go:embed page.html
@@ -37,9 +37,9 @@ var (
 )
 
 // writePage writes the report as one page of HTML that loads nothing else.
-func writePage(w io.Writer, r *plan.Report, gates []gate, title string) error {
+func writePage(w io.Writer, r *replay.Report, gates []gate, title string) error {
 	return page.Execute(w, struct {
-		*plan.Report
+		*replay.Report
 		Gates []gate
 		Title string
 	}{r, gates, title})
@@ -48,10 +48,10 @@ func writePage(w io.Writer, r *plan.Report, gates []gate, title string) error {
 // namedCount is a count and its name.
 type namedCount struct {
 	Name string
-	*plan.Count
+	*replay.Count
 }
 
-func sorted(all map[string]*plan.Count) (rows []namedCount) {
+func sorted(all map[string]*replay.Count) (rows []namedCount) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		rows = append(rows, namedCount{name, all[name]})
 	}
@@ -104,7 +104,7 @@ const colors = 6
 func color(i int) string { return fmt.Sprintf("c%d", min(i, colors-1)) }
 
 // drawTimeline draws traffic over time, with denials stacked by limit.
-func drawTimeline(t plan.Timeline) picture {
+func drawTimeline(t replay.Timeline) picture {
 	const width, height, left, top, bottom = 960, 220, 60, 12, 24
 	p := picture{Width: width, Height: height}
 	most := int64(1)
@@ -165,7 +165,7 @@ func drawTimeline(t plan.Timeline) picture {
 }
 
 // drawUses draws the number of keys by peak usage of a limit.
-func drawUses(l plan.LimitReport) picture {
+func drawUses(l replay.LimitReport) picture {
 	const width, height, top, bottom = 470, 130, 18, 22
 	p := picture{Width: width, Height: height}
 	most := int64(1)
@@ -194,7 +194,7 @@ func drawUses(l plan.LimitReport) picture {
 }
 
 // marks are the rates that the axis of a curve may name.
-var marks = []plan.Rate{
+var marks = []replay.Rate{
 	{Units: 10, Seconds: 86400}, {Units: 20, Seconds: 86400}, {Units: 50, Seconds: 86400}, {Units: 100, Seconds: 86400},
 	{Units: 10, Seconds: 3600}, {Units: 20, Seconds: 3600}, {Units: 1, Seconds: 60}, {Units: 2, Seconds: 60}, {Units: 5, Seconds: 60},
 	{Units: 10, Seconds: 60}, {Units: 20, Seconds: 60}, {Units: 1, Seconds: 1}, {Units: 2, Seconds: 1}, {Units: 5, Seconds: 1},
@@ -203,13 +203,13 @@ var marks = []plan.Rate{
 }
 
 // drawCurves draws the burst that each share of keys needs by the rate, both on a logarithmic scale.
-func drawCurves(l *plan.LimitSuggestion) picture {
+func drawCurves(l *replay.LimitSuggestion) picture {
 	const width, height, left, top, bottom = 960, 300, 60, 14, 26
 	p := picture{Width: width, Height: height}
-	rate := func(r plan.Rate) float64 { return float64(r.Units) / float64(r.Seconds) }
+	rate := func(r replay.Rate) float64 { return float64(r.Units) / float64(r.Seconds) }
 	slow, fast, most := math.Inf(1), 0.0, 1.0
 	for _, s := range l.Shares {
-		for _, r := range slices.Concat(s.Curve, []plan.Rate{s.Suggested}) {
+		for _, r := range slices.Concat(s.Curve, []replay.Rate{s.Suggested}) {
 			if s.Unknown == "" {
 				slow, fast, most = min(slow, rate(r)), max(fast, rate(r)), max(most, float64(r.Burst))
 			}

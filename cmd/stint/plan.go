@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // planFlags is the flags of plan.
@@ -63,7 +63,7 @@ It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
 // flags adds the flags for reading logs.
 func (in *input) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: "+strings.Join(plan.Formats(), ", ")+", or the server's own log_format or LogFormat")
+	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: "+strings.Join(replay.Formats(), ", ")+", or the server's own log_format or LogFormat")
 	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME` says where a part of a request is in JSON or in columns: end, start, took, peer, method, target, query, request, host, status, bytes, header.NAME")
 	f.StringVar(&in.proxy, "proxy", "", "the logs are of a proxy at this `ADDRESS`, in front of the server that has the limits")
 }
@@ -80,12 +80,12 @@ func (p *planFlags) run(c *cobra.Command, logs []string) error {
 	if _, _, err := p.load(p.policy); err != nil { // before a log is read
 		return err
 	}
-	var options []plan.RunOption
+	var options []replay.RunOption
 	if p.against != "" {
 		if _, _, err := p.load(p.against); err != nil {
 			return err
 		}
-		options = append(options, plan.WithAgainst(p.newLimiter(p.against)))
+		options = append(options, replay.WithAgainst(p.newLimiter(p.against)))
 	}
 	more, clearProgress := p.replayOptions(c)
 	for _, o := range more {
@@ -96,12 +96,12 @@ func (p *planFlags) run(c *cobra.Command, logs []string) error {
 	if err != nil {
 		return err
 	}
-	report, err := plan.Run(p.newLimiter(p.policy), log, options...)
+	report, err := replay.Run(p.newLimiter(p.policy), log, options...)
 	clearProgress()
 	if err != nil {
 		return err
 	}
-	for _, all := range [][]plan.NotJudged{report.NotJudged, report.Against} {
+	for _, all := range [][]replay.NotJudged{report.NotJudged, report.Against} {
 		for i := range all {
 			all[i].Why = toFileWords(all[i].Why)
 		}
@@ -127,7 +127,7 @@ func (p *planFlags) newLimiter(path string) func() (*stint.Limiter, error) {
 }
 
 // write writes the report. The page is written first, and whole or not at all.
-func (p *planFlags) write(out io.Writer, report *plan.Report, gates []gate) error {
+func (p *planFlags) write(out io.Writer, report *replay.Report, gates []gate) error {
 	if p.html != "" {
 		if err := replaceFile(p.html, func(w io.Writer) error { return writePage(w, report, gates, p.title()) }); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (p *planFlags) write(out io.Writer, report *plan.Report, gates []gate) erro
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
 		return e.Encode(struct {
-			*plan.Report
+			*replay.Report
 			Gates []gate `json:"gates,omitempty"`
 		}{report, gates})
 	}
@@ -172,7 +172,7 @@ type gate struct {
 }
 
 // gates returns the gates that were asked for, by the stricter scenario.
-func (p *planFlags) gates(r *plan.Report, share *big.Rat) (all []gate) {
+func (p *planFlags) gates(r *replay.Report, share *big.Rat) (all []gate) {
 	at := ""
 	if len(r.Scenarios) > 1 {
 		at = "; the stricter of two scenarios counts, as the log has whole seconds"

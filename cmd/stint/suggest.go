@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 	"github.com/stint-go/stint/policy"
 )
 
@@ -72,7 +72,7 @@ It exits with 1 if it can suggest nothing.`,
 	return c
 }
 
-// shareNames are how the shares of plan.ShareSuggestion are written.
+// shareNames are how the shares of replay.ShareSuggestion are written.
 var shareNames = []string{"99%", "99.9%", "99.99%"}
 
 func shareName(share float64) string {
@@ -87,7 +87,7 @@ func (s *suggestFlags) run(c *cobra.Command, logs []string) error {
 	if _, err := s.limiter(); err != nil { // before a log is read
 		return err
 	}
-	options := []plan.SuggestOption{plan.WithHeadroom(s.headroom), plan.WithHorizon(s.horizon)}
+	options := []replay.SuggestOption{replay.WithHeadroom(s.headroom), replay.WithHorizon(s.horizon)}
 	more, clearProgress := s.replayOptions(c)
 	for _, o := range more {
 		options = append(options, o)
@@ -97,7 +97,7 @@ func (s *suggestFlags) run(c *cobra.Command, logs []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := plan.Suggest(s.limiter, log, options...)
+	r, err := replay.Suggest(s.limiter, log, options...)
 	clearProgress()
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (s *suggestFlags) write(out io.Writer, w *suggestionText) error {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
 		return e.Encode(struct {
-			*plan.Suggestions
+			*replay.Suggestions
 			Policy string `json:"policy,omitempty"`
 		}{w.Suggestions, w.Policy})
 	}
@@ -227,7 +227,7 @@ func (s *suggestFlags) limiter() (*stint.Limiter, error) {
 
 // suggestionText is suggestions in words, and the policy that they make.
 type suggestionText struct {
-	*plan.Suggestions
+	*replay.Suggestions
 	Title  string
 	Policy string // the file, or "" if nothing is suggested
 	Shown  []chosenLimit
@@ -235,12 +235,12 @@ type suggestionText struct {
 
 // chosenLimit is a limit with the share that the policy goes by.
 type chosenLimit struct {
-	*plan.LimitSuggestion
-	Chosen *plan.ShareSuggestion // nil if nothing is suggested
+	*replay.LimitSuggestion
+	Chosen *replay.ShareSuggestion // nil if nothing is suggested
 }
 
 // describe puts suggestions into words.
-func (s *suggestFlags) describe(r *plan.Suggestions) *suggestionText {
+func (s *suggestFlags) describe(r *replay.Suggestions) *suggestionText {
 	w := &suggestionText{Suggestions: r, Title: "limits by " + s.key}
 	found := false
 	for i := range r.Limits {
@@ -282,7 +282,7 @@ func (s *suggestFlags) describe(r *plan.Suggestions) *suggestionText {
 }
 
 // unknown returns why nothing is suggested.
-func (s *suggestFlags) unknown(all []plan.ShareSuggestion) string {
+func (s *suggestFlags) unknown(all []replay.ShareSuggestion) string {
 	for _, share := range all {
 		if s.share == "" || s.share == shareName(share.Share) {
 			return share.Unknown
@@ -297,7 +297,7 @@ func factor(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 var periods = map[int64]string{1: "1s", 60: "1m", 3600: "1h", 86400: "1d"}
 
 // rateText writes a rate as policy files do.
-func rateText(r plan.Rate) string {
+func rateText(r replay.Rate) string {
 	return fmt.Sprintf("rate: %d/%s, burst: %d", r.Units, periods[r.Seconds], r.Burst)
 }
 
@@ -349,7 +349,7 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 }
 
 // numbers is a rate and a burst in a table.
-func numbers(r plan.Rate) string {
+func numbers(r replay.Rate) string {
 	return fmt.Sprintf("%d/%s burst %d", r.Units, periods[r.Seconds], r.Burst)
 }
 
@@ -383,19 +383,19 @@ func (o *reportFlags) flags(c *cobra.Command) {
 }
 
 // replayOptions returns the options of the flags. clearProgress removes the line about progress.
-func (o *reportFlags) replayOptions(c *cobra.Command) (options []plan.Option, clearProgress func()) {
-	options = []plan.Option{plan.WithTop(o.top), plan.WithMaxKeys(o.maxKeys)}
+func (o *reportFlags) replayOptions(c *cobra.Command) (options []replay.Option, clearProgress func()) {
+	options = []replay.Option{replay.WithTop(o.top), replay.WithMaxKeys(o.maxKeys)}
 	if c.Flags().Changed("window") {
-		options = append(options, plan.WithWindow(o.window))
+		options = append(options, replay.WithWindow(o.window))
 	}
 	if o.hashKeys {
 		secret := make([]byte, 32)
 		_, _ = rand.Read(secret)
-		options = append(options, plan.WithHashedKeys(secret))
+		options = append(options, replay.WithHashedKeys(secret))
 	}
 	clearProgress = func() {}
 	if show := c.ErrOrStderr(); !o.quiet && isTerminal(show) {
-		options = append(options, plan.WithProgress(func(at plan.Progress) {
+		options = append(options, replay.WithProgress(func(at replay.Progress) {
 			fmt.Fprintf(show, "\r%d requests, up to %s ", at.Requests, at.At.Format(time.DateTime))
 		}))
 		clearProgress = func() { fmt.Fprint(show, "\r\x1b[K") }

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // crowd returns a JSON log of so many clients within so many minutes, as nginx writes it. Each
@@ -63,7 +63,7 @@ func TestSuggest(t *testing.T) {
 			continue
 		}
 		var r struct {
-			plan.Suggestions
+			replay.Suggestions
 			Policy string
 		}
 		file, err := os.ReadFile("p.yaml")
@@ -86,7 +86,7 @@ func TestSuggest(t *testing.T) {
 			t.Errorf("suggest %v: check: %s\n%s", args, out, file)
 		}
 		code, out, errs = command(t, "", append(append(append([]string{"plan", "--policy", "p.yaml", "--json"}, named...), read...), "log")...)
-		var planned plan.Report
+		var planned replay.Report
 		if err := json.Unmarshal([]byte(out), &planned); err != nil || code != 0 {
 			t.Fatalf("suggest %v: plan: exit code %d, %v: %s", args, code, err, errs)
 		}

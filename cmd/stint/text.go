@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // width is how many columns a report takes at most.
@@ -88,7 +88,7 @@ func table(w io.Writer, rows [][]string, left int) {
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // writeText writes the report for a terminal.
-func writeText(out io.Writer, r *plan.Report, gates []gate) error {
+func writeText(out io.Writer, r *replay.Report, gates []gate) error {
 	var b bytes.Buffer
 	logText(&b, &r.Log)
 	if n := r.Log.Overflow; n > 0 {
@@ -112,7 +112,7 @@ func writeText(out io.Writer, r *plan.Report, gates []gate) error {
 }
 
 // logText describes a log.
-func logText(b *bytes.Buffer, l *plan.LogReport) {
+func logText(b *bytes.Buffer, l *replay.LogReport) {
 	fmt.Fprintf(b, "%d requests from %s to %s,\nin %s\n", l.Requests, l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolutionText(l))
 	if l.Format != "" {
 		wrap(b, "format: "+escape(l.Format))
@@ -152,7 +152,7 @@ func wrap(b *bytes.Buffer, text string) {
 }
 
 // resolutionText describes the resolution of a log's times.
-func resolutionText(l *plan.LogReport) string {
+func resolutionText(l *replay.LogReport) string {
 	s := "microseconds"
 	switch {
 	case l.Resolution >= 1:
@@ -166,7 +166,7 @@ func resolutionText(l *plan.LogReport) string {
 	return s
 }
 
-func notJudgedText(n plan.NotJudged) string {
+func notJudgedText(n replay.NotJudged) string {
 	s := escape(n.Why)
 	if n.Limit != "" {
 		s = "limit " + n.Limit + ": " + s
@@ -177,7 +177,7 @@ func notJudgedText(n plan.NotJudged) string {
 	return s
 }
 
-func scenarioText(b *bytes.Buffer, s *plan.Scenario, named bool) {
+func scenarioText(b *bytes.Buffer, s *replay.Scenario, named bool) {
 	if named {
 		fmt.Fprintf(b, "If the requests of a second come %s\n\n", s.Name)
 	}
@@ -237,7 +237,7 @@ func scenarioText(b *bytes.Buffer, s *plan.Scenario, named bool) {
 // timeText formats a time for a report's table.
 func timeText(t time.Time) string { return t.UTC().Format("01-02 15:04:05") }
 
-func countsTable(b *bytes.Buffer, what string, all map[string]*plan.Count, none string) {
+func countsTable(b *bytes.Buffer, what string, all map[string]*replay.Count, none string) {
 	rows := [][]string{{what, "requests", "denied", "", "waited"}}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		c := all[name]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func TestWalkThroughADay(t *testing.T) {
 		return all
 	}
 	policies, sessions := block("yaml"), block("console")
-	if len(policies) != 1 || len(sessions) != 3 || !strings.Contains(policies[0], "burst: 20") {
+	if len(policies) != 2 || len(sessions) != 3 || !strings.Contains(policies[0], "burst: 20") {
 		t.Fatalf("%d policies, %d sessions", len(policies), len(sessions))
 	}
 	files(t, map[string]string{"policy.yaml": policies[0], "old.yaml": policies[0]})
@@ -52,5 +53,12 @@ func TestWalkThroughADay(t *testing.T) {
 		if code != 0 || strings.TrimRight(out, "\n") != strings.TrimRight(want, "\n") {
 			t.Errorf("%s: exit code %d: %s\nthe document isn't what it prints:\n%s", line, code, errs, out)
 		}
+	}
+	inGo := filepath.Join(t.TempDir(), "limits.yaml")
+	if err := os.WriteFile(inGo, []byte(policies[1]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := command(t, "", "check", "--func", "user=header.X-User", inGo); code != 0 {
+		t.Errorf("the file that stands for Go code: exit code %d: %s%s", code, out, errs)
 	}
 }

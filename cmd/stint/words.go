@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// toFileWords replaces package plan's names by the words of a policy file.
+// toFileWords replaces package replay's names by the words of a policy file.
 func toFileWords(text string) string { return fileWords.Replace(text) }
 
 var fileWords = strings.NewReplacer(
@@ -76,7 +76,7 @@ func splitArguments(arguments string) (all []string) {
 	return all
 }
 
-// toFlagWords replaces package plan's options with the command's flags, and writes durations as
+// toFlagWords replaces package replay's options with the command's flags, and writes durations as
 // flags do.
 func toFlagWords(text string) string {
 	text = optionPattern.ReplaceAllStringFunc(text, func(match string) string {
@@ -87,6 +87,6 @@ func toFlagWords(text string) string {
 }
 
 var (
-	optionPattern       = regexp.MustCompile(`plan: With(Window|Top|MaxKeys|Headroom|Horizon)\(([^)]*)\):`)
+	optionPattern       = regexp.MustCompile(`With(Window|Top|MaxKeys|Headroom|Horizon)\(([^)]*)\):`)
 	millisecondsPattern = regexp.MustCompile(`write \d+\*time\.Millisecond\b`)
 )

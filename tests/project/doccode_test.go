@@ -77,7 +77,6 @@ var taken = map[string]string{
 		func complete(*http.Request) (text string, used int64)`,
 	"docs/rollout.md": `
 		var (
-			file *os.File
 			lim  *stint.Limiter
 			user stint.Key
 
@@ -109,7 +108,7 @@ func TestDocumentsCompile(t *testing.T) {
 		"context", "fmt", "log", "log/slog", "os", "net", "net/http", "net/http/httputil", "net/netip", "net/url", "sync/atomic", "time", "errors", "strings", "testing",
 		"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9",
 		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover", module+"/store/storetest",
-		module+"/console", module+"/plan", module+"/tenants",
+		module+"/console", module+"/tenants",
 		"stinthttp "+module+"/adapters/std", "stintgin "+module+"/adapters/gin", "stintecho "+module+"/adapters/echo")
 	for _, doc := range documents(t) {
 		text := read(t, doc)

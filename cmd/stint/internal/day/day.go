@@ -32,7 +32,7 @@ type request struct {
 	status               int
 }
 
-// Write writes the log, in nginx's JSON of the variables that package plan knows.
+// Write writes the log, in nginx's JSON of the variables that package replay knows.
 func Write(w io.Writer) error {
 	rnd := rand.New(rand.NewPCG(2026, 3))
 	all := slices.Concat(visitors(rnd), programs(rnd), scraper(rnd), guesser(rnd))

@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"errors"
@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // crowd returns the requests of so many clients within ten minutes or more: some come once, some in
 // bursts, some like a clock, and a few all the time.
-func crowd(seed uint64, clients int, resolution time.Duration) (all []plan.Request) {
+func crowd(seed uint64, clients int, resolution time.Duration) (all []replay.Request) {
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	for c := range clients {
 		peer := fmt.Sprintf("10.%d.%d.%d", c>>16, c>>8&255, c&255)
@@ -34,12 +34,12 @@ func crowd(seed uint64, clients int, resolution time.Duration) (all []plan.Reque
 			all = append(all, at(after.Truncate(resolution), peer))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b plan.Request) int { return a.End.Compare(b.End) })
+	slices.SortStableFunc(all, func(a, b replay.Request) int { return a.End.Compare(b.End) })
 	return all
 }
 
 // keysDenied returns how many keys a limit denies something, in the scenario in which they are most.
-func keysDenied(t *testing.T, r plan.Rate, says plan.Says, requests []plan.Request) (most int64) {
+func keysDenied(t *testing.T, r replay.Rate, says replay.Says, requests []replay.Request) (most int64) {
 	t.Helper()
 	lim := made(stint.Rate(r.Units, r.Per(), stint.WithBurst(r.Burst)), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings())
 	for _, s := range run(t, lim, says, requests).Scenarios {
@@ -58,7 +58,7 @@ func TestSuggestIsExact(t *testing.T) {
 		clients := 1000 + int(seed)*37
 		requests := crowd(seed, clients, resolution)
 		lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
-		r, err := plan.Suggest(lim, &sliceLog{says, slices.Clone(requests)}, plan.WithHeadroom(1))
+		r, err := replay.Suggest(lim, &sliceLog{says, slices.Clone(requests)}, replay.WithHeadroom(1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestSuggestIsExact(t *testing.T) {
 			t.Fatalf("seed %d: %+v", seed, s)
 		}
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		points := []plan.Rate{s.Least, s.Curve[0], s.Curve[len(s.Curve)-1]}
+		points := []replay.Rate{s.Least, s.Curve[0], s.Curve[len(s.Curve)-1]}
 		for range 3 {
 			points = append(points, s.Curve[rnd.IntN(len(s.Curve))])
 		}
@@ -88,7 +88,7 @@ func TestSuggestIsExact(t *testing.T) {
 				t.Errorf("seed %d: a burst less, %+v denies %d of %d keys", seed, p, n, clients)
 			}
 		}
-		on := func(p plan.Rate) bool {
+		on := func(p replay.Rate) bool {
 			return p.Burst == s.Least.Burst && p.Units*s.Least.Seconds == s.Least.Units*p.Seconds
 		}
 		if !slices.ContainsFunc(s.Curve, on) {
@@ -115,11 +115,11 @@ func TestSuggestSaysWhatItDoesNotKnow(t *testing.T) {
 		{"too short", 1000, 10*time.Minute - time.Millisecond, time.Minute, []bool{false, false, false}, "the log covers 9m59.999s: to know what keys do in 1m0s, it must cover 10m0s"},
 		{"a shorter horizon", 1000, 10*time.Minute - time.Millisecond, 59 * time.Second, []bool{true, false, false}, "99.9% takes"},
 	} {
-		var requests []plan.Request
+		var requests []replay.Request
 		for c := range tt.clients {
 			requests = append(requests, at(tt.span*time.Duration(c)/time.Duration(tt.clients-1), fmt.Sprintf("10.%d.%d.%d", c>>16, c>>8&255, c&255)))
 		}
-		r, err := plan.Suggest(lim, &sliceLog{everything, requests}, plan.WithHorizon(tt.horizon))
+		r, err := replay.Suggest(lim, &sliceLog{everything, requests}, replay.WithHorizon(tt.horizon))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestSuggestByRoute(t *testing.T) {
 		stint.WithRoute("POST /pay", stint.Only(stint.Rate(1, time.Second, stint.WithName("paid"), stint.WithSettle(stint.FailedOnly)))),
 		stint.WithRoute("GET /healthz", stint.Exempt()),
 		stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings())
-	var requests []plan.Request
+	var requests []replay.Request
 	for i := range 1200 {
 		for _, to := range []string{"GET /", "POST /login", "POST /login", "POST /pay", "GET /healthz"} {
 			r := at(time.Duration(i)*time.Second, fmt.Sprintf("10.0.%d.%d", i>>8, i&255))
@@ -159,7 +159,7 @@ func TestSuggestByRoute(t *testing.T) {
 	}
 	requests = append(requests, at(1200*time.Second, "10.0.0.1"))
 	var told int
-	r, err := plan.Suggest(lim, &sliceLog{everything, requests}, plan.WithHeadroom(2), plan.WithProgress(func(plan.Progress) { told++ }))
+	r, err := replay.Suggest(lim, &sliceLog{everything, requests}, replay.WithHeadroom(2), replay.WithProgress(func(replay.Progress) { told++ }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,8 +192,8 @@ func TestSuggestByRoute(t *testing.T) {
 func TestSuggestTop(t *testing.T) {
 	lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
 	requests := crowd(3, 1500, time.Millisecond)
-	suggest := func(opts ...plan.SuggestOption) []plan.KeyNeed {
-		r, err := plan.Suggest(lim, &sliceLog{everything, slices.Clone(requests)}, append(opts, plan.WithHeadroom(1))...)
+	suggest := func(opts ...replay.SuggestOption) []replay.KeyNeed {
+		r, err := replay.Suggest(lim, &sliceLog{everything, slices.Clone(requests)}, append(opts, replay.WithHeadroom(1))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,34 +208,34 @@ func TestSuggestTop(t *testing.T) {
 		}
 		return s.Top
 	}
-	if top := suggest(plan.WithTop(3)); len(top) != 3 || !strings.HasPrefix(top[0].Key, "10.0.") {
+	if top := suggest(replay.WithTop(3)); len(top) != 3 || !strings.HasPrefix(top[0].Key, "10.0.") {
 		t.Errorf("%+v", top)
 	}
-	if top := suggest(plan.WithHashedKeys([]byte("secret"))); len(top) < 5 || !strings.HasPrefix(top[0].Key, "#") {
+	if top := suggest(replay.WithHashedKeys([]byte("secret"))); len(top) < 5 || !strings.HasPrefix(top[0].Key, "#") {
 		t.Errorf("%+v", top)
 	}
 }
 
 func TestSuggestErrors(t *testing.T) {
 	lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
-	for _, o := range []plan.SuggestOption{plan.WithHeadroom(0.99), plan.WithHeadroom(math.NaN()), plan.WithHeadroom(1001), plan.WithHorizon(0), plan.WithHorizon(math.MaxInt64), plan.WithTop(-1)} {
-		if _, err := plan.Suggest(lim, &sliceLog{everything, []plan.Request{at(0, "192.0.2.1")}}, o); err == nil || !strings.Contains(err.Error(), "write ") {
+	for _, o := range []replay.SuggestOption{replay.WithHeadroom(0.99), replay.WithHeadroom(math.NaN()), replay.WithHeadroom(1001), replay.WithHorizon(0), replay.WithHorizon(math.MaxInt64), replay.WithTop(-1)} {
+		if _, err := replay.Suggest(lim, &sliceLog{everything, []replay.Request{at(0, "192.0.2.1")}}, o); err == nil || !strings.Contains(err.Error(), "write ") {
 			t.Errorf("an option that isn't one: %v", err)
 		}
 	}
-	if _, err := plan.Suggest(lim, &sliceLog{everything, nil}); !errors.Is(err, plan.ErrEmpty) {
+	if _, err := replay.Suggest(lim, &sliceLog{everything, nil}); !errors.Is(err, replay.ErrEmpty) {
 		t.Error(err)
 	}
-	if _, err := plan.Suggest(nil, &sliceLog{everything, nil}); err == nil || !strings.Contains(err.Error(), "Suggest without") {
+	if _, err := replay.Suggest(nil, &sliceLog{everything, nil}); err == nil || !strings.Contains(err.Error(), "Suggest without") {
 		t.Error(err)
 	}
 	says := everything
 	for _, says.Resolution = range []time.Duration{time.Millisecond, time.Second} {
-		three := []plan.Request{at(0, "192.0.2.1"), at(0, "192.0.2.2"), at(0, "192.0.2.3")}
-		if _, err := plan.Suggest(lim, &sliceLog{says, slices.Clone(three)}, plan.WithMaxKeys(2)); err == nil || !strings.Contains(err.Error(), "more than 2 keys") {
+		three := []replay.Request{at(0, "192.0.2.1"), at(0, "192.0.2.2"), at(0, "192.0.2.3")}
+		if _, err := replay.Suggest(lim, &sliceLog{says, slices.Clone(three)}, replay.WithMaxKeys(2)); err == nil || !strings.Contains(err.Error(), "more than 2 keys") {
 			t.Error(err)
 		}
-		if _, err := plan.Suggest(lim, &sliceLog{says, three}, plan.WithMaxKeys(3)); err != nil {
+		if _, err := replay.Suggest(lim, &sliceLog{says, three}, replay.WithMaxKeys(3)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package plan
+package replay
 
 import (
 	"cmp"
@@ -192,7 +192,7 @@ func (d *needs) decide(at time.Time, logged *Request, r *http.Request, why strin
 		k := need.keys[ch.Key]
 		if k == nil {
 			if d.keys++; d.keys > d.maxKeys {
-				return fmt.Errorf("plan: there are more than %d keys: give a larger number, or a key with fewer values", d.maxKeys)
+				return fmt.Errorf("there are more than %d keys: give a larger number, or a key with fewer values", d.maxKeys)
 			}
 			k = new(curve)
 			need.keys[ch.Key] = k

@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"cmp"
@@ -15,18 +15,18 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // sliceLog is a log in memory.
 type sliceLog struct {
-	says plan.Says
-	rest []plan.Request
+	says replay.Says
+	rest []replay.Request
 }
 
-func (l *sliceLog) Says() plan.Says { return l.says }
+func (l *sliceLog) Says() replay.Says { return l.says }
 
-func (l *sliceLog) Next(r *plan.Request) error {
+func (l *sliceLog) Next(r *replay.Request) error {
 	if len(l.rest) == 0 {
 		return io.EOF
 	}
@@ -34,7 +34,7 @@ func (l *sliceLog) Next(r *plan.Request) error {
 	return nil
 }
 
-var everything = plan.Says{Resolution: time.Microsecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"X-Api-Key"}}
+var everything = replay.Says{Resolution: time.Microsecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"X-Api-Key"}}
 
 // outcome counts what became of requests with one key under one limit.
 type outcome struct{ requests, denied int64 }
@@ -70,14 +70,14 @@ func compare(t *testing.T, seed uint64) {
 
 	// Arrivals are at even microseconds, ends at odd ones.
 	begin := time.Now()
-	var requests []plan.Request
+	var requests []replay.Request
 	at := time.Duration(0)
 	targets := []struct{ method, target string }{
 		{"GET", "/items/7?page=2"}, {"POST", "/login"}, {"GET", "/slow/report"}, {"GET", "/healthz"}, {"GET", "/a%20b"},
 	}
 	for range 4000 {
 		at += time.Duration(rnd.ExpFloat64()*4_000) * 2 * time.Microsecond
-		r := plan.Request{Took: time.Duration(rnd.ExpFloat64()*60_000)*2*time.Microsecond + time.Microsecond, Status: 200, Host: "api.test"}
+		r := replay.Request{Took: time.Duration(rnd.ExpFloat64()*60_000)*2*time.Microsecond + time.Microsecond, Status: 200, Host: "api.test"}
 		to := targets[min(rnd.IntN(10)/2, 4)]
 		r.Method, r.Target = to.method, to.target
 		r.Peer = fmt.Sprintf("192.0.2.%d", 1+min(rnd.IntN(12), rnd.IntN(12)))
@@ -131,13 +131,13 @@ func compare(t *testing.T, seed uint64) {
 	}
 	served.Wait()
 
-	slices.SortStableFunc(requests, func(a, b plan.Request) int { return cmp.Or(a.End.Compare(b.End), 0) })
-	got, err := plan.Run(newLimiter, &sliceLog{everything, requests}, plan.WithTop(1000))
+	slices.SortStableFunc(requests, func(a, b replay.Request) int { return cmp.Or(a.End.Compare(b.End), 0) })
+	got, err := replay.Run(newLimiter, &sliceLog{everything, requests}, replay.WithTop(1000))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := got.Scenarios[0]
-	if s.Name != plan.AsLogged || len(got.Scenarios) != 1 || len(got.NotJudged) > 0 || len(s.Unjudged) > 0 {
+	if s.Name != replay.AsLogged || len(got.Scenarios) != 1 || len(got.NotJudged) > 0 || len(s.Unjudged) > 0 {
 		t.Fatalf("%d scenarios, the first %s; not judged: %v, %v", len(got.Scenarios), s.Name, got.NotJudged, s.Unjudged)
 	}
 	if s.Denied != int64(denied) || s.Waited != int64(waited) {
@@ -156,7 +156,7 @@ func compare(t *testing.T, seed uint64) {
 		sum.requests += o.requests
 		sum.denied += o.denied
 		sums[limit] = sum
-		if o.denied > 0 && !slices.ContainsFunc(s.Top, func(k plan.KeyReport) bool {
+		if o.denied > 0 && !slices.ContainsFunc(s.Top, func(k replay.KeyReport) bool {
 			return k.Limit == limit && k.Key == key && k.Requests == o.requests && k.Denied == o.denied
 		}) {
 			t.Errorf("%s: %+v, and not in the report", name, o)

@@ -1,4 +1,4 @@
-package plan
+package replay
 
 import (
 	"bytes"
@@ -302,14 +302,14 @@ func (r *reader) choose(c *readConfig) error {
 		case strings.ContainsAny(c.format, "$%"):
 			candidates = []format{{name: c.format, layout: c.format}}
 		default:
-			return fmt.Errorf("plan: no format is called %q: %s", c.format, writeFormat())
+			return fmt.Errorf("no format is called %q: %s", c.format, writeFormat())
 		}
 	} else if len(lines) == 0 {
 		return fmt.Errorf("%w: %s is empty", ErrEmpty, r.name)
 	}
 	for _, f := range c.fields { // whatever the format is
 		if _, err := new(Says).setter(f.part); err != nil {
-			return fmt.Errorf("plan: field %s=%s: %w", f.part, f.name, err)
+			return fmt.Errorf("field %s=%s: %w", f.part, f.name, err)
 		}
 	}
 	var best *reader
@@ -346,13 +346,13 @@ func (r *reader) choose(c *readConfig) error {
 		return bad
 	case c.format != "" || 2*most >= len(lines):
 	case isJSON && len(c.fields) == 0:
-		return fmt.Errorf("plan: %s: no known server's JSON: give a field for each part of a request, such as end=time, method=verb and target=url", r.name)
+		return fmt.Errorf("%s: no known server's JSON: give a field for each part of a request, such as end=time, method=verb and target=url", r.name)
 	case isJSON:
 		return bad
 	case len(c.fields) > 0:
 		return errFieldsOfText
 	default:
-		return fmt.Errorf("plan: %s: the format isn't known: %s", r.name, writeFormat())
+		return fmt.Errorf("%s: the format isn't known: %s", r.name, writeFormat())
 	}
 	r.wrapping, r.splitter, r.says = best.wrapping, best.splitter, best.says
 	r.draft = draft{says: &r.says}
@@ -366,7 +366,7 @@ func (r *reader) choose(c *readConfig) error {
 	return nil
 }
 
-var errFieldsOfText = errors.New("plan: a field is for logs of JSON or of columns: for text, give the server's log_format or LogFormat")
+var errFieldsOfText = errors.New("a field is for logs of JSON or of columns: for text, give the server's log_format or LogFormat")
 
 func writeFormat() string {
 	return fmt.Sprintf("write one of %s, or the server's log_format or LogFormat, such as '%s'", strings.Join(Formats(), ", "), common)
@@ -397,7 +397,7 @@ func (r *reader) compile(f format, named []field, lines [][]byte) (err error) {
 		return nil
 	}
 	if all = presentFields(all, lines); f.mark != "" && !slices.ContainsFunc(all, func(have field) bool { return have.name == f.mark }) {
-		return fmt.Errorf("plan: the log isn't in the format %s: no line has %s", f.name, f.mark)
+		return fmt.Errorf("the log isn't in the format %s: no line has %s", f.name, f.mark)
 	}
 	has := func(parts ...string) bool {
 		return !slices.ContainsFunc(parts, func(part string) bool {
@@ -406,9 +406,9 @@ func (r *reader) compile(f format, named []field, lines [][]byte) (err error) {
 	}
 	switch {
 	case !has("end") && !has("start"):
-		return errors.New("plan: no time: give a field end=NAME or start=NAME")
+		return errors.New("no time: give a field end=NAME or start=NAME")
 	case !has("method", "target") && !has("request"):
-		return errors.New("plan: no request: give fields method=NAME and target=NAME")
+		return errors.New("no request: give fields method=NAME and target=NAME")
 	}
 	says.Took = has("start", "end")
 	r.splitter, err = newJSONSplitter(all, says)

@@ -1,4 +1,4 @@
-package plan
+package replay
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 )
 
 // UserField is the header field under which a replay finds the user that a server has logged
-// ($remote_user, %u). Requests of clients don't have it. Use stint.Header(plan.UserField) in
+// ($remote_user, %u). Requests of clients don't have it. Use stint.Header(replay.UserField) in
 // place of a KeyFunc that returns the user.
 const UserField = "Remote-User"
 
@@ -52,7 +52,7 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 			continue
 		}
 		if len(t.parts) > 1 && last.suffix == "" {
-			return nil, fmt.Errorf("plan: log format: nothing between two variables, before %s: no line can be read by it", tok.text)
+			return nil, fmt.Errorf("log format: nothing between two variables, before %s: no line can be read by it", tok.text)
 		}
 		p := piece{quoted: strings.HasSuffix(last.suffix, `"`)}
 		part := variables[tok.text]
@@ -60,11 +60,11 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 			part = "header." + strings.ReplaceAll(field, "_", "-")
 		}
 		if cookie, ok := strings.CutPrefix(tok.text, "cookie_"); ok {
-			return nil, fmt.Errorf("plan: log format: $cookie_%s is one cookie of a field: log $http_cookie for limits by cookies", cookie)
+			return nil, fmt.Errorf("log format: $cookie_%s is one cookie of a field: log $http_cookie for limits by cookies", cookie)
 		}
 		if part != "" && !(hasTotal && tok.text == "upstream_response_time") {
 			if p.setter, err = says.setter(part); err != nil {
-				return nil, fmt.Errorf("plan: log format: %w", err)
+				return nil, fmt.Errorf("log format: %w", err)
 			}
 			seen[p.part] = true
 		}
@@ -72,9 +72,9 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 	}
 	switch {
 	case !seen["end"] && !seen["start"]:
-		return nil, errors.New("plan: log format: no time: it needs $time_local, $time_iso8601 or $msec")
+		return nil, errors.New("log format: no time: it needs $time_local, $time_iso8601 or $msec")
 	case !seen["request"] && !seen["url"] && !(seen["method"] && seen["target"]):
-		return nil, errors.New("plan: log format: no request: it needs $request, or $request_method and $request_uri")
+		return nil, errors.New("log format: no request: it needs $request, or $request_method and $request_uri")
 	}
 	return t, nil
 }
@@ -109,12 +109,12 @@ func tokens(layout string) ([]token, error) {
 			n++
 		}
 		if n == 0 {
-			return nil, fmt.Errorf("plan: log format: a $ without a name at %q", "$"+after)
+			return nil, fmt.Errorf("log format: a $ without a name at %q", "$"+after)
 		}
 		all = append(all, token{after[:n], true})
 		if rest = after[n:]; braced {
 			if !strings.HasPrefix(rest, "}") {
-				return nil, fmt.Errorf("plan: log format: ${%s without a }", after[:n])
+				return nil, fmt.Errorf("log format: ${%s without a }", after[:n])
 			}
 			rest = rest[1:]
 		}
@@ -143,11 +143,11 @@ func apacheTokens(layout string) ([]token, error) {
 		argument := ""
 		if strings.HasPrefix(after, "{") {
 			if argument, after, found = strings.Cut(after[1:], "}"); !found {
-				return nil, fmt.Errorf("plan: log format: %%{%s without a }", argument)
+				return nil, fmt.Errorf("log format: %%{%s without a }", argument)
 			}
 		}
 		if after == "" {
-			return nil, errors.New("plan: log format: a % at the end")
+			return nil, errors.New("log format: a % at the end")
 		}
 		letter := after[:1]
 		rest = after[1:]

@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"errors"
@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 	"github.com/stint-go/stint/store"
 )
 
 var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 
 // at returns a request that ended some time after noon.
-func at(after time.Duration, peer string) plan.Request {
-	return plan.Request{End: noon.Add(after), Method: "GET", Target: "/", Peer: peer, Status: 200, Fields: []string{""}}
+func at(after time.Duration, peer string) replay.Request {
+	return replay.Request{End: noon.Add(after), Method: "GET", Target: "/", Peer: peer, Status: 200, Fields: []string{""}}
 }
 
 // made returns what makes a limiter of options.
@@ -29,9 +29,9 @@ func made(opts ...stint.Option) func() (*stint.Limiter, error) {
 	return func() (*stint.Limiter, error) { return stint.New(opts...) }
 }
 
-func run(t *testing.T, newLimiter func() (*stint.Limiter, error), says plan.Says, requests []plan.Request, opts ...plan.RunOption) *plan.Report {
+func run(t *testing.T, newLimiter func() (*stint.Limiter, error), says replay.Says, requests []replay.Request, opts ...replay.RunOption) *replay.Report {
 	t.Helper()
-	r, err := plan.Run(newLimiter, &sliceLog{says, requests}, opts...)
+	r, err := replay.Run(newLimiter, &sliceLog{says, requests}, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func run(t *testing.T, newLimiter func() (*stint.Limiter, error), says plan.Says
 
 // A log with whole seconds is replayed in two scenarios, and the stricter counts.
 func TestWholeSeconds(t *testing.T) {
-	var requests []plan.Request
+	var requests []replay.Request
 	for second := range 10 {
 		for range 4 {
 			requests = append(requests, at(time.Duration(second)*time.Second, "192.0.2.1"))
@@ -50,13 +50,13 @@ func TestWholeSeconds(t *testing.T) {
 	says.Resolution = time.Second
 	lim := made(stint.Rate(4, time.Second, stint.WithBurst(1)), stint.WithKey(stint.RemoteIP()))
 	r := run(t, lim, says, requests)
-	if len(r.Scenarios) != 2 || r.Scenarios[0].Name != plan.AtOnce || r.Scenarios[1].Name != plan.Evenly {
+	if len(r.Scenarios) != 2 || r.Scenarios[0].Name != replay.AtOnce || r.Scenarios[1].Name != replay.Evenly {
 		t.Fatalf("%d scenarios: %+v", len(r.Scenarios), r.Scenarios)
 	}
 	if a, b := r.Scenarios[0].Denied, r.Scenarios[1].Denied; a != 30 || b != 0 {
 		t.Errorf("%d denied all at once, want 30; %d evenly spread, want 0", a, b)
 	}
-	if s := r.Strictest(); s.Name != plan.AtOnce || s.DeniedShare() != 0.75 {
+	if s := r.Strictest(); s.Name != replay.AtOnce || s.DeniedShare() != 0.75 {
 		t.Errorf("the strictest is %s, with %v denied", s.Name, s.DeniedShare())
 	}
 }
@@ -65,11 +65,11 @@ func TestWholeSeconds(t *testing.T) {
 func TestNotJudged(t *testing.T) {
 	key, function := stint.WithKey(stint.RemoteIP()), func(*http.Request) (string, error) { return "k", nil }
 	rate := func(opts ...stint.RateOption) stint.Option { return stint.Rate(1, time.Hour, opts...) }
-	nothing := plan.Says{Resolution: time.Microsecond}
+	nothing := replay.Says{Resolution: time.Microsecond}
 	for _, tt := range []struct {
 		name string
 		opts []stint.Option
-		says plan.Says
+		says replay.Says
 		want string // in why
 		only string // of these requests: the reason
 	}{
@@ -84,9 +84,9 @@ func TestNotJudged(t *testing.T) {
 		{"given", []stint.Option{rate(), stint.WithKey(stint.GivenKey())}, everything, "GivenKey", ""},
 		{"cost", []stint.Option{rate(stint.WithCost(func(*http.Request) int64 { return 2 })), key}, everything, "its cost is a function", ""},
 		{"settled", []stint.Option{rate(stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })), key}, everything, "what it settles is a function", ""},
-		{"settled by status", []stint.Option{rate(stint.WithSettle(stint.FailedOnly)), key}, plan.Says{Peer: true}, "the status", ""},
-		{"refunded by status", []stint.Option{rate(stint.WithSettle(stint.RefundOn(304))), key}, plan.Says{Peer: true}, "the status", ""},
-		{"slots", []stint.Option{stint.Concurrency(1), key}, plan.Says{Peer: true}, "how long requests took", ""},
+		{"settled by status", []stint.Option{rate(stint.WithSettle(stint.FailedOnly)), key}, replay.Says{Peer: true}, "the status", ""},
+		{"refunded by status", []stint.Option{rate(stint.WithSettle(stint.RefundOn(304))), key}, replay.Says{Peer: true}, "the status", ""},
+		{"slots", []stint.Option{stint.Concurrency(1), key}, replay.Says{Peer: true}, "how long requests took", ""},
 		{"queue", []stint.Option{stint.Concurrency(1, stint.WithMaxWait(time.Second)), key}, everything, "it waits for slots", ""},
 		{"adaptive", []stint.Option{stint.AdaptiveConcurrency(1, 2), key}, everything, "adaptive", ""},
 		{"bandwidth", []stint.Option{stint.Bandwidth(100_000), key}, everything, "bandwidth", ""},
@@ -97,13 +97,13 @@ func TestNotJudged(t *testing.T) {
 		{"host", []stint.Option{rate(), stint.WithKey(stint.Global()), stint.WithRoute("api.test/", stint.Exempt())}, nothing, "", "depends on the host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := run(t, made(tt.opts...), tt.says, []plan.Request{at(0, "192.0.2.1"), at(time.Second, "192.0.2.1")})
+			r := run(t, made(tt.opts...), tt.says, []replay.Request{at(0, "192.0.2.1"), at(time.Second, "192.0.2.1")})
 			s := r.Scenarios[0]
 			if s.Denied > 0 {
 				t.Errorf("%d denied", s.Denied)
 			}
 			if tt.only == "" {
-				if !slices.ContainsFunc(r.NotJudged, func(n plan.NotJudged) bool { return strings.Contains(n.Why, tt.want) }) {
+				if !slices.ContainsFunc(r.NotJudged, func(n replay.NotJudged) bool { return strings.Contains(n.Why, tt.want) }) {
 					t.Errorf("%+v, want one about %q", r.NotJudged, tt.want)
 				}
 				return
@@ -120,7 +120,7 @@ func TestNotJudged(t *testing.T) {
 
 // What is known of a request's method is enough for most that may be preflights.
 func TestPreflight(t *testing.T) {
-	requests := []plan.Request{at(0, "192.0.2.1"), at(time.Second, "192.0.2.1")}
+	requests := []replay.Request{at(0, "192.0.2.1"), at(time.Second, "192.0.2.1")}
 	requests[1].Method = "OPTIONS"
 	s := run(t, made(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()), stint.WithSkip(stint.Preflight)), everything, requests).Scenarios[0]
 	if s.Requests != 1 || len(s.Unjudged) != 1 {
@@ -132,7 +132,7 @@ func TestPreflight(t *testing.T) {
 func TestFunctions(t *testing.T) {
 	key := stint.KeyFunc(func(r *http.Request) (string, error) { return r.Method + " " + r.URL.Path + " " + r.RemoteAddr, nil })
 	lim := made(stint.Rate(1, time.Hour), stint.WithKey(key))
-	s := run(t, lim, everything, []plan.Request{at(0, "192.0.2.1"), at(1, "192.0.2.2"), at(2, "192.0.2.1")}, plan.WithFunctions()).Scenarios[0]
+	s := run(t, lim, everything, []replay.Request{at(0, "192.0.2.1"), at(1, "192.0.2.2"), at(2, "192.0.2.1")}, replay.WithFunctions()).Scenarios[0]
 	if s.Denied != 1 || len(s.Top) != 1 || !strings.HasSuffix(s.Top[0].Key, "192.0.2.1") {
 		t.Errorf("%d denied: %+v", s.Denied, s.Top)
 	}
@@ -151,7 +151,7 @@ func TestFunctionReturnsAnyLimit(t *testing.T) {
 		}
 		return []stint.Limit{rate}, nil
 	}))
-	s := run(t, lim, everything, []plan.Request{at(0, "192.0.2.1"), at(1, "192.0.2.2"), at(2, "192.0.2.3"), at(3, "192.0.2.3")}, plan.WithFunctions()).Scenarios[0]
+	s := run(t, lim, everything, []replay.Request{at(0, "192.0.2.1"), at(1, "192.0.2.2"), at(2, "192.0.2.3"), at(3, "192.0.2.3")}, replay.WithFunctions()).Scenarios[0]
 	if s.Requests != 3 || s.Denied != 2 || s.Reasons["limits can't be determined"] != 1 || len(s.Unjudged) != 1 {
 		t.Errorf("%+v, reasons %v, not judged %v", s.Count, s.Reasons, s.Unjudged)
 	}
@@ -159,7 +159,7 @@ func TestFunctionReturnsAnyLimit(t *testing.T) {
 
 // Keys for which there is no room are decided together, and a report says so.
 func TestOverflow(t *testing.T) {
-	var requests []plan.Request
+	var requests []replay.Request
 	for i := range 100 {
 		requests = append(requests, at(time.Duration(i)*time.Millisecond, fmt.Sprintf("192.0.2.%d", i)))
 	}
@@ -167,16 +167,16 @@ func TestOverflow(t *testing.T) {
 	if r := run(t, lim, everything, requests); r.Log.Overflow != 0 || r.Scenarios[0].Denied != 0 {
 		t.Errorf("%d charges found no room, %d denied", r.Log.Overflow, r.Scenarios[0].Denied)
 	}
-	if r := run(t, lim, everything, requests, plan.WithMaxKeys(10)); r.Log.Overflow < 80 {
+	if r := run(t, lim, everything, requests, replay.WithMaxKeys(10)); r.Log.Overflow < 80 {
 		t.Errorf("%d charges found no room of 10 keys", r.Log.Overflow)
 	}
 }
 
 func TestProgress(t *testing.T) {
 	log := &endless{sliceLog{says: everything}, 250_000}
-	var told []plan.Progress
-	if _, err := plan.Run(made(stint.Rate(1, time.Second), stint.WithKey(stint.Global()), stint.WithoutWarnings()), log,
-		plan.WithProgress(func(p plan.Progress) { told = append(told, p) })); err != nil {
+	var told []replay.Progress
+	if _, err := replay.Run(made(stint.Rate(1, time.Second), stint.WithKey(stint.Global()), stint.WithoutWarnings()), log,
+		replay.WithProgress(func(p replay.Progress) { told = append(told, p) })); err != nil {
 		t.Fatal(err)
 	}
 	if len(told) != 2 || told[1].Requests != 200_000 || !told[1].At.Equal(noon.Add(200*time.Second-time.Millisecond)) {
@@ -190,7 +190,7 @@ type endless struct {
 	left int
 }
 
-func (l *endless) Next(r *plan.Request) error {
+func (l *endless) Next(r *replay.Request) error {
 	if l.left == 0 {
 		return io.EOF
 	}
@@ -203,20 +203,20 @@ func (l *endless) Next(r *plan.Request) error {
 func TestAgainst(t *testing.T) {
 	old := made(stint.Rate(2, time.Hour, stint.WithKey(stint.RemoteIP()), stint.WithName("old")))
 	next := made(stint.Rate(2, time.Hour, stint.WithKey(stint.Header("X-Api-Key")), stint.WithName("new")))
-	var requests []plan.Request
+	var requests []replay.Request
 	for i := range 4 { // one address, two keys; then one key, four addresses
 		a, b := at(time.Duration(i)*time.Second, "192.0.2.1"), at(time.Duration(i)*time.Second, fmt.Sprintf("198.51.100.%d", i))
 		a.Fields, b.Fields = []string{fmt.Sprint("k", i%2)}, []string{"shared"}
 		requests = append(requests, a, b)
 	}
-	r := run(t, next, everything, requests, plan.WithAgainst(old))
-	want := &plan.Flips{ToDenied: 2, ToAllowed: 2, Keys: []plan.Flip{
+	r := run(t, next, everything, requests, replay.WithAgainst(old))
+	want := &replay.Flips{ToDenied: 2, ToAllowed: 2, Keys: []replay.Flip{
 		{Limit: "new", Key: "shared", ToDenied: 2}, {Limit: "old", Key: "192.0.2.1", ToAllowed: 2},
 	}}
 	if got := r.Scenarios[0].Flips; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	hashed := run(t, next, everything, requests, plan.WithAgainst(old), plan.WithHashedKeys([]byte("secret")))
+	hashed := run(t, next, everything, requests, replay.WithAgainst(old), replay.WithHashedKeys([]byte("secret")))
 	text := fmt.Sprintf("%+v", hashed)
 	if strings.Contains(text, "shared") || strings.Contains(text, "192.0.2.1") || !strings.Contains(text, "#") {
 		t.Errorf("keys are shown: %s", text)
@@ -228,7 +228,7 @@ func TestOrder(t *testing.T) {
 	lim := made(stint.Rate(1, 10*time.Second), stint.WithKey(stint.RemoteIP()))
 	long := at(9*time.Second, "192.0.2.1")
 	long.Took = 9 * time.Second // it arrived first, and was logged last
-	r := run(t, lim, everything, []plan.Request{at(8*time.Second, "192.0.2.1"), at(7*time.Second, "192.0.2.9"), long})
+	r := run(t, lim, everything, []replay.Request{at(8*time.Second, "192.0.2.1"), at(7*time.Second, "192.0.2.9"), long})
 	s := r.Scenarios[0]
 	if s.Denied != 1 || s.Top[0].First != noon.Add(8*time.Second) || r.Log.Sorted != 1 || r.Log.Moved != 0 {
 		t.Errorf("%+v; top %+v", r.Log, s.Top)
@@ -236,13 +236,13 @@ func TestOrder(t *testing.T) {
 	if !r.Log.From.Equal(noon) || !r.Log.To.Equal(noon.Add(9*time.Second)) {
 		t.Errorf("from %v to %v", r.Log.From, r.Log.To)
 	}
-	_, err := plan.Run(lim, &sliceLog{everything, []plan.Request{at(6*time.Minute, "192.0.2.1"), at(0, "192.0.2.1")}})
+	_, err := replay.Run(lim, &sliceLog{everything, []replay.Request{at(6*time.Minute, "192.0.2.1"), at(0, "192.0.2.1")}})
 	if err == nil || !strings.Contains(err.Error(), "run backwards") {
 		t.Errorf("backwards: %v", err)
 	}
 	longer := at(20*time.Second, "192.0.2.2")
 	longer.Took = 15 * time.Second
-	r = run(t, lim, everything, []plan.Request{at(5*time.Second, "192.0.2.1"), at(15*time.Second, "192.0.2.1"), at(19*time.Second, "192.0.2.1"), longer}, plan.WithWindow(time.Second))
+	r = run(t, lim, everything, []replay.Request{at(5*time.Second, "192.0.2.1"), at(15*time.Second, "192.0.2.1"), at(19*time.Second, "192.0.2.1"), longer}, replay.WithWindow(time.Second))
 	if r.Log.Moved != 1 || r.Scenarios[0].Requests != 4 {
 		t.Errorf("%+v", r.Log)
 	}
@@ -251,7 +251,7 @@ func TestOrder(t *testing.T) {
 // A report says when and for how long keys would have been held up, how near limits come to
 // their bounds, and what became of requests that are denied.
 func TestReport(t *testing.T) {
-	var requests []plan.Request
+	var requests []replay.Request
 	for i := range 6 { // a burst of 4 and one each 10 s: the last two are denied
 		r := at(time.Duration(i)*time.Second, "192.0.2.1")
 		r.Status = 503
@@ -260,27 +260,27 @@ func TestReport(t *testing.T) {
 	requests = append(requests, at(6*time.Second, "192.0.2.2")) // uses a quarter
 	r := run(t, made(stint.Rate(1, 10*time.Second, stint.WithBurst(4), stint.WithName("rate")), stint.WithKey(stint.RemoteIP())), everything, requests)
 	s := r.Scenarios[0]
-	if s.Requests != 7 || s.Denied != 2 || s.FailedAnyway != 2 || *s.Statuses["5xx"] != (plan.Count{Requests: 6, Denied: 2}) || *s.Statuses["2xx"] != (plan.Count{Requests: 1}) || *s.Routes[""] != s.Count {
+	if s.Requests != 7 || s.Denied != 2 || s.FailedAnyway != 2 || *s.Statuses["5xx"] != (replay.Count{Requests: 6, Denied: 2}) || *s.Statuses["2xx"] != (replay.Count{Requests: 1}) || *s.Routes[""] != s.Count {
 		t.Errorf("%+v", s)
 	}
-	want := plan.LimitReport{Limit: "rate", Count: s.Count, Keys: 2, KeysDenied: 1, PeakUse: 100}
+	want := replay.LimitReport{Limit: "rate", Count: s.Count, Keys: 2, KeysDenied: 1, PeakUse: 100}
 	want.Use[2], want.Use[11] = 1, 1
-	if !reflect.DeepEqual(s.Limits, []plan.LimitReport{want}) {
+	if !reflect.DeepEqual(s.Limits, []replay.LimitReport{want}) {
 		t.Errorf("%+v, want %+v", s.Limits, want)
 	}
-	key := plan.KeyReport{Limit: "rate", Key: "192.0.2.1", Count: plan.Count{Requests: 6, Denied: 2}, First: noon.Add(4 * time.Second), Last: noon.Add(5 * time.Second), Held: 6}
-	if !reflect.DeepEqual(s.Top, []plan.KeyReport{key}) {
+	key := replay.KeyReport{Limit: "rate", Key: "192.0.2.1", Count: replay.Count{Requests: 6, Denied: 2}, First: noon.Add(4 * time.Second), Last: noon.Add(5 * time.Second), Held: 6}
+	if !reflect.DeepEqual(s.Top, []replay.KeyReport{key}) {
 		t.Errorf("%+v, want %+v", s.Top, key)
 	}
 	if l := s.Timeline; !l.Start.Equal(noon) || l.Step != 1 || len(l.Slots) != 7 || !reflect.DeepEqual(l.Limits, []string{"rate", ""}) ||
-		!reflect.DeepEqual(l.Slots[4], plan.Slot{Requests: 1, Denied: []int64{1, 0}}) || !reflect.DeepEqual(l.Slots[6], plan.Slot{Requests: 1, Denied: []int64{0, 0}}) {
+		!reflect.DeepEqual(l.Slots[4], replay.Slot{Requests: 1, Denied: []int64{1, 0}}) || !reflect.DeepEqual(l.Slots[6], replay.Slot{Requests: 1, Denied: []int64{0, 0}}) {
 		t.Errorf("%+v", l)
 	}
 }
 
 // A long log has a timeline of a bounded number of slots, which lose nothing.
 func TestLongTimeline(t *testing.T) {
-	var requests []plan.Request
+	var requests []replay.Request
 	for i := range 5000 {
 		requests = append(requests, at(time.Duration(i)*time.Minute, "192.0.2.1"))
 	}
@@ -302,7 +302,7 @@ func TestReasons(t *testing.T) {
 	broken := at(2*time.Second, "192.0.2.1")
 	broken.Target = "/%zz"
 	s := run(t, made(stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Api-Key")),
-		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("198.51.100.0/24")))), everything, []plan.Request{blocked, keyless, broken}).Scenarios[0]
+		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("198.51.100.0/24")))), everything, []replay.Request{blocked, keyless, broken}).Scenarios[0]
 	if want := map[string]int64{"blocked": 1, "empty key": 1}; !reflect.DeepEqual(s.Reasons, want) || s.Denied != 2 || len(s.Unjudged) != 1 {
 		t.Errorf("%v, want %v; %d denied, not judged: %v", s.Reasons, want, s.Denied, s.Unjudged)
 	}
@@ -312,7 +312,7 @@ func TestReasons(t *testing.T) {
 func TestRunTouchesNothing(t *testing.T) {
 	lim := made(stint.Rate(1, time.Hour, stint.WithName("r")), stint.WithKey(stint.RemoteIP()), stint.WithStore(brokenStore{}),
 		stint.WithObserver(func(e stint.Event) { t.Errorf("observed %v", e.Kind) }))
-	if s := run(t, lim, everything, []plan.Request{at(0, "192.0.2.1"), at(1, "192.0.2.1")}).Scenarios[0]; s.Denied != 1 {
+	if s := run(t, lim, everything, []replay.Request{at(0, "192.0.2.1"), at(1, "192.0.2.1")}).Scenarios[0]; s.Denied != 1 {
 		t.Errorf("%d denied", s.Denied)
 	}
 }
@@ -322,20 +322,20 @@ type brokenStore struct{ store.Store }
 
 func TestErrors(t *testing.T) {
 	fails := errors.New("no limiter")
-	log := func() plan.Log { return &sliceLog{everything, []plan.Request{at(0, "192.0.2.1")}} }
+	log := func() replay.Log { return &sliceLog{everything, []replay.Request{at(0, "192.0.2.1")}} }
 	bad := func() (*stint.Limiter, error) { return nil, fails }
-	if _, err := plan.Run(bad, log()); err != fails {
+	if _, err := replay.Run(bad, log()); err != fails {
 		t.Error(err)
 	}
-	if _, err := plan.Run(byAddress(1), log(), plan.WithAgainst(bad)); err != fails {
+	if _, err := replay.Run(byAddress(1), log(), replay.WithAgainst(bad)); err != fails {
 		t.Error(err)
 	}
-	for _, o := range []plan.RunOption{plan.WithWindow(0), plan.WithTop(-1), plan.WithMaxKeys(0)} {
-		if _, err := plan.Run(byAddress(1), log(), o); err == nil {
+	for _, o := range []replay.RunOption{replay.WithWindow(0), replay.WithTop(-1), replay.WithMaxKeys(0)} {
+		if _, err := replay.Run(byAddress(1), log(), o); err == nil {
 			t.Error("a wrong option isn't rejected")
 		}
 	}
-	if _, err := plan.Run(nil, log()); err == nil {
+	if _, err := replay.Run(nil, log()); err == nil {
 		t.Error("no limiter isn't rejected")
 	}
 }

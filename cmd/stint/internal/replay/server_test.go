@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // tap is a server's log in JSON, with microseconds, and what its clients got.
@@ -65,12 +65,12 @@ func TestRunEqualsAServer(t *testing.T) {
 	defer s.Close()
 
 	var mu sync.Mutex
-	want := map[string]plan.Count{} // by key
+	want := map[string]replay.Count{} // by key
 	var clients sync.WaitGroup
 	for c := range 8 {
 		clients.Go(func() {
 			rnd, key := rand.New(rand.NewPCG(uint64(c), 1)), fmt.Sprint("client-", c)
-			var count plan.Count
+			var count replay.Count
 			for range 5 + c*2 {
 				method, path := "GET", "/items"
 				if rnd.IntN(3) == 0 {
@@ -102,16 +102,16 @@ func TestRunEqualsAServer(t *testing.T) {
 	for _, l := range log.lines {
 		fmt.Fprintln(&file, l.text)
 	}
-	parsed, err := plan.Read("server.json", &file, plan.WithField("end", "end"), plan.WithField("took", "took us"), plan.WithField("method", "method"),
-		plan.WithField("target", "target"), plan.WithField("status", "status"), plan.WithField("header.X-Api-Key", "key"))
+	parsed, err := replay.Read("server.json", &file, replay.WithField("end", "end"), replay.WithField("took", "took us"), replay.WithField("method", "method"),
+		replay.WithField("target", "target"), replay.WithField("status", "status"), replay.WithField("header.X-Api-Key", "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := plan.Run(newLimiter, parsed, plan.WithTop(1000))
+	r, err := replay.Run(newLimiter, parsed, replay.WithTop(1000))
 	if err != nil {
 		t.Fatal(err)
 	}
-	total, denied := plan.Count{}, map[string]int64{}
+	total, denied := replay.Count{}, map[string]int64{}
 	for key, c := range want {
 		total.Requests += c.Requests
 		total.Denied += c.Denied

@@ -1,4 +1,4 @@
-package plan
+package replay
 
 import (
 	"container/heap"
@@ -116,7 +116,7 @@ func (o *order) hold(a *arrival) error {
 	case o.read == 1 || back < 0:
 		o.newestEnd = a.End
 	case back > o.window:
-		return fmt.Errorf("plan: the log's times run backwards: request %d ended at %s, %v before one that came before it: "+
+		return fmt.Errorf("the log's times run backwards: request %d ended at %s, %v before one that came before it: "+
 			"give each rotated file as a log of its own, or a longer window", o.read, a.End.Format(time.RFC3339Nano), back.Round(time.Millisecond))
 	case back > 0:
 		o.sorted++

@@ -1,4 +1,4 @@
-package plan
+package replay
 
 import (
 	"container/heap"

@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // pipes is a network of one server, in a bubble's time.
@@ -149,17 +149,17 @@ func TestDifferencesLieWithinTheResolution(t *testing.T) {
 				says := everything
 				says.Took, says.Resolution = false, resolution
 				keys, denied := map[string][]arrived{}, map[string]int64{}
-				var requests []plan.Request
+				var requests []replay.Request
 				for _, a := range decided {
 					a.at = a.at.Truncate(resolution)
 					keys[a.key] = append(keys[a.key], a)
 					if a.denied {
 						denied[a.key]++
 					}
-					requests = append(requests, plan.Request{End: a.at, Method: "GET", Target: "/", Status: 200, Fields: []string{a.key}})
+					requests = append(requests, replay.Request{End: a.at, Method: "GET", Target: "/", Status: 200, Fields: []string{a.key}})
 				}
 				planned := map[string]int64{}
-				for _, k := range run(t, newLimiter, says, requests, plan.WithTop(1000)).Scenarios[0].Top {
+				for _, k := range run(t, newLimiter, says, requests, replay.WithTop(1000)).Scenarios[0].Top {
 					planned[k.Key] = k.Denied
 				}
 				near, others, equal := int64(0), 0, 0

@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 func TestUnmatched(t *testing.T) {
@@ -38,7 +38,7 @@ func TestUnmatched(t *testing.T) {
 			}
 			continue
 		}
-		found := plan.Unmatched(l)
+		found := replay.Unmatched(l)
 		if len(found) != len(tt.want) {
 			t.Errorf("%q: %+v, want %v", tt.patterns, found, tt.want)
 			continue
@@ -52,10 +52,10 @@ func TestUnmatched(t *testing.T) {
 	// What holds beside more specific routes is charged.
 	l := stint.Must(stint.New(stint.Rate(1, time.Second, stint.WithName("own")), stint.WithKey(stint.RemoteIP()), stint.WithRoute("/", stint.WithFixedCost(1)),
 		stint.WithRoute("/a/", stint.Quota(9, stint.Daily)), stint.WithRoute("/a/{$}", stint.WithFixedCost(1)), stint.WithRoute("/a/{x}", stint.WithFixedCost(1)), stint.WithRoute("/a/{x}/{rest...}", stint.WithFixedCost(1))))
-	if found := plan.Unmatched(l); len(found) > 0 {
+	if found := replay.Unmatched(l); len(found) > 0 {
 		t.Errorf("%+v", found)
 	}
-	if found := plan.Unmatched(stint.Must(stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP())))); len(found) > 0 {
+	if found := replay.Unmatched(stint.Must(stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP())))); len(found) > 0 {
 		t.Errorf("%+v", found)
 	}
 }

@@ -1,4 +1,4 @@
-package plan
+package replay
 
 import (
 	"bufio"
@@ -96,7 +96,7 @@ func (l *lineReader) next() ([]byte, error) {
 				l.longLine = append(l.longLine, line...)
 			}
 			if err == bufio.ErrBufferFull {
-				return nil, fmt.Errorf("plan: %s:%d: the line is longer than %d bytes: is this a log?", l.name, l.number+1, maxLine)
+				return nil, fmt.Errorf("%s:%d: the line is longer than %d bytes: is this a log?", l.name, l.number+1, maxLine)
 			}
 			line = l.longLine
 		}
@@ -104,7 +104,7 @@ func (l *lineReader) next() ([]byte, error) {
 			if err == io.EOF {
 				return nil, err
 			}
-			return nil, fmt.Errorf("plan: %s:%d: %w", l.name, l.number+1, err)
+			return nil, fmt.Errorf("%s:%d: %w", l.name, l.number+1, err)
 		}
 		l.number++
 		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
@@ -190,7 +190,7 @@ func (a *lookahead) Next(r *Request) error {
 func Merge(logs ...Log) (Log, error) {
 	switch len(logs) {
 	case 0:
-		return nil, errors.New("plan: no log: give one")
+		return nil, errors.New("no log: give one")
 	case 1:
 		return logs[0], nil
 	}
@@ -319,5 +319,5 @@ func checkFieldNames(l Log) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return fmt.Errorf("plan: no line of the log has %s: name the field as the log does, or leave it out", strings.Join(all, ", "))
+	return fmt.Errorf("no line of the log has %s: name the field as the log does, or leave it out", strings.Join(all, ", "))
 }

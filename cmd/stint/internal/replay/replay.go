@@ -1,9 +1,9 @@
-// Package plan reports what a limiter would have done with the requests of a log: which keys it
+// Package replay reports what a limiter would have done with the requests of a log: which keys it
 // would have denied, when, and by which limit. It replays the log through the same code that
 // decides requests, in the log's time, without sleeping.
 //
-//	log, err := plan.Read("access.log", file)
-//	report, err := plan.Run(newLimiter, log)
+//	log, err := replay.Read("access.log", file)
+//	report, err := replay.Run(newLimiter, log)
 //	fmt.Println(report.Strictest().Denied)
 //
 // Suggest works in the other direction: from a log, it computes numbers that admit most of the
@@ -29,7 +29,7 @@
 // the times of a log are whole seconds, it is replayed in two scenarios: the requests of a
 // second come all at once, or evenly spread over it. The results of the two aren't bounds. A
 // log with milliseconds needs only one replay.
-package plan
+package replay
 
 import (
 	"cmp"
@@ -102,7 +102,7 @@ func WithAgainst(newLimiter func() (*stint.Limiter, error)) RunOption {
 func WithHeadroom(factor float64) SuggestOption {
 	return suggestOption(func(c *config) {
 		if c.headroom = factor; !(factor >= 1 && factor <= 1000) {
-			c.errs = append(c.errs, fmt.Errorf("plan: WithHeadroom(%v): write a factor from 1 to 1000", factor))
+			c.errs = append(c.errs, fmt.Errorf("WithHeadroom(%v): write a factor from 1 to 1000", factor))
 		}
 	})
 }
@@ -115,7 +115,7 @@ func WithHeadroom(factor float64) SuggestOption {
 func WithHorizon(d time.Duration) SuggestOption {
 	return suggestOption(func(c *config) {
 		if c.horizon = d; d < time.Second || d > 366*24*time.Hour {
-			c.errs = append(c.errs, fmt.Errorf("plan: WithHorizon(%v): write a duration from 1s to a year", d))
+			c.errs = append(c.errs, fmt.Errorf("WithHorizon(%v): write a duration from 1s to a year", d))
 		}
 	})
 }
@@ -135,7 +135,7 @@ func WithWindow(d time.Duration) Option {
 	return option(func(c *config) {
 		c.window, c.windowSet = d, true
 		if valid, write := engine.CheckDuration(d, d > 0, "write a positive duration"); !valid {
-			c.errs = append(c.errs, fmt.Errorf("plan: WithWindow(%v): %s", d, write))
+			c.errs = append(c.errs, fmt.Errorf("WithWindow(%v): %s", d, write))
 		}
 	})
 }
@@ -159,7 +159,7 @@ func WithHashedKeys(secret []byte) Option { return option(func(c *config) { c.ha
 func WithTop(n int64) Option {
 	return option(func(c *config) {
 		if c.top = n; n < 0 {
-			c.errs = append(c.errs, fmt.Errorf("plan: WithTop(%d): write 0 or more", n))
+			c.errs = append(c.errs, fmt.Errorf("WithTop(%d): write 0 or more", n))
 		}
 	})
 }
@@ -171,13 +171,13 @@ func WithTop(n int64) Option {
 func WithMaxKeys(n int64) Option {
 	return option(func(c *config) {
 		if c.keys = n; n < 1 || n > math.MaxInt32 {
-			c.errs = append(c.errs, fmt.Errorf("plan: WithMaxKeys(%d): write a number from 1 to 2147483647", n))
+			c.errs = append(c.errs, fmt.Errorf("WithMaxKeys(%d): write a number from 1 to 2147483647", n))
 		}
 	})
 }
 
 // ErrEmpty is the error of a log without requests.
-var ErrEmpty = errors.New("plan: the log has no requests")
+var ErrEmpty = errors.New("the log has no requests")
 
 // Run replays a log through a limiter that newLimiter makes. The limiter's observers, handlers
 // and store are not used: requests are only decided, in memory. Run returns the error of
@@ -221,7 +221,7 @@ func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error), l
 		return nil, nil, nil, err
 	}
 	if newLimiter == nil || log == nil {
-		return nil, nil, nil, fmt.Errorf("plan: %s without a limiter or a log", name)
+		return nil, nil, nil, fmt.Errorf("%s without a limiter or a log", name)
 	}
 	lim, err := newLimiter()
 	if err != nil {

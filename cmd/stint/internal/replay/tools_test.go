@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"net/http"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 func TestIdle(t *testing.T) {
@@ -32,7 +32,7 @@ func TestIdle(t *testing.T) {
 		{"one with turns", []stint.Option{stint.Rate(10, time.Second, stint.WithMaxWait(time.Second)), stint.Rate(600, time.Minute, stint.WithName("wide"))}, ""},
 		{"a window", []stint.Option{stint.Rate(1, time.Second), stint.Rate(61, time.Minute, stint.WithAlgorithm(stint.SlidingWindow), stint.WithName("window"))}, "window: at most 61"},
 	} {
-		all := plan.Idle(stint.Must(stint.New(append(tt.opts, key)...)))
+		all := replay.Idle(stint.Must(stint.New(append(tt.opts, key)...)))
 		if tt.want == "" {
 			if len(all) > 0 {
 				t.Errorf("%s: %+v", tt.name, all)
@@ -46,7 +46,7 @@ func TestIdle(t *testing.T) {
 	}
 	l := stint.Must(stint.New(stint.Rate(10, time.Second), key,
 		stint.WithRoute("/a", stint.Rate(600, time.Minute, stint.WithName("wide")))))
-	if all := plan.Idle(l); len(all) != 1 || all[0].Route != "/a" || all[0].Limit != "wide" {
+	if all := replay.Idle(l); len(all) != 1 || all[0].Route != "/a" || all[0].Limit != "wide" {
 		t.Errorf("in a route: %+v", all)
 	}
 }
@@ -54,10 +54,10 @@ func TestIdle(t *testing.T) {
 // What Idle calls idle never denies first, whatever comes.
 func TestIdleIsIdle(t *testing.T) {
 	lim := made(stint.Rate(3, time.Second, stint.WithBurst(5), stint.WithName("rate")), stint.Quota(10_805, stint.Hourly, stint.WithName("quota")), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings())
-	if l := stint.Must(lim()); len(plan.Idle(l)) != 1 {
+	if l := stint.Must(lim()); len(replay.Idle(l)) != 1 {
 		t.Fatal("the quota isn't idle")
 	}
-	var requests []plan.Request
+	var requests []replay.Request
 	for i := range 72_000 { // as many as the rate lets through, for two hours
 		requests = append(requests, at(time.Duration(i)*100*time.Millisecond, "192.0.2.1"))
 	}
@@ -84,19 +84,19 @@ func TestExplain(t *testing.T) {
 		r.RemoteAddr = peer + ":1234"
 		return r
 	}
-	if got := plan.Explain(l, request("GET", "/", "10.1.2.3")); !reflect.DeepEqual(got, plan.Explanation{Exempt: true}) {
+	if got := replay.Explain(l, request("GET", "/", "10.1.2.3")); !reflect.DeepEqual(got, replay.Explanation{Exempt: true}) {
 		t.Errorf("%+v", got)
 	}
-	if got := plan.Explain(l, request("GET", "/", "203.0.113.9")); !reflect.DeepEqual(got, plan.Explanation{Blocked: true}) {
+	if got := replay.Explain(l, request("GET", "/", "203.0.113.9")); !reflect.DeepEqual(got, replay.Explanation{Blocked: true}) {
 		t.Errorf("%+v", got)
 	}
-	want := plan.Explanation{Route: "POST /login", Limits: []plan.Explained{
+	want := replay.Explanation{Route: "POST /login", Limits: []replay.Explained{
 		{Limit: "login", Rule: "TokenBucket: 5 per 1m0s, burst 5", KeyFrom: "RemoteIP()", Key: "192.0.2.1", Cost: 2},
 	}}
-	if got := plan.Explain(l, request("POST", "/login", "192.0.2.1")); !reflect.DeepEqual(got, want) {
+	if got := replay.Explain(l, request("POST", "/login", "192.0.2.1")); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	got := plan.Explain(l, request("GET", "/", "192.0.2.1"))
+	got := replay.Explain(l, request("GET", "/", "192.0.2.1"))
 	if len(got.Limits) != 3 || got.Limits[0].Key != "192.0.2.1" || !strings.Contains(got.Limits[1].Left, "a function") || !got.Limits[1].DryRun || !strings.Contains(got.Limits[2].Left, "403") {
 		t.Errorf("%+v", got)
 	}
@@ -106,12 +106,12 @@ func TestExplain(t *testing.T) {
 func TestBehindProxy(t *testing.T) {
 	trusted := netip.MustParsePrefix("10.0.0.0/8")
 	lim := made(stint.Rate(1, time.Hour), stint.WithKey(stint.ForwardedIP(trusted)))
-	requests := []plan.Request{at(0, "192.0.2.1"), at(1, "192.0.2.2"), at(2, "192.0.2.1")}
+	requests := []replay.Request{at(0, "192.0.2.1"), at(1, "192.0.2.2"), at(2, "192.0.2.1")}
 	r := run(t, lim, everything, requests)
 	if len(r.NotJudged) != 1 {
 		t.Errorf("judged without the field: %+v", r.Scenarios[0])
 	}
-	r, err := plan.Run(lim, plan.BehindProxy(&sliceLog{everything, requests}, "10.0.0.1"))
+	r, err := replay.Run(lim, replay.BehindProxy(&sliceLog{everything, requests}, "10.0.0.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestBehindProxy(t *testing.T) {
 	says.Fields = []string{"X-Forwarded-For"}
 	forged := at(3, "192.0.2.1") // what clients send comes before
 	forged.Fields = []string{"198.51.100.1"}
-	log := plan.BehindProxy(&sliceLog{says, []plan.Request{forged}}, "10.0.0.1")
+	log := replay.BehindProxy(&sliceLog{says, []replay.Request{forged}}, "10.0.0.1")
 	if all := read(t, log); all[0].Fields[0] != "198.51.100.1, 192.0.2.1" || all[0].Peer != "10.0.0.1" {
 		t.Errorf("%+v", all[0])
 	}

@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"errors"
@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // read returns the requests of a log.
-func read(t *testing.T, l plan.Log) (all []plan.Request) {
+func read(t *testing.T, l replay.Log) (all []replay.Request) {
 	t.Helper()
 	for {
-		var r plan.Request
+		var r replay.Request
 		switch err := l.Next(&r); err {
 		case nil:
 			all = append(all, r)
@@ -32,42 +32,42 @@ func TestText(t *testing.T) {
 	end := time.Date(2026, 3, 10, 13, 55, 36, 0, time.FixedZone("", -7*3600))
 	for _, tt := range []struct {
 		name, format, line string
-		says               plan.Says
-		want               plan.Request
+		says               replay.Says
+		want               replay.Request
 	}{
 		{
 			"combined", "combined",
 			`192.0.2.7 - ann [10/Mar/2026:13:55:36 -0700] "GET /a?b=c HTTP/1.1" 200 2326 "https://example.com/" "curl/8"`,
-			plan.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Remote-User", "Referer", "User-Agent"}},
-			plan.Request{End: end, Peer: "192.0.2.7", Method: "GET", Target: "/a?b=c", Status: 200, Written: 2326, Fields: []string{"ann", "https://example.com/", "curl/8"}},
+			replay.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Remote-User", "Referer", "User-Agent"}},
+			replay.Request{End: end, Peer: "192.0.2.7", Method: "GET", Target: "/a?b=c", Status: 200, Written: 2326, Fields: []string{"ann", "https://example.com/", "curl/8"}},
 		},
 		{
 			"common, with more behind it", "common",
 			`2001:db8::1 - - [10/Mar/2026:13:55:36 -0700] "POST /login HTTP/2.0" 403 - 0.1 more`,
-			plan.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Remote-User"}},
-			plan.Request{End: end, Peer: "2001:db8::1", Method: "POST", Target: "/login", Status: 403, Fields: []string{""}},
+			replay.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Remote-User"}},
+			replay.Request{End: end, Peer: "2001:db8::1", Method: "POST", Target: "/login", Status: 403, Fields: []string{""}},
 		},
 		{
 			"nginx with times and fields", `$remote_addr [$msec] ${request_time}s $upstream_response_time "$request" $status "$http_x_api_key" "$http_user_agent" $host`,
 			`192.0.2.7 [1773176136.250] 0.250s 0.100, 0.140 "GET / HTTP/1.1" 502 "a\x22b" "-" api.test`,
-			plan.Says{Resolution: time.Millisecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"X-Api-Key", "User-Agent"}},
-			plan.Request{End: end.Add(250 * time.Millisecond), Took: 250 * time.Millisecond, Peer: "192.0.2.7", Host: "api.test", Method: "GET", Target: "/", Status: 502, Fields: []string{`a"b`, ""}},
+			replay.Says{Resolution: time.Millisecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"X-Api-Key", "User-Agent"}},
+			replay.Request{End: end.Add(250 * time.Millisecond), Took: 250 * time.Millisecond, Peer: "192.0.2.7", Host: "api.test", Method: "GET", Target: "/", Status: 502, Fields: []string{`a"b`, ""}},
 		},
 		{
 			"nginx with the upstream's time", `$time_iso8601 $request_method $request_uri $upstream_response_time`,
 			`2026-03-10T13:55:36-07:00 GET /x 0.100`,
-			plan.Says{Resolution: time.Millisecond, Took: true},
-			plan.Request{End: end, Took: 100 * time.Millisecond, Method: "GET", Target: "/x"},
+			replay.Says{Resolution: time.Millisecond, Took: true},
+			replay.Request{End: end, Took: 100 * time.Millisecond, Method: "GET", Target: "/x"},
 		},
 		{
 			"Apache", `%h %l %u %t \"%r\" %>s %b \"%{User-Agent}i\" %D`,
 			`192.0.2.7 - - [10/Mar/2026:13:55:36 -0700] "GET /a HTTP/1.1" 200 12 "say \"hi\"" 1500`,
-			plan.Says{Resolution: time.Microsecond, Took: true, Peer: true, Status: true, Fields: []string{"Remote-User", "User-Agent"}},
-			plan.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Method: "GET", Target: "/a", Status: 200, Written: 12, Fields: []string{"", `say "hi"`}},
+			replay.Says{Resolution: time.Microsecond, Took: true, Peer: true, Status: true, Fields: []string{"Remote-User", "User-Agent"}},
+			replay.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Method: "GET", Target: "/a", Status: 200, Written: 12, Fields: []string{"", `say "hi"`}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l, err := plan.Read("access.log", strings.NewReader(tt.line+"\n"), plan.WithFormat(tt.format))
+			l, err := replay.Read("access.log", strings.NewReader(tt.line+"\n"), replay.WithFormat(tt.format))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestFormatMistakes(t *testing.T) {
 		`%t \"%r\" %{X-Key`:                             "without a }",
 		`[$time_local] "$request" "$cookie_session" $x`: "$http_cookie",
 	} {
-		if _, err := plan.Read("a", strings.NewReader(""), plan.WithFormat(format)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := replay.Read("a", strings.NewReader(""), replay.WithFormat(format)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", format, err, want)
 		}
 	}
@@ -109,12 +109,12 @@ func TestFormatMistakes(t *testing.T) {
 // field is what WithField has for a part.
 type field struct{ part, name string }
 
-func options(format string, fields []field) (opts []plan.ReadOption) {
+func options(format string, fields []field) (opts []replay.ReadOption) {
 	if format != "" {
-		opts = append(opts, plan.WithFormat(format))
+		opts = append(opts, replay.WithFormat(format))
 	}
 	for _, f := range fields {
-		opts = append(opts, plan.WithField(f.part, f.name))
+		opts = append(opts, replay.WithField(f.part, f.name))
 	}
 	return opts
 }
@@ -133,7 +133,7 @@ func TestFieldMistakes(t *testing.T) {
 		{"combined", []field{{"took", "d"}}, "for text, give the server's log_format"},
 		{"xml", nil, `no format is called "xml": write one of`},
 	} {
-		if _, err := plan.Read("a", strings.NewReader(""), options(tt.format, tt.fields)...); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := replay.Read("a", strings.NewReader(""), options(tt.format, tt.fields)...); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s %v: %v, want %q", tt.format, tt.fields, err, tt.want)
 		}
 	}
@@ -150,11 +150,11 @@ func TestBrokenLines(t *testing.T) {
 		`192.0.2.7 - - [10/Mar/2026:13:55:36 +0000] "GET /`,
 		"\x00\x01",
 	}
-	l, err := plan.Read("access.log", strings.NewReader(good+strings.Join(bad, "\n")+"\n\n"+good), plan.WithFormat("common"))
+	l, err := replay.Read("access.log", strings.NewReader(good+strings.Join(bad, "\n")+"\n\n"+good), replay.WithFormat("common"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := plan.Run(byAddress(1), l)
+	r, err := replay.Run(byAddress(1), l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,11 +162,11 @@ func TestBrokenLines(t *testing.T) {
 		t.Errorf("%d requests, broken: %+v", r.Log.Requests, r.Log.Broken)
 	}
 	for _, content := range []string{"", "\n\n", "no log\n"} {
-		l, err := plan.Read("access.log", strings.NewReader(content), plan.WithFormat("common"))
+		l, err := replay.Read("access.log", strings.NewReader(content), replay.WithFormat("common"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := plan.Run(byAddress(1), l); !errors.Is(err, plan.ErrEmpty) || strings.Contains(content, "no log") && !strings.Contains(err.Error(), "no log") {
+		if _, err := replay.Run(byAddress(1), l); !errors.Is(err, replay.ErrEmpty) || strings.Contains(content, "no log") && !strings.Contains(err.Error(), "no log") {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
@@ -175,16 +175,16 @@ func TestBrokenLines(t *testing.T) {
 // Several logs are merged by time, and say what all of them say.
 func TestMerge(t *testing.T) {
 	at := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
-	request := func(second int, key string) plan.Request {
-		return plan.Request{End: at.Add(time.Duration(second) * time.Second), Method: "GET", Target: "/", Peer: "192.0.2.1", Took: time.Second, Fields: []string{"-", key}}
+	request := func(second int, key string) replay.Request {
+		return replay.Request{End: at.Add(time.Duration(second) * time.Second), Method: "GET", Target: "/", Peer: "192.0.2.1", Took: time.Second, Fields: []string{"-", key}}
 	}
-	a := &sliceLog{plan.Says{Resolution: time.Second, Took: true, Peer: true, Fields: []string{"User-Agent", "X-Api-Key"}}, []plan.Request{request(1, "a"), request(3, "a")}}
-	b := &sliceLog{plan.Says{Resolution: time.Millisecond, Peer: true, Fields: []string{"X-Other", "X-Api-Key"}}, []plan.Request{request(2, "b"), request(4, "b")}}
-	l, err := plan.Merge(a, b)
+	a := &sliceLog{replay.Says{Resolution: time.Second, Took: true, Peer: true, Fields: []string{"User-Agent", "X-Api-Key"}}, []replay.Request{request(1, "a"), request(3, "a")}}
+	b := &sliceLog{replay.Says{Resolution: time.Millisecond, Peer: true, Fields: []string{"X-Other", "X-Api-Key"}}, []replay.Request{request(2, "b"), request(4, "b")}}
+	l, err := replay.Merge(a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (plan.Says{Resolution: time.Second, Peer: true, Fields: []string{"X-Api-Key"}}); !reflect.DeepEqual(l.Says(), want) {
+	if want := (replay.Says{Resolution: time.Second, Peer: true, Fields: []string{"X-Api-Key"}}); !reflect.DeepEqual(l.Says(), want) {
 		t.Errorf("%+v, want %+v", l.Says(), want)
 	}
 	var got []string
@@ -194,7 +194,7 @@ func TestMerge(t *testing.T) {
 	if want := "[1 [a] 0s 2 [b] 0s 3 [a] 0s 4 [b] 0s]"; fmt.Sprint(got) != want {
 		t.Errorf("%v", got)
 	}
-	if _, err := plan.Merge(); err == nil {
+	if _, err := replay.Merge(); err == nil {
 		t.Error("no logs are a log")
 	}
 }

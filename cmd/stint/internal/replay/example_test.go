@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // accessLines are what nginx has written.
@@ -18,14 +18,14 @@ const accessLines = `192.0.2.7 - - [10/Mar/2026:12:00:00 +0000] "GET /a HTTP/1.1
 `
 
 func ExampleRun() {
-	requests, err := plan.Read("access.log", strings.NewReader(accessLines))
+	requests, err := replay.Read("access.log", strings.NewReader(accessLines))
 	if err != nil {
 		log.Fatal(err)
 	}
 	newLimiter := func() (*stint.Limiter, error) {
 		return stint.New(stint.Rate(2, time.Minute, stint.WithName("per-client")), stint.WithKey(stint.RemoteIP()))
 	}
-	report, err := plan.Run(newLimiter, requests)
+	report, err := replay.Run(newLimiter, requests)
 	if err != nil {
 		log.Fatal(err)
 	}

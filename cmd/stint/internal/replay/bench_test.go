@@ -1,4 +1,4 @@
-package plan_test
+package replay_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
 // accessLog returns a combined log of n requests of clients, of which few send most.
@@ -39,15 +39,15 @@ func BenchmarkRun(b *testing.B) {
 			data := accessLog(300_000, 100_000)
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
-				log, err := plan.Read("access.log", bytes.NewReader(data))
+				log, err := replay.Read("access.log", bytes.NewReader(data))
 				if err != nil {
 					b.Fatal(err)
 				}
-				var opts []plan.RunOption
+				var opts []replay.RunOption
 				if against {
-					opts = append(opts, plan.WithAgainst(byAddress(1)))
+					opts = append(opts, replay.WithAgainst(byAddress(1)))
 				}
-				r, err := plan.Run(byAddress(2), log, opts...)
+				r, err := replay.Run(byAddress(2), log, opts...)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -65,11 +65,11 @@ func BenchmarkSuggest(b *testing.B) {
 	data := accessLog(300_000, 100_000)
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		log, err := plan.Read("access.log", bytes.NewReader(data))
+		log, err := replay.Read("access.log", bytes.NewReader(data))
 		if err != nil {
 			b.Fatal(err)
 		}
-		r, err := plan.Suggest(byAddress(2), log, plan.WithHorizon(10*time.Second))
+		r, err := replay.Suggest(byAddress(2), log, replay.WithHorizon(10*time.Second))
 		if err != nil {
 			b.Fatal(err)
 		}
