@@ -31,10 +31,10 @@ func WithDestination(k stint.Key) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Destination = k })
 }
 
-// WithMaxPause sets the longest pause that a server may request, without jitter. If a server
-// requests a longer pause, the response is returned at once, and later requests are sent.
+// WithMaxPause sets the longest pause, without jitter. If a server requests a longer pause, the
+// response is returned at once, and later requests are sent.
 // WithMaxPause doesn't bound the waits for lim, which end with the request's context. The
-// default is 60 seconds. With 0, requests never wait for servers. NewTransport panics if d is
+// default is 60 seconds. With 0, requests never pause. NewTransport panics if d is
 // negative.
 func WithMaxPause(d time.Duration) TransportOption {
 	return transportOption(func(t *client.Transport) { t.MaxPause = d })
@@ -42,7 +42,7 @@ func WithMaxPause(d time.Duration) TransportOption {
 
 // WithRetries sets the number of retries of a request after a 429 or 503. The default is 3.
 // With 0, every response is returned without a retry, but later requests still wait for the
-// requested pause. NewTransport panics if n is negative.
+// pause. NewTransport panics if n is negative.
 func WithRetries(n int) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Retries = n })
 }
@@ -81,17 +81,18 @@ func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 //     the RateLimit-* fields of earlier revisions, or X-RateLimit-* fields.
 //
 // If several servers on the path send fields, such as an upstream and a gateway, the longest
-// pause counts. Malformed fields are ignored. All requests to the destination wait for the same
-// pause. Afterwards they are sent one after another, at a growing rate, rather than all at
+// pause counts. Malformed fields are ignored, and so are times that are over, such as
+// Retry-After: 0. After a 429 or 503 without a time, the pause is 1 s, and after further
+// denials of the same request 2 s, 4 s and so on. All requests to the destination wait for the
+// same pause. Afterwards they are sent one after another, at a growing rate, rather than all at
 // once.
 //
 // A request is retried after a 429 or 503 if net/http itself would retry it: a GET, HEAD,
 // OPTIONS or TRACE, or a request with an Idempotency-Key field. All others are sent once; see
-// WithRetryable. Before a retry, the request waits for the pause, or without one for 1 s, then
-// 2 s, 4 s and so on. The request isn't retried, and the response is returned with its body
-// unread, in three cases: the request has a body without GetBody, WithRetries is used up, or
-// the wait would exceed WithMaxPause or the context's deadline. All waits end with the
-// request's context.
+// WithRetryable. Before a retry, the request waits for the pause. The request isn't retried,
+// and the response is returned with its body unread, in three cases: the request has a body
+// without GetBody, WithRetries is used up, or the wait would exceed WithMaxPause or the
+// context's deadline. All waits end with the request's context.
 //
 // Like New, NewTransport panics if an option is invalid, with an error that holds a
 // *stint.OptionError for each, and if lim wasn't made by stint.New.

@@ -174,7 +174,7 @@ func TestTransportKeepsWriter(t *testing.T) {
 // A server that doesn't end the body of a denial delays no request: not the request, nor
 // those that wait for its slot, nor the end of its context.
 func TestTransportLeavesStalledBodies(t *testing.T) {
-	for name, pause := range map[string]time.Duration{"429 Retry-After: 2": 2 * time.Second, "429 Retry-After: 0": leastDrain} {
+	for name, pause := range map[string]time.Duration{"429 Retry-After: 2": 2 * time.Second, "429 Retry-After: 0": firstBackoff} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newServer(func(n int, _ *http.Request) *http.Response {
 				if n > 0 {

@@ -18,8 +18,8 @@ import (
 const (
 	defaultMaxPause = 60 * time.Second
 	defaultRetries  = 3
-	// firstBackoff is the wait before the first retry if the server doesn't ask for
-	// one. It doubles with each retry.
+	// firstBackoff is the pause after a denial if the server doesn't ask for one. It doubles
+	// with each retry.
 	firstBackoff = time.Second
 	// maxDrain is how many bytes of a discarded answer are read so that its connection
 	// can be reused; leastDrain is how long that may take if there is no pause.
@@ -83,15 +83,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		now := time.Now()
-		d, said := pause(resp, now)
-		if said {
+		d := pause(resp, now)
+		if d == 0 && overloaded(resp.StatusCode) {
+			d = firstBackoff << min(try, 10)
+		}
+		if d > 0 {
 			t.gates.close(to, now, d)
 		}
 		if try >= t.Retries || !t.mayRetry(r, resp.StatusCode) {
 			return resp, nil
-		}
-		if !said {
-			d = jittered(firstBackoff << min(try, 10))
 		}
 		// Another answer may have asked for a longer pause.
 		d = max(d, t.gates.opening(to).Sub(now))

@@ -9,11 +9,11 @@ import (
 // dozen bytes for each of its policies.
 const maxField = 8 << 10
 
-// policyLeft is what a server's field says about one policy: left requests may follow within pause.
+// policyLeft is what a server's field says about one policy: left requests may follow within pause,
+// which is 0 if the field doesn't say.
 type policyLeft struct {
-	left     int64
-	pause    time.Duration
-	hasPause bool
+	left  int64
+	pause time.Duration
 }
 
 // parseRateLimit parses a RateLimit field of draft-ietf-httpapi-ratelimit-headers: the
@@ -132,7 +132,7 @@ func newPolicyLeft(left, seconds value) (policyLeft, bool) {
 		if seconds.integer < 0 {
 			return policyLeft{}, false
 		}
-		item.pause, item.hasPause = clampSeconds(seconds.integer), true
+		item.pause = clampSeconds(seconds.integer)
 	default:
 		return policyLeft{}, false
 	}

@@ -115,6 +115,45 @@ func TestTransportHint(t *testing.T) {
 	})
 }
 
+// A denial without a time that can be true holds all requests to the host back, for longer the more
+// often a request was denied. It need not be a request that may be retried.
+func TestTransportGateWithoutATime(t *testing.T) {
+	post := func() *http.Request {
+		r := get("http://a.test/")
+		r.Method = "POST"
+		return r
+	}
+	for _, denial := range []string{"429", "503", "429 Retry-After: 0", `503 RateLimit: "p";r=0;t=0`} {
+		for _, test := range []struct {
+			denied func() *http.Request
+			script []string
+			opens  time.Duration
+		}{
+			{post, []string{denial}, time.Second},
+			{func() *http.Request { return get("http://a.test/") }, []string{denial, denial}, 3 * time.Second},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := script(test.script...)
+				rt := transport(nil, srv)
+				var all sync.WaitGroup
+				call := func(r *http.Request) {
+					resp, err := rt.RoundTrip(r)
+					_ = mustRead(t, resp, err)
+				}
+				all.Go(func() { call(test.denied()) })
+				time.Sleep(test.opens - 500*time.Millisecond)
+				all.Go(func() { call(post()) })
+				all.Wait()
+				for _, at := range srv.at[len(test.script):] {
+					if at < test.opens || at > test.opens+time.Second {
+						t.Errorf("%s, %d times: requests at %v, want none before %v", denial, len(test.script), srv.at, test.opens)
+					}
+				}
+			})
+		}
+	}
+}
+
 // A retry waits for the longest pause in force, not only for its own.
 func TestTransportRetryKeepsLongerPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"time"
 )
@@ -12,12 +11,17 @@ import (
 // twice.
 func (t *Transport) mayRetry(r *http.Request, status int) bool {
 	switch {
-	case status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable:
+	case !overloaded(status):
 		return false
 	case r.Body != nil && r.Body != http.NoBody && r.GetBody == nil:
 		return false
 	}
 	return t.Retryable(r)
+}
+
+// overloaded reports whether a status says that the server can't take more requests for now.
+func overloaded(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
 // Replayable reports whether net/http itself would send the request again on a connection that
@@ -66,9 +70,6 @@ func closeBody(r *http.Request) {
 		_ = r.Body.Close()
 	}
 }
-
-// jittered adds up to a tenth to d.
-func jittered(d time.Duration) time.Duration { return d + rand.N(d/10) }
 
 // sleep waits for d, or until ctx ends. It reports a context that has already ended
 // even if d is 0.

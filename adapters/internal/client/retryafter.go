@@ -12,8 +12,9 @@ import (
 // difference to anybody.
 const farthest = 24 * time.Hour
 
-// pause returns how long the server that sent an answer asks not to be called again.
-// said is false if it doesn't ask.
+// pause returns how long the server that sent an answer asks not to be called again, or 0 if
+// it doesn't ask. A time that is over when the answer arrives can't be true of a denial, and
+// means nothing of an answer that was granted: it is ignored.
 //
 // Retry-After is about this answer, so it is read only if the answer is a denial (403, 429,
 // 503), and nothing else is read then. The other fields are read in all answers, since a
@@ -21,75 +22,68 @@ const farthest = 24 * time.Hour
 // RateLimit-* fields of draft 06 and earlier, and X-RateLimit-*. An upstream and a gateway may
 // send any of them, so the longest pause that one asks for counts. An answer from a cache (Age)
 // describes the limit in the past: only its Retry-After is read.
-func pause(resp *http.Response, now time.Time) (d time.Duration, said bool) {
+func pause(resp *http.Response, now time.Time) time.Duration {
 	h := resp.Header
 	sent := now
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		sent = date // instants in the answer are by the server's clock
 	}
 	if denied(resp.StatusCode) {
-		if d, ok := parseRetryAfter(h["Retry-After"], sent); ok {
-			return d, true
+		if d := parseRetryAfter(h["Retry-After"], sent); d > 0 {
+			return d
 		}
 	}
 	if age := h.Get("Age"); age != "" && strings.Trim(age, "0") != "" {
-		return 0, false
+		return 0
 	}
 	limited := resp.StatusCode == http.StatusTooManyRequests
-	ask := func(pause time.Duration, asked bool) {
-		if asked {
-			d, said = max(d, pause), true
-		}
-	}
-	ask(longest(parseRateLimit(h["Ratelimit"]), limited))
-	ask(longest(parseTrios(h["Ratelimit-Remaining"], h["Ratelimit-Reset"], clampSeconds), limited))
-	ask(longest(parseTrios(h["X-Ratelimit-Remaining"], h["X-Ratelimit-Reset"], func(n int64) time.Duration {
-		return sinceEpoch(n, sent)
-	}), limited))
-	return d, said
+	return max(
+		longest(parseRateLimit(h["Ratelimit"]), limited),
+		longest(parseTrios(h["Ratelimit-Remaining"], h["Ratelimit-Reset"], clampSeconds), limited),
+		longest(parseTrios(h["X-Ratelimit-Remaining"], h["X-Ratelimit-Reset"], func(n int64) time.Duration {
+			return sinceEpoch(n, sent)
+		}), limited),
+	)
 }
 
 // denied reports whether a status says that the server was called too often. Some APIs
 // answer a secondary limit with 403.
 func denied(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == http.StatusForbidden
+	return overloaded(status) || status == http.StatusForbidden
 }
 
 // parseRetryAfter parses delay-seconds or an HTTP-date (RFC 9110 §10.2.3). Some servers
 // send a fraction of a second, which is rounded up. A date
 // counts relative to the time at which the answer says it was sent. Limiters behind one
 // another may send several fields: the longest well-formed one counts.
-func parseRetryAfter(lines []string, sent time.Time) (d time.Duration, found bool) {
+func parseRetryAfter(lines []string, sent time.Time) (d time.Duration) {
 	for _, line := range lines {
 		text := strings.Trim(line, " \t")
 		if n, ok := parseSeconds(text); ok {
-			d, found = max(d, clampSeconds(n)), true
+			d = max(d, clampSeconds(n))
 		} else if date, err := http.ParseTime(text); err == nil {
-			d, found = max(d, min(date.Sub(sent), farthest)), true
+			d = max(d, min(date.Sub(sent), farthest))
 		}
 	}
-	return d, found
+	return d
 }
 
-// longest returns how long the policies that are used up ask to wait. A denial proves
+// longest returns how long the policies that are used up ask to wait, or 0. A denial proves
 // that one of them is, even if none says so: the request may have cost more than what
 // is left.
-func longest(items []policyLeft, limited bool) (d time.Duration, said bool) {
-	var partly time.Duration
-	var partlySaid bool
+func longest(items []policyLeft, limited bool) time.Duration {
+	var d, partly time.Duration
 	for _, item := range items {
-		switch {
-		case !item.hasPause:
-		case item.left == 0:
-			d, said = max(d, item.pause), true
-		case limited:
-			partly, partlySaid = max(partly, item.pause), true
+		if item.left == 0 {
+			d = max(d, item.pause)
+		} else if limited {
+			partly = max(partly, item.pause)
 		}
 	}
-	if said {
-		return d, true
+	if d == 0 {
+		return partly
 	}
-	return partly, partlySaid
+	return d
 }
 
 // parseTrios parses Remaining and Reset fields, of each server that has sent both: the first
@@ -104,7 +98,7 @@ func parseTrios(remaining, resets []string, pause func(int64) time.Duration) (it
 		left, ok := parseDigits(remaining[i])
 		n, also := parseSeconds(resets[i])
 		if ok && also {
-			items = append(items, policyLeft{left, pause(n), true})
+			items = append(items, policyLeft{left, pause(n)})
 		}
 	}
 	return items

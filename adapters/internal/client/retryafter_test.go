@@ -22,16 +22,17 @@ func header(lines ...string) http.Header {
 }
 
 func TestPause(t *testing.T) {
-	const none = time.Duration(-1)
+	const none = time.Duration(0)
 	tests := []struct {
 		name   string
 		status int
 		fields []string
-		want   time.Duration // none: nothing was said
+		want   time.Duration // none: there is no time that can be true
 	}{
 		{"nothing", 429, nil, none},
 		{"seconds", 429, []string{"Retry-After: 7"}, 7 * time.Second},
-		{"zero", 429, []string{"Retry-After: 0"}, 0},
+		{"zero", 429, []string{"Retry-After: 0"}, none},
+		{"zero, and a time", 429, []string{"Retry-After: 0", `RateLimit: "p";r=0;t=50`}, 50 * time.Second},
 		{"unavailable", 503, []string{"Retry-After: 7"}, 7 * time.Second},
 		{"forbidden", 403, []string{"Retry-After: 7"}, 7 * time.Second},
 		{"not a denial", 200, []string{"Retry-After: 7"}, none},
@@ -56,9 +57,9 @@ func TestPause(t *testing.T) {
 		{"two, one malformed", 429, []string{"Retry-After: 2", "Retry-After: soon"}, 2 * time.Second},
 		{"date by our clock", 429, []string{"Retry-After: Sat, 21 Nov 2026 12:00:30 GMT"}, 30 * time.Second},
 		{"date by the server's clock", 429, []string{"Retry-After: Sat, 21 Nov 2026 12:00:30 GMT", "Date: Sat, 21 Nov 2026 12:00:20 GMT"}, 10 * time.Second},
-		{"date of the past", 429, []string{"Retry-After: Sat, 21 Nov 2026 11:00:00 GMT"}, 0},
+		{"date of the past", 429, []string{"Retry-After: Sat, 21 Nov 2026 11:00:00 GMT"}, none},
 		{"date far away", 429, []string{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"}, farthest},
-		{"date before Christ", 429, []string{"Retry-After: Sat, 01 Jan 0000 00:00:00 GMT"}, 0},
+		{"date before Christ", 429, []string{"Retry-After: Sat, 01 Jan 0000 00:00:00 GMT"}, none},
 		{"date in RFC 850 form", 429, []string{"Retry-After: Saturday, 21-Nov-26 12:00:30 GMT"}, 30 * time.Second},
 		{"date in C form", 429, []string{"Retry-After: Sat Nov 21 12:00:30 2026"}, 30 * time.Second},
 		{"UTC is no HTTP-date", 429, []string{"Retry-After: Sat, 21 Nov 2026 12:00:30 UTC"}, none},
@@ -74,6 +75,7 @@ func TestPause(t *testing.T) {
 		{"both names, the published count", 200, []string{`RateLimit: "p";a=0;r=4;w=50;t=1`}, none},
 		{"the longest of those used up", 429, []string{`RateLimit: "a";r=0;t=5, "b";r=9;t=3600, "c";r=0;t=6`}, 6 * time.Second},
 		{"several lines", 429, []string{`RateLimit: "a";r=0;t=5`, `RateLimit: "b";r=0;t=6`}, 6 * time.Second},
+		{"used up for no time, and too little left", 429, []string{`RateLimit: "a";r=0;t=0, "b";r=1;t=5`}, 5 * time.Second},
 		{"concurrency has no t", 429, []string{`RateLimit: "inflight";r=0`}, none},
 		{"from a cache", 200, []string{`RateLimit: "p";r=0;t=50`, "Age: 3"}, none},
 		{"from a cache, legacy", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 50", "Age: 3"}, none},
@@ -98,7 +100,8 @@ func TestPause(t *testing.T) {
 		{"legacy, epoch", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1795262430"}, 30 * time.Second},
 		{"legacy, epoch by the server's clock", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1795262430", "Date: Sat, 21 Nov 2026 12:00:20 GMT"}, 10 * time.Second},
 		{"legacy, epoch in ms", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1795262430500"}, 30500 * time.Millisecond},
-		{"legacy, past", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1000000000"}, 0},
+		{"legacy, past", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1000000000"}, none},
+		{"legacy, this second", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1795262400"}, none},
 		{"legacy, far", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 999999999"}, farthest},
 		{"legacy, beyond int64", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 99999999999999999999"}, farthest},
 		{"legacy, something left", 200, []string{"X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30"}, none},
@@ -112,11 +115,7 @@ func TestPause(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			resp := &http.Response{StatusCode: test.status, Header: header(test.fields...)}
-			d, said := pause(resp, noon)
-			if !said {
-				d = none
-			}
-			if d != test.want {
+			if d := pause(resp, noon); d != test.want {
 				t.Errorf("%d %q: got %v, want %v", test.status, test.fields, d, test.want)
 			}
 		})
@@ -124,7 +123,7 @@ func TestPause(t *testing.T) {
 }
 
 func TestParseRateLimit(t *testing.T) {
-	seconds := func(left, n int64) policyLeft { return policyLeft{left, time.Duration(n) * time.Second, true} }
+	seconds := func(left, n int64) policyLeft { return policyLeft{left, time.Duration(n) * time.Second} }
 	tests := []struct {
 		field string
 		want  []policyLeft
@@ -209,13 +208,12 @@ func FuzzPause(f *testing.F) {
 				"Retry-After": {retryAfter}, "Ratelimit": {rateLimit},
 				name + "-Remaining": {remaining}, name + "-Reset": {reset},
 			}
-			d, said := pause(&http.Response{StatusCode: status, Header: h}, noon)
-			if d < 0 || d > farthest || !said && d != 0 {
-				t.Fatalf("pause %v, said %v", d, said)
+			if d := pause(&http.Response{StatusCode: status, Header: h}, noon); d < 0 || d > farthest {
+				t.Fatalf("pause %v", d)
 			}
 		}
 		for _, item := range parseRateLimit([]string{rateLimit}) {
-			if item.left < 0 || item.pause < 0 || !item.hasPause && item.pause != 0 {
+			if item.left < 0 || item.pause < 0 {
 				t.Fatalf("item %+v", item)
 			}
 		}
