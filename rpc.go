@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"net/http"
@@ -21,10 +22,13 @@ import (
 // status of any other error is translated as in google.rpc.Code, for instance 401 to
 // UNAUTHENTICATED and 503 to UNAVAILABLE. The message contains the name of the limit, but not
 // the text of the error. RateLimit and Retry-After are sent in the response's header. Clients
-// find these fields in the error's metadata.
+// find these fields in the error's metadata. If there is a Retry-After, the details of the error
+// have a google.rpc.RetryInfo with the same time.
 //
 //   - gRPC and gRPC-Web (Content-Type application/grpc…): 200 without a body. The header has
-//     grpc-status and grpc-message, which CORS must expose to browsers.
+//     grpc-status, grpc-message and grpc-status-details-bin, which CORS must expose to browsers,
+//     and grpc-retry-pushback-ms: a client whose retry policy has the code waits as long as
+//     Retry-After says.
 //   - connect, a unary call (a Connect-Protocol-Version field, or ?connect=v1 in a GET): the
 //     HTTP status of the code, such as 429, and the error as JSON.
 //   - connect, a stream (Content-Type application/connect+…): 200, and the error in the message
@@ -34,22 +38,31 @@ import (
 func RPCError(w http.ResponseWriter, r *http.Request, err error) {
 	h, kind := w.Header(), r.Header.Get("Content-Type")
 	code, message := rpcCode(err)
+	seconds, noRetry := strconv.ParseUint(h.Get("Retry-After"), 10, 32)
+	retry, details := retryInfo(seconds), ""
+	if noRetry == nil {
+		details = fmt.Sprintf(`,"details":[{"type":"google.rpc.RetryInfo","value":%q}]`, base64.RawStdEncoding.EncodeToString(retry))
+	}
 	switch {
 	case strings.HasPrefix(kind, "application/grpc"):
 		h.Set("Content-Type", kind)
 		h.Set("Grpc-Status", strconv.Itoa(code.number))
 		h.Set("Grpc-Message", message) // it has nothing to escape
+		if noRetry == nil {
+			h.Set("Grpc-Retry-Pushback-Ms", strconv.FormatUint(seconds*1000, 10))
+			h.Set("Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(encodeRPCStatus(code, message, retry)))
+		}
 		w.WriteHeader(http.StatusOK)
 	case strings.HasPrefix(kind, "application/connect+"):
 		const endOfStream = 2
-		text := fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, code.name, message)
+		text := fmt.Sprintf(`{"error":{"code":%q,"message":%q%s}}`, code.name, message, details)
 		h.Set("Content-Type", kind)
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{endOfStream}, uint32(len(text))), text...))
 	case r.Header.Get("Connect-Protocol-Version") != "", r.Method == http.MethodGet && r.URL.Query().Get("connect") == "v1":
 		h.Set("Content-Type", "application/json")
 		w.WriteHeader(code.status)
-		_, _ = fmt.Fprintf(w, `{"code":%q,"message":%q}`, code.name, message)
+		_, _ = fmt.Fprintf(w, `{"code":%q,"message":%q%s}`, code.name, message, details)
 	}
 }
 
@@ -94,4 +107,26 @@ func rpcCode(err error) (rpcError, string) {
 		return failedPrecondition, message
 	}
 	return internalError, message
+}
+
+// retryInfo returns a google.rpc.RetryInfo in the encoding of Protocol Buffers.
+func retryInfo(seconds uint64) []byte {
+	duration := binary.AppendUvarint([]byte{1 << 3}, seconds)
+	return appendBytes(nil, 1, duration)
+}
+
+// encodeRPCStatus returns a google.rpc.Status with a RetryInfo, in the encoding of Protocol Buffers.
+func encodeRPCStatus(code rpcError, message string, retry []byte) []byte {
+	detail := appendBytes(nil, 1, "type.googleapis.com/google.rpc.RetryInfo") // a google.protobuf.Any
+	detail = appendBytes(detail, 2, retry)
+	status := binary.AppendUvarint([]byte{1 << 3}, uint64(code.number))
+	status = appendBytes(status, 2, message)
+	return appendBytes(status, 3, detail)
+}
+
+// appendBytes appends a field of text, bytes or a message, with its number and its length.
+func appendBytes[T string | []byte](to []byte, field byte, value T) []byte {
+	const lengthFollows = 2
+	to = binary.AppendUvarint(append(to, field<<3|lengthFollows), uint64(len(value)))
+	return append(to, value...)
 }

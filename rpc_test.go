@@ -21,6 +21,7 @@ func TestRPCError(t *testing.T) {
 		{"POST", "/a.B/C", "application/json", ""},
 		{"GET", "/a.B/C?connect=now", "", ""},
 	}
+	const details = `,"details":[{"type":"google.rpc.RetryInfo","value":"CgMIkBw"}]` // 3600 seconds
 	for _, tt := range []struct {
 		name     string
 		opts     []stint.Option
@@ -30,8 +31,8 @@ func TestRPCError(t *testing.T) {
 	}{
 		{"denied", []stint.Option{stint.WithKey(stint.RemoteIP())}, [3]string{
 			"8 Too Many Requests: limit rate",
-			`{"error":{"code":"resource_exhausted","message":"Too Many Requests: limit rate"}}`,
-			`{"code":"resource_exhausted","message":"Too Many Requests: limit rate"}`,
+			`{"error":{"code":"resource_exhausted","message":"Too Many Requests: limit rate"` + details + `}}`,
+			`{"code":"resource_exhausted","message":"Too Many Requests: limit rate"` + details + `}`,
 		}, 429, 429},
 		{"an empty key", []stint.Option{stint.WithKey(stint.Header("X-API-Key"))}, [3]string{
 			"7 Forbidden",
@@ -69,7 +70,7 @@ func TestRPCError(t *testing.T) {
 				got += w.Header().Get("Grpc-Status") + " " + w.Header().Get("Grpc-Message")
 				want = tt.answers[0]
 			case i == 2:
-				want = "\x02\x00\x00\x00" + string(rune(len(tt.answers[1]))) + tt.answers[1]
+				want = string([]byte{2, 0, 0, 0, byte(len(tt.answers[1]))}) + tt.answers[1]
 			case i < 5:
 				want, code, p.contentType = tt.answers[2], tt.status, "application/json"
 			default:

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -77,18 +78,27 @@ func (c *call) RequestWithContext(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 }
 
-// hasHeaderFields reports whether the limiter has set header fields.
-func (c *call) hasHeaderFields() bool { return len(c.header) > 0 }
-
-// metadata returns the header fields as metadata.
+// metadata returns the header fields as metadata, or nil if there are none.
 func (c *call) metadata() metadata.MD {
-	md := make(metadata.MD, len(c.header))
+	if len(c.header) == 0 {
+		return nil
+	}
+	md := make(metadata.MD, len(c.header)+1)
 	for name, values := range c.header {
 		if name != "Cache-Control" { // nothing keeps the answers of calls
 			md[strings.ToLower(name)] = values
 		}
 	}
+	if delay, ok := c.retryDelay(); ok {
+		md.Set("grpc-retry-pushback-ms", strconv.FormatInt(delay.Milliseconds(), 10))
+	}
 	return md
+}
+
+// retryDelay returns what Retry-After says. Its jitter is included. There is none if no retry can pass.
+func (c *call) retryDelay() (delay time.Duration, ok bool) {
+	seconds, err := strconv.ParseInt(c.header.Get("Retry-After"), 10, 64)
+	return time.Duration(seconds) * time.Second, err == nil
 }
 
 const contentType = "application/grpc"

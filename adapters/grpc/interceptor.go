@@ -29,10 +29,11 @@
 //
 // # Answers
 //
-// The RateLimit fields of an admitted call are header metadata: "ratelimit",
-// "ratelimit-policy". A call that isn't admitted ends with a status. Its fields,
-// "retry-after" among them, are trailer metadata, which is what every client's error has;
-// nothing else is sent, so that clients' retry policies apply.
+// The RateLimit fields of an admitted call, "ratelimit" and "ratelimit-policy", are sent with its
+// first message, as header metadata. A call that sends no message, such as one whose handler
+// fails, has them in its trailer: clients retry a call only if the server has sent nothing but a
+// trailer. A call that isn't admitted ends with a status. Its fields, "retry-after" among them,
+// are trailer metadata.
 //
 //	a limit denies                       RESOURCE_EXHAUSTED
 //	blocked, or an empty key             PERMISSION_DENIED
@@ -43,7 +44,8 @@
 //	anything else                        INTERNAL
 //
 // A status has a google.rpc.RetryInfo exactly if the call can pass later; it says what
-// retry-after says, in whole seconds. An error of a key, or of another function of the
+// retry-after says, in whole seconds. The trailer then also has grpc-retry-pushback-ms with the
+// same time in milliseconds: a client whose retry policy has the code waits that long. An error of a key, or of another function of the
 // application, may be a gRPC status, which is then the call's. Otherwise its StatusCode
 // method counts, translated as google.rpc.Code says: 401 is UNAUTHENTICATED. The messages
 // of other errors aren't shown to the client.
@@ -64,8 +66,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/stint-go/stint"
 )
@@ -88,10 +92,12 @@ func UnaryServerInterceptor(l *stint.Limiter) grpc.UnaryServerInterceptor {
 		c := newCall(ctx, info.FullMethod, true)
 		c.message = message
 		failed := l.Admit(c, &c.request, func(w http.ResponseWriter, r *http.Request) {
-			if c.hasHeaderFields() {
-				_ = grpc.SetHeader(ctx, c.metadata()) // an interceptor further out may have sent it
-			}
+			fields := c.metadata()
 			answer, err = handler(r.Context(), message)
+			// The header is sent with the message, unless the handler has sent it.
+			if err != nil || grpc.SetHeader(ctx, fields) != nil {
+				_ = grpc.SetTrailer(ctx, fields)
+			}
 			c.end(w, err)
 		})
 		if failed != nil {
@@ -112,10 +118,9 @@ func StreamServerInterceptor(l *stint.Limiter) grpc.StreamServerInterceptor {
 		ctx := s.Context()
 		c := newCall(ctx, info.FullMethod, server != nil)
 		failed := l.Admit(c, &c.request, func(w http.ResponseWriter, r *http.Request) {
-			if c.hasHeaderFields() {
-				_ = s.SetHeader(c.metadata())
-			}
-			err = handler(server, &stream{s, r.Context()})
+			admitted := &stream{ServerStream: s, ctx: r.Context(), fields: c.metadata()}
+			err = handler(server, admitted)
+			admitted.sent.Do(func() { s.SetTrailer(admitted.fields) })
 			c.end(w, err)
 		})
 		if failed != nil {
@@ -126,13 +131,32 @@ func StreamServerInterceptor(l *stint.Limiter) grpc.StreamServerInterceptor {
 	}
 }
 
-// stream is a stream whose context has the permit.
+// stream is an admitted stream. Its context has the permit.
 type stream struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx    context.Context
+	fields metadata.MD // of the limiter, sent once
+	sent   sync.Once
 }
 
 func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) SendMsg(m any) error {
+	s.sent.Do(s.setFields)
+	return s.ServerStream.SendMsg(m)
+}
+
+func (s *stream) SendHeader(md metadata.MD) error {
+	s.sent.Do(s.setFields)
+	return s.ServerStream.SendHeader(md)
+}
+
+// setFields adds the fields to the header, or to the trailer if the header has been sent through the context.
+func (s *stream) setFields() {
+	if s.SetHeader(s.fields) != nil {
+		s.SetTrailer(s.fields)
+	}
+}
 
 // mount panics if calls can't be held to a limit of l.
 func mount(l *stint.Limiter) {

@@ -46,6 +46,9 @@ func TestUnary(t *testing.T) {
 	if header.Len() != 0 {
 		t.Errorf("denied with the header %v: clients retry only what has none", header)
 	}
+	if first(trailer, "grpc-retry-pushback-ms") != "1800000" {
+		t.Errorf("denied with the trailer %v", trailer)
+	}
 	if first(trailer, "retry-after") != "1800" || first(trailer, "ratelimit") != `"rate";r=0;t=1800` || trailer.Get("cache-control") != nil {
 		t.Errorf("denied with the trailer %v", trailer)
 	}
@@ -235,11 +238,11 @@ func TestNested(t *testing.T) {
 	inner := stint.Must(outer.With(stint.Rate(1, time.Hour, stint.WithName("more"))))
 	c := dial(t, &service{}, outer, outer, inner)
 	header, _, s := c.call(t.Context())
-	if got := strings.Join(header.Get("ratelimit"), ", "); s.Code() != codes.OK || got != `"rate";r=2;t=1200, "more";r=0;t=3600` {
+	if got := strings.Join(header.Get("ratelimit"), ", "); s.Code() != codes.OK || got != `"more";r=0;t=3600, "rate";r=2;t=1200` {
 		t.Errorf("%v, %s", s, got)
 	}
 	_, trailer, s := c.call(t.Context())
-	if got := strings.Join(trailer.Get("ratelimit"), ", "); s.Code() != codes.ResourceExhausted || got != `"more";r=0;t=3600` {
+	if got := strings.Join(trailer.Get("ratelimit"), ", "); s.Code() != codes.ResourceExhausted || got != `"more";r=0;t=3600, "rate";r=1;t=1200` {
 		t.Errorf("%v, %s", s, got)
 	}
 }

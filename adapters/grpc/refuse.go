@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -28,10 +27,8 @@ func (r *refusal) Unwrap() error              { return r.err }
 // refuse returns the limiter's error as that of the call.
 func (c *call) refuse(ctx context.Context, err error) error {
 	s := c.statusOf(ctx, err)
-	// Retry-After has the jitter, too, and isn't there if no retry can pass.
-	if n, bad := strconv.ParseInt(c.header.Get("Retry-After"), 10, 64); bad == nil {
-		delay := durationpb.New(time.Duration(n) * time.Second)
-		if with, bad := s.WithDetails(&errdetails.RetryInfo{RetryDelay: delay}); bad == nil {
+	if delay, ok := c.retryDelay(); ok {
+		if with, bad := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(delay)}); bad == nil {
 			s = with
 		}
 	}

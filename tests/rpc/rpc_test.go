@@ -10,11 +10,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -144,15 +146,28 @@ type down struct{ store.Store }
 func (down) Take(context.Context, []store.Charge, []store.Result) error { return errors.New("secret") }
 
 // outcome is what a client has of a call.
-type outcome struct{ code, message, retryAfter, rateLimit string }
+type outcome struct {
+	code, message, retryAfter, rateLimit string
+	retryInfo                            time.Duration // 0: there is none
+}
+
+// retryDelay returns what a RetryInfo in the details of an error says, or 0.
+func retryDelay(details []any) time.Duration {
+	for _, d := range details {
+		if info, ok := d.(*errdetails.RetryInfo); ok {
+			return info.RetryDelay.AsDuration()
+		}
+	}
+	return 0
+}
 
 // The outcomes of calls: with a key for the second time, without a key, while the store is
 // down, and with a cost that the service never has slots for.
 var outcomes = map[string]outcome{
-	"denied":  {"resource_exhausted", "Too Many Requests: limit calls", "3600", `"calls";r=0;t=3600`},
-	"unnamed": {"permission_denied", "Forbidden", "", ""},
-	"down":    {"unavailable", "Service Unavailable", "1", ""},
-	"full":    {"resource_exhausted", "Service Unavailable: limit slots", "", `"calls";r=1;t=3600, "slots";r=1`},
+	"denied":  {"resource_exhausted", "Too Many Requests: limit calls", "3600", `"calls";r=0;t=3600`, time.Hour},
+	"unnamed": {"permission_denied", "Forbidden", "", "", 0},
+	"down":    {"unavailable", "Service Unavailable", "1", "", time.Second},
+	"full":    {"resource_exhausted", "Service Unavailable: limit slots", "", `"calls";r=1;t=3600, "slots";r=1`, 0},
 }
 
 // limits returns the limiters of outcomes.
@@ -229,7 +244,12 @@ func grpcCall(t *testing.T, conn *grpc.ClientConn, kind, key string) (got outcom
 		head, _ = s.Header()
 		trailer = s.Trailer()
 	}
-	return outcome{underscored(status.Code(err)), status.Convert(err).Message(), strings.Join(trailer.Get("retry-after"), ""), strings.Join(trailer.Get("ratelimit"), "")}, head.Len() > 0
+	retry := retryDelay(status.Convert(err).Details())
+	pushback := strings.Join(trailer.Get("grpc-retry-pushback-ms"), "")
+	if want := strconv.FormatInt(retry.Milliseconds(), 10); pushback != want && retry != 0 || pushback != "" && retry == 0 {
+		t.Errorf("%s: grpc-retry-pushback-ms is %q, RetryInfo says %v", kind, pushback, retry)
+	}
+	return outcome{underscored(status.Code(err)), status.Convert(err).Message(), strings.Join(trailer.Get("retry-after"), ""), strings.Join(trailer.Get("ratelimit"), ""), retry}, head.Len() > 0
 }
 
 func underscored(c codes.Code) string {
@@ -340,7 +360,12 @@ func TestConnect(t *testing.T) {
 					t.Errorf("%s, %s, %s: no error", tt.name, name, kind.name)
 					continue
 				}
-				got := outcome{err.Code().String(), err.Message(), err.Meta().Get("Retry-After"), err.Meta().Get("RateLimit")}
+				var details []any
+				for _, d := range err.Details() {
+					value, _ := d.Value()
+					details = append(details, value)
+				}
+				got := outcome{err.Code().String(), err.Message(), err.Meta().Get("Retry-After"), err.Meta().Get("RateLimit"), retryDelay(details)}
 				if got != outcomes[name] {
 					t.Errorf("%s, %s, %s: %+v, want %+v", tt.name, name, kind.name, got, outcomes[name])
 				}
