@@ -9,7 +9,6 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
@@ -218,7 +217,7 @@ func setMissingFields(h http.Header, err error) {
 	switch denied := denialIn(err); {
 	case denied == nil:
 		field.SetFailed(h, failure.Status(err))
-	case denied.outsideHTTP:
+	case len(denied.unwritten) > 0:
 		denied.setFields(h)
 	}
 }
@@ -303,9 +302,11 @@ type DenialWriter interface {
 type DeniedError struct {
 	Decision Decision
 
-	version     *version // that denied
-	reason      limit.Denial
-	outsideHTTP bool // by Allow, Take or Wait: no response has its fields
+	version *version // that denied
+	reason  limit.Denial
+	// unwritten has the limit of each element of Decision.Limits if Allow, Take or Wait denied, since no
+	// response has their fields yet.
+	unwritten []*limit.Limit
 }
 
 // Is reports whether target is ErrDenied.
@@ -345,11 +346,13 @@ var problems = [...]field.Problem{
 type (
 	denied1 struct {
 		DeniedError
-		limits [1]LimitStatus
+		limits    [1]LimitStatus
+		unwritten [1]*limit.Limit
 	}
 	denied4 struct {
 		DeniedError
-		limits [4]LimitStatus
+		limits    [4]LimitStatus
+		unwritten [4]*limit.Limit
 	}
 )
 
@@ -361,9 +364,11 @@ func newDenied(v *version, c *decide.Call) *DeniedError {
 	case n == 1:
 		d := new(denied1)
 		err, limits = &d.DeniedError, d.limits[:]
+		err.unwritten = d.unwritten[:0]
 	case n <= 4:
 		d := new(denied4)
 		err, limits = &d.DeniedError, d.limits[:n:n]
+		err.unwritten = d.unwritten[:0]
 	default:
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
@@ -375,31 +380,19 @@ func newDenied(v *version, c *decide.Call) *DeniedError {
 // newDeniedOutsideHTTP is newDenied for Allow, Take and Wait.
 func newDeniedOutsideHTTP(v *version, c *decide.Call) *DeniedError {
 	err := newDenied(v, c)
-	err.outsideHTTP = true
+	err.unwritten = append(err.unwritten, c.Limits...)
 	return err
 }
 
 // setFields sets the header fields of a denial outside HTTP, as admission.setFields does for a
-// request. All limits are the version's own.
+// request.
 func (e *DeniedError) setFields(h http.Header) {
 	var fields field.Writer
-	for _, s := range e.Decision.Limits {
-		i := slices.IndexFunc(e.version.plans.Base.Entries, func(entry *read.Entry) bool { return entry.Name() == s.Name })
-		if i < 0 || s.DryRun {
-			continue
-		}
-		entry := e.version.plans.Base.Entries[i]
-		item := fields.Add()
-		*item = field.Item{
-			Name: s.Name, Policy: entry.Policy.Load().Text, Capacity: s.Capacity,
-			Remaining: s.Remaining, Reset: s.ResetAfter, Denied: !s.Allowed, Retry: s.RetryAfter, More: -1,
-		}
-		if entry.Needs&limit.Local != 0 && item.Policy != "" {
-			item.Policy = field.Policy(s.Name, s.Capacity, 0)
-		}
-		r := store.Result{OK: s.Allowed, RetryAfter: s.RetryAfter, MoreAfter: s.more}
-		if after, known := inside.MoreAfter(entry.StoreLimit, &r); known {
-			item.More = after
+	for i, l := range e.unwritten {
+		if s := &e.Decision.Limits[i]; !s.DryRun {
+			setItem(fields.Add(), l, s.Capacity, &store.Result{
+				OK: s.Allowed, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter, MoreAfter: s.more,
+			})
 		}
 	}
 	fields.Jitter = e.version.retryJitter

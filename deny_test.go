@@ -361,7 +361,7 @@ func TestDeniedError(t *testing.T) {
 	}
 }
 
-// Deny answers what Allow and Take deny as Serve answers a request, with the same fields.
+// Deny answers what Allow, Take and Wait deny as Serve answers a request, with the same fields.
 func TestDenyOutside(t *testing.T) {
 	rate := func(n int64, opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(n, time.Hour, append(opts, stint.WithName("rate"))...)
@@ -379,6 +379,9 @@ func TestDenyOutside(t *testing.T) {
 		"slots":          {1, []stint.Option{stint.Concurrency(1), stint.WithRoute("/elsewhere", rate(9))}},
 		"adaptive slots": {1, []stint.Option{stint.AdaptiveConcurrency(1, 1), rate(9), all}},
 		"a ban":          {1, []stint.Option{rate(1), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour))}},
+		"a tenant's": {1, []stint.Option{rate(1), stint.Quota(9, stint.Daily), all, stint.WithLimitSource(stint.Global(), func(context.Context, string, stint.LimitUser) ([]stint.Limit, error) {
+			return []stint.Limit{stint.Rate(1, 2*time.Hour, stint.WithName("plan"))}, nil
+		})}},
 		"a window":       {1, []stint.Option{rate(1, stint.WithAlgorithm(stint.SlidingCounter)), all}},
 		"a closed store": {1, []stint.Option{rate(1), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(failing(errDown))}},
 		"an error answered": {1, []stint.Option{rate(1), stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -401,9 +404,19 @@ func TestDenyOutside(t *testing.T) {
 				ways := map[string]func(l *stint.Limiter) error{
 					"Allow": func(l *stint.Limiter) error { return l.Allow(t.Context(), "k", tt.cost) },
 					"Take":  func(l *stint.Limiter) error { _, err := l.Take(t.Context(), "k", tt.cost); return err },
+					"Wait": func(l *stint.Limiter) error {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+						defer cancel()
+						_, err := l.Wait(ctx, "k", tt.cost)
+						return err
+					},
 				}
-				if strings.Contains(name, "slots") {
+				switch {
+				case strings.Contains(name, "slots"):
 					delete(ways, "Allow")
+					delete(ways, "Wait") // it would wait for a slot
+				case name == "an error answered":
+					delete(ways, "Wait") // it would pass a millisecond earlier, as the text says
 				}
 				for way, ask := range ways {
 					got := answer(func(l *stint.Limiter, w http.ResponseWriter, r *http.Request) {

@@ -301,31 +301,29 @@ func (a *admission) setFields(h http.Header) {
 		if ch.DryRun {
 			continue
 		}
-		policy := l.Policy.Load()
-		if l.Needs&limit.Local != 0 && policy.Text != "" {
-			policy = currentPolicy(l, ch, r)
+		capacity := int64(0)
+		if l.Needs&limit.Local != 0 {
+			capacity, _ = limit.DecidedCapacity(ch, r)
 		}
-		item := a.fields.Add()
-		item.Name, item.Policy, item.Capacity = ch.Limit.Name(), policy.Text, policy.Capacity
-		item.Remaining, item.Reset, item.Denied, item.Retry, item.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
-		if after, known := inside.MoreAfter(ch.Limit, r); known {
-			item.More = after
-		}
+		setItem(a.fields.Add(), l, capacity, r)
 	}
 	a.fields.Jitter = a.version.retryJitter
 	a.fields.Write(h, a.version.styles, a.reading.Policy())
 }
 
-// currentPolicy returns the policy of an adaptive limit at a decision. The limit changes less often than
-// it decides, so it keeps its last policy.
-func currentPolicy(l *limit.Limit, c *store.Charge, r *store.Result) *limit.Policy {
-	slots, _ := limit.DecidedCapacity(c, r)
-	if last := l.Policy.Load(); last.Capacity == slots {
-		return last
+// setItem sets what header fields say of a limit that has answered a charge with r. capacity is that of
+// an adaptive limit at the decision; other limits have their own.
+func setItem(item *field.Item, l *limit.Limit, capacity int64, r *store.Result) {
+	policy := l.Policy.Load()
+	if l.Needs&limit.Local != 0 && policy.Text != "" && policy.Capacity != capacity { // it changes less often than it decides
+		policy = &limit.Policy{Capacity: capacity, Text: field.Policy(l.StoreLimit.Name(), capacity, 0)}
+		l.Policy.Store(policy)
 	}
-	policy := &limit.Policy{Capacity: slots, Text: field.Policy(c.Limit.Name(), slots, 0)}
-	l.Policy.Store(policy)
-	return policy
+	item.Name, item.Policy, item.Capacity = l.StoreLimit.Name(), policy.Text, policy.Capacity
+	item.Remaining, item.Reset, item.Denied, item.Retry, item.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
+	if after, known := inside.MoreAfter(l.StoreLimit, r); known {
+		item.More = after
+	}
 }
 
 // permit makes the permit of an admission whose call has been granted its charges. The permit owns nothing until
