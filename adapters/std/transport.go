@@ -72,6 +72,11 @@ func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 // limit is held until the response's body is read to its end or closed, so always close it. A
 // request holds no slot while it waits to be retried.
 //
+// An AdaptiveConcurrency learns from the time until the body's end. A request counts as dropped
+// (stint.Permit.Drop) after a 429, a 403 that asks for a pause, a status of 500 or above, or an
+// error of base or of the body. A request whose context was canceled isn't measured, nor is a
+// connection after a 101.
+//
 // A server asks for a pause by one of these:
 //
 //   - Retry-After in a 403, 429 or 503, in seconds or as a date. A fraction of a second is

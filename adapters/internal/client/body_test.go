@@ -216,3 +216,33 @@ func TestTransportLeavesStalledBodies(t *testing.T) {
 		}
 	})
 }
+
+// A function of the user that panics keeps no slot, and leaves no body open.
+func TestTransportOfFunctionsThatPanic(t *testing.T) {
+	yes := func(*http.Request) bool { return true }
+	for name, test := range map[string]struct {
+		retryable func(*http.Request) bool
+		getBody   func() (io.ReadCloser, error)
+	}{
+		"WithRetryable": {retryable: func(*http.Request) bool { panic("ours") }},
+		"GetBody":       {yes, func() (io.ReadCloser, error) { panic("ours") }},
+	} {
+		lim, srv := limiter(t, stint.Concurrency(2)), script("429 Retry-After: 1")
+		rt := transport(lim, srv, func(t *Transport) { t.Retryable = test.retryable })
+		r, _ := http.NewRequest("POST", "http://a.test/", strings.NewReader("x"))
+		if test.getBody != nil {
+			r.GetBody = test.getBody
+		}
+		func() {
+			defer func() {
+				if v := recover(); v != "ours" {
+					t.Errorf("%s: recovered %v", name, v)
+				}
+			}()
+			_, _ = rt.RoundTrip(r)
+		}()
+		if free := slotsFree(t, lim); free != 2 || srv.opened[0].closed == 0 {
+			t.Errorf("%s: %d slots free, the body closed %d times; want 2 and one", name, free, srv.opened[0].closed)
+		}
+	}
+}

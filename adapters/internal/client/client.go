@@ -4,11 +4,13 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -90,21 +92,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if d > 0 {
 			t.gates.close(to, now, d)
 		}
-		if try >= t.Retries || !t.mayRetry(r, resp.StatusCode) {
+		again, opens := t.retry(r, resp, to, try, now.Add(d))
+		if again == nil {
 			return resp, nil
-		}
-		// Another answer may have asked for a longer pause.
-		d = max(d, t.gates.opening(to).Sub(now))
-		if !t.worthWaiting(r.Context(), now, d) {
-			return resp, nil
-		}
-		again, err := resend(r)
-		if err != nil {
-			return resp, nil // it says more than an error about why there is no retry
 		}
 		permit.Done() // for a body that its server doesn't end
-		drain(r.Context(), resp.Body, d)
-		send, notBefore = again, now.Add(d)
+		drain(r.Context(), resp.Body, opens.Sub(now))
+		send, notBefore = again, opens
 	}
 }
 
@@ -146,6 +140,7 @@ func endUnsent(ctx context.Context, permit *stint.Permit) {
 	for _, l := range permit.Decision().Limits {
 		_ = permit.Settle(ctx, 0, l.Name)
 	}
+	permit.Ignore() // no server has been asked
 	permit.Done()
 }
 
@@ -181,21 +176,44 @@ func (t *Transport) worthWaiting(ctx context.Context, now time.Time, d time.Dura
 // send sends r under permit. The response's body takes over the permit; if there is
 // none, send releases it.
 func (t *Transport) send(r *http.Request, permit *stint.Permit) (*http.Response, error) {
-	held := false
+	returned := false
 	defer func() {
-		if !held {
+		if !returned {
+			permit.Drop()
 			permit.Done()
 		}
 	}()
 	resp, err := t.Base.RoundTrip(r)
+	returned = true
 	if resp == nil && err == nil {
-		return nil, fmt.Errorf("stinthttp: Transport: %T returned neither a response nor an error", t.Base)
+		err = fmt.Errorf("stinthttp: Transport: %T returned neither a response nor an error", t.Base)
 	}
-	if err == nil && permit != nil && resp.Body != nil && resp.Body != http.NoBody {
-		held = true
-		resp.Body = hold(resp.Body, permit)
+	if err != nil {
+		reportError(r.Context(), permit)
+		permit.Done()
+		return resp, err
 	}
-	return resp, err
+	if refused(resp) {
+		permit.Drop()
+	}
+	if permit == nil || resp.Body == nil || resp.Body == http.NoBody {
+		permit.Done()
+		return resp, nil
+	}
+	resp.Body = hold(r.Context(), resp.Body, permit)
+	return resp, nil
+}
+
+// reportError reports an error of base, or of a response's body, to adaptive limits. The context's own
+// end is no sign of overload. How long a canceled request took says nothing about the server; one
+// whose deadline has passed took at least that long.
+func reportError(ctx context.Context, permit *stint.Permit) {
+	switch ended := ctx.Err(); {
+	case ended == nil:
+		permit.Drop()
+	case errors.Is(ended, context.Canceled):
+		permit.Ignore()
+	}
 }
 
 // CloseIdleConnections makes http.Client.CloseIdleConnections reach base.
@@ -208,12 +226,17 @@ func (t *Transport) CloseIdleConnections() {
 // heldBody is a response's body that ends a permit when it ends.
 type heldBody struct {
 	io.ReadCloser
+	ctx    context.Context
 	permit *stint.Permit
+	closed atomic.Bool
 }
 
 func (b *heldBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
+		if err != io.EOF && !b.closed.Load() {
+			reportError(b.ctx, b.permit)
+		}
 		b.permit.Done()
 	}
 	return n, err
@@ -221,19 +244,33 @@ func (b *heldBody) Read(p []byte) (int, error) {
 
 func (b *heldBody) Close() error {
 	defer b.permit.Done()
+	b.closed.Store(true)
 	return b.ReadCloser.Close()
 }
 
 // heldConn is the body of a 101 response, which can also be written to.
 type heldConn struct {
-	heldBody
-	io.Writer
+	io.ReadWriteCloser
+	permit *stint.Permit
 }
 
-func hold(body io.ReadCloser, permit *stint.Permit) io.ReadCloser {
-	held := heldBody{body, permit}
-	if w, ok := body.(io.Writer); ok {
-		return &heldConn{held, w}
+func (c *heldConn) Read(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Read(p)
+	if err != nil {
+		c.permit.Done()
 	}
-	return &held
+	return n, err
+}
+
+func (c *heldConn) Close() error {
+	defer c.permit.Done()
+	return c.ReadWriteCloser.Close()
+}
+
+func hold(ctx context.Context, body io.ReadCloser, permit *stint.Permit) io.ReadCloser {
+	if conn, ok := body.(io.ReadWriteCloser); ok {
+		permit.Ignore() // how long a connection lives says nothing about the server's load
+		return &heldConn{conn, permit}
+	}
+	return &heldBody{ReadCloser: body, ctx: ctx, permit: permit}
 }

@@ -7,6 +7,29 @@ import (
 	"time"
 )
 
+// retry returns a copy of r to send at an instant from opens on, or nil if resp is the answer to r. If a function
+// of the user panics, nobody gets resp, so its body is closed, which also ends the permit.
+func (t *Transport) retry(r *http.Request, resp *http.Response, to gateKey, try int, opens time.Time) (*http.Request, time.Time) {
+	returned := false
+	defer func() {
+		if !returned && resp.Body != nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	var again *http.Request
+	if try < t.Retries && t.mayRetry(r, resp.StatusCode) {
+		if g := t.gates.opening(to); g.After(opens) {
+			opens = g // another answer has asked for a longer pause
+		}
+		now := time.Now()
+		if t.worthWaiting(r.Context(), now, opens.Sub(now)) {
+			again, _ = resend(r) // resp says more than an error about why there is no retry
+		}
+	}
+	returned = true
+	return again, opens
+}
+
 // mayRetry reports whether an answer asks to try again, and the request may be sent
 // twice.
 func (t *Transport) mayRetry(r *http.Request, status int) bool {
@@ -22,6 +45,17 @@ func (t *Transport) mayRetry(r *http.Request, status int) bool {
 // overloaded reports whether a status says that the server can't take more requests for now.
 func overloaded(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+}
+
+// refused reports whether an answer says that the server failed or couldn't take the request, which cuts
+// adaptive limits. A 403 without a pause is about the request itself.
+func refused(resp *http.Response) bool {
+	switch status := resp.StatusCode; {
+	case status == http.StatusForbidden:
+		return pause(resp, time.Now()) > 0
+	default:
+		return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+	}
 }
 
 // Replayable reports whether net/http itself would send the request again on a connection that

@@ -43,7 +43,7 @@ func script(lines ...string) *server {
 // answer makes a response of "STATUS Name: value|Name: value".
 func answer(line string) *http.Response {
 	status, fields, _ := strings.Cut(line, " ")
-	code := map[string]int{"200": 200, "403": 403, "429": 429, "500": 500, "503": 503}[status]
+	code := map[string]int{"101": 101, "200": 200, "403": 403, "404": 404, "429": 429, "500": 500, "503": 503}[status]
 	resp := &http.Response{StatusCode: code, Header: http.Header{}}
 	if fields != "" {
 		resp.Header = header(strings.Split(fields, "|")...)
