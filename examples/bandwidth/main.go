@@ -34,7 +34,7 @@ func main() {
 
 	var counts store.Store = memstore.New()
 	if *server != "" {
-		shared := redisstore.New(redis.NewClient(&redis.Options{Addr: *server}))
+		shared := redisstore.New(redis.NewClient(&redis.Options{Addr: *server, DialerRetries: 1}))
 		defer shared.Close()
 		counts = shared
 	}

@@ -29,7 +29,7 @@ func main() {
 	timeout := flag.Duration("timeout", 100*time.Millisecond, "how long a request waits for the Redis")
 	flag.Parse()
 
-	rdb := redis.NewClient(&redis.Options{Addr: *server})
+	rdb := redis.NewClient(&redis.Options{Addr: *server, DialerRetries: 1})
 	limits := degrading(rdb, *timeout)
 	defer limits.Close()
 

@@ -26,7 +26,7 @@ func main() {
 	jobs := flag.Int("jobs", 5, "how many")
 	flag.Parse()
 
-	rdb := redis.NewClient(&redis.Options{Addr: *server})
+	rdb := redis.NewClient(&redis.Options{Addr: *server, DialerRetries: 1})
 	if err := rdb.Ping(context.Background()).Err(); err != nil {
 		log.Fatalf("no Redis at %s, so nothing to count the fleet's jobs in: start one with redis-server (%v)", *server, err)
 	}

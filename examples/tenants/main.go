@@ -33,7 +33,7 @@ func main() {
 	timeout := flag.Duration("timeout", 100*time.Millisecond, "how long a request waits for the Redis")
 	flag.Parse()
 
-	rdb := redis.NewClient(&redis.Options{Addr: *server})
+	rdb := redis.NewClient(&redis.Options{Addr: *server, DialerRetries: 1})
 	shared := redisstore.New(rdb, redisstore.WithTimeout(*timeout))
 	defer shared.Close()
 	for rdb.Ping(context.Background()).Err() != nil {

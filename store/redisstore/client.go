@@ -3,8 +3,10 @@ package redisstore
 import (
 	"context"
 	"log/slog"
+	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/redis/go-redis/v9"
@@ -23,59 +25,82 @@ import (
 // A hook can't be removed, and each makes all commands of the client slower. So all stores on a
 // client share one.
 
-// useClone has a clone that keeps to deadlines make the commands of this package that the client is
-// given, unless the client keeps to them.
-func useClone(c *redis.Client) {
-	if c.Options().ContextTimeoutEnabled {
-		return
-	}
-	cloned.mu.Lock()
-	defer cloned.mu.Unlock() // when the hook is there: others then make calls that need it
+// addHook adds the hook of this package to a client, and returns where the hook records dials. Unless
+// the client keeps to deadlines, the hook has a clone make the commands of this package.
+func addHook(c *redis.Client) *dials {
+	hooked.mu.Lock()
+	defer hooked.mu.Unlock() // when the hook is there: others then make calls that need it
 	client := weak.Make(c)
-	if cloned.clients[client] {
-		return
+	if d := hooked.clients[client]; d != nil {
+		return d
 	}
-	cloned.clients[client] = true
-	runtime.AddCleanup(c, forgetClone, client)
-	o := c.Options()
-	clone := c.WithTimeout(o.ReadTimeout) // it has options of its own, and sets both timeouts
-	changed := clone.Options()
-	changed.ContextTimeoutEnabled, changed.WriteTimeout = true, o.WriteTimeout
-	c.AddHook(cloneHook{clone})
+	h := clientHook{dials: new(dials)}
+	hooked.clients[client] = h.dials
+	runtime.AddCleanup(c, forgetHook, client)
+	if o := c.Options(); !o.ContextTimeoutEnabled {
+		h.clone = c.WithTimeout(o.ReadTimeout) // it has options of its own, and sets both timeouts
+		changed := h.clone.Options()
+		changed.ContextTimeoutEnabled, changed.WriteTimeout = true, o.WriteTimeout
+	}
+	c.AddHook(h)
+	return h.dials
 }
 
-// cloned is the set of clients with a clone. It keeps none of them alive.
-var cloned = struct {
+// hooked has the clients with a hook. It keeps none of them alive.
+var hooked = struct {
 	mu      sync.Mutex
-	clients map[weak.Pointer[redis.Client]]bool
-}{clients: map[weak.Pointer[redis.Client]]bool{}}
+	clients map[weak.Pointer[redis.Client]]*dials
+}{clients: map[weak.Pointer[redis.Client]]*dials{}}
 
-func forgetClone(client weak.Pointer[redis.Client]) {
-	cloned.mu.Lock()
-	defer cloned.mu.Unlock()
-	delete(cloned.clients, client)
+func forgetHook(client weak.Pointer[redis.Client]) {
+	hooked.mu.Lock()
+	defer hooked.mu.Unlock()
+	delete(hooked.clients, client)
 }
 
-// cloneHook passes the commands of this package to a clone of the client.
-type cloneHook struct{ by *redis.Client }
+// dials has the outcome of a client's latest attempt to connect.
+type dials struct{ failed atomic.Pointer[error] }
 
-func (d cloneHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+// clientHook records dials, and passes the commands of this package to a clone of the client, if there is
+// one.
+type clientHook struct {
+	dials *dials
+	clone *redis.Client
+}
 
-func (d cloneHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h clientHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			h.dials.failed.Store(&err)
+		} else {
+			h.dials.failed.Store(nil)
+		}
+		return conn, err
+	}
+}
+
+func (h clientHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	if h.clone == nil {
+		return next
+	}
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if !isOurs(cmd) {
 			return next(ctx, cmd)
 		}
-		return d.by.Process(ctx, cmd)
+		return h.clone.Process(ctx, cmd)
 	}
 }
 
-func (d cloneHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h clientHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	if h.clone == nil {
+		return next
+	}
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if len(cmds) == 0 || !isOurs(cmds[0]) { // a pipeline is all ours or not at all
 			return next(ctx, cmds)
 		}
-		pipe := d.by.Pipeline()
+		pipe := h.clone.Pipeline()
 		for _, cmd := range cmds {
 			_ = pipe.Process(ctx, cmd)
 		}
@@ -96,6 +121,27 @@ func isOurs(cmd redis.Cmder) bool {
 	_, ok := cmd.(once)
 	return ok
 }
+
+// outgoing is the context of a call that records whether its commands have been sent: a
+// batch.Outgoing.
+type outgoing interface {
+	Hold()
+	Begin() error
+	Withdraw() bool
+}
+
+// firstArg is the first argument of a script after its keys. The client asks for its bytes when it sends the
+// command, and not before it has a connection.
+type firstArg struct {
+	value string
+	out   outgoing
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (a *firstArg) MarshalBinary() ([]byte, error) { return []byte(a.value), a.out.Begin() }
+
+// String returns what is sent, for hooks that log commands.
+func (a *firstArg) String() string { return a.value }
 
 // warnOfWaiting warns of a client that can't be cloned and doesn't keep to deadlines.
 func warnOfWaiting(options string) {

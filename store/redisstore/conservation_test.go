@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -56,6 +57,11 @@ func (g *ledger) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return fail(&net.OpError{Op: "dial", Err: errors.New("connection refused")})
 		case 1: // the request is lost
 			g.backs.Add(backs)
+			for _, arg := range cmd.Args() { // it was sent
+				if m, ok := arg.(encoding.BinaryMarshaler); ok {
+					_, _ = m.MarshalBinary()
+				}
+			}
 			return fail(&net.OpError{Op: "write", Err: errors.New("broken pipe")})
 		case 2: // late: its caller has been told that there is no answer
 			time.Sleep(2 * ledgerTimeout)

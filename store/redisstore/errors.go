@@ -52,6 +52,11 @@ func classify(err error) error {
 	case errors.Is(err, ErrConfiguration) || fault.Temporary(err):
 		return err
 	}
+	if reply := redis.Error(nil); errors.As(err, &reply) && strings.Contains(reply.Error(), "unauthenticated") {
+		// From a client without a password, Redis reads at most ten words of a command, and answers
+		// "ERR Protocol error: unauthenticated multibulk length".
+		return fmt.Errorf("redisstore: %w: NOAUTH: the server requires a password: %w", ErrConfiguration, err)
+	}
 	return fmt.Errorf("redisstore: %w: %w", classOf(err), err)
 }
 

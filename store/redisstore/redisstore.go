@@ -1,7 +1,7 @@
 // Package redisstore is a store in Redis or Valkey. All processes that use the same
 // server, cluster or ring share its limits:
 //
-//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", DialerRetries: 1})
 //	limiter, err := stint.New(…, stint.WithStore(redisstore.New(rdb)))
 //
 // One script call decides all limits of a Take, by the server's clock. The results are exactly
@@ -51,7 +51,12 @@
 // level Error, and the call fails with ErrIndeterminate.
 //
 // Each error belongs to a class: ErrUnavailable, ErrIndeterminate, ErrServer or
-// ErrConfiguration.
+// ErrConfiguration. A call that had no connection within the timeout fails with ErrUnavailable
+// and the error of the last dial: it charges nothing, and is never sent later.
+//
+// By default go-redis dials five times, 100 ms apart, before it reports a refused connection.
+// So every call takes the whole timeout. Set DialerRetries: 1 in the client's options: then a
+// refused connection is reported in about 2 ms.
 //
 // If a decision is granted after its caller has canceled the call or timed out, its charges are
 // canceled when the reply arrives. A cancellation that is known to have failed is retried for
@@ -311,11 +316,11 @@ func (s *Store) makeQueues(direct bool) {
 	}
 	s.takes = batch.Queue[takeRequest]{
 		MaxInFlight: inFlight, MaxInFlightShort: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
-		Send: sendTakes, AfterSend: s.unreleased.addUnanswered, Abandoned: s.refunds.refundAbandoned,
+		Send: sendTakes, Unsent: s.unsent, AfterSend: s.unreleased.addUnanswered, Abandoned: s.refunds.refundAbandoned,
 	}
 	s.settles = batch.Queue[settleRequest]{
 		MaxInFlight: inFlight, MaxInFlightShort: near, MaxSize: size, Timeout: s.timeout, Direct: direct,
-		Send: sendSettles, Abandoned: func(*batch.Call[settleRequest]) {},
+		Send: sendSettles, Unsent: s.unsent, Abandoned: func(*batch.Call[settleRequest]) {},
 	}
 }
 

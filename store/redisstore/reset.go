@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
 )
@@ -36,8 +37,9 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 		return fault.ContextEnded(ctx)
 	}
 	endReset := s.leases.beginReset(keys)
-	due, end := context.WithTimeout(ctx, s.timeout)
+	limited, end := context.WithTimeout(ctx, s.timeout)
 	defer end()
+	due := &resetContext{Context: limited}
 	var commands []command
 	for n := 0; n < len(keys); n += mostKeys {
 		commands = append(commands, s.resetCommand(keys[n:min(n+mostKeys, len(keys))], limits[n:]))
@@ -48,13 +50,21 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	select {
 	case err = <-done:
 	case <-due.Done(): // the client may not notice
-		err = fault.ErrTimeout
+		if err = fault.ErrTimeout; due.Withdraw() {
+			err = s.unsent(fault.ErrNoConnection)
+		}
 	}
 	endReset(err == nil)
 	if err != nil && ctx.Err() != nil {
 		return fault.ContextEnded(ctx)
 	}
 	return classify(err)
+}
+
+// resetContext is the context of a Reset.
+type resetContext struct {
+	context.Context
+	batch.Outgoing
 }
 
 // execAll sends the commands and returns the first error of them.

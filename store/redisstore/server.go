@@ -32,6 +32,7 @@ type server struct {
 
 	clockOffset atomic.Int64 // of the server's clock from the client's, in microseconds
 	firstCall   sync.Once
+	dials       atomic.Pointer[dials] // of a *redis.Client, since the first call
 }
 
 // command is a command for the server, mostly one that runs a script.
@@ -39,6 +40,8 @@ type command struct {
 	script *scripts.Script // nil: args are all of the command
 	args   []any           // its name and the script come at the beginning
 	cmd    *redis.Cmd      // with its answer
+	first  int             // the index of the script's first argument in args
+	arg    firstArg        // that argument, if the command's context is an outgoing
 }
 
 // room returns how many arguments a command has before the script's: its name, the
@@ -61,28 +64,39 @@ func (s *server) command(script *scripts.Script, at site, keys []string, args []
 	if s.clock != nil {
 		args[n-1] = s.layout.guardKey(s.prefix, at)
 	}
-	return command{script: script, args: args}
+	return command{script: script, args: args, first: n}
 }
 
-// make makes the command for the client, a new one each time it is sent: it holds the answer.
-func (c *command) make(ctx context.Context, name, script any) {
+// make makes the command for the client, a new one each time it is sent: it holds the answer. If source
+// is true, it sends the script's text. out is nil if nobody asks whether the command has been sent.
+func (c *command) make(ctx context.Context, out outgoing, source bool) {
 	args := c.args
 	if c.cmd != nil {
 		args = slices.Clone(args)
 	}
 	if c.script != nil {
-		args[0], args[1] = name, script
+		args[0], args[1] = evalsha, c.script.Arg
+		if source {
+			args[0], args[1] = eval, c.script.Source
+		}
+	}
+	if out != nil {
+		c.arg.out = out
+		if value, ok := args[c.first].(string); ok {
+			c.arg.value = value
+		}
+		args[c.first] = &c.arg
 	}
 	c.cmd = redis.NewCmd(ctx, args...)
 }
 
-// evalsha is the name of a command, as its argument.
-var evalsha any = "evalsha"
+// The names of commands, as their arguments.
+var evalsha, eval any = "evalsha", "eval"
 
 // exec sends the commands. Their errors are in them.
 func (s *server) exec(ctx context.Context, commands []command) {
 	defer s.reloadCluster(ctx, commands)
-	s.try(ctx, commands, "evalsha")
+	s.try(ctx, commands, false)
 	// A server that doesn't know a script hasn't run it, so the command is sent again with
 	// the script's text: once, since that makes it known.
 	var unknown []command
@@ -95,7 +109,7 @@ func (s *server) exec(ctx context.Context, commands []command) {
 	if len(unknown) == 0 {
 		return
 	}
-	s.try(ctx, unknown, "eval")
+	s.try(ctx, unknown, true)
 	for i, c := range unknown {
 		commands[at[i]].cmd = c.cmd
 	}
@@ -122,33 +136,58 @@ func (s *server) reloadCluster(ctx context.Context, commands []command) {
 // others may be in the batch. So a panic, for instance of a hook, becomes
 // an error of the commands that no server has answered by then: their failure policies
 // apply, and the next batch is sent.
-func (s *server) try(ctx context.Context, commands []command, name string) {
+func (s *server) try(ctx context.Context, commands []command, source bool) {
+	out, _ := ctx.(outgoing)
 	for i := range commands {
-		switch c := &commands[i]; {
-		case c.script == nil:
-			c.make(ctx, nil, nil)
-		case name == "eval":
-			c.make(ctx, name, c.script.Source)
-		default:
-			c.make(ctx, evalsha, c.script.Arg)
+		if commands[i].script == nil { // nothing says when it is sent
+			out = nil
 		}
+	}
+	if out != nil {
+		out.Hold()
+	}
+	for i := range commands {
+		commands[i].make(ctx, out, source)
 	}
 	err := fault.ErrPanicked
 	background.Do("the client makes a call", func() { err = s.process(ctx, commands) })
-	if err == nil {
-		return
-	}
 	for i := range commands {
-		if c := commands[i].cmd; c.Err() == nil && c.Val() == nil {
+		c := commands[i].cmd
+		if err != nil && c.Err() == nil && c.Val() == nil {
 			c.SetErr(err)
 		}
+		if c.Err() != nil && out != nil {
+			s.setUnsent(c, out)
+		}
 	}
+}
+
+// setUnsent changes the error of a command that could have been sent, as far as the error says, but
+// wasn't.
+func (s *server) setUnsent(c *redis.Cmd, out outgoing) {
+	switch err := c.Err(); {
+	case errors.Is(err, fault.ErrPanicked) || !errors.Is(classify(err), ErrIndeterminate) || !out.Withdraw():
+	case errors.Is(err, context.DeadlineExceeded):
+		c.SetErr(s.unsent(fault.ErrNoConnection))
+	default:
+		c.SetErr(fault.NoConnection(err))
+	}
+}
+
+// unsent returns the error of a call that wasn't sent: that of the latest dial if it failed, otherwise err.
+func (s *server) unsent(err error) error {
+	if d := s.dials.Load(); d != nil {
+		if failed := d.failed.Load(); failed != nil {
+			return fault.NoConnection(*failed)
+		}
+	}
+	return err
 }
 
 // process returns the error of commands that were never given to a server; the others
 // have their own.
 func (s *server) process(ctx context.Context, commands []command) error {
-	s.firstCall.Do(s.keepToDeadlines)
+	s.firstCall.Do(s.hook)
 	if len(commands) == 1 || s.alone {
 		for i := range commands {
 			_ = s.client.Process(ctx, once{commands[i].cmd})
@@ -163,10 +202,10 @@ func (s *server) process(ctx context.Context, commands []command) error {
 	return err
 }
 
-// keepToDeadlines has commands keep to deadlines, if the client doesn't.
-func (s *server) keepToDeadlines() {
+// hook adds this package's hook to the client, if it is one for which there is a hook.
+func (s *server) hook() {
 	if c, ok := s.client.(*redis.Client); ok {
-		useClone(c)
+		s.dials.Store(addHook(c))
 	}
 }
 

@@ -42,7 +42,7 @@ func (s *Store) Verify(ctx context.Context, limits ...*store.Limit) error {
 	if len(limits) == 0 {
 		return nil
 	}
-	s.firstCall.Do(s.keepToDeadlines)
+	s.firstCall.Do(s.hook)
 	all, err := s.probes(ctx)
 	if err != nil {
 		return classify(err)

@@ -102,6 +102,8 @@ func TestVerifyErrors(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "pw")
 	wrong := redis.NewClient(&redis.Options{Addr: server.Client().Options().Addr, Dialer: server.Client().Options().Dialer, Password: "wrong"})
 	defer wrong.Close()
+	without := redis.NewClient(&redis.Options{Addr: server.Client().Options().Addr, Dialer: server.Client().Options().Dialer})
+	defer without.Close()
 	gone := redistest.Start(t)
 	dead := gone.Client()
 	gone.Kill()
@@ -116,6 +118,7 @@ func TestVerifyErrors(t *testing.T) {
 		says string
 	}{
 		{"wrong password", ctx, redisstore.New(wrong), redisstore.ErrConfiguration, "WRONGPASS"},
+		{"no password", ctx, redisstore.New(without), redisstore.ErrConfiguration, "NOAUTH"},
 		{"not there", ctx, redisstore.New(dead), redisstore.ErrUnavailable, "connect"},
 		{"a replica", ctx, redisstore.New(replica.Client()), redisstore.ErrUnavailable, "READONLY"},
 		{"no client", ctx, redisstore.New(nil), redisstore.ErrConfiguration, "client is nil"},

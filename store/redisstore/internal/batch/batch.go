@@ -111,11 +111,15 @@ func (q *Queue[T]) expire(b *batch[T]) {
 		go q.sendAll(q.next())
 	}
 	close(b.done)
+	err := fault.ErrTimeout
+	if b.Withdraw() {
+		err = q.unsent(fault.ErrNoConnection)
+	}
 	for _, c := range b.calls {
-		c.answer(fault.ErrTimeout, true)
+		c.answer(err, true)
 	}
 	for _, c := range unsent {
-		c.answer(fault.ErrUnsent, false)
+		c.answer(q.unsent(fault.ErrUnsent), false)
 	}
 }
 
@@ -124,6 +128,7 @@ func (q *Queue[T]) expire(b *batch[T]) {
 // timer per call would be a third of what a call allocates, and a timer alone a tenth
 // of the time it takes. The Queue ends it, with one timer for all batches.
 type deadline struct {
+	Outgoing
 	at   atomic.Int64 // after origin; the client may still read it after the call
 	done chan struct{}
 }
@@ -133,6 +138,7 @@ var origin = time.Now()
 // set sets when the call ends.
 func (d *deadline) set(at time.Time) {
 	d.at.Store(int64(at.Sub(origin)))
+	d.state.Store(unknown)
 	if d.done == nil {
 		d.done = make(chan struct{})
 	}

@@ -40,6 +40,9 @@ type Queue[T any] struct {
 	// Send calls the server, and sets Failed of each call that has no answer. If it panics, the
 	// outcome of none is known.
 	Send func(ctx context.Context, calls []*Call[T])
+	// Unsent, if there is one, returns the error of calls that weren't sent, for which err is the
+	// reason if the client can connect.
+	Unsent func(err error) error
 	// AfterSend, if there is one, is called after Send, before the callers are answered.
 	AfterSend func(calls []*Call[T])
 	// Abandoned is called for an answered call whose caller has left.
@@ -168,11 +171,19 @@ func (q *Queue[T]) submit(c *Call[T], direct bool) {
 		}
 	case q.overdue == q.MaxInFlight:
 		q.mu.Unlock()
-		c.answer(fault.ErrUnsent, false)
+		c.answer(q.unsent(fault.ErrUnsent), false)
 	default:
 		q.pending = append(q.pending, c)
 		q.mu.Unlock()
 	}
+}
+
+// unsent returns the error of calls that weren't sent.
+func (q *Queue[T]) unsent(err error) error {
+	if q.Unsent == nil {
+		return err
+	}
+	return q.Unsent(err)
 }
 
 // shortRoundTrip is the longest average of round trips that counts as short. If they take longer, calls
@@ -225,7 +236,7 @@ func (q *Queue[T]) sendOne(b *batch[T]) {
 	now := time.Now()
 	b.calls = slices.DeleteFunc(b.calls, func(c *Call[T]) bool {
 		if now.Sub(c.Since) >= q.Timeout {
-			c.answer(fault.ErrUnsent, false)
+			c.answer(q.unsent(fault.ErrUnsent), false)
 			return true
 		}
 		return c.state.Load() == abandoned // before it was sent: nothing to undo

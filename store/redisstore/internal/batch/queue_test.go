@@ -349,6 +349,44 @@ func TestQueueTimeout(t *testing.T) {
 	}
 }
 
+// A batch that the client hasn't begun to send at the timeout is never sent, and its callers are told so.
+// Of a batch that it has begun to send, the outcome isn't known.
+func TestQueueUnsent(t *testing.T) {
+	noConnection := errors.New("no connection")
+	for _, begins := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNumbers(1, 4, func(context.Context) {})
+			n.Unsent = func(error) error { return noConnection }
+			n.Send = func(ctx context.Context, batch []*Call[int]) {
+				out := ctx.(interface {
+					Hold()
+					Begin() error
+				})
+				out.Hold()
+				if begins && out.Begin() != nil {
+					t.Error("a batch in time isn't sent")
+				}
+				<-ctx.Done()
+				out.Hold()
+				time.Sleep(time.Nanosecond)
+				if sends := out.Begin() == nil; sends != begins {
+					t.Errorf("begun in time: %t, and after the timeout: %t", begins, sends)
+				}
+			}
+			want := noConnection
+			if begins {
+				want = fault.ErrIndeterminate
+			}
+			for range 2 { // the second reuses the batch
+				if err := n.call(t.Context(), 1); !errors.Is(err, want) {
+					t.Errorf("begun: %t: %v", begins, err)
+				}
+				time.Sleep(time.Second)
+			}
+		})
+	}
+}
+
 // An answer that comes after its callers were told there is none, is undone.
 func TestQueueLateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

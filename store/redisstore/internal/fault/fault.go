@@ -26,10 +26,16 @@ var (
 	// ErrUnsent: the call wasn't sent within the timeout, because earlier calls were still
 	// unanswered.
 	ErrUnsent = fmt.Errorf("redisstore: %w: earlier calls have not been answered in time", ErrUnavailable)
+	// ErrNoConnection: the call wasn't sent within the timeout, because the client had no
+	// connection.
+	ErrNoConnection = NoConnection(errors.New("no connection within the timeout"))
 	// ErrPanicked: the client, or the decoding of the answer, panicked. The call may have been
 	// sent.
 	ErrPanicked = fmt.Errorf("redisstore: %w: the call panicked", ErrIndeterminate)
 )
+
+// NoConnection returns the error of a call that wasn't sent because of err.
+func NoConnection(err error) error { return fmt.Errorf("redisstore: %w: %w", ErrUnavailable, err) }
 
 // ContextEnded returns the error of a call whose caller has stopped waiting.
 func ContextEnded(ctx context.Context) error {
