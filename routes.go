@@ -32,7 +32,8 @@ import (
 // Routers interpret some requests differently. The limits of every interpretation apply to such
 // a request, each limit once. The request is exempt only if it is exempt in all
 // interpretations. So clients can't evade a route by another spelling of the path or host. The
-// path is interpreted in four forms: as sent, decoded, cleaned, and without a trailing slash.
+// path is interpreted in five forms: as sent, decoded, cleaned, without a trailing slash, and
+// without the suffix of its last segment, such as .json, unless a pattern names the segment.
 // The host is interpreted as sent, in lower case without trailing dots, and without a port. A
 // path with %2F in an id may be charged for two routes; see docs/routes.md.
 //

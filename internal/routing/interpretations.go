@@ -14,14 +14,15 @@ import (
 // Charging too much for a spelling that no client needs is cheap; leaving one out is a way
 // past a limit.
 //
-// A interpretation is represented by an escaped path, which http.ServeMux matches segment by
+// An interpretation is represented by an escaped path, which http.ServeMux matches segment by
 // segment. It stands for one of these texts:
 //
 //	as sent, %2F and all      chi, echo, bunrouter, gin with UseRawPath
 //	decoded by segments       http.ServeMux
 //	decoded                   gin, gorilla/mux, httprouter, chi's StripSlashes
 //
-// either as it is or cleaned, and with or without the trailing slash.
+// either as it is or cleaned, with or without the trailing slash, and with or without the suffix of
+// its last segment: chi's URLFormat routes /login.json to /login.
 
 // Match is what one interpretation of a request selects: the most specific pattern, and, if that has a
 // host, the most specific of those without one. Both are the number for no pattern where there
@@ -42,7 +43,7 @@ func (rt *Router) Find(r *http.Request) (first Match, others []Match) {
 		if !ok && path.Clean("/"+p) == p {
 			found, ok = rt.find(r.Method, r.Host, r.URL.EscapedPath()+"/"), true
 		}
-		if ok && (p == "/" || p[len(p)-1] != '/' || found.names(p)) {
+		if ok && (p == "/" || p[len(p)-1] != '/' || found.names(p)) && (found.file || !rt.suffixMatters(p)) {
 			m := Match{found.number, rt.rest.number}
 			if found.host {
 				h, _ := rt.plain.mux.Handler(r)
@@ -70,6 +71,7 @@ type interpretations struct {
 	*Router
 	method, host string
 	matches      []Match
+	shortened    bool // the text being read has lost its suffix
 }
 
 // textsOf returns a path decoded, decoded by segments, and as sent, each escaped.
@@ -81,16 +83,27 @@ func textsOf(u *url.URL) []string {
 	return []string{decoded, u.EscapedPath(), (&url.URL{Path: u.RawPath}).EscapedPath()}
 }
 
-// text reads a text as it is and cleaned. Some routers that clean give a path that ends
-// in a dot segment a trailing slash, others don't.
+// text reads a text with its suffix and without it. The suffix may be removed before the path is
+// cleaned, or afterwards.
 func (rs *interpretations) text(text string) {
 	if text == "" || text[0] != '/' {
 		text = "/" + text
 	}
-	rs.path(text)
+	found := rs.cleaned(text)
+	if short, ok := withoutSuffix(text); ok && !found.file {
+		rs.shortened = true
+		rs.cleaned(short)
+		rs.shortened = false
+	}
+}
+
+// cleaned reads a text as it is and cleaned. Some routers that clean give a path that ends
+// in a dot segment a trailing slash, others don't. cleaned returns what the text as it is selects.
+func (rs *interpretations) cleaned(text string) *target {
+	found := rs.path(text)
 	clean := path.Clean(text)
 	if clean == text {
-		return
+		return found
 	}
 	dotted := strings.HasSuffix(text, "/.") || strings.HasSuffix(text, "/..")
 	if dotted {
@@ -102,15 +115,52 @@ func (rs *interpretations) text(text string) {
 	if clean != text {
 		rs.path(clean)
 	}
+	return found
 }
 
 // path reads a path with its trailing slash, and without it unless the selected pattern
-// names the slash: the path without is then a different resource.
-func (rs *interpretations) path(p string) {
-	found := rs.add(p)
+// names the slash: the path without is then a different resource. It returns what the path selects.
+func (rs *interpretations) path(p string) *target {
+	found := rs.suffixed(p)
 	if short, ok := strings.CutSuffix(p, "/"); ok && short != "" && !found.names(p) {
-		rs.add(short)
+		rs.suffixed(short)
 	}
+	return found
+}
+
+// suffixed reads a path with the suffix of its last segment, and without it unless the selected pattern
+// names the segment: the path without is then a different resource. It returns what the path selects.
+func (rs *interpretations) suffixed(p string) *target {
+	found := rs.add(p)
+	if short, ok := withoutSuffix(p); ok && !found.file && !rs.shortened {
+		rs.add(short)
+		if shorter, ok := strings.CutSuffix(short, "/"); ok && shorter != "" {
+			rs.add(shorter)
+		}
+	}
+	return found
+}
+
+// withoutSuffix returns a path without the last dot of its last segment and what follows the dot. ok
+// reports whether there is one.
+func withoutSuffix(p string) (short string, ok bool) {
+	segment := strings.LastIndexByte(p, '/') + 1
+	i := strings.LastIndexByte(p[segment:], '.')
+	if i < 0 {
+		return p, false
+	}
+	return p[:segment+i], true
+}
+
+// suffixMatters reports whether a clean path may select another pattern without its suffix: some pattern
+// ends in the last segment with or without the suffix, or nothing or only dots are left of the segment.
+func (rt *Router) suffixMatters(p string) bool {
+	short, ok := withoutSuffix(p)
+	if !ok {
+		return false
+	}
+	segment := strings.LastIndexByte(p, '/') + 1
+	return strings.Trim(short[segment:], ".") == "" || rt.ends[p[segment:]] || rt.ends[short[segment:]]
 }
 
 // add adds the match of a path.

@@ -25,6 +25,8 @@ type Router struct {
 	// No pattern has more slashes than depth, nor a segment of more than longest bytes,
 	// escaped.
 	depth, longest int
+	// ends has the last segments of the patterns, decoded, as far as they are text.
+	ends map[string]bool
 }
 
 // target is the handler that the mux finds: a pattern.
@@ -34,6 +36,7 @@ type target struct {
 	// slashes is the number of slashes in the pattern's path if it ends in a slash,
 	// otherwise 0.
 	slashes int
+	file    bool // the pattern's last segment is text with a dot
 }
 
 // ServeHTTP makes a target what a ServeMux finds for a request. It is never called.
@@ -75,7 +78,7 @@ func New(patterns []string) (*Router, []Problem) {
 }
 
 func newRouter(rest int) *Router {
-	return &Router{mux: http.NewServeMux(), rest: &target{number: rest}}
+	return &Router{mux: http.NewServeMux(), rest: &target{number: rest}, ends: map[string]bool{}}
 }
 
 // close adds a pattern without which the mux would compute the allowed methods for everything that
@@ -102,7 +105,19 @@ func (rt *Router) add(number int, pattern string) (what, write string) {
 	if strings.HasSuffix(path, "/") || strings.HasSuffix(path, "/{$}") || strings.HasSuffix(path, "...}") {
 		t.slashes = slashes
 	}
-	return handle(rt.mux, method+plainHost(host)+path, t)
+	what, write = handle(rt.mux, method+plainHost(host)+path, t)
+	if write == "" {
+		segments := segmentsOf(pattern)
+		last := segments[len(segments)-1]
+		t.file = last[0] == '=' && strings.Contains(last, ".")
+		if (last == allFurther || last == noFurther) && len(segments) > 1 { // a mux sends /a to /a/
+			last = segments[len(segments)-2]
+		}
+		if text, ok := strings.CutPrefix(last, "="); ok {
+			rt.ends[text] = true
+		}
+	}
+	return what, write
 }
 
 // foreign returns the pattern that is meant by one with a part of a URL that no pattern has, so that

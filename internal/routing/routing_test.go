@@ -3,6 +3,7 @@ package routing
 import (
 	"bufio"
 	"net/http"
+	"net/url"
 	"runtime"
 	"slices"
 	"strings"
@@ -75,6 +76,9 @@ func TestFind(t *testing.T) {
 		{"six", "[::1]/"},
 		{"book", "xn--bcher-kva.example/"},
 		{"health", "GET /health"},
+		{"icon", "/favicon.ico"},
+		{"me", "/users/me"},
+		{"version", "/v1.0/"},
 	})
 	for _, tt := range []struct{ request, want string }{
 		{"GET / x", "base"},
@@ -93,6 +97,13 @@ func TestFind(t *testing.T) {
 		{"GET /users/7 x", "users"},
 		{"GET /users/a%40b x", "users"},
 		{"GET /users/7/posts x", "base"},
+		{"GET /favicon.ico x", "icon"}, // the pattern names the suffix
+		{"GET /favicon x", "base"},
+		{"GET /users/a.b x", "users"},
+		{"GET /files/a/app.min.js x", "files"},
+		{"GET /robots.txt x", "base"},
+		{"GET /v1.0/a.b x", "version"},
+		{"GET /login.json x", "base"},
 		{"GET /users/7;v=1 x", "users"},
 		{"GET /health x", "health"},
 
@@ -131,6 +142,29 @@ func TestFind(t *testing.T) {
 		{"GET /tree/7/ x", "leaf tree"},
 		{"GET /tree/7 x", "leaf"},
 		{"GET /tree/7/8/9/10/11/ x", "tree"},
+
+		// Without the suffix of its last segment.
+		{"POST /login.json x", "base login"},
+		{"POST /login. x", "base login"},
+		{"POST /login.tar.gz x", "base"}, // only one is removed
+		{"POST /%6cogin%2ejson x", "base login"},
+		{"POST /login.json/ x", "base login"},
+		{"POST /login/.json x", "base login"},
+		{"POST //login.json x", "base login"},
+		{"POST /login/x/...json x", "base login"}, // cleaned afterwards
+		{"POST /login.json/x/.. x", "base login"},
+		{"POST /login.json;x x", "base login"},
+		{"POST /login;x.json x", "base"},
+		{"POST /log.in/x x", "base"},
+		{"GET /users/me.json x", "me users"},
+		{"GET /docs.html x", "base doc"},
+		{"GET /docs/.html x", "base doc docs"},
+		{"GET /tree.html x", "base tree"},
+		{"GET /favicon.ico.gz x", "base icon"},
+		{"GET /favicon.ico/ x", "base icon"},
+		{"GET /v1.0 x", "base version"},
+		{"POST /login.json api.example.com", "api api+login"},
+		{"POST /login.json api.example.com:", "api api+login"},
 
 		// Of any host.
 		{"GET /anything api.example.com", "api"},
@@ -178,6 +212,40 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// A usual request finds by its one lookup what it would find if all interpretations were looked up.
+func TestUsualRequestsAreUnambiguous(t *testing.T) {
+	segments := []string{"", "a", "a.b", "b", ".b", "a.", "a.b.c", "...b", "..b", "a b.c"}
+	for _, patterns := range [][]string{
+		{"/a"}, {"/a/"}, {"/a/{$}"}, {"/{x}"}, {"/a.b"}, {"/a.b/"}, {"/a/{x...}"}, {"/{x}/a"}, {"/a/a.b", "/a/{x}", "/a/"}, {"/{x}/", "/a.b"},
+		{"h/a.b", "/a"}, {"/a%2eb", "/{x}"}, {"/{x}/{$}", "/a"}, {"/a%20b", "/a%20b.c/"}, {"POST /a.b", "/a"}, {"/a/b", "/a/{x}/"},
+	} {
+		rt, problems := New(patterns)
+		if problems != nil {
+			t.Fatal(problems)
+		}
+		for _, one := range segments {
+			for _, two := range append(segments, "-") {
+				path := "/" + one
+				if two != "-" {
+					path += "/" + two
+				}
+				r := &http.Request{Method: "GET", Host: "h", URL: &url.URL{Path: path}}
+				first, others := rt.Find(r)
+				got := append([]Match{first}, others...)
+				rs := interpretations{Router: rt, method: r.Method, host: r.Host}
+				for _, text := range textsOf(r.URL) {
+					rs.text(text)
+				}
+				for _, m := range rs.matches {
+					if !slices.Contains(got, m) {
+						t.Errorf("%q: %s finds %v, and not %v", patterns, path, got, m)
+					}
+				}
+			}
+		}
+	}
+}
+
 // A pattern other than "/" may match everything.
 func TestRouteOfEverything(t *testing.T) {
 	n := router(t, [][2]string{{"all", "/{all...}"}})
@@ -208,8 +276,8 @@ func TestProblems(t *testing.T) {
 // The usual request takes one lookup in the mux and nothing else, or two if it matches a pattern
 // with a host.
 func TestUsualRequestAllocatesNothing(t *testing.T) {
-	rt, _ := New([]string{"POST /login", "GET /files/", "api.example.com/"})
-	for _, request := range []string{"GET / x", "POST /login x", "GET /files/a/b x", "GET /a api.example.com:80"} {
+	rt, _ := New([]string{"POST /login", "GET /files/", "/favicon.ico", "api.example.com/"})
+	for _, request := range []string{"GET / x", "POST /login x", "GET /files/a/b x", "GET /files/app.min.css x", "GET /favicon.ico x", "GET /a api.example.com:80"} {
 		r := requested(t, request)
 		most := testing.AllocsPerRun(100, func() {
 			if h, _ := rt.mux.Handler(r); h.(*target).host {

@@ -107,6 +107,30 @@ func TestChi(t *testing.T) {
 	}
 }
 
+// URLFormat routes /login.json to /login: no suffix gets another bucket, and none is charged twice.
+func TestChiURLFormat(t *testing.T) {
+	limit := stinthttp.New(
+		stint.WithRoute("POST /login", stint.Rate(5, time.Hour, stint.WithName("login"))),
+		stint.Rate(20, time.Hour, stint.WithName("calls")),
+		stint.WithKey(stint.RemoteIP()))
+	ran := 0
+	r := chi.NewRouter()
+	r.Use(limit, middleware.URLFormat)
+	r.Post("/login", func(http.ResponseWriter, *http.Request) { ran++ })
+	r.Get("/{page}", func(http.ResponseWriter, *http.Request) {})
+	for _, suffix := range []string{"", ".json", ".xml", ".", ".json"} {
+		if got := passing(r, 1, "POST", "/login"+suffix); got != 1 {
+			t.Errorf("/login%s is denied", suffix)
+		}
+	}
+	if got := passing(r, 50, "POST", "/login.json"); got != 0 || ran != 5 {
+		t.Errorf("%d of 50 pass a limit of 5 that is used up, %d have run", got, ran)
+	}
+	if got := passing(r, 50, "GET", "/page.json"); got != 15 {
+		t.Errorf("%d others pass, want 15", got)
+	}
+}
+
 // Tenants don't share a bucket, and a limiter in front charges for all of them
 // together.
 func TestChiTenants(t *testing.T) {

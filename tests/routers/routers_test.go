@@ -26,6 +26,12 @@ func chiSites() map[string]http.Handler {
 		"CleanPath and StripSlashes": {limit, chimw.CleanPath, chimw.StripSlashes},
 		"StripSlashes and CleanPath": {limit, chimw.StripSlashes, chimw.CleanPath},
 		"GetHead":                    {limit, chimw.GetHead},
+		"URLFormat":                  {limit, chimw.URLFormat},
+		"after URLFormat":            {chimw.URLFormat, limit},
+		"URLFormat and CleanPath":    {limit, chimw.URLFormat, chimw.CleanPath},
+		"CleanPath and URLFormat":    {limit, chimw.CleanPath, chimw.URLFormat},
+		"URLFormat and StripSlashes": {limit, chimw.URLFormat, chimw.StripSlashes},
+		"StripSlashes and URLFormat": {limit, chimw.StripSlashes, chimw.URLFormat},
 	} {
 		m := chi.NewRouter()
 		m.Use(before...)

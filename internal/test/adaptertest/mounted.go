@@ -53,7 +53,7 @@ func TestMounting(t *testing.T, m Mounting) {
 // row returns the cells of a row of the table.
 func row(t *testing.T, router string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/routers.md")
+	text, err := os.ReadFile("../../docs/routers.md")
 	if err != nil {
 		t.Fatal(err)
 	}

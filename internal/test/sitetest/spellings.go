@@ -76,6 +76,25 @@ var allSpellings = spellings(`
 	POST /login/.
 	POST /login/..
 	POST /login/x/..
+	POST /login.json
+	POST /login.
+	POST /login.tar.gz
+	POST /login.json/
+	POST /login/.json
+	POST /login/x/...json
+	POST //login.json
+	POST /%6cogin%2ejson
+	POST /login%2ejson
+	POST /health/../login.json
+	POST /health/..%2flogin.json
+	POST /api/auth/login.json
+	POST /api/auth%2flogin.json
+	GET /users/me.json
+	GET /users/7.json
+	GET /users/.json
+	GET /users/7/posts.json
+	GET /files/a.json
+	GET /files.json
 	POST /login/%2e%2e
 	POST %2flogin
 	POST /%2flogin
