@@ -79,11 +79,12 @@ func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 //
 // A server asks for a pause by one of these:
 //
-//   - Retry-After in a 403, 429 or 503, in seconds or as a date. A fraction of a second is
-//     rounded up.
+//   - Retry-After, Retry-After-Ms or X-Ms-Retry-After-Ms in a 403, 429 or 503.
 //   - Otherwise, in any response, fields that show no units left: RateLimit
 //     (draft-ietf-httpapi-ratelimit-headers, revisions 07 to 11 and the names proposed since),
 //     the RateLimit-* fields of earlier revisions, or X-RateLimit-* fields.
+//
+// docs/outgoing.md lists the forms of each field.
 //
 // If several servers on the path send fields, such as an upstream and a gateway, the longest
 // pause counts. Malformed fields are ignored, and so are times that are over, such as

@@ -86,7 +86,7 @@ func TestTransportAdapts(t *testing.T) {
 				var all sync.WaitGroup
 				for range start - 5 {
 					all.Go(func() {
-						for from := time.Now(); time.Since(from) < 2500*time.Millisecond; time.Sleep(10*time.Millisecond) {
+						for from := time.Now(); time.Since(from) < 2500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
 							func() {
 								defer func() { _ = recover() }()
 								ctx, cancel := context.WithCancel(t.Context())

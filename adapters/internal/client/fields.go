@@ -132,7 +132,7 @@ func newPolicyLeft(left, seconds value) (policyLeft, bool) {
 		if seconds.integer < 0 {
 			return policyLeft{}, false
 		}
-		item.pause = clampSeconds(seconds.integer)
+		item.pause = clamp(seconds.integer, time.Second)
 	default:
 		return policyLeft{}, false
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,8 +17,8 @@ const farthest = 24 * time.Hour
 // it doesn't ask. A time that is over when the answer arrives can't be true of a denial, and
 // means nothing of an answer that was granted: it is ignored.
 //
-// Retry-After is about this answer, so it is read only if the answer is a denial (403, 429,
-// 503), and nothing else is read then. The other fields are read in all answers, since a
+// Retry-After and the fields in milliseconds are about this answer, so they are read only if the
+// answer is a denial (403, 429, 503), and nothing else is read then. The other fields are read in all answers, since a
 // granted one may have been the last for now: RateLimit (draft revisions 07 to 11), the three
 // RateLimit-* fields of draft 06 and earlier, and X-RateLimit-*. An upstream and a gateway may
 // send any of them, so the longest pause that one asks for counts. An answer from a cache (Age)
@@ -29,7 +30,8 @@ func pause(resp *http.Response, now time.Time) time.Duration {
 		sent = date // instants in the answer are by the server's clock
 	}
 	if denied(resp.StatusCode) {
-		if d := parseRetryAfter(h["Retry-After"], sent); d > 0 {
+		d := parseRetryAfter(h["Retry-After"], sent)
+		if d = max(d, parseMilliseconds(h["Retry-After-Ms"]), parseMilliseconds(h["X-Ms-Retry-After-Ms"])); d > 0 {
 			return d
 		}
 	}
@@ -39,9 +41,9 @@ func pause(resp *http.Response, now time.Time) time.Duration {
 	limited := resp.StatusCode == http.StatusTooManyRequests
 	return max(
 		longest(parseRateLimit(h["Ratelimit"]), limited),
-		longest(parseTrios(h["Ratelimit-Remaining"], h["Ratelimit-Reset"], clampSeconds), limited),
-		longest(parseTrios(h["X-Ratelimit-Remaining"], h["X-Ratelimit-Reset"], func(n int64) time.Duration {
-			return sinceEpoch(n, sent)
+		longest(parseTrios(h["Ratelimit-Remaining"], h["Ratelimit-Reset"], parseDelay), limited),
+		longest(parseTrios(h["X-Ratelimit-Remaining"], h["X-Ratelimit-Reset"], func(text string) (time.Duration, bool) {
+			return parseReset(text, sent)
 		}), limited),
 	)
 }
@@ -59,10 +61,21 @@ func denied(status int) bool {
 func parseRetryAfter(lines []string, sent time.Time) (d time.Duration) {
 	for _, line := range lines {
 		text := strings.Trim(line, " \t")
-		if n, ok := parseSeconds(text); ok {
-			d = max(d, clampSeconds(n))
+		if delay, ok := parseDelay(text); ok {
+			d = max(d, delay)
 		} else if date, err := http.ParseTime(text); err == nil {
-			d = max(d, min(date.Sub(sent), farthest))
+			d = max(d, until(date, sent))
+		}
+	}
+	return d
+}
+
+// parseMilliseconds parses retry-after-ms or x-ms-retry-after-ms, which some servers send beside
+// Retry-After or instead of it. Of several, the longest counts.
+func parseMilliseconds(lines []string) (d time.Duration) {
+	for _, line := range lines {
+		if n, ok := parseNumber(strings.Trim(line, " \t")); ok {
+			d = max(d, clamp(n, time.Millisecond))
 		}
 	}
 	return d
@@ -87,55 +100,85 @@ func longest(items []policyLeft, limited bool) time.Duration {
 }
 
 // parseTrios parses Remaining and Reset fields, of each server that has sent both: the first
-// of one belongs to the first of the other. If there are more of one, none is believed. pause
-// converts a number of Reset.
-func parseTrios(remaining, resets []string, pause func(int64) time.Duration) (items []policyLeft) {
+// of one belongs to the first of the other. If there are more of one, none is believed. parse
+// parses a Reset.
+func parseTrios(remaining, resets []string, parse func(string) (time.Duration, bool)) (items []policyLeft) {
 	remaining, resets = members(remaining), members(resets)
 	if len(remaining) != len(resets) {
 		return nil
 	}
 	for i := range remaining {
 		left, ok := parseDigits(remaining[i])
-		n, also := parseSeconds(resets[i])
+		pause, also := parse(resets[i])
 		if ok && also {
-			items = append(items, policyLeft{left, pause(n)})
+			items = append(items, policyLeft{left, pause})
 		}
 	}
 	return items
 }
 
-// members splits the lines of a field at their commas: a proxy may have joined them.
+// members splits the lines of a field at their commas: a proxy may have joined them. The comma
+// after the day of an HTTP-date separates nothing.
 func members(lines []string) (all []string) {
 	for _, line := range lines {
+		day := ""
 		for m := range strings.SplitSeq(line, ",") {
-			all = append(all, strings.Trim(m, " \t"))
+			m = day + strings.Trim(m, " \t")
+			if day = ""; slices.Contains(days, m) {
+				day = m + ", "
+				continue
+			}
+			all = append(all, m)
 		}
 	}
 	return all
 }
 
-// sinceEpoch interprets an X-RateLimit-Reset, for which there is no standard: from
-// 10^12 on as milliseconds since 1970, from 10^9 on as seconds since 1970, and below
-// that as seconds from now.
-func sinceEpoch(n int64, sent time.Time) time.Duration {
-	var at time.Time
-	switch {
-	case n >= 1e12:
-		at = time.UnixMilli(n)
-	case n >= 1e9:
-		at = time.Unix(n, 0)
-	default:
-		return clampSeconds(n)
+var days = []string{
+	"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun",
+	"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
+}
+
+// parseReset parses an X-RateLimit-Reset, for which there is no standard: a number, a duration
+// such as 6m0s, an HTTP-date, or a date of RFC 3339. A number from 10^12 on is in milliseconds
+// since 1970, from 10^9 on in seconds since 1970, and below that in seconds from now.
+func parseReset(text string, sent time.Time) (time.Duration, bool) {
+	if n, ok := parseNumber(text); ok {
+		switch {
+		case n >= 1e12:
+			return until(time.UnixMilli(n), sent), true
+		case n >= 1e9:
+			return until(time.Unix(n, 0), sent), true
+		}
+		return clamp(n, time.Second), true
 	}
-	return min(max(at.Sub(sent), 0), farthest) // Sub saturates
+	if d, err := time.ParseDuration(text); err == nil {
+		return min(max(d, 0), farthest), true
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return until(date, sent), true
+	}
+	date, err := time.Parse(time.RFC3339, text)
+	return until(date, sent), err == nil
 }
 
-func clampSeconds(n int64) time.Duration {
-	return time.Duration(min(n, int64(farthest/time.Second))) * time.Second
+// until returns the time from one instant until a later one, and 0 if that is over.
+func until(at, from time.Time) time.Duration {
+	return min(max(at.Sub(from), 0), farthest) // Sub saturates
 }
 
-// parseSeconds parses 1*DIGIT with or without a fraction, which is rounded up.
-func parseSeconds(text string) (n int64, ok bool) {
+func clamp(n int64, unit time.Duration) time.Duration {
+	return time.Duration(min(n, int64(farthest/unit))) * unit
+}
+
+// parseDelay parses delay-seconds.
+func parseDelay(text string) (time.Duration, bool) {
+	n, ok := parseNumber(text)
+	return clamp(n, time.Second), ok
+}
+
+// parseNumber parses 1*DIGIT with or without a fraction, which is rounded up.
+func parseNumber(text string) (n int64, ok bool) {
 	whole, fraction, fractional := strings.Cut(text, ".")
 	n, ok = parseDigits(whole)
 	if !ok || !fractional {

@@ -64,6 +64,17 @@ func TestPause(t *testing.T) {
 		{"date in C form", 429, []string{"Retry-After: Sat Nov 21 12:00:30 2026"}, 30 * time.Second},
 		{"UTC is no HTTP-date", 429, []string{"Retry-After: Sat, 21 Nov 2026 12:00:30 UTC"}, none},
 		{"malformed Date", 429, []string{"Retry-After: Sat, 21 Nov 2026 12:00:30 GMT", "Date: yesterday"}, 30 * time.Second},
+		{"milliseconds", 429, []string{"Retry-After-Ms: 350"}, 350 * time.Millisecond},
+		{"milliseconds, Microsoft's", 503, []string{"X-Ms-Retry-After-Ms: 350"}, 350 * time.Millisecond},
+		{"milliseconds, a fraction", 429, []string{"Retry-After-Ms: 350.2"}, 351 * time.Millisecond},
+		{"milliseconds, none", 429, []string{"Retry-After-Ms: 0"}, none},
+		{"milliseconds, negative", 429, []string{"Retry-After-Ms: -1"}, none},
+		{"milliseconds, a unit", 429, []string{"Retry-After-Ms: 350ms"}, none},
+		{"milliseconds beyond int64", 429, []string{"X-Ms-Retry-After-Ms: 99999999999999999999999"}, farthest},
+		{"milliseconds, not a denial", 200, []string{"Retry-After-Ms: 350"}, none},
+		{"milliseconds and seconds, the longer counts", 429, []string{"Retry-After: 1", "Retry-After-Ms: 350"}, time.Second},
+		{"milliseconds and no seconds", 429, []string{"Retry-After: 0", "Retry-After-Ms: 350"}, 350 * time.Millisecond},
+		{"milliseconds beside RateLimit", 429, []string{"Retry-After-Ms: 350", `RateLimit: "p";r=0;t=50`}, 350 * time.Millisecond},
 
 		{"Retry-After wins", 429, []string{"Retry-After: 3", `RateLimit: "p";r=0;t=50`}, 3 * time.Second},
 		{"malformed Retry-After", 429, []string{"Retry-After: soon", `RateLimit: "p";r=0;t=50`}, 50 * time.Second},
@@ -110,7 +121,23 @@ func TestPause(t *testing.T) {
 		{"legacy, of two servers in one line", 200, []string{"X-RateLimit-Remaining: 0, 7", "X-RateLimit-Reset: 30, 40"}, 30 * time.Second},
 		{"legacy, of two servers that deny for something else", 200, []string{"X-RateLimit-Remaining: 7, 8", "X-RateLimit-Reset: 30, 40"}, none},
 		{"legacy, of two servers, without pairs", 429, []string{"X-RateLimit-Remaining: 0, 7", "X-RateLimit-Reset: 30"}, none},
-		{"legacy, a time", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 12ms"}, none},
+		{"legacy, a duration", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 12ms"}, 12 * time.Millisecond},
+		{"legacy, a duration of several units", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 6m0s"}, 6 * time.Minute},
+		{"legacy, durations of two servers", 200, []string{"X-RateLimit-Remaining: 0, 1", "X-RateLimit-Reset: 1m2.5s, 6m0s"}, 62500 * time.Millisecond},
+		{"legacy, no duration", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 0s"}, none},
+		{"legacy, a negative duration", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: -5s"}, none},
+		{"legacy, a long duration", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 100000h"}, farthest},
+		{"legacy, a duration beyond int64", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 99999999999h"}, none},
+		{"legacy, another unit", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5d"}, none},
+		{"legacy, an HTTP-date", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: Sat, 21 Nov 2026 12:00:30 GMT"}, 30 * time.Second},
+		{"legacy, an HTTP-date by the server's clock", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: Sat, 21 Nov 2026 12:00:30 GMT", "Date: Sat, 21 Nov 2026 12:00:20 GMT"}, 10 * time.Second},
+		{"legacy, an HTTP-date that is over", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: Sat, 21 Nov 2026 11:00:30 GMT"}, none},
+		{"legacy, HTTP-dates of two servers", 200, []string{"X-RateLimit-Remaining: 7, 0", "X-RateLimit-Reset: Sat, 21 Nov 2026 12:00:50 GMT, Saturday, 21-Nov-26 12:00:30 GMT"}, 30 * time.Second},
+		{"legacy, a date of RFC 3339", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 2026-11-21T13:00:30.5+01:00"}, 30500 * time.Millisecond},
+		{"legacy, a date of RFC 3339 that is far", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9999-12-31T23:59:59Z"}, farthest},
+		{"legacy, a date without a zone", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 2026-11-21 12:00:30"}, none},
+		{"legacy, words", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: soon"}, none},
+		{"draft 06, a duration", 429, []string{"RateLimit-Remaining: 0", "RateLimit-Reset: 6m0s"}, none},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -202,10 +229,11 @@ func FuzzPause(f *testing.F) {
 	f.Add(429, "9223372037", `"a";r=1;pk=:aGVsbG8=:;t=2, "b";a=0;w=3`, "1", "1795262430")
 	f.Add(200, "Sat, 21 Nov 2026 12:00:30 GMT", `limit=100, remaining=0, reset=30`, "99999999999999999999", "1795262430500")
 	f.Add(503, "", `"a";r=1;x=%"f%c3%bc";y=?1;z=@1;t=2.5`, "", "-1")
+	f.Add(429, "350.5", "", "0, 0, 0", "6m0s, Sat, 21 Nov 2026 12:00:30 GMT, 2026-11-21T13:00:30.5+01:00")
 	f.Fuzz(func(t *testing.T, status int, retryAfter, rateLimit, remaining, reset string) {
 		for _, name := range []string{"Ratelimit", "X-Ratelimit"} {
 			h := http.Header{
-				"Retry-After": {retryAfter}, "Ratelimit": {rateLimit},
+				"Retry-After": {retryAfter}, "Retry-After-Ms": {retryAfter}, "Ratelimit": {rateLimit},
 				name + "-Remaining": {remaining}, name + "-Reset": {reset},
 			}
 			if d := pause(&http.Response{StatusCode: status, Header: h}, noon); d < 0 || d > farthest {
