@@ -10,7 +10,6 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
@@ -154,7 +153,9 @@ func checkPeriod(r *compile.Rule) {
 
 // checkUnit reports whether a duration has its unit, and what to write instead. Its other mistakes are the
 // store's to report.
-func checkUnit(d time.Duration) (ok bool, write string) { return engine.CheckDuration(d, true, "") }
+func checkUnit(d time.Duration) (ok bool, write string) {
+	return optionerror.CheckDuration(d, true, "")
+}
 
 func newLimit[O anyLimitOption](r *compile.Rule, opts []O) Limit {
 	apply(r, opts)
@@ -214,7 +215,7 @@ func WithName(name string) LimitOption {
 // Requests are spaced evenly, and an idle key saves up no units: without a WithMaxWait (or
 // Limiter.Wait), a request that comes before its turn is denied.
 func WithWarmUp(d time.Duration) RateOption {
-	valid, write := engine.CheckDuration(d, d > 0, "write how long the rate takes to rise, such as 4*time.Second")
+	valid, write := optionerror.CheckDuration(d, d > 0, "write how long the rate takes to rise, such as 4*time.Second")
 	return checkedRuleOption(valid, fmt.Sprintf("WithWarmUp(%v)", d), write,
 		func(r *compile.Rule) { r.Spec.WarmUp = d }, "Rate")
 }
@@ -259,7 +260,7 @@ func WithBuckets(k int64) RateOption {
 // Keep d to a few seconds: an HTTP/1.1 server doesn't detect that a client has disconnected
 // while the request's body is unread.
 func WithMaxWait(d time.Duration) ChargeOption {
-	valid, write := engine.CheckDuration(d, d > 0, "write a positive duration, or leave it out if nobody waits")
+	valid, write := optionerror.CheckDuration(d, d > 0, "write a positive duration, or leave it out if nobody waits")
 	return checkedSetting(valid, fmt.Sprintf("WithMaxWait(%v)", d), write,
 		func(s *compile.Settings) { s.MaxWait = d })
 }
@@ -486,7 +487,7 @@ func Vegas() Adaptation {
 // duration of the slowest requests without a queue. If more than one request in twenty exceeds
 // timeout even without a queue, the limit falls to its minimum.
 func AIMD(timeout time.Duration) Adaptation {
-	valid, write := engine.CheckDuration(timeout, timeout > 0, "write 1ms or more")
+	valid, write := optionerror.CheckDuration(timeout, timeout > 0, "write 1ms or more")
 	return adaptation(valid, fmt.Sprintf("AIMD(%v)", timeout), write,
 		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.AIMD, 0, timeout })
 }
@@ -524,7 +525,7 @@ func WithInitialLimit(n int64) SlotOption {
 // windows. A window is extended until it has ten requests. With a shorter window, the limit
 // reacts faster, but also to random variation.
 func WithSampleWindow(d time.Duration) SlotOption {
-	valid, write := engine.CheckDuration(d, d >= 100*time.Millisecond, "write 100ms or more")
+	valid, write := optionerror.CheckDuration(d, d >= 100*time.Millisecond, "write 100ms or more")
 	return configures(valid, fmt.Sprintf("WithSampleWindow(%v)", d), write,
 		func(c *adaptive.Config) { c.Window = d })
 }

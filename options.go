@@ -10,10 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/optionerror"
@@ -221,7 +220,7 @@ func WithHidden() LimitOption {
 // Decision.RetryAfter and the other header fields aren't changed. The default is 0. d is 0 or
 // at least a millisecond; New returns an error for other values.
 func WithRetryJitter(d time.Duration) Option {
-	valid, write := engine.CheckDuration(d, d >= 0, "write a duration, such as 5*time.Second")
+	valid, write := optionerror.CheckDuration(d, d >= 0, "write a duration, such as 5*time.Second")
 	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,
 		func(c *config) { c.retryJitter = d })
 }
@@ -319,7 +318,7 @@ func WithStore(s store.Store) Option {
 // followed by up to 63 of A-Z a-z 0-9 _ . -; New returns an error for any other. By default a
 // limiter has no name, and a limiter made by With has the name of the limiter that it extends.
 func WithLimiterName(name string) Option {
-	return checkedOption(engine.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
+	return checkedOption(algorithm.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
 		func(c *config) { c.name = name })
 }
 
@@ -519,7 +518,7 @@ func (e *OptionError) Names() []string {
 	if e.named == nil {
 		return nil
 	}
-	return slices.Clone(inside.Names(e.named))
+	return slices.Clone(e.named.Names)
 }
 
 // Error returns the fields that are set: route, limit, option, problem and correction.

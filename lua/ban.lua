@@ -1,4 +1,4 @@
--- Twin of store/ban.go, which explains the rules: the names are those of the step.
+-- Twin of internal/algorithm/ban.go, which explains the rules: the names are those of the step.
 --
 -- State: A:B:period, and the instants of the denials that count, in order, with colons before
 -- them. The key is banned until A if B isn't 0, which is how long the ban is in all. period is
@@ -32,7 +32,7 @@ end
 if cost == '0' or B == 0 then fits = g end
 --:carry fits A B log period dirty
 --:denied
--- countDenials in store/ban.go
+-- countDenials in store/decide.go
 if granted == 0 and fits > 0 and cost ~= '0' then
   local counted, denying = false, denials[row]
   for x in string.gmatch(counts, '%d+') do

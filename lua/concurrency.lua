@@ -1,4 +1,4 @@
--- Twin of store/concurrency.go, but that leases run out unless they are renewed
+-- Twin of internal/algorithm/concurrency.go, but that leases run out unless they are renewed
 -- (renew.lua): the slots of a client that crashes come free.
 --
 -- State: a sorted set of lease ids, 16 bytes each, by the instant at which they

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/store"
@@ -120,7 +120,7 @@ func (p *pair) leases(l *store.Limit, c call, held leases, made *[]store.Receipt
 	if want := strconv.FormatInt(held.held(p.now), 10); got.raw != want {
 		return fail("%s held, want %s", got.raw, want)
 	}
-	result := p.oracle(l, c, engine.State{Live: held.held(p.now) > 0, A: held.held(p.now)})
+	result := p.oracle(l, c, algorithm.State{Live: held.held(p.now) > 0, A: held.held(p.now)})
 	if got.ok != result.OK {
 		return fail("got %v, want %v", got.ok, result.OK)
 	}

@@ -1,4 +1,4 @@
--- Twin of store/fixedwindow.go, which explains the rules. Needs window.lua.
+-- Twin of internal/algorithm/fixedwindow.go, which explains the rules. Needs window.lua.
 --
 -- State: A:B, where A is where the window begins, in us, and B what is counted in it; and :C
 -- behind that if something is reserved in later windows. If the window is aligned and begins at
@@ -80,7 +80,7 @@ elseif B + cost <= n then
   fits = min(g, floor((n - B) / cost))
 elseif how ~= '' and cost + 0 <= n then
   if not rare then lacking = row break end
-  -- laterWindow in store/fixedwindow.go
+  -- laterWindow in internal/algorithm/fixedwindow.go
   asked, waits = nil, C
   if waits % n + cost > n then waits = waits + n - waits % n end
   if rare.window(limit).begunBy(A + 0, floor(waits / n) + 1, now + how) then fits, waits = 1, waits + cost else waits = false end

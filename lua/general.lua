@@ -18,7 +18,7 @@ local function outOfMemory(name)
   return noMemory
 end
 
--- exact in store/scale.go: the first number that a double can't tell from its neighbour. Nothing that
+-- exact in internal/algorithm/scale.go: the first number that a double can't tell from its neighbour. Nothing that
 -- counts is as large.
 local exact = 9007199254740992
 
@@ -40,7 +40,7 @@ local function validScale(code)
   return code >= 8 and code % 8 <= 4 and floor(code / 8) * (631152000000000 / 10 ^ (code % 8)) < exact
 end
 
--- convert in store/scale.go
+-- convert in internal/algorithm/tokenbucket.go
 local function convert(n, from, to)
   local tokens = floor(n / from)
   if tokens >= floor(exact / to) then return exact end
@@ -64,7 +64,7 @@ local function mulDivRest(n, to, from)
   return times + q, r
 end
 
--- mulDiv in store/scale.go
+-- mulDiv in internal/algorithm/scale.go
 local function mulDiv(n, part, whole)
   local q, r = mulDivRest(n, part, whole)
   return r > 0 and q + 1 or q

@@ -1,4 +1,4 @@
--- Twin of store/intervalbucket.go, which explains the rules. Needs window.lua and levels.lua.
+-- Twin of internal/algorithm/intervalbucket.go, which explains the rules. Needs window.lua and levels.lua.
 --
 -- State: A:token:unit:B:burst, where A is where the interval of the last charge begins, in us, B
 -- how many tokens are in use, and token:unit:burst the numbers of the last charge: tokens per
@@ -104,7 +104,7 @@ local function intervalLength(unit)
   return (({[2] = 2, [3] = 50, [4] = 216})[kind] or 792) * 3600000000
 end
 
--- refills.untilAtLatest in store/intervalbucket.go, for the tokens in use and as an instant
+-- refills.untilAtLatest in internal/algorithm/intervalbucket.go, for the tokens in use and as an instant
 local function refilledAt(s)
   local length = intervalLength(s.unit)
   return s.start + min(ceilDiv(s.used, s.token), floor(4503599627370496 / length)) * length
@@ -194,7 +194,7 @@ function rare.intervalText(s, limit)
   return out, fade
 end
 
--- useLeft in store/intervalbucket.go, nil if windows are asked for
+-- useLeft in internal/algorithm/intervalbucket.go, nil if windows are asked for
 local function useLeft(s, window, instant, mark, at)
   local k = 0
   if s.unit < 0 then

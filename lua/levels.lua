@@ -1,4 +1,4 @@
--- Twin of store/levels.go: what bounds a refund. Levels are a list in pairs: an instant, and
+-- Twin of internal/algorithm/levels.go: what bounds a refund. Levels are a list in pairs: an instant, and
 -- the lowest use since then. The functions change the list.
 --:functions
 local maxLevels, earliest = 8, -4503599627370496

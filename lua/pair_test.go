@@ -10,7 +10,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/internal/test/redistest"
@@ -138,7 +138,7 @@ func traces(n int) int {
 func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // oracle runs the step on a state.
-func (p *pair) oracle(l *store.Limit, c call, s engine.State) store.Result {
+func (p *pair) oracle(l *store.Limit, c call, s algorithm.State) store.Result {
 	now := store.Now{Steady: p.now, Wall: p.now, Lease: c.lease}
 	states, results := make([]store.State, 1), make([]store.Result, 1)
 	*inside.State(&states[0]) = s

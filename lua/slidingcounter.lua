@@ -1,4 +1,4 @@
--- Twin of store/slidingcounter.go: the names are those of the step, which explains the rules.
+-- Twin of internal/algorithm/slidingcounter.go: the names are those of the step, which explains the rules.
 -- g equal charges of a key are made together.
 --
 -- State: A:B:C:D. A is where a window begins, aligned to 1970; B is what was charged in it, C
@@ -90,7 +90,7 @@ function rare.readCounter(v)
   return w[1], w[2], w[3], w[4]
 end
 
--- firstFit in store/slidingcounter.go: whether a charge that leaves room fits by an instant,
+-- firstFit in internal/algorithm/slidingcounter.go: whether a charge that leaves room fits by an instant,
 -- and in which window.
 function rare.firstFit(start, B, C, D, room, length, by)
   local counts = {C, B, D}

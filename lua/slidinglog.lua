@@ -1,4 +1,4 @@
--- Twin of store/slidinglog.go and of the step in store/sliding.go, which explains the rules:
+-- Twin of internal/algorithm/slidinglog.go and of the step in internal/algorithm/sliding.go, which explains the rules:
 -- charges are entered at their instant and leave a period later.
 --
 -- State: a list of the entries, oldest first. The newest is A:B:C:back, and :E behind that if it

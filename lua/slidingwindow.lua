@@ -1,4 +1,4 @@
--- Twin of store/slidingwindow.go and of the step in store/sliding.go, which explains the rules:
+-- Twin of internal/algorithm/slidingwindow.go and of the step in internal/algorithm/sliding.go, which explains the rules:
 -- charges are entered at the start of their bucket. g equal charges of a key are made together.
 --
 -- State: E:A:C:P:back;older. C, in 16 digits, is the sum of all entries, P that of all but the
@@ -23,7 +23,7 @@
 local peek, most, n = cost == '0', units + 0, cost + 0
 local token, perTick, tick, buckets = token + 0, perTick + 0, tick + 0, buckets + 0
 -- The number of the present bucket and where it begins; what is entered before counts doesn't
--- count; and when what is entered now stops counting. bucketStart in store/lookback.go
+-- count; and when what is entered now stops counting. bucketStart in internal/algorithm/lookback.go
 local nth = floor(floor(now / tick) * perTick / token)
 local entry = (0 - floor(-nth * token / perTick)) * tick
 local counts = (0 - floor(-(nth + 1 - buckets) * token / perTick)) * tick
@@ -113,7 +113,7 @@ if not rare then lacking = row break end
 s = s or rare.readSliding('', token, perTick, tick, buckets)
 dirty = rare.amendSliding(s, diff, instant, mark) or dirty
 --:functions
--- bucket, bucketStart, entryAt and expiry in store/lookback.go. s says how long buckets are.
+-- bucket, bucketStart, entryAt and expiry in internal/algorithm/lookback.go. s says how long buckets are.
 local function bucketOf(s, at) return floor(floor(at / s.tick) * s.perTick / s.token) end
 local function bucketStart(s, n) return (0 - floor(-n * s.token / s.perTick)) * s.tick end
 local function bucketEntry(s, at) return bucketStart(s, bucketOf(s, at)) end
@@ -156,7 +156,7 @@ function rare.readSliding(v, token, perTick, tick, buckets)
   local here = last and s.E == 0 and last[1] == bucketEntry(s, now)
   s.es, s.C = {}, 0
   for i = 1, #es do
-    if here and bucketExpiry(s, es[i][1]) <= now then -- drop in store/sliding.go
+    if here and bucketExpiry(s, es[i][1]) <= now then -- drop in internal/algorithm/sliding.go
       last[2] = last[2] + es[i][2]
     elseif bucketExpiry(s, es[i][1]) > now then
       s.es[#s.es + 1] = es[i]
@@ -166,7 +166,7 @@ function rare.readSliding(v, token, perTick, tick, buckets)
   return s, moved
 end
 
--- freeAt in store/sliding.go. If v wasn't what it began as, there is room at once.
+-- freeAt in internal/algorithm/sliding.go. If v wasn't what it began as, there is room at once.
 function rare.freeAt(s, units)
   local free = -exact
   for i = 1, #s.es do
@@ -176,7 +176,7 @@ function rare.freeAt(s, units)
   return free
 end
 
--- enter in store/sliding.go
+-- enter in internal/algorithm/sliding.go
 function rare.enter(s, at, units)
   local es, entered = s.es, bucketEntry(s, at)
   if #es == 0 or entered > es[#es][1] then es[#es + 1] = {entered, 0} end
@@ -194,7 +194,7 @@ function rare.slidingText(s)
   return head .. table.concat(older), bucketExpiry(s, A)
 end
 
--- amendSliding in store/sliding.go; reports whether that has changed anything.
+-- amendSliding in internal/algorithm/sliding.go; reports whether that has changed anything.
 function rare.amendSliding(s, diff, instant, mark)
   local es, place = s.es, nil
   if mark > 0 and bucketExpiry(s, instant) > now then

@@ -1,4 +1,4 @@
--- Twin of store/tokenbucket.go: TokenBucket and LeakyBucket. The names are those of the step,
+-- Twin of internal/algorithm/tokenbucket.go: TokenBucket and LeakyBucket. The names are those of the step,
 -- which explains the rules; g, v, i, row, many, fits, dirty, rare and lacking are take.lua's, and
 -- due, charged, instant and mark are settle.lua's. It differs from the step:
 --
@@ -41,7 +41,7 @@ if tag ~= '' then
 else
   local numbers, unit = match(limit, '(:%d+:(%d+):%d+)$')
   pattern = '^(-?%d+)' .. numbers .. '$'
-  perTick, tick = floor(unit / 8), 10 ^ (unit % 8) -- ScaleOf in internal/engine
+  perTick, tick = floor(unit / 8), 10 ^ (unit % 8) -- ScaleOf in internal/algorithm
   at = floor(now / tick) * perTick
 end
 -- The tat of an exhausted bucket, and the latest that is plain: none without a tag.
@@ -219,7 +219,7 @@ local function aheadBy(excess, waits)
   return waits and excess or -excess
 end
 
--- chargeGeneral in store/tokenbucket.go, for g charges. room is the capacity beside one of them.
+-- chargeGeneral in internal/algorithm/tokenbucket.go, for g charges. room is the capacity beside one of them.
 function rare.chargeBucket(s, limit, at, room, units, g)
   local f = fields(limit)
   for _ = 1, g do
@@ -244,7 +244,7 @@ function rare.bucketText(s)
   return out, fade
 end
 
--- refundableBucket in store/tokenbucket.go
+-- refundableBucket in internal/algorithm/tokenbucket.go
 local function refundable(s, instant, mark)
   if #s.lows == 0 then return max(min(mark - s.at, s.used), 0) end
   local low, from = levelsSince(s.lows, instant)

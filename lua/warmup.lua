@@ -1,9 +1,9 @@
--- Twin of store/warmup.go, which explains the rules: the names are those of the step.
+-- Twin of internal/algorithm/warmup.go, which explains the rules: the names are those of the step.
 --
 -- State: A:warm:unit:B:C, and :E behind that if it isn't 0. A is the instant at which the next
 -- charge may go, B how cold the limit is then, C how far A was ahead when it was written, and E
 -- is A when the numbers last changed. They are in units of the numbers, which are the units of the
--- whole warm-up and the code of the scale (ScaleOf in internal/engine). Of a state that is only
+-- whole warm-up and the code of the scale (ScaleOf in internal/algorithm). Of a state that is only
 -- cooling down, C is left out.
 --
 -- Lifetime: until the limit is cold, by the state's own numbers.
@@ -99,18 +99,18 @@ if moves then
   if E <= at then E = 0 end
 end
 --:functions
--- micros and ofMicros in store/scale.go
+-- micros and ofMicros in internal/algorithm/scale.go
 function rare.microsIn(s, units) return math.ceil(units / s.perTick) * s.tick end
 function rare.unitsOf(s, us) return math.ceil(us / s.tick) * s.perTick end
 
--- coldArea in store/warmup.go
+-- coldArea in internal/algorithm/warmup.go
 function rare.coldArea(cold, full)
   local x = max(2 * cold - full, 0)
   if x < 67108864 then return floor(x * x / (2 * full)) end
   return (mulDivRest(x, x, 2 * full))
 end
 
--- present in store/warmup.go, of the state in v as of now: A, B, C and E; the state, if it is of
+-- present in internal/algorithm/warmup.go, of the state in v as of now: A, B, C and E; the state, if it is of
 -- other numbers; and whether the clock was set back since.
 function rare.readWarmUp(v, at, perTick, tick, unit, full)
   local w = words(v)

@@ -1,5 +1,5 @@
--- The windows that FixedWindow and IntervalBucket count in: twin of store/window.go and of the
--- functions of store/intervals.go. A script knows no time zones, so the caller sends
+-- The windows that FixedWindow and IntervalBucket count in: twin of internal/algorithm/window.go and of the
+-- functions of internal/algorithm/intervals.go. A script knows no time zones, so the caller sends
 -- the windows of the calendar.
 --
 -- The argument limit is a list of numbers, separated by commas: the length in us; the kind, which

@@ -1,8 +1,6 @@
 package store
 
-import (
-	"strconv"
-)
+import "github.com/stint-go/stint/internal/algorithm"
 
 // Algorithm is the algorithm by which a limit counts. The zero value is TokenBucket.
 type Algorithm uint8
@@ -51,37 +49,5 @@ const (
 	Ban
 )
 
-// traits are the properties of an algorithm that NewLimit checks a Spec by.
-type traits struct {
-	name     string
-	letter   string // in StateName
-	periodic bool   // StateName has the period
-	burst    bool   // Spec.Burst
-	queue    bool   // Spec.Queue
-	debt     bool   // Spec.Debt
-	calendar bool   // Spec.Window
-	wall     bool   // it reads Now.Wall, whatever its window
-	endless  bool   // no Period and no Window
-	counted  bool   // turns are counted in units, not in time
-}
-
-var algorithms = [...]traits{
-	TokenBucket:    {name: "TokenBucket", letter: "t", burst: true, queue: true, debt: true},
-	IntervalBucket: {name: "IntervalBucket", letter: "i", burst: true, calendar: true, wall: true, counted: true},
-	LeakyBucket:    {name: "LeakyBucket", letter: "l", burst: true, queue: true},
-	FixedWindow:    {name: "FixedWindow", letter: "f", periodic: true, calendar: true, counted: true},
-	SlidingWindow:  {name: "SlidingWindow", letter: "s", periodic: true, counted: true},
-	SlidingCounter: {name: "SlidingCounter", letter: "k", periodic: true, wall: true},
-	SlidingLog:     {name: "SlidingLog", letter: "g", periodic: true, counted: true},
-	WarmUp:         {name: "WarmUp", letter: "w"},
-	Concurrency:    {name: "Concurrency", letter: "c", endless: true},
-	Ban:            {name: "Ban", letter: "n"},
-}
-
 // String returns the name of the constant.
-func (a Algorithm) String() string {
-	if int(a) < len(algorithms) {
-		return algorithms[a].name
-	}
-	return "Algorithm(" + strconv.Itoa(int(a)) + ")"
-}
+func (a Algorithm) String() string { return algorithm.Algorithm(a).String() }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // Bans agree with a model that keeps every denial for ever and counts anew each time.
@@ -79,7 +79,7 @@ func TestBanAmend(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := Now{Steady: 1000}
-	for _, s := range []state{{}, {Live: true, Numbers: ban.numbers, Log: []engine.Entry{{At: 900, Units: 1}}}, {Live: true, Numbers: ban.numbers, A: 2000, B: 1500}} {
+	for _, s := range []algorithm.State{{}, {Live: true, Numbers: ban.steps().Terms().Numbers, Log: []algorithm.Entry{{At: 900, Units: 1}}}, {Live: true, Numbers: ban.steps().Terms().Numbers, A: 2000, B: 1500}} {
 		for _, cost := range []int64{0, 1, 5} {
 			after, r := State{}, Result{}
 			*after.open() = s
@@ -118,7 +118,7 @@ func TestBanClockSetBack(t *testing.T) {
 		{2000, 2, 100},
 	} {
 		Decide(Now{Steady: step.at}, charges, states, results)
-		if r := results[1]; r.Remaining != step.left || r.ResetAfter != micros(step.reset) {
+		if r := results[1]; r.Remaining != step.left || r.ResetAfter != time.Duration(step.reset)*time.Microsecond {
 			t.Fatalf("%d, at %d: %+v, want %d left, reset after %d us", i, step.at, r, step.left, step.reset)
 		}
 	}

@@ -1,8 +1,6 @@
 package store
 
-import (
-	"time"
-)
+import "github.com/stint-go/stint/internal/algorithm"
 
 // Check returns an error for the first malformed charge: ErrResults, ErrLimit or ErrCost.
 // Stores call Check before they read or write states, because Decide would divide by zero for a
@@ -13,7 +11,7 @@ func Check(charges []Charge, results []Result) error {
 	}
 	for i := range charges {
 		c := &charges[i]
-		if c.Limit == nil || c.Limit.hash == 0 {
+		if c.Limit == nil || c.Limit.steps().Hash() == 0 {
 			return ErrLimit
 		}
 		if c.Cost < 0 || c.Cost > MaxCost {
@@ -34,31 +32,37 @@ func Check(charges []Charge, results []Result) error {
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	for i := range charges {
 		if states[i].open().Read {
-			charges[i].Limit.accept(states[i].open())
+			charges[i].Limit.steps().Accept(states[i].open())
 		}
 	}
 	if len(charges) == 1 {
-		charges[0].Limit.step(&now, &charges[0], states[0].open(), &results[0])
+		charges[0].step(&now, &states[0], &results[0])
 		return results[0].OK || charges[0].DryRun
 	}
 	switch n := len(charges); { // clearing room for 8 states takes as long as a step
 	case n <= 3:
 		var room [3]State
-		return decide(now, charges, states, room[:], results)
+		return decide(&now, charges, states, room[:], results)
 	case n <= 8:
 		var room [8]State
-		return decide(now, charges, states, room[:], results)
+		return decide(&now, charges, states, room[:], results)
 	default:
-		return decide(now, charges, states, make([]State, n), results)
+		return decide(&now, charges, states, make([]State, n), results)
 	}
 }
 
+// step decides the charge alone.
+func (c *Charge) step(now *Now, s *State, r *Result) {
+	asked := algorithm.Charge{Cost: c.Cost, MaxWait: c.MaxWait}
+	c.Limit.steps().Step((*algorithm.Now)(now), asked, s.open(), (*algorithm.Result)(r))
+}
+
 // decide is Decide for several charges, with room for the states as they were.
-func decide(now Now, charges []Charge, states, before []State, results []Result) bool {
+func decide(now *Now, charges []Charge, states, before []State, results []Result) bool {
 	granted := true
 	for i := range charges {
 		before[i] = states[i]
-		charges[i].Limit.step(&now, &charges[i], states[i].open(), &results[i])
+		charges[i].step(now, &states[i], &results[i])
 		if !results[i].OK && !charges[i].DryRun {
 			granted = false
 		}
@@ -68,43 +72,50 @@ func decide(now Now, charges []Charge, states, before []State, results []Result)
 	}
 	copy(states, before)
 	for i := range charges {
-		charges[i].Limit.rebase(&now, states[i].open())
+		charges[i].Limit.steps().Rebase((*algorithm.Now)(now), states[i].open())
 	}
-	countDenials(&now, charges, states, results)
+	countDenials(now, charges, states, results)
 	for i := range charges {
 		if results[i].OK { // it had room but wasn't charged: answer as for a peek
 			peek := Charge{Limit: charges[i].Limit}
-			peek.Limit.step(&now, &peek, states[i].open(), &results[i])
+			peek.step(now, &states[i], &results[i])
 		}
 	}
 	return false
 }
 
+// countDenials has the bans of a denied decision count it. A ban doesn't count its own
+// denials, nor those of a limit with another key: a user isn't banned because the
+// service is full.
+func countDenials(now *Now, charges []Charge, states []State, results []Result) {
+	for i := range charges {
+		if charges[i].isBan() && !results[i].OK && !charges[i].DryRun {
+			return
+		}
+	}
+	for i := range charges {
+		c := &charges[i]
+		if !c.isBan() || c.Cost == 0 || !results[i].OK {
+			continue
+		}
+		for j := range charges {
+			o := &charges[j]
+			if !results[j].OK && !o.DryRun && o.Key == c.Key && o.Limit.steps().DenialCounts(o.MaxWait) {
+				begun := c.Limit.steps().CountDenial((*algorithm.Now)(now), states[i].open())
+				c.step(now, &states[i], &results[i])
+				results[i].Begun = begun
+				break
+			}
+		}
+	}
+}
+
+func (c *Charge) isBan() bool { return c.Limit.Algorithm() == Ban }
+
 // Amend replaces the cost of an earlier charge with c.Cost; see [Store.Settle]. c.Receipt is
 // the receipt of that charge. The caller must hold the state exclusively and write it back. To
 // settle the same charge again, use the receipt in r instead of c.Receipt.
 func Amend(now Now, c *Charge, s *State, r *Result) {
-	l := c.Limit
-	l.accept(s.open())
-	l.rebase(&now, s.open())
-	receipt := l.amend(&now, c, s.open())
-	peek := Charge{Limit: l}
-	l.step(&now, &peek, s.open(), r)
-	receipt.Lease, receipt.Path = c.Receipt.Lease, c.Receipt.Path
-	r.Receipt = receipt
-}
-
-// Lifetime returns the time for which s must be kept after the Decide or Amend at now that
-// returned r. Lifetime is 0 if s need not be kept, and Never while s has leases. Otherwise it
-// is r.ResetAfter, or longer in three cases: later refunds depend on s, s is of a WarmUp with
-// other numbers, or s is of a Ban with another period.
-//
-// For a limit that follows the calendar, Lifetime is measured by the wall clock. A store that
-// measures it by another clock keeps the state a little longer, in case the wall clock is set
-// back.
-func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
-	if !s.open().Live {
-		return 0
-	}
-	return l.lifetime(&now, s.open(), r)
+	settlement := algorithm.Settlement{Cost: c.Cost, Receipt: c.Receipt}
+	c.Limit.steps().Amend((*algorithm.Now)(&now), &settlement, s.open(), (*algorithm.Result)(r))
 }

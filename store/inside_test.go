@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -26,7 +26,7 @@ func TestAround(t *testing.T) {
 	}
 	got := inside.Around(store.Daily.In(berlin), at("2026-03-29 12:00"), 1, 1)
 	n := got[0].Number
-	want := []engine.Span{
+	want := []algorithm.Span{
 		{Number: n, Start: at("2026-03-28 00:00"), End: at("2026-03-29 00:00")},
 		{Number: n + 1, Start: at("2026-03-29 00:00"), End: at("2026-03-30 00:00")},
 		{Number: n + 2, Start: at("2026-03-30 00:00"), End: at("2026-03-31 00:00")},
@@ -48,15 +48,15 @@ func TestTerms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := engine.Terms{
-		Numbers: engine.Numbers{Token: 1_000_000, Unit: 24, Burst: 3}, Scale: engine.Scale{PerTick: 3}, Token: 1_000_000,
+	want := algorithm.Terms{
+		Numbers: algorithm.Numbers{Token: 1_000_000, Unit: 24, Burst: 3}, Scale: algorithm.Scale{PerTick: 3}, Token: 1_000_000,
 		Capacity: 3_000_000, Queue: 4_000_000, Largest: 7, Period: 1_000_000, Longest: 3 * 365 * 24 * 3600 * 1_000_000,
 		Patience: 365 * 24 * 3600 * 1_000_000,
 	}
 	if got := inside.Terms(l); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if engine.ScaleOf(want.Numbers.Unit) != want.Scale {
-		t.Errorf("unit %d is %+v", want.Numbers.Unit, engine.ScaleOf(want.Numbers.Unit))
+	if algorithm.ScaleOf(want.Numbers.Unit) != want.Scale {
+		t.Errorf("unit %d is %+v", want.Numbers.Unit, algorithm.ScaleOf(want.Numbers.Unit))
 	}
 }

@@ -1,10 +1,10 @@
 package store
 
 import (
-	"sync/atomic"
+	"errors"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // None, as a Burst or a Queue, means no burst or no queue; 0 means the default.
@@ -53,54 +53,71 @@ type Spec struct {
 
 // Limit is a checked, immutable rule. Make one with NewLimit. It is safe for concurrent
 // use and may be shared by any number of stores.
-type Limit struct {
-	spec Spec
-	name string // StateName
-	hash uint64 // of StateName
+type Limit algorithm.Limit
 
-	numbers    engine.Numbers          // of states, where they depend on numbers
-	scale      scale                   // rates and SlidingWindow: the unit of instants
-	token      int64                   // rates: units of one token; SlidingWindow: of one bucket
-	tokens     divisor                 // buckets: units in tokens
-	capacity   int64                   // buckets: units that pass at once; IntervalBucket: tokens
-	queue      int64                   // buckets: units that may be reserved beyond capacity
-	year       int64                   // rates: the units of a year, the furthest that a turn or a debt reaches
-	largest    int64                   // the largest cost that can ever pass
-	full       int64                   // what is left of a key that has used nothing
-	period     int64                   // microseconds
-	warm       int64                   // WarmUp: units of the whole warm-up
-	patience   int64                   // the longest MaxWait that counts, in microseconds
-	lookback   lookback                // SlidingWindow, SlidingLog
-	lastBounds *atomic.Pointer[bounds] // of a calendar Window
+// steps returns the limit as the steps know it.
+func (l *Limit) steps() *algorithm.Limit { return (*algorithm.Limit)(l) }
 
-	decider any // see DecidedBy
+// NewLimit checks a Spec, fills in its defaults and returns the limit. The error reports all
+// problems at once: it is made by errors.Join and holds a *SpecError for each problem.
+func NewLimit(s Spec) (*Limit, error) {
+	l, problems := algorithm.New(algorithm.Spec{
+		Name: s.Name, Algorithm: algorithm.Algorithm(s.Algorithm), Units: s.Units, Period: s.Period,
+		Window: algorithm.Window(s.Window), Burst: s.Burst, Queue: s.Queue, Debt: s.Debt,
+		WarmUp: s.WarmUp, Ban: s.Ban, Buckets: s.Buckets,
+	})
+	if problems == nil {
+		return (*Limit)(l), nil
+	}
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = (*SpecError)(p)
+	}
+	return nil, errors.Join(errs...)
 }
 
 // Spec returns the Spec from which the limit was made, with defaults filled in.
-func (l *Limit) Spec() Spec { return l.spec }
+func (l *Limit) Spec() Spec {
+	s := l.steps().Spec()
+	return Spec{
+		Name: s.Name, Algorithm: Algorithm(s.Algorithm), Units: s.Units, Period: s.Period,
+		Window: Window(s.Window), Burst: s.Burst, Queue: s.Queue, Debt: s.Debt,
+		WarmUp: s.WarmUp, Ban: s.Ban, Buckets: s.Buckets,
+	}
+}
 
 // Name returns the limit's name.
-func (l *Limit) Name() string { return l.spec.Name }
+func (l *Limit) Name() string { return l.steps().Spec().Name }
 
 // Algorithm returns how the limit counts.
-func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
+func (l *Limit) Algorithm() Algorithm { return Algorithm(l.steps().Spec().Algorithm) }
 
 // StateName returns the name under which a store keeps the limit's states. A store finds a
 // State by StateName and Charge.Key. StateName contains the limit's name, its algorithm and,
 // for windows, the period, because windows of different periods are counted separately.
-func (l *Limit) StateName() string { return l.name }
+func (l *Limit) StateName() string { return l.steps().StateName() }
 
 // Tick returns the resolution in which the limit counts time: a microsecond, or up to ten
 // milliseconds if its state then fits in one integer. Instants are rounded down to ticks. So a
 // charge may pass up to one tick late. In any span of time, the limit may also admit the units
 // of one more tick.
-func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.Tick()) * time.Microsecond }
+func (l *Limit) Tick() time.Duration { return l.steps().Tick() }
 
 // MaxCost is the largest cost of one charge, and the largest Units, Burst and Queue of a limit.
 // Within this bound, every sum of costs is exact as a double.
 const MaxCost = 1 << 40
 
 // FollowsCalendar reports whether the limit depends on the wall clock (Now.Wall).
-func (l *Limit) FollowsCalendar() bool { return l.calendar() || algorithms[l.spec.Algorithm].wall }
+func (l *Limit) FollowsCalendar() bool { return l.steps().FollowsCalendar() }
 
-func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }
+// Lifetime returns the time for which s must be kept after the Decide or Amend at now that
+// returned r. Lifetime is 0 if s need not be kept, and Never while s has leases. Otherwise it
+// is r.ResetAfter, or longer in three cases: later refunds depend on s, s is of a WarmUp with
+// other numbers, or s is of a Ban with another period.
+//
+// For a limit that follows the calendar, Lifetime is measured by the wall clock. A store that
+// measures it by another clock keeps the state a little longer, in case the wall clock is set
+// back.
+func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
+	return l.steps().Lifetime((*algorithm.Now)(&now), s.open(), (*algorithm.Result)(r))
+}

@@ -1,6 +1,8 @@
 package store
 
-import "time"
+// Epoch is 2026-01-01 00:00:00 UTC, in seconds since 1970. Instants are counted from Epoch
+// instead of 1970, so that they stay below 2^53 for 56 more years.
+const Epoch = 1767225600
 
 // Now is the instant of one decision.
 type Now struct {
@@ -15,18 +17,4 @@ type Now struct {
 	// Lease is an id that is greater than all ids used with these states before. The store
 	// chooses it while the states are locked. Only concurrency limits use Lease.
 	Lease LeaseID
-}
-
-// instant is the present as the limit counts it, in microseconds: limits of the
-// calendar follow the wall clock, all others a clock that is never set.
-func (l *Limit) instant(now *Now) int64 {
-	if l.calendar() {
-		return now.Wall
-	}
-	return now.Steady
-}
-
-// maxWait returns the charge's MaxWait in microseconds, at most the limit's patience.
-func (l *Limit) maxWait(c *Charge) int64 {
-	return min(int64(max(c.MaxWait, 0)/time.Microsecond), l.patience)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -62,7 +62,7 @@ func (v *versions) tick() time.Duration {
 	switch v.limit.Algorithm() {
 	case store.TokenBucket, store.LeakyBucket, store.WarmUp:
 		if is := inside.State(&v.state); is.Live {
-			return max(v.limit.Tick(), micros(engine.ScaleOf(is.Numbers.Unit).Tick()))
+			return max(v.limit.Tick(), micros(algorithm.ScaleOf(is.Numbers.Unit).Tick()))
 		}
 	case store.SlidingWindow:
 	default:

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -50,7 +49,7 @@ func TestSpecErrorIn(t *testing.T) {
 			for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 				e := err.(*store.SpecError)
 				without, rest := "", e.Problem+": "+e.Write
-				for _, name := range inside.Names(e) {
+				for _, name := range e.Names {
 					before, after, found := strings.Cut(rest, name)
 					if !found {
 						t.Errorf("%q doesn't have %s there", e, name)

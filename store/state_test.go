@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store"
@@ -93,7 +93,7 @@ func TestStateAsBytes(t *testing.T) {
 					want.Log = nil
 				}
 				if !want.Live {
-					want = engine.State{}
+					want = algorithm.State{}
 				}
 				var got store.State
 				if err := reread(&got, &state); err != nil {
@@ -236,27 +236,27 @@ func TestStatesThatNoLimitWrites(t *testing.T) {
 }
 
 func TestStatesThatAreRejected(t *testing.T) {
-	var nineLevels []engine.Entry
+	var nineLevels []algorithm.Entry
 	for i := range int64(9) {
-		nineLevels = append(nineLevels, engine.Entry{At: i, Units: i})
+		nineLevels = append(nineLevels, algorithm.Entry{At: i, Units: i})
 	}
-	rate := engine.Numbers{Token: 1_000_000, Unit: 8, Burst: 5}
-	for name, is := range map[string]engine.State{
-		"no token":           {Numbers: engine.Numbers{Unit: 8, Burst: 5}, A: 1},
-		"a token below zero": {Numbers: engine.Numbers{Token: -1, Unit: 8, Burst: 5}, A: 1},
-		"no unit a tick":     {Numbers: engine.Numbers{Token: 5, Burst: 5}, A: 1},
-		"no length":          {Numbers: engine.Numbers{Token: 5, Unit: -1, Burst: 5}, A: 1, B: 1}, // of intervals
+	rate := algorithm.Numbers{Token: 1_000_000, Unit: 8, Burst: 5}
+	for name, is := range map[string]algorithm.State{
+		"no token":           {Numbers: algorithm.Numbers{Unit: 8, Burst: 5}, A: 1},
+		"a token below zero": {Numbers: algorithm.Numbers{Token: -1, Unit: 8, Burst: 5}, A: 1},
+		"no unit a tick":     {Numbers: algorithm.Numbers{Token: 5, Burst: 5}, A: 1},
+		"no length":          {Numbers: algorithm.Numbers{Token: 5, Unit: -1, Burst: 5}, A: 1, B: 1}, // of intervals
 		"half of an instant": {Numbers: rate, A: 1 << 53},
-		"an endless burst":   {Numbers: engine.Numbers{Token: 1 << 42, Unit: 8, Burst: 1 << 41}, A: 1},
-		"levels that sink":   {Numbers: rate, A: 10, D: 20, Log: []engine.Entry{{At: 1, Units: 5}, {At: 2, Units: 4}}},
-		"levels of no order": {Numbers: rate, A: 10, D: 20, Log: []engine.Entry{{At: 2, Units: 5}, {At: 1, Units: 6}}},
-		"levels for ever":    {Numbers: rate, A: 10, Log: []engine.Entry{{At: 1, Units: 5}}},
+		"an endless burst":   {Numbers: algorithm.Numbers{Token: 1 << 42, Unit: 8, Burst: 1 << 41}, A: 1},
+		"levels that sink":   {Numbers: rate, A: 10, D: 20, Log: []algorithm.Entry{{At: 1, Units: 5}, {At: 2, Units: 4}}},
+		"levels of no order": {Numbers: rate, A: 10, D: 20, Log: []algorithm.Entry{{At: 2, Units: 5}, {At: 1, Units: 6}}},
+		"levels for ever":    {Numbers: rate, A: 10, Log: []algorithm.Entry{{At: 1, Units: 5}}},
 		"nine levels":        {Numbers: rate, A: 10, D: 20, Log: nineLevels},
 		"a count below zero": {A: 10, B: -1},
-		"a sum that isn't":   {A: 10, B: 1, C: 3, Log: []engine.Entry{{At: 1, Units: 1}}},
-		"an empty entry":     {A: 10, B: 1, C: 1, Log: []engine.Entry{{At: 1, Units: 0}}},
-		"a negative entry":   {A: 10, B: 3, C: 2, Log: []engine.Entry{{At: 1, Units: -1}}},
-		"a log of no order":  {A: 10, B: 1, C: 3, Log: []engine.Entry{{At: 2, Units: 1}, {At: 1, Units: 1}}},
+		"a sum that isn't":   {A: 10, B: 1, C: 3, Log: []algorithm.Entry{{At: 1, Units: 1}}},
+		"an empty entry":     {A: 10, B: 1, C: 1, Log: []algorithm.Entry{{At: 1, Units: 0}}},
+		"a negative entry":   {A: 10, B: 3, C: 2, Log: []algorithm.Entry{{At: 1, Units: -1}}},
+		"a log of no order":  {A: 10, B: 1, C: 3, Log: []algorithm.Entry{{At: 2, Units: 1}, {At: 1, Units: 1}}},
 	} {
 		var s store.State
 		is.Live = true
@@ -271,11 +271,11 @@ func TestStatesThatAreRejected(t *testing.T) {
 // What isn't a state is an error and leaves the zero State, never a panic, and what is one
 // is written as it was read.
 func FuzzStateOfBytes(f *testing.F) {
-	for _, is := range []engine.State{
+	for _, is := range []algorithm.State{
 		{},
 		{Live: true},
-		{Live: true, A: 1 << 50, Numbers: engine.Numbers{Token: 1_000_000, Unit: 8}},
-		{Live: true, A: math.MinInt64, E: math.MaxInt64, Log: []engine.Entry{{At: -1, Units: 3}}},
+		{Live: true, A: 1 << 50, Numbers: algorithm.Numbers{Token: 1_000_000, Unit: 8}},
+		{Live: true, A: math.MinInt64, E: math.MaxInt64, Log: []algorithm.Entry{{At: -1, Units: 3}}},
 	} {
 		var s store.State
 		*inside.State(&s) = is

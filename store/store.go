@@ -174,11 +174,11 @@ type Result struct {
 }
 
 // LeaseID identifies one lease of a concurrency limit. The zero LeaseID means no lease.
-type LeaseID [16]byte
+type LeaseID = [16]byte
 
 // Receipt identifies a charge for a later Settle. Callers keep the Receipt and pass it back
 // unchanged. Only the store that issued a Receipt can interpret it.
-type Receipt struct {
+type Receipt = struct {
 	// Instant is the time of the charge, in a unit that depends on the algorithm. Mark is the
 	// state of the limit just after the charge.
 	Instant, Mark int64

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/optionerror"
 )
 
 // Cache stores the limits that a source has returned for each key. Make a Cache with New.
@@ -143,7 +143,7 @@ func WithDefault(limits ...stint.Limit) Option {
 
 // checkDuration returns the error of an option's duration, or nil.
 func checkDuration(option string, d time.Duration) error {
-	if valid, write := engine.CheckDuration(d, d > 0, "write a positive value"); !valid {
+	if valid, write := optionerror.CheckDuration(d, d > 0, "write a positive value"); !valid {
 		return fmt.Errorf("tenants: %s(%v): %s", option, d, write)
 	}
 	return nil

@@ -5,30 +5,25 @@ package inside
 import (
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/store"
 )
 
 // State returns the words of a state.
-func State(s *store.State) *engine.State { return (*engine.Sealed)(s).Open() }
+func State(s *store.State) *algorithm.State { return (*algorithm.Sealed)(s).Open() }
+
+// Limit returns the limit as the steps know it.
+func Limit(l *store.Limit) *algorithm.Limit { return (*algorithm.Limit)(l) }
 
 // Hash distinguishes limits of different StateName within this process. It is seeded anew in
 // every process, and never 0 for a Limit made by NewLimit.
-func Hash(l *store.Limit) uint64 { return engine.Hash(l) }
+func Hash(l *store.Limit) uint64 { return Limit(l).Hash() }
 
 // Terms returns the numbers that the limit's steps use.
-func Terms(l *store.Limit) engine.Terms { return engine.TermsOf(l) }
+func Terms(l *store.Limit) algorithm.Terms { return Limit(l).Terms() }
 
 // Full returns how many units are left of a key that has used none.
-func Full(l *store.Limit) int64 { return engine.Full(l) }
-
-// StepPlain decides a charge alone, for a TokenBucket or LeakyBucket whose State is Live,
-// was written under the numbers n, and consists of A alone. Most do, so a store may
-// keep them in one word. It returns the new A. If ok is false, the limit has other numbers, or the
-// step needs or leaves more of a State than that, and r is meaningless.
-func StepPlain(n *engine.Numbers, now, a int64, c *store.Charge, r *store.Result) (next int64, ok bool) {
-	return engine.StepPlain(n, now, a, c, r)
-}
+func Full(l *store.Limit) int64 { return Limit(l).Full() }
 
 // MoreAfter returns the time after which more units are left than r says, or after
 // which the charge that r denies passes, whichever comes first. known is false for
@@ -51,11 +46,7 @@ func Behind(l *store.Limit, a, b store.Receipt) bool {
 	if a.Path != b.Path { // issued by different stores
 		return false
 	}
-	return engine.Behind(l, receipt(a), receipt(b))
-}
-
-func receipt(r store.Receipt) engine.Receipt {
-	return engine.Receipt{Instant: r.Instant, Mark: r.Mark, Cost: r.Cost}
+	return Limit(l).Behind(&a, &b)
 }
 
 // Standing returns the receipt for what remains of a charge after a refund: settling
@@ -63,7 +54,7 @@ func receipt(r store.Receipt) engine.Receipt {
 // is refunded and the rest stays reserved. The receipt returned is for that rest, as
 // if the charge had had its cost from the start. Its Cost is 0 if nothing remains.
 func Standing(l *store.Limit, before, after store.Receipt) store.Receipt {
-	refunded := engine.UnitsRefunded(l, receipt(before), receipt(after))
+	refunded := Limit(l).UnitsRefunded(&before, &after)
 	if refunded <= 0 {
 		return before
 	}
@@ -85,12 +76,12 @@ func Without(l *store.Limit, r store.Receipt, tokens int64) store.Receipt {
 // DecidedBy returns a copy of the limit that a composite store decides in its own way.
 // That store recognizes it by Decider. All other stores ignore the mark.
 func DecidedBy(l *store.Limit, decider any) *store.Limit {
-	return engine.DecidedBy(l, decider).(*store.Limit)
+	return (*store.Limit)(Limit(l).DecidedBy(decider))
 }
 
 // Decider returns the value given to DecidedBy, or nil for a limit that every store
 // decides.
-func Decider(l *store.Limit) any { return engine.Decider(l) }
+func Decider(l *store.Limit) any { return Limit(l).Decider() }
 
 // Veto returns a charge that every store denies, so that nothing in the same Take is
 // charged: a composite store whose own limits deny adds it to the charges of the store
@@ -98,37 +89,35 @@ func Decider(l *store.Limit) any { return engine.Decider(l) }
 // others, since stores may keep keys apart. A Ban doesn't count the denial, because a charge for a
 // slot with a MaxWait asks repeatedly. No other limit has its name.
 func Veto(key string) store.Charge {
-	return store.Charge{Key: key, Limit: engine.Veto().(*store.Limit), Cost: 2, MaxWait: time.Second}
+	return store.Charge{Key: key, Limit: (*store.Limit)(algorithm.Veto()), Cost: 2, MaxWait: time.Second}
 }
 
 // Counts reports whether a Ban counts a denial of c, where ban is a charge on the Ban in
 // the same decision: see store.Ban.
-func Counts(c, ban *store.Charge) bool { return engine.Counts(c, ban) }
+func Counts(c, ban *store.Charge) bool {
+	return c.Key == ban.Key && Limit(c.Limit).DenialCounts(c.MaxWait)
+}
 
 // Around returns the calendar window that contains wall, in microseconds since store.Epoch,
 // with the given numbers of windows before and after it.
-func Around(w store.Window, wall int64, before, after int) []engine.Span {
-	return engine.Around(w, wall, before, after)
+func Around(w store.Window, wall int64, before, after int) []algorithm.Span {
+	return algorithm.Window(w).Around(wall, before, after)
 }
 
 // Fixed returns the length, in microseconds, of a window made by store.Every. For all others
 // ok is false: their lengths vary (see Around).
-func Fixed(w store.Window) (length int64, ok bool) { return engine.Fixed(w) }
+func Fixed(w store.Window) (length int64, ok bool) { return algorithm.Window(w).Fixed() }
 
 // Nominal returns the approximate length of a window in microseconds: that of the
 // longest window in a location whose clocks never change.
-func Nominal(w store.Window) int64 { return engine.Nominal(w) }
+func Nominal(w store.Window) int64 { return algorithm.Window(w).Nominal() }
 
 // NewSpecError returns a SpecError. problem and write are formats with a %v for each of
 // names, which are names of Go's: an Algorithm, or a text such as "time.Second". Without
 // names both are taken as they are.
 func NewSpecError(field, problem, write string, names ...any) *store.SpecError {
-	return engine.NewSpecError(field, problem, write, names...).(*store.SpecError)
+	return (*store.SpecError)(algorithm.NewProblem(field, problem, write, names...))
 }
-
-// Names returns the names of Go's in the error's Problem and then in its Write, in the order in
-// which they are there, such as "TokenBucket" or "time.Second". The caller must not change them.
-func Names(e *store.SpecError) []string { return engine.Names(e) }
 
 // Granted reports whether the decision is granted: no limit denies, except dry runs.
 func Granted(charges []store.Charge, results []store.Result) bool {
@@ -155,3 +144,7 @@ func EndsWithin(s store.Store, d time.Duration) bool {
 	b, ok := s.(store.Bounded)
 	return ok && 0 < b.Timeout() && b.Timeout() <= d
 }
+
+// SetClock makes a store of package memstore, which sets it, go by now, and not by time.Now. It is for a
+// store that nothing has used.
+var SetClock func(memory any, now func() time.Time)

@@ -80,8 +80,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/store"
 )
 
@@ -117,7 +117,7 @@ const ProbeLimit = "failover-probe"
 func WithProbe(every, timeout time.Duration) Option {
 	return option(func(s *Store) {
 		for _, d := range [...]time.Duration{every, timeout} {
-			valid, write := engine.CheckDuration(d, d > 0, "write positive durations, or leave it out for 250ms each")
+			valid, write := optionerror.CheckDuration(d, d > 0, "write positive durations, or leave it out for 250ms each")
 			if s.require(valid, fmt.Sprintf("WithProbe(%v, %v)", every, timeout), write); !valid {
 				break
 			}

@@ -55,6 +55,18 @@ func addresses(tb testing.TB, n int) []string {
 	return keys
 }
 
+// BenchmarkTakeOnTheStack is a charge that is made for one call.
+func BenchmarkTakeOnTheStack(b *testing.B) {
+	s, l := memstore.New(), rate(b, "stack")
+	b.ReportAllocs()
+	for b.Loop() {
+		charges, results := [...]store.Charge{{Key: "k", Limit: l, Cost: 1}}, [1]store.Result{}
+		if err := s.Take(ctx, charges[:], results[:]); err != nil || !results[0].OK {
+			b.Fatal(err, results)
+		}
+	}
+}
+
 // BenchmarkClock measures reading the time, which every decision has to.
 func BenchmarkClock(b *testing.B) {
 	base := time.Now()

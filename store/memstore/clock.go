@@ -3,12 +3,12 @@ package memstore
 import (
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
 func init() {
-	engine.SetClock = func(memory any, now func() time.Time) {
+	inside.SetClock = func(memory any, now func() time.Time) {
 		s := memory.(*Store)
 		s.clock, s.base = now, now()
 		s.since = func(t time.Time) time.Duration { return now().Sub(t) }

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -58,7 +57,7 @@ func TestNegativeInstants(t *testing.T) {
 func TestAClockOfItsOwn(t *testing.T) {
 	noon := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	now, driven, other := noon, New(), New()
-	engine.SetClock(driven, func() time.Time { return now })
+	inside.SetClock(driven, func() time.Time { return now })
 	charges := []store.Charge{
 		{Key: "k", Limit: mustLimit(t, store.Spec{Units: 10, Period: time.Minute, Burst: 10}), Cost: 1},
 		{Key: "k", Limit: mustLimit(t, store.Spec{Name: "quota", Algorithm: store.FixedWindow, Units: 6000, Window: store.Daily}), Cost: 1},

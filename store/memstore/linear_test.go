@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/test/explore/steps"
 	"github.com/stint-go/stint/store"
@@ -49,7 +49,7 @@ type place struct {
 // seen is a state of a place.
 type seen struct {
 	place
-	numbers       engine.Numbers
+	numbers       algorithm.Numbers
 	a, b, c, d, e int64
 	log           string
 }

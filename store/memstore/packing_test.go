@@ -4,35 +4,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
 func TestPack(t *testing.T) {
 	const most = 1<<53 - 1
-	second := engine.Numbers{Token: 1_000_000, Unit: engine.Scale{PerTick: 1}.Code()}
-	bucket := func(a int64, n engine.Numbers) engine.State { return engine.State{Live: true, Numbers: n, A: a} }
+	second := algorithm.Numbers{Token: 1_000_000, Unit: algorithm.Scale{PerTick: 1}.Code()}
+	bucket := func(a int64, n algorithm.Numbers) algorithm.State {
+		return algorithm.State{Live: true, Numbers: n, A: a}
+	}
 	for _, tc := range []struct {
 		name string
-		st   engine.State
+		st   algorithm.State
 		fits bool
 	}{
 		{"zero instant", bucket(0, second), true},
 		{"latest", bucket(most, second), true},
 		{"earliest", bucket(-most-1, second), true},
-		{"negative", bucket(-1, engine.Numbers{Token: 7, Unit: engine.Scale{Exponent: 3, PerTick: 3}.Code()}), true},
-		{"fine scale", bucket(1, engine.Numbers{Token: 7, Unit: engine.Scale{Exponent: 2, PerTick: 997}.Code()}), true},
-		{"a burst", bucket(1, engine.Numbers{Token: 1_000_000, Unit: second.Unit, Burst: 7}), true},
-		{"another burst", bucket(1, engine.Numbers{Token: 1_000_000, Unit: second.Unit, Burst: 8}), true},
+		{"negative", bucket(-1, algorithm.Numbers{Token: 7, Unit: algorithm.Scale{Exponent: 3, PerTick: 3}.Code()}), true},
+		{"fine scale", bucket(1, algorithm.Numbers{Token: 7, Unit: algorithm.Scale{Exponent: 2, PerTick: 997}.Code()}), true},
+		{"a burst", bucket(1, algorithm.Numbers{Token: 1_000_000, Unit: second.Unit, Burst: 7}), true},
+		{"another burst", bucket(1, algorithm.Numbers{Token: 1_000_000, Unit: second.Unit, Burst: 8}), true},
 		{"too late", bucket(most+1, second), false},
 		{"too early", bucket(-most-2, second), false},
-		{"turns reserved", engine.State{Live: true, Numbers: second, A: 1, B: 1}, false},
-		{"third word", engine.State{Live: true, Numbers: second, A: 1, C: -1}, false},
-		{"fourth word", engine.State{Live: true, Numbers: second, A: 1, D: 1}, false},
-		{"fifth word", engine.State{Live: true, Numbers: second, A: 1, E: 1}, false},
-		{"log", engine.State{Live: true, Numbers: second, A: 1, Log: make([]engine.Entry, 1)}, false},
-		{"never seen", engine.State{}, false},
+		{"turns reserved", algorithm.State{Live: true, Numbers: second, A: 1, B: 1}, false},
+		{"third word", algorithm.State{Live: true, Numbers: second, A: 1, C: -1}, false},
+		{"fourth word", algorithm.State{Live: true, Numbers: second, A: 1, D: 1}, false},
+		{"fifth word", algorithm.State{Live: true, Numbers: second, A: 1, E: 1}, false},
+		{"log", algorithm.State{Live: true, Numbers: second, A: 1, Log: make([]algorithm.Entry, 1)}, false},
+		{"never seen", algorithm.State{}, false},
 	} {
 		word, fits := pack(&tc.st, 0)
 		if fits != tc.fits {
@@ -42,7 +44,7 @@ func TestPack(t *testing.T) {
 		if !fits {
 			continue
 		}
-		var got engine.State
+		var got algorithm.State
 		unpack(word, &got)
 		if !packed(word) || got.A != tc.st.A || got.Numbers != tc.st.Numbers || !got.Live {
 			t.Errorf("%s: came back as %+v", tc.name, got)

@@ -389,3 +389,27 @@ func TestConcurrentGrowth(t *testing.T) {
 		t.Errorf("%d left of 100 after %d charges", left, charged.Load())
 	}
 }
+
+// A charge that is made for one call stays on the caller's stack, as its result does.
+func TestTakeOnTheStackAllocatesNothing(t *testing.T) {
+	if memstore.RaceDetector {
+		t.Skip("the race detector allocates")
+	}
+	s := memstore.New()
+	limits := map[string]*store.Limit{
+		"TokenBucket": rate(t, "bucket"),
+		"FixedWindow": newLimit(t, store.Spec{Name: "window", Algorithm: store.FixedWindow, Units: store.MaxCost, Period: time.Hour}),
+	}
+	for name, l := range limits {
+		granted := 0
+		take := func() {
+			charges, results := [...]store.Charge{{Key: "k", Limit: l, Cost: 1}}, [1]store.Result{}
+			if err := s.Take(ctx, charges[:], results[:]); err == nil && results[0].OK {
+				granted++
+			}
+		}
+		if a := testing.AllocsPerRun(1000, take); a != 0 || granted != 1001 {
+			t.Errorf("%s: a call allocates %v times; %d granted", name, a, granted)
+		}
+	}
+}

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -48,7 +48,7 @@ func (m *model) save(h uint64, n int64, packed bool) {
 	var st store.State
 	is := inside.State(&st)
 	is.Live, is.A = true, 1<<50
-	is.Numbers = engine.Numbers{Token: 1_000_000, Unit: engine.Scale{PerTick: 1}.Code()}
+	is.Numbers = algorithm.Numbers{Token: 1_000_000, Unit: algorithm.Scale{PerTick: 1}.Code()}
 	l := m.bucket
 	if packed {
 		is.A += n

@@ -37,7 +37,7 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		// If another call has charged the key since the clock was read, it may have done so
 		// at a later instant.
 		if atomic.LoadInt64(&slot.word) == word {
-			tat, ok := inside.StepPlain(rateOf(word), now, word>>rateBits, c, r)
+			tat, ok := stepWord(word, now, c, r)
 			next, fits := repack(word, tat)
 			if !ok || !fits {
 				break
@@ -159,7 +159,7 @@ func (s *Store) takeInPlace(now store.Now, visits []visit, charges []store.Charg
 		ok, fits := true, true
 		if packed(v.word) {
 			var tat int64
-			tat, ok = inside.StepPlain(rateOf(v.word), now.Steady, v.word>>rateBits, c, r)
+			tat, ok = stepWord(v.word, now.Steady, c, r)
 			v.next, fits = repack(v.word, tat)
 		} else {
 			state := v.shard.slab.at(v.word).state[:]

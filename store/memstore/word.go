@@ -5,7 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
 
@@ -26,7 +27,7 @@ const vacant = 0
 
 // pack makes a word of a bucket's state, if it fits one. rate is the place of the numbers
 // of its last charge, or 0.
-func pack(s *engine.State, rate int64) (word int64, ok bool) {
+func pack(s *algorithm.State, rate int64) (word int64, ok bool) {
 	if rate == 0 || rates.list[rate&rateMask] != s.Numbers {
 		if rate = rates.placeOf(s.Numbers); rate == 0 {
 			return 0, false
@@ -43,13 +44,20 @@ func repack(word, tat int64) (next int64, ok bool) {
 	return next, next>>rateBits == tat
 }
 
+// stepWord decides a charge on the bucket in a packed word, and returns the bucket's new tat. If ok is
+// false, the charge needs or leaves more than a word, and r is meaningless.
+func stepWord(word, now int64, c *store.Charge, r *store.Result) (tat int64, ok bool) {
+	charge := algorithm.Charge{Cost: c.Cost, MaxWait: c.MaxWait}
+	return inside.Limit(c.Limit).StepPlain(rateOf(word), now, word>>rateBits, charge, (*algorithm.Result)(r))
+}
+
 // unpack makes the state that a packed word encodes.
-func unpack(word int64, s *engine.State) {
+func unpack(word int64, s *algorithm.State) {
 	s.Live, s.Numbers, s.A = true, *rateOf(word), word>>rateBits
 }
 
 // rateOf returns the numbers of a packed word's last charge.
-func rateOf(word int64) *engine.Numbers { return &rates.list[word&rateMask] }
+func rateOf(word int64) *algorithm.Numbers { return &rates.list[word&rateMask] }
 
 // packed reports whether the word encodes a state itself.
 func packed(word int64) bool { return word&rateMask != 0 }
@@ -77,15 +85,15 @@ var rates rateList
 type rateList struct {
 	// list is written once at each place, before any word refers to that place. The
 	// atomic store of the word publishes it.
-	list [1 << rateBits]engine.Numbers
+	list [1 << rateBits]algorithm.Numbers
 	// known maps numbers to places. It is replaced, never changed.
-	known atomic.Pointer[map[engine.Numbers]int64]
+	known atomic.Pointer[map[algorithm.Numbers]int64]
 	mu    sync.Mutex
 }
 
 // placeOf returns the place of the numbers, and adds them if they are new. It returns 0 if
 // there is no room.
-func (r *rateList) placeOf(n engine.Numbers) int64 {
+func (r *rateList) placeOf(n algorithm.Numbers) int64 {
 	if known := r.known.Load(); known != nil {
 		if place := (*known)[n]; place != 0 || len(*known) == rateMask {
 			return place
@@ -93,7 +101,7 @@ func (r *rateList) placeOf(n engine.Numbers) int64 {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var known map[engine.Numbers]int64
+	var known map[algorithm.Numbers]int64
 	if p := r.known.Load(); p != nil {
 		known = *p
 	}
@@ -103,7 +111,7 @@ func (r *rateList) placeOf(n engine.Numbers) int64 {
 	place := int64(len(known) + 1)
 	more := maps.Clone(known)
 	if more == nil {
-		more = make(map[engine.Numbers]int64)
+		more = make(map[algorithm.Numbers]int64)
 	}
 	more[n] = place
 	r.list[place] = n

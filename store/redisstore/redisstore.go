@@ -97,7 +97,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
@@ -137,7 +137,7 @@ const (
 // other values, stint.New returns an error. The default is 100 ms.
 func WithTimeout(d time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := engine.CheckDuration(d, d > 0, "write a positive duration, or leave it out for 100ms")
+		valid, write := optionerror.CheckDuration(d, d > 0, "write a positive duration, or leave it out for 100ms")
 		s.require(valid, fmt.Sprintf("WithTimeout(%v)", d), write)
 		s.timeout = d
 	})
@@ -180,7 +180,7 @@ func WithoutBatching() Option {
 // other values, stint.New returns an error. The default is 15 seconds.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := engine.CheckDuration(d, d >= shortestLease, "write 100ms or more, or leave it out for 15s")
+		valid, write := optionerror.CheckDuration(d, d >= shortestLease, "write 100ms or more, or leave it out for 15s")
 		s.require(valid, fmt.Sprintf("WithLeaseTTL(%v)", d), write)
 		s.leaseTTL = d
 	})
@@ -235,7 +235,7 @@ func WithDenyCache(keys int64) Option {
 // ms; for other values, stint.New returns an error.
 func WithPrefetch(n int64, maxAge time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := engine.CheckDuration(maxAge, n > 1 && maxAge > 0, "write 2 tokens or more and a positive age, or leave it out")
+		valid, write := optionerror.CheckDuration(maxAge, n > 1 && maxAge > 0, "write 2 tokens or more and a positive age, or leave it out")
 		if s.require(valid, fmt.Sprintf("WithPrefetch(%d, %v)", n, maxAge), write); valid {
 			s.prefetching = newPrefetching(n, maxAge)
 		}

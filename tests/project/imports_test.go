@@ -33,12 +33,12 @@ type rule struct {
 // the module is matched by exactly one line, so a new package is put in its
 // place on purpose or the test fails.
 var imports = map[string]rule{
-	"internal/engine":                    {notEven: []string{"net/http", "net"}},
-	"internal/inside":                    {own: []string{"internal/engine", "store"}, notEven: []string{"net/http"}},
-	"store":                              {own: []string{"internal/engine"}, notEven: []string{"net/http", "net"}},
-	"store/memstore":                     {own: []string{"internal/inside", "internal/background", "internal/engine", "store"}, notEven: []string{"net/http"}},
+	"internal/algorithm":                 {notEven: []string{"net/http", "net"}},
+	"internal/inside":                    {own: []string{"internal/algorithm", "store"}, notEven: []string{"net/http"}},
+	"store":                              {own: []string{"internal/algorithm"}, notEven: []string{"net/http", "net"}},
+	"store/memstore":                     {own: []string{"internal/algorithm", "internal/inside", "internal/background", "store"}, notEven: []string{"net/http"}},
 	"store/storetest":                    {own: []string{"internal/inside", "store"}, notEven: []string{"net/http"}},
-	"store/failover":                     {own: []string{"internal/inside", "internal/background", "internal/engine", "store"}},
+	"store/failover":                     {own: []string{"internal/inside", "internal/background", "internal/optionerror", "store"}},
 	"internal/test/adaptertest":          {tests: true, own: []string{".", "internal/test/limitertest", "internal/test/storefake", "store"}},
 	"internal/test/limitertest":          {tests: true, own: []string{"."}},
 	"internal/test/sitetest":             {tests: true, own: []string{"."}},
@@ -48,7 +48,7 @@ var imports = map[string]rule{
 	"lua":                                {},
 	"lua/print":                          {own: []string{"internal/scripts"}},
 	"internal/scripts":                   {own: []string{"lua"}, notEven: []string{"net/http", "net"}},
-	"store/redisstore":                   {own: []string{"internal/inside", "internal/engine", "internal/background", "internal/scripts", "store", "store/redisstore/internal/batch", "store/redisstore/internal/fault", "store/redisstore/internal/wire"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
+	"store/redisstore":                   {own: []string{"internal/inside", "internal/optionerror", "internal/background", "internal/scripts", "store", "store/redisstore/internal/batch", "store/redisstore/internal/fault", "store/redisstore/internal/wire"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":                  {own: []string{"internal/inside", "store"}, notEven: []string{"net/http", "net"}},
 	"internal/test/explore":              {tests: true},
 	"internal/test/explore/steps":        {tests: true},
@@ -72,10 +72,10 @@ var imports = map[string]rule{
 	"internal/read":                      {own: []string{"internal/decide", "internal/failure", "internal/keys", "internal/keytext", "internal/limit", "internal/routing", "internal/keysample", "store"}},
 	"internal/compile":                   {own: []string{"internal/inside", "internal/adaptive", "internal/field", "internal/keys", "internal/limit", "internal/optionerror", "internal/namesakes", "internal/read", "internal/routing", "internal/slots", "internal/keysample", "store"}},
 	"internal/respond":                   {own: []string{"internal/inside", "internal/turns", "store"}},
-	".":                                  {own: []string{"internal/inside", "store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/compile", "internal/decide", "internal/engine", "internal/failure", "internal/field", "internal/keys", "internal/keytext", "internal/limit", "internal/logs", "internal/mistakes", "internal/optionerror", "internal/namesakes", "internal/permit", "internal/read", "internal/respond", "internal/slots", "internal/turns", "internal/keysample"}},
+	".":                                  {own: []string{"internal/inside", "store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/compile", "internal/decide", "internal/algorithm", "internal/failure", "internal/field", "internal/keys", "internal/keytext", "internal/limit", "internal/logs", "internal/mistakes", "internal/optionerror", "internal/namesakes", "internal/permit", "internal/read", "internal/respond", "internal/slots", "internal/turns", "internal/keysample"}},
 	"internal/topkeys":                   {notEven: []string{"net/http", "net"}},
 	"console":                            {own: []string{"internal/keys", "internal/read", ".", "internal/keytext", "internal/topkeys", "store", "store/failover", "store/memstore"}},
-	"tenants":                            {own: []string{".", "internal/engine"}},
+	"tenants":                            {own: []string{".", "internal/optionerror"}},
 	"adapters/internal/client":           {own: []string{".", "internal/background"}},
 	"adapters/internal/pattern":          {},
 	"adapters/internal/frameworkcontext": {},
@@ -84,7 +84,7 @@ var imports = map[string]rule{
 	"adapters/echo":                      {own: []string{".", "adapters/internal/frameworkcontext", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 
 	"store/redisstore/internal/batch": {own: []string{"internal/background", "store/redisstore/internal/fault"}, notEven: []string{"net/http", "net", "github.com/redis/go-redis/v9"}},
-	"store/redisstore/internal/wire":  {own: []string{"internal/inside", "internal/engine", "internal/scripts", "store"}, notEven: []string{"net/http", "net", "github.com/redis/go-redis/v9"}},
+	"store/redisstore/internal/wire":  {own: []string{"internal/inside", "internal/algorithm", "internal/scripts", "store"}, notEven: []string{"net/http", "net", "github.com/redis/go-redis/v9"}},
 	"store/redisstore/internal/fault": {own: []string{"store"}, notEven: []string{"net/http", "net", "github.com/redis/go-redis/v9"}},
 
 	"internal/test/explore/steps/...": {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
@@ -46,7 +45,7 @@ func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	j := &judge{says: says, trust: c.trust, unjudgedMethods: map[string]string{}}
 	j.now = start
 	j.store = memstore.New(memstore.WithMaxKeys(c.keys))
-	engine.SetClock(j.store, func() time.Time { return j.now })
+	inside.SetClock(j.store, func() time.Time { return j.now })
 	j.backend = decide.Backend{Store: j.store}
 	j.reading.Init(&j.call, func(*read.Entry, string) bool { return false })
 	j.reading.SetPlans(&j.plans)

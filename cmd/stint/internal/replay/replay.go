@@ -41,7 +41,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/store/memstore"
 )
 
@@ -134,7 +134,7 @@ func WithFunctions() Option { return option(func(c *config) { c.trust = true }) 
 func WithWindow(d time.Duration) Option {
 	return option(func(c *config) {
 		c.window, c.windowSet = d, true
-		if valid, write := engine.CheckDuration(d, d > 0, "write a positive duration"); !valid {
+		if valid, write := optionerror.CheckDuration(d, d > 0, "write a positive duration"); !valid {
 			c.errs = append(c.errs, fmt.Errorf("WithWindow(%v): %s", d, write))
 		}
 	})

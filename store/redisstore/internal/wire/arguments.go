@@ -1,5 +1,5 @@
 // Package wire encodes the arguments of scripts and decodes their answers. It depends on the
-// algorithms and the names of keys, but not on the client that makes the calls.
+// codecs and the names of keys, but not on the client that makes the calls.
 //
 // The scripts decide and keep the states. The results of a decision are worked out here, by the steps of
 // package store on the states that the script found. So the scripts' answers are short,

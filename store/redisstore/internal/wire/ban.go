@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -39,7 +39,7 @@ func countedBy(charges []store.Charge, i int) string {
 // banState decodes A:B:period, and the instants of denials in order. A Ban has its period in
 // Numbers.Token. It reports whether a Ban can have written the state: one without a ban and without
 // denials would have been deleted.
-func banState(found string, s *engine.State) (valid bool) {
+func banState(found string, s *algorithm.State) (valid bool) {
 	words := decodeNumbers(found, make([]int64, 0, 16))
 	if len(words) < 3 {
 		return false
@@ -53,7 +53,7 @@ func banState(found string, s *engine.State) (valid bool) {
 		if i > 0 && at < denials[i-1] {
 			return false
 		}
-		s.Log = append(s.Log, engine.Entry{At: at, Units: 1})
+		s.Log = append(s.Log, algorithm.Entry{At: at, Units: 1})
 	}
 	return true
 }

@@ -3,7 +3,7 @@ package wire
 import (
 	"strconv"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/store"
 )
 
@@ -18,7 +18,7 @@ func varyConcurrency(_ *limit, args []any, c *store.Charge, t *Times) {
 }
 
 // concurrencyState decodes the number of slots held.
-func concurrencyState(found string, s *engine.State) bool {
+func concurrencyState(found string, s *algorithm.State) bool {
 	n, err := strconv.ParseInt(found, 10, 64)
 	s.A = n
 	return err == nil && n > 0

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/internal/test/redistest"
@@ -742,7 +742,7 @@ func decoded(l *store.Limit, key string, value redis.Cmder) (s store.State, raw 
 		var sum int64
 		for i, e := range entries {
 			if i > 0 {
-				is.Log = append(is.Log, engine.Entry{At: is.A, Units: is.B})
+				is.Log = append(is.Log, algorithm.Entry{At: is.A, Units: is.B})
 			}
 			w := strings.Split(e, ":")
 			is.Live, is.A, is.B, is.C, is.E = true, whole(w[0]), whole(w[1]), 0, 0

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/store"
 )
 
@@ -50,7 +50,7 @@ func roomFor(l *limit, cost int64) string {
 }
 
 // fixedState decodes one integer, or A:B and what few have behind that, :C.
-func fixedState(found string, s *engine.State) bool {
+func fixedState(found string, s *algorithm.State) bool {
 	if len(found) == fixedDigits && !strings.Contains(found, ":") {
 		n, err := strconv.ParseInt(found, 10, 64)
 		s.A, s.B = n/(mostCounted+1)%mostMinutes*minute, n%(mostCounted+1)

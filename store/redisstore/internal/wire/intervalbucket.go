@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/store"
 )
 
@@ -13,20 +13,20 @@ func intervalArgs(l *limit) []any {
 }
 
 // intervalState decodes A:token:unit:B:burst, and what few have behind that: the levels.
-func intervalState(found string, s *engine.State) bool {
+func intervalState(found string, s *algorithm.State) bool {
 	var few [24]int64
 	w := decodeNumbers(found, few[:0])
 	if len(w) < 5 {
 		return false
 	}
-	begins, n, used, more := w[0], engine.Numbers{Token: w[1], Unit: w[2], Burst: w[4]}, w[3], w[5:]
+	begins, n, used, more := w[0], algorithm.Numbers{Token: w[1], Unit: w[2], Burst: w[4]}, w[3], w[5:]
 	s.A, s.B, s.Numbers = begins, used, n
 	return 1 <= n.Token && n.Token <= store.MaxCost && 0 <= n.Burst && n.Burst <= store.MaxCost && intervalUnit(n.Unit) &&
 		decodeLevels(more, s) && s.B >= 0 && (s.B > 0 || s.D != 0)
 }
 
 // intervalUnit reports whether a limit may have such an interval: a number of microseconds, or the
-// code of a window (Numbers.Unit in internal/engine).
+// code of a window (Numbers.Unit in internal/algorithm).
 func intervalUnit(unit int64) bool {
 	const kinds = 5 // of windows
 	kind := -unit % 8

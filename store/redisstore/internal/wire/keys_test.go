@@ -60,7 +60,7 @@ func TestKeysOfAlgorithms(t *testing.T) {
 		seen[StorageKey("", "k", mustLimit(t, spec))] = true
 	}
 	if len(seen) != 8 {
-		t.Errorf("8 algorithms have %d keys: %v", len(seen), seen)
+		t.Errorf("8 codecs have %d keys: %v", len(seen), seen)
 	}
 }
 

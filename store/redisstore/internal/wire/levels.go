@@ -1,11 +1,11 @@
 package wire
 
-import "github.com/stint-go/stint/internal/engine"
+import "github.com/stint-go/stint/internal/algorithm"
 
 // decodeLevels decodes until, changed and the levels behind them, which are the last words of a
 // bucket's state, and reports whether a limit may have written those (levelsIn in
 // lua/levels.lua).
-func decodeLevels(words []int64, s *engine.State) bool {
+func decodeLevels(words []int64, s *algorithm.State) bool {
 	const most = 8
 	switch {
 	case len(words) == 0:
@@ -15,7 +15,7 @@ func decodeLevels(words []int64, s *engine.State) bool {
 	}
 	s.D, s.E = words[0], words[1]
 	for words = words[2:]; len(words) > 0; words = words[2:] {
-		e := engine.Entry{At: words[0], Units: words[1]}
+		e := algorithm.Entry{At: words[0], Units: words[1]}
 		if n := len(s.Log); e.Units < 0 || n > 0 && (e.At <= s.Log[n-1].At || e.Units <= s.Log[n-1].Units) {
 			return false
 		}

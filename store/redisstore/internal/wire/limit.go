@@ -4,13 +4,13 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/store"
 )
 
 // limit is the numbers of a limit, which its algorithm encodes.
 type limit struct {
-	terms    engine.Terms
+	terms    algorithm.Terms
 	spec     store.Spec
 	calendar atomic.Pointer[calendar] // used last
 }
@@ -34,7 +34,7 @@ func setCostAndWait(costAndHow []any, l *limit, c *store.Charge) {
 	}
 }
 
-// varyCostAndWait is vary for the algorithms whose second and third arguments are cost and how.
+// varyCostAndWait is vary for the codecs whose second and third arguments are cost and how.
 func varyCostAndWait(l *limit, args []any, c *store.Charge, _ *Times) {
 	if c != nil {
 		setCostAndWait(args[1:], l, c)

@@ -10,7 +10,7 @@ import (
 
 // limitArgs is a limit as the scripts read it.
 type limitArgs struct {
-	*algorithm
+	*codec
 	limit
 	args []any // of a charge of one
 }
@@ -37,7 +37,7 @@ var (
 )
 
 func newLimitArgs(l *store.Limit) *limitArgs {
-	a := &limitArgs{algorithm: &algorithms[l.Algorithm()], limit: limit{terms: inside.Terms(l), spec: l.Spec()}}
+	a := &limitArgs{codec: &codecs[l.Algorithm()], limit: limit{terms: inside.Terms(l), spec: l.Spec()}}
 	a.args = a.arguments(&a.limit)
 	return a
 }

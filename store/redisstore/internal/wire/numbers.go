@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // exact is the first number that a double can't tell from its neighbour.
@@ -35,7 +35,7 @@ func validScale(code int64) bool {
 	if code < 8 || code%8 > 4 {
 		return false
 	}
-	scale := engine.ScaleOf(code)
+	scale := algorithm.ScaleOf(code)
 	return float64(scale.PerTick)*(horizon/float64(scale.Tick())) < exact
 }
 

@@ -27,7 +27,7 @@ import (
 //
 // To see what a change costs, print the script before it (go run ./lua/print), and compare it
 // with the tree after it: make bench-script. To see the noise, compare a text with itself and
-// a space. A situation compares only texts for the algorithms that it has: those of several limits
+// a space. A situation compares only texts for the codecs that it has: those of several limits
 // need what go run ./lua/print tokenbucket tokenbucket prints, that with a quota
 // what go run ./lua/print tokenbucket fixedwindow prints.
 func BenchmarkScript(b *testing.B) {

@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/store"
 )
 
@@ -17,7 +17,7 @@ func varyCounter(l *limit, args []any, c *store.Charge, _ *Times) {
 }
 
 // counterState decodes A:B:C:D.
-func counterState(found string, s *engine.State) bool {
+func counterState(found string, s *algorithm.State) bool {
 	var few [4]int64
 	w := decodeNumbers(found, few[:0])
 	if len(w) != 4 {

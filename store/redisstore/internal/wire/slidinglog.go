@@ -3,7 +3,7 @@ package wire
 import (
 	"strings"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // slidingLogArgs returns the arguments of lua/slidinglog.lua: units, cost, how, period.
@@ -14,7 +14,7 @@ func slidingLogArgs(l *limit) []any {
 // slidingLogState decodes A:B:C:back, of which back is how much older the oldest entry is, and E
 // behind that if it isn't 0; and behind semicolons entries in between, of each its instant and the
 // units up to it. Only the server has all entries: the step finds in these what it asks for.
-func slidingLogState(found string, s *engine.State) bool {
+func slidingLogState(found string, s *algorithm.State) bool {
 	head, between, _ := strings.Cut(found, ";")
 	var few [5]int64
 	w := decodeNumbers(head, few[:0])
@@ -31,7 +31,7 @@ func slidingLogState(found string, s *engine.State) bool {
 	}
 	sum := int64(0)
 	if back > 0 { // the first unit leaves with the oldest
-		s.Log, sum = []engine.Entry{{At: s.A - back, Units: 1}}, 1
+		s.Log, sum = []algorithm.Entry{{At: s.A - back, Units: 1}}, 1
 	}
 	for between != "" {
 		var entry string
@@ -44,7 +44,7 @@ func slidingLogState(found string, s *engine.State) bool {
 		if at == s.A { // the newest has B of these
 			upTo -= s.B
 		}
-		s.Log = append(s.Log, engine.Entry{At: at, Units: upTo - sum})
+		s.Log = append(s.Log, algorithm.Entry{At: at, Units: upTo - sum})
 		sum = upTo
 	}
 	return true

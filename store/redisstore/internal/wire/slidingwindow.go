@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // slidingWindowArgs returns the arguments of lua/slidingwindow.lua: units, cost, how, token,
@@ -18,7 +18,7 @@ func slidingWindowArgs(l *limit) []any {
 // entries and back is how much older the oldest is. older are the others, oldest first:
 // units:gap; They count as far as they are what a limit writes, and the rest of C counts from
 // A on.
-func slidingWindowState(found string, s *engine.State) bool {
+func slidingWindowState(found string, s *algorithm.State) bool {
 	const digitsOfC = 16
 	e, more, _ := strings.Cut(found, ":")
 	a, more, _ := strings.Cut(more, ":")
@@ -39,14 +39,14 @@ func slidingWindowState(found string, s *engine.State) bool {
 }
 
 // olderEntries decodes the entries before the newest, and returns their sum. sumAndBack is :P:back.
-func olderEntries(sumAndBack, older string, s *engine.State) (sum int64) {
+func olderEntries(sumAndBack, older string, s *algorithm.State) (sum int64) {
 	var few [2]int64
 	at := s.A
 	_, back, _ := strings.Cut(strings.TrimPrefix(sumAndBack, ":"), ":")
 	if w := decodeNumbers(back, few[:0]); strings.HasPrefix(sumAndBack, ":") && len(w) == 1 && s.A-w[0] > -exact {
 		at -= w[0]
 	}
-	s.Log = make([]engine.Entry, 0, strings.Count(older, ";"))
+	s.Log = make([]algorithm.Entry, 0, strings.Count(older, ";"))
 	for at < s.A {
 		entry, next, ok := strings.Cut(older, ";")
 		w := decodeNumbers(entry, few[:0])
@@ -57,7 +57,7 @@ func olderEntries(sumAndBack, older string, s *engine.State) (sum int64) {
 		if units <= 0 || gap <= 0 || sum+units >= s.C {
 			break
 		}
-		s.Log = append(s.Log, engine.Entry{At: at, Units: units})
+		s.Log = append(s.Log, algorithm.Entry{At: at, Units: units})
 		at, sum, older = at+gap, sum+units, next
 	}
 	return sum

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/store"
 )
 
@@ -47,7 +47,7 @@ func bucketArgs(l *limit) []any {
 // plainLifetime returns how long the key of a plain state lives, in milliseconds: the time in which an
 // empty bucket refills, and a grid more, because charges renew the lifetime only once per grid. It is
 // rounded up, with a millisecond to spare. The units of a limit with a tag are microseconds.
-func plainLifetime(t *engine.Terms, grid int64) int64 { return (t.Capacity+grid)/1000 + 2 }
+func plainLifetime(t *algorithm.Terms, grid int64) int64 { return (t.Capacity+grid)/1000 + 2 }
 
 // varyBucket changes the arguments of bucketArgs for a charge that costs more or less, or may wait.
 func varyBucket(l *limit, args []any, c *store.Charge, _ *Times) {
@@ -71,18 +71,18 @@ func boolean(b bool) int64 {
 
 // bucketState decodes a plain state, or tat:token:unit:burst and what few have behind that:
 // ahead, and the levels.
-func bucketState(found string, s *engine.State) bool {
+func bucketState(found string, s *algorithm.State) bool {
 	if len(found) == plainDigits && leadingDigits(found) == plainDigits {
 		s.A, _ = strconv.ParseInt(found[tagDigits:], 10, 64)
 		s.Numbers = numbersOf(found[:tagDigits])
-		return s.Numbers != engine.Numbers{}
+		return s.Numbers != algorithm.Numbers{}
 	}
 	var few [24]int64
 	w := decodeNumbers(found, few[:0])
 	if len(w) < 4 {
 		return false
 	}
-	tat, n, more := w[0], engine.Numbers{Token: w[1], Unit: w[2], Burst: w[3]}, w[4:]
+	tat, n, more := w[0], algorithm.Numbers{Token: w[1], Unit: w[2], Burst: w[3]}, w[4:]
 	s.A, s.Numbers = tat, n
 	if len(more) > 0 {
 		s.B, more = more[0], more[1:]
@@ -110,10 +110,10 @@ const firstTag = 1000
 
 // tagOf returns the four digits that name usual numbers in front of the instant that is the
 // whole state, or "". Both together have to stay below 2^63.
-func tagOf(n engine.Numbers) string {
+func tagOf(n algorithm.Numbers) string {
 	const twoYears = 2 * 366 * 24 * 3600 * 1_000_000
 	burst := slices.Index(usualUnits[:], n.Burst)
-	if n.Unit != (engine.Scale{PerTick: 1}).Code() || burst < 0 || n.Burst > twoYears/n.Token {
+	if n.Unit != (algorithm.Scale{PerTick: 1}).Code() || burst < 0 || n.Burst > twoYears/n.Token {
 		return ""
 	}
 	for i, period := range usualPeriods {
@@ -125,7 +125,7 @@ func tagOf(n engine.Numbers) string {
 }
 
 // numbersOf returns the numbers that a tag names, or none.
-func numbersOf(tag string) (n engine.Numbers) {
+func numbersOf(tag string) (n algorithm.Numbers) {
 	code, _ := strconv.Atoi(tag)
 	code -= firstTag
 	if code < 0 || code >= len(usualPeriods)*len(usualUnits)*len(usualUnits) {
@@ -135,13 +135,13 @@ func numbersOf(tag string) (n engine.Numbers) {
 	if period%units != 0 {
 		return n
 	}
-	return engine.Numbers{Token: period / units, Unit: engine.Scale{PerTick: 1}.Code(), Burst: usualUnits[code%len(usualUnits)]}
+	return algorithm.Numbers{Token: period / units, Unit: algorithm.Scale{PerTick: 1}.Code(), Burst: usualUnits[code%len(usualUnits)]}
 }
 
 // gridOf returns the grid of plain states (tokenbucket.lua), in microseconds: about ten
 // tokens, so that one charge in ten renews a lifetime, but at most ten seconds, which
 // is how much longer than necessary a key may live.
-func gridOf(t *engine.Terms) int64 {
+func gridOf(t *algorithm.Terms) int64 {
 	us := int64(10_000)
 	for us < 10*t.Token && us < 10_000_000 {
 		us *= 10

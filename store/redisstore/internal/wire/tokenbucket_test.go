@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -12,11 +12,11 @@ import (
 // TestTags: each tag names other numbers, and those have that tag. So no state is read by other
 // numbers than those that it was written under.
 func TestTags(t *testing.T) {
-	seen := map[engine.Numbers]string{}
+	seen := map[algorithm.Numbers]string{}
 	for code := range 10_000 {
 		tag := string([]byte{'0' + byte(code/1000), '0' + byte(code/100%10), '0' + byte(code/10%10), '0' + byte(code%10)})
 		n := numbersOf(tag)
-		if n == (engine.Numbers{}) {
+		if n == (algorithm.Numbers{}) {
 			continue
 		}
 		of := tagOf(n)

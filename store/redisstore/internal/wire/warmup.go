@@ -3,7 +3,7 @@ package wire
 import (
 	"fmt"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // warmUpArgs returns the arguments of lua/warmup.lua: limit, cost, how, token, perTick, tick,
@@ -17,13 +17,13 @@ func warmUpArgs(l *limit) []any {
 }
 
 // warmUpState decodes A:warm:unit:B, and what few have behind that, C and E.
-func warmUpState(found string, s *engine.State) bool {
+func warmUpState(found string, s *algorithm.State) bool {
 	var few [6]int64
 	w := decodeNumbers(found, few[:0])
 	if len(w) < 4 || len(w) > 6 {
 		return false
 	}
-	n := engine.Numbers{Token: w[1], Unit: w[2]}
+	n := algorithm.Numbers{Token: w[1], Unit: w[2]}
 	s.A, s.B, s.Numbers = w[0], w[3], n
 	if len(w) > 4 {
 		s.C = w[4]

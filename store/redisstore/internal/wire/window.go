@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -17,7 +17,7 @@ func unaligned(l *limit) (limit, start, next, after any) {
 	return period + ",0", period, "", ""
 }
 
-// varyWindow is vary for the algorithms whose first argument is the window, whose second and third
+// varyWindow is vary for the codecs whose first argument is the window, whose second and third
 // are cost and how, and whose last ones are where windows begin.
 func varyWindow(l *limit, args []any, c *store.Charge, t *Times) {
 	if l.spec.Window != (store.Window{}) {
@@ -71,8 +71,8 @@ func (l *limit) around(wall int64) *calendar {
 }
 
 // spans encodes windows of the calendar as lua/window.lua reads them.
-func (l *limit) spans(spans []engine.Span) string {
-	slices.SortFunc(spans, func(a, b engine.Span) int { return cmp.Compare(a.Start, b.Start) })
+func (l *limit) spans(spans []algorithm.Span) string {
+	slices.SortFunc(spans, func(a, b algorithm.Span) int { return cmp.Compare(a.Start, b.Start) })
 	spans = slices.Compact(spans)
 	var b []byte
 	pairs := 0

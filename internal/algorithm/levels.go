@@ -1,10 +1,8 @@
-package store
+package algorithm
 
 import (
 	"slices"
 	"time"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
 // levels bound what a refund gives back: no more than the bucket has had in use, at its
@@ -18,7 +16,7 @@ import (
 // use. That can only give back less (TestLevelsGiveBackMost says how much).
 //
 // They are a state's Log, of which copies share memory, so every method returns a new list.
-type levels []engine.Entry
+type levels []Entry
 
 const maxLevels = 8
 
@@ -35,7 +33,7 @@ func (v levels) charge(at, before, after int64) levels {
 		v[n-1].Units = after
 		return v
 	}
-	if v = append(v, engine.Entry{At: at, Units: after}); len(v) > maxLevels {
+	if v = append(v, Entry{At: at, Units: after}); len(v) > maxLevels {
 		v = v.merge()
 	}
 	return v
@@ -100,7 +98,7 @@ func (v levels) since(at int64) (used, from int64) {
 }
 
 // keepLevels keeps E and the Log at least until an instant.
-func (s *state) keepLevels(until int64) {
+func (s *State) keepLevels(until int64) {
 	if s.D == 0 {
 		s.D, s.E = until, earliest
 	}
@@ -111,10 +109,10 @@ func (s *state) keepLevels(until int64) {
 const earliest = -exact / 2
 
 // barred reports whether a charge was made before the numbers last changed.
-func (s *state) barred(r *Receipt) bool { return s.D != 0 && r.Instant < s.E }
+func (s *State) barred(r *Receipt) bool { return s.D != 0 && r.Instant < s.E }
 
 // lifetimeBucket returns how long a bucket's state differs from that of a new key.
-func (s *state) lifetimeBucket(now *Now, r *Result) time.Duration {
+func (s *State) lifetimeBucket(now *Now, r *Result) time.Duration {
 	if s.D == 0 {
 		return r.ResetAfter
 	}
@@ -122,7 +120,7 @@ func (s *state) lifetimeBucket(now *Now, r *Result) time.Duration {
 }
 
 // validLevels reports whether D, E and the Log are as a bucket writes them.
-func (s *state) validLevels() bool {
+func (s *State) validLevels() bool {
 	for i, e := range s.Log {
 		if i > 0 && e.Units <= s.Log[i-1].Units || e.Units >= exact {
 			return false

@@ -1,44 +1,32 @@
-package store
+package algorithm
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
-// stateFormat is the version of the format of AppendBinary.
+// stateFormat is the version of the format of Append.
 const stateFormat = 1
 
-// AppendBinary appends the state to b, for a store outside of this process. The encoding is
-// lossless and begins with the version of its format. The encoding of the zero State is empty.
-// AppendBinary implements encoding.BinaryAppender and never fails.
-func (s *State) AppendBinary(b []byte) ([]byte, error) {
-	if !s.open().Live {
-		return b, nil
+// Append appends the state to b: store.State.AppendBinary.
+func (s *State) Append(b []byte) []byte {
+	if !s.Live {
+		return b
 	}
 	b = append(b, stateFormat)
-	for _, word := range s.open().words() {
+	for _, word := range s.words() {
 		b = binary.AppendVarint(b, *word)
 	}
-	b = binary.AppendUvarint(b, uint64(len(s.open().Log)))
-	for _, e := range s.open().Log {
+	b = binary.AppendUvarint(b, uint64(len(s.Log)))
+	for _, e := range s.Log {
 		b = binary.AppendVarint(binary.AppendVarint(b, e.At), e.Units)
 	}
-	return b, nil
+	return b
 }
 
-// MarshalBinary returns the bytes that AppendBinary appends. It implements
-// encoding.BinaryMarshaler.
-func (s *State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
-
-// UnmarshalBinary decodes a state that AppendBinary of this or an earlier release has encoded.
-// Empty data is the zero State. UnmarshalBinary returns an error, and sets the zero State, if
-// data is malformed, contains numbers that no algorithm produces, or has a newer format. A
-// limit with another algorithm treats the state as the zero State. UnmarshalBinary implements
-// encoding.BinaryUnmarshaler.
-func (s *State) UnmarshalBinary(data []byte) error {
+// Decode decodes a state that Append has encoded: store.State.UnmarshalBinary.
+func (s *State) Decode(data []byte) error {
 	*s = State{}
 	if len(data) == 0 {
 		return nil
@@ -47,33 +35,33 @@ func (s *State) UnmarshalBinary(data []byte) error {
 		return fmt.Errorf("store: a state of format %d, and this release reads format %d", data[0], stateFormat)
 	}
 	r := wordReader{data: data[1:]}
-	read := state{Live: true, Read: true}
+	read := State{Live: true, Read: true}
 	for _, word := range read.words() {
 		*word = r.signed()
 	}
 	if n := r.count(); n > 0 {
-		read.Log = make([]engine.Entry, n)
+		read.Log = make([]Entry, n)
 	}
 	for i := range read.Log {
-		read.Log[i] = engine.Entry{At: r.signed(), Units: r.signed()}
+		read.Log[i] = Entry{At: r.signed(), Units: r.signed()}
 	}
 	if r.bad || len(r.data) > 0 {
 		return errMalformed
 	}
 	for a := range algorithms {
 		if read.validFor(Algorithm(a)) {
-			*s.open() = read
+			*s = read
 			return nil
 		}
 	}
 	return errMalformed
 }
 
-// accept forgets a state that was read from bytes if the limit's algorithm can't have written
+// Accept forgets a state that was read from bytes if the limit's algorithm can't have written
 // it. The bytes don't say which algorithm has.
-func (l *Limit) accept(s *state) {
+func (l *Limit) Accept(s *State) {
 	if s.Read && !s.validFor(l.spec.Algorithm) {
-		*s = state{}
+		*s = State{}
 	}
 	s.Read = false
 }
@@ -81,7 +69,7 @@ func (l *Limit) accept(s *state) {
 var errMalformed = errors.New("store: a state that is malformed or incomplete")
 
 // words returns the words that every state has, in the order of the format.
-func (s *state) words() [8]*int64 {
+func (s *State) words() [8]*int64 {
 	return [...]*int64{&s.Numbers.Token, &s.Numbers.Unit, &s.Numbers.Burst, &s.A, &s.B, &s.C, &s.D, &s.E}
 }
 

@@ -1,4 +1,4 @@
-package store
+package algorithm
 
 // SlidingLog enters every charge at its own microsecond, merging charges of the same
 // microsecond, and is exact: over any period ending now at most Units have passed.

@@ -1,4 +1,4 @@
-package store
+package algorithm
 
 import (
 	"fmt"
@@ -359,14 +359,14 @@ func BenchmarkWindowBounds(b *testing.B) {
 // is asked next.
 func TestKeptBoundsAreTheCalendars(t *testing.T) {
 	for _, w := range []Window{Hourly, Daily, Monthly, Daily.In(location(t, "Pacific/Apia")), Hourly.In(location(t, "Australia/Lord_Howe")), Every(90 * time.Minute)} {
-		l, err := NewLimit(Spec{Name: "quota", Algorithm: FixedWindow, Units: 1, Window: w})
-		if err != nil {
-			t.Fatal(err)
+		l, problems := New(Spec{Name: "quota", Algorithm: FixedWindow, Units: 1, Window: w})
+		if problems != nil {
+			t.Fatal(*problems[0])
 		}
 		r := rand.New(rand.NewPCG(1, 2))
 		at := wall(time.Date(2011, 12, 28, 0, 0, 0, 0, time.UTC))
 		for range 2000 {
-			at += r.Int64N(w.nominal()) - w.nominal()/3
+			at += r.Int64N(w.Nominal()) - w.Nominal()/3
 			start, end := w.bounds(at)
 			if got := l.startAt(at); got != start {
 				t.Fatalf("%v, at %s: opened at %s, want %s", w, instant(at), instant(got), instant(start))
@@ -374,7 +374,7 @@ func TestKeptBoundsAreTheCalendars(t *testing.T) {
 			if got, want := l.boundary(start, 1), w.startAhead(start, 1); got != want {
 				t.Fatalf("%v, at %s: ends at %s, want %s", w, instant(at), instant(got), instant(want))
 			}
-			for _, later := range []int64{at, end - 1, end, end + 1, end + w.nominal()} {
+			for _, later := range []int64{at, end - 1, end, end + 1, end + w.Nominal()} {
 				if got, want := l.boundariesIn(start, later), w.between(start, later); got != want {
 					t.Fatalf("%v, from %s to %s: %d windows, want %d", w, instant(start), instant(later), got, want)
 				}

@@ -1,4 +1,4 @@
-package store
+package algorithm
 
 // The intervals of an IntervalBucket and the windows of a FixedWindow are of one kind. They follow
 // the calendar, or begin with a key's first charge and have a fixed length. Instants are those of

@@ -1,6 +1,4 @@
-package store
-
-import "github.com/stint-go/stint/internal/engine"
+package algorithm
 
 // FixedWindow. State.A is the start of the current window in microseconds, State.B what
 // has been counted in it, and State.C what has been reserved in later windows. Those
@@ -14,11 +12,11 @@ func (l *Limit) workOutFixed() { l.largest = l.spec.Units }
 
 // rebaseFixed clamps a state from before the clock was set back. It doesn't move the state on: a
 // denial or a look by a version with other Units would then divide what is reserved anew.
-func (l *Limit) rebaseFixed(now *Now, s *state) { s.A = l.clampStart(s.A, l.instant(now)) }
+func (l *Limit) rebaseFixed(now *Now, s *State) { s.A = l.clampStart(s.A, l.instant(now)) }
 
 // presentWindow returns where the present window begins, what has been counted in it, and what
 // has been reserved in later ones.
-func (l *Limit) presentWindow(at int64, s *state) (start, count, later int64) {
+func (l *Limit) presentWindow(at int64, s *State) (start, count, later int64) {
 	if !s.Live {
 		return l.startAt(at), 0, 0
 	}
@@ -34,7 +32,7 @@ func (l *Limit) presentWindow(at int64, s *state) (start, count, later int64) {
 	return l.startAfter(s.A, k, at), count, later - count
 }
 
-func (l *Limit) stepFixed(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) stepFixed(now *Now, c Charge, s *State, r *Result) {
 	if s.Live {
 		l.rebaseFixed(now, s)
 	}
@@ -82,7 +80,7 @@ func (l *Limit) laterWindow(start, reserved, cost int64) (window, with int64) {
 
 // amendFixed: the receipt's Instant is the window that a charge is in. Its Mark is how much of the charge
 // that window holds, and so how much can be refunded there.
-func (l *Limit) amendFixed(now *Now, c *Charge, s *state) Receipt {
+func (l *Limit) amendFixed(now *Now, c *Settlement, s *State) Receipt {
 	r := c.Receipt
 	r.Cost = c.Cost
 	start, count, later := l.presentWindow(l.instant(now), s)
@@ -116,7 +114,7 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *state) Receipt {
 		if refund > 0 && count == 0 && later == 0 {
 			// Nothing counts any more, so no window is open: ResetAfter is 0, and a store
 			// may or may not have dropped the state.
-			*s = state{}
+			*s = State{}
 		}
 	}
 	return r
@@ -133,6 +131,6 @@ func (l *Limit) inLastWindow(start, later, window int64) int64 {
 }
 
 // validFixed reports whether a FixedWindow can have written the state.
-func (s *state) validFixed() bool {
-	return s.Numbers == engine.Numbers{} && absBelow(s.A, remote) && s.validCounts() && s.D|s.E == 0 && len(s.Log) == 0
+func (s *State) validFixed() bool {
+	return s.Numbers == Numbers{} && absBelow(s.A, remote) && s.validCounts() && s.D|s.E == 0 && len(s.Log) == 0
 }

@@ -1,11 +1,9 @@
-package store
+package algorithm
 
 import (
 	"encoding/binary"
 	"math"
 	"slices"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
 // Concurrency. State.A is the number of slots held. State.Log holds one entry per
@@ -14,17 +12,11 @@ import (
 // releasing one that was never held, or was already released, frees nothing.
 
 // sequence is the lease's place in the log: ids are drawn in ascending order.
-func (id LeaseID) sequence() int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
-
-// Lease returns the LeaseID with the number n, for stores that number their leases.
-func Lease(n uint64) (id LeaseID) {
-	binary.BigEndian.PutUint64(id[:8], n)
-	return id
-}
+func sequence(id LeaseID) int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
 
 func (l *Limit) workOutConcurrency() { l.largest = l.spec.Units }
 
-func (l *Limit) stepConcurrency(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) stepConcurrency(now *Now, c Charge, s *State, r *Result) {
 	*r = Result{OK: true}
 	held := s.A
 	switch {
@@ -36,14 +28,14 @@ func (l *Limit) stepConcurrency(now *Now, c *Charge, s *state, r *Result) {
 	default:
 		held += c.Cost
 		s.Live, s.A = true, held
-		s.Log = append(s.Log, engine.Entry{At: now.Lease.sequence(), Units: c.Cost})
+		s.Log = append(s.Log, Entry{At: sequence(now.Lease), Units: c.Cost})
 		r.Receipt = Receipt{Cost: c.Cost, Lease: now.Lease}
 	}
 	r.Remaining, r.Held = max(0, l.largest-held), held
 }
 
-func (l *Limit) amendConcurrency(c *Charge, s *state) Receipt {
-	i, found := slices.BinarySearchFunc(s.Log, c.Receipt.Lease.sequence(), compareEntry)
+func (l *Limit) amendConcurrency(c *Settlement, s *State) Receipt {
+	i, found := slices.BinarySearchFunc(s.Log, sequence(c.Receipt.Lease), compareEntry)
 	if !found || s.Log[i].Units == 0 {
 		return Receipt{Cost: c.Cost}
 	}
@@ -52,23 +44,23 @@ func (l *Limit) amendConcurrency(c *Charge, s *state) Receipt {
 	s.Log[i].Units = holds
 	s.dropReleased()
 	if s.A == 0 {
-		*s = state{Log: s.Log[:0]}
+		*s = State{Log: s.Log[:0]}
 	}
 	return Receipt{Cost: c.Cost}
 }
 
 // dropReleased drops released leases once they are half of the log: otherwise one lease held
 // for long would keep all that came after it.
-func (s *state) dropReleased() {
+func (s *State) dropReleased() {
 	for len(s.Log) > 0 && s.Log[len(s.Log)-1].Units == 0 {
 		s.Log = s.Log[:len(s.Log)-1]
 	}
 	if int64(len(s.Log)) > 2*s.A+8 {
-		s.Log = slices.DeleteFunc(s.Log, func(e engine.Entry) bool { return e.Units == 0 })
+		s.Log = slices.DeleteFunc(s.Log, func(e Entry) bool { return e.Units == 0 })
 	}
 }
 
 // validConcurrency reports whether a Concurrency can have written the state.
-func (s *state) validConcurrency() bool {
-	return s.Numbers == engine.Numbers{} && s.B|s.C|s.D|s.E == 0 && s.ascends(0, math.MaxInt64) && s.units() == s.A
+func (s *State) validConcurrency() bool {
+	return s.Numbers == Numbers{} && s.B|s.C|s.D|s.E == 0 && s.ascends(0, math.MaxInt64) && s.units() == s.A
 }

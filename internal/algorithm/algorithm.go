@@ -1,10 +1,73 @@
-package store
+// Package algorithm has the algorithms of package store as pure functions: a step takes the present, a
+// charge and a state, and changes the state and answers. It reads no clock and no store.
+//
+//	algorithm.go                     the algorithms, and which function of each does what
+//	limit.go, spec.go                a rule, and what is checked of it
+//	state.go, encoding.go            what is kept for a key
+//	tokenbucket.go … ban.go          an algorithm each
+//	levels.go, intervals.go, lookback.go, rate.go     what several algorithms share
+//	scale.go, window.go              units of time; the calendar
+//
+// Package store has the contract that the authors of stores read, of types that convert to those here.
+// The packages of this module convert them and call the steps directly.
+package algorithm
 
 import (
+	"strconv"
 	"time"
-
-	"github.com/stint-go/stint/internal/engine"
 )
+
+// Algorithm is the algorithm by which a limit counts: store.Algorithm describes them.
+type Algorithm uint8
+
+// The algorithms, in the order of store's constants.
+const (
+	TokenBucket Algorithm = iota
+	IntervalBucket
+	LeakyBucket
+	FixedWindow
+	SlidingWindow
+	SlidingCounter
+	SlidingLog
+	WarmUp
+	Concurrency
+	Ban
+)
+
+// traits are the properties of an algorithm that New checks a Spec by.
+type traits struct {
+	name     string
+	letter   string // in StateName
+	periodic bool   // StateName has the period
+	burst    bool   // Spec.Burst
+	queue    bool   // Spec.Queue
+	debt     bool   // Spec.Debt
+	calendar bool   // Spec.Window
+	wall     bool   // it reads Now.Wall, whatever its window
+	endless  bool   // no Period and no Window
+	counted  bool   // turns are counted in units, not in time
+}
+
+var algorithms = [...]traits{
+	TokenBucket:    {name: "TokenBucket", letter: "t", burst: true, queue: true, debt: true},
+	IntervalBucket: {name: "IntervalBucket", letter: "i", burst: true, calendar: true, wall: true, counted: true},
+	LeakyBucket:    {name: "LeakyBucket", letter: "l", burst: true, queue: true},
+	FixedWindow:    {name: "FixedWindow", letter: "f", periodic: true, calendar: true, counted: true},
+	SlidingWindow:  {name: "SlidingWindow", letter: "s", periodic: true, counted: true},
+	SlidingCounter: {name: "SlidingCounter", letter: "k", periodic: true, wall: true},
+	SlidingLog:     {name: "SlidingLog", letter: "g", periodic: true, counted: true},
+	WarmUp:         {name: "WarmUp", letter: "w"},
+	Concurrency:    {name: "Concurrency", letter: "c", endless: true},
+	Ban:            {name: "Ban", letter: "n"},
+}
+
+// String returns the name of the constant.
+func (a Algorithm) String() string {
+	if int(a) < len(algorithms) {
+		return algorithms[a].name
+	}
+	return "Algorithm(" + strconv.Itoa(int(a)) + ")"
+}
 
 // The functions below call those of an algorithm. Only they name all algorithms. A default never stands for
 // one, so an algorithm that a switch lacks panics, except in fillDefaults and rebase, which some
@@ -50,10 +113,10 @@ func (l *Limit) workOut(bad wrong) {
 	}
 }
 
-// step answers a charge that is decided alone; otherwise it is like Decide. It may bring
+// Step answers a charge that is decided alone; otherwise it is like store.Decide. It may bring
 // the state to the present. Only a charge that passes changes the state beyond that. It only
 // reslices and appends to the Log, so a copy of the State made before remains valid.
-func (l *Limit) step(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) Step(now *Now, c Charge, s *State, r *Result) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		l.stepBucket(now, c, s, r)
@@ -76,9 +139,9 @@ func (l *Limit) step(now *Now, c *Charge, s *state, r *Result) {
 	}
 }
 
-// rebase brings a state to the present: it drops what no longer counts, and clamps a state
+// Rebase brings a state to the present: it drops what no longer counts, and clamps a state
 // that was written before the clock was set back. It converts nothing to the limit's numbers.
-func (l *Limit) rebase(now *Now, s *state) {
+func (l *Limit) Rebase(now *Now, s *State) {
 	if !s.Live {
 		return
 	}
@@ -100,10 +163,21 @@ func (l *Limit) rebase(now *Now, s *state) {
 	}
 }
 
+// Amend replaces the cost of an earlier charge with c.Cost: store.Amend. r.Receipt is that of the changed
+// charge.
+func (l *Limit) Amend(now *Now, c *Settlement, s *State, r *Result) {
+	l.Accept(s)
+	l.Rebase(now, s)
+	receipt := l.amend(now, c, s)
+	l.Step(now, Charge{}, s, r)
+	receipt.Lease, receipt.Path = c.Receipt.Lease, c.Receipt.Path
+	r.Receipt = receipt
+}
+
 // amend changes what a rebased state holds for a charge and returns the receipt of the
 // changed charge. The receipt's Cost is lower than the cost asked for if a debt exceeds
 // what the limit counts.
-func (l *Limit) amend(now *Now, c *Charge, s *state) Receipt {
+func (l *Limit) amend(now *Now, c *Settlement, s *State) Receipt {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		return l.amendBucket(now, c, s)
@@ -126,8 +200,12 @@ func (l *Limit) amend(now *Now, c *Charge, s *state) Receipt {
 	}
 }
 
-// lifetime returns how long the state differs from that of a new key after the step that answered r.
-func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
+// Lifetime returns how long the state differs from that of a new key after the step that answered r:
+// store.Limit.Lifetime.
+func (l *Limit) Lifetime(now *Now, s *State, r *Result) time.Duration {
+	if !s.Live {
+		return 0
+	}
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket, IntervalBucket:
 		return s.lifetimeBucket(now, r)
@@ -144,8 +222,8 @@ func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
 	}
 }
 
-// behind reports whether charge a was made behind charge b: see Behind.
-func (l *Limit) behind(a, b engine.Receipt) bool {
+// Behind reports whether charge a was made behind charge b: see Behind.
+func (l *Limit) Behind(a, b *Receipt) bool {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket, WarmUp:
 		return a.Mark > b.Mark
@@ -160,9 +238,9 @@ func (l *Limit) behind(a, b engine.Receipt) bool {
 	}
 }
 
-// unitsRefunded returns how many units, rounded up, the refund of a charge has given back. Where
+// UnitsRefunded returns how many units, rounded up, the refund of a charge has given back. Where
 // part of a refund can't be determined, it returns all.
-func (l *Limit) unitsRefunded(before, after engine.Receipt) int64 {
+func (l *Limit) UnitsRefunded(before, after *Receipt) int64 {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		return l.unitsRefundedBucket(before, after)
@@ -181,7 +259,7 @@ func (l *Limit) unitsRefunded(before, after engine.Receipt) int64 {
 
 // validFor reports whether an algorithm can have written the state, or at least can handle it: it
 // divides by no zero, no sum overflows, and what is counted twice agrees.
-func (s *state) validFor(a Algorithm) bool {
+func (s *State) validFor(a Algorithm) bool {
 	switch a {
 	case TokenBucket, LeakyBucket:
 		return s.validBucket()

@@ -1,12 +1,10 @@
-package store
+package algorithm
 
 import (
 	"cmp"
 	"fmt"
 	"math/bits"
 	"time"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
 // TokenBucket and LeakyBucket share one step. State.A is the theoretical arrival time
@@ -64,7 +62,7 @@ func (l *Limit) workOutBucket(bad wrong) {
 		l.tooFast(bad)
 		return
 	}
-	l.numbers = engine.Numbers{Token: l.token, Unit: l.scale.Code(), Burst: burst}
+	l.numbers = Numbers{Token: l.token, Unit: l.scale.Code(), Burst: burst}
 	l.tokens = divisorOf(l.token)
 	l.year = l.scale.within(longest.Microseconds())
 	l.capacity, l.queue = burst*l.token, queue*l.token
@@ -100,7 +98,7 @@ func oneSecond(units int64, period time.Duration) int64 {
 	return None
 }
 
-func (l *Limit) stepBucket(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) stepBucket(now *Now, c Charge, s *State, r *Result) {
 	at := l.scale.At(now.Steady)
 	tat := at
 	if s.Live {
@@ -130,10 +128,20 @@ func ahead(n int64, waits bool) int64 {
 	return -n
 }
 
-// stepPlain is stepBucket for a plain state: one that consists of its tat a alone. See
-// internal/inside.StepPlain. It is the whole rule in one function, because most programs
-// decide little else.
-func (l *Limit) stepPlain(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
+// StepPlain decides a charge alone, for a TokenBucket or LeakyBucket whose State is Live,
+// was written under the numbers n, and consists of A alone. Most do, so a store may
+// keep them in one word. It returns the new A. If ok is false, the limit has other numbers, or the
+// step needs or leaves more of a State than that, and r is meaningless.
+func (l *Limit) StepPlain(n *Numbers, now, a int64, c Charge, r *Result) (next int64, ok bool) {
+	if *n != l.numbers {
+		return a, false
+	}
+	return l.stepPlain(now, a, c, r)
+}
+
+// stepPlain is stepBucket for a plain state: one that consists of its tat a alone. It is the whole rule
+// in one function, because most programs decide little else.
+func (l *Limit) stepPlain(now, a int64, c Charge, r *Result) (next int64, ok bool) {
 	at := l.scale.At(now)
 	tat := max(at, a)
 	next = a
@@ -172,7 +180,7 @@ func (l *Limit) stepPlain(now, a int64, c *Charge, r *Result) (next int64, ok bo
 }
 
 // allowed returns by how much the charge may wait, in units.
-func (l *Limit) allowed(c *Charge) int64 {
+func (l *Limit) allowed(c Charge) int64 {
 	within := l.scale.within(l.maxWait(c))
 	if c.MaxWait > 0 && (l.queue == 0 || within < l.queue) {
 		return within
@@ -182,7 +190,7 @@ func (l *Limit) allowed(c *Charge) int64 {
 
 // bucketUse is the tokens in use of a bucket's state. They drain at the state's rate.
 type bucketUse struct {
-	scale   scale // of the state
+	scale   Scale // of the state
 	token   int64 // of the state
 	drains  int64 // tokens in use, in the state's units
 	inUse   int64 // tokens in use, in the limit's units
@@ -190,8 +198,8 @@ type bucketUse struct {
 }
 
 // bucketUse returns the tokens in use of a live state.
-func (l *Limit) bucketUse(now *Now, s *state) bucketUse {
-	u := bucketUse{scale: scaleOf(s.Numbers.Unit), token: s.Numbers.Token}
+func (l *Limit) bucketUse(now *Now, s *State) bucketUse {
+	u := bucketUse{scale: ScaleOf(s.Numbers.Unit), token: s.Numbers.Token}
 	u.drains = max(s.A-u.scale.At(now.Steady), 0)
 	u.inUse = u.drains
 	if u.foreign = u.token != l.token || s.Numbers.Unit != l.numbers.Unit; u.foreign {
@@ -231,7 +239,7 @@ func unconvert(n, from, to int64) int64 {
 
 // stepGeneral is stepBucket for any state: one of other numbers, one that has more than its tat,
 // and one from before the clock was set back.
-func (l *Limit) stepGeneral(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) stepGeneral(now *Now, c Charge, s *State, r *Result) {
 	if l.rebaseBucket(now, s); !s.Live {
 		l.stepBucket(now, c, s, r)
 		return
@@ -278,10 +286,10 @@ func (l *Limit) stepGeneral(now *Now, c *Charge, s *state, r *Result) {
 
 // chargeGeneral adds units to the inUse of a state, which then has the limit's numbers. before is
 // what is in use when the charge runs.
-func (l *Limit) chargeGeneral(now *Now, s *state, before, inUse, units int64, waits bool) {
+func (l *Limit) chargeGeneral(now *Now, s *State, before, inUse, units int64, waits bool) {
 	switch {
 	case s.Numbers != l.numbers:
-		s.keepLevels(scaleOf(s.Numbers.Unit).micros(s.A))
+		s.keepLevels(ScaleOf(s.Numbers.Unit).micros(s.A))
 		s.E, s.Log = now.Steady, nil
 	case len(s.Log) > 0:
 		s.Log = levels(s.Log).charge(now.Steady, before, inUse+units)
@@ -291,8 +299,8 @@ func (l *Limit) chargeGeneral(now *Now, s *state, before, inUse, units int64, wa
 }
 
 // rebaseBucket clamps a state from before the clock was set back, and drops what is over.
-func (l *Limit) rebaseBucket(now *Now, s *state) {
-	stateScale := scaleOf(s.Numbers.Unit)
+func (l *Limit) rebaseBucket(now *Now, s *State) {
+	stateScale := ScaleOf(s.Numbers.Unit)
 	at, last := stateScale.At(now.Steady), s.E
 	if n := len(s.Log); n > 0 {
 		last = max(last, s.Log[n-1].At)
@@ -306,18 +314,18 @@ func (l *Limit) rebaseBucket(now *Now, s *state) {
 		s.D, s.E, s.Log = max(stateScale.micros(s.A), now.Steady+1), now.Steady, nil
 	}
 	if s.A <= at && s.D == 0 {
-		*s = state{}
+		*s = State{}
 	}
 }
 
-func (l *Limit) amendBucket(now *Now, c *Charge, s *state) Receipt {
+func (l *Limit) amendBucket(now *Now, c *Settlement, s *State) Receipt {
 	r := c.Receipt
 	r.Cost = c.Cost
 	diff := c.Cost - c.Receipt.Cost
 	switch {
 	case diff > 0:
 		if !s.Live {
-			*s = state{Live: true, Numbers: l.numbers, A: l.scale.At(now.Steady)}
+			*s = State{Live: true, Numbers: l.numbers, A: l.scale.At(now.Steady)}
 		}
 		l.addDebtBucket(now, diff, s, &r)
 	case diff < 0 && s.Live && s.Numbers == l.numbers && !s.barred(&r):
@@ -327,8 +335,8 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *state) Receipt {
 }
 
 // addDebtBucket makes a charge cost more: tokens at the rate of the state, up to a year's worth.
-func (l *Limit) addDebtBucket(now *Now, tokens int64, s *state, r *Receipt) {
-	stateScale, token, full := scaleOf(s.Numbers.Unit), s.Numbers.Token, s.Numbers.Burst*s.Numbers.Token
+func (l *Limit) addDebtBucket(now *Now, tokens int64, s *State, r *Receipt) {
+	stateScale, token, full := ScaleOf(s.Numbers.Unit), s.Numbers.Token, s.Numbers.Burst*s.Numbers.Token
 	at := stateScale.At(now.Steady)
 	used := max(s.A-at, 0)
 	// A debt is whole tokens, so it may pass the limit of a year by less than one. A long queue may
@@ -352,7 +360,7 @@ func (l *Limit) addDebtBucket(now *Now, tokens int64, s *state, r *Receipt) {
 
 // refundableBucket returns the lowest number of units that have been in use since a charge, of
 // that charge and those before it. A refund gives back no more.
-func (l *Limit) refundableBucket(at, used int64, s *state, r *Receipt) int64 {
+func (l *Limit) refundableBucket(at, used int64, s *State, r *Receipt) int64 {
 	switch {
 	case s.barred(r):
 		return 0
@@ -364,7 +372,7 @@ func (l *Limit) refundableBucket(at, used int64, s *state, r *Receipt) int64 {
 }
 
 // refundBucket gives back tokens of a charge.
-func (l *Limit) refundBucket(now *Now, tokens int64, c *Charge, s *state, r *Receipt) {
+func (l *Limit) refundBucket(now *Now, tokens int64, c *Settlement, s *State, r *Receipt) {
 	at := l.scale.At(now.Steady)
 	used := max(s.A-at, 0)
 	last, waits := r.Mark == s.A, s.B > 0 && used > l.capacity
@@ -393,18 +401,18 @@ func (l *Limit) refundBucket(now *Now, tokens int64, c *Charge, s *state, r *Rec
 	s.A = at + used - back
 	s.B = ahead(used-back-l.capacity, waits)
 	if s.A <= at && s.D == 0 {
-		*s = state{}
+		*s = State{}
 	}
 }
 
 // unitsRefundedBucket rounds up.
-func (l *Limit) unitsRefundedBucket(before, after engine.Receipt) int64 {
+func (l *Limit) unitsRefundedBucket(before, after *Receipt) int64 {
 	return ceilDiv(max(before.Mark-after.Mark, 0), l.token)
 }
 
 // validBucket reports whether a token or leaky bucket can have written the state.
-func (s *state) validBucket() bool {
-	n, unit := s.Numbers, scaleOf(s.Numbers.Unit)
+func (s *State) validBucket() bool {
+	n, unit := s.Numbers, ScaleOf(s.Numbers.Unit)
 	return n.Token > 0 && unit.possible() && n.Burst >= 0 && unit.covers(float64(n.Burst)*float64(n.Token), far/2+horizon) &&
 		unit.covers(float64(s.A), remote) && unit.covers(float64(s.B), far/2+horizon) && s.C == 0 && s.validLevels()
 }

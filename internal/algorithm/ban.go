@@ -1,10 +1,8 @@
-package store
+package algorithm
 
 import (
 	"slices"
 	"time"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
 // Ban. State.B is the whole length of the ban under which the key is, or 0, and State.A the
@@ -20,10 +18,10 @@ const maxDenials = 1000
 
 func (l *Limit) workOutBan() {
 	l.largest = MaxCost
-	l.numbers = engine.Numbers{Token: l.period}
+	l.numbers = Numbers{Token: l.period}
 }
 
-func (l *Limit) rebaseBan(now *Now, s *state) {
+func (l *Limit) rebaseBan(now *Now, s *State) {
 	at := now.Steady
 	// An entry later than the present was written before the clock was set back.
 	if last := len(s.Log) - 1; last >= 0 && s.Log[last].At > at {
@@ -40,12 +38,12 @@ func (l *Limit) rebaseBan(now *Now, s *state) {
 		gone++
 	}
 	if s.Log = s.Log[gone:]; s.B == 0 && len(s.Log) == 0 {
-		*s = state{}
+		*s = State{}
 	}
 }
 
 // banned returns for how many microseconds the key is still banned.
-func (s *state) banned(at int64) int64 {
+func (s *State) banned(at int64) int64 {
 	if s.B == 0 {
 		return 0 // and A says nothing: instants may be before the origin
 	}
@@ -53,14 +51,14 @@ func (s *state) banned(at int64) int64 {
 }
 
 // denials returns the denials that count for the limit.
-func (l *Limit) denials(s *state) []engine.Entry {
+func (l *Limit) denials(s *State) []Entry {
 	if s.Numbers != l.numbers {
 		return nil
 	}
 	return s.Log
 }
 
-func (l *Limit) stepBan(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) stepBan(now *Now, c Charge, s *State, r *Result) {
 	if s.Live {
 		l.rebaseBan(now, s)
 	}
@@ -83,62 +81,33 @@ func (l *Limit) stepBan(now *Now, c *Charge, s *state, r *Result) {
 }
 
 // lifetimeBan returns how long a state is kept, which may have another period's denials.
-func (s *state) lifetimeBan(now *Now, r *Result) time.Duration {
+func (s *State) lifetimeBan(now *Now, r *Result) time.Duration {
 	if n := len(s.Log); n > 0 {
 		return max(r.ResetAfter, micros(s.Log[n-1].At+s.Numbers.Token-now.Steady))
 	}
 	return r.ResetAfter
 }
 
-// countDenials has the bans of a denied decision count it. A ban doesn't count its own
-// denials, nor those of a limit with another key: a user isn't banned because the
-// service is full.
-func countDenials(now *Now, charges []Charge, states []State, results []Result) {
-	for i := range charges {
-		if charges[i].isBan() && !results[i].OK && !charges[i].DryRun {
-			return
-		}
-	}
-	for i := range charges {
-		c := &charges[i]
-		if !c.isBan() || c.Cost == 0 || !results[i].OK {
-			continue
-		}
-		for j := range charges {
-			if o := &charges[j]; !results[j].OK && !o.DryRun && o.countsFor(c) {
-				begun := c.Limit.countDenial(now, states[i].open())
-				c.Limit.stepBan(now, c, states[i].open(), &results[i])
-				results[i].Begun = begun
-				break
-			}
-		}
-	}
+// DenialCounts reports whether a Ban of the same key counts a denial by the limit of a charge that may
+// wait for maxWait. A denied slot doesn't count if the caller may wait for it, because a waiting
+// caller asks repeatedly.
+func (l *Limit) DenialCounts(maxWait time.Duration) bool {
+	return l.spec.Algorithm != Ban && !(l.spec.Algorithm == Concurrency && maxWait > 0)
 }
 
-// countsFor reports whether a denial of c counts for ban, a charge on a Ban in the
-// same decision. It does if both have the same key and c isn't a charge on a Ban
-// itself. A denied slot doesn't count if the caller may wait for it (MaxWait), because
-// a waiting caller asks repeatedly.
-func (c *Charge) countsFor(ban *Charge) bool {
-	waits := c.Limit.spec.Algorithm == Concurrency && c.MaxWait > 0
-	return !c.isBan() && !waits && c.Key == ban.Key
-}
-
-func (c *Charge) isBan() bool { return c.Limit.spec.Algorithm == Ban }
-
-// countDenial counts one denial and reports whether it has started a ban.
-func (l *Limit) countDenial(now *Now, s *state) (begun bool) {
+// CountDenial counts one denial and reports whether it has started a ban.
+func (l *Limit) CountDenial(now *Now, s *State) (begun bool) {
 	at, strikes := now.Steady, l.denials(s)
 	if int64(len(strikes))+1 >= l.spec.Units {
-		*s = state{Live: true, Numbers: l.numbers, A: at + l.spec.Ban.Microseconds(), B: l.spec.Ban.Microseconds()}
+		*s = State{Live: true, Numbers: l.numbers, A: at + l.spec.Ban.Microseconds(), B: l.spec.Ban.Microseconds()}
 		return true
 	}
-	s.Live, s.Numbers, s.Log = true, l.numbers, append(strikes, engine.Entry{At: at, Units: 1})
+	s.Live, s.Numbers, s.Log = true, l.numbers, append(strikes, Entry{At: at, Units: 1})
 	return false
 }
 
 // validBan reports whether a Ban can have written the state.
-func (s *state) validBan() bool {
+func (s *State) validBan() bool {
 	n := s.Numbers
 	return 0 < n.Token && n.Token < remote && n.Unit == 0 && n.Burst == 0 && absBelow(s.A, remote) &&
 		0 <= s.B && s.B <= longest.Microseconds() && s.C|s.D|s.E == 0 && len(s.Log) <= maxDenials && s.ascends(0, remote)

@@ -3,15 +3,15 @@ package wire
 import (
 	"fmt"
 
-	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
-// algorithm is how the limits, charges and states of an algorithm are encoded for its
+// codec is how the limits, charges and states of an algorithm are encoded for its
 // script and decoded. Its file in package lua documents the arguments.
-type algorithm struct {
+type codec struct {
 	Traits
 	set    scripts.Set
 	letter byte // that identifies it in scripts
@@ -22,7 +22,7 @@ type algorithm struct {
 	vary func(l *limit, args []any, c *store.Charge, t *Times)
 	// state decodes what the script has found, and reports whether a store has written it.
 	// A value in another format counts as never seen, there and here.
-	state func(found string, s *engine.State) bool
+	state func(found string, s *algorithm.State) bool
 	// alone: each charge is decided by itself, because the script answers with the entries of a list
 	// that one charge needs.
 	alone bool
@@ -39,9 +39,9 @@ type Traits struct {
 }
 
 // TraitsOf returns the traits of a limit.
-func TraitsOf(l *store.Limit) Traits { return algorithms[l.Algorithm()].Traits }
+func TraitsOf(l *store.Limit) Traits { return codecs[l.Algorithm()].Traits }
 
-var algorithms = [...]algorithm{
+var codecs = [...]codec{
 	store.TokenBucket:    {set: scripts.TokenBucket, letter: 'b', arguments: bucketArgs, vary: varyBucket, state: bucketState, Traits: Traits{Prefetchable: true}},
 	store.LeakyBucket:    {set: scripts.TokenBucket, letter: 'b', arguments: bucketArgs, vary: varyBucket, state: bucketState},
 	store.IntervalBucket: {set: scripts.IntervalBucket, letter: 'i', arguments: intervalArgs, vary: varyWindow, state: intervalState, aloneWaiting: true},
@@ -57,11 +57,11 @@ var algorithms = [...]algorithm{
 // decode reads a state from a script's answer into s. The top of each algorithm's file in
 // package lua documents what is kept for a key.
 func decode(c *store.Charge, answer any, s *store.State) error {
-	algorithm := &algorithms[c.Limit.Algorithm()]
+	codec := &codecs[c.Limit.Algorithm()]
 	found := inside.State(s)
 	log := found.Log[:0]
 	*s = store.State{}
-	if algorithm.Leases {
+	if codec.Leases {
 		found.Log = log // the steps append to it: a state that is reused keeps its room
 	}
 	switch v := answer.(type) {
@@ -74,7 +74,7 @@ func decode(c *store.Charge, answer any, s *store.State) error {
 		if v == "" {
 			return nil
 		}
-		if found.Live = true; !algorithm.state(v, found) {
+		if found.Live = true; !codec.state(v, found) {
 			*s = store.State{}
 		}
 		return nil

@@ -1,29 +1,26 @@
-package store
+package algorithm
 
 import (
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
-// NewLimit checks a Spec, fills in its defaults and returns the limit. The error reports all
-// problems at once: it is made by errors.Join and holds a *SpecError for each problem.
-func NewLimit(s Spec) (*Limit, error) {
+// New checks a Spec, fills in its defaults and returns the limit, or all problems of the Spec.
+func New(s Spec) (*Limit, []*Problem) {
 	l := &Limit{spec: s}
-	var errs []error
+	var problems []*Problem
 	bad := func(field, problem, write string, names ...any) {
-		errs = append(errs, newSpecError(field, problem, write, names...))
+		problems = append(problems, NewProblem(field, problem, write, names...))
 	}
 
-	if !engine.ValidName(s.Name) {
+	if !ValidName(s.Name) {
 		bad("Name", fmt.Sprintf("name %.80q", s.Name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
 	}
-	named := len(errs)
+	named := len(problems)
 	if s.Units < 1 || s.Units > MaxCost {
 		bad("Units", fmt.Sprintf("%d units", s.Units), fmt.Sprintf("write a number from 1 to %d", int64(MaxCost)))
 	}
@@ -36,19 +33,19 @@ func NewLimit(s Spec) (*Limit, error) {
 	if l.calendar() {
 		l.lastBounds = new(atomic.Pointer[bounds])
 	}
-	if len(errs) == named { // all but the name is valid
+	if len(problems) == named { // all but the name is valid
 		l.fillDefaults()
 		l.workOutName()
 		l.period = l.spec.Period.Microseconds()
 		l.patience = l.longestWait()
 		l.workOut(bad)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if len(problems) > 0 {
+		return nil, problems
 	}
-	var unused state
+	var unused State
 	var left Result
-	l.step(&Now{}, &Charge{Limit: l}, &unused, &left)
+	l.Step(&Now{}, Charge{}, &unused, &left)
 	l.full = left.Remaining
 	return l, nil
 }
@@ -166,7 +163,7 @@ func (l *Limit) longestWait() int64 {
 	if w := l.spec.Window; w.kind == everyWindow {
 		span = w.every.Microseconds()
 	} else if l.calendar() {
-		span = w.nominal()
+		span = w.Nominal()
 	}
 	// Only half of the room is used, because windows of the calendar may be shorter.
 	if windows := exact/4/l.spec.Units - 2; windows < year/span {
@@ -174,3 +171,21 @@ func (l *Limit) longestWait() int64 {
 	}
 	return year
 }
+
+// NewProblem returns a Problem. problem and write are formats with a %v for each of
+// names, which are names of Go's: an Algorithm, or a text such as "time.Second". Without
+// names both are taken as they are.
+func NewProblem(field, problem, write string, names ...any) *Problem {
+	p := &Problem{Field: field, Problem: problem, Write: write}
+	if len(names) > 0 {
+		const between = "\x00"
+		p.Problem, p.Write, _ = strings.Cut(fmt.Sprintf(problem+between+write, names...), between)
+		for _, name := range names {
+			p.Names = append(p.Names, fmt.Sprint(name))
+		}
+	}
+	return p
+}
+
+// wrong records one problem, with the arguments of NewProblem.
+type wrong = func(field, problem, write string, names ...any)

@@ -1,9 +1,7 @@
-package store
+package algorithm
 
 import (
 	"cmp"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
 // IntervalBucket. State.A is the start of the current interval in microseconds. State.B
@@ -27,7 +25,7 @@ func (l *Limit) defaultInterval() { l.spec.Burst = cmp.Or(l.spec.Burst, l.spec.U
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
-	l.numbers = engine.Numbers{Token: l.spec.Units, Unit: l.interval(), Burst: l.spec.Burst}
+	l.numbers = Numbers{Token: l.spec.Units, Unit: l.interval(), Burst: l.spec.Burst}
 }
 
 // interval returns the Numbers.Unit of an IntervalBucket.
@@ -49,7 +47,7 @@ type refills struct {
 }
 
 // refillsOf returns the refills of a state, or the limit's own if nothing is in use.
-func (l *Limit) refillsOf(now *Now, s *state) refills {
+func (l *Limit) refillsOf(now *Now, s *State) refills {
 	if s.Live && s.B > 0 {
 		f := refills{start: s.A, now: now.Steady, units: s.Numbers.Token, unit: s.Numbers.Unit}
 		if f.unit < 0 {
@@ -112,7 +110,7 @@ func (f *refills) untilAtLatest(n int64) int64 {
 
 // rebaseInterval clamps a state from before the clock was set back, and drops what is over. It
 // returns the refills of the state.
-func (l *Limit) rebaseInterval(now *Now, s *state) refills {
+func (l *Limit) rebaseInterval(now *Now, s *State) refills {
 	f := l.refillsOf(now, s)
 	if !s.Live {
 		return f
@@ -133,12 +131,12 @@ func (l *Limit) rebaseInterval(now *Now, s *state) refills {
 		s.D, s.E, s.Log = now.Steady+max(f.untilAtLatest(f.used), 1), l.instant(now), nil
 	}
 	if f.used == 0 && s.D == 0 {
-		*s = state{}
+		*s = State{}
 	}
 	return f
 }
 
-func (l *Limit) stepInterval(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) stepInterval(now *Now, c Charge, s *State, r *Result) {
 	f := l.rebaseInterval(now, s)
 	*r = Result{OK: true}
 	switch {
@@ -157,7 +155,7 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *state, r *Result) {
 
 // chargeInterval makes a charge, or denies it if it would wait for too long. It returns the refills of the
 // state afterwards.
-func (l *Limit) chargeInterval(now *Now, c *Charge, f refills, s *state, r *Result) refills {
+func (l *Limit) chargeInterval(now *Now, c Charge, f refills, s *State, r *Result) refills {
 	at, mine, within := l.instant(now), f, l.maxWait(c)
 	other := f.unit != l.numbers.Unit || f.units != l.spec.Units
 	if other {
@@ -196,14 +194,14 @@ func (l *Limit) chargeInterval(now *Now, c *Charge, f refills, s *state, r *Resu
 	return mine
 }
 
-func (l *Limit) amendInterval(now *Now, c *Charge, s *state) Receipt {
+func (l *Limit) amendInterval(now *Now, c *Settlement, s *State) Receipt {
 	r := c.Receipt
 	r.Cost = c.Cost
 	f, diff := l.refillsOf(now, s), c.Cost-c.Receipt.Cost
 	switch {
 	case diff > 0:
 		if !s.Live || f.used == 0 && s.Numbers != l.numbers {
-			if *s = (state{Live: true, Numbers: l.numbers, D: s.D}); s.D != 0 {
+			if *s = (State{Live: true, Numbers: l.numbers, D: s.D}); s.D != 0 {
 				s.E = l.instant(now)
 			}
 		}
@@ -215,7 +213,7 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *state) Receipt {
 }
 
 // addDebtInterval makes a charge cost more.
-func (l *Limit) addDebtInterval(now *Now, tokens int64, f *refills, s *state, r *Receipt) {
+func (l *Limit) addDebtInterval(now *Now, tokens int64, f *refills, s *State, r *Receipt) {
 	at := l.instant(now)
 	debt := max(0, min(tokens, s.Numbers.Burst+MaxCost-f.used))
 	r.Cost -= tokens - debt
@@ -246,7 +244,7 @@ func (l *Limit) useLeft(r *Receipt, at, start int64) int64 {
 }
 
 // refundableInterval is refundableBucket for an IntervalBucket, in tokens.
-func (l *Limit) refundableInterval(f *refills, s *state, r *Receipt) int64 {
+func (l *Limit) refundableInterval(f *refills, s *State, r *Receipt) int64 {
 	switch {
 	case s.barred(r):
 		return 0
@@ -258,7 +256,7 @@ func (l *Limit) refundableInterval(f *refills, s *state, r *Receipt) int64 {
 }
 
 // refundInterval gives back tokens of a charge.
-func (l *Limit) refundInterval(now *Now, tokens int64, c *Charge, f *refills, s *state, r *Receipt) {
+func (l *Limit) refundInterval(now *Now, tokens int64, c *Settlement, f *refills, s *State, r *Receipt) {
 	last := l.useLeft(r, f.start, f.start) == f.used
 	if f.used > l.capacity && !(last && c.Cost == 0) { // see State.D of a TokenBucket
 		return
@@ -276,11 +274,11 @@ func (l *Limit) refundInterval(now *Now, tokens int64, c *Charge, f *refills, s 
 		s.keepLevels(now.Steady + max(f.untilAtLatest(f.used), 1))
 	}
 	if s.A, s.B = f.start, f.used-back; s.B == 0 && s.D == 0 {
-		*s = state{}
+		*s = State{}
 	}
 }
 
-func (l *Limit) behindInterval(a, b engine.Receipt) bool {
+func (l *Limit) behindInterval(a, b *Receipt) bool {
 	if a.Instant < b.Instant {
 		return a.Mark > b.Mark+l.boundariesIn(a.Instant, b.Instant)*l.spec.Units
 	}
@@ -288,7 +286,7 @@ func (l *Limit) behindInterval(a, b engine.Receipt) bool {
 }
 
 // validInterval reports whether an IntervalBucket can have written the state.
-func (s *state) validInterval() bool {
+func (s *State) validInterval() bool {
 	n := s.Numbers
 	return 0 < n.Token && n.Token <= MaxCost && 0 < n.Burst && n.Burst <= MaxCost && validIntervalUnit(n.Unit) &&
 		absBelow(s.A, remote) && s.validCounts() && s.C == 0 && s.validLevels()

@@ -1,11 +1,9 @@
-package store
+package algorithm
 
 import (
 	"fmt"
 	"math/bits"
 	"time"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
 // WarmUp is Guava's SmoothWarmingUp (cold factor 3) in integers. Let T be the interval
@@ -36,14 +34,14 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write at most two years")
 		return
 	}
-	if !l.chooseScale(1, func(c scale) bool {
+	if !l.chooseScale(1, func(c Scale) bool {
 		return w%c.Tick() == 0 && w/c.Tick() < mostWarm/c.PerTick
 	}) {
 		l.tooFast(bad)
 		return
 	}
 	l.warm = l.scale.within(w)
-	l.numbers = engine.Numbers{Token: l.warm, Unit: l.scale.Code()}
+	l.numbers = Numbers{Token: l.warm, Unit: l.scale.Code()}
 	l.year = l.scale.within(longest.Microseconds())
 	l.largest = l.largestPrepaid()
 }
@@ -72,12 +70,12 @@ func (l *Limit) price(cost, cold int64) (price, warmer int64) {
 
 // present returns when the next charge may go, and how cold the limit is then. rebaseWarmUp has
 // brought the state to the present.
-func (l *Limit) present(now *Now, s *state) (next, cold int64) {
+func (l *Limit) present(now *Now, s *State) (next, cold int64) {
 	at := l.scale.At(now.Steady)
 	if !s.Live {
 		return at, l.warm
 	}
-	stateScale := scaleOf(s.Numbers.Unit)
+	stateScale := ScaleOf(s.Numbers.Unit)
 	next, cold = s.A, s.B
 	if s.Numbers != l.numbers {
 		if cold = mulDiv(l.warm, cold, s.Numbers.Token); next <= stateScale.At(now.Steady) {
@@ -90,8 +88,8 @@ func (l *Limit) present(now *Now, s *state) (next, cold int64) {
 
 // rebaseWarmUp brings a state to the present, by its own numbers: it cools down, and one
 // from before the clock was set back is clamped.
-func (l *Limit) rebaseWarmUp(now *Now, s *state) {
-	at := scaleOf(s.Numbers.Unit).At(now.Steady)
+func (l *Limit) rebaseWarmUp(now *Now, s *State) {
+	at := ScaleOf(s.Numbers.Unit).At(now.Steady)
 	s.A = min(s.A, at+s.C)
 	if s.E != 0 { // instants may be before the origin
 		s.E = min(s.E, s.A)
@@ -100,11 +98,11 @@ func (l *Limit) rebaseWarmUp(now *Now, s *state) {
 		s.A, s.B, s.C, s.E = at, min(s.B+at-s.A, s.Numbers.Token), 0, 0
 	}
 	if s.A == at && s.B == s.Numbers.Token {
-		*s = state{}
+		*s = State{}
 	}
 }
 
-func (l *Limit) stepWarmUp(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) stepWarmUp(now *Now, c Charge, s *State, r *Result) {
 	if s.Live {
 		l.rebaseWarmUp(now, s)
 	}
@@ -112,7 +110,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *state, r *Result) {
 	next, cold := l.present(now, s)
 	free := l.scale.wait(next - at)
 	if s.Live && s.Numbers != l.numbers { // which may have a finer tick
-		stateScale := scaleOf(s.Numbers.Unit)
+		stateScale := ScaleOf(s.Numbers.Unit)
 		free = min(free, stateScale.wait(s.A-stateScale.At(now.Steady)))
 	}
 	*r = Result{OK: true}
@@ -146,25 +144,25 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *state, r *Result) {
 
 // lifetimeWarmUp returns the time until a state is cold by its own numbers. Another version may
 // cool down in less time.
-func (s *state) lifetimeWarmUp(now *Now) time.Duration {
-	stateScale := scaleOf(s.Numbers.Unit)
+func (s *State) lifetimeWarmUp(now *Now) time.Duration {
+	stateScale := ScaleOf(s.Numbers.Unit)
 	return stateScale.wait(s.A + s.Numbers.Token - s.B - stateScale.At(now.Steady))
 }
 
 // setWarmUp writes a state in the limit's numbers: A, B and E as above. E is dropped once it is past,
 // and the state of a key that is free and cold is that of a new key. at is the present.
-func (l *Limit) setWarmUp(at int64, s *state, newA, newB, newE int64) {
+func (l *Limit) setWarmUp(at int64, s *State, newA, newB, newE int64) {
 	if newA <= at && newB >= l.warm {
-		*s = state{}
+		*s = State{}
 		return
 	}
 	if newE <= at {
 		newE = 0
 	}
-	*s = state{Live: true, Numbers: l.numbers, A: newA, B: newB, C: max(newA-at, 0), E: newE}
+	*s = State{Live: true, Numbers: l.numbers, A: newA, B: newB, C: max(newA-at, 0), E: newE}
 }
 
-func (l *Limit) amendWarmUp(now *Now, c *Charge, s *state) Receipt {
+func (l *Limit) amendWarmUp(now *Now, c *Settlement, s *State) Receipt {
 	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Cost: c.Cost}
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff == 0:
@@ -174,7 +172,7 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *state) Receipt {
 	case s.Live && s.Numbers != l.numbers:
 		// The price of a permit in the state's numbers isn't known, so the debt is a length
 		// of time.
-		stateScale := scaleOf(s.Numbers.Unit)
+		stateScale := ScaleOf(s.Numbers.Unit)
 		at := stateScale.At(now.Steady)
 		debt := l.cappedDebt(diff, stateScale.micros(s.A-at))
 		s.A += stateScale.ofMicros(l.scale.micros(debt * l.token))
@@ -192,7 +190,7 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *state) Receipt {
 }
 
 // refundWarmUp gives back permits of a charge, if no charge came after it.
-func (l *Limit) refundWarmUp(now *Now, permits int64, c *Charge, s *state, r *Receipt) {
+func (l *Limit) refundWarmUp(now *Now, permits int64, c *Settlement, s *State, r *Receipt) {
 	at := l.scale.At(now.Steady)
 	next, cold := l.present(now, s)
 	mark := c.Receipt.Mark
@@ -233,7 +231,7 @@ func (l *Limit) cappedDebt(tokens, reserved int64) int64 {
 }
 
 // unitsRefundedWarmUp is all or nothing: what a charge was worth depends on those before it.
-func (l *Limit) unitsRefundedWarmUp(before, after engine.Receipt) int64 {
+func (l *Limit) unitsRefundedWarmUp(before, after *Receipt) int64 {
 	if before.Mark == after.Mark {
 		return 0
 	}
@@ -241,8 +239,8 @@ func (l *Limit) unitsRefundedWarmUp(before, after engine.Receipt) int64 {
 }
 
 // validWarmUp reports whether a WarmUp can have written the state.
-func (s *state) validWarmUp() bool {
-	n, unit := s.Numbers, scaleOf(s.Numbers.Unit)
+func (s *State) validWarmUp() bool {
+	n, unit := s.Numbers, ScaleOf(s.Numbers.Unit)
 	return 0 < n.Token && n.Token <= mostWarm && n.Burst == 0 && unit.possible() && unit.covers(float64(s.A), remote) &&
 		s.validCounts() && s.B <= n.Token && unit.covers(float64(s.C), far/2) && s.D == 0 && unit.covers(float64(s.E), remote) && len(s.Log) == 0
 }

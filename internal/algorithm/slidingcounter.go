@@ -1,9 +1,7 @@
-package store
+package algorithm
 
 import (
 	"math/bits"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
 // SlidingCounter estimates a sliding window from two fixed ones. It assumes that the
@@ -43,25 +41,25 @@ func (l *Limit) counterStart(at int64) int64 { return at - floorMod(at+Epoch*1_0
 // rebaseCounter moves a state on to the present window. Each window that has ended shifts the three
 // counts by one, so after three none is left. If the clock was set back, A moves back with it, and the
 // counts stay: they are then those of the present window and its neighbors.
-func (l *Limit) rebaseCounter(now *Now, s *state) {
+func (l *Limit) rebaseCounter(now *Now, s *State) {
 	present := l.counterStart(now.Wall)
 	for ended := min((present-s.A)/l.period, 3); ended > 0; ended-- {
 		s.C, s.B, s.D = s.B, s.D, 0
 	}
 	if s.A = present; s.B|s.C|s.D == 0 {
-		*s = state{}
+		*s = State{}
 	}
 }
 
 // estimate returns how many units of a state count.
-func (l *Limit) estimate(at int64, s *state) int64 {
+func (l *Limit) estimate(at int64, s *State) int64 {
 	if s.C == 0 {
 		return s.B + s.D
 	}
 	return s.B + s.D + mulDiv(s.C, s.A+l.period-at, l.period)
 }
 
-func (l *Limit) stepCounter(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) stepCounter(now *Now, c Charge, s *State, r *Result) {
 	if s.Live {
 		l.rebaseCounter(now, s)
 	}
@@ -109,7 +107,7 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *state, r *Result) {
 
 // firstFit returns the first instant at which a cost of at most the limit passes if no other
 // charge comes, and how many windows after the present one that is.
-func (l *Limit) firstFit(at int64, s *state, cost int64) (window, free int64) {
+func (l *Limit) firstFit(at int64, s *State, cost int64) (window, free int64) {
 	start, counts := l.counterStart(at), [...]int64{s.C, s.B, s.D, 0}
 	for ; window < 3; window++ {
 		prev, room := counts[window], l.spec.Units-cost-counts[window+1]
@@ -132,14 +130,14 @@ func (l *Limit) firstFit(at int64, s *state, cost int64) (window, free int64) {
 // The receipt says which window a charge is in, and its Mark how much of the charge
 // that window holds. The new cost counts there as if it had from the start. If that
 // window no longer counts, a debt counts in the present one.
-func (l *Limit) amendCounter(now *Now, c *Charge, s *state) Receipt {
+func (l *Limit) amendCounter(now *Now, c *Settlement, s *State) Receipt {
 	receipt, diff := c.Receipt, c.Cost-c.Receipt.Cost
 	receipt.Cost = c.Cost
 	if !s.Live {
 		if diff <= 0 {
 			return receipt
 		}
-		*s = state{Live: true, A: l.counterStart(now.Wall)}
+		*s = State{Live: true, A: l.counterStart(now.Wall)}
 	}
 	count := l.countAt(s, receipt.Instant)
 	if diff <= 0 {
@@ -158,13 +156,13 @@ func (l *Limit) amendCounter(now *Now, c *Charge, s *state) Receipt {
 		receipt.Cost -= diff - debt
 	}
 	if s.B|s.C|s.D == 0 {
-		*s = state{}
+		*s = State{}
 	}
 	return receipt
 }
 
 // countAt returns the count of the window that begins at start, or nil if none is kept.
-func (l *Limit) countAt(s *state, start int64) *int64 {
+func (l *Limit) countAt(s *State, start int64) *int64 {
 	switch start - s.A {
 	case -l.period:
 		return &s.C
@@ -177,6 +175,6 @@ func (l *Limit) countAt(s *state, start int64) *int64 {
 }
 
 // validCounter reports whether a SlidingCounter can have written the state.
-func (s *state) validCounter() bool {
-	return s.Numbers == engine.Numbers{} && absBelow(s.A, remote) && s.validCounts() && 0 <= s.D && s.D < exact && s.E == 0 && len(s.Log) == 0
+func (s *State) validCounter() bool {
+	return s.Numbers == Numbers{} && absBelow(s.A, remote) && s.validCounts() && 0 <= s.D && s.D < exact && s.E == 0 && len(s.Log) == 0
 }

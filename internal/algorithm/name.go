@@ -1,4 +1,4 @@
-package engine
+package algorithm
 
 // ValidName reports whether s is a letter followed by up to 63 of A-Z a-z 0-9 _ . -
 func ValidName(s string) bool {

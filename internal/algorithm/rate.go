@@ -1,12 +1,12 @@
-package store
+package algorithm
 
 import "fmt"
 
 // What the limits that count in a rate's units share: token and leaky buckets, and WarmUp.
 
-// chooseScale sets the limit's scale and token. If no scale holds its rate, they are those of the
+// chooseScale sets the scale and token. If no scale holds its rate, they are those of the
 // nearest rate below. accept, if not nil, is one more condition on scales.
-func (l *Limit) chooseScale(room int64, accept func(scale) bool) (ok bool) {
+func (l *Limit) chooseScale(room int64, accept func(Scale) bool) (ok bool) {
 	if l.scale, l.token, ok = exactScale(l.period, l.spec.Units, room, accept); !ok {
 		l.scale, l.token, ok = scaleBelow(l.period, l.spec.Units, room, accept)
 	}

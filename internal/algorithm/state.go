@@ -1,7 +1,8 @@
-// Package engine holds what package store shares with the stores, lines and limiters of
-// this module and with no other module: the words of a State, the numbers that steps count
-// in, and functions that package store keeps to itself.
-package engine
+package algorithm
+
+import (
+	"cmp"
+)
 
 // Sealed is a State that only this module can open: store.State is one. A package that can import
 // Sealed converts a *store.State into a *Sealed, and opens it.
@@ -55,33 +56,34 @@ type Numbers struct {
 // At returns the instant us, in microseconds, in the units of a bucket with these numbers.
 func (n Numbers) At(us int64) int64 { return ScaleOf(n.Unit).At(us) }
 
-// Terms are a Limit's numbers as its steps use them, for a store that runs the steps
-// elsewhere, such as in a server's script.
-type Terms struct {
-	// Numbers are the numbers that the limit's states are written under.
-	Numbers Numbers
-	// Scale is the unit of a rate's instants, or of a SlidingWindow's buckets.
-	Scale Scale
-	// Token is the units of one token of a rate, or of one bucket of a SlidingWindow.
-	Token int64
-	// Capacity is the units that pass at once; Queue those that may be reserved beyond it. They
-	// are in units of Scale for a TokenBucket or LeakyBucket, otherwise in tokens.
-	Capacity, Queue int64
-	// Largest is the largest cost that can ever pass.
-	Largest int64
-	// Period is in microseconds; 0 for calendar windows.
-	Period int64
-	// Warm is the whole warm-up of a WarmUp, in units of Scale.
-	Warm int64
-	// Longest is the furthest into the future that a turn is reserved or a debt
-	// reaches, in units of Scale.
-	Longest int64
-	// Patience is the longest MaxWait that counts, in microseconds. Longer ones are
-	// treated as this.
-	Patience int64
+// validCounts reports whether B and C are counts, of any algorithm.
+func (s *State) validCounts() bool { return 0 <= s.B && s.B < exact && 0 <= s.C && s.C < exact }
+
+// absBelow reports whether n is nearer to 0 than end.
+func absBelow(n, end int64) bool { return -end < n && n < end }
+
+// ascends reports whether the Log is in order and ends before end, and whether every entry
+// has as many units as least.
+func (s *State) ascends(least, end int64) bool {
+	last := int64(-remote)
+	for _, e := range s.Log {
+		if e.At < last || e.At >= end || e.Units < least {
+			return false
+		}
+		last = e.At
+	}
+	return true
 }
 
-// Span is one window of the calendar, from Start up to but not including End, in
-// microseconds since store.Epoch. The windows of a calendar are numbered in order. A number
-// is skipped where a time zone has skipped a day.
-type Span struct{ Number, Start, End int64 }
+// units returns the sum of the Log's units, or -1 if it is too large.
+func (s *State) units() (sum int64) {
+	for _, e := range s.Log {
+		if e.Units >= exact-sum {
+			return -1
+		}
+		sum += e.Units
+	}
+	return sum
+}
+
+func compareEntry(e Entry, at int64) int { return cmp.Compare(e.At, at) }

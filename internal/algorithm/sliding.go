@@ -1,9 +1,7 @@
-package store
+package algorithm
 
 import (
 	"slices"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
 // SlidingWindow and SlidingLog share one step: charges are entered at an instant and
@@ -23,12 +21,12 @@ import (
 // The period, and of a SlidingWindow the number of buckets, are part of StateName: a limit
 // with others counts by itself, and one with other Units goes on with the count.
 
-func (l *Limit) rebaseSliding(now *Now, s *state) {
+func (l *Limit) rebaseSliding(now *Now, s *State) {
 	l.lookback.clamp(now.Steady, s)
 	l.lookback.drop(now.Steady, s)
 }
 
-func (l *Limit) stepSliding(now *Now, c *Charge, s *state, r *Result) {
+func (l *Limit) stepSliding(now *Now, c Charge, s *State, r *Result) {
 	if s.Live {
 		l.rebaseSliding(now, s)
 	}
@@ -69,7 +67,7 @@ func (d lookback) waitUntil(now *Now, within, free int64, r *Result) bool {
 // clamp joins what was entered before the clock was set back to one entry, now or at
 // the turn that was reserved. Otherwise a key would be denied for as long as the
 // difference.
-func (d lookback) clamp(at int64, s *state) {
+func (d lookback) clamp(at int64, s *State) {
 	if s.A <= at+s.E {
 		return
 	}
@@ -84,9 +82,9 @@ func (d lookback) clamp(at int64, s *state) {
 
 // drop removes the entries that no longer count. If the newest entry is in the present bucket, steps have
 // entered nothing there that would expire: such entries count with the newest.
-func (d lookback) drop(at int64, s *state) {
+func (d lookback) drop(at int64, s *State) {
 	if d.expiry(s.A) <= at {
-		*s = state{}
+		*s = State{}
 		return
 	}
 	gone, units := 0, int64(0)
@@ -103,12 +101,12 @@ func (d lookback) drop(at int64, s *state) {
 
 // enter adds a charge that runs at an instant. It is entered there, or at the newest entry's
 // instant if that is later.
-func (l *Limit) enter(now *Now, s *state, at, units int64) Receipt {
+func (l *Limit) enter(now *Now, s *State, at, units int64) Receipt {
 	switch entered := l.lookback.entryAt(at); {
 	case !s.Live:
 		s.Live, s.A = true, entered
 	case entered > s.A:
-		s.Log = append(s.Log, engine.Entry{At: s.A, Units: s.B})
+		s.Log = append(s.Log, Entry{At: s.A, Units: s.B})
 		s.A, s.B = entered, 0
 	}
 	s.B += units
@@ -118,7 +116,7 @@ func (l *Limit) enter(now *Now, s *state, at, units int64) Receipt {
 }
 
 // freeAt returns the instant at which the oldest entries, with units in total, have expired.
-func (l *Limit) freeAt(s *state, units int64) int64 {
+func (l *Limit) freeAt(s *State, units int64) int64 {
 	for _, e := range s.Log {
 		if units -= e.Units; units <= 0 {
 			return l.lookback.expiry(e.At)
@@ -133,7 +131,7 @@ func (l *Limit) freeAt(s *state, units int64) int64 {
 //
 // The new receipt depends on the old one alone, since a store may keep the entries elsewhere. An
 // entry may be missing only after a Reset: then what is added is entered now.
-func (l *Limit) amendSliding(now *Now, c *Charge, s *state) Receipt {
+func (l *Limit) amendSliding(now *Now, c *Settlement, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
 	receipt.Cost = c.Cost
@@ -173,7 +171,7 @@ func (l *Limit) amendSliding(now *Now, c *Charge, s *state) Receipt {
 }
 
 // entry returns the units entered at an instant, or nil.
-func (s *state) entry(at int64) *int64 {
+func (s *State) entry(at int64) *int64 {
 	if at == s.A {
 		return &s.B
 	}
@@ -184,14 +182,14 @@ func (s *state) entry(at int64) *int64 {
 }
 
 // remove removes the empty entry at an instant.
-func (s *state) remove(now *Now, at int64) {
+func (s *State) remove(now *Now, at int64) {
 	last := len(s.Log) - 1
 	switch {
 	case at != s.A:
 		i, _ := slices.BinarySearchFunc(s.Log, at, compareEntry)
 		s.Log = slices.Delete(s.Log, i, i+1)
 	case last < 0:
-		*s = state{}
+		*s = State{}
 	default: // the one before it is the newest now
 		s.A, s.B = s.Log[last].At, s.Log[last].Units
 		s.E = max(s.A-now.Steady, 0)
@@ -200,7 +198,7 @@ func (s *state) remove(now *Now, at int64) {
 }
 
 // validSliding reports whether a SlidingWindow or SlidingLog can have written the state.
-func (s *state) validSliding() bool {
-	return s.Numbers == engine.Numbers{} && absBelow(s.A, remote) && s.validCounts() && s.B > 0 && s.D == 0 && 0 <= s.E && s.E < remote &&
+func (s *State) validSliding() bool {
+	return s.Numbers == Numbers{} && absBelow(s.A, remote) && s.validCounts() && s.B > 0 && s.D == 0 && 0 <= s.E && s.E < remote &&
 		s.ascends(1, s.A) && s.units() == s.C-s.B
 }

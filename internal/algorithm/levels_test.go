@@ -1,15 +1,13 @@
-package store
+package algorithm
 
 import (
 	"math/rand/v2"
 	"testing"
-
-	"github.com/stint-go/stint/internal/engine"
 )
 
 // A history has the charges and their instants, as if every refund had been made from the
 // start. It drains by one unit each instant.
-type history []engine.Entry
+type history []Entry
 
 // used is the number of units in use at at.
 func (h history) used(at int64) (used int64) {
@@ -46,7 +44,7 @@ func levelsTrace(t *testing.T, seed uint64, capacity int64, open, ops int, pace 
 			if used+cost > capacity {
 				continue
 			}
-			h = append(h, engine.Entry{At: now, Units: cost})
+			h = append(h, Entry{At: now, Units: cost})
 			marks = append(marks, used+cost)
 			streams = append(streams, len(h)-1)
 			if len(v) > 0 {

@@ -1,4 +1,4 @@
-package store
+package algorithm
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ func (l *Limit) workOutSlidingWindow(bad wrong) {
 	}
 	l.largest = s.Units
 	var ok bool
-	if l.scale, l.token, ok = exactScale(l.period, s.Buckets, 2*s.Buckets, func(c scale) bool {
+	if l.scale, l.token, ok = exactScale(l.period, s.Buckets, 2*s.Buckets, func(c Scale) bool {
 		return l.period/c.Tick() >= s.Buckets // a bucket is at least a tick
 	}); !ok {
 		bad("Buckets", fmt.Sprintf("%v can't be cut into %d buckets exactly", s.Period, s.Buckets),

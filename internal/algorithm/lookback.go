@@ -1,9 +1,9 @@
-package store
+package algorithm
 
 // lookback is the span in which the charges of a SlidingWindow or SlidingLog count. For a log it
 // is token microseconds; for a window it is a number of buckets of token units each.
 type lookback struct {
-	scale          scale // windows only
+	scale          Scale // windows only
 	token, buckets int64
 }
 
