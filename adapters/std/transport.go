@@ -40,7 +40,7 @@ func WithMaxPause(d time.Duration) TransportOption {
 	return transportOption(func(t *client.Transport) { t.MaxPause = d })
 }
 
-// WithRetries sets the number of retries of a request after a 429 or 503. The default is 3.
+// WithRetries sets the number of retries of a request. The default is 3.
 // With 0, every response is returned without a retry, but later requests still wait for the
 // pause. NewTransport panics if n is negative.
 func WithRetries(n int) TransportOption {
@@ -48,14 +48,15 @@ func WithRetries(n int) TransportOption {
 }
 
 // WithRetryable sets which requests may be retried after a 429 or 503, instead of those that
-// net/http itself would retry (see NewTransport):
+// net/http itself would retry (see NewTransport). They are also retried after a 403 that asks
+// for a pause, by which some APIs answer a rate limit:
 //
-//	stinthttp.WithRetryable(func(r *http.Request) bool { return r.URL.Path == "/search" })
+//	stinthttp.WithRetryable(func(r *http.Request) bool { return r.URL.Host == "api.github.com" && r.Method == "GET" })
 //
 // A request whose body can't be sent twice isn't retried, even if retryable returns true.
 // retryable is called concurrently. NewTransport panics if it is nil.
 func WithRetryable(retryable func(*http.Request) bool) TransportOption {
-	return transportOption(func(t *client.Transport) { t.Retryable = retryable })
+	return transportOption(func(t *client.Transport) { t.Retryable, t.RetryForbidden = retryable, true })
 }
 
 // NewTransport returns a RoundTripper that sends requests through base at the rate that lim

@@ -5,7 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,39 @@ func TestTransportWithServer(t *testing.T) {
 		t.Errorf("connections %s and %s, want one", a, b)
 	}
 	client.CloseIdleConnections()
+}
+
+// A server that answers a rate limit with 403 is asked again by a transport whose user says so.
+func TestTransportOfAServerThatForbids(t *testing.T) {
+	for _, test := range []struct {
+		opts []TransportOption
+		want []int
+	}{
+		{nil, []int{403, 200}},
+		{[]TransportOption{WithRetryable(func(r *http.Request) bool { return r.Method == "GET" })}, []int{200, 200}},
+	} {
+		var requests atomic.Int64
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests.Add(1) == 1 {
+				w.Header().Set("Retry-After-Ms", "10")
+				w.WriteHeader(http.StatusForbidden)
+			}
+		}))
+		defer srv.Close()
+		client := &http.Client{Transport: NewTransport(nil, srv.Client().Transport, test.opts...)}
+		var got []int
+		for range test.want {
+			resp, err := client.Get(srv.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			got = append(got, resp.StatusCode)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("got %v, want %v", got, test.want)
+		}
+	}
 }
 
 // A Limiter that New hasn't made is reported before any request, too.

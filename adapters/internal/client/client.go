@@ -38,6 +38,8 @@ type Transport struct {
 	MaxPause    time.Duration // the longest pause to wait for, 0 for none
 	Retries     int
 	Retryable   func(*http.Request) bool // whether a request may be sent twice
+	// RetryForbidden says that a 403 that asks for a pause is retried, too.
+	RetryForbidden bool
 
 	gates gates
 }

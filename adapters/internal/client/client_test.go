@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/test/storefake"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 func TestTransportRetries(t *testing.T) {
@@ -29,6 +31,7 @@ func TestTransportRetries(t *testing.T) {
 		}
 	}
 	again := []func(*Transport){func(t *Transport) { t.Retryable = func(*http.Request) bool { return true } }}
+	forbidden := []func(*Transport){func(t *Transport) { t.RetryForbidden = true }}
 	tests := []struct {
 		name   string
 		script []string
@@ -78,6 +81,9 @@ func TestTransportRetries(t *testing.T) {
 			r.Header.Set("Idempotency-Key", "1")
 		}), nil, 200, []time.Duration{2 * s}},
 		{"forbidden", []string{"403 Retry-After: 2"}, nobody, nil, 403, nil},
+		{"forbidden, and it may be sent again", []string{"403 Retry-After: 2", "403 X-RateLimit-Remaining: 0|X-RateLimit-Reset: 3"}, nobody, forbidden, 200, []time.Duration{2 * s, 3 * s}},
+		{"forbidden without a time, and it may be sent again", []string{"403"}, nobody, forbidden, 403, nil},
+		{"forbidden with a time that is over, and it may be sent again", []string{"403 Retry-After: 0"}, nobody, forbidden, 403, nil},
 		{"broken", []string{"500 Retry-After: 2"}, nobody, nil, 500, nil},
 
 		{"a minute", []string{"429 Retry-After: 60"}, nobody, nil, 200, []time.Duration{60 * s}},
@@ -295,6 +301,47 @@ func TestTransportPaces(t *testing.T) {
 		want := []time.Duration{0, 0, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond, 2 * time.Second}
 		if !slices.Equal(srv.at, want) {
 			t.Errorf("sent at %v, want %v", srv.at, want)
+		}
+	})
+}
+
+// The limits of docs/outgoing.md's example hold for all processes, in any second.
+func TestTransportKeepsTheRateOfAllProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := memstore.New()
+		var inFlight, most atomic.Int64
+		srv := newServer(func(int, *http.Request) *http.Response { return answer("200") })
+		slow := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			n := inFlight.Add(1)
+			defer inFlight.Add(-1)
+			for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+			}
+			resp, err := srv.RoundTrip(r)
+			time.Sleep(100 * time.Millisecond)
+			return resp, err
+		})
+		var all sync.WaitGroup
+		for range 5 {
+			rt := transport(limiter(t,
+				stint.Rate(50, time.Second, stint.WithBurst(1), stint.WithName("api-calls")),
+				stint.Concurrency(8, stint.WithName("api-slots")),
+				stint.WithStore(shared)), slow)
+			for range 40 {
+				all.Go(func() {
+					resp, err := rt.RoundTrip(get("http://a.test/"))
+					_ = mustRead(t, resp, err)
+				})
+			}
+		}
+		all.Wait()
+		at := srv.times()
+		for i := 50; i < len(at); i++ {
+			if at[i]-at[i-50] < time.Second-time.Millisecond {
+				t.Fatalf("51 requests within %v: %v", at[i]-at[i-50], at)
+			}
+		}
+		if len(at) != 200 || at[199] > 5*time.Second || most.Load() > 8 {
+			t.Errorf("%d requests in %v, %d at once; want 200 in 4 s, at most 8 at once", len(at), at[len(at)-1], most.Load())
 		}
 	})
 }

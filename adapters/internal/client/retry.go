@@ -17,7 +17,7 @@ func (t *Transport) retry(r *http.Request, resp *http.Response, to gateKey, try 
 		}
 	}()
 	var again *http.Request
-	if try < t.Retries && t.mayRetry(r, resp.StatusCode) {
+	if try < t.Retries && t.mayRetry(r, resp) {
 		if g := t.gates.opening(to); g.After(opens) {
 			opens = g // another answer has asked for a longer pause
 		}
@@ -32,9 +32,9 @@ func (t *Transport) retry(r *http.Request, resp *http.Response, to gateKey, try 
 
 // mayRetry reports whether an answer asks to try again, and the request may be sent
 // twice.
-func (t *Transport) mayRetry(r *http.Request, status int) bool {
+func (t *Transport) mayRetry(r *http.Request, resp *http.Response) bool {
 	switch {
-	case !overloaded(status):
+	case !overloaded(resp.StatusCode) && !(t.RetryForbidden && resp.StatusCode == http.StatusForbidden && refused(resp)):
 		return false
 	case r.Body != nil && r.Body != http.NoBody && r.GetBody == nil:
 		return false
