@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 )
@@ -188,7 +189,7 @@ func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 
 // WithLimitSource adds limits that depend on a key, such as a tenant's, and are loaded at run
 // time, for instance by package tenants. For a request, s is called with the key that k
-// returns, which may be empty. Allow, Take, Wait, Peek, PeekAll and Reset call s with the key
+// returns, which may be empty, but is at most 4 KiB long (ErrKeyTooLong). Allow, Take, Wait, Peek, PeekAll and Reset call s with the key
 // that they are given. If s returns invalid limits, the error is also a *SourceError.
 //
 // If k or s returns an error, the request is denied. New returns an error if s is nil, and if k
@@ -209,8 +210,11 @@ func WithLimitSource(k Key, s LimitSource) Option {
 			f := &limitFunc{fn: fn, ofKey: s}
 			f.ofRequest = func(r *http.Request) ([]Limit, error) {
 				key, err := k.key.Read(r)
-				if err != nil {
+				switch {
+				case err != nil:
 					return nil, err
+				case len(key) > keytext.MaxRaw:
+					return nil, ErrKeyTooLong
 				}
 				return s(r.Context(), key, LimitUser{fn})
 			}
@@ -275,6 +279,9 @@ func (f *limitFunc) charge(q *read.Reading) error {
 // entries returns the entries of the limits that the source has for a key. If peeks is set, a failure of
 // the source is an error whatever the failure policy, and a denial of the key is none.
 func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, peeks bool) (all []*read.Entry, err error) {
+	if len(key) > keytext.MaxRaw {
+		return nil, ErrKeyTooLong
+	}
 	limits, err := f.ofKey(ctx, key, LimitUser{f.fn})
 	err = f.each(q, limits, err, !peeks && !f.fn.Defaults.Closed, func(e *read.Entry) error {
 		all = append(all, e)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -337,4 +339,46 @@ func TestGivenKeysWithoutPlans(t *testing.T) {
 			t.Errorf("%s: Reset: %v", tt.name, err)
 		}
 	}
+}
+
+// A key that is too long for a limit is too long for a source: it isn't loaded. A key keeps no other
+// bytes of its request.
+func TestLongKeys(t *testing.T) {
+	s := &source{sold: []stint.Limit{requests(5, "plan")}}
+	cache := must(tenants.New(s.load))
+	lim := stint.Must(stint.New(stint.Rate(100, time.Second, stint.WithName("all")), stint.WithKey(stint.Global()), cache.Limits(byTenant)))
+	c := newClient(cache)
+	for n, want := range map[int]int{4 << 10: 200, 4<<10 + 1: 403, 900_000: 403} {
+		key, before := strings.Repeat("k", n), s.count()
+		_, getErr := cache.Get(t.Context(), key)
+		_, takeErr := lim.Take(t.Context(), key, 1)
+		status, _ := c.send(key)
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Tenant", key)
+		w := httptest.NewRecorder()
+		lim.Serve(w, r, func(http.ResponseWriter, *http.Request) {})
+		tooLong := want == 403
+		if status != want || w.Code != want || errors.Is(getErr, stint.ErrKeyTooLong) != tooLong || errors.Is(takeErr, stint.ErrKeyTooLong) != tooLong || (s.count() == before) != tooLong {
+			t.Errorf("%d bytes: status %d and %d, Get: %v, Take: %v, %d loads", n, status, w.Code, getErr, takeErr, s.count()-before)
+		}
+	}
+	byCookie := stint.Cookie("tenant")
+	lim = stint.Must(stint.New(stint.WithKey(byCookie), cache.Limits(byCookie)))
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 20 {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Cookie", "other="+strings.Repeat("x", 900_000)+"; tenant=k"+strconv.Itoa(i))
+		w := httptest.NewRecorder()
+		if lim.Serve(w, r, func(http.ResponseWriter, *http.Request) {}); w.Code != 200 {
+			t.Fatalf("status %d", w.Code)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 9_000_000 {
+		t.Errorf("20 tenants keep %d bytes", grown)
+	}
+	runtime.KeepAlive(cache)
 }

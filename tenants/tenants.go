@@ -19,10 +19,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/optionerror"
 )
 
@@ -197,7 +199,8 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 //
 // For a plan without limits, return stint.Exempt(). If load returns neither limits nor an
 // error, only the limiter's other limits apply; without any, the request is denied with
-// stint.ErrNoLimits. An empty key has no plan (ErrNoPlan).
+// stint.ErrNoLimits. An empty key has no plan (ErrNoPlan). A key longer than 4 KiB is an
+// error (stint.ErrKeyTooLong). Both are answered with 403.
 func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSource(key, p.get) }
 
 // Get returns the plan of key. Use it in a stint.WithLimitFunc of your own if Limits isn't
@@ -230,8 +233,11 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 // get returns the limits of a key's plan for a limiter; the zero LimitUser is an unknown one. An error
 // beside limits is only reported. It is a stint.LimitSource.
 func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stint.Limit, error) {
-	if key == "" {
+	switch {
+	case key == "":
 		return nil, fmt.Errorf("%w: an empty key", ErrNoPlan)
+	case len(key) > keytext.MaxRaw:
+		return nil, stint.ErrKeyTooLong
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -327,6 +333,7 @@ func (p *Cache) startLoad(ctx context.Context, key string) *loading {
 	if c := p.loads[key]; c != nil {
 		return c
 	}
+	key = strings.Clone(key) // it may be a part of a long Cookie field
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
 	c := &loading{ctx: ctx, done: make(chan struct{})}
 	p.loads[key] = c

@@ -11,9 +11,14 @@ import (
 var (
 	// ErrEmpty is the error for an empty key.
 	ErrEmpty = errors.New("stint: the key is empty")
-	// ErrTooLong is the error for a key of more than MaxRaw bytes.
-	ErrTooLong = errors.New("stint: the key is longer than 4096 bytes")
+	// ErrTooLong is the error for a key of more than MaxRaw bytes. Its StatusCode is 403.
+	ErrTooLong error = tooLong{}
 )
+
+type tooLong struct{}
+
+func (tooLong) Error() string   { return "stint: the key is longer than 4096 bytes" }
+func (tooLong) StatusCode() int { return 403 } // http.StatusForbidden
 
 const (
 	// MaxRaw bounds how many bytes a client can make us escape or hash. A header of a

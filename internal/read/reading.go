@@ -406,8 +406,6 @@ func (q *Reading) denyKey(e *Entry, err error) error {
 		return nil
 	case errors.Is(err, keytext.ErrEmpty):
 		denial.Status, kind = http.StatusForbidden, EmptyKey
-	case errors.Is(err, keytext.ErrTooLong):
-		denial.Status = http.StatusForbidden
 	}
 	q.Failures = append(q.Failures, Failure{kind, denial.Limit, denial})
 	return denial

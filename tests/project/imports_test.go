@@ -75,7 +75,7 @@ var imports = map[string]rule{
 	".":                                  {own: []string{"internal/inside", "store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/compile", "internal/decide", "internal/algorithm", "internal/failure", "internal/field", "internal/keys", "internal/keytext", "internal/limit", "internal/logs", "internal/mistakes", "internal/optionerror", "internal/namesakes", "internal/permit", "internal/read", "internal/respond", "internal/slots", "internal/turns", "internal/keysample"}},
 	"internal/topkeys":                   {notEven: []string{"net/http", "net"}},
 	"console":                            {own: []string{"internal/keys", "internal/read", ".", "internal/keytext", "internal/topkeys", "store", "store/failover", "store/memstore"}},
-	"tenants":                            {own: []string{".", "internal/optionerror"}},
+	"tenants":                            {own: []string{".", "internal/keytext", "internal/optionerror"}},
 	"adapters/internal/client":           {own: []string{".", "internal/background"}},
 	"adapters/internal/pattern":          {},
 	"adapters/internal/frameworkcontext": {},
