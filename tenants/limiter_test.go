@@ -21,17 +21,18 @@ var byTenant = stint.Header("X-Tenant")
 // client sends requests to a limiter that asks a cache.
 type client struct {
 	h      http.Handler
+	lim    *stint.Limiter
 	failed []error // of the events that say so
 }
 
 func newClient(cache *tenants.Cache, opts ...stint.Option) *client {
 	c := new(client)
-	l := stint.Must(stint.New(append(opts, stint.WithKey(byTenant), cache.Limits(byTenant), stint.WithObserver(func(e stint.Event) {
+	c.lim = stint.Must(stint.New(append(opts, stint.WithKey(byTenant), cache.Limits(byTenant), stint.WithObserver(func(e stint.Event) {
 		if e.Kind == stint.EventLimitsFailed || e.Kind == stint.EventSourceFailed {
 			c.failed = append(c.failed, e.Err)
 		}
 	}))...))
-	c.h = stinthttp.Middleware(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	c.h = stinthttp.Middleware(c.lim)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	return c
 }
 
@@ -95,6 +96,59 @@ func TestEachLimiterChecksPlans(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A plan is checked again after an Update, whenever it was loaded.
+func TestPlansAreCheckedAfterUpdates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{sold: []stint.Limit{requests(100, "calls"), requests(30, "login")}}
+		cache := must(tenants.New(s.load, tenants.WithTTL(time.Hour), tenants.WithDefault(requests(20, "free"))))
+		c := newClient(cache, requests(9, "other"))
+		failed := 0
+		send := func(tenant, want string, failures int) {
+			t.Helper()
+			for range 3 {
+				if status, policy := c.send(tenant); status != 200 || policy != want {
+					t.Errorf("status %d, %s; want %s", status, policy, want)
+				}
+			}
+			if failed += failures; len(c.failed) != failed {
+				t.Errorf("told %d times, want %d", len(c.failed), failed)
+			}
+			time.Sleep(time.Second)
+		}
+		update := func(names ...string) {
+			t.Helper()
+			var opts []stint.Option
+			for _, name := range names {
+				opts = append(opts, requests(9, name))
+			}
+			if err := c.lim.Update(opts...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const other, login, plan, free = `"other";q=9;w=1`, `"login";q=9;w=1`, `, "calls";q=100;w=1, "login";q=30;w=1`, `, "free";q=20;w=1`
+		send("acme", other+plan, 0)
+		update("other", "login")
+		send("acme", other+", "+login+free, 3) // as for a plan that is loaded later
+		send("globex", other+", "+login+free, 3)
+		update("other")
+		send("acme", other+plan, 0)
+		send("globex", other+plan, 0)
+
+		s.sell(requests(50, "calls"), requests(50, "new"))
+		time.Sleep(time.Hour)
+		update("other", "new")
+		c.send("acme") // begins a load
+		synctest.Wait()
+		failed++
+		send("acme", other+`, "new";q=9;w=1`+plan, 0) // the plan before is still valid
+		update("new", "calls")
+		send("acme", `"new";q=9;w=1, "calls";q=9;w=1`+free, 3)
+		if n := s.count(); n != 3 {
+			t.Errorf("%d loads, want 3", n)
+		}
+	})
 }
 
 // What holds for a tenant whose plan can't be loaded.

@@ -60,9 +60,10 @@ type plan struct {
 
 // limiterUse is which of a tenant's plans a limiter uses.
 type limiterUse struct {
-	checked *plan // the last one
-	err     error // with it
-	valid   *plan // the last valid one, or nil
+	by      stint.LimitUser // differs after an Update, which may have taken names or changed defaults
+	checked *plan           // the last one
+	err     error           // with it
+	valid   *plan           // the last valid one, or nil
 }
 
 // failure is a load that has failed.
@@ -188,7 +189,7 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 // that they are given. stint.New returns an error if key is invalid. If key returns an error
 // for a request, the request is denied.
 //
-// Each limiter checks a plan once (stint.LimitUser.Check). If the plan is invalid for the
+// Each limiter checks a plan once, and again after an Update (stint.LimitUser.Check). If the plan is invalid for the
 // limiter, for instance because it uses the name of one of the limiter's own limits, that
 // limiter keeps the last valid plan. Without a valid plan, the load counts as failed.
 //
@@ -290,8 +291,8 @@ func (p *Cache) limits(t *tenant, f *failure, by stint.LimitUser) ([]stint.Limit
 	return p.fallback, &stint.SourceError{Err: err}
 }
 
-// validPlan returns the last plan that is valid for a limiter, or nil. If a later plan is invalid,
-// it returns the error, but beside a valid plan only once.
+// validPlan returns the last plan that is valid for a limiter since its last Update, or nil. If a later
+// plan is invalid, it returns the error, but beside a valid plan only once.
 func (t *tenant) validPlan(by stint.LimitUser) (*plan, error) {
 	id := by.ID()
 	if id == nil {
@@ -305,14 +306,17 @@ func (t *tenant) validPlan(by stint.LimitUser) (*plan, error) {
 		}
 		u = new(limiterUse)
 		t.usedBy[id] = u
-	case u.checked == t.plan && u.valid != nil:
+	case u.by == by && u.checked == t.plan && u.valid != nil:
 		return u.valid, nil
-	case u.checked == t.plan:
+	case u.by == by && u.checked == t.plan:
 		return nil, u.err
 	}
-	u.checked = t.plan
+	updated := u.by != by
+	u.by, u.checked = by, t.plan
 	if u.err = by.Check(t.plan.limits...); u.err == nil {
 		u.valid = t.plan
+	} else if updated && u.valid != nil && by.Check(u.valid.limits...) != nil {
+		u.valid = nil
 	}
 	return u.valid, u.err
 }
