@@ -624,7 +624,7 @@ func WithDirection(d Direction) BandwidthOption {
 	}}
 }
 
-// Ban denies all requests of a key once other limits have denied the key n times within the
+// Ban denies all requests of a key once rates and quotas have denied the key n times within the
 // period within. The ban lasts for the time of WithBanFor, and applies in every process that
 // shares the store. The default name is "ban".
 //
@@ -635,20 +635,22 @@ func WithDirection(d Direction) BandwidthOption {
 //
 // n is from 1 to 1000, because the store keeps the time of each denial. within is a whole
 // number of microseconds, at most two years. New returns an error for other numbers, or if
-// WithBanFor is missing. It also returns an error if the limiter has no limit with the same key
-// whose denials are counted: a Rate, a Quota, or a Concurrency without a queue.
+// WithBanFor is missing. It also returns an error if the limiter has no Rate or Quota with the
+// same key.
 //
-// A denial is counted if the limit that denies has the same key and is part of the same
-// decision. So no key is banned because the whole service is full (Global,
-// AdaptiveConcurrency), or because a request timed out waiting for a slot. Denials by limits in
-// dry run aren't counted. To count the denials of several routes together, use the same Limit
-// in each route.
+// A denied request is counted once, if a Rate or Quota with the same key denies it in the same
+// decision, or at the end of its wait. Denials by a Concurrency or AdaptiveConcurrency aren't
+// counted: a client that obeys their Retry-After of a second must not be banned. To ban clients
+// that flood the service with connections, put a Rate beside the Concurrency. Also not counted
+// are denials by limits in dry run, requests of cost 0, and waits that end in a denial because
+// the caller's context has a deadline. To count the denials of several routes together, use the
+// same Limit in each route.
 //
 // A request during a ban charges no other limit and doesn't prolong the ban. RetryAfter is the
 // time until the ban ends. Limiter.Reset ends the ban early. The problem body has the type
 // abnormal-usage-detected. With WithDryRun, a ban is reported but not enforced. A Ban has no
-// cost and no RateLimit fields, and needs no store call of its own. If a store in memory is
-// full, it doesn't count denials of new keys.
+// cost and no RateLimit fields, and needs no store call of its own, except to count a wait that
+// ends in a denial. If a store in memory is full, it doesn't count denials of new keys.
 func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Banning, Spec: store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}}, opts)
 	checkPeriod(l.rule)

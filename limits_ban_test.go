@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/test/redistest"
+	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
@@ -22,13 +23,13 @@ import (
 func TestBanOptions(t *testing.T) {
 	rate := stint.Rate(1, time.Minute)
 	for want, opts := range map[string][]stint.Option{
-		": no limit beside it": {stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour))},
-		`"b": no limit beside`: {rate, stint.WithRoute("/x", stint.Only(stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("b"))))},
-		"write at most 1000":   {rate, stint.Ban(1001, time.Minute, stint.WithBanFor(time.Hour))},
-		"0 units":              {rate, stint.Ban(0, time.Minute, stint.WithBanFor(time.Hour))},
-		"period 0s":            {rate, stint.Ban(1, 0, stint.WithBanFor(time.Hour))},
+		": no rate or quota beside it": {stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour))},
+		`"b": no rate or quota beside`: {rate, stint.WithRoute("/x", stint.Only(stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("b"))))},
+		"write at most 1000":           {rate, stint.Ban(1001, time.Minute, stint.WithBanFor(time.Hour))},
+		"0 units":                      {rate, stint.Ban(0, time.Minute, stint.WithBanFor(time.Hour))},
+		"period 0s":                    {rate, stint.Ban(1, 0, stint.WithBanFor(time.Hour))},
 		`"ban": no time for which the ban lasts: write stint.WithBanFor(time.Hour)`: {rate, stint.Ban(1, time.Minute)},
-		`"ban": its key is RemoteIP(), and no limit beside it whose denials count has that key: give the ban the key`: {stint.Rate(1, time.Minute, stint.WithKey(stint.Header("X-API-Key"))),
+		`"ban": its key is RemoteIP(), and no rate or quota beside it has that key: give the ban the key of the rate or quota`: {stint.Rate(1, time.Minute, stint.WithKey(stint.Header("X-API-Key"))),
 			stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithKey(stint.RemoteIP()))},
 		"a ban of -1s": {rate, stint.Ban(1, time.Minute, stint.WithBanFor(-time.Second))},
 		`limit "ban": another limit has that name`: {rate, stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban")), stint.Ban(2, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban"))},
@@ -114,6 +115,95 @@ func TestBanReportsOnly(t *testing.T) {
 	})
 }
 
+// A client that obeys the Retry-After of a Concurrency isn't banned, however often it asks.
+func TestBanCountsNoDeniedSlot(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		l := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithName("slots")), stint.Rate(1, time.Hour, stint.WithBurst(20), stint.WithName("rate")),
+			stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban")))
+		first := take(t, l, 1)
+		for i := range 30 {
+			_, err := l.Take(context.Background(), "k", 1)
+			if d := denied(t, err).Decision; d.Limit != "slots" || d.RetryAfter != time.Second || d.Limits[2].Remaining != 2 {
+				t.Fatalf("try %d: %+v", i, d)
+			}
+		}
+		first.Done()
+		take(t, l, 1).Done()
+	})
+}
+
+// A call of Wait that is denied by its own deadline isn't counted.
+func TestBanCountsNoDeadline(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(1, time.Hour, stint.WithMaxWait(2*time.Hour), stint.WithName("rate")),
+			stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban")))
+		take(t, l, 1).Done()
+		ask := map[string]func(context.Context, string, int64) (*stint.Permit, error){"Wait": l.Wait, "Take": l.Take}
+		for name, ask := range ask {
+			for range 5 {
+				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				_, err := ask(ctx, "k", 1)
+				cancel()
+				if d := denied(t, err).Decision; d.Limit != "rate" || d.Limits[1].Remaining != 2 {
+					t.Fatalf("%s: %+v", name, d)
+				}
+			}
+		}
+		for i := range 3 { // costs that never pass, whoever asks
+			_, err := ask[[]string{"Wait", "Take", "Take"}[i]](context.Background(), "k", 1_000_000)
+			if d := denied(t, err).Decision; d.Limits[1].Remaining != []int64{1, 0, 0}[i] || d.Limits[1].Allowed != (i == 0) {
+				t.Fatalf("denial %d: %+v", i+1, d)
+			}
+		}
+	})
+}
+
+// A wait that ends in a denial by its limits is counted once, by one more call of the store. If that
+// call fails, the caller is denied all the same.
+func TestBanCountsADeniedWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen events
+		s := newSpy()
+		l := limiter(t, theKey, stint.WithStore(s), seen.Option(), stint.Rate(1, time.Hour, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(1), stint.WithName("rate")),
+			stint.Ban(2, time.Hour, stint.WithBanFor(3*time.Hour), stint.WithName("ban")))
+		take(t, l, 1).Done()
+		go func() { // fills the queue
+			if p, err := l.Wait(t.Context(), "k", 1); err == nil {
+				p.Done()
+			}
+		}()
+		synctest.Wait()
+		wait := func() stint.Decision {
+			t.Helper()
+			ctx, leave := context.WithCancel(t.Context())
+			s.OnTake = func(c *storefake.Call) error { // the caller leaves before it hears of the denial
+				leave()
+				return c.Pass()
+			}
+			takes, settles := s.Counts()
+			_, err := l.Wait(ctx, "k", 1)
+			if moreTakes, moreSettles := s.Counts(); moreTakes != takes+1 || moreSettles != settles+1 {
+				t.Errorf("%d calls to decide and %d to settle", moreTakes-takes, moreSettles-settles)
+			}
+			return denied(t, err).Decision
+		}
+		if d := wait(); d.Limit != "rate" || d.Limits[1].Remaining != 1 {
+			t.Errorf("denied once: %+v", d)
+		}
+		s.OnSettle = func(*storefake.Call) error { return errDown }
+		if d := wait(); d.Limit != "rate" || d.Limits[1].Remaining != 1 {
+			t.Errorf("a denial that couldn't be counted: %+v", d)
+		}
+		s.OnSettle = nil
+		if d := wait(); d.Limit != "ban" || d.RetryAfter != 3*time.Hour {
+			t.Errorf("denied again: %+v", d)
+		}
+		if got := seen.Kinds(); !strings.HasSuffix(got, "Denied Denied Denied Banned") {
+			t.Error(got)
+		}
+	})
+}
+
 // A request that waits for a slot is denied by the store again and again, which must
 // not count.
 func TestBanAndWaiting(t *testing.T) {
@@ -181,7 +271,7 @@ func answerOf(h http.Handler) int {
 	return w.Code
 }
 
-// A ban without a limit beside it whose denials count is a mistake.
+// A ban without a rate or a quota beside it is a mistake.
 func TestBanWithNothingToCount(t *testing.T) {
 	ban := func() stint.Limit { return stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour)) }
 	for _, tt := range []struct {
@@ -194,7 +284,8 @@ func TestBanWithNothingToCount(t *testing.T) {
 		{"adaptive", []stint.Option{ban(), stint.AdaptiveConcurrency(1, 10)}, false},
 		{"slots that are waited for", []stint.Option{ban(), stint.Concurrency(1, stint.WithMaxWait(time.Second))}, false},
 		{"slots with a queue", []stint.Option{ban(), stint.Concurrency(1, stint.WithQueue(5))}, false},
-		{"slots without", []stint.Option{ban(), stint.Concurrency(1, stint.WithQueue(0))}, true},
+		{"slots without", []stint.Option{ban(), stint.Concurrency(1, stint.WithQueue(0))}, false},
+		{"quota", []stint.Option{ban(), stint.Quota(1, stint.Daily)}, true},
 		{"rate that waits", []stint.Option{ban(), stint.Rate(1, time.Second, stint.WithMaxWait(time.Second))}, true},
 		{"only reports for now", []stint.Option{ban(), stint.Rate(1, time.Second, stint.WithDryRun(true))}, true},
 		{"route", []stint.Option{ban(), stint.Rate(1, time.Second), stint.WithRoute("/", stint.Only(ban()))}, false},
@@ -203,7 +294,7 @@ func TestBanWithNothingToCount(t *testing.T) {
 		{"limit func", []stint.Option{ban(), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, true},
 	} {
 		_, err := stint.New(append(tt.opts, theKey)...)
-		if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "no limit beside it whose denials count: write") {
+		if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "no rate or quota beside it, whose denials it counts: write") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -444,21 +535,20 @@ func TestBanInAPlan(t *testing.T) {
 func TestBanFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(5, time.Hour, stint.WithDryRun(true)), stint.Quota(1, stint.Daily, stint.WithDryRun(true)),
-			stint.Concurrency(1), stint.Ban(1, time.Hour, stint.WithBanFor(90*time.Second)), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders))
-		held := take(t, l, 1)
+			stint.Rate(1, time.Second, stint.WithName("calls")), stint.Ban(1, time.Hour, stint.WithBanFor(90*time.Second)), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders))
+		take(t, l, 1).Done()
 		w := through(l, get("/"), nil)
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "90" {
 			t.Errorf("%d %v", w.Code, w.Header())
 		}
 		for _, field := range []string{"RateLimit", "RateLimit-Policy"} {
-			if got := w.Header().Values(field); len(got) != 1 || !strings.HasPrefix(got[0], `"concurrency";`) || strings.Contains(got[0], "ban") {
+			if got := w.Header().Values(field); len(got) != 1 || !strings.HasPrefix(got[0], `"calls";`) || strings.Contains(got[0], "ban") {
 				t.Errorf("%s: %q", field, got)
 			}
 		}
 		if got := w.Header().Get("X-RateLimit-Limit"); got != "1" {
 			t.Errorf("X-RateLimit-Limit: %q", got)
 		}
-		held.Done()
 	})
 	synctest.Test(t, func(t *testing.T) { // nothing to tell of but the ban
 		rate := stint.Rate(1, time.Hour)

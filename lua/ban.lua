@@ -9,7 +9,7 @@
 -- Arguments:
 --   limit: units, period and ban in us
 --   cost
---   counts: the numbers of the charges whose denial it counts, comma separated
+--   counts: the numbers of the charges whose denial it counts, comma separated; empty unless the charge is Final
 --:arguments limit cost counts
 --:setup
 local peek = true -- who is let through isn't noted
@@ -42,12 +42,15 @@ if granted == 0 and fits > 0 and cost ~= '0' then
     if byte(kind, x + 1) == letter then counted = false end
   end
   if counted then
-    local units, mine, length = match(limit, '(%d+),(%d+),(%d+)')
-    if period ~= mine then log, period = '', mine end
-    dirty, log = true, log .. format(':%.0f', now)
-    if select(2, string.gsub(log, ':', '')) >= units + 0 then A, B, log = now + length, length + 0, '' end
+    --COUNT--
   end
 end
+--:count
+-- countDenial
+local units, mine, length = match(limit, '(%d+),(%d+),(%d+)')
+if period ~= mine then log, period = '', mine end
+dirty, log = true, log .. format(':%.0f', now)
+if select(2, string.gsub(log, ':', '')) >= units + 0 then A, B, log = now + length, length + 0, '' end
 --:save
 if B == 0 and log == '' then
   new = false
@@ -57,6 +60,9 @@ else
   fade = max(B > 0 and A or now, newest and newest + period or now)
 end
 --:amend
+if diff > 0 and B == 0 then
+  --COUNT--
+end
 --:functions
 -- The state in v, brought to the present: nothing, of the limit's own period, if no limit has
 -- written it; and whether the clock was set back since.

@@ -63,6 +63,9 @@
 //	           or writes by itself and sets left, the state left
 //	functions  fields of the table rare
 //
+// A block of another name is a part that several blocks of its file have in common. They insert it, as the
+// loops insert blocks.
+//
 // A block that needs a function says so before it changes anything in the server:
 //
 //	if not rare then lacking = row break end

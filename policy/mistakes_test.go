@@ -177,7 +177,7 @@ var mistakes = []mistake{
 		`4:45: an adaptation has one form: write vegas, {gradient2: 1.5} or {aimd: 150ms}`),
 	one("{concurrency: 10, adaptation: vegas}", true, `4:33: adaptation doesn't go with concurrency: leave it out, or make it a limit with adaptive-concurrency`),
 
-	one("{ban: 20/1m, for: 1h}", false, `4:3: no limit beside it whose denials count: write a rate, a quota or a concurrency that nobody waits for beside the ban`),
+	one("{ban: 20/1m, for: 1h}", false, `4:3: no rate or quota beside it, whose denials it counts: write a rate or a quota beside the ban`),
 	one("{ban: 20/1m}", true, `4:9: a ban without for: write it beside it, such as for: 1h`),
 	one("{ban: 20, for: 1h}", true, `4:9: a ban is a number, a slash and a time: write it like 20/1m`),
 	one("{ban: 0/m, for: 1h}", false, `4:9: 0 units: write a number from 1 to 1099511627776`),

@@ -29,7 +29,7 @@ func TestBanModel(t *testing.T) {
 		since, until := int64(0), int64(math.MinInt64) // of the last ban
 		states, results := make([]State, 2), make([]Result, 2)
 		for now := rnd.Int64N(1000) - 500; len(denials) < 40; now += rnd.Int64N(12) {
-			charges := []Charge{{Key: "k", Limit: rate, Cost: rnd.Int64N(3)}, {Key: "k", Limit: ban, Cost: 1}}
+			charges := []Charge{{Key: "k", Limit: rate, Cost: rnd.Int64N(3)}, {Key: "k", Limit: ban, Cost: 1, Final: true}}
 			passes := Decide(Now{Steady: now}, charges, states, results)
 			counted := func() (count int64) {
 				for i, at := range denials {
@@ -72,7 +72,8 @@ func TestBanModel(t *testing.T) {
 	}
 }
 
-// A ban charges nothing, so there is nothing to settle.
+// Settle counts one denial if it raises the cost, and nothing while the key is banned. No cost that is
+// lower or the same changes a ban.
 func TestBanAmend(t *testing.T) {
 	ban, err := NewLimit(Spec{Name: "ban", Algorithm: Ban, Units: 3, Period: time.Minute, Ban: time.Hour})
 	if err != nil {
@@ -80,7 +81,7 @@ func TestBanAmend(t *testing.T) {
 	}
 	now := Now{Steady: 1000}
 	for _, s := range []algorithm.State{{}, {Live: true, Numbers: ban.steps().Terms().Numbers, Log: []algorithm.Entry{{At: 900, Units: 1}}}, {Live: true, Numbers: ban.steps().Terms().Numbers, A: 2000, B: 1500}} {
-		for _, cost := range []int64{0, 1, 5} {
+		for _, cost := range []int64{0, 1} {
 			after, r := State{}, Result{}
 			*after.open() = s
 			c := Charge{Key: "k", Limit: ban, Cost: cost, Receipt: Receipt{Cost: 1, Instant: 900, Mark: 1}}
@@ -88,6 +89,15 @@ func TestBanAmend(t *testing.T) {
 			if after.open().A != s.A || len(after.open().Log) != len(s.Log) || after.open().Live != s.Live {
 				t.Errorf("%+v settled to %d: %+v", s, cost, after)
 			}
+		}
+	}
+	state, r := State{}, Result{}
+	for i, want := range []Result{
+		{OK: true, Remaining: 2}, {OK: true, Remaining: 1}, {Begun: true, RetryAfter: time.Hour}, {RetryAfter: time.Hour},
+	} {
+		c := Charge{Key: "k", Limit: ban, Cost: 1 + int64(i)}
+		if Amend(now, &c, &state, &r); r.OK != want.OK || r.Remaining != want.Remaining || r.Begun != want.Begun || r.RetryAfter != want.RetryAfter {
+			t.Errorf("denial %d: %+v, want %+v", i+1, r, want)
 		}
 	}
 }
@@ -105,7 +115,7 @@ func TestBanClockSetBack(t *testing.T) {
 	ban := newLimit(Spec{Name: "ban", Algorithm: Ban, Units: 3, Period: 100 * time.Microsecond, Ban: time.Millisecond})
 	rate := newLimit(Spec{Name: "rate", Units: 1, Period: time.Hour})
 	states, results := make([]State, 2), make([]Result, 2)
-	charges := []Charge{{Key: "k", Limit: rate, Cost: 1}, {Key: "k", Limit: ban, Cost: 1}}
+	charges := []Charge{{Key: "k", Limit: rate, Cost: 1}, {Key: "k", Limit: ban, Cost: 1, Final: true}}
 	for i, step := range []struct {
 		at    int64
 		left  int64

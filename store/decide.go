@@ -84,9 +84,9 @@ func decide(now *Now, charges []Charge, states, before []State, results []Result
 	return false
 }
 
-// countDenials has the bans of a denied decision count it. A ban doesn't count its own
-// denials, nor those of a limit with another key: a user isn't banned because the
-// service is full.
+// countDenials has the bans of a denied decision count it, if their charges say that it is final. A user
+// isn't banned because the service is full, so denials of other keys don't count. While a ban denies, no ban
+// counts.
 func countDenials(now *Now, charges []Charge, states []State, results []Result) {
 	for i := range charges {
 		if charges[i].isBan() && !results[i].OK && !charges[i].DryRun {
@@ -95,12 +95,12 @@ func countDenials(now *Now, charges []Charge, states []State, results []Result) 
 	}
 	for i := range charges {
 		c := &charges[i]
-		if !c.isBan() || c.Cost == 0 || !results[i].OK {
+		if !c.isBan() || !c.Final || c.Cost == 0 || !results[i].OK {
 			continue
 		}
 		for j := range charges {
 			o := &charges[j]
-			if !results[j].OK && !o.DryRun && o.Key == c.Key && o.Limit.steps().DenialCounts(o.MaxWait) {
+			if !results[j].OK && !o.DryRun && o.Key == c.Key && o.Limit.steps().DenialCounts() {
 				begun := c.Limit.steps().CountDenial((*algorithm.Now)(now), states[i].open())
 				c.step(now, &states[i], &results[i])
 				results[i].Begun = begun

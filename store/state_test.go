@@ -60,7 +60,7 @@ func TestStateAsBytes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			denies, err := store.NewLimit(store.Spec{Name: "full", Algorithm: store.Concurrency, Units: 1})
+			denies, err := store.NewLimit(store.Spec{Name: "full", Units: 1, Period: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestStateAsBytes(t *testing.T) {
 					store.Amend(now, &made[i], &state, &r)
 					made = slices.Delete(made, i, i+1)
 				} else {
-					c := store.Charge{Key: "k", Limit: limits[rnd.IntN(int(1+seed%3))], Cost: 1 + rnd.Int64N(3), MaxWait: time.Duration(rnd.IntN(2)) * time.Second}
+					c := store.Charge{Key: "k", Limit: limits[rnd.IntN(int(1+seed%3))], Cost: 1 + rnd.Int64N(3), MaxWait: time.Duration(rnd.IntN(2)) * time.Second, Final: true}
 					charges, states, results := []store.Charge{c}, []store.State{state}, make([]store.Result, 1)
 					if a == store.Ban { // counts what another limit denies
 						charges, states, results = append(charges, store.Charge{Key: "k", Limit: denies, Cost: 2}), append(states, store.State{}), make([]store.Result, 2)

@@ -56,6 +56,8 @@ type Store interface {
 	//     window, up to MaxCost units.
 	//   - Cost 0 cancels the charge. For a Concurrency, it releases the lease; Held and
 	//     Remaining of the Result may then be 0.
+	//   - For a Ban, which charges nothing, a higher cost counts one denial unless the key is
+	//     banned, and a lower cost has no effect. OK reports whether the key isn't banned now.
 	//
 	// The Result has a new Receipt. Use it to settle the same charge again. Settling late,
 	// settling a charge that wasn't made, and releasing a lease twice have no effect.
@@ -134,11 +136,19 @@ type Charge struct {
 	// would be too large to count. If the last charge on a bucket used another rate or burst, a
 	// charge with a MaxWait of a year or more is denied instead of reserved; the caller retries
 	// after RetryAfter. Concurrency ignores MaxWait, because the time until a slot is released
-	// is unknown. A Ban uses the MaxWait of a Concurrency to decide whether its denial counts.
+	// is unknown.
 	MaxWait time.Duration
 	// DryRun makes a charge that is counted but never causes a denial. The charge is decided,
 	// and is made if the limit allows it and the decision is granted.
 	DryRun bool
+	// Final, on a charge on a Ban, says that the caller won't ask again if this decision is denied.
+	// The Ban then counts the denial if a rate or quota with the same Key denies, unless that is a
+	// dry run or a Ban denies too. Without Final, Take counts nothing. Other limits and Settle
+	// ignore Final.
+	//
+	// A caller that asks repeatedly while it waits leaves Final out. If its wait ends in a denial,
+	// it counts that denial with Settle at Cost 1, for a charge on the Ban with the zero Receipt.
+	Final bool
 	// Receipt is the Receipt of the charge to be settled. Take ignores it.
 	Receipt Receipt
 	// Observer, if not nil, gets a LeaseLost notice if the lease that this charge takes is lost

@@ -169,7 +169,12 @@ func (l *Limit) Amend(now *Now, c *Settlement, s *State, r *Result) {
 	l.Accept(s)
 	l.Rebase(now, s)
 	receipt := l.amend(now, c, s)
-	l.Step(now, Charge{}, s, r)
+	peek := Charge{}
+	if l.spec.Algorithm == Ban { // it charges nothing, and answers as after a denied Take
+		peek.Cost = 1
+	}
+	l.Step(now, peek, s, r)
+	r.Begun = l.spec.Algorithm == Ban && receipt.Mark != 0
 	receipt.Lease, receipt.Path = c.Receipt.Lease, c.Receipt.Path
 	r.Receipt = receipt
 }
@@ -193,8 +198,8 @@ func (l *Limit) amend(now *Now, c *Settlement, s *State) Receipt {
 		return l.amendWarmUp(now, c, s)
 	case Concurrency:
 		return l.amendConcurrency(c, s)
-	case Ban: // a Ban charges nothing
-		return Receipt{Cost: c.Cost}
+	case Ban:
+		return l.amendBan(now, c, s)
 	default:
 		panic(l.spec.Algorithm.String())
 	}

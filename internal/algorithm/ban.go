@@ -88,11 +88,10 @@ func (s *State) lifetimeBan(now *Now, r *Result) time.Duration {
 	return r.ResetAfter
 }
 
-// DenialCounts reports whether a Ban of the same key counts a denial by the limit of a charge that may
-// wait for maxWait. A denied slot doesn't count if the caller may wait for it, because a waiting
-// caller asks repeatedly.
-func (l *Limit) DenialCounts(maxWait time.Duration) bool {
-	return l.spec.Algorithm != Ban && !(l.spec.Algorithm == Concurrency && maxWait > 0)
+// DenialCounts reports whether a Ban of the same key counts a denial by the limit: it counts those by rates
+// and quotas. A denied slot never counts: a client that obeys its RetryAfter of a second would be banned.
+func (l *Limit) DenialCounts() bool {
+	return l.spec.Algorithm != Ban && l.spec.Algorithm != Concurrency
 }
 
 // CountDenial counts one denial and reports whether it has started a ban.
@@ -104,6 +103,16 @@ func (l *Limit) CountDenial(now *Now, s *State) (begun bool) {
 	}
 	s.Live, s.Numbers, s.Log = true, l.numbers, append(strikes, Entry{At: at, Units: 1})
 	return false
+}
+
+// amendBan counts a denial if the cost is raised, unless the key is banned. The receipt's Mark is 1
+// if that has started a ban.
+func (l *Limit) amendBan(now *Now, c *Settlement, s *State) Receipt {
+	r := Receipt{Cost: c.Cost}
+	if c.Cost > c.Receipt.Cost && s.banned(now.Steady) == 0 && l.CountDenial(now, s) {
+		r.Mark = 1
+	}
+	return r
 }
 
 // validBan reports whether a Ban can have written the state.

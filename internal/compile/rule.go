@@ -307,13 +307,13 @@ func Text(e *read.Entry) string {
 	return namesakes.Describe(s)
 }
 
-// checkCounted returns the problem of a ban that counts the denials of none of the limits beside it. A limit in
-// dry run counts too, since it may be enforced later. Keys that functions return may be
+// checkCounted returns the problem of a ban that counts the denials of none of the limits beside it: it counts
+// those of rates and quotas with its key. One in dry run will do, since it may be enforced later. Keys that functions return may be
 // equal at any time.
 func checkCounted(ban *read.Entry, others []*read.Entry) *optionerror.Problem {
 	counted := false
 	for _, e := range others {
-		if !e.Counted() {
+		if !e.Kind.Traits().Counted {
 			continue
 		}
 		if counted = true; e.Key == ban.Key || e.Key == nil || ban.Key == nil || (e.Key.Signs|ban.Key.Signs)&keysample.OfFunction != 0 {
@@ -321,8 +321,8 @@ func checkCounted(ban *read.Entry, others []*read.Entry) *optionerror.Problem {
 		}
 	}
 	if counted {
-		return &optionerror.Problem{What: fmt.Sprintf("its key is %s, and no limit beside it whose denials count has that key", ban.Key.Name),
-			Write: "give the ban the key of the limit whose denials shall count"}
+		return &optionerror.Problem{What: fmt.Sprintf("its key is %s, and no rate or quota beside it has that key", ban.Key.Name),
+			Write: "give the ban the key of the rate or quota whose denials shall count"}
 	}
-	return &optionerror.Problem{What: "no limit beside it whose denials count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
+	return &optionerror.Problem{What: "no rate or quota beside it, whose denials it counts", Write: "write a rate or a quota beside the ban"}
 }

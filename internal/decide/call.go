@@ -164,7 +164,7 @@ func (c *Call) Add(l *limit.Limit, key string, cost int64) {
 	}
 	c.Charges = c.Charges[:n+1]
 	ch := &c.Charges[n]
-	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun = key, cost, 0, l.DryRun
+	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun, ch.Final = key, cost, 0, l.DryRun, l.Needs&limit.Counts != 0
 	if ch.Limit != l.StoreLimit {
 		ch.Limit = l.StoreLimit
 	}

@@ -46,7 +46,9 @@ func (c *Call) Decide(ctx context.Context) error {
 	}
 	var err error
 	if c.Patient || c.Needs&(limit.Waits|limit.Slots) != 0 {
-		err = c.wait(ctx)
+		if err = c.wait(ctx); err == nil && !c.owns && c.Needs&limit.Counts != 0 {
+			c.countDenial(ctx)
+		}
 	} else {
 		err = c.take(ctx)
 	}

@@ -46,29 +46,34 @@ func (c *Call) wait(ctx context.Context) error {
 	return nil
 }
 
-// setMaxWaits sets how long the store may have each charge wait.
+// setMaxWaits sets how long the store may have each charge wait. A denial is final if the call doesn't ask
+// again, and its context doesn't end the wait before the limits do.
 func (c *Call) setMaxWaits(ctx context.Context) error {
 	left, err := timeLeft(ctx)
 	if err != nil {
 		return err
 	}
+	final := !c.Patient
 	for i, l := range c.Limits {
-		c.Charges[i].MaxWait = c.maxWait(&l.Wait, left)
+		longest := c.longestWait(&l.Wait)
+		c.Charges[i].MaxWait = min(longest, left)
+		final = final && longest <= left
+	}
+	if c.Needs&limit.Counts != 0 {
+		c.setFinal(final)
 	}
 	return nil
 }
 
-// maxWait returns how long the store may have a charge wait, if the call's context lasts for left.
-func (c *Call) maxWait(w *limit.Wait, left time.Duration) time.Duration {
+// longestWait returns how long the store may have a charge wait whose context doesn't end.
+func (c *Call) longestWait(w *limit.Wait) time.Duration {
 	switch {
-	case w.For == limit.ForNothing:
+	case w.For != limit.ForTurn: // for slots, it waits in this process: see waitForSlots
 		return 0
-	case w.For == limit.ForSlot && c.Needs&limit.Counts == 0:
-		return 0 // it waits in this process: see waitForSlots
 	case c.Patient, w.MaxWait == 0 && w.Queues:
-		return left
+		return store.Never
 	}
-	return min(w.MaxWait, left)
+	return w.MaxWait
 }
 
 // timeLeft returns how long a context lasts: store.Never if it has no deadline.

@@ -86,16 +86,16 @@ func Decider(l *store.Limit) any { return Limit(l).Decider() }
 // Veto returns a charge that every store denies, so that nothing in the same Take is
 // charged: a composite store whose own limits deny adds it to the charges of the store
 // below, which then answers what it would have answered. Charge the key of one of the
-// others, since stores may keep keys apart. A Ban doesn't count the denial, because a charge for a
-// slot with a MaxWait asks repeatedly. No other limit has its name.
+// others, since stores may keep keys apart. It is a Concurrency, so no Ban counts its denial. No
+// other limit has its name.
 func Veto(key string) store.Charge {
-	return store.Charge{Key: key, Limit: (*store.Limit)(algorithm.Veto()), Cost: 2, MaxWait: time.Second}
+	return store.Charge{Key: key, Limit: (*store.Limit)(algorithm.Veto()), Cost: 2}
 }
 
 // Counts reports whether a Ban counts a denial of c, where ban is a charge on the Ban in
 // the same decision: see store.Ban.
 func Counts(c, ban *store.Charge) bool {
-	return c.Key == ban.Key && Limit(c.Limit).DenialCounts(c.MaxWait)
+	return c.Key == ban.Key && Limit(c.Limit).DenialCounts()
 }
 
 // Around returns the calendar window that contains wall, in microseconds since store.Epoch,

@@ -22,22 +22,22 @@ const (
 // kinds has a row for each kind.
 var kinds = [...]Traits{
 	Charged: {
-		WaitsFor: ForTurn, Costs: AnyCost, Settled: true, Shown: true, Binds: true, counted: always, denies: quota,
+		WaitsFor: ForTurn, Costs: AnyCost, Settled: true, Shown: true, Binds: true, Counted: true, denies: quota,
 	},
 	Concurrent: {
-		WaitsFor: ForSlot, Costs: OwnCost, Shown: true, Binds: true, counted: unlessWaiting, denies: capacity,
+		WaitsFor: ForSlot, Costs: OwnCost, Shown: true, Binds: true, denies: capacity,
 		Needs: Releases, Enforced: Slots, Unsettled: slotsAreReleased,
 	},
 	Adaptive: {
-		WaitsFor: ForSlot, Costs: OwnCost, Shown: true, Binds: true, counted: never, denies: capacity,
+		WaitsFor: ForSlot, Costs: OwnCost, Shown: true, Binds: true, denies: capacity,
 		Needs: Releases | Local | Watches, Enforced: Slots, Unsettled: slotsAreReleased,
 	},
 	Bandwidth: {
-		WaitsFor: ForNothing, Binds: true, counted: never, denies: quota,
+		WaitsFor: ForNothing, Binds: true, denies: quota,
 		Needs: Paces | Watches | Releases,
 	},
 	Banning: {
-		WaitsFor: ForNothing, Nested: true, counted: never, denies: abuse,
+		WaitsFor: ForNothing, Nested: true, denies: abuse,
 		Needs: Counts, Unsettled: "a ban, which charges nothing",
 	},
 }
@@ -61,9 +61,10 @@ type Traits struct {
 	Binds bool
 	// Nested: an inner limiter charges it again.
 	Nested bool
+	// Counted: its denials count for a ban.
+	Counted bool
 
-	counted func(*Limit) bool          // whether its denials count for a ban
-	denies  func(*store.Charge) Denial // what its denial of a charge means
+	denies func(*store.Charge) Denial // what its denial of a charge means
 }
 
 // Costs says which functions of the application tell what a request costs.
@@ -74,13 +75,6 @@ const (
 	OwnCost       // the limit's own
 	AnyCost       // the limiter's and the route's, too
 )
-
-func always(*Limit) bool { return true }
-
-func never(*Limit) bool { return false }
-
-// A wait for a slot that times out must not count towards a ban.
-func unlessWaiting(l *Limit) bool { return l.Wait.MaxWait == 0 }
 
 // Denial says what a denial means. If several limits deny, the last in this order counts.
 type Denial uint8
@@ -109,9 +103,6 @@ func (k Kind) Traits() *Traits { return &kinds[k] }
 func (l *Limit) Hidden() bool {
 	return kinds[l.Kind].Shown && !l.DryRun && l.Policy.Load().Text == ""
 }
-
-// Counted reports whether denials by the limit count for a ban.
-func (l *Limit) Counted() bool { return kinds[l.Kind].counted(l) }
 
 // Denial returns what the limit's denial of a charge means.
 func (l *Limit) Denial(c *store.Charge) Denial { return kinds[l.Kind].denies(c) }

@@ -19,7 +19,7 @@ func TestBansAtTheCap(t *testing.T) {
 		rate := newLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour})
 		ban := newLimit(t, store.Spec{Name: "ban", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Hour})
 		ask := func(key string) (store.Result, bool) {
-			charges := []store.Charge{{Key: key, Limit: rate, Cost: 1}, {Key: key, Limit: ban, Cost: 1}}
+			charges := []store.Charge{{Key: key, Limit: rate, Cost: 1}, {Key: key, Limit: ban, Cost: 1, Final: true}}
 			results := make([]store.Result, 2)
 			if err := s.Take(context.Background(), charges, results); err != nil {
 				t.Fatal(err)
@@ -41,6 +41,12 @@ func TestBansAtTheCap(t *testing.T) {
 		}
 		if denied < 500 {
 			t.Errorf("%d of a flood denied", denied)
+		}
+		for i := range 10 {
+			c, r := []store.Charge{{Key: fmt.Sprint("new", i), Limit: ban, Cost: 1}}, make([]store.Result, 1)
+			if err := s.Settle(context.Background(), c, r); err != nil || !r[0].OK || r[0].Remaining < 1 {
+				t.Fatalf("a denial of a new key, counted by Settle: %+v, %v", r[0], err)
+			}
 		}
 		if r, _ := ask("banned"); r.OK {
 			t.Error("the flood has lifted a ban")

@@ -55,7 +55,7 @@ func countKeys(t *testing.T, maxKeys int, seed uint64) {
 		if rnd.IntN(3) == 0 {
 			c.MaxWait = time.Duration(rnd.IntN(100)) * time.Millisecond
 		}
-		c.DryRun = rnd.IntN(8) == 0
+		c.DryRun, c.Final = rnd.IntN(8) == 0, true
 		return c
 	}
 	for step := range 300 {
@@ -71,7 +71,7 @@ func countKeys(t *testing.T, maxKeys int, seed uint64) {
 				continue // one of them twice
 			}
 			for i, r := range results {
-				if charges[i].Receipt = r.Receipt; r.Receipt.Cost > 0 {
+				if charges[i].Receipt = r.Receipt; r.Receipt.Cost > 0 || charges[i].Limit.Algorithm() == store.Ban {
 					made = append(made, charges[i])
 				}
 			}

@@ -106,6 +106,7 @@ func TestExpiryIsLossless(t *testing.T) {
 							Limit:  limits[l],
 							Cost:   int64(r.IntN(4)),
 							DryRun: r.IntN(10) == 0,
+							Final:  r.IntN(4) > 0,
 						}
 						if r.IntN(4) == 0 {
 							charges[i].MaxWait = time.Duration(r.IntN(2000)) * time.Millisecond
@@ -113,7 +114,7 @@ func TestExpiryIsLossless(t *testing.T) {
 					}
 					if slices.ContainsFunc(charges, func(c store.Charge) bool { return c.Limit.Algorithm() == store.Ban }) {
 						for i := range charges { // of whose limits it counts denials
-							charges[i].Key = fmt.Sprint("key", call/10%5)
+							charges[i].Key, charges[i].Cost = fmt.Sprint("key", call/10%5), 1+int64(r.IntN(4))
 						}
 					}
 					got, want := make([]store.Result, len(charges)), make([]store.Result, len(charges))

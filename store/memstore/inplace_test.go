@@ -78,7 +78,7 @@ func TestStatesInPlace(t *testing.T) {
 					if slices.ContainsFunc(charges, func(c store.Charge) bool { return c.Limit.Name() == l.Name() }) {
 						continue
 					}
-					c := store.Charge{Key: key, Limit: l, Cost: random.Int64N(4), DryRun: random.IntN(6) == 0}
+					c := store.Charge{Key: key, Limit: l, Cost: random.Int64N(4), DryRun: random.IntN(6) == 0, Final: random.IntN(4) > 0}
 					if random.IntN(4) == 0 {
 						c.MaxWait = time.Duration(random.IntN(2000)) * time.Millisecond
 					}

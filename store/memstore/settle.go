@@ -69,9 +69,11 @@ func (s *Store) findEarlier(visits []visit, charges []store.Charge, st *store.St
 		return
 	}
 	s.makeRoom(now, visits, charges)
-	if s.reserve() {
+	switch {
+	case s.reserve():
 		v.where = reserved
-	} else {
+	case c.Limit.Algorithm() == store.Ban: // as in find
+	default:
 		v.share(c.Limit, st, now)
 	}
 }

@@ -152,7 +152,7 @@ func everyCall(t *testing.T, rdb redis.UniversalClient) {
 		// converted the state, which a denial of the steps doesn't.
 		key := fmt.Sprint("k", rnd.IntN(3))
 		for _, i := range rnd.Perm(len(limits))[:1+rnd.IntN(4)] {
-			c := store.Charge{Key: key, Limit: limits[i][rnd.IntN(2)], Cost: rnd.Int64N(5)}
+			c := store.Charge{Key: key, Limit: limits[i][rnd.IntN(2)], Cost: rnd.Int64N(5), Final: true}
 			charges = append(charges, c)
 			log = append(log, fmt.Sprintf("%v take %s %s %d", now.Sub(began), c.Key, c.Limit.Name(), c.Cost))
 		}

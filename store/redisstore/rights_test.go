@@ -92,7 +92,7 @@ func exercise(t *testing.T, s redisstore.Told, name string, specs [2]store.Spec,
 		}
 		for i := range 12 {
 			results := make([]store.Result, 2)
-			charges := []store.Charge{{Key: "k", Limit: l, Cost: cost, MaxWait: wait}, {Key: "k", Limit: beside, Cost: int64(1 + i%2)}}
+			charges := []store.Charge{{Key: "k", Limit: l, Cost: cost, MaxWait: wait, Final: true}, {Key: "k", Limit: beside, Cost: int64(1 + i%2)}}
 			if err := s.Take(ctx, charges, results); err != nil {
 				return err
 			}
@@ -291,7 +291,7 @@ func TestRightsMissingInTheMiddle(t *testing.T) {
 					slices.Reverse(ls)
 				}
 				charge := func(cost int64) []store.Charge {
-					return []store.Charge{{Key: "k", Limit: ls[0], Cost: cost}, {Key: "k", Limit: ls[1], Cost: cost}}
+					return []store.Charge{{Key: "k", Limit: ls[0], Cost: cost, Final: true}, {Key: "k", Limit: ls[1], Cost: cost, Final: true}}
 				}
 				stands := func() (all [2][2]int64) {
 					r := make([]store.Result, 2)

@@ -75,7 +75,7 @@ var banRows = []row{
 	{"counts denials by its own key", func(s *suite) {
 		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
 		shared := s.limit(store.Spec{Name: "st-shared", Units: 1, Period: time.Hour})
-		charges := []store.Charge{{Key: "k", Limit: b.ban, Cost: 1}, {Key: "everybody", Limit: shared, Cost: 1}}
+		charges := []store.Charge{{Key: "k", Limit: b.ban, Cost: 1, Final: true}, {Key: "everybody", Limit: shared, Cost: 1}}
 		s.decide(charges...)
 		for range 3 {
 			if r, granted := s.decide(charges...); granted || !r[0].OK || r[0].Remaining != 2 {
@@ -88,7 +88,7 @@ var banRows = []row{
 		short := s.limit(store.Spec{Name: "st-short", Algorithm: store.Ban, Units: 1, Period: time.Hour, Ban: time.Second})
 		long := s.limit(store.Spec{Name: "st-long", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Hour})
 		rate := s.limit(store.Spec{Name: "st-rate", Units: 1, Period: 24 * time.Hour})
-		charges := []store.Charge{{Key: "k", Limit: short, Cost: 1}, {Key: "k", Limit: rate, Cost: 1}, {Key: "k", Limit: long, Cost: 1}}
+		charges := []store.Charge{{Key: "k", Limit: short, Cost: 1, Final: true}, {Key: "k", Limit: rate, Cost: 1}, {Key: "k", Limit: long, Cost: 1, Final: true}}
 		s.decide(charges...)
 		r, _ := s.decide(charges...)
 		s.denied(r[0], time.Second)
@@ -106,7 +106,7 @@ var banRows = []row{
 	}},
 	{"dry runs", func(s *suite) {
 		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
-		charges := []store.Charge{{Key: "k", Limit: b.rate, Cost: 1, DryRun: true}, {Key: "k", Limit: b.ban, Cost: 1}}
+		charges := []store.Charge{{Key: "k", Limit: b.rate, Cost: 1, DryRun: true}, {Key: "k", Limit: b.ban, Cost: 1, Final: true}}
 		for range 5 {
 			if _, granted := s.decide(charges...); !granted {
 				s.Fatal("a dry run counts")
@@ -135,31 +135,71 @@ var banRows = []row{
 			s.Errorf("a peek at a ban: %s", show(r))
 		}
 	}},
-	{"a slot denied counts, and none is held", func(s *suite) {
-		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
+	{"a banned key gets no slot", func(s *suite) {
+		b := s.banned(store.Spec{Units: 1, Period: time.Hour, Ban: time.Hour})
+		b.pass(0)
+		b.begin(time.Hour)
 		slots := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 1})
-		charges := []store.Charge{{Key: "k", Limit: slots, Cost: 1}, {Key: "k", Limit: b.ban, Cost: 1}}
-		held, _ := s.decide(charges...)
-		s.decide(charges...)
-		r, _ := s.decide(charges...)
-		s.denied(r[1], time.Hour)
-		s.settle("k", slots, held[0].Receipt, 0)
-		if _, granted := s.decide(charges...); granted {
+		if _, granted := s.decide(store.Charge{Key: "k", Limit: slots, Cost: 1}, store.Charge{Key: "k", Limit: b.ban, Cost: 1, Final: true}); granted {
 			s.Error("a banned key got a slot")
 		}
 		s.left("k", slots, 1)
 	}},
-	{"a slot that is waited for doesn't count", func(s *suite) {
+	{"a denied slot doesn't count", func(s *suite) {
 		b := s.banned(store.Spec{Units: 1, Period: time.Hour, Ban: time.Hour})
 		slots := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 1})
-		charges := []store.Charge{{Key: "k", Limit: slots, Cost: 1, MaxWait: time.Second}, {Key: "k", Limit: b.ban, Cost: 1}}
+		charges := []store.Charge{{Key: "k", Limit: slots, Cost: 1}, {Key: "k", Limit: b.ban, Cost: 1, Final: true}}
 		s.decide(charges...)
 		for range 3 {
 			if r, granted := s.decide(charges...); granted || !r[1].OK || r[1].Remaining != 1 {
-				s.Fatalf("a denied slot of a caller that may wait was counted: %s", show(r[1]))
+				s.Fatalf("a denied slot was counted: %s", show(r[1]))
 			}
 		}
-		b.left(1)
+		charges = append(charges, store.Charge{Key: "k", Limit: b.rate, Cost: 1})
+		s.must(s.take("k", b.rate, 1))
+		if r, _ := s.decide(charges...); r[1].OK || !r[1].Begun {
+			s.Errorf("a rate's denial beside a denied slot wasn't counted: %s", show(r[1]))
+		}
+	}},
+	{"a denial that isn't final", func(s *suite) {
+		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
+		b.pass(2)
+		charges := []store.Charge{{Key: "k", Limit: b.rate, Cost: 1}, {Key: "k", Limit: b.ban, Cost: 1}}
+		for range 3 {
+			if r, granted := s.decide(charges...); granted || !r[1].OK || r[1].Remaining != 2 {
+				s.Fatalf("a denial that isn't final was counted: %s", show(r[1]))
+			}
+		}
+		b.strike(1)
+		b.begin(time.Hour)
+	}},
+	{"a denial counted by Settle", func(s *suite) {
+		b := s.banned(store.Spec{Units: 3, Period: time.Hour, Ban: time.Minute})
+		r := b.count()
+		if !r.OK || r.Remaining != 2 || r.Begun {
+			s.Fatalf("the first denial of a new key: %s", show(r))
+		}
+		for _, cost := range []int64{1, 0} {
+			if r = s.settle("k", b.ban, r.Receipt, cost); !r.OK || r.Remaining != 2 {
+				s.Errorf("a cost that isn't raised was counted, or taken back: %s", show(r))
+			}
+		}
+		s.sleep(time.Second)
+		b.pass(2)
+		b.strike(1)
+		if r := b.count(); !r.Begun || r.Remaining != 0 {
+			s.Fatalf("the denial that starts the ban: %s", show(r))
+		} else {
+			s.denied(r, time.Minute)
+		}
+		s.sleep(time.Second)
+		if r := b.count(); r.Begun {
+			s.Errorf("a banned key's denial began a ban: %s", show(r))
+		} else {
+			s.denied(r, time.Minute-time.Second)
+		}
+		s.sleep(time.Minute - time.Second)
+		b.left(3)
 	}},
 	{"forgotten", func(s *suite) {
 		forget := s.resetter()
@@ -203,7 +243,7 @@ func (s *suite) banned(spec store.Spec) *banned {
 
 func (b *banned) decide() (ban store.Result, granted bool) {
 	b.Helper()
-	r, granted := b.suite.decide(store.Charge{Key: "k", Limit: b.rate, Cost: 1}, store.Charge{Key: "k", Limit: b.ban, Cost: 1})
+	r, granted := b.suite.decide(store.Charge{Key: "k", Limit: b.rate, Cost: 1}, store.Charge{Key: "k", Limit: b.ban, Cost: 1, Final: true})
 	return r[1], granted
 }
 
@@ -242,6 +282,12 @@ func (b *banned) deny(d time.Duration) {
 		b.Fatalf("a banned key passed (%v), or another ban began (%v)", granted, r.Begun)
 	}
 	b.denied(r, d)
+}
+
+// count counts a denial by Settle.
+func (b *banned) count() store.Result {
+	b.Helper()
+	return b.settle("k", b.ban, store.Receipt{}, 1)
 }
 
 func (b *banned) left(n int64) {

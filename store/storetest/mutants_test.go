@@ -228,6 +228,26 @@ var mutants = map[string]func() mutant{
 			return err
 		}}
 	},
+	"every denial is final": func() mutant { // the first of a caller that waits, too
+		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+			charges = slices.Clone(charges)
+			for i := range charges {
+				charges[i].Final = true
+			}
+			return take(p, charges, results)
+		}}
+	},
+	"a ban settles nothing": func() mutant {
+		return mutant{settle: func(p *plain, charges []store.Charge, results []store.Result) error {
+			charges = slices.Clone(charges)
+			for i := range charges {
+				if l := charges[i].Limit; l != nil && l.Algorithm() == store.Ban {
+					charges[i].Cost = 0
+				}
+			}
+			return settle(p, charges, results)
+		}}
+	},
 	"a ban counts by itself": func() mutant { // one of each instant, and not with the others
 		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
 			others, ban := slices.Clone(charges), -1

@@ -348,7 +348,7 @@ func (p *trace) changes(q request) bool {
 // ask makes a request for a key, whatever the answer. A Ban counts denials of other limits, so a charge that is
 // always denied goes with its requests.
 func (p *trace) ask(key string, q request) store.Result {
-	charges := []store.Charge{{Key: key, Limit: p.limits[q.by], Cost: q.cost, MaxWait: q.wait}}
+	charges := []store.Charge{{Key: key, Limit: p.limits[q.by], Cost: q.cost, MaxWait: q.wait, Final: true}}
 	if p.beside != nil {
 		charges = append(charges, store.Charge{Key: key, Limit: p.beside, Cost: store.MaxCost})
 	}

@@ -85,7 +85,7 @@ func (j *judge) judgeable(p *read.Plan) *read.Plan {
 	for _, e := range p.Entries {
 		if why := j.whyNotJudged(e); why != "" {
 			j.noteNotJudged(e.Name(), p.Pattern, why)
-			if e.Counted() {
+			if e.Kind.Traits().Counted {
 				unjudged = e.Name()
 			}
 			continue

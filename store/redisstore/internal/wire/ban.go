@@ -27,6 +27,9 @@ func varyBan(_ *limit, args []any, c *store.Charge, t *Times) {
 // countedBy returns the numbers of the charges whose denial counts for the ban of
 // charge i.
 func countedBy(charges []store.Charge, i int) string {
+	if !charges[i].Final {
+		return ""
+	}
 	var b []byte
 	for j := range charges {
 		if inside.Counts(&charges[j], &charges[i]) {

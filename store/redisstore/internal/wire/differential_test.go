@@ -446,7 +446,7 @@ func (w *twins) decision() *Decision {
 		l := pick(w, w.limits[i]...)
 		key := pick(w, w.keys...)
 		d.Charges = append(d.Charges, store.Charge{
-			Key: key, Limit: l, Cost: w.cost(l), MaxWait: w.maxWait(l), DryRun: w.roll(10) == 0,
+			Key: key, Limit: l, Cost: w.cost(l), MaxWait: w.maxWait(l), DryRun: w.roll(10) == 0, Final: w.roll(4) > 0,
 		})
 		d.Keys = append(d.Keys, key+":"+l.StateName())
 		w.leases++
@@ -501,7 +501,7 @@ func (w *twins) again(d *Decision) *Decision {
 func (w *twins) ask(ds []*Decision) error {
 	for _, d := range ds {
 		for i, c := range d.Charges {
-			w.note("take %s %v cost %d wait %v dry %v", d.Keys[i], c.Limit.Spec(), c.Cost, c.MaxWait, c.DryRun)
+			w.note("take %s %v cost %d wait %v dry %v final %v", d.Keys[i], c.Limit.Spec(), c.Cost, c.MaxWait, c.DryRun, c.Final)
 		}
 	}
 	asked := w.foreseen(ds)
@@ -589,7 +589,7 @@ func (w *twins) decide(d *Decision) error {
 		if results[i] != d.Results[i] || granted != d.Granted {
 			return fmt.Errorf("charge %d on %s: got %+v, want %+v", i, key, d.Results[i], results[i])
 		}
-		if results[i].Receipt.Cost > 0 {
+		if results[i].Receipt.Cost > 0 || d.Charges[i].Limit.Algorithm() == store.Ban {
 			c := d.Charges[i]
 			c.Receipt = results[i].Receipt
 			w.taken = append(w.taken, taken{c, key, mine})

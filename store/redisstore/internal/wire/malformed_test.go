@@ -52,7 +52,7 @@ func TestTwinsOnMalformedStates(t *testing.T) {
 				d := &Decision{Results: make([]store.Result, len(limits)), Leases: make([]store.LeaseID, len(limits))}
 				d.Keys = make([]string, len(limits))
 				for _, l := range limits {
-					d.Charges = append(d.Charges, store.Charge{Limit: l, Cost: cost, MaxWait: wait})
+					d.Charges = append(d.Charges, store.Charge{Limit: l, Cost: cost, MaxWait: wait, Final: true})
 				}
 				ds := w.onAll(d)
 				p := NewPlan(ds)
@@ -109,7 +109,7 @@ func TestTwinsOnMalformedStates(t *testing.T) {
 				changed++
 				w.now += pick(w, 0, 11e6, w.roll(61e6))
 				for range 2 {
-					if w.roll(3) == 0 && receipt.Cost > 0 {
+					if w.roll(3) == 0 && (receipt.Cost > 0 || l.Algorithm() == store.Ban) {
 						err = settle(receipt, w.roll(4))
 					} else {
 						_, err = take(w.roll(12), pick(w, 0, time.Minute))
