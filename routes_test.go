@@ -412,9 +412,10 @@ func TestUnionEnforces(t *testing.T) {
 	}
 }
 
-// Whatever another interpretation would refund, no spelling makes a limit free.
+// A limit that two interpretations settle differently is never settled below its charge.
 func TestUnionRefunds(t *testing.T) {
 	calls := stint.Rate(10, time.Hour, stint.WithName("calls"))
+	failedOnly := stint.WithSettle(stint.FailedOnly)
 	settles := func(to int64) func(http.ResponseWriter, *http.Request) {
 		return func(_ http.ResponseWriter, r *http.Request) {
 			if err := stint.FromContext(r.Context()).Settle(r.Context(), to); err != nil {
@@ -429,13 +430,16 @@ func TestUnionRefunds(t *testing.T) {
 		passes        int
 	}{
 		{"a refund of one", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}, []stint.RouteOption{stint.WithFixedCost(10)}, nil, 1},
-		{"an alike refund of both", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}, []stint.RouteOption{stint.WithSettle(stint.RefundOn(200))}, nil, 50},
+		{"a refund of one, and the handler's", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}, nil, settles(0), 10},
+		{"an alike refund of both", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}, []stint.RouteOption{stint.WithSettle(stint.RefundOn(200))}, nil, 10},
+		{"the same refund of both", []stint.RouteOption{failedOnly}, []stint.RouteOption{failedOnly}, nil, 50},
 		{"what one adds", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}, []stint.RouteOption{settleTo(5)}, nil, 2},
 		{"the handler, of both", nil, nil, settles(0), 50},
-		{"the handler, of one", []stint.RouteOption{stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(2))}, nil, settles(0), 10},
-		{"the handler, to more", []stint.RouteOption{stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(2))}, nil, settles(5), 2},
+		{"the handler, of a limit with a cost", []stint.RouteOption{stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(2))}, nil, settles(0), 10},
+		{"the handler, of a cost that one gives", []stint.RouteOption{stint.WithFixedCost(10)}, nil, settles(0), 50},
+		{"the handler, to more", nil, nil, settles(5), 2},
 		{"the handler, and a refund of both", []stint.RouteOption{settleTo(0)}, []stint.RouteOption{settleTo(0)}, settles(5), 2},
-		{"the handler, of one, and what both add", []stint.RouteOption{stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(2)), settleTo(5)}, []stint.RouteOption{settleTo(5)}, settles(0), 2},
+		{"the handler, of a limit with a cost, and what both add", []stint.RouteOption{stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(2)), settleTo(5)}, []stint.RouteOption{settleTo(5)}, settles(0), 2},
 	} {
 		l := limiter(t, theKey,
 			stint.WithRoute("POST /login", append(tt.login, calls)...), stint.WithRoute("POST /export/{id}", append(tt.export, calls)...))
@@ -451,7 +455,41 @@ func TestUnionRefunds(t *testing.T) {
 	}
 }
 
-// Settle without names chooses by the interpretations of every limiter passed.
+// Interpretations that don't select a limit have no say in its refunds: unusual spellings of ordinary
+// requests keep theirs.
+func TestUnionKeepsRefunds(t *testing.T) {
+	l := limiter(t, theKey,
+		stint.WithRoute("POST /login", stint.Rate(3, time.Hour, stint.WithName("login")), stint.WithSettle(stint.FailedOnly)),
+		stint.WithRoute("GET /users/{id}", stint.Rate(3, time.Hour, stint.WithName("users")), stint.WithSettle(stint.FailedOnly)),
+		stint.WithRoute("GET /users/{id}/{page}", stint.Rate(3, time.Hour, stint.WithName("pages"), cost(2))))
+	settle := func(_ http.ResponseWriter, r *http.Request) {
+		if err := stint.FromContext(r.Context()).Settle(r.Context(), 0, "pages"); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, tt := range []struct {
+		request string
+		do      func(http.ResponseWriter, *http.Request)
+	}{
+		{"POST /login/ x", nil}, {"POST //login x", nil}, {"POST /%6cogin x", nil},
+		{"GET /users/a%2Fb x", settle},
+	} {
+		for i := range 10 {
+			if w := through(l, requested(t, tt.request), tt.do); w.Code != 200 {
+				t.Errorf("%s, for the %d. time: %d", tt.request, i+1, w.Code)
+				break
+			}
+		}
+	}
+	for i := range 10 {
+		w := through(l, requested(t, "POST /login/ x"), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) })
+		if denied := w.Code == 429; denied != (i >= 3) {
+			t.Errorf("failed login %d: %d", i+1, w.Code)
+		}
+	}
+}
+
+// Settle without names chooses among the limits of every limiter passed.
 func TestUnionSettlesNested(t *testing.T) {
 	rate := func(name string, opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(100, time.Hour, append(opts, stint.WithName(name))...)
@@ -465,8 +503,8 @@ func TestUnionSettlesNested(t *testing.T) {
 	}{
 		{"POST /login x", 5, "outer:80 login:95"},
 		{"POST / x", 5, "outer:95 inner:99"},
-		{"POST /%6cogin x", 5, "outer:80 login:95 inner:99"}, // the one interpretation with login refunds it, and not both refund outer
-		{"POST /%6cogin x", 30, "outer:70 login:70 inner:99"},
+		{"POST /%6cogin x", 5, "outer:80 login:95 inner:99"},
+		{"POST /%6cogin x", 30, "outer:80 login:70 inner:99"},
 	} {
 		outer, inner := derive(t, outer, stint.WithStore(memstore.New())), derive(t, inner, stint.WithStore(memstore.New()))
 		var got []string

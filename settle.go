@@ -33,8 +33,8 @@ const AsCharged int64 = -1
 //   - cost is called once per request for all limits that share the option, on the request's
 //     goroutine. It is called even if the client has disconnected.
 //   - A limit that the handler has settled by Permit.Settle isn't settled again.
-//   - If the request is ambiguous (docs/routes.md) and its routes settle a limit differently,
-//     nothing is refunded and the highest cost counts.
+//   - If the request is ambiguous (docs/routes.md) and its routes settle a limit by different
+//     WithSettles, the limit is never settled below its charge, and the highest cost counts.
 //   - If the handler panics, the status is 500, whatever the handler wrote before. After a
 //     panic with http.ErrAbortHandler, the status is the one that the handler wrote, or 500 if
 //     the handler wrote none.
@@ -101,10 +101,7 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 // WithCost or, if there are none, to all rates and quotas. It never applies to concurrency
 // limits. If the request has passed several limiters, a name selects the innermost limit of
 // that name. Without names, Settle applies to the innermost limiter with a WithCost or, if
-// there is none, to the innermost limiter. Dry runs don't affect this choice. If the request is
-// ambiguous (docs/routes.md), Settle without names makes this choice for each interpretation.
-// It charges each limit that is chosen in any interpretation, and refunds only limits that are
-// chosen in all interpretations.
+// there is none, to the innermost limiter. Dry runs don't affect this choice.
 //
 // Settle returns an error if cost is out of range, if the permit has no limit of a given name,
 // if a limit can't be settled, or if the store fails (a *StoreError). After an error the charge

@@ -186,7 +186,7 @@ func (reg *Registry) Current(l *limit.Limit) *limit.Limit {
 	}
 	next := new(limit.Limit)
 	reg.setLimit(next, r, current, Settings{DryRun: l.DryRun})
-	next.Closed, next.Costs, next.Uses, next.Record = l.Closed, l.Costs, l.Uses, l.Record
+	next.Closed, next.Costs, next.NoRefund, next.Record = l.Closed, l.Costs, l.NoRefund, l.Record
 	next.Needs |= l.Needs
 	next.Wait.MaxWait = l.Wait.MaxWait
 	if next.Wait.For == limit.ForSlot {

@@ -336,16 +336,9 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 }
 
 // stands reports whether an amend leaves the grant's cost as it is. So it does if the handler has settled
-// the charge itself. But if the charge belongs to several interpretations of the request, the handler may have
-// settled it by another of them than the amend is from, so the higher cost counts.
+// the charge itself.
 func (g *Grant) stands(a Amend, handlerSettled bool) bool {
-	switch {
-	case g.uncharged() || g.settling() || g.receiptCost == a.Cost:
-		return true
-	case handlerSettled && len(g.Limit.Uses) < 2:
-		return true
-	}
-	return (handlerSettled || a.AtLeast) && a.Cost < g.receiptCost
+	return g.uncharged() || g.settling() || handlerSettled || g.receiptCost == a.Cost || a.AtLeast && a.Cost < g.receiptCost
 }
 
 // Include reports whether a grant is of a limit with a hash (inside.Hash), for a key.

@@ -22,9 +22,9 @@ type Limit struct {
 	Closed bool
 	// Costs: a function of the application says what a request costs.
 	Costs bool
-	// Uses are those of the interpretations of an ambiguous request that have the limit, whose it then
-	// is alone; nil otherwise.
-	Uses []Use
+	// NoRefund: the interpretations of an ambiguous request settle it by different WithSettles, so it is
+	// never settled below its charge.
+	NoRefund bool
 	// Record is what it has done. After an Update that leaves the numbers, the new limit has the same Record.
 	Record *Record
 	// Policy is its part of header fields, or nil. That of an adaptive limit is replaced
@@ -32,41 +32,22 @@ type Limit struct {
 	Policy atomic.Pointer[Policy]
 }
 
-// Use is a limit as one interpretation of a request has it.
-type Use struct {
-	Interpretation int // its number
-	DryRun, Costs  bool
-}
-
-// UseIn returns the limit's use in an interpretation. A limit without Uses has one, its own, in any.
-func (l *Limit) UseIn(interpretation int) (u Use, ok bool) {
-	if l.Uses == nil {
-		return Use{interpretation, l.DryRun, l.Costs}, true
-	}
-	for _, u := range l.Uses {
-		if u.Interpretation == interpretation {
-			return u, true
-		}
-	}
-	return Use{}, false
-}
-
 // CopyTo makes to a copy that is for one request.
 func (l *Limit) CopyTo(to *Limit) {
 	to.StoreLimit, to.Kind, to.Needs, to.Wait = l.StoreLimit, l.Kind, l.Needs, l.Wait
-	to.DryRun, to.Closed, to.Costs, to.Record = l.DryRun, l.Closed, l.Costs, l.Record
+	to.DryRun, to.Closed, to.Costs, to.NoRefund, to.Record = l.DryRun, l.Closed, l.Costs, l.NoRefund, l.Record
 	to.Policy.Store(l.Policy.Load())
 }
 
 // Merge makes a limit that is for one request as strict as it and another use of it together:
-// it is enforced unless both are dry runs, fails closed if one does, and waits no longer than
-// either.
+// it is enforced unless both are dry runs, fails closed if one does, has a cost if one does, and waits no
+// longer than either.
 func (l *Limit) Merge(o *Limit) {
 	if l.DryRun && !o.DryRun {
 		l.Record = o.Record
 		l.Policy.Store(o.Policy.Load())
 	}
-	l.DryRun, l.Closed = l.DryRun && o.DryRun, l.Closed || o.Closed
+	l.DryRun, l.Closed, l.Costs = l.DryRun && o.DryRun, l.Closed || o.Closed, l.Costs || o.Costs
 	l.Needs |= o.Needs
 	if o.Wait.longest() < l.Wait.longest() {
 		l.Wait = o.Wait

@@ -131,16 +131,13 @@ func (p *Core) amends() (all []decide.Amend) {
 		if settler == nil {
 			continue
 		}
-		cost, atLeast := settler.FinalCost(func(one *read.Settler) int64 {
-			cost, known := costs[one]
-			if !known {
-				cost = p.checkCost(i, one.Cost(p.Response.Request(), got.Status, got.Written))
-				costs[one] = cost
-			}
-			return cost
-		})
+		cost, known := costs[settler]
+		if !known {
+			cost = p.checkCost(i, settler.Cost(p.Response.Request(), got.Status, got.Written))
+			costs[settler] = cost
+		}
 		if cost >= 0 {
-			all = append(all, decide.Amend{Grant: i, Cost: cost, AtLeast: atLeast})
+			all = append(all, decide.Amend{Grant: i, Cost: cost, AtLeast: p.Grants.At(i).Limit.NoRefund})
 		}
 	}
 	return all

@@ -3,7 +3,6 @@ package permit
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/stint-go/stint/internal/decide"
@@ -64,7 +63,7 @@ func (p *Core) amendsNamed(cost int64, names []string) (map[*Core][]decide.Amend
 			if why := q.Grants.At(i).Limit.Kind.Traits().Unsettled; why != "" {
 				return nil, fmt.Errorf("stint: Settle: %q is %s", name, why)
 			}
-			if a := (decide.Amend{Grant: i, Cost: cost}); !slices.Contains(amends[q], a) {
+			if a := q.amendTo(i, cost); !slices.Contains(amends[q], a) {
 				amends[q] = append(amends[q], a)
 			}
 		}
@@ -95,90 +94,51 @@ const (
 	nothingToSettle
 )
 
-func preferenceFor(u limit.Use) preference {
+func preferenceFor(l *limit.Limit) preference {
 	switch {
-	case u.DryRun && u.Costs:
+	case l.Kind.Traits().Unsettled != "":
+		return nothingToSettle
+	case l.DryRun && l.Costs:
 		return dryRunWithCost
-	case u.DryRun:
+	case l.DryRun:
 		return dryRunWithoutCost
-	case u.Costs:
+	case l.Costs:
 		return withCost
 	}
 	return withoutCost
 }
 
-// includes reports whether Settle, if it applies to limits of a preference, applies to a limit.
-func (n preference) includes(u limit.Use) bool {
-	return u.Costs || n == withoutCost || n == dryRunWithoutCost
+// includes reports whether Settle, if it applies to limits of a preference, applies to a limit that can be
+// settled.
+func (n preference) includes(l *limit.Limit) bool {
+	return l.Costs || n == withoutCost || n == dryRunWithoutCost
 }
 
-// preferences returns the first preference that p has a limit for, in each interpretation of its request.
-func (p *Core) preferences() []preference {
-	first := make([]preference, len(p.Plan.Interpretations()))
-	for interpretation := range first {
-		first[interpretation] = nothingToSettle
-		for i := range p.Grants.Len() {
-			if u, ok := settleableIn(p.Grants.At(i).Limit, interpretation); ok {
-				first[interpretation] = min(first[interpretation], preferenceFor(u))
-			}
-		}
-	}
-	return first
-}
-
-// settleableIn returns how an interpretation of a request uses a limit. ok is false if the interpretation doesn't have it, or if it
-// can't be settled.
-func settleableIn(l *limit.Limit, interpretation int) (u limit.Use, ok bool) {
-	u, ok = l.UseIn(interpretation)
-	return u, ok && l.Kind.Traits().Unsettled == ""
-}
-
-// chooseAmends returns the amends of a Settle without names. Settle applies to one permit: the one with the lowest
-// preference, and among equals the innermost. If a limiter has read the request in several ways, the choice may depend
-// on the interpretation. Then a limit is settled if any combination of interpretations selects it, and refunded only if all do.
+// chooseAmends returns the amends of a Settle without names. Settle applies to one permit: the one that has a
+// limit of the first preference, and among equals the innermost.
 func (p *Core) chooseAmends(cost int64) map[*Core][]decide.Amend {
-	var permits []*Core
+	chosen, first := p, nothingToSettle
 	for q := p; q != nil; q = q.Outer {
-		permits = append(permits, q)
-	}
-	// ranks has the rank of each permit in each interpretation. No two permits have the same; the lowest is chosen.
-	ranks := make([][]int, len(permits))
-	for k, q := range permits {
-		for _, n := range q.preferences() {
-			ranks[k] = append(ranks[k], int(n)*len(permits)+k)
-		}
-	}
-	amends := map[*Core][]decide.Amend{}
-	for k, q := range permits {
-		lowest, highest := otherRanks(ranks, k)
 		for i := range q.Grants.Len() {
-			g := q.Grants.At(i)
-			some, each := false, true
-			for interpretation, rank := range ranks[k] {
-				if u, ok := settleableIn(g.Limit, interpretation); ok {
-					included := preference(rank / len(permits)).includes(u)
-					some = some || included && rank < highest
-					each = each && included && rank < lowest
-				}
-			}
-			switch {
-			case some && each:
-				amends[q] = append(amends[q], decide.Amend{Grant: i, Cost: cost})
-			case some:
-				amends[q] = append(amends[q], decide.Amend{Grant: i, Cost: max(cost, g.Cost)})
+			if n := preferenceFor(q.Grants.At(i).Limit); n < first {
+				chosen, first = q, n
 			}
 		}
 	}
-	return amends
+	var amends []decide.Amend
+	for i := range chosen.Grants.Len() {
+		if l := chosen.Grants.At(i).Limit; preferenceFor(l) != nothingToSettle && first.includes(l) {
+			amends = append(amends, chosen.amendTo(i, cost))
+		}
+	}
+	return map[*Core][]decide.Amend{chosen: amends}
 }
 
-// otherRanks returns bounds of the lowest rank among the permits other than k, over all combinations of interpretations.
-func otherRanks(ranks [][]int, k int) (lowest, highest int) {
-	lowest, highest = math.MaxInt, math.MaxInt
-	for i, other := range ranks {
-		if i != k {
-			lowest, highest = min(lowest, slices.Min(other)), min(highest, slices.Max(other))
-		}
+// amendTo returns the amend of a grant to a cost.
+func (p *Core) amendTo(grant int, cost int64) decide.Amend {
+	g := p.Grants.At(grant)
+	if g.Limit.NoRefund {
+		cost = max(cost, g.Cost)
 	}
-	return lowest, highest
+	return decide.Amend{Grant: grant, Cost: cost}
 }

@@ -1,10 +1,10 @@
 package read
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/store"
 )
@@ -14,11 +14,10 @@ import (
 //
 //   - A limit that any of them selects is charged, once for each key, at the highest cost.
 //   - Its settings are the strictest: see limit.Limit.Merge.
-//   - It is refunded only as far as all that select it would refund it: see Settler.FinalCost, and
-//     Permit.Settle of the root.
+//   - If two of them settle it by different WithSettles, it is never settled below its charge.
+//     Interpretations that don't select it have no say.
 //
-// So it never gets more than by any interpretation alone, whichever the router behind the limiter
-// follows. It pays for that with a copy of each limit; other requests pay nothing.
+// A limit that two of them have is copied for the request; nothing else costs anything.
 
 // union returns the plan of a request that is held to those of several matches.
 func (p *Plans) union(matches []routing.Match) *Plan {
@@ -76,9 +75,9 @@ func (p *Plan) Interpretations() []*Plan {
 
 // chargeInterpretations makes the charges of an ambiguous request, except those of functions.
 func (q *Reading) chargeInterpretations(p *Plan) error {
-	for i, interpretation := range p.interpretations {
+	for _, interpretation := range p.interpretations {
 		for _, e := range interpretation.Entries {
-			if err := q.chargeInInterpretation(i, e); err != nil {
+			if err := q.chargeInInterpretation(e); err != nil {
 				return err
 			}
 		}
@@ -88,7 +87,7 @@ func (q *Reading) chargeInterpretations(p *Plan) error {
 
 // chargeInInterpretation adds the charge of one limit in an interpretation, or makes it part of the charge that another
 // interpretation has made of the limit.
-func (q *Reading) chargeInInterpretation(interpretation int, e *Entry) error {
+func (q *Reading) chargeInInterpretation(e *Entry) error {
 	if e.Skip != nil && e.Skip(q.R) {
 		return nil
 	}
@@ -102,31 +101,30 @@ func (q *Reading) chargeInInterpretation(interpretation int, e *Entry) error {
 		if err != nil {
 			return err
 		}
-		o := q.entries[i]
-		o.merge(interpretation, e)
+		q.entries[i] = q.entries[i].merge(e)
 		q.enforced = q.enforced || !e.DryRun
-		q.call.Replace(i, &o.Limit, max(cost, q.call.Charges[i].Cost))
+		q.call.Replace(i, &q.entries[i].Limit, max(cost, q.call.Charges[i].Cost))
 		return nil
 	}
 	for i := range q.Paced {
 		if p := &q.Paced[i]; p.StoreLimit == e.StoreLimit && p.Key == key {
-			p.merge(interpretation, e)
+			p.Entry = p.merge(e)
 			q.enforced = q.enforced || !e.DryRun
 			q.paces |= p.Needs
 			return nil
 		}
 	}
-	return q.charge(e.forInterpretation(interpretation))
+	return q.charge(e)
 }
 
-// splitByInterpretation replaces entries, which f has returned, by those of the interpretations whose plan has f. Each
+// costInInterpretations replaces entries, which f has returned, by those of the interpretations whose plan has f. Each
 // is charged at the highest cost of these interpretations.
-func (q *Reading) splitByInterpretation(f *Func, entries []*Entry) error {
+func (q *Reading) costInInterpretations(f *Func, entries []*Entry) error {
 	first := len(q.entries) - len(entries)
 	for i, e := range entries {
 		var merged *Entry
 		most := int64(0)
-		for n, p := range q.Plan.interpretations {
+		for _, p := range q.Plan.interpretations {
 			if !slices.Contains(p.Funcs, f) {
 				continue
 			}
@@ -136,9 +134,9 @@ func (q *Reading) splitByInterpretation(f *Func, entries []*Entry) error {
 				return err
 			}
 			if most = max(most, cost); merged == nil {
-				merged = costed.forInterpretation(n)
+				merged = costed
 			} else {
-				merged.addUse(n, costed)
+				merged = merged.merge(costed)
 			}
 		}
 		entries[i] = merged
@@ -147,51 +145,31 @@ func (q *Reading) splitByInterpretation(f *Func, entries []*Entry) error {
 	return nil
 }
 
-// forInterpretation returns the entry as an interpretation of one request has it.
-func (e *Entry) forInterpretation(interpretation int) *Entry {
-	c := e.copy()
-	c.addUse(interpretation, e)
-	return c
+// merge returns the entry of a request of which one interpretation has e and another o.
+func (e *Entry) merge(o *Entry) *Entry {
+	if e == o {
+		return e
+	}
+	merged := e.copy()
+	merged.Limit.Merge(&o.Limit)
+	if e.Settler != o.Settler {
+		merged.Settler, merged.NoRefund = e.Settler.merge(o.Settler), true
+	}
+	return merged
 }
 
-func (e *Entry) addUse(interpretation int, as *Entry) {
-	e.Uses = append(e.Uses, limit.Use{Interpretation: interpretation, DryRun: as.DryRun, Costs: as.Costs})
-}
-
-// merge makes another interpretation's entry part of one that forInterpretation has returned.
-func (e *Entry) merge(interpretation int, o *Entry) {
-	e.Limit.Merge(&o.Limit)
-	e.addUse(interpretation, o)
-	e.Settler = e.Settler.combine(o.Settler)
-}
-
-// combine returns the Settler of a charge that two interpretations make. nil settles nothing.
-func (s *Settler) combine(o *Settler) *Settler {
-	if s == o {
+// merge returns the Settler of a charge that two interpretations settle differently. nil settles nothing.
+func (s *Settler) merge(o *Settler) *Settler {
+	switch {
+	case s == nil:
+		return o
+	case o == nil:
 		return s
 	}
-	each := []*Settler{s}
-	if s != nil && s.perInterpretation != nil {
-		each = slices.Clip(s.perInterpretation)
+	return &Settler{
+		ByStatus: s.ByStatus && o.ByStatus,
+		Cost: func(r *http.Request, status int, written int64) int64 {
+			return max(s.Cost(r, status, written), o.Cost(r, status, written))
+		},
 	}
-	return &Settler{perInterpretation: append(each, o)}
-}
-
-// FinalCost returns what a charge costs in the end, or a negative number to leave it as it is. ask
-// returns the final cost by one WithSettle. If the interpretations that make the charge disagree, the result
-// is their highest cost, and atLeast: the charge must not become cheaper than it was.
-func (s *Settler) FinalCost(ask func(*Settler) int64) (cost int64, atLeast bool) {
-	if s.perInterpretation == nil {
-		return ask(s), false
-	}
-	cost = -1
-	for i, one := range s.perInterpretation {
-		said := int64(-1)
-		if one != nil {
-			said = ask(one)
-		}
-		atLeast = atLeast || i > 0 && said != cost
-		cost = max(cost, said)
-	}
-	return cost, atLeast
 }

@@ -39,8 +39,7 @@ func (e *Entry) Name() string { return e.StoreLimit.Name() }
 type Settler struct {
 	Cost func(r *http.Request, status int, written int64) int64
 	// ByStatus: Cost looks at nothing but the status.
-	ByStatus          bool
-	perInterpretation []*Settler // instead: of interpretations that settle a charge differently; see FinalCost
+	ByStatus bool
 }
 
 // Bytes is how a Bandwidth counts.

@@ -165,7 +165,7 @@ func (q *Reading) chargeRest(p *Plan) error {
 			return err
 		}
 		if len(p.interpretations) > 0 {
-			if err := q.splitByInterpretation(f, q.entries[first:]); err != nil {
+			if err := q.costInInterpretations(f, q.entries[first:]); err != nil {
 				return err
 			}
 		}

@@ -23,22 +23,24 @@ type setting struct {
 }
 
 var (
-	plainly    = setting{"nothing", nil}
-	byAnother  = setting{"another key", []stint.RouteOption{stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "l", nil }))}}
-	reporting  = setting{"a dry run", []stint.RouteOption{stint.WithDryRun(true)}}
-	failing    = setting{"FailClosed", []stint.RouteOption{stint.WithFailurePolicy(stint.FailClosed)}}
-	waiting    = setting{"a wait", []stint.RouteOption{stint.WithMaxWait(90 * time.Minute)}}
-	ofBytes    = []setting{plainly, byAnother, reporting, failing}
-	ofSlots    = append(ofBytes, waiting)
-	ofRequests = append(ofSlots,
-		setting{"a cost", []stint.RouteOption{stint.WithCost(func(*http.Request) int64 { return 3 })}},
-		setting{"a fixed cost", []stint.RouteOption{stint.WithFixedCost(4)}},
-		setting{"failed only", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}},
-		setting{"settled to 2", []stint.RouteOption{stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })}},
-		setting{"settled to 6", []stint.RouteOption{stint.WithSettle(func(*http.Request, int, int64) int64 { return 6 })}},
-		setting{"a cost, and settled to 0", []stint.RouteOption{stint.WithFixedCost(5), stint.WithSettle(func(*http.Request, int, int64) int64 { return 0 })}},
-		setting{"beside one with a cost", []stint.RouteOption{stint.Rate(20, time.Hour, stint.WithName("beside"), stint.WithCost(func(*http.Request) int64 { return 2 }))}},
-	)
+	plainly   = setting{"nothing", nil}
+	byAnother = setting{"another key", []stint.RouteOption{stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "l", nil }))}}
+	reporting = setting{"a dry run", []stint.RouteOption{stint.WithDryRun(true)}}
+	failing   = setting{"FailClosed", []stint.RouteOption{stint.WithFailurePolicy(stint.FailClosed)}}
+	waiting   = setting{"a wait", []stint.RouteOption{stint.WithMaxWait(90 * time.Minute)}}
+	ofBytes   = []setting{plainly, byAnother, reporting, failing}
+	ofSlots   = append(ofBytes, waiting)
+	// settledBy are those of one charge, which its handler settles.
+	settledBy = []setting{plainly, reporting, failing, waiting,
+		{"a cost", []stint.RouteOption{stint.WithCost(func(*http.Request) int64 { return 3 })}},
+		{"a fixed cost", []stint.RouteOption{stint.WithFixedCost(4)}},
+		{"failed only", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}},
+		{"settled to 2", []stint.RouteOption{stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })}},
+		{"settled to 6", []stint.RouteOption{stint.WithSettle(func(*http.Request, int, int64) int64 { return 6 })}},
+		{"a cost, and settled to 0", []stint.RouteOption{stint.WithFixedCost(5), stint.WithSettle(func(*http.Request, int, int64) int64 { return 0 })}},
+	}
+	ofRequests = append(settledBy, byAnother,
+		setting{"beside one with a cost", []stint.RouteOption{stint.Rate(20, time.Hour, stint.WithName("beside"), stint.WithCost(func(*http.Request) int64 { return 2 }))}})
 )
 
 // Two readings of a path, each alone and both.
@@ -100,13 +102,19 @@ func flowReadings(t *testing.T, a Adapter) {
 			}
 		}
 	}
-	for name, do := range map[string]http.HandlerFunc{
-		"served": nil, "failed": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
-		"settled to 0": settled(0), "settled to 5": settled(5), "settled to 8": settled(8),
+	for name, tt := range map[string]struct {
+		do       http.HandlerFunc
+		settings []setting
+	}{
+		"served": {nil, ofRequests},
+		"failed": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, ofRequests},
+		// Settle without names chooses among the charges of both readings: one with a cost keeps it from
+		// one without.
+		"settled to 0": {settled(0), settledBy}, "settled to 5": {settled(5), settledBy}, "settled to 8": {settled(8), settledBy},
 	} {
 		t.Run("requests "+name, func(t *testing.T) {
-			pairs(t, ofRequests, func(t *testing.T, one, other setting, path string) []int64 {
-				site, l, _ := twoRoutes(t, stint.Rate(10, time.Hour, stint.WithName("calls")), one, other, do)
+			pairs(t, tt.settings, func(t *testing.T, one, other setting, path string) []int64 {
+				site, l, _ := twoRoutes(t, stint.Rate(10, time.Hour, stint.WithName("calls")), one, other, tt.do)
 				h := a.Build(site)
 				passes := func() (n int64) {
 					w := httptest.NewRecorder()

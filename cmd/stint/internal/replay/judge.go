@@ -311,13 +311,8 @@ func (j *judge) planSettlements(end time.Time, logged *Request, r *http.Request)
 		switch {
 		case c.Limits[i].Kind == limit.Concurrent:
 		case settlers != nil && settlers[i] != nil:
-			cost, atLeast := settlers[i].FinalCost(func(by *read.Settler) int64 {
-				if cost := by.Cost(r, logged.Status, logged.Written); cost <= store.MaxCost {
-					return max(cost, stint.AsCharged)
-				}
-				return stint.AsCharged
-			})
-			if cost < 0 || cost == c.Charges[i].Cost || atLeast && cost < c.Charges[i].Cost {
+			cost := settlers[i].Cost(r, logged.Status, logged.Written)
+			if cost < 0 || cost > store.MaxCost || cost == c.Charges[i].Cost || c.Limits[i].NoRefund && cost < c.Charges[i].Cost {
 				continue
 			}
 			ch.Cost = cost
