@@ -240,6 +240,9 @@ func TestReadings(t *testing.T) {
 	for i, one := range settings {
 		for j, other := range settings {
 			for _, settle := range []string{"", "5"} {
+				if beside := len(settings) - 1; settle != "" && (i == beside) != (j == beside) {
+					continue // Settle without names chooses the limit with a cost, which one reading has
+				}
 				passes := func(path string) (n int) {
 					calls := stint.Rate(10, time.Hour, stint.WithName("calls"))
 					m := chi.NewRouter()
