@@ -39,15 +39,13 @@ type Cache struct {
 	fallback []stint.Limit // by WithDefault
 
 	mu       sync.Mutex
-	tenants  map[string]*list.Element // of *tenant: those that have a plan
-	recent   list.List                // most recently used first
-	failures map[string]*failure      // of last loads
-	loads    map[string]*loading      // loads under way
+	tenants  recent[*tenant]     // those that have a plan
+	failures recent[*failure]    // of last loads
+	loads    map[string]*loading // loads under way
 }
 
 // tenant is a key that has a plan.
 type tenant struct {
-	key    string
 	plan   *plan               // that was loaded last
 	usedBy map[any]*limiterUse // by stint.LimitUser.ID
 }
@@ -69,6 +67,7 @@ type limiterUse struct {
 // failure is a load that has failed.
 type failure struct {
 	err      error
+	noPlan   error     // of the last load that has not failed: it has found no plan
 	retryAt  time.Time // when the key may be loaded again
 	reported bool      // to a limiter that goes on with an earlier plan
 }
@@ -106,8 +105,8 @@ func WithTTL(d time.Duration) Option {
 	})
 }
 
-// WithSize sets the number of plans that are kept. If there are more, the least recently used
-// plan is dropped. The default is 10,000; New returns an error for numbers below 1.
+// WithSize sets the number of plans that are kept, and the number of keys without a plan. If
+// there are more, the least recently used is dropped. The default is 10,000; New returns an error for numbers below 1.
 func WithSize(n int64) Option {
 	return option(func(p *Cache) error {
 		p.size = n
@@ -165,7 +164,7 @@ const retryAfter = time.Second
 func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts ...Option) (*Cache, error) {
 	p := &Cache{
 		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
-		tenants: map[string]*list.Element{}, failures: map[string]*failure{}, loads: map[string]*loading{},
+		loads: map[string]*loading{},
 	}
 	var errs []error
 	if load == nil {
@@ -213,7 +212,8 @@ func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSourc
 //     background.
 //   - If the plan is older or was never loaded, Get waits until it is loaded, up to the load
 //     timeout or the end of ctx.
-//   - If a load returns ErrNoPlan, the old plan is dropped and Get returns the error.
+//   - If a load returns ErrNoPlan, the old plan is dropped and Get returns the error, until a
+//     later load returns a plan. If later loads fail, it still returns the error.
 //   - If a load fails or exceeds the load timeout, Get returns the old plan, whatever its age;
 //     only limiters with Limits report the failure. Without an old plan, Get returns the
 //     default plan (WithDefault) or, without one, a *stint.SourceError, which wraps
@@ -242,16 +242,16 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t, now := p.find(key), time.Now()
+	t, f, now := p.tenants.get(key), p.failures.get(key), time.Now()
 	if t != nil && now.Sub(t.plan.loaded) < p.ttl {
 		return p.limits(t, nil, by)
 	}
-	if f := p.failures[key]; f != nil && now.Before(f.retryAt) {
+	if f != nil && now.Before(f.retryAt) {
 		return p.limits(t, f, by)
 	}
 	c := p.startLoad(ctx, key)
 	if t != nil && now.Sub(t.plan.loaded) < 2*p.ttl {
-		return p.limits(t, p.failures[key], by) // the failure of the load before this one
+		return p.limits(t, f, by) // the failure of the load before this one
 	}
 	p.mu.Unlock()
 	plan, f := c.wait(ctx)
@@ -259,8 +259,11 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if t = p.find(key); t == nil && plan != nil { // it was forgotten meanwhile
+	if t = p.tenants.get(key); t == nil && plan != nil { // it was forgotten meanwhile
 		t = &tenant{plan: plan}
+	}
+	if f != nil && f.noPlan == nil { // it takes longer than its timeout
+		f.noPlan = p.knownNoPlan(key)
 	}
 	return p.limits(t, f, by)
 }
@@ -270,8 +273,8 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 func (p *Cache) limits(t *tenant, f *failure, by stint.LimitUser) ([]stint.Limit, error) {
 	var err error
 	if f != nil {
-		if err = f.err; errors.Is(err, ErrNoPlan) {
-			return nil, err
+		if err = f.err; f.noPlan != nil {
+			return nil, f.noPlan
 		}
 	}
 	if t != nil {
@@ -327,8 +330,8 @@ func (t *tenant) validPlan(by stint.LimitUser) (*plan, error) {
 func (p *Cache) Forget(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop(key)
-	delete(p.failures, key)
+	p.tenants.drop(key)
+	p.failures.drop(key)
 	delete(p.loads, key)
 }
 
@@ -364,6 +367,9 @@ func (p *Cache) runLoad(key string, c *loading) {
 			c.plan = &plan{limits, now}
 		} else {
 			c.failure = &failure{err: err, retryAt: now.Add(retryAfter)}
+			if errors.Is(err, ErrNoPlan) {
+				c.failure.noPlan = err
+			}
 		}
 		if p.loads[key] == c {
 			delete(p.loads, key)
@@ -399,40 +405,66 @@ var errOverdue = fmt.Errorf("tenants: the load takes longer than its timeout: %w
 // store stores the outcome of a load. The caller holds p.mu.
 func (p *Cache) store(key string, c *loading) {
 	if f := c.failure; f != nil {
-		if errors.Is(f.err, ErrNoPlan) {
-			p.drop(key)
+		if f.noPlan != nil {
+			p.tenants.drop(key)
+		} else {
+			f.noPlan = p.knownNoPlan(key)
 		}
-		if int64(len(p.failures)) >= p.size { // made-up keys don't drop plans
-			clear(p.failures)
-		}
-		p.failures[key] = f
+		p.failures.put(key, f, p.size) // made-up keys don't drop plans
 		return
 	}
-	delete(p.failures, key)
-	if t := p.find(key); t != nil {
+	p.failures.drop(key)
+	if t := p.tenants.get(key); t != nil {
 		t.plan = c.plan
 		return
 	}
-	p.tenants[key] = p.recent.PushFront(&tenant{key: key, plan: c.plan})
-	if int64(len(p.tenants)) > p.size {
-		p.drop(p.recent.Back().Value.(*tenant).key)
-	}
+	p.tenants.put(key, &tenant{plan: c.plan}, p.size)
 }
 
-// find returns a tenant, who is then the most recently used one, or nil. The caller holds p.mu.
-func (p *Cache) find(key string) *tenant {
-	e := p.tenants[key]
+// knownNoPlan returns the error of a key that had no plan when it was last known, or nil. The caller holds p.mu.
+func (p *Cache) knownNoPlan(key string) error {
+	if f := p.failures.get(key); f != nil {
+		return f.noPlan
+	}
+	return nil
+}
+
+// recent has the values of the keys that were used last.
+type recent[V any] struct {
+	elements map[string]*list.Element
+	order    list.List // of keyed[V], the most recently used first
+}
+
+type keyed[V any] struct {
+	key   string
+	value V
+}
+
+// get returns the value of a key, which is then the most recently used one, or the zero value.
+func (r *recent[V]) get(key string) (v V) {
+	e := r.elements[key]
 	if e == nil {
-		return nil
+		return v
 	}
-	p.recent.MoveToFront(e)
-	return e.Value.(*tenant)
+	r.order.MoveToFront(e)
+	return e.Value.(keyed[V]).value
 }
 
-// drop forgets a key's plans. The caller holds p.mu.
-func (p *Cache) drop(key string) {
-	if e := p.tenants[key]; e != nil {
-		p.recent.Remove(e)
-		delete(p.tenants, key)
+// put sets the value of a key, and drops the least recently used one if there are more than size.
+func (r *recent[V]) put(key string, v V, size int64) {
+	r.drop(key)
+	if r.elements == nil {
+		r.elements = map[string]*list.Element{}
+	}
+	r.elements[key] = r.order.PushFront(keyed[V]{key, v})
+	if int64(len(r.elements)) > size {
+		r.drop(r.order.Back().Value.(keyed[V]).key)
+	}
+}
+
+func (r *recent[V]) drop(key string) {
+	if e := r.elements[key]; e != nil {
+		r.order.Remove(e)
+		delete(r.elements, key)
 	}
 }

@@ -176,7 +176,28 @@ func TestNoPlan(t *testing.T) {
 		get(t, p, s, asked{err: tenants.ErrNoPlan, loads: 2})
 		time.Sleep(time.Second)
 		s.fail(errDown)
-		get(t, p, s, asked{err: errDown, loads: 3})
+		for loads := range 3 { // it still has none, as long as nothing else is known
+			get(t, p, s, asked{err: tenants.ErrNoPlan, loads: 3 + loads})
+			time.Sleep(time.Hour)
+		}
+		s.set(func(s *source) { s.slow = time.Hour })
+		get(t, p, s, asked{err: tenants.ErrNoPlan, took: 5 * time.Second, loads: 6})
+		s.set(func(s *source) { s.slow = 0 })
+		s.fail(nil)
+		time.Sleep(2 * time.Second)
+		get(t, p, s, asked{plan: plan, loads: 7})
+		s.fail(tenants.ErrNoPlan)
+		p.Forget("k")
+		get(t, p, s, asked{err: tenants.ErrNoPlan, loads: 8})
+		s.fail(errDown)
+		p.Forget("k")
+		get(t, p, s, asked{err: errDown, loads: 9})
+	})
+	synctest.Test(t, func(t *testing.T) { // a key that is forgotten during the load that finds no plan
+		s := &source{slow: time.Second, err: tenants.ErrNoPlan}
+		p := must(tenants.New(s.load, tenants.WithDefault(requests(1, "free"))))
+		time.AfterFunc(time.Second/2, func() { p.Forget("k") })
+		get(t, p, s, asked{err: tenants.ErrNoPlan, took: time.Second, loads: 1})
 	})
 	var status interface{ StatusCode() int }
 	if !errors.As(fmt.Errorf("tenant k: %w", tenants.ErrNoPlan), &status) || status.StatusCode() != 403 {
@@ -344,6 +365,24 @@ func TestAreBounded(t *testing.T) {
 			t.Errorf("made-up keys have dropped the plan of %s: %v", key, err)
 		}
 	}
+	// Keys without a plan are bounded in the same way.
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{err: tenants.ErrNoPlan}
+		p := must(tenants.New(s.load, tenants.WithSize(3)))
+		for _, key := range []string{"a", "b", "c", "a", "d"} {
+			_, _ = p.Get(t.Context(), key)
+		}
+		s.fail(errDown)
+		time.Sleep(2 * time.Second)
+		for key, want := range map[string]error{"a": tenants.ErrNoPlan, "c": tenants.ErrNoPlan, "d": tenants.ErrNoPlan} {
+			if _, err := p.Get(t.Context(), key); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", key, err, want)
+			}
+		}
+		if _, err := p.Get(t.Context(), "b"); !errors.Is(err, errDown) {
+			t.Errorf("the least recently used: %v", err)
+		}
+	})
 }
 
 func TestOptions(t *testing.T) {
