@@ -28,7 +28,7 @@ REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 .PHONY: test test-mutants test-faults test-servers test-compat lua5.4 test-examples test-console pictures chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers fuzz fuzz-list soak plots plots-check
 
 # What takes longest begins first, so that a core isn't left without a package at the end.
-LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./store/redisstore/internal/wire ./lua ./store/memstore)
+LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./store/redisstore/internal/wire ./lua ./internal/memory)
 
 # Tests often wait, for servers and for each other: half as many packages again as there are cores
 # keep those busy.
@@ -144,7 +144,7 @@ race: redis ## every test of what runs concurrently, under the race detector (ne
 # last line says so.
 test-32: redis ## the tests of what counts, where int has 32 bits
 	GOARCH=386 CGO_ENABLED=0 $(GO) list -export . ./internal/... ./store/... >/dev/null
-	GOARCH=386 CGO_ENABLED=0 $(GO) list -test -export ./store ./store/memstore ./internal/decide ./internal/slots ./internal/turns ./internal/adaptive ./internal/field >/dev/null
+	GOARCH=386 CGO_ENABLED=0 $(GO) list -test -export ./store ./internal/algorithm ./internal/memory ./internal/decide ./internal/slots ./internal/turns ./internal/adaptive ./internal/field >/dev/null
 	@if GOARCH=386 CGO_ENABLED=0 $(GO) test -run '^$$' ./internal/optionerror ./internal/field 2>&1 | grep -q 'exec format error'; \
 	then echo "NOT RUN: this machine runs no 32-bit programs; what make test-32 tests has only been compiled"; \
 	else set -x; GOARCH=386 CGO_ENABLED=0 $(GO) test -count=1 -short -skip EveryOrder . $$($(GO) list ./store/... | grep -v /redisstore) && \
@@ -170,7 +170,7 @@ test-modules: ## every module beside the root as its own go.mod has it, without 
 	@set -e; for m in $(MODULES); do scripts/alone $$m vet ./...; done
 	@set -e; for m in $(ALONE); do scripts/alone $$m test ./...; done
 
-bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
+bench: ## benchmarks: make bench BENCH=HotKey PKG=./internal/memory COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
 bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; ONLY=stacks or limits: several limits, beside what users write or beside one; ONLY=sizing: what servers carry

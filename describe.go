@@ -25,11 +25,13 @@ type Description struct {
 	Unmatched []string
 	// Warnings lists the likely mistakes found in the limiter's current options, oldest first.
 	Warnings []Warning
+	// Plans are what command stint replays logs by.
+	Plans Plans
 }
 
-func init() {
-	read.PlansOf = func(limiter any) *read.Plans { return limiter.(*Limiter).currentVersion().plans }
-}
+// Plans are the plans that a limiter decides requests by. Only packages of this module can open
+// them, by package internal/read.
+type Plans read.SealedPlans
 
 // Rule describes a limit of a limiter or of a route.
 type Rule struct {
@@ -40,8 +42,13 @@ type Rule struct {
 	// Concurrency with the maximum. A Bandwidth may be counted in blocks of bytes.
 	Spec store.Spec
 	// Key is the limit's key, set by WithKey. Key.String returns a text for pages.
-	Key    Key
-	DryRun bool
+	Key Key
+	// Shared reports whether all requests have the same key: Global, or a Join, FirstOf or Hash of
+	// such keys.
+	Shared bool
+	// ByAddress reports whether the key is a client's address, or the network of an IPv6 address.
+	ByAddress bool
+	DryRun    bool
 	// Since is the time at which the rule took effect in this process with its current numbers.
 	// An Update that doesn't change the rule doesn't change Since.
 	Since time.Time
@@ -59,7 +66,8 @@ type Rule struct {
 // Describe returns the limiter's current limits, warnings and store, without calling the store.
 func (l *Limiter) Describe() Description {
 	v := l.currentVersion()
-	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warningsAbout(v)}
+	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warningsAbout(v),
+		Plans: Plans(read.Seal(v.plans))}
 	for _, p := range v.plans.All() {
 		for _, e := range p.Declared {
 			d.Rules = append(d.Rules, ruleOf(p.Pattern, e))
@@ -83,6 +91,6 @@ func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, er
 
 func ruleOf(route string, e *read.Entry) Rule {
 	return Rule{Limit: e.Name(), Route: route, Text: compile.Text(e), Spec: e.StoreLimit.Spec(),
-		Key: Key{e.Key}, DryRun: e.DryRun, Local: e.Needs&limit.Local != 0,
+		Key: Key{e.Key}, Shared: e.Key.Constant != "", ByAddress: e.Key.Client != nil, DryRun: e.DryRun, Local: e.Needs&limit.Local != 0,
 		Since: e.Record.Since, Bound: e.Record.Bound(), WouldDeny: e.Record.DryRunDenials()}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,26 @@ func TestDescribe(t *testing.T) {
 "" daily (FixedWindow: 7 daily) key "GivenKey()" dry true local false`
 	if got := told(); got != want {
 		t.Errorf("after Update got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A rule says whose key it is, as far as a page needs to know.
+func TestDescribeKeys(t *testing.T) {
+	for _, tt := range []struct {
+		key               stint.Key
+		shared, byAddress bool
+	}{
+		{stint.Global(), true, false},
+		{stint.Join(stint.Global(), stint.Hash([]byte("a secret of 32 bytes, or longer."), stint.Global())), true, false},
+		{stint.Join(stint.Global(), stint.Method()), false, false},
+		{stint.RemoteIP(), false, true},
+		{stint.HeaderIP("X-Real-IP", netip.MustParsePrefix("10.0.0.0/8")), false, true},
+		{stint.Header("X-Real-IP"), false, false},
+	} {
+		r := limiter(t, stint.WithKey(tt.key), stint.Rate(1, time.Second)).Describe().Rules[0]
+		if r.Shared != tt.shared || r.ByAddress != tt.byAddress {
+			t.Errorf("%v: shared %v, by address %v", tt.key, r.Shared, r.ByAddress)
+		}
 	}
 }
 

@@ -56,8 +56,6 @@ func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
 	return Key{keys.FromAdapterFunc(adapter, f)}
 }
 
-func init() { keys.Described = func(key any) *keys.Key { return key.(Key).described() } }
-
 // described returns the description of the key. That of the zero Key is invalid.
 func (k Key) described() *keys.Key {
 	if k.key == nil {

@@ -22,9 +22,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keytext"
-	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
 
@@ -146,9 +144,11 @@ func (b *board) keyOf(typed string) string {
 		return typed
 	}
 	from := &http.Request{RemoteAddr: netip.AddrPortFrom(a, 0).String(), Header: http.Header{}}
-	for e := range read.PlansOf(b.limiter).Entries {
-		if e.Key.Client != nil {
-			return e.Key.Client.Key(from)
+	for _, r := range b.limiter.Describe().Rules {
+		if r.ByAddress {
+			if key, err := r.Key.Of(from); err == nil {
+				return key
+			}
 		}
 	}
 	return typed
@@ -231,7 +231,7 @@ func (b *board) counts(ctx context.Context, key string) (used, banned bool, err 
 	rules, err := b.rules(ctx, key)
 	for _, s := range d.Limits {
 		i := slices.IndexFunc(rules, func(r stint.Rule) bool { return r.Limit == s.Name })
-		if i < 0 || isConstant(rules[i].Key) {
+		if i < 0 || rules[i].Shared {
 			continue
 		}
 		used = used || isUsed(&s)
@@ -250,7 +250,7 @@ func isUsed(s *stint.LimitStatus) bool {
 func (b *board) bans(ctx context.Context, key string) (names []string, err error) {
 	rules, err := b.rules(ctx, key)
 	for _, r := range rules {
-		if r.Spec.Algorithm == store.Ban && !isConstant(r.Key) && !slices.Contains(names, r.Limit) {
+		if r.Spec.Algorithm == store.Ban && !r.Shared && !slices.Contains(names, r.Limit) {
 			names = append(names, r.Limit)
 		}
 	}
@@ -302,7 +302,7 @@ func (p *page) lookUp(r *http.Request, b *board, key string, f *limiterResult) {
 			Left: max(s.Remaining, 0), Of: max(s.Capacity, s.Remaining, 1), InFlight: s.InFlight,
 			Slots: rule.Spec.Algorithm == store.Concurrency, Ban: rule.Spec.Algorithm == store.Ban,
 			Free: s.Allowed, Full: waitText(s.ResetAfter), More: waitText(s.RetryAfter),
-			DryRun: s.DryRun, Local: rule.Local, Everybody: isConstant(rule.Key),
+			DryRun: s.DryRun, Local: rule.Local, Everybody: rule.Shared,
 		}
 		at.Banned = at.Ban && !s.Allowed
 		f.Banned = f.Banned || at.Banned && !at.Everybody
@@ -388,7 +388,3 @@ func (p *page) displayKey(key string) string {
 	}
 	return fmt.Sprintf("%s… #%s", key[:n], hex.EncodeToString(mac.Sum(nil)[:3]))
 }
-
-// isConstant reports whether every request has the same key, because the key is stint.Global,
-// or a Join, FirstOf or Hash of such keys.
-func isConstant(k stint.Key) bool { return keys.Described(k).Constant != "" }

@@ -434,14 +434,14 @@ func (a *adaptation) view(name string, now uint32) *adaptedView {
 }
 
 // keyText describes a limit's key.
-func keyText(k stint.Key) string {
+func keyText(r *stint.Rule) string {
 	switch {
-	case isConstant(k):
+	case r.Shared:
 		return "one for all requests"
-	case k == stint.GivenKey():
+	case r.Key == stint.GivenKey():
 		return "given to Take"
 	}
-	return "from the request: " + k.String()
+	return "from the request: " + r.Key.String()
 }
 
 // describe describes a limit by its rules.
@@ -454,7 +454,7 @@ func (v *limitView) describe(d stint.Description) {
 			v.Idle, v.Since = true, r.Since.Format(time.DateTime)
 			v.Rule, v.Text, v.DryRun, v.Local, v.Slots = true, r.Text, r.DryRun, r.Local, r.Spec.Algorithm == store.Concurrency
 			v.ban = r.Spec.Algorithm == store.Ban
-			v.Key = keyText(r.Key)
+			v.Key = keyText(&r)
 			if v.Kept, v.Shared = "the store, for all its processes", true; r.Local || isMemory(d.Store) {
 				v.Kept, v.Shared = "this process", false
 			}
@@ -532,7 +532,7 @@ func (v *limitView) setRule(p *page, s *sourcedRule) {
 	if s.rule.Limit == "" {
 		return
 	}
-	v.Sourced, v.OfKey, v.Text, v.DryRun, v.Key = true, p.viewKey(s.key), s.rule.Text, s.rule.DryRun, keyText(s.rule.Key)
+	v.Sourced, v.OfKey, v.Text, v.DryRun, v.Key = true, p.viewKey(s.key), s.rule.Text, s.rule.DryRun, keyText(&s.rule)
 	v.Slots, v.ban = s.rule.Spec.Algorithm == store.Concurrency, s.rule.Spec.Algorithm == store.Ban
 }
 

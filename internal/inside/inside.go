@@ -144,7 +144,3 @@ func EndsWithin(s store.Store, d time.Duration) bool {
 	b, ok := s.(store.Bounded)
 	return ok && 0 < b.Timeout() && b.Timeout() <= d
 }
-
-// SetClock makes a store of package memstore, which sets it, go by now, and not by time.Now. It is for a
-// store that nothing has used.
-var SetClock func(memory any, now func() time.Time)

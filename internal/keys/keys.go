@@ -20,10 +20,6 @@ import (
 // Func reads a key from a request.
 type Func = func(*http.Request) (string, error)
 
-// Described returns what a stint.Key is. Package stint sets it, for the packages of this module that
-// show keys.
-var Described func(key any) *Key
-
 // Key is a key and what is known of it. There is one Key for each description, except for
 // those of an application's functions and those with mistakes. So keys are compared by
 // their addresses.

@@ -121,9 +121,14 @@ func (p *Plan) Route() string {
 	return p.Pattern
 }
 
-// PlansOf returns the plans of a *stint.Limiter. Package stint sets it, for the packages of this
-// module that read requests without deciding them.
-var PlansOf func(limiter any) *Plans
+// SealedPlans are plans that only this module can open: stint.Plans is one, which converts to it.
+type SealedPlans struct{ plans *Plans }
+
+// Seal seals plans.
+func Seal(p *Plans) SealedPlans { return SealedPlans{p} }
+
+// Open returns the plans, which the caller must not change.
+func (s SealedPlans) Open() *Plans { return s.plans }
 
 // Plans are what a limiter reads requests by, from one Update to the next.
 type Plans struct {

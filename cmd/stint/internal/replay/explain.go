@@ -46,7 +46,7 @@ type Explained struct {
 // Explain returns the limits, keys and costs that would apply to a request, and charges
 // nothing. It calls no function of the application: what depends on one is reported as unknown.
 func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
-	plans := read.PlansOf(l)
+	plans := plansOf(l)
 	for i, p := range append(plans.Skip[:len(plans.Skip):len(plans.Skip)], plans.Block...) {
 		if p.Reads.Function {
 			x.Unknown = append(x.Unknown, "whether a function of the application skips or blocks it")

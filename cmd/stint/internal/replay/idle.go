@@ -22,7 +22,7 @@ type Finding struct {
 // with the same key and cost always denies before them. It compares rates and quotas whose
 // costs don't depend on the request or its response, and reports only certain cases.
 func Idle(l *stint.Limiter) (all []Finding) {
-	plans := read.PlansOf(l)
+	plans := plansOf(l)
 	seen := map[Finding]bool{}
 	add := func(p *read.Plan) {
 		for _, e := range p.Entries {

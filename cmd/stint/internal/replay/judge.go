@@ -14,9 +14,9 @@ import (
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // judge decides requests of the past by the plans of a limiter, on a store of its own whose
@@ -36,7 +36,7 @@ type judge struct {
 	reading read.Reading
 	call    decide.Call
 	backend decide.Backend
-	store   *memstore.Store
+	store   *memory.Store
 	now     time.Time // by which the store goes
 	ends    ends
 }
@@ -44,13 +44,12 @@ type judge struct {
 func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	j := &judge{says: says, trust: c.trust, unjudgedMethods: map[string]string{}}
 	j.now = start
-	j.store = memstore.New(memstore.WithMaxKeys(c.keys))
-	inside.SetClock(j.store, func() time.Time { return j.now })
+	j.store = memory.New(memory.Config{MaxKeys: c.keys, Clock: func() time.Time { return j.now }})
 	j.backend = decide.Backend{Store: j.store}
 	j.reading.Init(&j.call, func(*read.Entry, string) bool { return false })
 	j.reading.SetPlans(&j.plans)
 	j.call.By(&j.backend)
-	plans := read.PlansOf(l)
+	plans := plansOf(l)
 	j.plans = plans.Map(j.judgeable)
 	for _, p := range plans.Routes {
 		if host := hostOf(p.Pattern); host != "" && !says.Host && !slices.Contains(j.hosts, host) {
@@ -68,6 +67,9 @@ func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 	}
 	return j
 }
+
+// plansOf returns the plans that a limiter decides requests by.
+func plansOf(l *stint.Limiter) *read.Plans { return read.SealedPlans(l.Describe().Plans).Open() }
 
 // hostOf returns the host of a route's pattern.
 func hostOf(pattern string) string {

@@ -20,7 +20,7 @@ import (
 // It tries a typical request for each pattern: for a wildcard, a segment that no other pattern
 // names. If another route takes this request, it takes every request of the pattern.
 func Unmatched(l *stint.Limiter) (all []Finding) {
-	plans := read.PlansOf(l)
+	plans := plansOf(l)
 	if plans.Router == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package memstore_test
+package memory_test
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // Limits of one key are decided where their states stand, in words and slabs, and that comes to what
@@ -43,7 +43,7 @@ func TestStatesInPlace(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			s, began := memstore.New(), time.Now()
+			s, began := memory.New(memory.Config{}), time.Now()
 			states, leases := map[string]*store.State{}, uint64(0)
 			at := func(l *store.Limit, key string) *store.State {
 				name := fmt.Sprint(l.StateName(), " ", key)

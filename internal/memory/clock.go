@@ -1,19 +1,6 @@
-package memstore
+package memory
 
-import (
-	"time"
-
-	"github.com/stint-go/stint/internal/inside"
-	"github.com/stint-go/stint/store"
-)
-
-func init() {
-	inside.SetClock = func(memory any, now func() time.Time) {
-		s := memory.(*Store)
-		s.clock, s.base = now, now()
-		s.since = func(t time.Time) time.Duration { return now().Sub(t) }
-	}
-}
+import "github.com/stint-go/stint/store"
 
 // now reads both clocks at once.
 func (s *Store) now() store.Now {

@@ -1,4 +1,4 @@
-package memstore
+package memory
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func counted(t *testing.T) []*store.Limit {
 
 func countKeys(t *testing.T, maxKeys int, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, uint64(maxKeys)))
-	s, limits, ctx := New(WithMaxKeys(int64(maxKeys))), counted(t), context.Background()
+	s, limits, ctx := New(Config{MaxKeys: int64(maxKeys)}), counted(t), context.Background()
 	keys := 4 + rnd.IntN(3*min(maxKeys, 100))
 	var made []store.Charge
 	charge := func() store.Charge {

@@ -1,53 +1,9 @@
-// Package memstore is the store for one process. It keeps counts in memory, and is exact for
-// any number of concurrent callers.
-//
-//	stint.New(stint.Rate(10, time.Second, stint.WithName("calls")), stint.WithKey(stint.RemoteIP()),
-//		stint.WithStore(memstore.New(memstore.WithMaxKeys(100_000))))
-//
-// By default a limiter has a store of its own, of the default size, in which its limits need no
-// names. To set another size, to share a store between limiters, or to read Store.Stats, make a
-// store with New and pass it to stint.WithStore.
-//
-// # Memory
-//
-//	a key of                                               takes
-//	a token or leaky bucket                                up to 30 bytes
-//	any other algorithm                                    150 to 200 bytes, and its log
-//	a bucket with turns reserved beyond its capacity       150 to 200 bytes
-//	a bucket after a refund or a change of its numbers     150 to 200 bytes, and its log
-//	a bucket of a rate after the process's first 1023      150 to 200 bytes
-//
-// After a refund, or a change of its units, period or burst, a bucket takes more memory until
-// the tokens that were in use at that time have drained.
-//
-// An empty store of the default size takes 64 KB.
-//
-// A key is removed once its state equals that of a new key, for instance when its bucket is
-// full again, so removal never affects a decision. Calls remove expired keys within about a
-// second and free their memory. There is no goroutine, no timer, and nothing to close.
-//
-// # The cap
-//
-// A store holds a bounded number of keys; see [WithMaxKeys]. A full store removes only expired
-// keys, so a flood of made-up keys never resets a key in use. If the store is full, new keys
-// share states: one state for each limit in each shard of the store. So all keys of a flood
-// together have the limits of one key per shard, and other keys aren't affected. Stats counts
-// the charges on shared states. The number of shards depends on the cap:
-//
-//	cap                  shards
-//	up to 1024           about one for 16 keys, never more than one for 8
-//	up to 65,536         64
-//	more                 one for 512 to 1024 keys, at most 2^20
-//
-// A store of the default size has 1024 shards.
-//
-// # Time
-//
-// Instants are microseconds of the monotonic clock since New. Calendar windows follow
-// the wall clock. In a testing/synctest bubble, make the store inside the bubble.
-package memstore
+// Package memory is the store in memory, with the clock that it is given: memstore.Store is one that goes by
+// the time of the system, and describes it.
+package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,37 +16,6 @@ import (
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
-
-// DefaultMaxKeys is the default of WithMaxKeys. This number of keys takes up to 30 MB for token
-// buckets, and up to 200 MB plus logs for other algorithms.
-const DefaultMaxKeys = 1 << 20
-
-// Option configures a Store; see New.
-type Option interface{ apply(*config) }
-
-type config struct {
-	maxKeys int
-	wrong   []*store.SpecError
-}
-
-func (c *config) bad(problem, write string) {
-	c.wrong = append(c.wrong, inside.NewSpecError("", problem, write))
-}
-
-type maxKeys int64
-
-func (n maxKeys) apply(c *config) {
-	if n < 1 || n > math.MaxInt32 {
-		c.bad(fmt.Sprintf("WithMaxKeys(%d)", n), "write a number from 1 to 2147483647")
-		return
-	}
-	c.maxKeys = int(n)
-}
-
-// WithMaxKeys sets the largest number of keys that the store holds. Each pair of a limit and a
-// key counts as one key. The package documentation lists the memory of a key. n is from 1 to
-// 2^31-1; for other values, stint.New returns an error. The default is DefaultMaxKeys.
-func WithMaxKeys(n int64) Option { return maxKeys(n) }
 
 // Store is a store.Store and a store.Resetter in memory. It is safe for concurrent use.
 //
@@ -146,30 +71,41 @@ const (
 	shortestPause = 200
 )
 
-// New makes an empty store. A store needs no Close. If an option is wrong, stint.New and each
-// call of the store return an error that describes the correction.
-func New(opts ...Option) *Store {
-	c := config{maxKeys: DefaultMaxKeys}
-	for i, o := range opts {
-		if o == nil {
-			c.bad(fmt.Sprintf("memstore.New: option %d is nil", i+1), "leave it out")
-			continue
-		}
-		o.apply(&c)
-	}
-	n := shards(c.maxKeys)
+// Config configures a Store.
+type Config struct {
+	// MaxKeys is the largest number of keys that the store holds; 0 means DefaultMaxKeys.
+	MaxKeys int64
+	// Clock returns the present time, and may be nil: then it is time.Now. With a clock of its own, a store
+	// decides a day's requests in seconds, beside stores of the same process that go by the real time.
+	Clock func() time.Time
+	// Wrong has the problems of the options that the store was to be made with. If there is any, each
+	// call returns an error.
+	Wrong []*store.SpecError
+}
+
+// DefaultMaxKeys is the default of Config.MaxKeys.
+const DefaultMaxKeys = 1 << 20
+
+// New makes an empty store.
+func New(c Config) *Store {
+	maxKeys := cmp.Or(c.MaxKeys, DefaultMaxKeys)
+	n := shards(int(maxKeys))
 	s := &Store{
-		base:   time.Now(),
 		clock:  time.Now,
 		since:  time.Since,
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard, n),
 		mask:   uint32(n - 1),
-		usable: c.wrong == nil,
-		wrong:  c.wrong,
-		max:    int64(c.maxKeys),
+		usable: c.Wrong == nil,
+		wrong:  c.Wrong,
+		max:    maxKeys,
 		every:  max(rotation/int64(n), shortestPause),
 	}
+	if c.Clock != nil {
+		s.clock = c.Clock
+		s.since = func(t time.Time) time.Duration { return c.Clock().Sub(t) }
+	}
+	s.base = s.clock()
 	s.due.Store(math.MinInt64)
 	s.searchAfter.Store(math.MinInt64)
 	return s
@@ -182,7 +118,7 @@ func (s *Store) String() string { return "memory of this process" }
 // one problem for a Store that wasn't made by New.
 func (s *Store) Misconfigured() []*store.SpecError {
 	if s.shards == nil {
-		return []*store.SpecError{inside.NewSpecError("", "the zero memstore.Store", "write memstore.New()")}
+		return []*store.SpecError{{Problem: "the zero memstore.Store", Write: "write memstore.New()"}}
 	}
 	return s.wrong
 }
@@ -205,14 +141,10 @@ func shards(maxKeys int) int {
 	return min(1<<bits.Len(uint(n-1)), mostShards)
 }
 
-// Stats are a store's counters.
+// Stats are a store's counters: memstore.Stats has the same fields.
 type Stats struct {
-	// Keys is the number of keys held. MaxKeys is the largest number of keys.
-	Keys, MaxKeys int64
-	// Expired is the number of keys dropped since New because they had expired.
-	Expired uint64
-	// Overflow is the number of charges since New on keys for which the store had no room.
-	// Denied is the number of such charges that were denied.
+	Keys, MaxKeys    int64
+	Expired          uint64
 	Overflow, Denied uint64
 }
 

@@ -1,5 +1,5 @@
 //go:build race
 
-package memstore
+package memory
 
 const RaceDetector = true

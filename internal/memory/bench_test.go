@@ -1,4 +1,4 @@
-package memstore_test
+package memory_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 var (
@@ -55,18 +55,6 @@ func addresses(tb testing.TB, n int) []string {
 	return keys
 }
 
-// BenchmarkTakeOnTheStack is a charge that is made for one call.
-func BenchmarkTakeOnTheStack(b *testing.B) {
-	s, l := memstore.New(), rate(b, "stack")
-	b.ReportAllocs()
-	for b.Loop() {
-		charges, results := [...]store.Charge{{Key: "k", Limit: l, Cost: 1}}, [1]store.Result{}
-		if err := s.Take(ctx, charges[:], results[:]); err != nil || !results[0].OK {
-			b.Fatal(err, results)
-		}
-	}
-}
-
 // BenchmarkClock measures reading the time, which every decision has to.
 func BenchmarkClock(b *testing.B) {
 	base := time.Now()
@@ -91,7 +79,7 @@ func alone(c store.Charge) ([]store.Charge, []store.Result) {
 }
 
 func BenchmarkHotKey(b *testing.B) {
-	s, l := memstore.New(), rate(b, "hot")
+	s, l := memory.New(memory.Config{}), rate(b, "hot")
 	charges, results := alone(store.Charge{Key: "203.0.113.7", Limit: l, Cost: 1})
 	b.ReportAllocs()
 	for b.Loop() {
@@ -104,7 +92,7 @@ func BenchmarkHotKey(b *testing.B) {
 
 func BenchmarkHotKeyParallel(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	s, l := memstore.New(), rate(b, "hot")
+	s, l := memory.New(memory.Config{}), rate(b, "hot")
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
@@ -120,7 +108,7 @@ func BenchmarkHotKeyParallel(b *testing.B) {
 
 // A state that doesn't fit a word is decided with a lock held.
 func BenchmarkWindow(b *testing.B) {
-	s, l := memstore.New(), newLimit(b, store.Spec{Algorithm: store.FixedWindow, Units: store.MaxCost, Period: time.Hour})
+	s, l := memory.New(memory.Config{}), newLimit(b, store.Spec{Algorithm: store.FixedWindow, Units: store.MaxCost, Period: time.Hour})
 	for _, goroutines := range []int{1, 2, 8} {
 		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
 			var wg sync.WaitGroup
@@ -138,7 +126,7 @@ func BenchmarkWindow(b *testing.B) {
 }
 
 func BenchmarkDenied(b *testing.B) {
-	s := memstore.New()
+	s := memory.New(memory.Config{})
 	l := newLimit(b, store.Spec{Units: 1, Period: 24 * time.Hour})
 	charges, results := alone(store.Charge{Key: "203.0.113.7", Limit: l, Cost: 1})
 	s.Take(ctx, charges, results)
@@ -168,7 +156,7 @@ func BenchmarkManyKeys(b *testing.B) {
 			b.Run(order.name+"/"+strconv.Itoa(goroutines), func(b *testing.B) {
 				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(goroutines))
 				keys := addresses(b, 100_000)
-				s := memstore.New()
+				s := memory.New(memory.Config{})
 				l := newLimit(b, store.Spec{Units: 1000, Period: 24 * time.Hour, Burst: 1_000_000})
 				next := order.of(len(keys))
 				picks := make([]int, 1<<20)
@@ -206,12 +194,12 @@ func BenchmarkInsert(b *testing.B) {
 	keys := addresses(b, 1_000_000)
 	l := newLimit(b, store.Spec{Units: 1, Period: 24 * time.Hour})
 	charges, results := alone(store.Charge{Limit: l, Cost: 1})
-	s, i := memstore.New(), 0
+	s, i := memory.New(memory.Config{}), 0
 	b.ReportAllocs()
 	for b.Loop() {
 		if i == len(keys) {
 			b.StopTimer()
-			s, i = memstore.New(), 0
+			s, i = memory.New(memory.Config{}), 0
 			b.StartTimer()
 		}
 		charges[0].Key = keys[i]
@@ -223,7 +211,7 @@ func BenchmarkInsert(b *testing.B) {
 func BenchmarkLimits(b *testing.B) {
 	for _, n := range []int{2, 3, 8} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			s := memstore.New()
+			s := memory.New(memory.Config{})
 			charges, results := make([]store.Charge, n), make([]store.Result, n)
 			for i := range charges {
 				charges[i] = store.Charge{Key: "203.0.113.7", Limit: rate(b, "limit"+strconv.Itoa(i)), Cost: 1}
@@ -253,7 +241,7 @@ func BenchmarkQuota(b *testing.B) {
 			"": {quota}, "AndRate": {{Key: "203.0.113.7", Limit: rate(b, "rate"), Cost: 1}, quota},
 		} {
 			b.Run(tc.name+name, func(b *testing.B) {
-				s, results := memstore.New(), make([]store.Result, len(charges))
+				s, results := memory.New(memory.Config{}), make([]store.Result, len(charges))
 				b.ReportAllocs()
 				for b.Loop() {
 					s.Take(ctx, charges, results)
@@ -291,7 +279,7 @@ func heapPerKey(tb testing.TB, keys []string, l *store.Limit) (last, most float6
 	}
 	charges, results := alone(store.Charge{Limit: l, Cost: 1})
 	before := heap()
-	s := memstore.New()
+	s := memory.New(memory.Config{})
 	for i, key := range keys {
 		charges[0].Key = key
 		s.Take(ctx, charges, results)
@@ -322,7 +310,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 	for b.Loop() {
 		before := heap()
-		s := memstore.New()
+		s := memory.New(memory.Config{})
 		charge := func(l *store.Limit, cost int64) time.Duration {
 			charges, results := alone(store.Charge{Limit: l, Cost: cost})
 			began := time.Now()

@@ -1,4 +1,4 @@
-package memstore_test
+package memory_test
 
 import (
 	"context"
@@ -7,15 +7,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // A flood of new keys is denied by what they share, but no key is banned for the
 // denials of others, and a ban that runs goes on.
 func TestBansAtTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.WithMaxKeys(64))
+		s := memory.New(memory.Config{MaxKeys: 64})
 		rate := newLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour})
 		ban := newLimit(t, store.Spec{Name: "ban", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Hour})
 		ask := func(key string) (store.Result, bool) {

@@ -1,4 +1,4 @@
-package memstore
+package memory
 
 import (
 	"testing"
@@ -17,7 +17,7 @@ func TestNegativeInstants(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Second, 3 * year, 40 * year} {
 		for _, units := range []int64{1, 3, 13} {
 			synctest.Test(t, func(t *testing.T) {
-				s := New()
+				s := New(Config{})
 				s.base = s.base.Add(ahead)
 				l := mustLimit(t, store.Spec{Units: units, Period: time.Second})
 				charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
@@ -56,8 +56,8 @@ func TestNegativeInstants(t *testing.T) {
 // every second, is decided in a moment, by a rate and by a quota that follows the calendar.
 func TestAClockOfItsOwn(t *testing.T) {
 	noon := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
-	now, driven, other := noon, New(), New()
-	inside.SetClock(driven, func() time.Time { return now })
+	now, other := noon, New(Config{})
+	driven := New(Config{Clock: func() time.Time { return now }})
 	charges := []store.Charge{
 		{Key: "k", Limit: mustLimit(t, store.Spec{Units: 10, Period: time.Minute, Burst: 10}), Cost: 1},
 		{Key: "k", Limit: mustLimit(t, store.Spec{Name: "quota", Algorithm: store.FixedWindow, Units: 6000, Window: store.Daily}), Cost: 1},

@@ -1,4 +1,4 @@
-package memstore
+package memory
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ func neighbours(s *Store, n int) (keys []string) {
 // them counts twice.
 func TestSwapsBesideEverythingElse(t *testing.T) {
 	const each, lines = 2000, 4
-	s, ctx := New(), context.Background()
+	s, ctx := New(Config{}), context.Background()
 	hot := mustLimit(t, store.Spec{Name: "hot", Units: 4 * each * lines, Period: 24 * time.Hour})
 	other := mustLimit(t, store.Spec{Name: "other", Units: 1_000_000, Period: time.Hour})
 	keys := neighbours(s, 300)
@@ -106,7 +106,7 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 // full than it is, and deny its last tokens.
 func TestInstantsAscend(t *testing.T) {
 	const callers, calls = 4, 20_000
-	s, ctx := New(), context.Background()
+	s, ctx := New(Config{}), context.Background()
 	hot := mustLimit(t, store.Spec{Name: "hot", Units: 1_000_000, Period: time.Hour})
 	window := mustLimit(t, store.Spec{Name: "window", Algorithm: store.FixedWindow, Units: store.MaxCost, Period: time.Hour})
 	receipts := make([][]store.Receipt, callers)

@@ -1,4 +1,4 @@
-package memstore_test
+package memory_test
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // reference is a store that forgets nothing and has nothing to get wrong.
@@ -87,7 +87,7 @@ func TestExpiryIsLossless(t *testing.T) {
 					limits[i] = newLimit(t, spec)
 				}
 				// Often close to full, but never over.
-				s := memstore.New(memstore.WithMaxKeys(int64(len(limits)) * 60))
+				s := memory.New(memory.Config{MaxKeys: int64(len(limits)) * 60})
 				ref := &reference{base: time.Now(), states: make(map[string]*store.State)}
 				var made []store.Charge
 				begun := 0
@@ -171,7 +171,7 @@ func TestBusyKeySweeps(t *testing.T) {
 			t.Run(fmt.Sprint(algorithm, pace), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const n = 50_000
-					s := memstore.New()
+					s := memory.New(memory.Config{})
 					l := newLimit(t, store.Spec{Algorithm: algorithm, Units: 1, Period: 30 * time.Second})
 					kept := newLimit(t, store.Spec{Name: "kept", Units: 1, Period: time.Hour})
 					for i := range n {
@@ -202,7 +202,7 @@ func TestBusyKeySweeps(t *testing.T) {
 // New keys all the time, each seen once: what is kept follows what is live.
 func TestChurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
+		s := memory.New(memory.Config{})
 		l := newLimit(t, store.Spec{Units: 1, Period: 500 * time.Millisecond})
 		most := int64(0)
 		for i := range 100_000 {
@@ -220,7 +220,7 @@ func TestChurn(t *testing.T) {
 // 40 bytes for each of a million token buckets, at any number on the way
 // there: also just after the tables have grown.
 func TestHeapPerKey(t *testing.T) {
-	if testing.Short() || memstore.RaceDetector {
+	if testing.Short() || memory.RaceDetector {
 		t.Skip("a million keys")
 	}
 	last, most := heapPerKey(t, addresses(t, 1_000_000), newLimit(t, store.Spec{Units: 1, Period: 24 * time.Hour}))

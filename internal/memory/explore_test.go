@@ -1,4 +1,4 @@
-package memstore_test
+package memory_test
 
 import (
 	"context"
@@ -54,10 +54,10 @@ func exploreElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	(&steps.Elsewhere{
-		Path: "github.com/stint-go/stint/store/memstore",
+		Path: "github.com/stint-go/stint/internal/memory",
 		Added: map[string]string{
 			"recount.go": string(recount),
-			"explored.go": `package memstore
+			"explored.go": `package memory
 
 func (s *Store) Recounted() (keys, counted int, err error) {
 	keys, err = s.recount()
@@ -68,7 +68,7 @@ func (s *Store) Forget() { rates = rateList{} }
 `},
 		Edits:   []steps.Edit{once},
 		Mutants: mutants,
-		Entry:   "func(n int) explored { return V.New(V.WithMaxKeys(int64(n))) }",
+		Entry:   "func(n int) explored { return V.New(V.Config{MaxKeys: int64(n)}) }",
 	}).Run(t)
 }
 

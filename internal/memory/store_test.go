@@ -1,4 +1,4 @@
-package memstore_test
+package memory_test
 
 import (
 	"errors"
@@ -9,16 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
-func take(tb testing.TB, s *memstore.Store, key string, l *store.Limit, cost int64) store.Result {
+func take(tb testing.TB, s *memory.Store, key string, l *store.Limit, cost int64) store.Result {
 	tb.Helper()
 	return takeAll(tb, s, store.Charge{Key: key, Limit: l, Cost: cost})[0]
 }
 
-func takeAll(tb testing.TB, s *memstore.Store, charges ...store.Charge) []store.Result {
+func takeAll(tb testing.TB, s *memory.Store, charges ...store.Charge) []store.Result {
 	tb.Helper()
 	results := make([]store.Result, len(charges))
 	if err := s.Take(ctx, charges, results); err != nil {
@@ -27,7 +27,7 @@ func takeAll(tb testing.TB, s *memstore.Store, charges ...store.Charge) []store.
 	return results
 }
 
-func settle(tb testing.TB, s *memstore.Store, key string, l *store.Limit, cost int64, receipt store.Receipt) store.Result {
+func settle(tb testing.TB, s *memory.Store, key string, l *store.Limit, cost int64, receipt store.Receipt) store.Result {
 	tb.Helper()
 	var results [1]store.Result
 	err := s.Settle(ctx, []store.Charge{{Key: key, Limit: l, Cost: cost, Receipt: receipt}}, results[:])
@@ -62,7 +62,7 @@ func TestExactUnderConcurrency(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(spec.Algorithm, spec.Units, spec.Window), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, l := memstore.New(), newLimit(t, spec)
+				s, l := memory.New(memory.Config{}), newLimit(t, spec)
 				var admitted atomic.Int64
 				together(16, func(int) {
 					charges := []store.Charge{{Key: "k", Limit: l, Cost: 1}}
@@ -88,7 +88,7 @@ func TestExactUnderConcurrency(t *testing.T) {
 // orders. What each limit has been charged must be what was served.
 func TestAllOrNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
+		s := memory.New(memory.Config{})
 		const users, tenants = 20, 4
 		limits := []*store.Limit{
 			newLimit(t, store.Spec{Name: "user", Units: 60, Period: time.Hour}),
@@ -140,7 +140,7 @@ func TestAllOrNothing(t *testing.T) {
 // More charges than fit the stack, and a denial among them.
 func TestManyCharges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
+		s := memory.New(memory.Config{})
 		var charges []store.Charge
 		for i := range 40 {
 			l := newLimit(t, store.Spec{Name: fmt.Sprint("limit", i), Units: int64(100 - i), Period: time.Hour})
@@ -162,7 +162,7 @@ func TestManyCharges(t *testing.T) {
 }
 
 func TestMalformed(t *testing.T) {
-	s := memstore.New()
+	s := memory.New(memory.Config{})
 	l, other := newLimit(t, store.Spec{Name: "a", Units: 1, Period: time.Hour}), newLimit(t, store.Spec{Name: "b", Units: 1, Period: time.Hour})
 	for _, tc := range []struct {
 		name    string
@@ -208,7 +208,7 @@ func TestMalformed(t *testing.T) {
 
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
+		s := memory.New(memory.Config{})
 		a := newLimit(t, store.Spec{Name: "a", Units: 1, Period: time.Hour})
 		b := newLimit(t, store.Spec{Name: "b", Algorithm: store.Concurrency, Units: 1})
 		c := newLimit(t, store.Spec{Name: "c", Algorithm: store.SlidingLog, Units: 1, Period: time.Hour})
@@ -243,7 +243,7 @@ func TestReset(t *testing.T) {
 
 func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.WithMaxKeys(15)) // one shard, which a call sweeps
+		s := memory.New(memory.Config{MaxKeys: 15}) // one shard, which a call sweeps
 		for _, spec := range []store.Spec{
 			{Name: "bucket", Units: 10, Period: time.Second},
 			{Name: "odd", Units: 997, Period: 99700 * time.Millisecond, Burst: 10},
@@ -280,7 +280,7 @@ func TestSettle(t *testing.T) {
 func TestSettleAddsToAnExpiredKey(t *testing.T) {
 	for _, algorithm := range []store.Algorithm{store.TokenBucket, store.IntervalBucket, store.FixedWindow, store.SlidingLog} {
 		synctest.Test(t, func(t *testing.T) {
-			s := memstore.New()
+			s := memory.New(memory.Config{})
 			l := newLimit(t, store.Spec{Algorithm: algorithm, Units: 100, Period: time.Second})
 			receipt := take(t, s, "k", l, 1).Receipt
 			time.Sleep(2 * time.Second)
@@ -302,7 +302,7 @@ func TestSettleAddsToAnExpiredKey(t *testing.T) {
 // its states move between word and slab.
 func TestChangedNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
+		s := memory.New(memory.Config{})
 		states, want := make([]store.State, 1), make([]store.Result, 1)
 		for _, units := range []int64{1000, 997, 1000, 3, 1000} {
 			l := newLimit(t, store.Spec{Units: units, Period: time.Second, Burst: 1000})
@@ -328,7 +328,7 @@ func TestChangedNumbers(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	s := memstore.New()
+	s := memory.New(memory.Config{})
 	for _, n := range []int{1, 2, 3, 8} {
 		charges, results := make([]store.Charge, n), make([]store.Result, n)
 		for i := range charges {
@@ -348,7 +348,7 @@ func TestAllocations(t *testing.T) {
 
 // Inserting, expiring and growing at once. Run with -race.
 func TestConcurrentGrowth(t *testing.T) {
-	s := memstore.New(memstore.WithMaxKeys(1000))
+	s := memory.New(memory.Config{MaxKeys: 1000})
 	long := newLimit(t, store.Spec{Name: "long", Units: 100, Period: 24 * time.Hour})
 	short := newLimit(t, store.Spec{Name: "short", Units: 1000, Period: 100 * time.Microsecond})
 	window := newLimit(t, store.Spec{Name: "window", Algorithm: store.FixedWindow, Units: 10, Period: 50 * time.Microsecond})
@@ -387,29 +387,5 @@ func TestConcurrentGrowth(t *testing.T) {
 	}
 	if left := take(t, s, "busy", long, 0).Remaining; left != max(0, 100-charged.Load()) {
 		t.Errorf("%d left of 100 after %d charges", left, charged.Load())
-	}
-}
-
-// A charge that is made for one call stays on the caller's stack, as its result does.
-func TestTakeOnTheStackAllocatesNothing(t *testing.T) {
-	if memstore.RaceDetector {
-		t.Skip("the race detector allocates")
-	}
-	s := memstore.New()
-	limits := map[string]*store.Limit{
-		"TokenBucket": rate(t, "bucket"),
-		"FixedWindow": newLimit(t, store.Spec{Name: "window", Algorithm: store.FixedWindow, Units: store.MaxCost, Period: time.Hour}),
-	}
-	for name, l := range limits {
-		granted := 0
-		take := func() {
-			charges, results := [...]store.Charge{{Key: "k", Limit: l, Cost: 1}}, [1]store.Result{}
-			if err := s.Take(ctx, charges[:], results[:]); err == nil && results[0].OK {
-				granted++
-			}
-		}
-		if a := testing.AllocsPerRun(1000, take); a != 0 || granted != 1001 {
-			t.Errorf("%s: a call allocates %v times; %d granted", name, a, granted)
-		}
 	}
 }

@@ -1,7 +1,6 @@
-package memstore_test
+package memory_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -10,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // A flood of new keys neither resets a key that has a place, nor passes more
@@ -27,7 +26,7 @@ func TestFloodAtTheCap(t *testing.T) {
 		t.Run(spec.Algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const held, flood, shards = 320, 5000, 32 // one for 16 keys, but a power of two
-				s, l := memstore.New(memstore.WithMaxKeys(held)), newLimit(t, spec)
+				s, l := memory.New(memory.Config{MaxKeys: held}), newLimit(t, spec)
 				for i := range held {
 					take(t, s, fmt.Sprint("held", i), l, 4)
 				}
@@ -43,7 +42,7 @@ func TestFloodAtTheCap(t *testing.T) {
 				if passed < 10 || passed > 10*shards {
 					t.Errorf("%d of the flood passed, not 10 in each of at most %d shards", passed, shards)
 				}
-				want := memstore.Stats{Keys: held, MaxKeys: held, Overflow: flood, Denied: uint64(flood - passed)}
+				want := memory.Stats{Keys: held, MaxKeys: held, Overflow: flood, Denied: uint64(flood - passed)}
 				if got := s.Stats(); got != want {
 					t.Errorf("counted %+v, want %+v", got, want)
 				}
@@ -61,7 +60,7 @@ func TestFloodAtTheCap(t *testing.T) {
 func TestRoomAtTheCap(t *testing.T) {
 	for _, n := range []int{1, 4, 17, 100, 256, 1000} {
 		synctest.Test(t, func(t *testing.T) {
-			s := memstore.New(memstore.WithMaxKeys(int64(n)))
+			s := memory.New(memory.Config{MaxKeys: int64(n)})
 			l := newLimit(t, store.Spec{Units: 1, Period: time.Second})
 			for round := range 3 {
 				for i := range n {
@@ -87,7 +86,7 @@ func TestRoomAtTheCap(t *testing.T) {
 // Peeks and denials take no place.
 func TestNothingKeptForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.WithMaxKeys(2))
+		s := memory.New(memory.Config{MaxKeys: 2})
 		l := newLimit(t, store.Spec{Units: 5, Period: time.Hour})
 		closed := newLimit(t, store.Spec{Name: "closed", Units: 1, Period: time.Hour})
 		take(t, s, "k", closed, 1)
@@ -113,7 +112,7 @@ func TestNothingKeptForNothing(t *testing.T) {
 // place in the meantime.
 func TestSettleInOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.WithMaxKeys(1)) // one shard
+		s := memory.New(memory.Config{MaxKeys: 1}) // one shard
 		l := newLimit(t, store.Spec{Units: 10, Period: time.Hour})
 		slots := newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 3})
 		blocker := newLimit(t, store.Spec{Name: "blocker", Algorithm: store.Concurrency, Units: 1})
@@ -172,7 +171,7 @@ func TestSettleInOverflow(t *testing.T) {
 // those beside them unless they are dry runs.
 func TestTooManyLimitsInOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.WithMaxKeys(1))
+		s := memory.New(memory.Config{MaxKeys: 1})
 		limit := func(i int) *store.Limit {
 			return newLimit(t, store.Spec{Name: fmt.Sprint("limit", i), Units: 2, Period: time.Duration(i+1) * time.Minute})
 		}
@@ -211,7 +210,7 @@ func TestTooManyLimitsInOverflow(t *testing.T) {
 // Two new keys of one limit in a call can not share a state.
 func TestTwoKeysOfOneLimitInOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.WithMaxKeys(1))
+		s := memory.New(memory.Config{MaxKeys: 1})
 		l := newLimit(t, store.Spec{Units: 10, Period: time.Hour})
 		take(t, s, "held", l, 1)
 		r := takeAll(t, s, store.Charge{Key: "a", Limit: l, Cost: 4}, store.Charge{Key: "b", Limit: l, Cost: 4})
@@ -224,37 +223,10 @@ func TestTwoKeysOfOneLimitInOverflow(t *testing.T) {
 	})
 }
 
-// A store remembers wrong options: none is clamped, and no call is decided.
-func TestMisconfigured(t *testing.T) {
-	ctx, l := context.Background(), newLimit(t, store.Spec{Name: "l", Units: 1, Period: time.Hour})
-	for want, s := range map[string]*memstore.Store{
-		"WithMaxKeys(0): write a number from 1 to 2147483647":  memstore.New(memstore.WithMaxKeys(0)),
-		"WithMaxKeys(-5): write a number from 1 to 2147483647": memstore.New(memstore.WithMaxKeys(9), memstore.WithMaxKeys(-5)),
-		"memstore.New: option 1 is nil: leave it out":          memstore.New(nil),
-		"the zero memstore.Store: write memstore.New()":        new(memstore.Store),
-		"": memstore.New(memstore.WithMaxKeys(1)),
-	} {
-		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
-		errs := []error{s.Take(ctx, charges, results), s.Take(ctx, append(charges, store.Charge{Key: "j", Limit: l}), make([]store.Result, 2)),
-			s.Settle(ctx, charges, results), s.Reset(ctx, "k", l)}
-		for i, err := range errs {
-			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-				t.Errorf("call %d: %v, want %q", i, err, want)
-			}
-		}
-		if wrong := s.Misconfigured(); (want != "") != (len(wrong) == 1) || want != "" && wrong[0].Error() != want {
-			t.Errorf("%v, want %q", wrong, want)
-		}
-	}
-	if got := memstore.New().Stats().MaxKeys; got != memstore.DefaultMaxKeys {
-		t.Errorf("holds %d by default", got)
-	}
-}
-
 // A store that is full says so, once to each observer: those that come later, too.
 func TestFullStoreIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.WithMaxKeys(8))
+		s := memory.New(memory.Config{MaxKeys: 8})
 		told := 0
 		o := &store.Observer{Tell: func(n store.Notice) {
 			if n.Kind != store.Full || !strings.Contains(n.Err.Error(), "WithMaxKeys(32)") {

@@ -1,4 +1,4 @@
-package memstore_test
+package memory_test
 
 import (
 	"fmt"

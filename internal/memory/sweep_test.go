@@ -1,4 +1,4 @@
-package memstore
+package memory
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 // What expires gives its memory back: tables, slabs and shared states.
 func TestMemoryIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(WithMaxKeys(20_000))
+		s := New(Config{MaxKeys: 20_000})
 		bucket := mustLimit(t, store.Spec{Name: "bucket", Units: 1, Period: time.Minute})
 		window := mustLimit(t, store.Spec{Name: "window", Algorithm: store.FixedWindow, Units: 1, Period: time.Minute})
 		busy := mustLimit(t, store.Spec{Name: "busy", Units: 1, Period: time.Minute})
@@ -60,7 +60,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 // for all of them at once.
 func TestCatchUpIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New()
+		s := New(Config{})
 		l := mustLimit(t, store.Spec{Units: 1, Period: time.Second})
 		charges, results := []store.Charge{{Limit: l, Cost: 1}}, make([]store.Result, 1)
 		for i := range 10_000 {
