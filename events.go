@@ -70,9 +70,23 @@ type Event struct {
 
 	keys []string // of Decision.Limits
 
-	store      store.Store // the part of a store that it is about; nil: the limiter's store
+	degraded *degradation // for EventStoreDegraded
+}
+
+// degradation is what an EventStoreDegraded is about.
+type degradation struct {
+	store      store.Store // the part of the limiter's store that failed or answers again
+	instead    store.Store // the store that decides; nil: none
 	incident   any         // identifies what has happened, if several limiters are notified of it
-	callFailed bool        // an EventStoreDegraded: one call has failed, and the breaker is closed
+	callFailed bool        // one call has failed, and the breaker is closed
+}
+
+// decides returns what decides instead of the store, for log messages.
+func (d *degradation) decides() string {
+	if d.instead == nil {
+		return "failure policies"
+	}
+	return storeName(d.instead)
 }
 
 // clone returns the event with what it points to copied, for one observer among several: what one of
@@ -310,16 +324,27 @@ func (e *Event) message() logs.Message {
 	switch {
 	case e.Err == nil && k.over != 0:
 		return k.over
-	case e.Kind == EventStoreDegraded && errors.Is(e.Err, store.ErrMisconfigured):
-		return logs.PrimaryMisconfigured
-	case e.callFailed:
-		return logs.CallFailed
+	case e.Kind == EventStoreDegraded:
+		return e.degraded.message(e.Err)
 	case k.blamed != 0:
 		if e.blamesCaller() {
 			return k.blamed
 		}
 	}
 	return k.message
+}
+
+// message returns the log message of a failure.
+func (d *degradation) message(err error) logs.Message {
+	switch misconfigured := errors.Is(err, store.ErrMisconfigured); {
+	case d.callFailed && misconfigured:
+		return logs.CallMisconfigured
+	case d.callFailed:
+		return logs.CallFailed
+	case misconfigured:
+		return logs.PrimaryMisconfigured
+	}
+	return logs.PrimaryFailed
 }
 
 // blamesCaller reports whether the event's error is an answer to the caller, such as 403, and not a

@@ -562,7 +562,7 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 		t.Errorf("%d of 5 passed, held for %v of %v", n, longest, outageTimeout)
 	}
 	await(t, changes, failover.Open)
-	if err := s.Degraded(); errors.Is(err, store.ErrMisconfigured) {
+	if _, err := s.Degraded(); errors.Is(err, store.ErrMisconfigured) {
 		t.Errorf("opened for %v", err)
 	}
 	failures := s.Stats().Failures

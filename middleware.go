@@ -575,11 +575,11 @@ func (l *Limiter) observeStore(c *config) {
 func (l *Limiter) handleNotice(n store.Notice) {
 	switch n.Kind {
 	case store.CallFailed, store.Degraded, store.Restored:
-		e := Event{Kind: EventStoreDegraded, Err: n.Err, store: n.Store, callFailed: n.Kind == store.CallFailed}
+		d := &degradation{store: n.Store, instead: n.Instead, callFailed: n.Kind == store.CallFailed}
 		if v := reflect.ValueOf(n.Err); v.Kind() == reflect.Pointer {
-			e.incident = n.Err
+			d.incident = n.Err
 		}
-		l.sendSafely(e)
+		l.sendSafely(Event{Kind: EventStoreDegraded, Err: n.Err, degraded: d})
 	case store.LeaseLost:
 		e := Event{Kind: EventLeaseLost}
 		e.setCharges([]store.Charge{{Key: n.Key, Limit: n.Limit}})

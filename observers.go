@@ -185,7 +185,8 @@ func (s *sender) sendSettleFailed(of subject, charges []store.Charge, took time.
 // functions and limit sources; charges that could not be settled, lost leases, likely
 // mistakes), and for changes by an Update or a policy file. A message about a limit or a store
 // is logged at once, and then at most once a minute. At the end of the minute, the latest
-// suppressed message is logged with the number of suppressed messages. Limiters that share a
+// suppressed message is logged with the number of suppressed messages. The beginning and the
+// end of a failure are logged at once, and the end drops suppressed messages. Limiters that share a
 // store and a log handler log the store's failures once.
 //
 // At level Debug, the limiter logs its limits when it is made, each denial, each ban, and each
@@ -213,12 +214,12 @@ func (s *sender) write(m logs.Message, e *Event) {
 	if !log.Shows(ctx, m) {
 		return
 	}
-	line := logs.Line{Message: m, About: [2]any{log, e.Decision.Limit}, Incident: e.incident}
+	line := logs.Line{Message: m, About: [2]any{log, e.Decision.Limit}}
 	var about store.Store
 	switch e.Kind {
 	case EventStoreDegraded:
-		about = cmp.Or(e.store, s.store)
-		line.About = addressOf(about)
+		about = cmp.Or(e.degraded.store, s.store)
+		line.About, line.Whole, line.Incident = addressOf(about), addressOf(s.store), e.degraded.incident
 	case EventStoreFailed, EventSettleFailed:
 		about = s.store
 		line.About = addressOf(about)
@@ -237,6 +238,9 @@ func (s *sender) write(m logs.Message, e *Event) {
 		attrs := append(logged.LogValue().Group(), request...)
 		if about != nil {
 			attrs = append(attrs, slog.String("store", storeName(about)))
+		}
+		if d := logged.degraded; d != nil && logged.Err != nil {
+			attrs = append(attrs, slog.String("decides", d.decides()))
 		}
 		if logged.Kind == EventStoreFailed {
 			became := "passed"

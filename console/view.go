@@ -42,6 +42,7 @@ type limiterView struct {
 	MostApart, Minutes        int
 	ID                        string // in links
 	board                     *board
+	instead                   string // what decides while the primary store is down
 }
 
 type memoryView struct {
@@ -146,10 +147,11 @@ func (p *page) viewLimiter(b *board) *limiterView {
 		at.Index = v.Index
 		v.Limits = append(v.Limits, at)
 	}
+	var instead store.Store
 	var primary error
 	s, degradable := d.Store.(store.Degradable)
 	if degradable {
-		primary = s.Degraded()
+		instead, primary = s.Degraded()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,7 +165,7 @@ func (p *page) viewLimiter(b *board) *limiterView {
 	if degradable {
 		v.Primary = new(failureView)
 		if primary != nil {
-			v.Primary.Err = primary.Error()
+			v.Primary.Err, v.instead = primary.Error(), insteadText(instead)
 			if !b.openSince.IsZero() { // it may be open since before the page
 				v.Primary.At = b.openSince.Format(time.DateTime)
 			}
@@ -185,7 +187,7 @@ func (p *page) viewLimiter(b *board) *limiterView {
 const problemFor = time.Minute
 
 // failureOrder is the order in which failures are listed.
-var failureOrder = [...]stint.EventKind{stint.EventStoreFailed, stint.EventStoreDegraded, stint.EventSettleFailed, stint.EventSourceFailed,
+var failureOrder = [...]stint.EventKind{stint.EventStoreFailed, stint.EventSettleFailed, stint.EventSourceFailed,
 	stint.EventLimitsFailed, stint.EventKeyFailed, stint.EventLeaseLost}
 
 // problems lists a limiter's current problems, the worst first. The caller holds b.mu.
@@ -196,17 +198,15 @@ func (v *limiterView) problems(b *board) (all []problem) {
 	}
 	degraded := v.Primary != nil && v.Primary.Err != ""
 	if degraded {
-		add(problem{At: v.Primary.At, What: "the primary store is down", Text: v.Primary.Err + ". Each process counts by itself meanwhile."})
+		add(problem{At: v.Primary.At, What: "the primary store is down", Text: v.Primary.Err + ". " + v.instead})
 	}
 	for _, kind := range failureOrder {
 		f := b.failures[kind]
-		if f == nil || time.Since(f.at) >= problemFor || degraded && kind == stint.EventStoreDegraded {
+		if f == nil || time.Since(f.at) >= problemFor {
 			continue
 		}
 		p := problem{At: f.at.Format(time.DateTime), What: f.what, Text: f.err}
 		switch kind {
-		case stint.EventStoreDegraded:
-			p.Text += ". Another store decided it."
 		case stint.EventLeaseLost:
 			p.What += ": " + strconv.Itoa(b.leases)
 			p.Text = "slots are held whose lease is gone, so more requests may run than the limit says"
@@ -275,6 +275,17 @@ func storeText(s store.Store) string {
 	}
 	return fmt.Sprintf("Counts are in a %s, shared by all processes that use it. "+
 		"The figures on this page are this process's own; what a key has left counts all processes.", strings.TrimPrefix(fmt.Sprintf("%T", s), "*"))
+}
+
+// insteadText says what decides while a primary store is down.
+func insteadText(instead store.Store) string {
+	switch {
+	case instead == nil:
+		return "No store decides meanwhile: requests pass or are denied, as each limit's failure policy says."
+	case isMemory(instead):
+		return "Limits in memory decide meanwhile. Each process counts by itself."
+	}
+	return fmt.Sprintf("A %s decides meanwhile.", strings.TrimPrefix(fmt.Sprintf("%T", instead), "*"))
 }
 
 func isMemory(s store.Store) bool {

@@ -234,11 +234,12 @@ type Observable interface {
 	Observe(o *Observer)
 }
 
-// Degradable is implemented by stores that fall back to another store.
+// Degradable is implemented by stores with a breaker.
 type Degradable interface {
-	// Degraded returns the reason why calls currently go to the other store, or nil if they go
-	// to the preferred store. It calls no store. It is safe for concurrent use.
-	Degraded() error
+	// Degraded returns the reason why calls currently don't go to the preferred store, or nil
+	// if they do. instead is the store that decides meanwhile; it is nil if calls fail. Degraded
+	// calls no store. It is safe for concurrent use.
+	Degraded() (instead Store, err error)
 }
 
 // Observer receives notices. Tell is called concurrently, on goroutines of callers and of the
@@ -253,6 +254,9 @@ type Notice struct {
 	// Store is the store that a CallFailed, Degraded or Restored is about. nil means the store
 	// that sends the notice.
 	Store Store
+	// Instead is the store that decides after a CallFailed, and while a store is Degraded. nil
+	// means that none does: calls fail.
+	Instead Store
 	// Err is the cause of a CallFailed or Degraded. For MayForget and Full, Err describes the
 	// problem and the correction. If Err is a new pointer for each failure, the failure is
 	// logged once even if several limiters get the notice.

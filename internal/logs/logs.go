@@ -34,6 +34,7 @@ const (
 	SettleFailed
 	Banned
 	CallFailed
+	CallMisconfigured
 	PrimaryFailed
 	PrimaryMisconfigured
 	PrimaryAnswers
@@ -51,9 +52,11 @@ const (
 var messageInfos = [messages]struct {
 	level  slog.Level
 	text   string
-	begins bool    // a state that another message ends
-	after  Message // it is about the same state as that message: the two have one line a minute
-	ends   bool    // it is written only after that message
+	begins bool      // a state that another message ends
+	after  Message   // it is about the same state as that message
+	ends   bool      // it is written only after that message
+	within Message   // it isn't written while the state that that message begins lasts
+	over   []Message // when it changes the state, what was suppressed of these is dropped
 }{
 	Denied:               {level: slog.LevelDebug, text: "a request was denied"},
 	EmptyKey:             {level: slog.LevelDebug, text: "a request with an empty key was denied"},
@@ -63,16 +66,17 @@ var messageInfos = [messages]struct {
 	LimitsDenied:         {level: slog.LevelDebug, text: "a limit function denied a request"},
 	SourceFailed:         {level: slog.LevelError, text: "the source of limits failed, and earlier limits, the default or none hold"},
 	StoreFailed:          {level: slog.LevelError, text: "the store failed to decide a request", begins: true},
-	StoreAnswers:         {level: slog.LevelInfo, text: "the store answers again", after: StoreFailed, ends: true},
+	StoreAnswers:         {level: slog.LevelInfo, text: "the store answers again", after: StoreFailed, ends: true, over: []Message{SettleFailed}},
 	SettleFailed:         {level: slog.LevelWarn, text: "a charge could not be settled, or a slot not released"},
 	Banned:               {level: slog.LevelDebug, text: "a key is banned"},
-	CallFailed:           {level: slog.LevelWarn, text: "a call of the store failed"},
-	PrimaryFailed:        {level: slog.LevelWarn, text: "the primary store fails, and limits in memory are per process", begins: true},
-	PrimaryMisconfigured: {level: slog.LevelError, text: "the primary store is misconfigured, and limits in memory are per process", after: PrimaryFailed, begins: true},
-	PrimaryAnswers:       {level: slog.LevelInfo, text: "the primary store answers again", after: PrimaryFailed, ends: true},
+	CallFailed:           {level: slog.LevelWarn, text: "a call of the primary store failed", within: PrimaryFailed},
+	CallMisconfigured:    {level: slog.LevelError, text: "a call of the primary store failed, because the store is misconfigured", within: PrimaryFailed},
+	PrimaryFailed:        {level: slog.LevelWarn, text: "the primary store fails", begins: true, over: []Message{CallFailed, CallMisconfigured}},
+	PrimaryMisconfigured: {level: slog.LevelError, text: "the primary store is misconfigured", after: PrimaryFailed, begins: true, over: []Message{CallFailed, CallMisconfigured}},
+	PrimaryAnswers:       {level: slog.LevelInfo, text: "the primary store answers again", after: PrimaryFailed, ends: true, over: []Message{CallFailed, CallMisconfigured, SettleFailed}},
 	LeaseLost:            {level: slog.LevelError, text: "the lease of a slot that is held was lost"},
 	PolicyInForce:        {level: slog.LevelInfo, text: "the policy is in force", after: PolicyRejected},
-	PolicyRejected:       {level: slog.LevelError, text: "the policy could not be reloaded, and the last good one stays in force"},
+	PolicyRejected:       {level: slog.LevelError, text: "the policy could not be reloaded, and the last good one stays in force", begins: true},
 	Warning:              {level: slog.LevelWarn, text: "a likely mistake"},
 	Made:                 {level: slog.LevelDebug, text: "a limiter is made"},
 	LimitsChanged:        {level: slog.LevelInfo, text: "the limits have changed"},
@@ -113,9 +117,10 @@ func (l *Log) handler() slog.Handler {
 	return slog.Default().Handler()
 }
 
-// Shows reports whether a message would be written if it hadn't been written recently.
+// Shows reports whether a message has to be given to Write: it would be written if it hadn't been written
+// recently, or it ends a state.
 func (l *Log) Shows(ctx context.Context, m Message) bool {
-	return l.handler().Enabled(ctx, messageInfos[m].level)
+	return messageInfos[m].after != 0 || l.handler().Enabled(ctx, messageInfos[m].level)
 }
 
 // Line is a message about something.
@@ -126,6 +131,8 @@ type Line struct {
 	// About is the limit or store that the line is about. It is comparable, and lines of other
 	// Logs to the same handler may be about the same.
 	About any
+	// Whole is the store that About is a part of, or nil.
+	Whole any
 	// Incident identifies what has happened, if several Logs write lines about it; or nil. It is
 	// comparable.
 	Incident any
@@ -146,7 +153,9 @@ type record struct {
 	suppressed int64                  // lines before that one
 	latest     any                    // the Incident of the latest line
 	inInterval bool                   // the Interval since a line isn't over
+	intervals  int                    // that have begun
 	begun      bool                   // the latest message begins a state that another one ends
+	level      slog.Level             // the highest in that state
 }
 
 // subjects are those of the process, because limiters share stores. A subject stays for an
@@ -157,59 +166,93 @@ var subjects = struct {
 }{all: map[subject]*record{}}
 
 // Write writes a line. Within an Interval of a line about the same, it only counts it; when
-// the Interval is over, the latest such line is written, with the number of those before it.
-// A line below Info is always written.
+// the Interval is over, the latest such line is written, with the number of those before it. A
+// line that says that a state has begun, has become worse or has ended is written at once, with the number
+// of the lines that were suppressed before it and are dropped. A line below Info is always written.
 func (l *Log) Write(ctx context.Context, line Line) {
-	if messageInfos[line.Message].level < slog.LevelInfo || l.admits(&line) {
+	if messageInfos[line.Message].level < slog.LevelInfo {
 		l.write(ctx, line, 0)
+	} else if suppressed, ok := l.admits(&line); ok {
+		l.write(ctx, line, suppressed)
 	}
 }
 
-// admits reports whether a line is to be written now. Otherwise it is dropped, or kept for the end of the
-// Interval.
-func (l *Log) admits(line *Line) bool {
-	s := messageInfos[line.Message]
-	key := subject{identity(l.handler()), cmp.Or(s.after, line.Message), line.About}
+// admits reports whether a line is to be written now, and how many lines were suppressed before it.
+// Otherwise it is dropped, or kept for the end of the Interval.
+func (l *Log) admits(line *Line) (suppressed int64, ok bool) {
+	s, to := &messageInfos[line.Message], identity(l.handler())
+	key := subject{to, cmp.Or(s.after, line.Message), line.About}
 	subjects.mu.Lock()
 	defer subjects.mu.Unlock()
 	r := subjects.all[key]
 	switch {
 	case s.ends && (r == nil || !r.begun), r != nil && line.Incident != nil && r.latest == line.Incident:
-		return false
-	case r == nil:
+		return 0, false
+	case s.within != 0:
+		if state := subjects.all[subject{to, s.within, line.About}]; state != nil && state.begun {
+			return 0, false
+		}
+	}
+	if r == nil {
 		r = new(record)
 		subjects.all[key] = r
 	}
+	changed := r.begun != s.begins || r.begun && s.level > r.level
 	r.latest, r.begun = line.Incident, s.begins
-	if r.inInterval {
+	if changed {
+		if r.level = s.level; r.next != nil {
+			suppressed = r.suppressed + 1
+		}
+		dropSuppressed(to, line, s.over)
+	}
+	if r.inInterval && !changed {
 		if r.next != nil {
 			r.suppressed++
 		}
 		late := *line
 		r.next = func(suppressed int64) { l.write(context.Background(), late, suppressed) }
-		return false
+		return 0, false
 	}
 	r.startInterval(key)
-	return true
+	return suppressed, true
 }
 
-// startInterval starts the time in which no other line is written. The caller holds subjects.mu.
+// dropSuppressed drops the suppressed lines of some messages about the same as a line. The caller holds
+// subjects.mu.
+func dropSuppressed(to any, line *Line, of []Message) {
+	for _, m := range of {
+		for _, about := range [...]any{line.About, line.Whole} {
+			if r := subjects.all[subject{to, m, about}]; r != nil {
+				r.next, r.suppressed = nil, 0
+			}
+		}
+	}
+}
+
+// startInterval starts the time in which no other line about the same state is written. The caller holds
+// subjects.mu.
 func (r *record) startInterval(key subject) {
-	r.inInterval = true
-	time.AfterFunc(Interval, func() { background.Do("logging", func() { r.endInterval(key) }) })
+	r.next, r.suppressed, r.inInterval = nil, 0, true
+	r.intervals++
+	n := r.intervals
+	time.AfterFunc(Interval, func() { background.Do("logging", func() { r.endInterval(key, n) }) })
 }
 
 // endInterval writes the latest line that was suppressed in an Interval. If there is none, the record is
-// dropped, unless its state goes on.
-func (r *record) endInterval(key subject) {
+// dropped, unless its state goes on. It does nothing if another Interval than the nth has begun.
+func (r *record) endInterval(key subject, n int) {
 	subjects.mu.Lock()
 	next, suppressed := r.next, r.suppressed
-	r.next, r.suppressed, r.inInterval = nil, 0, false
 	switch {
+	case r.intervals != n:
+		next = nil
 	case next != nil:
 		r.startInterval(key)
-	case !r.begun:
-		delete(subjects.all, key)
+	default:
+		r.inInterval = false
+		if !r.begun {
+			delete(subjects.all, key)
+		}
 	}
 	subjects.mu.Unlock()
 	if next != nil { // no lock is held, since a handler is the application's

@@ -23,6 +23,7 @@ type instruments struct {
 	waited          metric.Float64Histogram
 	storeTook       metric.Float64Histogram
 	storeFailures   metric.Int64Counter
+	primaryFailures metric.Int64Counter
 	sourceFailures  metric.Int64Counter
 	degraded        metric.Int64ObservableUpDownCounter
 	keys            metric.Int64ObservableUpDownCounter
@@ -56,6 +57,7 @@ func (i *instruments) define(m metric.Meter) error {
 	i.bans = newInstrument(&all, m.Int64Counter, "stint.bans", "{ban}", "Bans started.")
 	i.leasesLost = newInstrument(&all, m.Int64Counter, "stint.store.lost_leases", "{lease}", "Lost leases of slots that are still held.")
 	i.storeFailures = newInstrument(&all, m.Int64Counter, "stint.store.failures", "{failure}", "Calls of the store that failed.")
+	i.primaryFailures = newInstrument(&all, m.Int64Counter, "stint.store.primary_failures", "{failure}", "Calls that failed on the primary of a failover store.")
 	i.sourceFailures = newInstrument(&all, m.Int64Counter, "stint.source.failures", "{failure}", "Failures of what limits are read from.")
 	i.adaptiveChanges = newInstrument(&all, m.Int64Counter, "stint.adaptive.changes", "{change}", "Changes of an AdaptiveConcurrency, by reason.")
 	i.paced = newInstrument(&all, m.Int64Counter, "stint.bandwidth.io", "By", "Bytes of bodies paced by a Bandwidth.")

@@ -393,6 +393,7 @@ var scenarios = []struct {
 		},
 		want: []string{
 			"store.degraded{limiter=api} 0",
+			"store.primary_failures{limiter=api} 1",
 			"store.lost_leases{limit=x,limiter=api} 1",
 			"policy.reloads{limiter=api,outcome=accepted} 1",
 			"policy.reloads{limiter=api,outcome=rejected} 1",
@@ -552,6 +553,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 		"store.failures{limiter=api,outcome=denied,store.operation=take} 0",
 		"store.failures{limiter=api,outcome=lost,store.operation=settle} 0",
 		"store.failures{limiter=api,outcome=passed,store.operation=take} 0",
+		"store.primary_failures{limiter=api} 0",
 	}
 	other := regexp.MustCompile(`^(memory|store\.degraded|warnings)`)
 	counters := func() []string {

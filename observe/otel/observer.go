@@ -119,6 +119,8 @@ func (o *observer) observe(e stint.Event) {
 		// A failed call doesn't mean that the breaker is open.
 		if open := errors.Is(e.Err, failover.ErrOpen); open || e.Err == nil {
 			l.degraded.set(boolToInt(open))
+		} else {
+			o.primaryFailures.Add(ctx, 1, l.plain.add...)
 		}
 	case stint.EventLeaseLost:
 		o.leasesLost.Add(ctx, 1, o.seriesOf(&e, e.Decision.Limit).plain.add...)

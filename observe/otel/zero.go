@@ -23,6 +23,7 @@ func (o *observer) startCounters(d stint.Description) {
 	}
 	l := o.limiters.at(d.Name)
 	zero(o.storeFailures, l.failedOpen, l.failedClosed, l.settleFailed)
+	zero(o.primaryFailures, l.plain)
 	zero(o.sourceFailures, l.sourcePassed, l.sourceDenied)
 	zero(o.reloads, l.reload[:]...)
 	zero(o.warnings, l.warning...)

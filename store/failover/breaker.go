@@ -122,13 +122,13 @@ func (s *Store) State() State {
 	return Closed
 }
 
-// Degraded implements store.Degradable. While the breaker is open, it returns ErrOpen joined
-// with the primary's last failure.
-func (s *Store) Degraded() error {
+// Degraded implements store.Degradable. While the breaker is open, it returns the secondary, or
+// nil without one, and ErrOpen joined with the primary's last failure.
+func (s *Store) Degraded() (instead store.Store, err error) {
 	if s.State() == Closed {
-		return nil
+		return nil, nil
 	}
-	return s.openError()
+	return s.secondary, s.openError()
 }
 
 // Stats returns the counts so far.

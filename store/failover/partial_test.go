@@ -154,7 +154,8 @@ func TestProbedAlgorithms(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				synctest.Wait()
 				if s.State() != failover.Closed {
-					t.Fatalf("%v: %+v, %v", spec.Algorithm, s.Stats(), s.Degraded())
+					_, err := s.Degraded()
+					t.Fatalf("%v: %+v, %v", spec.Algorithm, s.Stats(), err)
 				}
 			}
 			if last := p.Last(); !isProbe([]store.Charge{last}) || last.Limit.Algorithm() != spec.Algorithm {

@@ -175,7 +175,7 @@ func TestPanicOfACall(t *testing.T) {
 			t.Error("closed")
 		}
 		synctest.Wait()
-		if err := s.Degraded(); opened == nil || !errors.Is(err, opened) || s.Stats().Failures != 1 {
+		if _, err := s.Degraded(); opened == nil || !errors.Is(err, opened) || s.Stats().Failures != 1 {
 			t.Errorf("%v, observed: %v, %+v", err, opened, s.Stats())
 		}
 		p.set(func(p *side) { p.panics, p.written = false, errReadOnly })

@@ -200,7 +200,7 @@ func TestMemoryWhileARightIsMissing(t *testing.T) {
 			}
 		}
 		eventually(t, "probes", func() bool { return s.Stats().Probes > 5 })
-		if err := s.Degraded(); !errors.Is(err, store.ErrMisconfigured) {
+		if _, err := s.Degraded(); !errors.Is(err, store.ErrMisconfigured) {
 			t.Errorf("%s: %v", c[0], err)
 		}
 		set(c[1])
