@@ -327,13 +327,17 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 // fail records why the function returned no limits, or some that can't be used. It returns the
 // denial, or nil if the request goes on.
 func (f *limitFunc) fail(q *read.Reading, err error, open, goesOn bool) error {
+	by := "WithLimitFunc"
+	if f.ofKey != nil {
+		by = "" // the error is by the package of the source
+	}
 	if !errors.As(err, new(*SourceError)) {
-		return q.DenyLimits(read.LimitsFailed, err, goesOn)
+		return q.DenyLimits(read.LimitsFailed, by, err, goesOn)
 	}
 	if goesOn || open {
-		return q.DenyLimits(read.SourceFailed, err, true)
+		return q.DenyLimits(read.SourceFailed, by, err, true)
 	}
-	return q.DenyLimits(read.LimitsFailed, err, false)
+	return q.DenyLimits(read.LimitsFailed, by, err, false)
 }
 
 // CheckLimits returns an error if a [WithLimitFunc] can't return limits together. Use

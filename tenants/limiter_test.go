@@ -395,12 +395,45 @@ func TestGivenKeysWithoutPlans(t *testing.T) {
 	}
 }
 
+// An error says once that it is stint's, and names the package that the application uses.
+func TestErrorTexts(t *testing.T) {
+	for _, tt := range []struct {
+		tenant string
+		source *source
+		want   string
+	}{
+		{"acme", &source{err: errDown}, "stint: limits could not be read: tenants: the plan could not be loaded: source is down"},
+		{"acme", &source{slow: time.Hour}, "stint: limits could not be read: tenants: the load takes longer than its timeout: context deadline exceeded"},
+		{"acme", &source{panics: true}, "stint: limits could not be read: tenants: the load panicked: in the database"},
+		{"acme", &source{err: tenants.ErrNoPlan}, "stint: tenants: no plan"},
+		{"", &source{}, "stint: tenants: no plan: an empty key"},
+		{strings.Repeat("k", 5000), &source{}, "stint: the key is longer than 4096 bytes"},
+		{"acme", &source{sold: []stint.Limit{{}, requests(0, "a")}}, "stint: limits could not be read: tenants: the plan is invalid: " +
+			"zero Limit: return stint.Rate, Quota or Concurrency\nlimit \"a\": 0 units: write a number"},
+		{"acme", &source{sold: []stint.Limit{requests(1, "other")}}, "stint: limits could not be read: tenants: the plan is invalid: limit \"other\": another limit has that name"},
+		{"acme", &source{}, "stint: no limits: return stint.Exempt()"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cache := must(tenants.New(tt.source.load))
+			other := stint.Rate(9, time.Second, stint.WithName("other"), stint.WithDryRun(true), stint.WithKey(stint.Global()))
+			lim := stint.Must(stint.New(other, cache.Limits(byTenant), stint.WithKey(byTenant), stint.WithFailurePolicy(stint.FailClosed)))
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("X-Tenant", tt.tenant)
+			err := lim.Admit(httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) {})
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Count(err.Error(), "stint: ") != 1 {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
 // A key that is too long for a limit is too long for a source: it isn't loaded. A key keeps no other
 // bytes of its request.
 func TestLongKeys(t *testing.T) {
 	s := &source{sold: []stint.Limit{requests(5, "plan")}}
 	cache := must(tenants.New(s.load))
-	lim := stint.Must(stint.New(stint.Rate(100, time.Second, stint.WithName("all")), stint.WithKey(stint.Global()), cache.Limits(byTenant)))
+	all := stint.Rate(100, time.Second, stint.WithName("all"))
+	lim := stint.Must(stint.New(all, stint.WithKey(stint.Global()), cache.Limits(byTenant)))
 	c := newClient(cache)
 	for n, want := range map[int]int{4 << 10: 200, 4<<10 + 1: 403, 900_000: 403} {
 		key, before := strings.Repeat("k", n), s.count()

@@ -316,7 +316,7 @@ func (t *tenant) validPlan(by stint.LimitUser) (*plan, error) {
 	}
 	updated := u.by != by
 	u.by, u.checked = by, t.plan
-	if u.err = by.Check(t.plan.limits...); u.err == nil {
+	if u.err = invalid(by.Check(t.plan.limits...)); u.err == nil {
 		u.valid = t.plan
 	} else if updated && u.valid != nil && by.Check(u.valid.limits...) != nil {
 		u.valid = nil
@@ -379,11 +379,33 @@ func (p *Cache) runLoad(key string, c *loading) {
 	limits, err = p.load(c.ctx, key)
 	switch {
 	case err == nil:
-		err = stint.CheckLimits(limits...)
+		err = invalid(stint.CheckLimits(limits...))
 	case errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() != nil: // waiting callers get the same error
 		err = errOverdue
+	case !errors.Is(err, ErrNoPlan):
+		err = &loadError{"the plan could not be loaded: ", err}
 	}
 }
+
+// invalid returns the error of a plan that can't be used, or nil for a valid plan.
+func invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &loadError{"the plan is invalid: ", err}
+}
+
+// loadError is an error of a load, after what is wrong.
+type loadError struct {
+	what string
+	err  error
+}
+
+func (e *loadError) Error() string {
+	return "tenants: " + e.what + strings.ReplaceAll(e.err.Error(), "stint: ", "") // errors.Join has it in each line
+}
+
+func (e *loadError) Unwrap() error { return e.err }
 
 // wait waits for a load until it exceeds its timeout or the caller's context ends.
 func (c *loading) wait(ctx context.Context) (*plan, *failure) {

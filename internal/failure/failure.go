@@ -14,13 +14,18 @@ type Error struct {
 	Err    error
 	Status int
 	Limit  string // the name of the limit it is about, or ""
+	By     string // the option whose function has returned Err, or ""
 }
 
 func (e *Error) Error() string {
-	if e.Limit == "" {
-		return e.Err.Error()
+	about := ""
+	switch {
+	case e.Limit != "":
+		about = "limit " + e.Limit + ": "
+	case e.By != "":
+		about = e.By + ": "
 	}
-	return "stint: limit " + e.Limit + ": " + strings.TrimPrefix(e.Err.Error(), "stint: ")
+	return "stint: " + about + strings.TrimPrefix(e.Err.Error(), "stint: ")
 }
 
 // Unwrap returns the reason.

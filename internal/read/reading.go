@@ -171,7 +171,7 @@ func (q *Reading) chargeRest(p *Plan) error {
 		}
 	}
 	if q.noLimits && !q.enforced {
-		return q.deny(NoLimits, ErrNoLimits)
+		return q.deny(NoLimits, "", ErrNoLimits)
 	}
 	return nil
 }
@@ -433,17 +433,17 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 }
 
 // DenyLimits records why a function returned no limits, and returns the denial of its request,
-// or nil if it goes on without them.
-func (q *Reading) DenyLimits(kind FailureKind, err error, goesOn bool) error {
-	if err = q.deny(kind, err); goesOn {
+// or nil if it goes on without them. by is the function's option, or "".
+func (q *Reading) DenyLimits(kind FailureKind, by string, err error, goesOn bool) error {
+	if err = q.deny(kind, by, err); goesOn {
 		return nil
 	}
 	return err
 }
 
 // deny records why functions leave a request without limits, and returns the denial.
-func (q *Reading) deny(kind FailureKind, err error) error {
-	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
+func (q *Reading) deny(kind FailureKind, by string, err error) error {
+	err = &failure.Error{Err: err, Status: failure.Status(err), By: by}
 	q.Failures = append(q.Failures, Failure{kind, "", err})
 	return err
 }
@@ -466,7 +466,7 @@ func (q *Reading) OfKey(ctx context.Context, key string, entries []*Entry, peeks
 		return nil, true, q.Failures[0].Err
 	}
 	if q.noLimits && !slices.ContainsFunc(all, func(e *Entry) bool { return !e.DryRun }) {
-		return nil, true, q.deny(NoLimits, ErrNoLimits)
+		return nil, true, q.deny(NoLimits, "", ErrNoLimits)
 	}
 	return all, asked, nil
 }
