@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -177,7 +178,21 @@ func compose(key id, explained bool) string {
 			in[name] += strings.ReplaceAll(fill(template, b), "LETTER", b["letter"])
 		}
 	}
-	return fill(read("outcome")["script"], blocks{"script": read("prelude")["script"] + fill(loop["script"], in)})
+	text := fill(read("outcome")["script"], blocks{"script": read("prelude")["script"] + fill(loop["script"], in)})
+	return strings.Replace(text, "COMMANDS", "'"+strings.Join(Commands(text), "', '")+"'", 1)
+}
+
+// called finds the commands in a script's text.
+var called = regexp.MustCompile(`call\('([A-Z]+)'`)
+
+// Commands returns the commands in a script's text, each once.
+func Commands(text string) (all []string) {
+	for _, m := range called.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(all, m[1]) {
+			all = append(all, m[1])
+		}
+	}
+	return all
 }
 
 // blocks are the blocks of a file or of an algorithm.

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore/internal/fault"
 	"github.com/stint-go/stint/store/redisstore/internal/wire"
@@ -122,15 +122,12 @@ func (p probe) verify(ctx context.Context, limits []*store.Limit) error {
 	return p.tryScripts(ctx, some...)
 }
 
-// called finds the commands in a script's text.
-var called = regexp.MustCompile(`call\('([A-Z]+)'`)
-
 // commandsOf returns the commands that scripts for the limits may use.
 func commandsOf(limits []*store.Limit) (all []any) {
 	for _, s := range wire.Scripts(limits) {
-		for _, m := range called.FindAllStringSubmatch(s.Source, -1) {
-			if !slices.Contains(all, any(m[1])) {
-				all = append(all, m[1])
+		for _, command := range scripts.Commands(s.Source) {
+			if !slices.Contains(all, any(command)) {
+				all = append(all, command)
 			}
 		}
 	}
