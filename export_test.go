@@ -2,12 +2,20 @@ package stint
 
 import (
 	"context"
+	"math"
 	"net/http"
 
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/store"
 )
+
+// The tests make thousands of limiters, and aren't warned of it.
+func init() { mistakes.Made.Store(math.MinInt64) }
+
+// CountNew has the calls of New counted from now on, for a warning.
+func CountNew() { mistakes.Made.Store(0) }
 
 // Own returns the event as one observer among several gets it.
 func (e Event) Own() Event { return e.clone() }

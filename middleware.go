@@ -255,7 +255,8 @@ func (l *Limiter) start(opts []Option) (*Limiter, error) {
 	}
 	l.logMade()
 	sendWarnings(all)
-	l.family.warn(l.current.Load(), l.family.builds.Count(l.parent != nil)...)
+	v := l.current.Load()
+	l.family.warn(v, l.family.builds.Count(&v.view, l.parent != nil)...)
 	return l, nil
 }
 

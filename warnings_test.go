@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -435,16 +434,17 @@ func TestWithoutWarningsOfNoKind(t *testing.T) {
 	}
 }
 
-// Limiters that are built for requests, again and again, are told of once in a process.
+// A program that calls New or With for each request is warned once.
 func TestRebuilt(t *testing.T) {
 	for _, tt := range []struct {
 		mode string
+		n    int
 		want int
-	}{{"new", 1}, {"with", 1}, {"kept", 0}, {"outside", 0}} {
-		t.Run(tt.mode, func(t *testing.T) {
+	}{{"new", 999, 0}, {"new", 3000, 1}, {"with", 999, 0}, {"with", 3000, 1}, {"ignored", 3000, 0}} {
+		t.Run(fmt.Sprint(tt.mode, " ", tt.n), func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(os.Args[0], "-test.run=^TestRebuilding$")
-			cmd.Env = append(os.Environ(), "STINT_REBUILDING="+tt.mode)
+			cmd.Env = append(os.Environ(), fmt.Sprintf("STINT_REBUILDING=%s %d", tt.mode, tt.n))
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -458,55 +458,32 @@ func TestRebuilt(t *testing.T) {
 
 // TestRebuilding is the process of TestRebuilt.
 func TestRebuilding(t *testing.T) {
-	mode := os.Getenv("STINT_REBUILDING")
-	if mode == "" {
+	mode, times, ok := strings.Cut(os.Getenv("STINT_REBUILDING"), " ")
+	if !ok {
 		t.Skip("see TestRebuilt")
 	}
-	var kept []*stint.Limiter
+	n, err := strconv.Atoi(times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stint.CountNew()
 	opts := []stint.Option{stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithObserver(func(e stint.Event) {
 		if e.Kind == stint.EventWarning {
 			fmt.Println("warning:", e.Warning.Kind, e.Warning.Text)
 		}
 	})}
-	l := limiter(t, everybody, stint.Rate(1, time.Second))
-	handle := func(http.ResponseWriter, *http.Request) {
-		build := stint.New
-		if mode == "with" {
-			build = l.With
-		}
-		made, err := build(opts...)
-		switch {
-		case err != nil:
-			t.Error(err)
-		case mode == "kept":
-			kept = append(kept, made)
-		}
+	build := stint.New
+	switch mode {
+	case "with":
+		build = limiter(t, everybody, stint.Rate(1, time.Second)).With
+	case "ignored":
+		opts = append(opts, stint.WithoutWarnings("rebuilt"))
 	}
-	if mode == "outside" {
-		for range 300 {
-			handle(nil, nil)
-		}
-		runtime.GC()
-		handle(nil, nil)
-		return
-	}
-	s := httptest.NewServer(http.HandlerFunc(handle))
-	defer s.Close()
-	requests := 200
-	if mode == "with" {
-		requests = 1100
-	}
-	for i := range requests {
-		resp, err := http.Get(s.URL)
-		if err != nil {
+	for range n {
+		if _, err := build(opts...); err != nil {
 			t.Fatal(err)
 		}
-		_ = resp.Body.Close()
-		if i%20 == 0 && mode != "with" {
-			runtime.GC()
-		}
 	}
-	runtime.KeepAlive(kept)
 }
 
 // A cost that a limit never lets pass is found by the first request, and named with what the

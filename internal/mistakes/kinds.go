@@ -28,9 +28,8 @@ const (
 	// for keys such as Method and MuxPattern, which may have few values, nor together with
 	// UntrustedProxy.
 	OneKey
-	// Rebuilt: limiters are built again and again inside HTTP handlers. New built 100
-	// that were garbage within 10 seconds, which is found once in a process; or With
-	// derived 1,000 of one family.
+	// Rebuilt: New was called 1,000 times in the process, which is found once, or With was called 1,000
+	// times for one family.
 	Rebuilt
 	// CostTooHigh: a request, or a Take, costs more than a limit ever lets pass. The
 	// text names both. It comes once for each limit. Costs of a dry run, and costs that
@@ -71,7 +70,7 @@ var kinds = [...]struct{ name, text string }{
 	UntrustedProxy:   {"untrusted-proxy", "requests come through a proxy that the key doesn't trust, so its clients share limits: use stint.ForwardedIP or stint.HeaderIP, with the addresses of your proxies"},
 	KeysNeverRepeat:  {"keys-never-repeat", "no key came twice in the first 10,000 requests, so nobody is limited: use a key that stays the same for a caller"},
 	OneKey:           {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: use a key that distinguishes callers, or stint.Global()"},
-	Rebuilt:          {"rebuilt", "limiters are built again and again while requests are served: build them once, at start-up"},
+	Rebuilt:          {"rebuilt", "1,000 limiters were made: if requests make them, each begins without counts; make them once, at start-up"},
 	CostTooHigh:      {"cost-too-high", ""},
 	NothingWaits:     {"nothing-waits", "WithPriority and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	StoreForgets:     {"store-forgets", ""},
