@@ -1,16 +1,12 @@
 package stint
 
 import (
-	"context"
 	"net/http"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/keys"
-	"github.com/stint-go/stint/internal/read"
 )
 
 // WithSkip exempts requests for which skip returns true. Given to New or With, it exempts these
@@ -41,7 +37,7 @@ func (o skipOption) applyLimiter(c *config) {
 		o.settingOption.applyLimiter(c)
 		return
 	}
-	c.Skip = append(c.Skip, predicateFor(o.all))
+	c.Skip = append(c.Skip, o.all)
 }
 
 // either returns a function that reports whether one of two returns true. The first may be nil.
@@ -59,29 +55,7 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 // nil; in Update, nil removes all earlier functions.
 func WithBlock(block func(*http.Request) bool) Option {
 	return checkedOption(block != nil, "WithBlock(nil)", "write a function, such as stint.RemoteIP().In(networks...)",
-		func(c *config) { c.Block = append(c.Block, predicateFor(block)) })
-}
-
-// predicateFor returns a function with what it looks at, as far as that is known: of Preflight, and of
-// what Key.In returns. No other function is called before there is a request.
-func predicateFor(match func(*http.Request) bool) read.Predicate {
-	p := read.Predicate{Match: match, Reads: keys.Reads{Function: true}}
-	switch reflect.ValueOf(match).Pointer() {
-	case reflect.ValueOf(Preflight).Pointer():
-		p.Reads = keys.Reads{Method: http.MethodOptions, Fields: []string{"Origin", "Access-Control-Request-Method"}}
-	case reflect.ValueOf((&networks{}).has).Pointer():
-		match((&http.Request{}).WithContext(context.WithValue(context.Background(), readsKey{}, &p.Reads)))
-	}
-	return p
-}
-
-// readsKey is the key of where networks write what they read.
-type readsKey struct{}
-
-// networks are those of a Key.In.
-type networks struct {
-	key *keys.Key
-	set clientip.Prefixes
+		func(c *config) { c.Block = append(c.Block, block) })
 }
 
 // In returns a function for WithSkip or WithBlock that reports whether the key's address is in
@@ -108,18 +82,8 @@ func (k Key) In(prefixes ...netip.Prefix) func(*http.Request) bool {
 	if len(invalid) > 0 {
 		panic(joinProblems(invalid))
 	}
-	return (&networks{k.key, set}).has
-}
-
-// has reports whether the client that sent r is in one of the networks.
-func (n *networks) has(r *http.Request) bool {
-	if r.URL == nil { // a server's requests have one
-		if reads, ok := r.Context().Value(readsKey{}).(*keys.Reads); ok {
-			*reads = n.key.Reads
-			return false
-		}
-	}
-	return n.key.Client.In(r, n.set)
+	client := k.key.Client
+	return func(r *http.Request) bool { return client.In(r, set) }
 }
 
 // Preflight reports whether r is a CORS preflight request, which a browser sends before a

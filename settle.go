@@ -3,7 +3,6 @@ package stint
 import (
 	"context"
 	"net/http"
-	"reflect"
 	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
@@ -52,16 +51,9 @@ const AsCharged int64 = -1
 // returned, for all settlements and releases of slots. The call may take up to 2 seconds. It
 // delays the end of a response only if the response has no Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) ChargeOption {
-	settler := &read.Settler{Cost: cost, ByStatus: byStatus(cost)}
+	settler := &read.Settler{Cost: cost}
 	return settleOption{checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
 		func(s *compile.Settings) { s.Settler = settler })}
-}
-
-// byStatus reports whether a function of WithSettle is one of this package, which look at
-// nothing but the status.
-func byStatus(cost func(*http.Request, int, int64) int64) bool {
-	code := reflect.ValueOf(cost).Pointer()
-	return code == reflect.ValueOf(FailedOnly).Pointer() || code == reflect.ValueOf(RefundOn()).Pointer()
 }
 
 // FailedOnly is a function for WithSettle: requests with a response status below 400, or with
@@ -76,8 +68,6 @@ func FailedOnly(_ *http.Request, status int, _ int64) int64 {
 
 // RefundOn returns a function for [WithSettle] that refunds a request if its response has one
 // of the statuses, for instance 304 or 503.
-//
-//go:noinline
 func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) int64 {
 	statuses = slices.Clone(statuses)
 	return func(_ *http.Request, status int, _ int64) int64 {

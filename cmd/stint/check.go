@@ -67,7 +67,7 @@ It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 
 // check returns the mistakes in a file. The error is about reading it.
 func check(file string, funcs functions) (all []mistake, err error) {
-	p, l, err := funcs.load(file)
+	p, l, _, err := funcs.load(file)
 	if err != nil {
 		found := policy.Errors(nil)
 		if !errors.As(err, &found) {
@@ -160,7 +160,7 @@ func explainCommand() *cobra.Command {
   stint explain policy.yaml GET https://api.example.com/items -H 'X-API-Key: k1' --peer 192.0.2.7`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, l, err := funcs.load(args[0])
+			_, l, predicates, err := funcs.load(args[0])
 			if err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func explainCommand() *cobra.Command {
 				return err
 			}
 			out := c.OutOrStdout()
-			x := replay.Explain(l, r)
+			x := replay.Explain(l, r, predicates...)
 			for _, what := range x.Unknown {
 				fmt.Fprintf(out, "unknown: %s\n", escape(toFileWords(what)))
 			}

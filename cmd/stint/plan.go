@@ -77,15 +77,17 @@ func (p *planFlags) run(c *cobra.Command, logs []string) error {
 	if p.maxFlips >= 0 && p.against == "" {
 		return errors.New("--max-flips needs --against: flips are changes against the limits in force")
 	}
-	if _, _, err := p.load(p.policy); err != nil { // before a log is read
+	_, _, predicates, err := p.load(p.policy) // before a log is read
+	if err != nil {
 		return err
 	}
-	var options []replay.RunOption
+	options := []replay.RunOption{replay.WithPredicates(predicates...)}
 	if p.against != "" {
-		if _, _, err := p.load(p.against); err != nil {
+		_, _, predicates, err := p.load(p.against)
+		if err != nil {
 			return err
 		}
-		options = append(options, replay.WithAgainst(p.newLimiter(p.against)))
+		options = append(options, replay.WithAgainst(p.newLimiter(p.against), predicates...))
 	}
 	more, clearProgress := p.replayOptions(c)
 	for _, o := range more {
@@ -121,7 +123,7 @@ func (p *planFlags) run(c *cobra.Command, logs []string) error {
 // newLimiter returns a function that makes the limiter of a policy file.
 func (p *planFlags) newLimiter(path string) func() (*stint.Limiter, error) {
 	return func() (*stint.Limiter, error) {
-		_, l, err := p.load(path)
+		_, l, _, err := p.load(path)
 		return l, err
 	}
 }

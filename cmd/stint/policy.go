@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/cmd/stint/internal/replay"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/policy"
 )
 
@@ -58,20 +60,24 @@ func (f functions) options() ([]policy.Option, error) {
 		options = append(options,
 			policy.WithKey(name, stint.KeyFunc(func(*http.Request) (string, error) { return "", errFunction })),
 			policy.WithCostFunc(name, func(*http.Request) int64 { return 1 }),
-			policy.WithSettleFunc(name, func(*http.Request, int, int64) int64 { return stint.AsCharged }),
+			policy.WithSettleFunc(name, func(*http.Request, int, int64) int64 { return replay.UnknownCost }),
 			policy.WithPriorityFunc(name, func(*http.Request) int { return 0 }),
 			policy.WithPredicate(name, func(*http.Request) bool { return false }))
 	}
 	return options, nil
 }
 
-// load reads a policy and makes a limiter of it.
-func (f functions) load(path string) (*policy.Policy, *stint.Limiter, error) {
+// load reads a policy and makes a limiter of it. It also returns what the entries of skip and block look at.
+func (f functions) load(path string) (*policy.Policy, *stint.Limiter, []keys.Reads, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return f.parse(path, data)
+	p, l, err := f.parse(path, data)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return p, l, f.predicateReads(data), nil
 }
 
 // parse makes a limiter of a policy.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/keys"
 )
 
 // A file's users read a file's words.
@@ -59,5 +62,24 @@ func TestPlanOfAPolicy(t *testing.T) {
 				t.Errorf("%v: exit code %d, and %q isn't in %s%s", tt.args, code, want, out, errs)
 			}
 		}
+	}
+}
+
+// What an entry of skip or block looks at is known by its name in the file.
+func TestPredicateReads(t *testing.T) {
+	funcs := functions{names: []string{"internal"}}
+	got := funcs.predicateReads([]byte(`version: 1
+keys: {client: {forwarded-ip: {trusted: [10.0.0.0/8]}}}
+key: client
+limits: [{name: a, rate: 1/1s}]
+block: [{key: {forwarded-header-ip: {trusted: [10.0.0.0/8]}}, cidr: [192.0.2.0/24]}]
+skip: [preflight, internal, {cidr: [192.0.2.0/24]}, {key: client, cidr: [192.0.2.0/24]}]
+`))
+	want := []keys.Reads{
+		{Method: "OPTIONS", Fields: []string{"Origin", "Access-Control-Request-Method"}}, {Function: true}, {Peer: true},
+		{Peer: true, Fields: []string{"X-Forwarded-For"}}, {Peer: true, Fields: []string{"Forwarded"}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

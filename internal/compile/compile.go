@@ -19,7 +19,7 @@ type Config struct {
 	Limits      []*Rule
 	Routes      []Route
 	Funcs       []func(*Func) *read.Func
-	Skip, Block []read.Predicate
+	Skip, Block []func(*http.Request) bool
 
 	Store store.Store
 	// Priority returns the class of a request, or is nil. It is the parent's unless the options say otherwise.

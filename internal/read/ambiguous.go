@@ -166,10 +166,7 @@ func (s *Settler) merge(o *Settler) *Settler {
 	case o == nil:
 		return s
 	}
-	return &Settler{
-		ByStatus: s.ByStatus && o.ByStatus,
-		Cost: func(r *http.Request, status int, written int64) int64 {
-			return max(s.Cost(r, status, written), o.Cost(r, status, written))
-		},
-	}
+	return &Settler{func(r *http.Request, status int, written int64) int64 {
+		return max(s.Cost(r, status, written), o.Cost(r, status, written))
+	}}
 }

@@ -38,8 +38,6 @@ func (e *Entry) Name() string { return e.StoreLimit.Name() }
 // request.
 type Settler struct {
 	Cost func(r *http.Request, status int, written int64) int64
-	// ByStatus: Cost looks at nothing but the status.
-	ByStatus bool
 }
 
 // Bytes is how a Bandwidth counts.
@@ -138,7 +136,7 @@ type Plans struct {
 	Levels []Level         // that they are made of, the limiter's last
 	chains *chains
 
-	Skip, Block []Predicate
+	Skip, Block []func(*http.Request) bool // of WithSkip and WithBlock
 	// Priority returns a request's class, or is nil.
 	Priority func(*http.Request) int
 }
@@ -158,22 +156,16 @@ func (p *Plans) Find(r *http.Request) *Plan {
 	return p.union(append([]routing.Match{first}, others...))
 }
 
-// Predicate is a predicate of WithSkip or WithBlock.
-type Predicate struct {
-	Match func(*http.Request) bool
-	Reads keys.Reads // what it looks at
-}
-
 // SkipOrBlock applies the predicates of WithSkip and WithBlock, which exempt or block a request
 // before any limit decides it.
 func (p *Plans) SkipOrBlock(r *http.Request) (exempt, blocked bool) {
 	for _, skip := range p.Skip {
-		if skip.Match(r) {
+		if skip(r) {
 			return true, false
 		}
 	}
 	for _, block := range p.Block {
-		if block.Match(r) {
+		if block(r) {
 			return false, true
 		}
 	}

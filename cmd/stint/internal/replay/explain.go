@@ -44,15 +44,16 @@ type Explained struct {
 }
 
 // Explain returns the limits, keys and costs that would apply to a request, and charges
-// nothing. It calls no function of the application: what depends on one is reported as unknown.
-func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
+// nothing. It calls no function of the application: what depends on one is reported as unknown. predicates
+// are as in WithPredicates.
+func Explain(l *stint.Limiter, r *http.Request, predicates ...keys.Reads) (x Explanation) {
 	plans := plansOf(l)
 	for i, p := range append(plans.Skip[:len(plans.Skip):len(plans.Skip)], plans.Block...) {
-		if p.Reads.Function {
+		if readsOf(predicates, i).Function {
 			x.Unknown = append(x.Unknown, "whether a function of the application skips or blocks it")
 			continue
 		}
-		if p.Match(r) {
+		if p(r) {
 			if i < len(plans.Skip) {
 				x.Exempt = true
 			} else {

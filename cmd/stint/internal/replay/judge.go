@@ -22,8 +22,7 @@ import (
 // judge decides requests of the past by the plans of a limiter, on a store of its own whose
 // time it sets. Limits for which the log lacks data are left out of the plans.
 type judge struct {
-	says  Says
-	trust bool
+	says Says
 
 	plans           read.Plans
 	hosts           []string // of routes, if the log doesn't have the host
@@ -41,8 +40,8 @@ type judge struct {
 	ends    ends
 }
 
-func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
-	j := &judge{says: says, trust: c.trust, unjudgedMethods: map[string]string{}}
+func newJudge(l *stint.Limiter, says Says, c *config, predicates []keys.Reads, start time.Time) *judge {
+	j := &judge{says: says, unjudgedMethods: map[string]string{}}
 	j.now = start
 	j.store = memory.New(memory.Config{MaxKeys: c.keys, Clock: func() time.Time { return j.now }})
 	j.backend = decide.Backend{Store: j.store}
@@ -56,11 +55,12 @@ func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 			j.hosts = append(j.hosts, host)
 		}
 	}
-	for _, p := range slices.Concat(plans.Skip, plans.Block) {
-		switch why := j.missingFor(p.Reads); {
+	for i := range len(plans.Skip) + len(plans.Block) {
+		reads := readsOf(predicates, i)
+		switch why := j.missingFor(reads); {
 		case why == "":
-		case p.Reads.Method != "":
-			j.unjudgedMethods[p.Reads.Method] = "whether it is skipped or blocked: " + why
+		case reads.Method != "":
+			j.unjudgedMethods[reads.Method] = "whether it is skipped or blocked: " + why
 		default:
 			j.unjudgedAlways = "whether it is skipped or blocked: " + why
 		}
@@ -70,6 +70,17 @@ func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
 
 // plansOf returns the plans that a limiter decides requests by.
 func plansOf(l *stint.Limiter) *read.Plans { return read.SealedPlans(l.Describe().Plans).Open() }
+
+// KeyReads returns what the key of a limiter's first limit looks at.
+func KeyReads(l *stint.Limiter) keys.Reads { return plansOf(l).Base.Entries[0].Key.Reads }
+
+// readsOf returns what a predicate looks at: a function of the application, if it isn't listed.
+func readsOf(predicates []keys.Reads, i int) keys.Reads {
+	if i < len(predicates) {
+		return predicates[i]
+	}
+	return keys.Reads{Function: true}
+}
 
 // hostOf returns the host of a route's pattern.
 func hostOf(pattern string) string {
@@ -103,16 +114,14 @@ func (j *judge) judgeable(p *read.Plan) *read.Plan {
 			return bans
 		})
 	}
-	funcs := p.Funcs
-	if len(funcs) > 0 && !j.trust {
+	if len(p.Funcs) > 0 {
 		j.noteNotJudged("", p.Pattern, "which limits a WithLimitFunc adds")
-		funcs = nil
 	}
 	for _, e := range entries {
 		j.fields = append(j.fields, e.Key.Reads.Fields...)
 		j.peer = j.peer || e.Key.Reads.Peer
 	}
-	q := read.NewPlan(p.Pattern, entries, funcs)
+	q := read.NewPlan(p.Pattern, entries, nil)
 	q.Cost = p.Cost
 	for _, e := range p.Declared {
 		if slices.ContainsFunc(entries, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit }) {
@@ -136,9 +145,9 @@ func (j *judge) whyNotJudged(e *read.Entry) string {
 	switch why := j.missingFor(e.Key.Reads); {
 	case why != "":
 		return "its key: " + why
-	case e.Cost != nil && e.Fixed == 0 && !j.trust:
+	case e.Cost != nil && e.Fixed == 0:
 		return "its cost is a function of the application"
-	case e.Settler != nil && !e.Settler.ByStatus && !j.trust:
+	case e.Settler != nil && e.Settler.Cost(new(http.Request), http.StatusOK, 0) == UnknownCost:
 		return "what it settles is a function of the application"
 	case e.Settler != nil && !j.says.Status:
 		return "it settles by the status, which the log doesn't have"
@@ -173,7 +182,7 @@ func (j *judge) missingFor(r keys.Reads) string {
 		return "requests don't have a GivenKey"
 	case r.Router:
 		return "the log doesn't say which pattern a router around the limiter has matched"
-	case r.Function && !j.trust:
+	case r.Function:
 		return "a function of the application returns it"
 	case r.Peer && !j.says.Peer:
 		return "the log doesn't have the address that a request was sent from"
@@ -243,11 +252,6 @@ func (j *judge) findCharges(logged *Request, r *http.Request) (v verdict, charge
 		j.call.Reset()                                                         // nothing was charged
 		return v, false
 	}
-	for _, l := range j.call.Limits { // those of a WithLimitFunc are known only now
-		if v.unjudged = j.whyUndecidable(l); v.unjudged != "" {
-			return v, false
-		}
-	}
 	if len(j.call.Charges) == 0 {
 		return v, false
 	}
@@ -257,8 +261,7 @@ func (j *judge) findCharges(logged *Request, r *http.Request) (v verdict, charge
 
 // reasons are the reasons of denials that are not by a limit.
 var reasons = [...]string{
-	read.KeyFailed: "key can't be determined", read.EmptyKey: "empty key",
-	read.LimitsFailed: "limits can't be determined", read.SourceFailed: "limits can't be read", read.NoLimits: "no limits", read.DryRunDenied: "dry run",
+	read.KeyFailed: "key can't be determined", read.EmptyKey: "empty key", read.DryRunDenied: "dry run",
 }
 
 // sameForAnyHost reports whether a request has the plan whatever its host is.
@@ -366,7 +369,6 @@ type builder struct {
 	says   Says
 	fields []int // of says.Fields, those that limits read
 	peer   bool  // limits read it
-	copies bool  // a request each: functions of the application may keep it
 
 	request http.Request
 	url     url.URL
@@ -374,9 +376,9 @@ type builder struct {
 	values  []string
 }
 
-func newBuilder(says Says, trust bool, judges ...*judge) *builder {
-	m := &builder{says: says, copies: trust, values: make([]string, len(says.Fields)), header: http.Header{}}
-	readsAll := trust
+func newBuilder(says Says, judges ...*judge) *builder {
+	m := &builder{says: says, values: make([]string, len(says.Fields)), header: http.Header{}}
+	readsAll := false
 	for _, j := range judges {
 		readsAll = readsAll || len(j.plans.Skip)+len(j.plans.Block) > 0
 		m.peer = says.Peer && (m.peer || readsAll || j.peer)
@@ -406,13 +408,7 @@ func (m *builder) build(logged *Request) (_ *http.Request, why string) {
 	if m.peer && !isAddress(logged.Peer) {
 		return nil, noAddress
 	}
-	if m.copies {
-		m.values, m.header = make([]string, len(m.says.Fields)), http.Header{}
-	}
 	u, host := &m.url, logged.Host
-	if m.copies {
-		u = new(url.URL)
-	}
 	switch t := logged.Target; {
 	case t[0] == '/' && strings.IndexByte(t, '%') < 0:
 		*u = url.URL{}
@@ -440,11 +436,7 @@ func (m *builder) build(logged *Request) (_ *http.Request, why string) {
 			m.header[name] = m.values[i : i+1 : i+1]
 		}
 	}
-	to := &m.request
-	if m.copies {
-		to = new(http.Request)
-	}
-	*to = http.Request{Method: logged.Method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	m.request = http.Request{Method: logged.Method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: m.header, Host: host, RemoteAddr: logged.Peer, RequestURI: logged.Target, Body: http.NoBody}
-	return to, ""
+	return &m.request, ""
 }

@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -74,7 +75,8 @@ func (o suggestOption) ofSuggest(c *config) { o(c) }
 
 type config struct {
 	against       func() (*stint.Limiter, error)
-	trust         bool
+	predicates    []keys.Reads // of the limiter
+	before        []keys.Reads // of against
 	window        time.Duration
 	windowSet     bool // the window was given
 	progressEvery int64
@@ -93,8 +95,9 @@ func newConfig() *config {
 
 // WithAgainst also replays the log through another limiter, usually the current one, and
 // reports the keys whose requests change from allowed to denied, and back.
-func WithAgainst(newLimiter func() (*stint.Limiter, error)) RunOption {
-	return runOption(func(c *config) { c.against = newLimiter })
+// predicates are as in WithPredicates.
+func WithAgainst(newLimiter func() (*stint.Limiter, error), predicates ...keys.Reads) RunOption {
+	return runOption(func(c *config) { c.against, c.before = newLimiter, predicates })
 }
 
 // WithHeadroom sets by how much the rates and bursts that Suggest proposes are larger than those
@@ -120,11 +123,15 @@ func WithHorizon(d time.Duration) SuggestOption {
 	})
 }
 
-// WithFunctions declares that the application's functions (KeyFunc, WithCost, WithSkip,
-// WithLimitFunc and others) use only data that the log has, so that limits which depend on them
-// are judged, too. They are called with requests made from the log. By default such limits are
-// not judged.
-func WithFunctions() Option { return option(func(c *config) { c.trust = true }) }
+// UnknownCost is what a function of WithSettle returns that stands for one of the application. A limit with
+// it isn't judged.
+const UnknownCost = math.MinInt64
+
+// WithPredicates says what the limiter's WithSkips and then its WithBlocks look at, each in order. Those that
+// aren't listed are functions of the application, so no request is judged.
+func WithPredicates(reads ...keys.Reads) RunOption {
+	return runOption(func(c *config) { c.predicates = reads })
+}
 
 // WithWindow sets how far a log may be out of order, and how long a request may take. A log
 // that goes back by more is an error. The requests of the window are held in memory and sorted.
@@ -208,7 +215,7 @@ func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...RunOption) 
 	if against != nil {
 		judges = append(judges, all[0].against)
 	}
-	r.builder = newBuilder(r.says, c.trust, judges...)
+	r.builder = newBuilder(r.says, judges...)
 	if err := errors.Join(r.run(first), checkFieldNames(log)); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/replay"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/store"
 )
 
@@ -67,37 +68,38 @@ func TestNotJudged(t *testing.T) {
 	rate := func(opts ...stint.RateOption) stint.Option { return stint.Rate(1, time.Hour, opts...) }
 	nothing := replay.Says{Resolution: time.Microsecond}
 	for _, tt := range []struct {
-		name string
-		opts []stint.Option
-		says replay.Says
-		want string // in why
-		only string // of these requests: the reason
+		name  string
+		opts  []stint.Option
+		says  replay.Says
+		want  string       // in why
+		only  string       // of these requests: the reason
+		reads []keys.Reads // of the predicates
 	}{
-		{"address", []stint.Option{rate(), key}, nothing, "the address", ""},
-		{"header", []stint.Option{rate(), stint.WithKey(stint.Header("X-Tenant"))}, everything, "header field X-Tenant", ""},
-		{"cookie", []stint.Option{rate(), stint.WithKey(stint.Cookie("session"))}, everything, "header field Cookie", ""},
-		{"proxy", []stint.Option{rate(), stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8")))}, everything, "header field X-Forwarded-For", ""},
-		{"pattern", []stint.Option{rate(), stint.WithKey(stint.Pattern())}, everything, "which pattern", ""},
-		{"mux", []stint.Option{rate(), stint.WithKey(stint.MuxPattern(http.NewServeMux()))}, nothing, "the host", ""},
-		{"function", []stint.Option{rate(), stint.WithKey(stint.KeyFunc(function))}, everything, "a function", ""},
-		{"joined", []stint.Option{rate(), stint.WithKey(stint.Join(stint.RemoteIP(), stint.Header("X-Tenant")))}, everything, "header field X-Tenant", ""},
-		{"given", []stint.Option{rate(), stint.WithKey(stint.GivenKey())}, everything, "GivenKey", ""},
-		{"cost", []stint.Option{rate(stint.WithCost(func(*http.Request) int64 { return 2 })), key}, everything, "its cost is a function", ""},
-		{"settled", []stint.Option{rate(stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })), key}, everything, "what it settles is a function", ""},
-		{"settled by status", []stint.Option{rate(stint.WithSettle(stint.FailedOnly)), key}, replay.Says{Peer: true}, "the status", ""},
-		{"refunded by status", []stint.Option{rate(stint.WithSettle(stint.RefundOn(304))), key}, replay.Says{Peer: true}, "the status", ""},
-		{"slots", []stint.Option{stint.Concurrency(1), key}, replay.Says{Peer: true}, "how long requests took", ""},
-		{"queue", []stint.Option{stint.Concurrency(1, stint.WithMaxWait(time.Second)), key}, everything, "it waits for slots", ""},
-		{"adaptive", []stint.Option{stint.AdaptiveConcurrency(1, 2), key}, everything, "adaptive", ""},
-		{"bandwidth", []stint.Option{stint.Bandwidth(100_000), key}, everything, "bandwidth", ""},
-		{"limit function", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, errors.New("called") }), key}, everything, "WithLimitFunc", ""},
-		{"ban", []stint.Option{stint.Ban(5, time.Minute, stint.WithBanFor(time.Minute)), rate(stint.WithCost(func(*http.Request) int64 { return 2 }), stint.WithBurst(2)), key}, everything, "it counts denials by limit", ""},
-		{"skip", []stint.Option{rate(), key, stint.WithSkip(func(*http.Request) bool { return true })}, everything, "", "skipped or blocked: a function"},
-		{"network", []stint.Option{rate(), stint.WithKey(stint.Global()), stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("192.0.2.0/24")))}, nothing, "", "skipped or blocked: the log doesn't have the address"},
-		{"host", []stint.Option{rate(), stint.WithKey(stint.Global()), stint.WithRoute("api.test/", stint.Exempt())}, nothing, "", "depends on the host"},
+		{"address", []stint.Option{rate(), key}, nothing, "the address", "", nil},
+		{"header", []stint.Option{rate(), stint.WithKey(stint.Header("X-Tenant"))}, everything, "header field X-Tenant", "", nil},
+		{"cookie", []stint.Option{rate(), stint.WithKey(stint.Cookie("session"))}, everything, "header field Cookie", "", nil},
+		{"proxy", []stint.Option{rate(), stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8")))}, everything, "header field X-Forwarded-For", "", nil},
+		{"pattern", []stint.Option{rate(), stint.WithKey(stint.Pattern())}, everything, "which pattern", "", nil},
+		{"mux", []stint.Option{rate(), stint.WithKey(stint.MuxPattern(http.NewServeMux()))}, nothing, "the host", "", nil},
+		{"function", []stint.Option{rate(), stint.WithKey(stint.KeyFunc(function))}, everything, "a function", "", nil},
+		{"joined", []stint.Option{rate(), stint.WithKey(stint.Join(stint.RemoteIP(), stint.Header("X-Tenant")))}, everything, "header field X-Tenant", "", nil},
+		{"given", []stint.Option{rate(), stint.WithKey(stint.GivenKey())}, everything, "GivenKey", "", nil},
+		{"cost", []stint.Option{rate(stint.WithCost(func(*http.Request) int64 { return 2 })), key}, everything, "its cost is a function", "", nil},
+		{"settled", []stint.Option{rate(stint.WithSettle(func(*http.Request, int, int64) int64 { return replay.UnknownCost })), key}, everything, "what it settles is a function", "", nil},
+		{"settled by status", []stint.Option{rate(stint.WithSettle(stint.FailedOnly)), key}, replay.Says{Peer: true}, "the status", "", nil},
+		{"refunded by status", []stint.Option{rate(stint.WithSettle(stint.RefundOn(304))), key}, replay.Says{Peer: true}, "the status", "", nil},
+		{"slots", []stint.Option{stint.Concurrency(1), key}, replay.Says{Peer: true}, "how long requests took", "", nil},
+		{"queue", []stint.Option{stint.Concurrency(1, stint.WithMaxWait(time.Second)), key}, everything, "it waits for slots", "", nil},
+		{"adaptive", []stint.Option{stint.AdaptiveConcurrency(1, 2), key}, everything, "adaptive", "", nil},
+		{"bandwidth", []stint.Option{stint.Bandwidth(100_000), key}, everything, "bandwidth", "", nil},
+		{"limit function", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, errors.New("called") }), key}, everything, "WithLimitFunc", "", nil},
+		{"ban", []stint.Option{stint.Ban(5, time.Minute, stint.WithBanFor(time.Minute)), rate(stint.WithCost(func(*http.Request) int64 { return 2 }), stint.WithBurst(2)), key}, everything, "it counts denials by limit", "", nil},
+		{"skip", []stint.Option{rate(), key, stint.WithSkip(func(*http.Request) bool { return true })}, everything, "", "skipped or blocked: a function", nil},
+		{"network", []stint.Option{rate(), stint.WithKey(stint.Global()), stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("192.0.2.0/24")))}, nothing, "", "skipped or blocked: the log doesn't have the address", []keys.Reads{{Peer: true}}},
+		{"host", []stint.Option{rate(), stint.WithKey(stint.Global()), stint.WithRoute("api.test/", stint.Exempt())}, nothing, "", "depends on the host", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := run(t, made(tt.opts...), tt.says, []replay.Request{at(0, "192.0.2.1"), at(time.Second, "192.0.2.1")})
+			r := run(t, made(tt.opts...), tt.says, []replay.Request{at(0, "192.0.2.1"), at(time.Second, "192.0.2.1")}, replay.WithPredicates(tt.reads...))
 			s := r.Scenarios[0]
 			if s.Denied > 0 {
 				t.Errorf("%d denied", s.Denied)
@@ -122,38 +124,10 @@ func TestNotJudged(t *testing.T) {
 func TestPreflight(t *testing.T) {
 	requests := []replay.Request{at(0, "192.0.2.1"), at(time.Second, "192.0.2.1")}
 	requests[1].Method = "OPTIONS"
-	s := run(t, made(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()), stint.WithSkip(stint.Preflight)), everything, requests).Scenarios[0]
+	s := run(t, made(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()), stint.WithSkip(stint.Preflight)), everything, requests,
+		replay.WithPredicates(keys.Reads{Method: "OPTIONS", Fields: []string{"Origin", "Access-Control-Request-Method"}})).Scenarios[0]
 	if s.Requests != 1 || len(s.Unjudged) != 1 {
 		t.Errorf("%d judged, not: %v", s.Requests, s.Unjudged)
-	}
-}
-
-// WithFunctions has functions called with what the log says.
-func TestFunctions(t *testing.T) {
-	key := stint.KeyFunc(func(r *http.Request) (string, error) { return r.Method + " " + r.URL.Path + " " + r.RemoteAddr, nil })
-	lim := made(stint.Rate(1, time.Hour), stint.WithKey(key))
-	s := run(t, lim, everything, []replay.Request{at(0, "192.0.2.1"), at(1, "192.0.2.2"), at(2, "192.0.2.1")}, replay.WithFunctions()).Scenarios[0]
-	if s.Denied != 1 || len(s.Top) != 1 || !strings.HasSuffix(s.Top[0].Key, "192.0.2.1") {
-		t.Errorf("%d denied: %+v", s.Denied, s.Top)
-	}
-}
-
-// A limit of a function that can't be judged leaves its requests out.
-func TestFunctionReturnsAnyLimit(t *testing.T) {
-	slots := stint.AdaptiveConcurrency(1, 5, stint.WithName("slots"))
-	rate := stint.Rate(1, time.Hour, stint.WithName("rate"))
-	lim := made(stint.WithKey(stint.RemoteIP()), stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
-		switch r.RemoteAddr {
-		case "192.0.2.1":
-			return []stint.Limit{slots, rate}, nil
-		case "192.0.2.2":
-			return nil, errors.New("no plan")
-		}
-		return []stint.Limit{rate}, nil
-	}))
-	s := run(t, lim, everything, []replay.Request{at(0, "192.0.2.1"), at(1, "192.0.2.2"), at(2, "192.0.2.3"), at(3, "192.0.2.3")}, replay.WithFunctions()).Scenarios[0]
-	if s.Requests != 3 || s.Denied != 2 || s.Reasons["limits can't be determined"] != 1 || len(s.Unjudged) != 1 {
-		t.Errorf("%+v, reasons %v, not judged %v", s.Count, s.Reasons, s.Unjudged)
 	}
 }
 
@@ -302,7 +276,7 @@ func TestReasons(t *testing.T) {
 	broken := at(2*time.Second, "192.0.2.1")
 	broken.Target = "/%zz"
 	s := run(t, made(stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Api-Key")),
-		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("198.51.100.0/24")))), everything, []replay.Request{blocked, keyless, broken}).Scenarios[0]
+		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("198.51.100.0/24")))), everything, []replay.Request{blocked, keyless, broken}, replay.WithPredicates(keys.Reads{Peer: true})).Scenarios[0]
 	if want := map[string]int64{"blocked": 1, "empty key": 1}; !reflect.DeepEqual(s.Reasons, want) || s.Denied != 2 || len(s.Unjudged) != 1 {
 		t.Errorf("%v, want %v; %d denied, not judged: %v", s.Reasons, want, s.Denied, s.Unjudged)
 	}

@@ -31,12 +31,12 @@ type scenario struct {
 
 func newScenario(name string, l, against *stint.Limiter, c *config, says Says, start time.Time) *scenario {
 	start = start.Truncate(time.Second)
-	s := &scenario{name: name, judge: newJudge(l, says, c, start),
+	s := &scenario{name: name, judge: newJudge(l, says, c, c.predicates, start),
 		unjudged: map[string]int64{}, reasons: map[string]int64{}, routes: map[string]*Count{},
 		byLimit: map[*store.Limit]*limitUse{}, timeline: timeline{start: start.UnixNano(), step: int64(time.Second)},
 		flips: flips{keys: map[flipKey]*Flip{}}}
 	if against != nil {
-		s.against = newJudge(against, says, c, start)
+		s.against = newJudge(against, says, c, c.before, start)
 	}
 	return s
 }

@@ -41,7 +41,7 @@ func Suggest(newLimiter func() (*stint.Limiter, error), log Log, opts ...Suggest
 		all = append(all, d)
 		r.consumers = append(r.consumers, d)
 	}
-	r.builder = newBuilder(r.says, c.trust, all[0].judge)
+	r.builder = newBuilder(r.says, all[0].judge)
 	if err := errors.Join(r.run(first), checkFieldNames(log)); err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ type limitNeeds struct {
 }
 
 func newNeeds(l *stint.Limiter, c *config, says Says, start time.Time) *needs {
-	d := &needs{judge: newJudge(l, says, c, start.Truncate(time.Second)), byLimit: map[*store.Limit]*limitNeeds{}, leftOut: map[string]int64{}, maxKeys: c.keys}
+	d := &needs{judge: newJudge(l, says, c, c.predicates, start.Truncate(time.Second)), byLimit: map[*store.Limit]*limitNeeds{}, leftOut: map[string]int64{}, maxKeys: c.keys}
 	for _, p := range d.judge.plans.All() {
 		for _, e := range p.Declared {
 			l := e.StoreLimit

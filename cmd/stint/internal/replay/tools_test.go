@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/replay"
+	"github.com/stint-go/stint/internal/keys"
 )
 
 func TestIdle(t *testing.T) {
@@ -79,24 +80,25 @@ func TestExplain(t *testing.T) {
 		stint.WithSkip(stint.RemoteIP().In(netip.MustParsePrefix("10.0.0.0/8"))),
 		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("203.0.113.0/24"))),
 	))
+	peers := []keys.Reads{{Peer: true}, {Peer: true}}
 	request := func(method, target, peer string) *http.Request {
 		r := httptest.NewRequest(method, target, nil)
 		r.RemoteAddr = peer + ":1234"
 		return r
 	}
-	if got := replay.Explain(l, request("GET", "/", "10.1.2.3")); !reflect.DeepEqual(got, replay.Explanation{Exempt: true}) {
+	if got := replay.Explain(l, request("GET", "/", "10.1.2.3"), peers...); !reflect.DeepEqual(got, replay.Explanation{Exempt: true}) {
 		t.Errorf("%+v", got)
 	}
-	if got := replay.Explain(l, request("GET", "/", "203.0.113.9")); !reflect.DeepEqual(got, replay.Explanation{Blocked: true}) {
+	if got := replay.Explain(l, request("GET", "/", "203.0.113.9"), peers...); !reflect.DeepEqual(got, replay.Explanation{Blocked: true}) {
 		t.Errorf("%+v", got)
 	}
 	want := replay.Explanation{Route: "POST /login", Limits: []replay.Explained{
 		{Limit: "login", Rule: "TokenBucket: 5 per 1m0s, burst 5", KeyFrom: "RemoteIP()", Key: "192.0.2.1", Cost: 2},
 	}}
-	if got := replay.Explain(l, request("POST", "/login", "192.0.2.1")); !reflect.DeepEqual(got, want) {
+	if got := replay.Explain(l, request("POST", "/login", "192.0.2.1"), peers...); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	got := replay.Explain(l, request("GET", "/", "192.0.2.1"))
+	got := replay.Explain(l, request("GET", "/", "192.0.2.1"), peers...)
 	if len(got.Limits) != 3 || got.Limits[0].Key != "192.0.2.1" || !strings.Contains(got.Limits[1].Left, "a function") || !got.Limits[1].DryRun || !strings.Contains(got.Limits[2].Left, "403") {
 		t.Errorf("%+v", got)
 	}
