@@ -59,7 +59,6 @@ import (
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistakes"
-	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/permit"
 	"github.com/stint-go/stint/internal/slots"
@@ -392,7 +391,7 @@ type family struct {
 
 	lines sync.Map // of *decide.Lines: those of each store are the same across Updates
 
-	names    namesakes.Family // for other families on the same store; guarded by mu
+	names    mistakes.Names // for other families on the same store; guarded by mu
 	builds   mistakes.Builds
 	updates  mistakes.Updates // guarded by mu
 	findings mistakes.List

@@ -15,7 +15,6 @@ import (
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/slots"
@@ -304,7 +303,7 @@ func Text(e *read.Entry) string {
 	case e.Bytes != nil:
 		return fmt.Sprintf("Bandwidth: %d bytes per 1s, burst %d", s.Units*e.Bytes.Block*int64(time.Second/s.Period), s.Burst*e.Bytes.Block)
 	}
-	return namesakes.Describe(s)
+	return describe(s)
 }
 
 // checkCounted returns the problem of a ban that counts the denials of none of the limits beside it: it counts

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/read"
 )
 
@@ -49,23 +48,23 @@ func nothingWaits(v *View) bool {
 // NameConflicts makes the limits of some limiters the definitions of a family's names. It finds the names
 // that other families define differently in the same store. Limiters that ignore the mistake aren't
 // compared, because the other limiter would get the warning.
-func NameConflicts(family *namesakes.Family, views []*View) (found []Finding) {
-	var all []namesakes.Definition
+func NameConflicts(family *Names, views []*View) (found []Finding) {
+	var all []definition
 	for _, v := range views {
 		if !v.StoreShared || v.Ignored.Has(NameConflict) {
 			continue
 		}
 		for e := range v.Plans.Entries {
 			if e.Needs&limit.Local == 0 { // a local limit is in no store
-				all = append(all, namesakes.Definition{Store: v.Store, Name: e.Name(), Text: compile.Text(e)})
+				all = append(all, definition{v.Store, e.Name(), compile.Text(e)})
 			}
 		}
 	}
-	for _, c := range family.Define(all) {
+	for _, c := range family.define(all) {
 		text := fmt.Sprintf("limit %q is %q here and %q in another limiter on its store, so what a caller gets depends on which one decides: "+
-			"write another stint.WithName in one of them", c.Name, c.Text, c.OtherText)
-		found = append(found, Finding{Kind: NameConflict, Limits: []string{c.Name}, text: text, applies: func(v *View) bool {
-			return family.Differs(c.Definition) && v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.Name && compile.Text(e) == c.Text })
+			"write another stint.WithName in one of them", c.name, c.text, c.otherText)
+		found = append(found, Finding{Kind: NameConflict, Limits: []string{c.name}, text: text, applies: func(v *View) bool {
+			return family.differs(c.definition) && v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.name && compile.Text(e) == c.text })
 		}})
 	}
 	return found

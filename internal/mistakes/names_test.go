@@ -1,4 +1,4 @@
-package namesakes
+package mistakes
 
 import (
 	"fmt"
@@ -11,15 +11,15 @@ import (
 // shop is a store; others of its size are others.
 type shop struct{ _ int }
 
-func (f *Family) define(store any, all ...string) string {
-	var definitions []Definition
+func (f *Names) defineTexts(store any, all ...string) string {
+	var definitions []definition
 	for _, m := range all {
 		name, text, _ := strings.Cut(m, ":")
-		definitions = append(definitions, Definition{Store: store, Name: name, Text: text})
+		definitions = append(definitions, definition{store: store, name: name, text: text})
 	}
 	var found []string
-	for _, c := range f.Define(definitions) {
-		found = append(found, fmt.Sprintf("%s: %s, not %s", c.Name, c.Text, c.OtherText))
+	for _, c := range f.define(definitions) {
+		found = append(found, fmt.Sprintf("%s: %s, not %s", c.name, c.text, c.otherText))
 	}
 	slices.Sort(found)
 	return strings.Join(found, "; ")
@@ -27,9 +27,9 @@ func (f *Family) define(store any, all ...string) string {
 
 func TestDefine(t *testing.T) {
 	a, b := new(shop), new(shop)
-	var first, second, third, fourth Family
+	var first, second, third, fourth Names
 	for i, step := range []struct {
-		family *Family
+		family *Names
 		store  any
 		means  []string
 		want   string
@@ -44,11 +44,11 @@ func TestDefine(t *testing.T) {
 		{&fourth, a, []string{"x:5"}, "x: 5, not 7"},
 		{&second, []int{}, []string{"x:7"}, ""}, // that can't be told from others
 	} {
-		if got := step.family.define(step.store, step.means...); got != step.want {
+		if got := step.family.defineTexts(step.store, step.means...); got != step.want {
 			t.Errorf("step %d: %q, want %q", i+1, got, step.want)
 		}
 	}
-	if m := (Definition{a, "x", "5"}); !fourth.Differs(m) || third.Differs(Definition{a, "x", "5"}) {
+	if m := (definition{a, "x", "5"}); !fourth.differs(m) || third.differs(definition{a, "x", "5"}) {
 		t.Error("who differs isn't known")
 	}
 }
@@ -56,13 +56,13 @@ func TestDefine(t *testing.T) {
 // Families that are no longer used mean nothing.
 func TestForgotten(t *testing.T) {
 	store := new(shop)
-	stays := new(Family)
-	stays.define(store, "stays:5")
+	stays := new(Names)
+	stays.defineTexts(store, "stays:5")
 	for range 200 {
-		new(Family).define(store, "a:5")
+		new(Names).defineTexts(store, "a:5")
 	}
 	left := func() (n int) {
-		stays.define(store, "stays:5")
+		stays.defineTexts(store, "stays:5")
 		return len(families.all)
 	}
 	for range 100 {

@@ -1,4 +1,4 @@
-package namesakes
+package compile
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Describe describes a limit by everything that its counting depends on.
-func Describe(s store.Spec) string {
+// describe describes a limit by everything that its counting depends on.
+func describe(s store.Spec) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v: %d", s.Algorithm, s.Units)
 	if s.Window != (store.Window{}) {
