@@ -730,6 +730,48 @@ func used(t *testing.T, l *stint.Limiter, r *http.Request) string {
 }
 
 // Usage has every limit under the request's own keys, whatever the path, and charges nothing.
+// What is left counts a queue only as far as a request may wait in it: in a decision, in header fields, and
+// for Peek and Usage.
+func TestShortWaitInAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(10, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithMaxWait(300*time.Millisecond)),
+			stint.WithHeaders(stint.XRateLimitHeaders))
+		look := func(left int64, retry time.Duration) {
+			t.Helper()
+			d, err := l.Peek(t.Context(), "k")
+			if err != nil || d.Allowed != (left > 0) || d.Remaining != left || d.Limits[0].Capacity != 4 || d.RetryAfter != retry {
+				t.Errorf("%+v, %v", d, err)
+			}
+			if u, err := l.Usage(get("/")); err != nil || u[0].Capacity != 4 || u[0].Used != 4-left || u[0].Left != left {
+				t.Errorf("%+v, %v", u, err)
+			}
+		}
+		look(4, 0)
+		waited := make(chan *stint.Permit)
+		go func() {
+			p, err := l.Take(context.Background(), "k", 4)
+			if err != nil {
+				t.Error(err)
+			}
+			waited <- p
+		}()
+		synctest.Wait()
+		look(0, 100*time.Millisecond)
+		w := through(l, get("/"), nil)
+		if h := w.Header(); w.Code != http.StatusTooManyRequests || h.Get("X-RateLimit-Limit") != "4" || h.Get("X-RateLimit-Remaining") != "0" {
+			t.Errorf("%d %v", w.Code, h)
+		}
+		p := <-waited
+		if err := p.Settle(t.Context(), 3); err != nil {
+			t.Error(err)
+		}
+		if d := p.Decision(); d.Remaining != 4 || d.Limits[0].Capacity != 4 { // three have drained
+			t.Errorf("%+v", d)
+		}
+		p.Done()
+	})
+}
+
 func TestUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		byUser, calls := stint.WithKey(stint.Header("X-User")), 0

@@ -77,7 +77,7 @@ func decide(now *Now, charges []Charge, states, before []State, results []Result
 	countDenials(now, charges, states, results)
 	for i := range charges {
 		if results[i].OK { // it had room but wasn't charged: answer as for a peek
-			peek := Charge{Limit: charges[i].Limit}
+			peek := Charge{Limit: charges[i].Limit, MaxWait: charges[i].MaxWait}
 			peek.step(now, &states[i], &results[i])
 		}
 	}
@@ -116,6 +116,6 @@ func (c *Charge) isBan() bool { return c.Limit.Algorithm() == Ban }
 // the receipt of that charge. The caller must hold the state exclusively and write it back. To
 // settle the same charge again, use the receipt in r instead of c.Receipt.
 func Amend(now Now, c *Charge, s *State, r *Result) {
-	settlement := algorithm.Settlement{Cost: c.Cost, Receipt: c.Receipt}
+	settlement := algorithm.Settlement{Cost: c.Cost, MaxWait: c.MaxWait, Receipt: c.Receipt}
 	c.Limit.steps().Amend((*algorithm.Now)(&now), &settlement, s.open(), (*algorithm.Result)(r))
 }

@@ -241,11 +241,19 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 	return settled
 }
 
-func (m *bucketModel) left(now store.Now) (int64, time.Duration, time.Duration) {
+func (m *bucketModel) left(now store.Now, maxWait time.Duration) (int64, time.Duration, time.Duration) {
 	m.flow(now)
-	free := minus(rat(m.capacity+max(m.queue, 0)), m.used)
-	left := max(0, floor(free))
-	return left, m.until(minus(rat(left+1), free)), m.until(m.used)
+	queue := rat(max(m.queue, 0))
+	if maxWait > 0 {
+		queue = least(queue, times(m.rate, rat(floorTo(maxWait.Microseconds(), m.tick))))
+	}
+	all := plus(rat(m.capacity), queue)
+	left := max(0, floor(minus(all, m.used)))
+	missing := minus(rat(left+1), minus(all, m.used))
+	if rat(left+1).Cmp(all) > 0 { // more can't be
+		missing = plus(m.used, rat(1))
+	}
+	return left, m.until(missing), m.until(m.used)
 }
 
 // intervalModel holds tokens of which n arrive at each end of a period.
@@ -386,7 +394,7 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 	return settled
 }
 
-func (m *intervalModel) left(now store.Now) (int64, time.Duration, time.Duration) {
+func (m *intervalModel) left(now store.Now, _ time.Duration) (int64, time.Duration, time.Duration) {
 	m.flow(now)
 	left := max(0, m.tokens)
 	if left == m.capacity {

@@ -88,7 +88,7 @@ func (m *counterModel) settle(now store.Now, t ticket, cost int64) ticket {
 	return ticket{cost: cost, at: t.at, holds: t.holds}
 }
 
-func (m *counterModel) left(now store.Now) (int64, time.Duration, time.Duration) {
+func (m *counterModel) left(now store.Now, _ time.Duration) (int64, time.Duration, time.Duration) {
 	at := now.Wall
 	w := m.window(at)
 	remaining := int64(0)

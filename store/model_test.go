@@ -71,9 +71,9 @@ type model interface {
 	charge(now store.Now, cost int64, delay time.Duration) ticket
 	// settle makes an earlier charge cost something else after all.
 	settle(now store.Now, t ticket, cost int64) ticket
-	// left returns what remains, the time until more does, and the time until the limit
-	// is as never used.
-	left(now store.Now) (remaining int64, more, reset time.Duration)
+	// left returns what remains for charges with a maxWait, the time until more does, and the time until
+	// the limit is as never used.
+	left(now store.Now, maxWait time.Duration) (remaining int64, more, reset time.Duration)
 }
 
 func newModel(r rule) model {

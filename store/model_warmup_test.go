@@ -129,7 +129,7 @@ func (m *warmUpModel) charge(now store.Now, cost int64, _ time.Duration) ticket 
 
 func (m *warmUpModel) settle(store.Now, ticket, int64) ticket { panic("see the properties") }
 
-func (m *warmUpModel) left(now store.Now) (int64, time.Duration, time.Duration) {
+func (m *warmUpModel) left(now store.Now, _ time.Duration) (int64, time.Duration, time.Duration) {
 	at := m.cool(now)
 	cold := times(minus(m.capacity, m.permits), m.interval)
 	reset := m.span(plus(minus(m.free, at), cold))
@@ -175,6 +175,6 @@ func (m *leaseModel) settle(_ store.Now, t ticket, cost int64) ticket {
 	return ticket{cost: cost, lease: t.lease}
 }
 
-func (m *leaseModel) left(store.Now) (int64, time.Duration, time.Duration) {
+func (m *leaseModel) left(store.Now, time.Duration) (int64, time.Duration, time.Duration) {
 	return max(0, m.n-m.sum()), 0, 0
 }

@@ -181,7 +181,7 @@ func (m *fixedModel) settle(now store.Now, t ticket, cost int64) ticket {
 	return ticket{cost: cost, at: t.at, holds: t.holds}
 }
 
-func (m *fixedModel) left(now store.Now) (int64, time.Duration, time.Duration) {
+func (m *fixedModel) left(now store.Now, _ time.Duration) (int64, time.Duration, time.Duration) {
 	m.flow(now)
 	if len(m.spans) == 0 {
 		return m.n, 0, 0
@@ -310,7 +310,7 @@ func (m *slidingModel) more(at int64) int64 {
 	return pick(first == 1<<62, at, first)
 }
 
-func (m *slidingModel) left(now store.Now) (int64, time.Duration, time.Duration) {
+func (m *slidingModel) left(now store.Now, _ time.Duration) (int64, time.Duration, time.Duration) {
 	at := floorTo(now.Steady, m.tick)
 	out := at
 	for _, c := range m.charges {

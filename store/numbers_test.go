@@ -205,15 +205,15 @@ func TestRetryAfterOfVersions(t *testing.T) {
 func TestMoreAfterOfVersions(t *testing.T) {
 	t.Parallel()
 	walkVersions(t, 4000, func(d dice, v *versions) error {
-		cost, wait := oneOf[int64](d, 0, 1), time.Duration(0)
+		cost, wait := oneOf[int64](d, 0, 1), oneOf(d, 0, micros(1+d.roll(2_000_000)))
 		m := v.copied(0)
 		r := m.take(cost, wait)
 		tick := v.tick()
-		fresh := (&meter{limit: v.limit, now: v.now}).take(0, 0).Remaining
+		fresh := (&meter{limit: v.limit, now: v.now}).take(0, wait).Remaining
 		return moreAfter(r, fresh, tick, func(after time.Duration) int64 {
 			then := &meter{limit: v.limit, state: clone([]store.State{m.state})[0], now: m.now}
 			then.sleep(after)
-			return then.take(0, 0).Remaining
+			return then.take(0, wait).Remaining
 		})
 	})
 }

@@ -122,7 +122,7 @@ func TestMoreAfter(t *testing.T) {
 		if want := r.MoreAfter; !known || r.OK && after != want || !r.OK && after != min(want, r.RetryAfter) {
 			return fmt.Errorf("%s: more or passes after %v", show(r), after)
 		}
-		fresh := (&meter{limit: l, now: m.now}).take(0, 0).Remaining
+		fresh := (&meter{limit: l, now: m.now}).take(0, c.maxWait).Remaining
 		if r.Remaining < fresh {
 			seen[l.Algorithm()]++
 		}
@@ -130,7 +130,7 @@ func TestMoreAfter(t *testing.T) {
 			then := *m
 			then.state = clone([]store.State{m.state})[0]
 			then.sleep(after)
-			return then.take(0, 0).Remaining
+			return then.take(0, c.maxWait).Remaining
 		})
 		if err != nil {
 			return fmt.Errorf("cost %d, wait %v: %w", c.cost, c.maxWait, err)
@@ -189,7 +189,11 @@ func TestRemainingPasses(t *testing.T) {
 	seen := 0
 	walk(t, 3000, func(d dice, b *bench) error {
 		s := b.rules[0].limit.Spec()
-		left := b.try(0, 0, 0).Remaining
+		wait := time.Duration(0)
+		if s.Queue > 0 && d.roll(2) == 0 {
+			wait = micros(1 + d.roll(2*s.Period.Microseconds()))
+		}
+		left := b.try(0, 0, wait).Remaining
 		if s.Debt {
 			if left == 0 {
 				return nil
@@ -197,10 +201,10 @@ func TestRemainingPasses(t *testing.T) {
 			left++ // one more passes on credit
 		}
 		if left > 0 && s.Algorithm != store.WarmUp && !s.Debt {
-			if r := b.try(0, left, 0); !r.OK {
+			if r := b.try(0, left, wait); !r.OK {
 				return fmt.Errorf("%d remain: %s", left, show(r))
 			}
-			if r := b.try(0, left+1, 0); r.OK {
+			if r := b.try(0, left+1, wait); r.OK {
 				return fmt.Errorf("%d remain: one more passes: %s", left, show(r))
 			}
 		}
@@ -213,13 +217,13 @@ func TestRemainingPasses(t *testing.T) {
 			m.now.Steady += 0
 			m.now.Lease = store.Lease(b.leases + 1 + uint64(i))
 			states, results := []store.State{m.state}, make([]store.Result, 1)
-			store.Decide(m.now, []store.Charge{{Limit: m.limit, Cost: 1}}, states, results)
+			store.Decide(m.now, []store.Charge{{Limit: m.limit, Cost: 1, MaxWait: wait}}, states, results)
 			m.state = states[0]
 			if !results[0].OK {
 				return fmt.Errorf("%d of %d remaining: %s", i+1, left, show(results[0]))
 			}
 		}
-		if r := m.take(1, 0); r.OK {
+		if r := m.take(1, wait); r.OK {
 			return fmt.Errorf("%d remained, one more passes: %s", left, show(r))
 		}
 		return nil

@@ -165,7 +165,8 @@ type Result struct {
 	// Held is the number of slots held, including those of this charge. Held may exceed the
 	// limit's Units after Units was lowered. Only a Concurrency sets Held.
 	Held int64
-	// Remaining is the number of whole units left, never negative.
+	// Remaining is the number of whole units left, never negative. A queue counts as far as the
+	// charge's MaxWait goes, and wholly if that is 0.
 	Remaining int64
 	// Delay is the time that the caller must wait for the turn that the charge has reserved.
 	Delay time.Duration

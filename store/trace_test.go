@@ -210,7 +210,7 @@ func (b *bench) do(o op) error {
 		if charge {
 			w.Delay = want[i].delay // otherwise it has no turn to wait for
 		}
-		w.Remaining, w.MoreAfter, w.ResetAfter = m.left(b.now)
+		w.Remaining, w.MoreAfter, w.ResetAfter = m.left(b.now, c.maxWait)
 		if err := b.compare(c.limit, w, r); err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func (b *bench) doSettle(o op) error {
 		b.made[[2]int{s.op, s.limit}] = m
 	}
 	w := store.Result{OK: true, Receipt: r.Receipt}
-	w.Remaining, w.MoreAfter, w.ResetAfter = b.models[s.limit].left(b.now)
+	w.Remaining, w.MoreAfter, w.ResetAfter = b.models[s.limit].left(b.now, 0)
 	if err := b.compare(s.limit, w, r); err != nil {
 		return err
 	}

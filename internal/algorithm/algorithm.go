@@ -169,7 +169,7 @@ func (l *Limit) Amend(now *Now, c *Settlement, s *State, r *Result) {
 	l.Accept(s)
 	l.Rebase(now, s)
 	receipt := l.amend(now, c, s)
-	peek := Charge{}
+	peek := Charge{MaxWait: c.MaxWait}
 	if l.spec.Algorithm == Ban { // it charges nothing, and answers as after a denied Take
 		peek.Cost = 1
 	}

@@ -40,8 +40,13 @@ func (l *Limit) StateName() string { return l.name }
 // every process, and never 0 for a Limit made by New.
 func (l *Limit) Hash() uint64 { return l.hash }
 
-// Full returns how many units are left of a key that has used none.
-func (l *Limit) Full() int64 { return l.full }
+// Full returns how many units are left of a key that has used none, for charges with a MaxWait.
+func (l *Limit) Full(maxWait time.Duration) int64 {
+	if l.queue == 0 || maxWait <= 0 {
+		return l.full
+	}
+	return (l.capacity + min(l.queue, l.allowed(Charge{MaxWait: maxWait}))) / l.token
+}
 
 // Tick returns the resolution in which the limit counts time.
 func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.Tick()) * time.Microsecond }

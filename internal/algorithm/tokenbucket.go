@@ -155,7 +155,7 @@ func (l *Limit) stepPlain(now, a int64, c Charge, r *Result) (next int64, ok boo
 		needed = 0
 	}
 	short, allowed := tat+needed-at-l.capacity, l.queue
-	if short > 0 && c.MaxWait > 0 {
+	if c.MaxWait > 0 && (short > 0 || l.queue > 0) {
 		allowed = l.allowed(c)
 	}
 	switch {
@@ -170,16 +170,21 @@ func (l *Limit) stepPlain(now, a int64, c Charge, r *Result) (next int64, ok boo
 		next = tat
 		r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = now, tat, c.Cost
 	}
-	room := at + l.capacity + l.queue - tat
+	most := l.capacity + min(l.queue, allowed)
+	room := at + most - tat
 	if room > 0 {
 		r.Remaining = l.tokens.divide(room)
 	}
 	r.ResetAfter = l.scale.wait(tat - at)
-	r.MoreAfter = l.scale.wait((r.Remaining+1)*l.token - room)
+	more := (r.Remaining + 1) * l.token
+	if more > most { // all are left: a MaxWait may be for a part of a token
+		more = most + l.token
+	}
+	r.MoreAfter = l.scale.wait(more - room)
 	return next, max(a, next) <= at+l.capacity
 }
 
-// allowed returns by how much the charge may wait, in units.
+// allowed returns by how much a charge may wait, in units.
 func (l *Limit) allowed(c Charge) int64 {
 	within := l.scale.within(l.maxWait(c))
 	if c.MaxWait > 0 && (l.queue == 0 || within < l.queue) {
@@ -271,16 +276,16 @@ func (l *Limit) stepGeneral(now *Now, c Charge, s *State, r *Result) {
 		r.Receipt = Receipt{Instant: now.Steady, Mark: s.A, Cost: c.Cost}
 		use = l.bucketUse(now, s)
 	}
-	room := l.capacity + l.queue - use.inUse
-	r.Remaining = max(room, 0) / l.token
+	most := l.capacity + min(l.queue, allowed)
+	r.Remaining = max(most-use.inUse, 0) / l.token
 	r.ResetAfter = use.scale.wait(use.drains)
-	switch most, next := l.capacity+l.queue, (r.Remaining+1)*l.token; {
+	switch next := (r.Remaining + 1) * l.token; {
 	case next <= most:
 		r.MoreAfter = use.until(most-next, l)
 	case use.foreign:
-		r.MoreAfter = use.until(most, l) + l.scale.wait(next-most)
+		r.MoreAfter = use.until(most, l) + l.scale.wait(l.token)
 	default:
-		r.MoreAfter = l.scale.wait(next - room)
+		r.MoreAfter = l.scale.wait(use.inUse + l.token)
 	}
 }
 

@@ -20,6 +20,7 @@ type Charge struct {
 // Settlement is what Amend reads of a store.Charge: the new cost of the charge that has the receipt.
 type Settlement struct {
 	Cost    int64
+	MaxWait time.Duration // of charges that Remaining is for
 	Receipt Receipt
 }
 

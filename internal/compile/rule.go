@@ -246,7 +246,7 @@ func (reg *Registry) setLimit(to *limit.Limit, r *Rule, l *store.Limit, s Settin
 		to.Needs |= limit.Waits
 	}
 	spec := l.Spec()
-	policy := &limit.Policy{Capacity: inside.Full(l)}
+	policy := &limit.Policy{Capacity: inside.Full(l, to.Wait.InQueue())}
 	if t.Shown && !s.DryRun && !r.Hidden {
 		policy.Text = field.Policy(spec.Name, spec.Units, Span(spec))
 	}

@@ -107,6 +107,9 @@ func (c *Call) decideWithoutStore(ctx context.Context, err error) error {
 
 // Peek answers charges of cost 0 as they stand.
 func (c *Call) Peek(ctx context.Context) error {
+	for i, l := range c.Limits {
+		c.Charges[i].MaxWait = l.Wait.InQueue()
+	}
 	if err := c.store().Take(ctx, c.Charges, c.Results); err != nil {
 		return err
 	}

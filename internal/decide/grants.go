@@ -107,7 +107,9 @@ func (gs *Grants) Named(name string) (named []int) {
 
 // charge returns the charge that settles the grant at a cost.
 func (g *Grant) charge(cost int64) store.Charge {
-	return store.Charge{Key: g.Key, Limit: g.Limit.StoreLimit, Cost: cost, DryRun: g.Limit.DryRun, Receipt: g.receipt()}
+	return store.Charge{
+		Key: g.Key, Limit: g.Limit.StoreLimit, Cost: cost, MaxWait: g.Limit.Wait.InQueue(), DryRun: g.Limit.DryRun, Receipt: g.receipt(),
+	}
 }
 
 // currentCost returns what the limit has cost the request so far.

@@ -22,8 +22,8 @@ func Hash(l *store.Limit) uint64 { return Limit(l).Hash() }
 // Terms returns the numbers that the limit's steps use.
 func Terms(l *store.Limit) algorithm.Terms { return Limit(l).Terms() }
 
-// Full returns how many units are left of a key that has used none.
-func Full(l *store.Limit) int64 { return Limit(l).Full() }
+// Full returns how many units are left of a key that has used none, for charges with a MaxWait.
+func Full(l *store.Limit, maxWait time.Duration) int64 { return Limit(l).Full(maxWait) }
 
 // MoreAfter returns the time after which more units are left than r says, or after
 // which the charge that r denies passes, whichever comes first. known is false for

@@ -112,5 +112,5 @@ func DecidedCapacity(c *store.Charge, r *store.Result) (capacity int64, why adap
 	if rule := adaptive.RuleOf(c.Limit); rule != nil {
 		return rule.DecidedCapacity(c, r)
 	}
-	return inside.Full(c.Limit), adaptive.None
+	return inside.Full(c.Limit, c.MaxWait), adaptive.None
 }

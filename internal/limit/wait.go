@@ -35,6 +35,15 @@ const (
 // Closed reports whether no call may wait for slots.
 func (w *Wait) Closed() bool { return w.Room != nil && *w.Room == 0 }
 
+// InQueue returns how long a charge may wait in the limit's own queue: its MaxWait, or 0 for as far as the
+// queue goes. Without a queue, it is 0 too. Remaining counts the queue as far as that.
+func (w *Wait) InQueue() time.Duration {
+	if !w.Queues {
+		return 0
+	}
+	return w.MaxWait
+}
+
 // longest returns the longest wait.
 func (w *Wait) longest() time.Duration {
 	if w.MaxWait == 0 && w.Queues {

@@ -119,8 +119,9 @@ func moreInTime(s *suite, k kind) {
 		s.Errorf("more than all are left in %v", fresh.MoreAfter)
 	}
 	for range 100 {
-		r := s.reserve("k", l, 1+rnd.Int64N(3), time.Duration(rnd.IntN(2))*k.span()/4)
-		if r.Remaining >= fresh.Remaining {
+		wait := time.Duration(rnd.IntN(2)) * k.span() / 4
+		r := s.reserve("k", l, 1+rnd.Int64N(3), wait)
+		if r.Remaining >= s.reserve("unused", l, 0, wait).Remaining {
 			continue
 		}
 		if rnd.IntN(2) == 0 {
@@ -128,11 +129,11 @@ func moreInTime(s *suite, k kind) {
 			continue
 		}
 		s.sleep(r.MoreAfter - k.tick)
-		if early := s.peek("k", l); early.Remaining > r.Remaining || early.MoreAfter != k.tick {
+		if early := s.reserve("k", l, 0, wait); early.Remaining > r.Remaining || early.MoreAfter != k.tick {
 			s.Fatalf("%v before MoreAfter: %s, was %s", k.tick, show(early), show(r))
 		}
 		s.sleep(k.tick)
-		if late := s.peek("k", l); late.Remaining <= r.Remaining {
+		if late := s.reserve("k", l, 0, wait); late.Remaining <= r.Remaining {
 			s.Fatalf("at MoreAfter: %s, was %s", show(late), show(r))
 		}
 	}
