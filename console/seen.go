@@ -14,7 +14,7 @@ type seenKeys struct {
 	mu                sync.Mutex // held to drop one
 }
 
-// A filter has 64 KB, and room for fullAt keys.
+// A filter has 64 KB, and room for filterKeys keys.
 const (
 	filterBits = 1 << 19
 	filterKeys = 50_000

@@ -169,7 +169,7 @@ func (s *prefetching) scheduleSweep() {
 }
 
 // removeExpired removes the tokens that are too old, or all, and returns the charges that
-// give their tokens back. If there are any, the caller calls givingBack.Done once it has
+// give their tokens back. If there are any, the caller calls refunding.Done once it has
 // tried them.
 func (s *prefetching) removeExpired(all bool) (refunds []store.Charge) {
 	now := s.now()
