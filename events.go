@@ -217,7 +217,7 @@ const (
 	// EventSourceFailed: a LimitSource has failed, but the request isn't denied for that
 	// reason. Err wraps a *SourceError. If the source returned limits with the error, such as
 	// those of an earlier plan, these limits apply. Otherwise, under FailOpen, the limits of
-	// the source are left out.
+	// the source are left out. Err is nil when the source answers again.
 	EventSourceFailed
 	// EventStoreFailed: the store failed. With FailClosed, Err is a *StoreError. With FailOpen,
 	// the request was admitted.
@@ -285,7 +285,7 @@ var eventKinds = [...]struct {
 	EventEmptyKey:      {name: "EmptyKey", message: logs.EmptyKey},
 	EventKeyFailed:     {name: "KeyFailed", message: logs.KeyFailed, blamed: logs.KeyDenied},
 	EventLimitsFailed:  {name: "LimitsFailed", message: logs.LimitsFailed, blamed: logs.LimitsDenied},
-	EventSourceFailed:  {name: "SourceFailed", message: logs.SourceFailed},
+	EventSourceFailed:  {name: "SourceFailed", message: logs.SourceFailed, over: logs.SourceAnswers},
 	EventStoreFailed:   {name: "StoreFailed", message: logs.StoreFailed},
 	EventSettleFailed:  {name: "SettleFailed", message: logs.SettleFailed},
 	EventDryRunDenied:  {name: "DryRunDenied", decided: true, message: logs.DryRun},
@@ -326,6 +326,8 @@ func (e *Event) message() logs.Message {
 		return k.over
 	case e.Kind == EventStoreDegraded:
 		return e.degraded.message(e.Err)
+	case e.Kind == EventLimitsFailed && errors.As(e.Err, new(*SourceError)):
+		return logs.SourceFailed
 	case k.blamed != 0:
 		if e.blamesCaller() {
 			return k.blamed

@@ -131,6 +131,7 @@ func (l *Limiter) peek(ctx context.Context, v *version, key string, entries []*r
 	a := beginAdmission(v, nil, nil)
 	defer a.end(ctx)
 	entries, known, err := a.reading.OfKey(ctx, key, entries, true)
+	v.sendSourceAnswers(a.reading.Failures)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -309,7 +310,9 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	a := beginAdmission(v, r, nil)
 	defer a.end(r.Context())
 	var failed *SourceError
-	if err := a.reading.ReadAll(); errors.As(err, &failed) {
+	err := a.reading.ReadAll()
+	v.sendSourceAnswers(a.reading.Failures)
+	if errors.As(err, &failed) {
 		return nil, failed
 	}
 	if len(a.call.Charges) == 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
@@ -223,6 +224,22 @@ func (s *sender) write(m logs.Message, e *Event) {
 	case EventStoreFailed, EventSettleFailed:
 		about = s.store
 		line.About = addressOf(about)
+	case EventSourceFailed, EventLimitsFailed:
+		var f *failure.Error
+		if m != logs.SourceFailed || !errors.As(e.Err, &f) || f.Source == nil {
+			break
+		}
+		about := "the source of limits fails"
+		switch source := f.Source; {
+		case source.Known:
+			return
+		case source.OfKey:
+			about += " for one key"
+			line.About = [3]any{log, e.Decision.Limit, about}
+			fallthrough
+		default:
+			line.Text = about + ", and " + source.Holds
+		}
 	case EventPolicy:
 		line.About = [2]any{log, e.Path}
 	case EventWarning:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
@@ -143,7 +144,8 @@ func Exempt() Limit { return Limit{exempt} }
 // If a LimitSource returns an error without limits, the error has the same effect as an error
 // of a WithLimitFunc. If a LimitSource returns both limits and an error, the limits apply and
 // the error is only reported: as an EventSourceFailed if the error wraps a *SourceError,
-// otherwise as an EventLimitsFailed.
+// otherwise as an EventLimitsFailed. A *SourceError without Err beside limits reports that the
+// source answers again.
 type LimitSource func(ctx context.Context, key string, by LimitUser) ([]Limit, error)
 
 // LimitUser is a limiter that calls a LimitSource.
@@ -178,6 +180,9 @@ func (u LimitUser) Check(limits ...Limit) error {
 type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string {
+	if e.Err == nil {
+		return "stint: limits are read again"
+	}
 	return "stint: limits could not be read: " + strings.TrimPrefix(e.Err.Error(), "stint: ")
 }
 
@@ -189,8 +194,9 @@ func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 
 // WithLimitSource adds limits that depend on a key, such as a tenant's, and are loaded at run
 // time, for instance by package tenants. For a request, s is called with the key that k
-// returns, which may be empty, but is at most 4 KiB long (ErrKeyTooLong). Allow, Take, Wait, Peek, PeekAll and Reset call s with the key
-// that they are given. If s returns invalid limits, the error is also a *SourceError.
+// returns, which may be empty, but is at most 4 KiB long (ErrKeyTooLong). Allow, Take, Wait,
+// Peek, PeekAll and Reset call s with the key that they are given. If s returns invalid limits,
+// the error is also a *SourceError.
 //
 // If k or s returns an error, the request is denied. New returns an error if s is nil, and if k
 // is GivenKey or a key that WithKey rejects. An adapter panics if it mounts a limiter whose k
@@ -297,7 +303,11 @@ func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, pe
 // denial of the request, if there is one. open says that the request passes if the source fails.
 func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, charge func(*read.Entry) error) error {
 	if err != nil {
-		if err := f.fail(q, err, open, len(limits) > 0 || f.fn.Defaults.DryRun); err != nil || len(limits) == 0 {
+		var source *SourceError
+		some := len(limits) > 0
+		if some && errors.As(err, &source) && source.Err == nil {
+			q.RecordSourceAnswers()
+		} else if err := f.fail(q, err, holding(limits, err), open, some || f.fn.Defaults.DryRun); err != nil || !some {
 			return err
 		}
 	}
@@ -313,9 +323,9 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 		case err == nil:
 			err = charge(e)
 		case f.ofKey != nil:
-			err = f.fail(q, &SourceError{err}, open, f.isDryRun(l))
+			err = f.fail(q, &SourceError{err}, "a limit of it doesn't hold", open, f.isDryRun(l))
 		default:
-			err = f.fail(q, err, open, f.isDryRun(l))
+			err = f.fail(q, err, "", open, f.isDryRun(l))
 		}
 		if err != nil {
 			return err
@@ -324,20 +334,41 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 	return nil
 }
 
-// fail records why the function returned no limits, or some that can't be used. It returns the
-// denial, or nil if the request goes on.
-func (f *limitFunc) fail(q *read.Reading, err error, open, goesOn bool) error {
-	by := "WithLimitFunc"
-	if f.ofKey != nil {
-		by = "" // the error is by the package of the source
+// fail records why the function returned no limits, or some that can't be used. holds says what holds
+// unless the request is denied. fail returns the denial, or nil if the request goes on.
+func (f *limitFunc) fail(q *read.Reading, err error, holds string, open, goesOn bool) error {
+	denial := &failure.Error{Err: err}
+	if f.ofKey == nil { // otherwise the error is by the package of the source
+		denial.By = "WithLimitFunc"
 	}
 	if !errors.As(err, new(*SourceError)) {
-		return q.DenyLimits(read.LimitsFailed, by, err, goesOn)
+		return q.DenyLimits(read.LimitsFailed, denial, goesOn)
+	}
+	denial.Source = &failure.Source{Holds: holds}
+	var says interface {
+		OfKey() bool
+		Known() bool
+	} // package tenants has such errors
+	if errors.As(err, &says) {
+		denial.Source.OfKey, denial.Source.Known = says.OfKey(), says.Known()
 	}
 	if goesOn || open {
-		return q.DenyLimits(read.SourceFailed, by, err, true)
+		return q.DenyLimits(read.SourceFailed, denial, true)
 	}
-	return q.DenyLimits(read.LimitsFailed, by, err, false)
+	denial.Source.Holds = "requests are denied"
+	return q.DenyLimits(read.LimitsFailed, denial, false)
+}
+
+// holding says which limits hold when a function has returned limits beside an error.
+func holding(limits []Limit, err error) string {
+	var says interface{ InForce() string }
+	switch {
+	case len(limits) == 0:
+		return "none of its limits hold"
+	case errors.As(err, &says):
+		return says.InForce()
+	}
+	return "the limits that it returned hold"
 }
 
 // CheckLimits returns an error if a [WithLimitFunc] can't return limits together. Use

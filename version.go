@@ -61,10 +61,22 @@ func (v *version) entriesOf(ctx context.Context, key string) (declared, sourced 
 	var q read.Reading
 	q.SetPlans(v.plans)
 	all, asked, err := q.OfKey(ctx, key, declared, true)
+	v.sendSourceAnswers(q.Failures)
 	if err != nil {
 		return nil, nil, asked, err
 	}
 	return declared, all[len(declared):], asked, nil
+}
+
+// sendSourceAnswers notifies the observers of sources that answer again, when limits are only looked at: a
+// source says so once.
+func (v *version) sendSourceAnswers(failures []read.Failure) {
+	for _, w := range failures {
+		if w.Kind == read.SourceFailed && w.Err == nil {
+			e := subject{}.event(EventSourceFailed, nil)
+			v.events.send(v.events.observers(), &e)
+		}
+	}
 }
 
 // limitText describes a limit in the log.

@@ -322,8 +322,14 @@ func (b *board) recordRare(e *stint.Event) {
 	case stint.EventLeaseLost:
 		b.leases++
 		b.failures[e.Kind] = &f
-	case stint.EventStoreFailed, stint.EventSettleFailed, stint.EventKeyFailed, stint.EventLimitsFailed, stint.EventSourceFailed:
+	case stint.EventStoreFailed, stint.EventSettleFailed, stint.EventKeyFailed, stint.EventLimitsFailed:
 		if !isAnswer(e) {
+			b.failures[e.Kind] = &f
+		}
+	case stint.EventSourceFailed:
+		if e.Err == nil { // it answers again
+			delete(b.failures, e.Kind)
+		} else {
 			b.failures[e.Kind] = &f
 		}
 	case stint.EventStoreDegraded:

@@ -98,6 +98,16 @@ func TestAMissingPlanIsNotWrong(t *testing.T) {
 		if got := wrong(h); !strings.HasPrefix(got, "Nothing") {
 			t.Errorf("a minute later the page says %q", got)
 		}
+		time.Sleep(2 * time.Second)
+		traffic(l, "/", "acme", 1)
+		failures := wrong(h)
+		down = nil
+		time.Sleep(2 * time.Second)
+		traffic(l, "/", "acme", 1)
+		if got := wrong(h); !strings.Contains(failures, "no route to the database") || !strings.HasPrefix(got, "Nothing") {
+			t.Errorf("the page says %q, and when the database answers again %q", failures, got)
+		}
+		says(t, h, "limits not read 2")
 	})
 }
 

@@ -98,7 +98,9 @@ func (p *part) batchOf(b *board, now uint32) *batch {
 func (p *part) record(b *board, e *stint.Event, now uint32) {
 	t := p.batchOf(b, now)
 	t.recorded = true
-	p.outcomes[outcomeOf(e)]++
+	if e.Kind != stint.EventSourceFailed || e.Err != nil { // otherwise it answers again
+		p.outcomes[outcomeOf(e)]++
+	}
 	if e.EndsWait {
 		t.changes[waiting]--
 	}

@@ -1,10 +1,14 @@
 package tenants_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,12 +27,17 @@ type client struct {
 	h      http.Handler
 	lim    *stint.Limiter
 	failed []error // of the events that say so
+	// restored counts the events that say that the source answers again.
+	restored int
 }
 
 func newClient(cache *tenants.Cache, opts ...stint.Option) *client {
 	c := new(client)
 	c.lim = stint.Must(stint.New(append(opts, stint.WithKey(byTenant), cache.Limits(byTenant), stint.WithObserver(func(e stint.Event) {
-		if e.Kind == stint.EventLimitsFailed || e.Kind == stint.EventSourceFailed {
+		switch {
+		case e.Kind == stint.EventSourceFailed && e.Err == nil:
+			c.restored++
+		case e.Kind == stint.EventLimitsFailed || e.Kind == stint.EventSourceFailed:
 			c.failed = append(c.failed, e.Err)
 		}
 	}))...))
@@ -218,6 +227,112 @@ func TestOldPlansAreReported(t *testing.T) {
 		s.sell(requests(1, "plan"))
 		send(3)
 	})
+}
+
+// The log says once when a source begins to fail, and what holds, and once when it answers again.
+func TestLogOfOutages(t *testing.T) {
+	const fails, answers = "stint: the source of limits fails, and ", "stint: the source of limits answers again"
+	const ofKey = "stint: the source of limits fails for one key, and none of its limits hold"
+	closed, other := stint.WithFailurePolicy(stint.FailClosed), requests(9000, "other")
+	free := tenants.WithDefault(requests(9000, "free"))
+	type step struct {
+		does   func(*source, *client)
+		passes time.Duration // before the next step, with a request each second
+		tenant string
+		want   []string
+	}
+	down := func(s *source, _ *client) { s.fail(errDown) }
+	up := func(s *source, _ *client) { s.fail(nil) }
+	nothing := func(*source, *client) {}
+	for name, tt := range map[string]struct {
+		cache []tenants.Option
+		opts  []stint.Option
+		steps []step
+	}{
+		"earlier limits": {[]tenants.Option{free, tenants.WithTTL(time.Second)}, nil, []step{
+			{nothing, 2 * time.Second, "acme", nil},
+			{down, 100 * time.Second, "acme", []string{fails + "earlier limits hold", fails + "earlier limits hold"}},
+			{up, 5 * time.Minute, "acme", []string{answers}},
+			{down, 30 * time.Second, "acme", []string{fails + "earlier limits hold"}},
+			{up, 5 * time.Minute, "acme", []string{answers}},
+		}},
+		"a default": {[]tenants.Option{free}, nil, []step{
+			{down, 5 * time.Second, "acme", []string{fails + "the default limits hold"}},
+			{up, 5 * time.Minute, "acme", []string{answers}},
+		}},
+		"none": {nil, nil, []step{
+			{down, 5 * time.Second, "acme", []string{fails + "none of its limits hold"}},
+			{up, 5 * time.Minute, "acme", []string{answers}},
+		}},
+		"closed": {nil, []stint.Option{closed}, []step{
+			{down, 5 * time.Second, "acme", []string{fails + "requests are denied"}},
+			{up, 5 * time.Minute, "acme", []string{answers}},
+		}},
+		"another tenant": {nil, nil, []step{
+			{down, 500 * time.Millisecond, "acme", []string{fails + "none of its limits hold"}},
+			{up, 500 * time.Millisecond, "globex", []string{answers}},
+			{nothing, 5 * time.Minute, "acme", nil},
+		}},
+		"another tenant, before the failure is over": {nil, nil, []step{
+			{down, 500 * time.Millisecond, "acme", []string{fails + "none of its limits hold"}},
+			{func(s *source, c *client) { up(s, c); c.send("globex"); c.send("acme") }, time.Hour, "acme", []string{answers}},
+		}},
+		"one tenant whose plan is broken": {nil, nil, []step{
+			{func(s *source, _ *client) { s.set(func(s *source) { s.broken = "acme" }) }, 5 * time.Second, "acme", []string{fails + "none of its limits hold"}},
+			{nothing, 10 * time.Second, "globex", []string{answers}},
+			{nothing, 100 * time.Second, "acme", []string{ofKey, ofKey}},
+			{nothing, 100 * time.Second, "initech", []string{ofKey}}, // the last one that was suppressed
+			{down, 5 * time.Second, "umbrella", []string{fails + "none of its limits hold"}},
+			{up, 5 * time.Second, "umbrella", []string{answers}},
+		}},
+		"an Update that takes a name": {[]tenants.Option{free}, nil, []step{
+			{nothing, time.Second, "acme", nil},
+			{func(_ *source, c *client) { _ = c.lim.Update(other, requests(9000, "plan")) }, 5 * time.Second, "acme", []string{
+				"stint: the limits have changed", fails + "the default limits hold"}},
+			{func(_ *source, c *client) { _ = c.lim.Update(other) }, 5 * time.Second, "acme", []string{answers}},
+		}},
+		"a look": {nil, nil, []step{
+			{down, 5 * time.Second, "acme", []string{fails + "none of its limits hold"}},
+			{func(s *source, c *client) {
+				up(s, c)
+				time.Sleep(time.Second)
+				_, _ = c.lim.Peek(context.Background(), "acme")
+			}, 0, "", []string{answers}},
+		}},
+		"a tenant without a plan": {nil, nil, []step{
+			{func(s *source, _ *client) { s.fail(tenants.ErrNoPlan) }, 5 * time.Second, "acme", nil},
+			{down, 5 * time.Second, "acme", nil},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &source{sold: []stint.Limit{requests(9000, "plan")}}
+				out := new(bytes.Buffer)
+				log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					if a.Key == slog.MessageKey {
+						return a
+					}
+					return slog.Attr{}
+				}}))
+				c := newClient(must(tenants.New(s.load, tt.cache...)), append(tt.opts, other, stint.WithLogger(log))...)
+				for i, step := range tt.steps {
+					out.Reset()
+					step.does(s, c)
+					for end := time.Now().Add(step.passes); time.Now().Before(end); time.Sleep(time.Second) {
+						c.send(step.tenant)
+					}
+					synctest.Wait()
+					got := strings.Split(strings.TrimSpace(strings.NewReplacer("msg=", "", `"`, "").Replace(out.String())), "\n")
+					if got[0] == "" {
+						got = nil
+					}
+					if slices.Sort(got); !slices.Equal(got, step.want) {
+						t.Errorf("step %d: logged %q, want %q", i+1, got, step.want)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A load that fails behind a request is reported with the next one: no request has to wait for a load

@@ -42,6 +42,7 @@ type Cache struct {
 	tenants  recent[*tenant]     // those that have a plan
 	failures recent[*failure]    // of last loads
 	loads    map[string]*loading // loads under way
+	notified map[any]*notified   // by stint.LimitUser.ID
 }
 
 // tenant is a key that has a plan.
@@ -56,11 +57,19 @@ type plan struct {
 	loaded time.Time
 }
 
+// notified is what a limiter has been told of failures, so that its log says once when loads begin to
+// fail and once when they succeed again.
+type notified struct {
+	failing bool
+	last    time.Time // of the failures
+	ended   time.Time // when it wasn't failing any more
+}
+
 // limiterUse is which of a tenant's plans a limiter uses.
 type limiterUse struct {
 	by      stint.LimitUser // differs after an Update, which may have taken names or changed defaults
 	checked *plan           // the last one
-	err     error           // with it
+	invalid *failure        // with it, or nil
 	valid   *plan           // the last valid one, or nil
 }
 
@@ -68,7 +77,8 @@ type limiterUse struct {
 type failure struct {
 	err      error
 	noPlan   error     // of the last load that has not failed: it has found no plan
-	retryAt  time.Time // when the key may be loaded again
+	at       time.Time // when it failed
+	since    time.Time // when the first failed of the key's loads in a row
 	reported bool      // to a limiter that goes on with an earlier plan
 }
 
@@ -106,7 +116,8 @@ func WithTTL(d time.Duration) Option {
 }
 
 // WithSize sets the number of plans that are kept, and the number of keys without a plan. If
-// there are more, the least recently used is dropped. The default is 10,000; New returns an error for numbers below 1.
+// there are more, the least recently used is dropped. The default is 10,000; New returns an
+// error for numbers below 1.
 func WithSize(n int64) Option {
 	return option(func(p *Cache) error {
 		p.size = n
@@ -164,7 +175,7 @@ const retryAfter = time.Second
 func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts ...Option) (*Cache, error) {
 	p := &Cache{
 		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
-		loads: map[string]*loading{},
+		loads: map[string]*loading{}, notified: map[any]*notified{},
 	}
 	var errs []error
 	if load == nil {
@@ -195,7 +206,7 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 // Observers get an event for each failed load after which an earlier plan stays in force, and
 // for each request whose plan can't be loaded: EventSourceFailed, or EventLimitsFailed if the
 // request is denied. For a key without a plan, it is an EventLimitsFailed whose error wraps
-// ErrNoPlan.
+// ErrNoPlan. When loads succeed again, they get an EventSourceFailed without an error.
 //
 // For a plan without limits, return stint.Exempt(). If load returns neither limits nor an
 // error, only the limiter's other limits apply; without any, the request is denied with
@@ -246,7 +257,7 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 	if t != nil && now.Sub(t.plan.loaded) < p.ttl {
 		return p.limits(t, nil, by)
 	}
-	if f != nil && now.Before(f.retryAt) {
+	if f != nil && now.Sub(f.at) < retryAfter {
 		return p.limits(t, f, by)
 	}
 	c := p.startLoad(ctx, key)
@@ -263,7 +274,7 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 		t = &tenant{plan: plan}
 	}
 	if f != nil && f.noPlan == nil { // it takes longer than its timeout
-		f.noPlan = p.knownNoPlan(key)
+		f.follow(p.failures.get(key))
 	}
 	return p.limits(t, f, by)
 }
@@ -271,35 +282,94 @@ func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stin
 // limits returns the limits of a tenant for a limiter. The tenant is nil without a plan. f is the failure of the
 // last load, or nil. The caller holds p.mu.
 func (p *Cache) limits(t *tenant, f *failure, by stint.LimitUser) ([]stint.Limit, error) {
-	var err error
-	if f != nil {
-		if err = f.err; f.noPlan != nil {
-			return nil, f.noPlan
-		}
+	if f != nil && f.noPlan != nil {
+		return nil, f.noPlan
 	}
-	if t != nil {
-		valid, planErr := t.validPlan(by)
-		switch {
-		case valid == nil:
-			err = planErr
-		case planErr != nil:
-			return valid.limits, &stint.SourceError{Err: planErr}
-		case f == nil || f.reported:
-			return valid.limits, nil
-		default:
-			f.reported = true
-			return valid.limits, &stint.SourceError{Err: err}
-		}
+	if t == nil {
+		return p.standIn(f, by)
 	}
-	return p.fallback, &stint.SourceError{Err: err}
+	valid, since, invalid := t.validPlan(by)
+	switch {
+	case valid == nil:
+		return p.standIn(invalid, by)
+	case invalid != nil:
+		return valid.limits, p.failed(invalid, earlierLimits, by)
+	case f == nil && p.answers(since, by):
+		return valid.limits, &stint.SourceError{}
+	case f == nil || f.reported:
+		return valid.limits, nil
+	}
+	f.reported = true
+	return valid.limits, p.failed(f, earlierLimits, by)
 }
 
-// validPlan returns the last plan that is valid for a limiter since its last Update, or nil. If a later
-// plan is invalid, it returns the error, but beside a valid plan only once.
-func (t *tenant) validPlan(by stint.LimitUser) (*plan, error) {
+// standIn returns the default limits, if there are any, beside the error of a failure. The caller holds p.mu.
+func (p *Cache) standIn(f *failure, by stint.LimitUser) ([]stint.Limit, error) {
+	inForce := ""
+	if p.fallback != nil {
+		inForce = "the default limits hold"
+	}
+	return p.fallback, p.failed(f, inForce, by)
+}
+
+const earlierLimits = "earlier limits hold"
+
+// reported is the error of a load with what the limiter's log says of it.
+type reported struct {
+	error
+	inForce      string // which limits hold instead, or ""
+	ofKey, known bool
+}
+
+// InForce says which limits hold instead.
+func (e reported) InForce() string { return e.inForce }
+
+// OfKey reports whether the loads of one key fail while others succeed.
+func (e reported) OfKey() bool { return e.ofKey }
+
+// Known reports whether loads have succeeded since.
+func (e reported) Known() bool { return e.known }
+
+func (e reported) Unwrap() error { return e.error }
+
+// failed returns the error of a failure for a limiter. The caller holds p.mu.
+func (p *Cache) failed(f *failure, inForce string, by stint.LimitUser) error {
+	e := reported{error: f.err, inForce: inForce}
+	if id := by.ID(); id != nil {
+		n := p.notified[id]
+		if n == nil {
+			n = new(notified)
+			p.notified[id] = n
+		}
+		switch {
+		case !f.at.After(n.ended):
+			e.known = true
+		case !n.failing && !f.since.After(n.ended):
+			e.ofKey = true
+		default:
+			n.failing, n.last = true, f.at
+		}
+	}
+	return &stint.SourceError{Err: e}
+}
+
+// answers reports whether a limiter has to be told that loads succeed again, since a plan has become valid.
+// The caller holds p.mu.
+func (p *Cache) answers(valid time.Time, by stint.LimitUser) bool {
+	n := p.notified[by.ID()]
+	if n == nil || !n.failing || !valid.After(n.last) {
+		return false
+	}
+	n.failing, n.ended = false, valid
+	return true
+}
+
+// validPlan returns the last plan that is valid for a limiter since its last Update, or nil, and since when
+// it is. If a later plan is invalid, it returns the failure, but beside a valid plan only once.
+func (t *tenant) validPlan(by stint.LimitUser) (valid *plan, since time.Time, invalid *failure) {
 	id := by.ID()
 	if id == nil {
-		return t.plan, nil
+		return t.plan, t.plan.loaded, nil
 	}
 	u := t.usedBy[id]
 	switch {
@@ -310,18 +380,26 @@ func (t *tenant) validPlan(by stint.LimitUser) (*plan, error) {
 		u = new(limiterUse)
 		t.usedBy[id] = u
 	case u.by == by && u.checked == t.plan && u.valid != nil:
-		return u.valid, nil
+		return u.valid, u.valid.loaded, nil
 	case u.by == by && u.checked == t.plan:
-		return nil, u.err
+		return nil, since, u.invalid
 	}
-	updated := u.by != by
-	u.by, u.checked = by, t.plan
-	if u.err = invalid(by.Check(t.plan.limits...)); u.err == nil {
+	updated, before := u.by != by, u.invalid
+	u.by, u.checked, u.invalid = by, t.plan, nil
+	if err := invalidPlan(by.Check(t.plan.limits...)); err == nil {
 		u.valid = t.plan
-	} else if updated && u.valid != nil && by.Check(u.valid.limits...) != nil {
-		u.valid = nil
+	} else {
+		now := time.Now()
+		u.invalid = &failure{err: err, at: now, since: now}
+		u.invalid.follow(before)
+		if updated && u.valid != nil && by.Check(u.valid.limits...) != nil {
+			u.valid = nil
+		}
 	}
-	return u.valid, u.err
+	if before != nil && u.invalid == nil {
+		return u.valid, time.Now(), nil
+	}
+	return u.valid, t.plan.loaded, u.invalid
 }
 
 // Forget drops the plan of key: the next Get waits for a load that begins after Forget.
@@ -364,9 +442,9 @@ func (p *Cache) runLoad(key string, c *loading) {
 		defer close(c.done)
 		now := time.Now()
 		if err == nil {
-			c.plan = &plan{limits, now}
+			c.plan = &plan{limits: limits, loaded: now}
 		} else {
-			c.failure = &failure{err: err, retryAt: now.Add(retryAfter)}
+			c.failure = &failure{err: err, at: now, since: now}
 			if errors.Is(err, ErrNoPlan) {
 				c.failure.noPlan = err
 			}
@@ -379,7 +457,7 @@ func (p *Cache) runLoad(key string, c *loading) {
 	limits, err = p.load(c.ctx, key)
 	switch {
 	case err == nil:
-		err = invalid(stint.CheckLimits(limits...))
+		err = invalidPlan(stint.CheckLimits(limits...))
 	case errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() != nil: // waiting callers get the same error
 		err = errOverdue
 	case !errors.Is(err, ErrNoPlan):
@@ -387,8 +465,8 @@ func (p *Cache) runLoad(key string, c *loading) {
 	}
 }
 
-// invalid returns the error of a plan that can't be used, or nil for a valid plan.
-func invalid(err error) error {
+// invalidPlan returns the error of a plan that can't be used, or nil for a valid plan.
+func invalidPlan(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -418,7 +496,8 @@ func (c *loading) wait(ctx context.Context) (*plan, *failure) {
 	case <-c.done:
 		return c.plan, c.failure
 	default:
-		return nil, &failure{err: errOverdue}
+		now := time.Now()
+		return nil, &failure{err: errOverdue, at: now, since: now}
 	}
 }
 
@@ -430,7 +509,7 @@ func (p *Cache) store(key string, c *loading) {
 		if f.noPlan != nil {
 			p.tenants.drop(key)
 		} else {
-			f.noPlan = p.knownNoPlan(key)
+			f.follow(p.failures.get(key))
 		}
 		p.failures.put(key, f, p.size) // made-up keys don't drop plans
 		return
@@ -443,12 +522,11 @@ func (p *Cache) store(key string, c *loading) {
 	p.tenants.put(key, &tenant{plan: c.plan}, p.size)
 }
 
-// knownNoPlan returns the error of a key that had no plan when it was last known, or nil. The caller holds p.mu.
-func (p *Cache) knownNoPlan(key string) error {
-	if f := p.failures.get(key); f != nil {
-		return f.noPlan
+// follow sets what a failure knows by the one of the key's load before, or nil.
+func (f *failure) follow(before *failure) {
+	if before != nil && before != f {
+		f.noPlan, f.since = before.noPlan, before.since
 	}
-	return nil
 }
 
 // recent has the values of the keys that were used last.

@@ -34,12 +34,16 @@ type source struct {
 	sold    []stint.Limit
 	err     error
 	panics  bool
+	broken  string // a key that can't be loaded
 }
 
-func (s *source) load(ctx context.Context, _ string) ([]stint.Limit, error) {
+func (s *source) load(ctx context.Context, key string) ([]stint.Limit, error) {
 	s.mu.Lock()
 	s.loads++
 	slow, ignores, sold, err, panics := s.slow, s.ignores, s.sold, s.err, s.panics
+	if key == s.broken && err == nil {
+		err = errDown
+	}
 	s.mu.Unlock()
 	if ignores {
 		ctx = context.Background()

@@ -13,8 +13,16 @@ import (
 type Error struct {
 	Err    error
 	Status int
-	Limit  string // the name of the limit it is about, or ""
-	By     string // the option whose function has returned Err, or ""
+	Limit  string  // the name of the limit it is about, or ""
+	By     string  // the option whose function has returned Err, or ""
+	Source *Source // of limits, if it has failed; or nil
+}
+
+// Source is what the log says of a source of limits that fails.
+type Source struct {
+	Holds string // what holds instead
+	OfKey bool   // it fails for one key, and not for others
+	Known bool   // it has answered since
 }
 
 func (e *Error) Error() string {

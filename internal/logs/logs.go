@@ -29,6 +29,7 @@ const (
 	LimitsFailed
 	LimitsDenied
 	SourceFailed
+	SourceAnswers
 	StoreFailed
 	StoreAnswers
 	SettleFailed
@@ -64,7 +65,8 @@ var messageInfos = [messages]struct {
 	KeyDenied:            {level: slog.LevelDebug, text: "a key function denied a request"},
 	LimitsFailed:         {level: slog.LevelError, text: "the limits of a request, or its cost, could not be determined"},
 	LimitsDenied:         {level: slog.LevelDebug, text: "a limit function denied a request"},
-	SourceFailed:         {level: slog.LevelError, text: "the source of limits failed, and earlier limits, the default or none hold"},
+	SourceFailed:         {level: slog.LevelError, text: "the source of limits fails", begins: true},
+	SourceAnswers:        {level: slog.LevelInfo, text: "the source of limits answers again", after: SourceFailed, ends: true},
 	StoreFailed:          {level: slog.LevelError, text: "the store failed to decide a request", begins: true},
 	StoreAnswers:         {level: slog.LevelInfo, text: "the store answers again", after: StoreFailed, ends: true, over: []Message{SettleFailed}},
 	SettleFailed:         {level: slog.LevelWarn, text: "a charge could not be settled, or a slot not released"},

@@ -171,7 +171,7 @@ func (q *Reading) chargeRest(p *Plan) error {
 		}
 	}
 	if q.noLimits && !q.enforced {
-		return q.deny(NoLimits, "", ErrNoLimits)
+		return q.deny(NoLimits, &failure.Error{Err: ErrNoLimits})
 	}
 	return nil
 }
@@ -433,19 +433,22 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 }
 
 // DenyLimits records why a function returned no limits, and returns the denial of its request,
-// or nil if it goes on without them. by is the function's option, or "".
-func (q *Reading) DenyLimits(kind FailureKind, by string, err error, goesOn bool) error {
-	if err = q.deny(kind, by, err); goesOn {
-		return nil
+// or nil if it goes on without them.
+func (q *Reading) DenyLimits(kind FailureKind, denial *failure.Error, goesOn bool) error {
+	if err := q.deny(kind, denial); !goesOn {
+		return err
 	}
-	return err
+	return nil
 }
 
+// RecordSourceAnswers records that a source of limits that had failed answers again.
+func (q *Reading) RecordSourceAnswers() { q.Failures = append(q.Failures, Failure{Kind: SourceFailed}) }
+
 // deny records why functions leave a request without limits, and returns the denial.
-func (q *Reading) deny(kind FailureKind, by string, err error) error {
-	err = &failure.Error{Err: err, Status: failure.Status(err), By: by}
-	q.Failures = append(q.Failures, Failure{kind, "", err})
-	return err
+func (q *Reading) deny(kind FailureKind, denial *failure.Error) error {
+	denial.Status = failure.Status(denial.Err)
+	q.Failures = append(q.Failures, Failure{kind, "", denial})
+	return denial
 }
 
 // OfKey returns entries, and those of the limits that a key has by the functions of the plans. asked
@@ -466,7 +469,7 @@ func (q *Reading) OfKey(ctx context.Context, key string, entries []*Entry, peeks
 		return nil, true, q.Failures[0].Err
 	}
 	if q.noLimits && !slices.ContainsFunc(all, func(e *Entry) bool { return !e.DryRun }) {
-		return nil, true, q.deny(NoLimits, "", ErrNoLimits)
+		return nil, true, q.deny(NoLimits, &failure.Error{Err: ErrNoLimits})
 	}
 	return all, asked, nil
 }

@@ -404,10 +404,11 @@ var scenarios = []struct {
 			w.admit(2, "kept")
 			w.admit(3, "down")
 			w.admit(4, "unknown")
+			w.admit(1, "again")
 		},
 		want: []string{
 			"source.failures{limiter=api,outcome=passed} 5",
-			"decisions{limit=before,limiter=api,outcome=admitted} 2",
+			"decisions{limit=before,limiter=api,outcome=admitted} 3",
 			"decisions{limiter=api,outcome=limits_denied} 4",
 		}},
 	{name: "a source of limits that fails closed",
@@ -453,13 +454,16 @@ var scenarios = []struct {
 		}},
 }
 
-// source is a source of limits that is down. It has limits for the key kept, and a key unknown has none.
+// source is a source of limits that is down. It has limits for the key kept, a key unknown has none, and
+// for the key again it answers again.
 func source(known ...stint.Limit) stint.Option {
 	return stint.WithLimitSource(stint.Header("Key"), func(_ context.Context, key string, _ stint.LimitUser) ([]stint.Limit, error) {
 		err := &stint.SourceError{Err: errors.New("no route to the database")}
 		switch key {
 		case "kept":
 			return known, err
+		case "again":
+			return known, &stint.SourceError{}
 		case "unknown":
 			return nil, tenants.ErrNoPlan
 		}

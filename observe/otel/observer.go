@@ -96,7 +96,9 @@ func (o *observer) observe(e stint.Event) {
 		}
 		o.countOutcome(ctx, &e)
 	case stint.EventSourceFailed: // the request goes on
-		o.sourceFailures.Add(ctx, 1, l.sourcePassed.add...)
+		if e.Err != nil { // otherwise it answers again
+			o.sourceFailures.Add(ctx, 1, l.sourcePassed.add...)
+		}
 	case stint.EventStoreFailed:
 		o.countFailure(ctx, &e, l)
 	case stint.EventSettleFailed:
