@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // discard is a ResponseWriter that costs nothing, with a header that is kept
@@ -254,4 +255,58 @@ func TestAllocations(t *testing.T) {
 			t.Errorf("%v allocations, want 1 at the most", got)
 		}
 	})
+}
+
+// New and Update of a limiter with many routes: their time is linear in the number of routes.
+func BenchmarkRoutes(b *testing.B) {
+	const n = 10_000
+	named := func(i int) stint.LimitOption { return stint.WithName("r" + strconv.Itoa(i)) }
+	rate := func(i int) stint.RouteOption { return stint.Rate(10, time.Second, named(i)) }
+	for _, shape := range []struct {
+		name, pattern string
+		option        func(i int) stint.RouteOption
+		more          []stint.Option
+	}{
+		{"text", "GET /api/r%d", rate, nil},
+		{"wildcard", "GET /api/r%d/{id}", rate, nil},
+		{"tenant", "POST /{tenant}/r%d/{id}", rate, nil},
+		{"below", "/r%d/", rate, nil},
+		{"rest", "/{tenant}/r%d/{path...}", rate, nil},
+		{"host", "h%d.example.com/", rate, nil},
+		{"unnamed", "/r%d", func(int) stint.RouteOption { return stint.Rate(10, time.Second) }, nil},
+		{"cost", "/r%d/", func(i int) stint.RouteOption { return stint.WithFixedCost(2) }, nil},
+		{"only", "/r%d/", func(i int) stint.RouteOption { return stint.Only(stint.Rate(10, time.Second, named(i))) }, nil},
+		{"slots", "/r%d/", func(i int) stint.RouteOption { return stint.Concurrency(10, stint.WithQueue(5), named(i)) }, nil},
+		{"store", "/r%d/", rate, []stint.Option{stint.WithStore(memstore.New())}},
+	} {
+		opts := append([]stint.Option{stint.Rate(100, time.Second, stint.WithName("all")), stint.WithKey(stint.Global())}, shape.more...)
+		for i := range n {
+			opts = append(opts, stint.WithRoute(fmt.Sprintf(shape.pattern, i), shape.option(i)))
+		}
+		b.Run(shape.name+"/new", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := stint.New(opts...); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(shape.name+"/update", func(b *testing.B) {
+			l := limiter(b, opts...)
+			for b.Loop() {
+				if err := l.Update(opts[2+len(shape.more):]...); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(shape.name+"/remove", func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				l := limiter(b, opts...)
+				b.StartTimer()
+				if err := l.Update(stint.WithoutRoutes()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

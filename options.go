@@ -217,10 +217,10 @@ func WithHidden() LimitOption {
 
 // WithRetryJitter adds a random duration of up to d to the Retry-After of each denial by a
 // limit, so that clients that were denied at the same time don't retry at the same time.
-// Decision.RetryAfter and the other header fields aren't changed. The default is 0. d is 0 or
-// at least a millisecond; New returns an error for other values.
+// Decision.RetryAfter and the other header fields aren't changed. The default is 0. d is 0, or
+// from a millisecond to 24 hours; New returns an error for other values.
 func WithRetryJitter(d time.Duration) Option {
-	valid, write := optionerror.CheckDuration(d, d >= 0, "write a duration, such as 5*time.Second")
+	valid, write := optionerror.CheckDuration(d, 0 <= d && d <= 24*time.Hour, "write up to 24 hours, such as 5*time.Second")
 	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,
 		func(c *config) { c.retryJitter = d })
 }

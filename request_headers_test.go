@@ -2,6 +2,7 @@ package stint_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -289,7 +290,7 @@ func TestRetryJitter(t *testing.T) {
 			t.Errorf("%d values of Retry-After among 200 denials", len(seen))
 		}
 	})
-	for _, d := range []time.Duration{-time.Second, 100} {
+	for _, d := range []time.Duration{-time.Second, 100, 24*time.Hour + 1, math.MaxInt64} {
 		if _, err := stint.New(everybody, stint.Rate(1, time.Hour), stint.WithRetryJitter(d)); err == nil || !strings.Contains(err.Error(), "WithRetryJitter") {
 			t.Errorf("%v: %v", d, err)
 		}

@@ -39,8 +39,9 @@ import (
 // The host is interpreted as sent, in lower case without trailing dots, and without a port. A
 // path with %2F in an id may be charged for two routes; see docs/routes.md.
 //
-// New returns no error for a pattern that no request can match: Limiter.Describe lists the
-// pattern as unmatched.
+// New returns an error for a pattern that no request can match, such as "POST/login" or
+// "^/api/.*", and says what to write instead. A pattern that no request of the application has
+// isn't an error: Limiter.Describe lists it as unmatched.
 //
 // Limits and routes that With adds apply in addition to those of the extended limiter. Only and
 // Exempt in With also remove limits of the extended limiter. Only and Exempt of the extended

@@ -100,18 +100,16 @@ var algorithms = []struct {
 // reportProblems reports the problems that stint.Check finds with a whole policy, each at
 // the limit or route it is about, or at the document.
 func (d *decoder) reportProblems(doc *document, all []stint.OptionError) {
-	for _, e := range all {
-		at := doc.node
+	routes, limits := map[string]*yaml.Node{}, map[string]*yaml.Node{}
+	if len(all) > 0 {
 		for _, r := range doc.routes {
-			if e.Route == r.pattern {
-				at = r.node
-			}
+			routes[r.pattern] = r.node
 		}
 		for _, l := range doc.staticLimits() {
-			if e.Limit == l.name {
-				at = l.node
-			}
+			limits[l.name] = l.node
 		}
-		d.bad(at, "%s", inFileWords("", e))
+	}
+	for _, e := range all {
+		d.bad(cmp.Or(limits[e.Limit], routes[e.Route], doc.node), "%s", inFileWords("", e))
 	}
 }

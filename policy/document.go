@@ -207,9 +207,11 @@ func (doc *document) staticLimits() (all []*limit) {
 	for _, r := range doc.routes {
 		lists = append(lists, r.limits)
 	}
+	seen := map[*limit]bool{nil: true}
 	for _, list := range lists {
 		for _, e := range list {
-			if e.limit != nil && !slices.Contains(all, e.limit) {
+			if !seen[e.limit] {
+				seen[e.limit] = true
 				all = append(all, e.limit)
 			}
 		}

@@ -56,6 +56,8 @@ type decoder struct {
 	file   string
 	config *config
 	errs   Errors
+	// reported has the errors in errs.
+	reported map[Error]bool
 
 	namedKeys map[string]*namedKey
 	settles   map[string]stint.ChargeOption
@@ -79,7 +81,11 @@ func (d *decoder) at(line, column int, format string, args ...any) {
 // report adds a mistake to errs, once: that of a key is found in each limit that uses it.
 func (d *decoder) report(e Error) {
 	e.File, e.Line, e.Column = d.file, max(e.Line, 1), max(e.Column, 1)
-	if !slices.ContainsFunc(d.errs, func(o *Error) bool { return *o == e }) {
+	if d.reported == nil {
+		d.reported = map[Error]bool{}
+	}
+	if !d.reported[e] {
+		d.reported[e] = true
 		d.errs = append(d.errs, &e)
 	}
 }

@@ -322,7 +322,7 @@ var mistakes = []mistake{
 		`6:3: no limit in the route takes it: leave it out, or write such a limit`,
 	}},
 	{"patterns", "version: 1\nkey: global\nroutes:\n  POST login: {exempt: true}\n  GET /{a}/x: {exempt: true}\n  GET /x/{a}: {exempt: true}\n  /a: {}\n  /b:\n  /a: {exempt: true}\n  /c: []\n  /d: {exempt: true, limit: 1}\n", false, []string{
-		`4:3: parsing "POST login": at offset 5: host/path missing /: write a pattern of http.ServeMux, such as "POST /login"`,
+		`4:3: the path is missing: write "POST /login"`,
 		`6:3: pattern "GET /x/{a}" conflicts with pattern "GET /{a}/x": write one that is more specific or less`,
 		`7:3: a route with nothing: write limits, only, a cost, or exempt: true`,
 		`8:3: "/b" has no value: write one, or leave it out`,

@@ -69,14 +69,15 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	files(t, map[string]string{
-		"good.yaml":   tight,
-		"bad.yaml":    "version: 1\nkey: remote-ip\nlimits:\n  - {name: a, rate: 10/1s, brst: 2}\n  - {name: b, rate: x}\n",
-		"idle.yaml":   "version: 1\nkey: remote-ip\nlimits:\n  - {name: rate, rate: 1/1s}\n  - {name: daily, quota: 1000000/daily}\n",
-		"routes.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /: {only: [{name: all, rate: 1/1s}]}\n  /find//all: {only: [{name: find, rate: 1/1s}]}\n",
-		"query.yaml":  "version: 1\nkey: remote-ip\nroutes:\n  GET /find?q=1: {limits: [{name: find, rate: 1/1s}]}\n",
-		"shadow.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /a/: {exempt: true}\n  /a/{$}: {exempt: true}\n  /a/{x}: {exempt: true}\n  /a/{x}/{rest...}: {exempt: true}\n",
-		"named.yaml":  "version: 1\nlimits:\n  - {name: a, rate: 10/1s, key: tenant, cost: rows, settle: tokens}\nskip: [internal]\npriority: class\nkey: {hash: remote-ip}\n",
-		"plans.yaml":  "version: 1\nkey: remote-ip\nplans:\n  free: {limits: [{name: a, rate: 10/1s}]}\n",
+		"good.yaml":    tight,
+		"bad.yaml":     "version: 1\nkey: remote-ip\nlimits:\n  - {name: a, rate: 10/1s, brst: 2}\n  - {name: b, rate: x}\n",
+		"idle.yaml":    "version: 1\nkey: remote-ip\nlimits:\n  - {name: rate, rate: 1/1s}\n  - {name: daily, quota: 1000000/daily}\n",
+		"routes.yaml":  "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /: {only: [{name: all, rate: 1/1s}]}\n",
+		"unclean.yaml": "version: 1\nkey: remote-ip\nroutes:\n  /find//all: {limits: [{name: find, rate: 1/1s}]}\n",
+		"query.yaml":   "version: 1\nkey: remote-ip\nroutes:\n  GET /find?q=1: {limits: [{name: find, rate: 1/1s}]}\n",
+		"shadow.yaml":  "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /a/: {exempt: true}\n  /a/{$}: {exempt: true}\n  /a/{x}: {exempt: true}\n  /a/{x}/{rest...}: {exempt: true}\n",
+		"named.yaml":   "version: 1\nlimits:\n  - {name: a, rate: 10/1s, key: tenant, cost: rows, settle: tokens}\nskip: [internal]\npriority: class\nkey: {hash: remote-ip}\n",
+		"plans.yaml":   "version: 1\nkey: remote-ip\nplans:\n  free: {limits: [{name: a, rate: 10/1s}]}\n",
 	})
 	for _, tt := range []struct {
 		args  []string
@@ -86,7 +87,8 @@ func TestCheck(t *testing.T) {
 		{[]string{"good.yaml", "plans.yaml"}, 0, []string{"2 without a mistake\n"}},
 		{[]string{"bad.yaml"}, 1, []string{"bad.yaml:4:", "brst", "write burst", "bad.yaml:5:"}},
 		{[]string{"idle.yaml", "good.yaml"}, 1, []string{"idle.yaml:5:5: limit \"daily\": it never denies first", "90001"}},
-		{[]string{"routes.yaml"}, 1, []string{"routes.yaml:3:10: limit \"own\": no request is charged for it: \"/\" has only its own limits, or none, and matches all", "routes.yaml:6:3: route \"/find//all\": no usual request matches it", "write \"/find/all\""}},
+		{[]string{"routes.yaml"}, 1, []string{"routes.yaml:3:10: limit \"own\": no request is charged for it: \"/\" has only its own limits, or none, and matches all"}},
+		{[]string{"unclean.yaml"}, 1, []string{"unclean.yaml:4:3: ", "write \"/find/all\""}},
 		{[]string{"query.yaml"}, 1, []string{"query.yaml:4:3: ", "without a query or a fragment: write \"GET /find\""}},
 		{[]string{"shadow.yaml"}, 1, []string{"shadow.yaml:5:3: route \"/a/\": it never matches: \"/a/{$}\" with"}},
 		{[]string{"bad.yaml", "--format", "github"}, 1, []string{"::error file=bad.yaml,line=4,col="}},

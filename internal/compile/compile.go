@@ -203,9 +203,12 @@ func (k *compiler) plans(level read.Level) {
 	if k.parent != nil {
 		levels, patterns = slices.Clip(k.parent.Plans.Levels), slices.Clip(k.parent.Plans.Patterns())
 	}
-	inherited := len(patterns)
+	inherited := map[string]bool{}
+	for _, p := range patterns {
+		inherited[p] = true
+	}
 	for _, rc := range k.Routes {
-		if i := slices.Index(patterns, rc.Pattern); i < 0 || i >= inherited { // a pattern that is given twice is reported
+		if !inherited[rc.Pattern] { // a pattern that is given twice is reported
 			patterns = append(patterns, rc.Pattern)
 		}
 	}
@@ -288,16 +291,16 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 	defaults := rc.Defaults
 	defaults.Cost = nil
 	k.checkSettings(rc.Pattern, defaults, rc.Limits)
-	if rc.Defaults.Cost != nil && !k.takesCost(l) {
+	if rc.Defaults.Cost != nil && !k.takesCost(rc.Pattern, l) {
 		bad(rc.Defaults.costOption(), "no rate or quota takes it", "leave it out: rates and quotas that hold for the route have costs of their own, or there are none")
 	}
 }
 
 // takesCost reports whether the cost of a route's layer is that of some limit.
-func (k *compiler) takesCost(l *read.Layer) bool {
+func (k *compiler) takesCost(pattern string, l *read.Layer) bool {
 	plans := &k.result.Plans
 	open := func(e *read.Entry) bool { return e.TakesRouteCost }
-	for i, p := range plans.Routes {
+	for i, p := range plans.Below(pattern) {
 		if (len(p.Funcs) > 0 || slices.ContainsFunc(p.Entries, open)) && plans.Applies(l, i) {
 			return true
 		}
@@ -337,7 +340,7 @@ func (k *compiler) checkBans(level read.Level) {
 			if e.Needs&limit.Counts == 0 {
 				continue
 			}
-			if problem := k.banProblem(e); problem != nil {
+			if problem := k.banProblem(route, e); problem != nil {
 				problem.Route, problem.Limit = route, e.Name()
 				k.bad(*problem)
 			}
@@ -349,9 +352,9 @@ func (k *compiler) checkBans(level read.Level) {
 	}
 }
 
-// banProblem returns the problem of a ban that counts no denials in any plan, or nil.
-func (k *compiler) banProblem(ban *read.Entry) (first *optionerror.Problem) {
-	for _, p := range k.result.Plans.All() {
+// banProblem returns the problem of a ban at a route that counts no denials in any plan, or nil.
+func (k *compiler) banProblem(route string, ban *read.Entry) (first *optionerror.Problem) {
+	for _, p := range k.result.Plans.Below(route) {
 		if !slices.Contains(p.Entries, ban) {
 			continue
 		}

@@ -149,13 +149,16 @@ func (n *Names) assign(rules []*Rule) (names []string, taken []int) {
 		}
 		n.rules[name] = r
 	}
+	next := map[string]int{} // the lowest number that may be free, by name
 	for i, r := range rules {
 		if r.Named {
 			continue
 		}
-		for k := 2; n.rules[names[i]] != nil; k++ {
+		k := max(2, next[r.Spec.Name])
+		for ; n.rules[names[i]] != nil; k++ {
 			names[i] = r.Spec.Name + "-" + strconv.Itoa(k)
 		}
+		next[r.Spec.Name] = k
 		n.rules[names[i]] = r
 	}
 	return names, taken

@@ -99,6 +99,12 @@ func (u *Updates) Compare(v *View, before, after map[string]string) (found []Fin
 		u.added = map[string]bool{}
 	}
 	applies := func(o *View) bool { return o == v }
+	added := map[string]string{} // names by their limits' texts; of several, the last
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if before[name] == "" {
+			added[after[name]] = name
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		switch {
 		case after[name] != "":
@@ -106,7 +112,7 @@ func (u *Updates) Compare(v *View, before, after map[string]string) (found []Fin
 			delete(u.added, name)
 		default:
 			text := fmt.Sprintf("Update leaves out limit %q, so no request is held to it any more: the limits of an Update replace all before, write it beside them", name)
-			if renamed := newNameOf(name, before, after); renamed != "" {
+			if renamed := added[before[name]]; renamed != "" {
 				text = fmt.Sprintf("Update renames limit %q to %q, so callers begin anew: keep its name, by stint.WithName(%[1]q)", name, renamed)
 			}
 			found = append(found, Finding{Kind: UpdateDrops, Limits: []string{name}, text: text, applies: applies})
@@ -118,15 +124,4 @@ func (u *Updates) Compare(v *View, before, after map[string]string) (found []Fin
 		}
 	}
 	return found
-}
-
-// newNameOf returns the name of an added limit that equals the limit name before the Update, or "". Of
-// several, it returns the last by name.
-func newNameOf(name string, before, after map[string]string) (renamed string) {
-	for _, other := range slices.Sorted(maps.Keys(after)) {
-		if before[other] == "" && after[other] == before[name] {
-			renamed = other
-		}
-	}
-	return renamed
 }

@@ -1,6 +1,7 @@
 package read
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -46,14 +47,24 @@ type Level struct {
 type chains struct {
 	patterns  []string
 	byPattern [][]int
+	below     map[string][]int  // the numbers of each pattern and of those that are more specific
 	pairs     sync.Map          // of routing.Match: *Plan. There are no more than patterns say.
 	replace   func(*Plan) *Plan // of Map, or nil
 }
 
 // Build makes the plans of the levels, of which the last is the limiter's. The patterns are those of
-// the Router.
+// the Router, or none.
 func (p *Plans) Build(levels []Level, patterns []string) {
-	p.Levels, p.chains = levels, &chains{patterns: patterns, byPattern: routing.Chains(patterns)}
+	p.Levels, p.chains = levels, &chains{patterns: patterns}
+	if len(patterns) > 0 {
+		p.chains.byPattern = p.Router.Chains()
+		p.chains.below = make(map[string][]int, len(patterns))
+		for i, chain := range p.chains.byPattern {
+			for _, n := range chain {
+				p.chains.below[patterns[n]] = append(p.chains.below[patterns[n]], i)
+			}
+		}
+	}
 	p.Base = p.plan(nil)
 	p.Routes = make([]*Plan, len(patterns))
 	for i := range patterns {
@@ -73,7 +84,7 @@ func (p *Plans) Map(to func(*Plan) *Plan) Plans {
 	for i, plan := range p.Routes {
 		q.Routes[i] = to(plan)
 	}
-	q.chains = &chains{patterns: p.chains.patterns, byPattern: p.chains.byPattern, replace: to}
+	q.chains = &chains{patterns: p.chains.patterns, byPattern: p.chains.byPattern, below: p.chains.below, replace: to}
 	return q
 }
 
@@ -138,6 +149,26 @@ func (l *Level) layer(pattern string) *Layer {
 		return l.Base
 	}
 	return l.Routes[pattern]
+}
+
+// Below returns the plans of a route's pattern and of the more specific ones, with their numbers, or all plans
+// for "".
+func (p *Plans) Below(pattern string) iter.Seq2[int, *Plan] {
+	return func(yield func(int, *Plan) bool) {
+		if pattern == "" {
+			for i, plan := range p.All() {
+				if !yield(i-1, plan) {
+					return
+				}
+			}
+			return
+		}
+		for _, i := range p.chains.below[pattern] {
+			if !yield(i, p.Routes[i]) {
+				return
+			}
+		}
+	}
 }
 
 // Applies reports whether a layer applies to requests that match a route and those that are less

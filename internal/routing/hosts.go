@@ -20,7 +20,7 @@ func (rt *Router) hostsOf(r *http.Request) []string {
 		first = r.Host
 	}
 	hosts := []string{first}
-	if !rt.hosts {
+	if rt.hosts == nil {
 		return hosts
 	}
 	cut := []string{host}
@@ -34,7 +34,11 @@ func (rt *Router) hostsOf(r *http.Request) []string {
 		}
 	}
 	for _, host := range cut {
-		if plain := plainHost(host); !slices.Contains(hosts, plain) {
+		plain := plainHost(host)
+		if r.Method != http.MethodConnect { // a mux removes no port then
+			plain = withoutPort(plain)
+		}
+		if !slices.Contains(hosts, plain) {
 			hosts = append(hosts, plain)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // Charging too much for a spelling that no client needs is cheap; leaving one out is a way
 // past a limit.
 //
-// An interpretation is represented by an escaped path, which http.ServeMux matches segment by
-// segment. It stands for one of these texts:
+// An interpretation is represented by an escaped path, whose segments are decoded one by one. It stands
+// for one of these texts:
 //
 //	as sent, %2F and all      chi, echo, bunrouter, gin with UseRawPath
 //	decoded by segments       http.ServeMux
@@ -32,28 +32,15 @@ type Match struct{ Pattern, Beside int }
 // Find returns the matches of the interpretations of a request, each once: that of
 // the first interpretation, and those of the others, which are nil for the usual request.
 //
-// The usual request has one interpretation, and the mux shows it: it redirects a path that
-// needs cleaning or lacks a trailing slash. But it doesn't clean for CONNECT, nor
-// remove the port from the host then.
+// The usual request has one interpretation: its path is clean, has no escapes that routers read in
+// different ways, and selects no other pattern without its trailing slash or suffix.
 func (rt *Router) Find(r *http.Request) (first Match, others []Match) {
-	if p := r.URL.Path; r.Method != http.MethodConnect &&
-		(r.URL.RawPath == "" || r.URL.RawPath == p) && (!rt.hosts || usualHost(r.Host)) {
-		h, _ := rt.mux.Handler(r)
-		found, ok := h.(*target)
-		if !ok && path.Clean("/"+p) == p {
-			found, ok = rt.find(r.Method, r.Host, r.URL.EscapedPath()+"/"), true
-		}
-		if ok && (p == "/" || p[len(p)-1] != '/' || found.names(p)) && (found.file || !rt.suffixMatters(p)) {
-			m := Match{found.number, rt.rest.number}
-			if found.host {
-				h, _ := rt.plain.mux.Handler(r)
-				beside, ok := h.(*target)
-				if !ok {
-					beside = rt.plain.find(r.Method, "", r.URL.EscapedPath()+"/")
-				}
-				m.Beside = beside.number
-			}
-			return m, nil
+	if p := r.URL.Path; r.Method != http.MethodConnect && isClean(p) &&
+		(r.URL.RawPath == "" || r.URL.RawPath == p) && (rt.hosts == nil || usualHost(r.Host)) {
+		host := withoutPort(r.Host)
+		found := rt.find(r.Method, host, p, false)
+		if (p == "/" || p[len(p)-1] != '/' || found.names(p)) && (found.file || !rt.suffixMatters(p)) {
+			return Match{found.number, rt.beside(found, r.Method, p, false)}, nil
 		}
 	}
 	rs := interpretations{Router: rt, method: r.Method}
@@ -64,6 +51,24 @@ func (rt *Router) Find(r *http.Request) (first Match, others []Match) {
 		}
 	}
 	return rs.matches[0], rs.matches[1:]
+}
+
+// isClean reports whether a path has no empty segment and no dot segment.
+func isClean(p string) bool {
+	if p == "" || p[0] != '/' {
+		return false
+	}
+	for i := 0; i < len(p); i++ {
+		if p[i] != '/' {
+			continue
+		}
+		switch rest := p[i+1:]; {
+		case rest == "":
+		case rest[0] == '/', rest == ".", rest == "..", strings.HasPrefix(rest, "./"), strings.HasPrefix(rest, "../"):
+			return false
+		}
+	}
+	return true
 }
 
 // interpretations collects the matches of the interpretations of a request.
@@ -165,41 +170,10 @@ func (rt *Router) suffixMatters(p string) bool {
 
 // add adds the match of a path.
 func (rs *interpretations) add(p string) *target {
-	p = rs.literally(p)
-	found := rs.find(rs.method, rs.host, p)
-	m := Match{found.number, rs.rest.number}
-	if found.host {
-		m.Beside = rs.plain.find(rs.method, "", p).number
-	}
+	found := rs.find(rs.method, rs.host, p, true)
+	m := Match{found.number, rs.beside(found, rs.method, p, true)}
 	if !slices.Contains(rs.matches, m) {
 		rs.matches = append(rs.matches, m)
 	}
 	return found
-}
-
-// literally escapes a path so that a mux finds nothing to clean: "." and ".." are
-// escaped, and an empty segment becomes a NUL, which no pattern contains. A segment too
-// long for any pattern also becomes a NUL, and what is deeper than every pattern is
-// left out: that makes no difference to the match, and a long path would otherwise be
-// copied often.
-func (rs *interpretations) literally(p string) string {
-	var b strings.Builder
-	for depth := 0; p != "" && depth <= rs.depth; depth++ {
-		segment, rest := p[1:], "" // p begins with a slash
-		if i := strings.IndexByte(segment, '/'); i >= 0 {
-			segment, rest = segment[:i], segment[i:]
-		}
-		switch {
-		case segment == "" && rest != "", len(segment) > rs.longest:
-			segment = "%00"
-		case segment == ".":
-			segment = "%2E"
-		case segment == "..":
-			segment = "%2E%2E"
-		}
-		b.WriteByte('/')
-		b.WriteString(segment)
-		p = rest
-	}
-	return b.String()
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,9 +74,6 @@ func splitPattern(pattern string) (method, host, rest string) {
 // reaches reports whether the limits of a pattern apply to some request. For the number behind the last
 // pattern, it reports whether some request matches no pattern.
 func (u *prober) reaches(pattern int, method, host, rest string) bool {
-	if cleanPath(rest) != rest { // only unusual clients send paths that routers clean
-		return false
-	}
 	found, _ := u.matches(method, host, rest)
 	return slices.ContainsFunc(found, func(by int) bool {
 		return by == pattern || by < len(u.patterns) && pattern < len(u.patterns) && u.plans.Holds(pattern, by)
@@ -138,24 +134,9 @@ func (u *prober) matches(method, host, rest string) (all, first []int) {
 	return all, first
 }
 
-// cleanPath returns a path without empty and dotted segments.
-func cleanPath(p string) string {
-	short := path.Clean(p)
-	if strings.HasSuffix(p, "/") && short != "/" {
-		short += "/"
-	}
-	return short
-}
-
 // explain returns why no request matches a pattern, and what to write.
 func (u *prober) explain(method, host, rest string) string {
-	if method != "" {
-		method += " "
-	}
-	if cleanPath(rest) != rest {
-		return fmt.Sprintf("no usual request matches it, since paths have no empty segments, . or ..: write %q", method+host+cleanPath(rest))
-	}
-	_, by := u.matches(strings.TrimSpace(method), host, rest)
+	_, by := u.matches(method, host, rest)
 	if by = slices.DeleteFunc(by, func(i int) bool { return i == len(u.patterns) }); len(by) == 0 {
 		return "it never matches: no request has such a method, host and path: leave it out"
 	}

@@ -21,9 +21,7 @@ func TestUnmatched(t *testing.T) {
 		{[]string{"/a/{rest...}", "/a/{x}", "/a/{x}/{y}", "/a/{x}/{y}/{rest...}", "/a/{$}"}, nil}, // /a/x/ is left
 		{[]string{"/a/{rest...}", "/a/{x}", "/a/{x}/{$}", "/a/{x}/{y}", "/a/{x}/{y}/{rest...}", "/a/{$}"}, map[string]string{"/a/{rest...}": "matches all of its requests before"}},
 		{[]string{"GET /a/", "/a/{$}", "/a/{x}", "/a/{x}/"}, nil}, // which conflict, so there is no limiter
-		{[]string{"/a//b/"}, map[string]string{"/a//b/": `write "/a/b/"`}},
-		{[]string{"/a/../b"}, map[string]string{"/a/../b": `write "/b"`}},
-		{[]string{"/a%2Fb", "/é", "/any", "API.test./x", "[::1]/x", "PURGE /x", "/{x}/", "CONNECT /y", "/100%25", "/{any}/any2"}, nil},
+		{[]string{"/a%2Fb", "/é", "/any", "api.test./x", "[::1]/x", "PURGE /x", "/{x}/", "CONNECT /y", "/100%25", "/{any}/any2"}, nil},
 		{[]string{"/"}, map[string]string{"own": `"/" has only its own limits, or none, and matches all requests`}},
 		{[]string{"GET /", "api.test/"}, nil},
 	} {
