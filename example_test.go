@@ -246,7 +246,7 @@ func ExampleLimiter_Reset() {
 	_, err := lim.Take(ctx, "tenant-7", 1)
 	fmt.Println(err)
 	// Output:
-	// <nil>
+	// true <nil>
 	// <nil>
 }
 

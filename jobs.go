@@ -338,7 +338,8 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 // Reset resets the named limits for key: used units become available again, and slots that are
 // held no longer count. If no limit is named, Reset resets all limits of the limiter, of its
 // routes, and of a WithLimitSource for key. A Ban ends, and its denials are removed. An
-// AdaptiveConcurrency returns to its initial limit for key. Reset doesn't reset limits with a
+// AdaptiveConcurrency returns to its initial limit for key. found reports whether there was
+// anything to reset: if it is false, check how the key is written; see Key.Of. Reset doesn't reset limits with a
 // constant key, and returns an error if one is named; see ResetLimit. Limits of a WithLimitFunc
 // depend on a request and can't be reset by key. If the limiter has no other limits, Reset
 // returns an error. Errors of a source are as in Peek.
@@ -349,25 +350,25 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 // The store must implement store.Resetter; otherwise Reset returns an error. memstore and
 // redisstore implement store.Resetter. failover resets both of its stores, and returns an error
 // for a store that doesn't implement store.Resetter.
-func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error {
+func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) (found bool, err error) {
 	encoded, err := keytext.Encode(key)
 	if err != nil {
-		return err
+		return false, err
 	}
 	v := l.currentVersion()
 	entries, sourced, known, err := v.entriesOf(ctx, key)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if entries = append(entries, sourced...); len(entries) == 0 && !known {
-		return errUncharged
+		return false, errUncharged
 	}
 	for _, name := range limits {
 		switch known, keyed, _ := keyKinds(entries, name); {
 		case !known:
-			return fmt.Errorf("stint: Reset: the limiter has no limit %q", name)
+			return false, fmt.Errorf("stint: Reset: the limiter has no limit %q", name)
 		case !keyed:
-			return fmt.Errorf("stint: Reset: the key of %q is constant: write ResetLimit", name)
+			return false, fmt.Errorf("stint: Reset: the key of %q is constant: write ResetLimit", name)
 		}
 	}
 	return reset(ctx, v, entries, func(e *read.Entry) string {
@@ -400,17 +401,18 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	case !constant:
 		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: write Reset with the key to forget", name)
 	}
-	return reset(ctx, v, entries, func(e *read.Entry) string {
+	_, err := reset(ctx, v, entries, func(e *read.Entry) string {
 		if e.Name() != name {
 			return ""
 		}
 		return e.Key.Constant
 	})
+	return err
 }
 
 // reset makes each of the limits of entries forget the key that keyOf returns, unless
-// that is "".
-func reset(ctx context.Context, v *version, entries []*read.Entry, keyOf func(*read.Entry) string) error {
+// that is "". found reports whether one had anything to forget.
+func reset(ctx context.Context, v *version, entries []*read.Entry, keyOf func(*read.Entry) string) (found bool, err error) {
 	limits, stored := map[string][]*store.Limit{}, false
 	for _, e := range entries {
 		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.StoreLimit) {
@@ -419,15 +421,17 @@ func reset(ctx context.Context, v *version, entries []*read.Entry, keyOf func(*r
 		}
 	}
 	if _, can := v.backend.Store.(store.Resetter); stored && !can {
-		return fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.backend.Store)
+		return false, fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.backend.Store)
 	}
 	for key, limits := range limits {
-		if err := v.backend.Local.Reset(ctx, key, limits...); err != nil {
-			return &StoreError{err}
+		here, err := v.backend.Local.Reset(ctx, key, limits...)
+		found = found || here
+		if err != nil {
+			return found, &StoreError{err}
 		}
 		for _, l := range limits { // slots of it may be free now
 			v.backend.Lines.Slots.Wake(slots.KeyOf(l, key))
 		}
 	}
-	return nil
+	return found, nil
 }

@@ -106,7 +106,7 @@ func TestConstantKeys(t *testing.T) {
 
 				if p, err := l.Take(t.Context(), "d", 1); err != nil {
 					t.Error(err)
-				} else if err := l.Reset(t.Context(), "d"); err != nil {
+				} else if _, err := l.Reset(t.Context(), "d"); err != nil {
 					t.Error(err)
 				} else if got := left("d"); got != "0 3" {
 					t.Errorf("Reset leaves d %s, want 0 3: the slot is everybody's", got)
@@ -146,7 +146,7 @@ func TestResetLimit(t *testing.T) {
 	if got := codes(l, "GET", "/login", 2); got != "200 429" {
 		t.Fatal(got)
 	}
-	if err := l.Reset(t.Context(), "k"); err != nil {
+	if _, err := l.Reset(t.Context(), "k"); err != nil {
 		t.Error(err)
 	}
 	if got := codes(l, "GET", "/login", 1); got != "429" {
@@ -176,7 +176,7 @@ func TestResetLimit(t *testing.T) {
 	if err := plain.ResetLimit(t.Context(), "calls"); err == nil || !strings.Contains(err.Error(), "store.Resetter") {
 		t.Errorf("a store without Reset: %v", err)
 	}
-	if err := plain.Reset(t.Context(), "k"); err != nil {
+	if _, err := plain.Reset(t.Context(), "k"); err != nil {
 		t.Errorf("nothing of k's to reset: %v", err)
 	}
 }
@@ -471,7 +471,7 @@ func TestPeekAndReset(t *testing.T) {
 		if other, _ := l.Peek(t.Context(), "other"); !other.Allowed || other.Remaining != 2 {
 			t.Errorf("another key: %+v", other)
 		}
-		if err := l.Reset(t.Context(), "k"); err != nil {
+		if _, err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		if d, _ = l.Peek(t.Context(), "k"); d.Limits[0].Remaining != 2 || d.Limits[1].Remaining != 3 {
@@ -483,11 +483,11 @@ func TestPeekAndReset(t *testing.T) {
 		if _, err := l.Peek(t.Context(), ""); !errors.Is(err, stint.ErrEmptyKey) {
 			t.Error(err)
 		}
-		if err := l.Reset(t.Context(), ""); !errors.Is(err, stint.ErrEmptyKey) {
+		if _, err := l.Reset(t.Context(), ""); !errors.Is(err, stint.ErrEmptyKey) {
 			t.Error(err)
 		}
 		plain := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithStore(newSpy()))
-		if err := plain.Reset(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "store.Resetter") {
+		if _, err := plain.Reset(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "store.Resetter") {
 			t.Errorf("a store without Reset: %v", err)
 		}
 	})
@@ -592,7 +592,7 @@ func TestResetSomeLimits(t *testing.T) {
 		{[]string{"ban"}, "", "shared 8, login 0 denies, ban 1"},
 		{[]string{"login", "shared"}, "", "shared 9, login 1, ban 1"},
 	} {
-		err := l.Reset(t.Context(), "a", step.limits...)
+		_, err := l.Reset(t.Context(), "a", step.limits...)
 		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("%q: %v", step.limits, err)
 		}
@@ -710,7 +710,7 @@ func TestPeekRequest(t *testing.T) {
 // A Reset that can reset nothing is an error.
 func TestResetWithoutLimits(t *testing.T) {
 	l := limiter(t, everybody, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{stint.Exempt()}, nil }))
-	if err := l.Reset(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "WithLimitFunc") {
+	if _, err := l.Reset(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "WithLimitFunc") {
 		t.Errorf("%v", err)
 	}
 }

@@ -297,7 +297,7 @@ func TestAdaptiveBesideOthers(t *testing.T) {
 		if _, err = l.Take(t.Context(), "k", 2); err != nil {
 			t.Fatal("more than the limit of the moment, but alone: ", err)
 		}
-		if err := l.Reset(t.Context(), "k"); err != nil {
+		if _, err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		take(t, l, 4).Done()
@@ -326,7 +326,7 @@ func TestAdaptiveAloneAsksNoStore(t *testing.T) {
 	}
 	p.Done()
 	p.Done()
-	if err := l.Reset(t.Context(), "k"); err != nil {
+	if _, err := l.Reset(t.Context(), "k"); err != nil {
 		t.Error(err)
 	}
 	if s := status(t, l); s.Remaining != 1 {
@@ -566,7 +566,7 @@ func TestAdaptiveForgets(t *testing.T) {
 func TestAdaptiveReset(t *testing.T) {
 	l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2)))
 	old := take(t, l, 2)
-	if err := l.Reset(t.Context(), "k"); err != nil {
+	if _, err := l.Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	now := take(t, l, 1)
@@ -739,7 +739,7 @@ func TestAdaptiveConcurrentUse(t *testing.T) {
 // Reset without a store that can.
 func TestAdaptiveResetNeedsTheOthersStore(t *testing.T) {
 	l := limiter(t, theKey, stint.WithStore(struct{ store.Store }{newSpy()}), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.AdaptiveConcurrency(1, 10, stint.WithName("adaptive")))
-	if err := l.Reset(t.Context(), "k"); err == nil {
+	if _, err := l.Reset(t.Context(), "k"); err == nil {
 		t.Error("half a reset was made")
 	}
 }

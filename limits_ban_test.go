@@ -83,7 +83,7 @@ func TestBanDecision(t *testing.T) {
 		if got := strings.Join(kinds, " "); got != "Admitted Denied Denied Banned Denied" {
 			t.Error(got)
 		}
-		if err := l.Reset(t.Context(), "k"); err != nil {
+		if _, err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		if d := ask(); !d.Allowed {
@@ -349,7 +349,7 @@ func TestBanBeginsOnceFromMemory(t *testing.T) {
 	if got := seen.Kinds(); got != "Admitted Denied Denied Banned Denied Denied" {
 		t.Error(got)
 	}
-	if err := l.Reset(context.Background(), "k"); err != nil {
+	if _, err := l.Reset(context.Background(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	take(t, l, 1).Done()
@@ -384,7 +384,7 @@ func TestBanInAFleet(t *testing.T) {
 	if _, err := a.Take(context.Background(), "another", 1); err != nil {
 		t.Errorf("another key: %v", err)
 	}
-	if err := b.Reset(context.Background(), "k"); err != nil {
+	if _, err := b.Reset(context.Background(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	take(t, a, 1).Done()
@@ -433,7 +433,7 @@ func TestBanOverAnOutage(t *testing.T) {
 		primary.FailWith(nil)
 		time.Sleep(time.Minute)
 		expect("primary again", "ban")
-		if err := l.Reset(t.Context(), "k"); err != nil {
+		if _, err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		expect("lifted", "passes")
@@ -444,7 +444,7 @@ func TestBanOverAnOutage(t *testing.T) {
 
 type resettable struct{ *spy }
 
-func (r resettable) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+func (r resettable) Reset(ctx context.Context, key string, limits ...*store.Limit) (found bool, err error) {
 	return r.Store.(store.Resetter).Reset(ctx, key, limits...)
 }
 

@@ -556,7 +556,7 @@ func TestBandwidthBesideOthers(t *testing.T) {
 			t.Errorf("Take on a Bandwidth: %v", err)
 		}
 		through(only, get("/"), send(200_000, 1000))
-		if err := only.Reset(t.Context(), "k"); err != nil || left(t, only, "k") != 250_000 {
+		if _, err := only.Reset(t.Context(), "k"); err != nil || left(t, only, "k") != 250_000 {
 			t.Errorf("reset: %v, %d free", err, left(t, only, "k"))
 		}
 	})

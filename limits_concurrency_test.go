@@ -157,7 +157,7 @@ func TestResetWakesWaiters(t *testing.T) {
 				start := time.Now()
 				go func() {
 					time.Sleep(5 * time.Millisecond)
-					if err := l.Reset(t.Context(), "k"); err != nil {
+					if _, err := l.Reset(t.Context(), "k"); err != nil {
 						t.Error(err)
 					}
 				}()

@@ -203,7 +203,7 @@ func TestLimiterThatNewHasNotMade(t *testing.T) {
 		"Wait":       func(l *stint.Limiter) { _, _ = l.Wait(t.Context(), "k", 1) },
 		"Peek":       func(l *stint.Limiter) { _, _ = l.Peek(t.Context(), "k") },
 		"PeekAll":    func(l *stint.Limiter) { _, _ = l.PeekAll(t.Context(), "k") },
-		"Reset":      func(l *stint.Limiter) { _ = l.Reset(t.Context(), "k") },
+		"Reset":      func(l *stint.Limiter) { _, _ = l.Reset(t.Context(), "k") },
 		"ResetLimit": func(l *stint.Limiter) { _ = l.ResetLimit(t.Context(), "rate") },
 		"With":       func(l *stint.Limiter) { _, _ = l.With() },
 		"Update":     func(l *stint.Limiter) { _ = l.Update() },

@@ -181,7 +181,7 @@ func TestUpdateThatIsWrong(t *testing.T) {
 			if d, _ := l.Peek(t.Context(), "k"); d.Limits[0].Name != "rate" || d.Limits[1].Name != "daily" {
 				t.Errorf("a later update: %+v", d.Limits)
 			}
-			if err := mem.Reset(t.Context(), "k", limitOf(t, "rate", 5)); err != nil {
+			if _, err := mem.Reset(t.Context(), "k", limitOf(t, "rate", 5)); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -14,7 +14,6 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
 
@@ -39,7 +39,7 @@ type limiterResult struct {
 	*keyResult
 	Limiter string
 	ID      string
-	As      string // the key of the address that was typed
+	As      string // the key, if it isn't what was typed
 	Open    string // what opens the key again
 	key     string
 	Error   string
@@ -93,14 +93,17 @@ func (p *page) serveKey(w http.ResponseWriter, r *http.Request, who string) {
 		f.Key = key
 	}
 	for _, b := range p.boards {
-		at := limiterResult{keyResult: f, Limiter: b.title, ID: b.id, Shared: !isMemory(b.limiter.Describe().Store), key: key}
+		found := []string{key}
 		if f.Typed != "" {
-			if at.key = b.keyOf(key); at.key != key {
-				at.As = at.key
-			}
+			found = b.find(r.Context(), key)
 		}
-		at.Open = p.seal(at.key)
-		f.Here = append(f.Here, at)
+		for _, k := range found {
+			at := limiterResult{keyResult: f, Limiter: b.title, ID: b.id, Shared: !isMemory(b.limiter.Describe().Store), key: k, Open: p.seal(k)}
+			if k != key {
+				at.As = k
+			}
+			f.Here = append(f.Here, at)
+		}
 	}
 	if do != "" && do != "look" {
 		act, i := actions[do], slices.IndexFunc(p.boards, func(b *board) bool { return b.id == in })
@@ -115,19 +118,24 @@ func (p *page) serveKey(w http.ResponseWriter, r *http.Request, who string) {
 			http.Error(w, "the console was made without WithActions", http.StatusForbidden)
 			return
 		}
-		at := &f.Here[i]
-		done, err := act(r.Context(), p.boards[i], at.key)
-		p.logAction(r, who, do, at.Limiter, at.key, err)
-		at.Done = done
-		if err != nil {
-			at.Done, at.Error = "", err.Error()
+		for k := range f.Here {
+			at := &f.Here[k]
+			if at.ID != in {
+				continue
+			}
+			done, err := act(r.Context(), p.boards[i], at.key)
+			p.logAction(r, who, do, at.Limiter, at.key, err)
+			at.Done = done
+			if err != nil {
+				at.Done, at.Error = "", err.Error()
+			}
 		}
 	}
 	status := http.StatusOK
 	for i := range f.Here {
 		at := &f.Here[i]
 		if at.Error == "" {
-			p.lookUp(r, p.boards[i], at.key, at)
+			p.lookUp(r, p.boardOf(at.ID), at.key, at)
 		}
 		if at.Error != "" {
 			status = http.StatusUnprocessableEntity
@@ -136,22 +144,44 @@ func (p *page) serveKey(w http.ResponseWriter, r *http.Request, who string) {
 	p.show(w, r, status, f)
 }
 
-// keyOf returns the key to look up: that of an address is, for an IPv6 address, the network that
-// the limiter's first limit by address limits. Other text is a key itself.
-func (b *board) keyOf(typed string) string {
-	a, err := netip.ParseAddr(typed)
-	if err != nil {
-		return typed
-	}
-	from := &http.Request{RemoteAddr: netip.AddrPortFrom(a, 0).String(), Header: http.Header{}}
-	for _, r := range b.limiter.Describe().Rules {
-		if r.ByAddress {
-			if key, err := r.Key.Of(from); err == nil {
-				return key
+// find returns the keys of a caller that an operator knows as a text: those that the limiter's keys make of
+// the text and that a limit counts something for or this process has seen. If there is none, it
+// returns the first one.
+func (b *board) find(ctx context.Context, typed string) (found []string) {
+	var all []string
+	for e := range read.SealedPlans(b.limiter.Describe().Plans).Open().Entries {
+		if e.Key.Constant != "" {
+			continue
+		}
+		for _, key := range e.Key.KeysOf(typed) {
+			if !slices.Contains(all, key) {
+				all = append(all, key)
 			}
 		}
 	}
-	return typed
+	if len(all) == 0 {
+		return []string{typed}
+	}
+	if len(all) > 1 {
+		for _, key := range all {
+			used, _, err := b.counts(ctx, key)
+			if encoded, failed := keytext.Encode(key); err == nil && !used && failed == nil {
+				used, _ = b.seenSince(encoded)
+			}
+			if used {
+				found = append(found, key)
+			}
+		}
+	}
+	if found == nil {
+		found = all[:1]
+	}
+	return found
+}
+
+// boardOf returns the board with an id.
+func (p *page) boardOf(id string) *board {
+	return p.boards[slices.IndexFunc(p.boards, func(b *board) bool { return b.id == id })]
 }
 
 // seal encrypts a key, for a link that opens it. Equal keys have equal links, so that the page changes
@@ -194,11 +224,8 @@ func newSealer(secret []byte) cipher.AEAD {
 // done.
 var actions = map[string]func(context.Context, *board, string) (string, error){
 	"reset": func(ctx context.Context, b *board, key string) (string, error) {
-		used, _, err := b.counts(ctx, key)
-		if err == nil {
-			err = b.limiter.Reset(ctx, key)
-		}
-		if !used {
+		found, err := b.limiter.Reset(ctx, key)
+		if !found {
 			return "There was nothing to reset: no limit has counted anything for this key.", err
 		}
 		return "This key was reset: what it had consumed is forgotten, and its bans are lifted.", err
@@ -213,7 +240,7 @@ var actions = map[string]func(context.Context, *board, string) (string, error){
 		}
 		_, banned, err := b.counts(ctx, key)
 		if err == nil {
-			err = b.limiter.Reset(ctx, key, bans...)
+			_, err = b.limiter.Reset(ctx, key, bans...)
 		}
 		if !banned {
 			return "This key was not banned. What it had consumed stays.", err

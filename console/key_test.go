@@ -7,6 +7,7 @@ import (
 	"html"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -211,4 +212,47 @@ func TestTheKeyLookedUpIsReset(t *testing.T) {
 			t.Errorf("%q was looked up, and another key reset: %v", key, err)
 		}
 	}
+}
+
+// What support knows of a customer finds each part of a FirstOf, alone or hashed: the page shows and resets
+// the key that is counted.
+func TestPartsOfAKey(t *testing.T) {
+	secret := []byte("0123456789abcdef0123456789abcdef")
+	parts := stint.FirstOf(stint.Header("X-Api-Key"), stint.RemoteIP())
+	for name, key := range map[string]stint.Key{
+		"first of":           parts,
+		"hash":               stint.Hash(secret, parts),
+		"first of with hash": stint.FirstOf(stint.Hash(secret, stint.Header("X-Api-Key")), stint.Hash(secret, stint.RemoteIP())),
+		"nested":             stint.FirstOf(stint.Cookie("session"), parts),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := limiter(t, stint.Rate(2, time.Hour, stint.WithName("api")), stint.WithKey(key))
+			h := page(t, console.Limiters(l), console.WithActions(), console.WithLogger(slog.New(slog.DiscardHandler)))
+			for typed, r := range map[string]*http.Request{"ada-123": request("ada-123", "192.0.2.9:1"), "192.0.2.7": request("", "192.0.2.7:1"), "2001:db8:1:2::9": request("", "[2001:db8:1:2::7]:1")} {
+				look := func(do, want string) {
+					t.Helper()
+					if got := text(ask(h, "POST", "/key", keyForm(typed, do)).Body.String()); !strings.Contains(got, want) {
+						t.Errorf("%s %s: the page doesn't say %q: %s", do, typed, want, got)
+					}
+				}
+				look("look", "Never seen")
+				look("reset", "There was nothing to reset")
+				if err := l.Admit(httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) {}); err != nil {
+					t.Fatal(err)
+				}
+				look("look", "1 of 2 left")
+				look("reset", "This key was reset")
+				look("look", "2 of 2 left")
+			}
+		})
+	}
+}
+
+func request(apiKey, addr string) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = addr
+	if apiKey != "" {
+		r.Header.Set("X-Api-Key", apiKey)
+	}
+	return r
 }

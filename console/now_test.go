@@ -216,8 +216,8 @@ func TestLookingUp(t *testing.T) {
 				}
 			}
 		}
-		find("2001:db8:1:2:ffff::1", "ip this process This address has the key 2001:db8:1:2::/64 .", "3 of 5 left",
-			"wide this process This address has the key 2001:db8:1::/56 .", "5 of 7 left", "names this process Never seen")
+		find("2001:db8:1:2:ffff::1", "ip this process The key here is 2001:db8:1:2::/64 .", "3 of 5 left",
+			"wide this process The key here is 2001:db8:1::/56 .", "5 of 7 left", "names this process Never seen")
 		find("2001:db8:1:2::/64", "3 of 5 left", "7 of 7 left")
 		find(" Ada Lovelace\t", "7 of 9 left")
 		const never, idle = "Never seen : nothing is counted for this key, and this process has seen no request of it since 2000-01-01 00:00:00.",

@@ -164,7 +164,7 @@ func TestWhatIsWrong(t *testing.T) {
 		wrong("Wrong now " + lost + " front : policy file rejected , .*limits.yaml:3:1: no rate. The policy from the start stays in force. full .*")
 		l.ReportPolicy("limits.yaml", nil)
 		time.Sleep(2 * time.Hour)
-		if err := full.Reset(context.Background(), "k0"); err != nil {
+		if _, err := full.Reset(context.Background(), "k0"); err != nil {
 			t.Fatal(err)
 		}
 		traffic(full, "/", "gone", 0)

@@ -81,7 +81,11 @@ type Resetter interface {
 	//
 	// Charges that were made before a Reset may be settled after it. A refund of such a charge
 	// returns at most the units that have been charged since the Reset.
-	Reset(ctx context.Context, key string, limits ...*Limit) error
+	//
+	// found reports whether there was anything to reset: a state of key that a new key doesn't
+	// have. A store that removes states later than it could may also report states that equal
+	// those of a new key.
+	Reset(ctx context.Context, key string, limits ...*Limit) (found bool, err error)
 }
 
 // Verifier is implemented by stores on a server, whose permissions or features may be missing.

@@ -445,15 +445,15 @@ func TestPlansOfGivenKeys(t *testing.T) {
 			if err := l.Allow(t.Context(), "acme", 1); own && !errors.Is(err, stint.ErrHolds) || !own && err != nil {
 				t.Errorf("Allow: %v", err)
 			}
-			if err := l.Reset(t.Context(), "acme", "day"); err != nil {
+			if _, err := l.Reset(t.Context(), "acme", "day"); err != nil {
 				t.Error(err)
 			}
 			left(map[string]int64{"day": 9})
-			if err := l.Reset(t.Context(), "acme"); err != nil {
+			if _, err := l.Reset(t.Context(), "acme"); err != nil {
 				t.Error(err)
 			}
 			left(map[string]int64{"plan": 3})
-			if err := l.Reset(t.Context(), "acme", "gone"); err == nil || !strings.Contains(err.Error(), `no limit "gone"`) {
+			if _, err := l.Reset(t.Context(), "acme", "gone"); err == nil || !strings.Contains(err.Error(), `no limit "gone"`) {
 				t.Errorf("Reset of another limit: %v", err)
 			}
 			rules, err := l.DescribeKey(t.Context(), "acme")
@@ -504,7 +504,7 @@ func TestGivenKeysWithoutPlans(t *testing.T) {
 		if d, err := l.Peek(t.Context(), "acme"); !tt.looks(err) || err == nil && !d.Allowed {
 			t.Errorf("%s: Peek: %v, %v", tt.name, d, err)
 		}
-		if err := l.Reset(t.Context(), "acme"); !tt.looks(err) {
+		if _, err := l.Reset(t.Context(), "acme"); !tt.looks(err) {
 			t.Errorf("%s: Reset: %v", tt.name, err)
 		}
 	}

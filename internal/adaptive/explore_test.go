@@ -49,7 +49,7 @@ func Explore(below store.Store, freed func()) *Explored {
 	return &Explored{k.Over(below), k}
 }
 
-func (x *Explored) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+func (x *Explored) Reset(ctx context.Context, key string, limits ...*store.Limit) (bool, error) {
 	return x.Store.(store.Resetter).Reset(ctx, key, limits...)
 }
 
@@ -189,7 +189,7 @@ func (c *caller) do(what string) {
 		c.settle(c.charges)
 	case "reset":
 		c.anew = true
-		if err := c.store.Reset(ctx, "k", c.own); err != nil {
+		if _, err := c.store.Reset(ctx, "k", c.own); err != nil {
 			c.Broken("%v", err)
 		}
 	case "retire":

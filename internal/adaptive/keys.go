@@ -195,13 +195,15 @@ func (k *Keys) forget(e *entry) {
 }
 
 // reset forgets a key. Slots in use no longer count, and releasing them frees nothing.
-func (r *Rule) reset(key string) {
+func (r *Rule) reset(key string) (found bool) {
 	k := r.keys
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e := k.keys[limitKey{r.name, key}]; e != nil {
+	e := k.keys[limitKey{r.name, key}]
+	if e != nil {
 		k.forget(e)
 	}
+	return e != nil
 }
 
 // Retire forgets the keys of limits that an Update has removed. A key in use is forgotten when its slots

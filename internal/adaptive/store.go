@@ -212,7 +212,7 @@ func (k *Keys) resize(id store.LeaseID, units int64) {
 
 // Reset makes the limits forget key. Those of the store below forget it only if that is
 // a store.Resetter.
-func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) (found bool, err error) {
 	below := make([]*store.Limit, 0, len(limits))
 	for _, l := range limits {
 		if RuleOf(l) == nil {
@@ -222,18 +222,18 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	if len(below) > 0 {
 		rs, can := s.below.(store.Resetter)
 		if !can {
-			return fmt.Errorf("%T doesn't implement store.Resetter", s.below)
+			return false, fmt.Errorf("%T doesn't implement store.Resetter", s.below)
 		}
-		if err := rs.Reset(ctx, key, below...); err != nil {
-			return err
+		if found, err = rs.Reset(ctx, key, below...); err != nil {
+			return found, err
 		}
 	}
 	for _, l := range limits {
 		if r := RuleOf(l); r != nil {
-			r.reset(key)
+			found = r.reset(key) || found
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // AnswersAtOnce reports whether the store below answers at once: limits of this process

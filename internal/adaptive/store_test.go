@@ -332,13 +332,13 @@ func TestReset(t *testing.T) {
 	}
 	var bare Store
 	bare.keys, bare.below = o.keys, struct{ store.Store }{o.below}
-	if err := bare.Reset(t.Context(), "k", o.own, o.rate); err == nil || o.inUse(t) != 2 {
+	if _, err := bare.Reset(t.Context(), "k", o.own, o.rate); err == nil || o.inUse(t) != 2 {
 		t.Errorf("%v: half a reset", err)
 	}
-	if err := bare.Reset(t.Context(), "other", o.own); err != nil {
+	if _, err := bare.Reset(t.Context(), "other", o.own); err != nil {
 		t.Error(err)
 	}
-	if err := o.Reset(t.Context(), "k", o.own, o.rate); err != nil {
+	if _, err := o.Reset(t.Context(), "k", o.own, o.rate); err != nil {
 		t.Fatal(err)
 	}
 	if _, results, err := o.ask(1, 3); err != nil || !results[1].OK {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -42,10 +43,21 @@ type Key struct {
 	Reads Reads
 	// Client finds the client's address, if the key is one; or it is nil.
 	Client *clientip.Resolver
+	// fromText returns the keys of the callers that an operator knows as a text; nil: the text itself.
+	fromText func(text string) []string
 	// Problems are those of the arguments that it was made with. Read then returns an error.
 	Problems optionerror.List
 
 	id uint64 // of no other key, now or ever
+}
+
+// KeysOf returns the keys that a caller may have whom an operator knows as text: an address is the
+// network that is limited, and each part of a FirstOf may be the one that the caller's requests have.
+func (k *Key) KeysOf(text string) []string {
+	if k.fromText == nil {
+		return []string{text}
+	}
+	return k.fromText(text)
 }
 
 // Invalid returns a key made with arguments that can't work. Its Read returns an error, so that a
@@ -87,7 +99,13 @@ func addressKey(name string, client *clientip.Resolver) *Key {
 		reads.Fields = []string{field}
 	}
 	return &Key{Name: name, Read: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads, Client: client,
-		NeverEmpty: true, Signs: keysample.OfPeer, id: lastID.Add(1)}
+		NeverEmpty: true, Signs: keysample.OfPeer, id: lastID.Add(1), fromText: func(text string) []string {
+			a, err := netip.ParseAddr(text)
+			if err != nil {
+				return []string{text}
+			}
+			return []string{client.Key(&http.Request{RemoteAddr: netip.AddrPortFrom(a, 0).String(), Header: http.Header{}})}
+		}}
 }
 
 // Address returns the key of a client's address, or what is wrong with its source.
@@ -201,6 +219,16 @@ func FirstOf(parts []*Key) *Key {
 				}
 			}
 			return "", nil
+		}, fromText: func(text string) (all []string) {
+			for i, k := range parts {
+				if k.Constant != "" {
+					continue
+				}
+				for _, key := range k.KeysOf(text) {
+					all = append(all, keytext.Choice(i, key))
+				}
+			}
+			return all
 		}}
 	})
 }
@@ -216,6 +244,13 @@ func Hash(secret []byte, k *Key) *Key {
 				return "", err
 			}
 			return hash.Of(raw)
+		}, fromText: func(text string) (all []string) {
+			for _, key := range k.KeysOf(text) {
+				if hashed, err := hash.Of(key); err == nil {
+					all = append(all, hashed)
+				}
+			}
+			return append(all, text) // or it is the hash
 		}}
 	})
 }

@@ -87,7 +87,7 @@ func countKeys(t *testing.T, maxKeys int, seed uint64) {
 			c.Receipt = r[0].Receipt
 		case n < 9:
 			op = "reset"
-			if err := s.Reset(ctx, fmt.Sprint(rnd.IntN(keys)), limits[rnd.IntN(len(limits))], limits[rnd.IntN(len(limits))]); err != nil {
+			if _, err := s.Reset(ctx, fmt.Sprint(rnd.IntN(keys)), limits[rnd.IntN(len(limits))], limits[rnd.IntN(len(limits))]); err != nil {
 				t.Fatal(err)
 			}
 		default:

@@ -152,7 +152,7 @@ func (w *world) call(what string, d *done) {
 		case settled:
 			err = w.store.Settle(ctx, d.charges, d.results)
 		case forgot:
-			err = w.store.Reset(ctx, d.charges[0].Key, d.charges[0].Limit)
+			_, err = w.store.Reset(ctx, d.charges[0].Key, d.charges[0].Limit)
 		}
 	})
 	if err != nil {
@@ -189,7 +189,7 @@ func (w *world) check() {
 	w.recount()
 	for _, name := range slices.Sorted(maps.Keys(w.keys)) {
 		c := w.charges(name)[0]
-		if err := w.store.Reset(context.Background(), c.Key, c.Limit); err != nil {
+		if _, err := w.store.Reset(context.Background(), c.Key, c.Limit); err != nil {
 			w.Broken("%v", err)
 		}
 	}

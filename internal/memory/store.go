@@ -165,28 +165,32 @@ func (s *Store) AnswersAtOnce() bool { return true }
 
 // Reset removes the states of key for the limits. If the store was full and the key shares a
 // state with other keys, the shared state isn't changed.
-func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) error {
+func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) (found bool, err error) {
 	if !s.usable {
-		return s.unusable()
+		return false, s.unusable()
 	}
 	for _, l := range limits {
 		if l == nil || inside.Hash(l) == 0 {
-			return fail(store.ErrLimit)
+			return false, fail(store.ErrLimit)
 		}
 	}
-	hash := s.hash(key)
+	hash, now := s.hash(key), s.steady()
 	sh := s.shard(hash)
 	for _, l := range limits {
 		sh.lock()
-		if sl, found := sh.table.Load().find(identity(l, hash)); found {
-			if w := sl.takeOut(); w != vacant {
+		if sl, known := sh.table.Load().find(identity(l, hash)); known {
+			if sh.dropIfExpired(sl, now) {
+				s.keys.Add(-1)
+				s.expired.Add(1)
+			} else if w := sl.takeOut(); w != vacant {
+				found = true
 				sh.drop(sl, w)
 				s.keys.Add(-1)
 			}
 		}
 		sh.mu.Unlock()
 	}
-	return nil
+	return found, nil
 }
 
 func fail(err error) error { return store.NotMade(fmt.Errorf("memstore: %w", err)) }

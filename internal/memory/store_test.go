@@ -191,7 +191,7 @@ func TestMalformed(t *testing.T) {
 	if err := s.Take(ctx, nil, nil); err != nil {
 		t.Errorf("no charges: %v", err)
 	}
-	if err := s.Reset(ctx, "k", nil); !errors.Is(err, store.ErrLimit) {
+	if _, err := s.Reset(ctx, "k", nil); !errors.Is(err, store.ErrLimit) {
 		t.Errorf("Reset without a limit: %v", err)
 	}
 	if n := s.Stats().Keys; n != 0 {
@@ -217,7 +217,7 @@ func TestReset(t *testing.T) {
 			take(t, s, "other", l, 1)
 		}
 		lease := take(t, s, "unknown", b, 1)
-		if err := s.Reset(ctx, "k", a, b, b); err != nil {
+		if _, err := s.Reset(ctx, "k", a, b, b); err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range []*store.Limit{a, b} {

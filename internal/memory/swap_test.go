@@ -67,7 +67,7 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 		func(i int) { // the table grows, is replaced, and shrinks
 			key := keys[i%len(keys)]
 			take(store.Charge{Key: key, Limit: hot, Cost: 1})
-			if err := s.Reset(ctx, keys[(i*7)%len(keys)], hot); err != nil {
+			if _, err := s.Reset(ctx, keys[(i*7)%len(keys)], hot); err != nil {
 				t.Error(err)
 			}
 			if i%50 == 0 {

@@ -14,7 +14,7 @@ import (
 // broken fails every decision, and forgets.
 type broken struct{ side }
 
-func (*broken) Reset(context.Context, string, ...*store.Limit) error { return nil }
+func (*broken) Reset(context.Context, string, ...*store.Limit) (bool, error) { return false, nil }
 
 func down() store.Store { return &broken{side{err: errDown}} }
 

@@ -391,27 +391,35 @@ func (s *Store) Observe(o *store.Observer) {
 	}
 }
 
-// Reset resets key in both stores. If one store can't reset it, the other one still does. The
-// error names the store that failed, and wraps the store's own error, ErrOpen while the breaker
-// is open, or errors.ErrUnsupported if the store doesn't implement store.Resetter.
-func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+// Reset resets key in both stores. If one store can't reset it, the other one still does. found
+// reports whether a store had anything to reset. The error names the store that failed, and wraps
+// the store's own error, ErrOpen while the breaker is open, or errors.ErrUnsupported if the store
+// doesn't implement store.Resetter.
+func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) (found bool, err error) {
 	if s.wrong != nil || s.life == nil {
-		return s.unusable()
+		return false, s.unusable()
 	}
 	var first, second error
 	if r, ok := s.primary.(store.Resetter); ok {
-		if first = s.ask(ctx, []store.Charge{{Key: key}}, func() error { return r.Reset(ctx, key, limits...) }); first != nil {
+		first = s.ask(ctx, []store.Charge{{Key: key}}, func() error {
+			var err error
+			found, err = r.Reset(ctx, key, limits...)
+			return err
+		})
+		if first != nil {
 			first = s.errorOf(first)
 		}
 	} else {
 		first = fmt.Errorf("failover: the primary (%T) is no store.Resetter: %w", s.primary, errors.ErrUnsupported)
 	}
 	if r, ok := s.secondary.(store.Resetter); ok {
-		second = r.Reset(ctx, key, limits...)
+		var here bool
+		here, second = r.Reset(ctx, key, limits...)
+		found = found || here
 	} else if s.secondary != nil {
 		second = fmt.Errorf("failover: the secondary (%T) is no store.Resetter: %w", s.secondary, errors.ErrUnsupported)
 	}
-	return errors.Join(first, second)
+	return found, errors.Join(first, second)
 }
 
 // Verify implements store.Verifier. It verifies the primary even while the breaker is open, and

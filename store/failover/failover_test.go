@@ -144,25 +144,25 @@ func TestReset(t *testing.T) {
 	p, q := &side{}, &side{}
 	s := failover.New(p, q, failover.WithThreshold(1))
 	defer s.Close()
-	if err := s.Reset(t.Context(), "k", limit); err != nil || p.resets != 1 || q.resets != 1 {
+	if found, err := s.Reset(t.Context(), "k", limit); err != nil || !found || p.resets != 1 || q.resets != 1 {
 		t.Fatalf("%v, primary %d, secondary %d", err, p.resets, q.resets)
 	}
 	p.fail(errDown)
-	if err := s.Reset(t.Context(), "k", limit); !errors.Is(err, errDown) || q.resets != 2 {
+	if found, err := s.Reset(t.Context(), "k", limit); !errors.Is(err, errDown) || !found || q.resets != 2 {
 		t.Errorf("%v, %d", err, q.resets)
 	}
-	if err := s.Reset(t.Context(), "k", limit); !errors.Is(err, failover.ErrOpen) || p.resets != 2 || q.resets != 3 {
+	if _, err := s.Reset(t.Context(), "k", limit); !errors.Is(err, failover.ErrOpen) || p.resets != 2 || q.resets != 3 {
 		t.Errorf("%v, %d, %d", err, p.resets, q.resets)
 	}
 	// The one that can, does.
 	for i, able := range []*side{{}, {}} {
 		of := []store.Store{able, only{&side{}}}
-		if err := failover.New(of[i], of[1-i]).Reset(t.Context(), "k", limit); !errors.Is(err, errors.ErrUnsupported) || able.resets != 1 {
+		if _, err := failover.New(of[i], of[1-i]).Reset(t.Context(), "k", limit); !errors.Is(err, errors.ErrUnsupported) || able.resets != 1 {
 			t.Errorf("%v, %d", err, able.resets)
 		}
 	}
 	alone := &side{}
-	if err := failover.New(alone, nil).Reset(t.Context(), "k"); err != nil || alone.resets != 1 {
+	if _, err := failover.New(alone, nil).Reset(t.Context(), "k"); err != nil || alone.resets != 1 {
 		t.Errorf("%v, %d", err, alone.resets)
 	}
 }

@@ -95,8 +95,8 @@ func TestProbedKeys(t *testing.T) {
 			return s.Take(t.Context(), []store.Charge{{Key: "a", Limit: limit, Cost: 1}, {Key: "b", Limit: limit}, {Key: "a", Limit: other, Cost: 1}}, make([]store.Result, 3))
 		}, []string{"a", "b"}},
 		{"settle", func(s *failover.Store) error { _, err := settle(s, store.Receipt{Cost: 1}); return err }, []string{"k"}},
-		{"reset", func(s *failover.Store) error { return s.Reset(t.Context(), "r", limit) }, []string{"r"}},
-		{"reset of no limits", func(s *failover.Store) error { return s.Reset(t.Context(), "r") }, []string{"r"}},
+		{"reset", func(s *failover.Store) error { _, err := s.Reset(t.Context(), "r", limit); return err }, []string{"r"}},
+		{"reset of no limits", func(s *failover.Store) error { _, err := s.Reset(t.Context(), "r"); return err }, []string{"r"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

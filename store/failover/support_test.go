@@ -111,10 +111,10 @@ func (s *side) Settle(ctx context.Context, charges []store.Charge, results []sto
 	return nil
 }
 
-func (s *side) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+func (s *side) Reset(ctx context.Context, key string, limits ...*store.Limit) (found bool, err error) {
 	s.set(func(s *side) { s.resets++ })
-	_, err := s.answer(ctx, nil, nil)
-	return err
+	_, err = s.answer(ctx, nil, nil)
+	return err == nil, err
 }
 
 func isProbe(charges []store.Charge) bool {

@@ -132,7 +132,7 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 
 // Reset removes the states of key for the limits. If the store was full and the key shares a
 // state with other keys, the shared state isn't changed.
-func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) (found bool, err error) {
 	return s.memory().Reset(ctx, key, limits...)
 }
 

@@ -64,7 +64,8 @@ func TestNoConnection(t *testing.T) {
 			calls.Wait()
 			charge := []store.Charge{{Key: "k", Limit: l, Cost: 0, Receipt: store.Receipt{Instant: 1, Cost: 1}}}
 			check("Settle", s.Settle(context.Background(), charge, make([]store.Result, 1)))
-			check("Reset", s.Reset(context.Background(), "k", l))
+			_, err = s.Reset(context.Background(), "k", l)
+			check("Reset", err)
 		})
 	}
 }

@@ -201,7 +201,7 @@ func TestDenyCacheAsksLittle(t *testing.T) {
 	if !take() || take() {
 		t.Error("after a refund one should pass")
 	}
-	if err := s.Reset(ctx, "k", l); err != nil {
+	if _, err := s.Reset(ctx, "k", l); err != nil {
 		t.Fatal(err)
 	}
 	if !take() {

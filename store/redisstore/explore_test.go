@@ -91,7 +91,7 @@ var unwired = []orders.Edit{
 	{File: "take.go", Was: "s.takes.Do(ctx, call)", Is: "s.decided(call)"},
 	{File: "settle.go", Was: "reusable, err := s.settles.Do(ctx, call)", Is: "reusable, err := true, s.settled(call)"},
 	{File: "refunds.go", Was: "func (f *refunds) start(", Is: "func (f *refunds) startThere("},
-	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, commands) }()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = commands\n"},
+	{File: "reset.go", Was: "	go func() {\n		found, err := s.execAll(due, commands)\n		done <- answer{found, err}\n	}()\n", Is: "	there.Reset(key, limits)\n	done <- answer{}\n	_ = commands\n"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
 	{File: "server.go", Was: "	now := time.Now\n", Is: "	return 0\n	now := time.Now\n"},
 	{File: "prefetch.go", Was: "time.AfterFunc(s.maxAge, s.sweep)", Is: "new(time.Timer)"},
@@ -197,7 +197,7 @@ func (w *room) do(what string, last **did) {
 		*last = nil
 		call(func() { err = w.store.Settle(ctx, charges, results) })
 	case "reset":
-		call(func() { err = w.store.Reset(ctx, "k", w.limit) })
+		call(func() { _, err = w.store.Reset(ctx, "k", w.limit) })
 	case "give back":
 		w.store.GiveBack(false)
 	case "close":

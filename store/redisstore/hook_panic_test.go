@@ -76,7 +76,7 @@ func TestHookPanics(t *testing.T) {
 			if err := s.Settle(context.Background(), []store.Charge{give}, held[:]); !errors.Is(err, ErrIndeterminate) {
 				t.Errorf("Settle: %v, want ErrIndeterminate", err)
 			}
-			if err := s.Reset(context.Background(), "a", rate); !errors.Is(err, ErrIndeterminate) {
+			if _, err := s.Reset(context.Background(), "a", rate); !errors.Is(err, ErrIndeterminate) {
 				t.Errorf("Reset: %v, want ErrIndeterminate", err)
 			}
 			if s.renewals.renew(0) && len(s.leases.byKey) > 0 {

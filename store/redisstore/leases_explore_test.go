@@ -157,7 +157,7 @@ var renewedThere = []orders.Edit{
 	{File: "settle.go", Was: "reusable, err := s.settles.Do(ctx, call)", Is: "reusable, err := true, s.released(call)"},
 	{File: "take.go", Was: "s.takes.Do(ctx, call)", Is: "s.decided(call)"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
-	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, commands) }()\n", Is: "	if there.Reset() {\n		done <- nil\n	} else {\n		done <- ErrUnavailable\n	}\n	_ = commands\n"},
+	{File: "reset.go", Was: "	go func() {\n		found, err := s.execAll(due, commands)\n		done <- answer{found, err}\n	}()\n", Is: "	if there.Reset() {\n		done <- answer{}\n	} else {\n		done <- answer{err: ErrUnavailable}\n	}\n	_ = commands\n"},
 }
 
 const leaseTime = 15 * time.Second
@@ -381,11 +381,11 @@ func (h *holder) do(what string) {
 		h.Reset()
 	case "reset in vain":
 		h.vain = true
-		if h.store.Reset(h.ctx, "k", slotLimit) == nil {
+		if _, err := h.store.Reset(h.ctx, "k", slotLimit); err == nil {
 			h.Broken("a Reset that fails says nothing")
 		}
 	case "reset":
-		err = h.store.Reset(h.ctx, "k", slotLimit)
+		_, err = h.store.Reset(h.ctx, "k", slotLimit)
 	case "close":
 		before := maps.Clone(h.given)
 		err = h.store.Close()

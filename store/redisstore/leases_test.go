@@ -71,7 +71,7 @@ func TestLeases(t *testing.T) {
 		t.Errorf("%d leases reported lost", n)
 	}
 	// Another program takes the key away.
-	if err := dead.Reset(context.Background(), "k", l); err != nil {
+	if _, err := dead.Reset(context.Background(), "k", l); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the loss reported", func() bool { return lost.Load() == 1 })
@@ -99,13 +99,13 @@ func TestResetNamesALimitTwice(t *testing.T) {
 	if _, err := settle(mine, "k", l, released.Receipt, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := mine.Reset(ctx, "k", l, l); err != nil {
+	if _, err := mine.Reset(ctx, "k", l, l); err != nil {
 		t.Fatal(err)
 	}
 	if held, err := take(mine, "k", l, 1); err != nil || !held.OK {
 		t.Fatal(held, err)
 	}
-	if err := other.Reset(ctx, "k", l); err != nil {
+	if _, err := other.Reset(ctx, "k", l); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the loss reported", func() bool { return lost.Load() == 1 })
@@ -226,7 +226,7 @@ func TestLostSlotsCountAgain(t *testing.T) {
 
 			// What another process has reset stays free, whatever is lost since.
 			get(s, 1)
-			if err := other.Reset(context.Background(), "k", l); err != nil {
+			if _, err := other.Reset(context.Background(), "k", l); err != nil {
 				t.Fatal(err)
 			}
 			held(0)
@@ -237,7 +237,7 @@ func TestLostSlotsCountAgain(t *testing.T) {
 			held(1)
 			release(s, again)
 			get(s, 1)
-			if err := s.Reset(context.Background(), "k", l); err != nil {
+			if _, err := s.Reset(context.Background(), "k", l); err != nil {
 				t.Fatal(err)
 			}
 			renew(0)

@@ -336,7 +336,7 @@ func TestManyLimitsAreReset(t *testing.T) {
 		}
 	}
 	take(5, 4)
-	if err := s.Reset(ctx, "k", limits...); err != nil {
+	if _, err := s.Reset(ctx, "k", limits...); err != nil {
 		t.Fatal(err)
 	}
 	take(0, 9)

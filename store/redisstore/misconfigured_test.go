@@ -35,7 +35,8 @@ func TestMisconfiguredOptions(t *testing.T) {
 		"WithPrefetch(9, 0s): write 2 tokens or more and a positive": redisstore.New(rdb, redisstore.WithPrefetch(9, 0)),
 	} {
 		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
-		for i, err := range []error{s.Take(ctx, charges, results), s.Settle(ctx, charges, results), s.Reset(ctx, "k", l)} {
+		_, resetErr := s.Reset(ctx, "k", l)
+		for i, err := range []error{s.Take(ctx, charges, results), s.Settle(ctx, charges, results), resetErr} {
 			if !errors.Is(err, redisstore.ErrConfiguration) || !strings.Contains(err.Error(), want) {
 				t.Errorf("call %d: %v, want %q", i, err, want)
 			}

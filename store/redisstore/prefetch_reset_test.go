@@ -52,7 +52,7 @@ func TestResetDropsWhatIsHeld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _, l, sleep := lessor(t, rdb, leased)
-			if err := s.Reset(t.Context(), "k", of(l)); err != nil {
+			if _, err := s.Reset(t.Context(), "k", of(l)); err != nil {
 				t.Fatal(err)
 			}
 			passed := 0
@@ -117,7 +117,7 @@ func TestResetElsewhereKeepsLeftoversOut(t *testing.T) {
 				s, other, l, sleep := lessor(t, rdb, tt.spec, tt.opts...)
 				want := int64(89 + 9 - 50) // nine are given back
 				if reset {
-					if err := other.Reset(t.Context(), "k", l); err != nil {
+					if _, err := other.Reset(t.Context(), "k", l); err != nil {
 						t.Fatal(err)
 					}
 					want = 50
@@ -128,7 +128,7 @@ func TestResetElsewhereKeepsLeftoversOut(t *testing.T) {
 				if left := mustTake(t, other, "k", l, 0).Remaining; left != want {
 					t.Errorf("reset %v: %d left, want %d", reset, left, want)
 				}
-				if err := other.Reset(t.Context(), "k", l); err != nil {
+				if _, err := other.Reset(t.Context(), "k", l); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -227,7 +227,8 @@ func (p probe) tryScripts(ctx context.Context, limits ...*store.Limit) error {
 			}
 		}
 	}
-	return step("resetting", p.Reset(ctx, p.identity, limits...))
+	_, err := p.Reset(ctx, p.identity, limits...)
+	return step("resetting", err)
 }
 
 // renewOnce renews what the probe holds.

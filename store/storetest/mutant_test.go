@@ -38,11 +38,12 @@ func (m *mutant) Settle(_ context.Context, charges []store.Charge, results []sto
 	return m.settle(m.plain, charges, results)
 }
 
-func (m *mutant) Reset(_ context.Context, key string, limits ...*store.Limit) error {
+func (m *mutant) Reset(_ context.Context, key string, limits ...*store.Limit) (found bool, err error) {
 	m.one.Lock()
 	defer m.one.Unlock()
+	found = m.plain.has(key, limits)
 	m.reset(m.plain, key, limits)
-	return nil
+	return found, nil
 }
 
 // whole fills in what a mutant leaves as it is. All calls of one take turns, also
@@ -59,7 +60,7 @@ func (m mutant) whole(turns bool) *mutant {
 	}
 	if m.reset == nil {
 		m.reset = func(p *plain, key string, limits []*store.Limit) {
-			_ = p.Reset(context.Background(), key, limits...)
+			_, _ = p.Reset(context.Background(), key, limits...)
 		}
 	}
 	if m.one = new(sync.Mutex); !turns {

@@ -63,7 +63,7 @@ var mutants = map[string]func() mutant{
 		return mutant{
 			reset: func(p *plain, key string, limits []*store.Limit) {
 				reset[key] = true
-				_ = p.Reset(context.Background(), key, limits...)
+				_, _ = p.Reset(context.Background(), key, limits...)
 			},
 			settle: func(p *plain, charges []store.Charge, results []store.Result) error {
 				if len(charges) == 1 && reset[charges[0].Key] {

@@ -7,7 +7,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A store that can forget keys forgets exactly what it is told to.
+// A store that can forget keys forgets exactly what it is told to, and says whether there was anything.
 var resetRows = append(each("", func(s *suite, k kind) {
 	forget := s.resetter()
 	l := s.limit(k.spec)
@@ -17,15 +17,18 @@ var resetRows = append(each("", func(s *suite, k kind) {
 		s.reserve("l", l, 1, k.span())
 	}
 	charged := s.peek("l", l)
-	forget("k", l)
+	if !forget("k", l) {
+		s.Errorf("a Reset of a key that was charged finds nothing")
+	}
 	if r := s.peek("k", l); r != full {
 		s.Errorf("%s, want %s", show(r), show(full))
 	}
 	if r := s.peek("l", l); r != charged {
 		s.Errorf("another key: %s, was %s", show(r), show(charged))
 	}
-	forget("k", l)
-	forget("never seen", l)
+	if forget("k", l) || forget("never seen", l) {
+		s.Errorf("a Reset of a new key finds something")
+	}
 }), []row{
 	{"the limits named", func(s *suite) {
 		forget := s.resetter()
@@ -91,15 +94,17 @@ var resetReceiptRows = each("receipts from before/", func(s *suite, k kind) {
 })
 
 // resetter skips the test if the store can't forget keys.
-func (s *suite) resetter() func(key string, limits ...*store.Limit) {
+func (s *suite) resetter() func(key string, limits ...*store.Limit) (found bool) {
 	r, ok := s.store.(store.Resetter)
 	if !ok {
 		s.Skip("the store is no store.Resetter")
 	}
-	return func(key string, limits ...*store.Limit) {
+	return func(key string, limits ...*store.Limit) bool {
 		s.Helper()
-		if err := r.Reset(context.Background(), key, limits...); err != nil {
+		found, err := r.Reset(context.Background(), key, limits...)
+		if err != nil {
 			s.Fatalf("Reset: %v", err)
 		}
+		return found
 	}
 }

@@ -2,6 +2,7 @@ package storetest_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -94,13 +95,24 @@ func (p *plain) keep(at place, s store.State) {
 	}
 }
 
-func (p *plain) Reset(_ context.Context, key string, limits ...*store.Limit) error {
+func (p *plain) Reset(_ context.Context, key string, limits ...*store.Limit) (found bool, err error) {
+	found = p.has(key, limits)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range limits {
 		delete(p.states, place{p.name(l), key})
 	}
-	return nil
+	return found, nil
+}
+
+// has reports whether the store has a state of key for one of the limits.
+func (p *plain) has(key string, limits []*store.Limit) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(limits, func(l *store.Limit) bool {
+		_, found := p.states[place{p.name(l), key}]
+		return found
+	})
 }
 
 func TestRun(t *testing.T) {

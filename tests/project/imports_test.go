@@ -74,7 +74,7 @@ var imports = map[string]rule{
 	"internal/respond":                   {own: []string{"internal/inside", "internal/turns", "store"}},
 	".":                                  {own: []string{"internal/inside", "store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/compile", "internal/algorithm", "internal/decide", "internal/failure", "internal/field", "internal/keys", "internal/keytext", "internal/limit", "internal/logs", "internal/mistakes", "internal/optionerror", "internal/permit", "internal/read", "internal/respond", "internal/slots", "internal/turns", "internal/keysample"}},
 	"internal/topkeys":                   {notEven: []string{"net/http", "net"}},
-	"console":                            {own: []string{".", "internal/keytext", "internal/topkeys", "store", "store/failover", "store/memstore"}},
+	"console":                            {own: []string{".", "internal/keytext", "internal/read", "internal/topkeys", "store", "store/failover", "store/memstore"}},
 	"tenants":                            {own: []string{".", "internal/keytext", "internal/optionerror"}},
 	"adapters/internal/client":           {own: []string{".", "internal/background"}},
 	"adapters/internal/pattern":          {},

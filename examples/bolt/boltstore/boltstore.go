@@ -122,18 +122,21 @@ func (s *Store) Settle(_ context.Context, charges []store.Charge, results []stor
 }
 
 // Reset makes the limits forget key; see store.Resetter.
-func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) error {
+func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) (found bool, err error) {
 	if err := store.Check(charging(key, limits), make([]store.Result, len(limits))); err != nil {
-		return fmt.Errorf("boltstore: %w", err)
+		return false, fmt.Errorf("boltstore: %w", err)
 	}
-	return s.update(func(t *transaction) error {
+	err = s.update(func(t *transaction) error {
 		for _, l := range limits {
-			if err := t.states.Delete(recordKey(l, key)); err != nil {
+			record := recordKey(l, key)
+			found = found || t.states.Get(record) != nil
+			if err := t.states.Delete(record); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	return found && err == nil, err
 }
 
 func charging(key string, limits []*store.Limit) []store.Charge {

@@ -114,7 +114,7 @@ func flowOwnKey(t *testing.T, a Adapter) {
 	if _, err := l.Take(ctx, "ada", 1); !errors.As(err, &denied) || denied.Decision.Limit != "rate" {
 		t.Error(err)
 	}
-	if err := l.Reset(ctx, "ada"); err != nil || asUser(h, "ada") != 200 {
+	if _, err := l.Reset(ctx, "ada"); err != nil || asUser(h, "ada") != 200 {
 		t.Errorf("Reset: %v", err)
 	}
 
