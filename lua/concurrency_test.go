@@ -120,7 +120,7 @@ func (p *pair) leases(l *store.Limit, c call, held leases, made *[]store.Receipt
 	if want := strconv.FormatInt(held.held(p.now), 10); got.raw != want {
 		return fail("%s held, want %s", got.raw, want)
 	}
-	result := p.oracle(l, c, algorithm.State{Live: held.held(p.now) > 0, A: held.held(p.now)})
+	result := p.oracle(l, c, algorithm.State{Live: held.held(p.now) > 0, W: algorithm.Words{0: held.held(p.now)}})
 	if got.ok != result.OK {
 		return fail("got %v, want %v", got.ok, result.OK)
 	}

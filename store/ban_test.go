@@ -80,13 +80,13 @@ func TestBanAmend(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := Now{Steady: 1000}
-	for _, s := range []algorithm.State{{}, {Live: true, Numbers: ban.steps().Terms().Numbers, Log: []algorithm.Entry{{At: 900, Units: 1}}}, {Live: true, Numbers: ban.steps().Terms().Numbers, A: 2000, B: 1500}} {
+	for _, s := range []algorithm.State{{}, {Live: true, Numbers: ban.steps().Terms().Numbers, Log: []algorithm.Entry{{At: 900, Units: 1}}}, {Live: true, Numbers: ban.steps().Terms().Numbers, W: algorithm.Words{algorithm.BannedUntil: 2000, algorithm.BanLength: 1500}}} {
 		for _, cost := range []int64{0, 1} {
 			after, r := State{}, Result{}
 			*after.open() = s
 			c := Charge{Key: "k", Limit: ban, Cost: cost, Receipt: Receipt{Cost: 1, Instant: 900, Mark: 1}}
 			Amend(now, &c, &after, &r)
-			if after.open().A != s.A || len(after.open().Log) != len(s.Log) || after.open().Live != s.Live {
+			if after.open().W[algorithm.BannedUntil] != s.W[algorithm.BannedUntil] || len(after.open().Log) != len(s.Log) || after.open().Live != s.Live {
 				t.Errorf("%+v settled to %d: %+v", s, cost, after)
 			}
 		}

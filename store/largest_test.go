@@ -53,8 +53,8 @@ var largest = []store.Spec{
 // word is exact in a double, and no time is below zero or longer than can be.
 func (m *meter) sound(r store.Result) error {
 	is := inside.State(&m.state)
-	words := []int64{max(is.B, -is.B), is.C, is.Numbers.Token, is.Numbers.Burst, r.Remaining, r.Receipt.Cost, // never negative
-		is.A, is.D, is.E, is.Numbers.Unit, r.Receipt.Instant, r.Receipt.Mark}
+	words := []int64{max(is.W[1], -is.W[1]), is.W[2], is.Numbers.Token, is.Numbers.Burst, r.Remaining, r.Receipt.Cost, // never negative
+		is.W[0], is.W[3], is.W[4], is.Numbers.Unit, r.Receipt.Instant, r.Receipt.Mark}
 	for _, e := range is.Log {
 		words = append(words, e.At, e.Units)
 	}

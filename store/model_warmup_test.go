@@ -4,6 +4,7 @@ import (
 	"math/big"
 	"time"
 
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -83,7 +84,7 @@ func (m *warmUpModel) takes(cost int64) (us, stored *big.Rat) {
 func (m *warmUpModel) follow(s store.State) {
 	if is := inside.State(&s); m.off > 1 && is.Live {
 		us := func(units int64) *big.Rat { return times(rat(m.tick), big.NewRat(units, m.perTick)) }
-		m.free, m.permits, m.off = us(is.A), over(us(is.B), m.interval), 1
+		m.free, m.permits, m.off = us(is.W[algorithm.Free]), over(us(is.W[algorithm.Cold]), m.interval), 1
 	}
 }
 

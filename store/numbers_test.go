@@ -140,7 +140,7 @@ func (v *versions) used() (*big.Rat, bool) {
 	if a != store.TokenBucket && a != store.LeakyBucket || !is.Live || is.Numbers.Token == 0 {
 		return rat(0), false
 	}
-	return big.NewRat(max(0, is.A-is.Numbers.At(v.now.Steady)), is.Numbers.Token), true
+	return big.NewRat(max(0, is.W[algorithm.Tat]-is.Numbers.At(v.now.Steady)), is.Numbers.Token), true
 }
 
 func walkVersions(t *testing.T, n uint64, look func(d dice, v *versions) error) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -112,7 +113,7 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 			if back := c.settle(r, m, cost, id, d.roll(2) == 0); back > 0 && isBucket(r) {
 				*refunds++
 			}
-			trail += fmt.Sprintf(": tat %d, stands for %d", inside.State(&m.state).A/1e6, c.cost)
+			trail += fmt.Sprintf(": tat %d, stands for %d", inside.State(&m.state).W[algorithm.Tat]/1e6, c.cost)
 			continue
 		}
 		cost := 1 + d.roll(8)

@@ -180,7 +180,7 @@ func playState(read store.State) error {
 					return fmt.Errorf("%+v at %d, cost %d, %d passed of %d: %+v, %+v", l.Spec(), at, cost, passed, fresh, r, *inside.State(&m.state))
 				}
 				is := inside.State(&m.state)
-				for _, receipt := range []store.Receipt{r.Receipt, {Instant: is.A, Mark: is.A, Cost: 3}, {Instant: at, Mark: is.B, Cost: store.MaxCost}} {
+				for _, receipt := range []store.Receipt{r.Receipt, {Instant: is.W[0], Mark: is.W[0], Cost: 3}, {Instant: at, Mark: is.W[1], Cost: store.MaxCost}} {
 					for _, to := range []int64{0, 5, store.MaxCost} {
 						then := &meter{limit: l, state: clone([]store.State{m.state})[0], now: m.now}
 						receipt.Lease = m.now.Lease
@@ -211,7 +211,7 @@ func TestStatesThatNoLimitWrites(t *testing.T) {
 		}
 		s := clone([]store.State{v.state})[0]
 		is := inside.State(&s)
-		words := []*int64{&is.Numbers.Token, &is.Numbers.Unit, &is.Numbers.Burst, &is.A, &is.B, &is.C, &is.D, &is.E}
+		words := []*int64{&is.Numbers.Token, &is.Numbers.Unit, &is.Numbers.Burst, &is.W[0], &is.W[1], &is.W[2], &is.W[3], &is.W[4]}
 		for i := range is.Log {
 			words = append(words, &is.Log[i].At, &is.Log[i].Units)
 		}
@@ -242,21 +242,21 @@ func TestStatesThatAreRejected(t *testing.T) {
 	}
 	rate := algorithm.Numbers{Token: 1_000_000, Unit: 8, Burst: 5}
 	for name, is := range map[string]algorithm.State{
-		"no token":           {Numbers: algorithm.Numbers{Unit: 8, Burst: 5}, A: 1},
-		"a token below zero": {Numbers: algorithm.Numbers{Token: -1, Unit: 8, Burst: 5}, A: 1},
-		"no unit a tick":     {Numbers: algorithm.Numbers{Token: 5, Burst: 5}, A: 1},
-		"no length":          {Numbers: algorithm.Numbers{Token: 5, Unit: -1, Burst: 5}, A: 1, B: 1}, // of intervals
-		"half of an instant": {Numbers: rate, A: 1 << 53},
-		"an endless burst":   {Numbers: algorithm.Numbers{Token: 1 << 42, Unit: 8, Burst: 1 << 41}, A: 1},
-		"levels that sink":   {Numbers: rate, A: 10, D: 20, Log: []algorithm.Entry{{At: 1, Units: 5}, {At: 2, Units: 4}}},
-		"levels of no order": {Numbers: rate, A: 10, D: 20, Log: []algorithm.Entry{{At: 2, Units: 5}, {At: 1, Units: 6}}},
-		"levels for ever":    {Numbers: rate, A: 10, Log: []algorithm.Entry{{At: 1, Units: 5}}},
-		"nine levels":        {Numbers: rate, A: 10, D: 20, Log: nineLevels},
-		"a count below zero": {A: 10, B: -1},
-		"a sum that isn't":   {A: 10, B: 1, C: 3, Log: []algorithm.Entry{{At: 1, Units: 1}}},
-		"an empty entry":     {A: 10, B: 1, C: 1, Log: []algorithm.Entry{{At: 1, Units: 0}}},
-		"a negative entry":   {A: 10, B: 3, C: 2, Log: []algorithm.Entry{{At: 1, Units: -1}}},
-		"a log of no order":  {A: 10, B: 1, C: 3, Log: []algorithm.Entry{{At: 2, Units: 1}, {At: 1, Units: 1}}},
+		"no token":           {Numbers: algorithm.Numbers{Unit: 8, Burst: 5}, W: algorithm.Words{0: 1}},
+		"a token below zero": {Numbers: algorithm.Numbers{Token: -1, Unit: 8, Burst: 5}, W: algorithm.Words{0: 1}},
+		"no unit a tick":     {Numbers: algorithm.Numbers{Token: 5, Burst: 5}, W: algorithm.Words{0: 1}},
+		"no length":          {Numbers: algorithm.Numbers{Token: 5, Unit: -1, Burst: 5}, W: algorithm.Words{0: 1, 1: 1}}, // of intervals
+		"half of an instant": {Numbers: rate, W: algorithm.Words{0: 1 << 53}},
+		"an endless burst":   {Numbers: algorithm.Numbers{Token: 1 << 42, Unit: 8, Burst: 1 << 41}, W: algorithm.Words{0: 1}},
+		"levels that sink":   {Numbers: rate, W: algorithm.Words{0: 10, 3: 20}, Log: []algorithm.Entry{{At: 1, Units: 5}, {At: 2, Units: 4}}},
+		"levels of no order": {Numbers: rate, W: algorithm.Words{0: 10, 3: 20}, Log: []algorithm.Entry{{At: 2, Units: 5}, {At: 1, Units: 6}}},
+		"levels for ever":    {Numbers: rate, W: algorithm.Words{0: 10}, Log: []algorithm.Entry{{At: 1, Units: 5}}},
+		"nine levels":        {Numbers: rate, W: algorithm.Words{0: 10, 3: 20}, Log: nineLevels},
+		"a count below zero": {W: algorithm.Words{0: 10, 1: -1}},
+		"a sum that isn't":   {W: algorithm.Words{0: 10, 1: 1, 2: 3}, Log: []algorithm.Entry{{At: 1, Units: 1}}},
+		"an empty entry":     {W: algorithm.Words{0: 10, 1: 1, 2: 1}, Log: []algorithm.Entry{{At: 1, Units: 0}}},
+		"a negative entry":   {W: algorithm.Words{0: 10, 1: 3, 2: 2}, Log: []algorithm.Entry{{At: 1, Units: -1}}},
+		"a log of no order":  {W: algorithm.Words{0: 10, 1: 1, 2: 3}, Log: []algorithm.Entry{{At: 2, Units: 1}, {At: 1, Units: 1}}},
 	} {
 		var s store.State
 		is.Live = true
@@ -274,8 +274,8 @@ func FuzzStateOfBytes(f *testing.F) {
 	for _, is := range []algorithm.State{
 		{},
 		{Live: true},
-		{Live: true, A: 1 << 50, Numbers: algorithm.Numbers{Token: 1_000_000, Unit: 8}},
-		{Live: true, A: math.MinInt64, E: math.MaxInt64, Log: []algorithm.Entry{{At: -1, Units: 3}}},
+		{Live: true, W: algorithm.Words{0: 1 << 50}, Numbers: algorithm.Numbers{Token: 1_000_000, Unit: 8}},
+		{Live: true, W: algorithm.Words{0: math.MinInt64, 4: math.MaxInt64}, Log: []algorithm.Entry{{At: -1, Units: 3}}},
 	} {
 		var s store.State
 		*inside.State(&s) = is
@@ -286,7 +286,7 @@ func FuzzStateOfBytes(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var s store.State
-		inside.State(&s).A = 1
+		inside.State(&s).W[0] = 1
 		if err := s.UnmarshalBinary(data); err != nil {
 			if !reflect.DeepEqual(s, store.State{}) {
 				t.Fatalf("%x: %v, and %+v", data, err, s)

@@ -5,10 +5,15 @@ import (
 	"time"
 )
 
-// Ban. State.B is the whole length of the ban under which the key is, or 0, and State.A the
-// instant until which it is banned. State.Log holds, in order, an entry for each denial that hasn't
-// started a ban, and Numbers.Token is the period in which they count.
-//
+// A Ban's State.Log holds, in order, an entry for each denial that hasn't started a ban, and Numbers.Token
+// is the period in which they count.
+const (
+	// BannedUntil is the instant until which the key is banned.
+	BannedUntil = 0
+	// BanLength is the whole length of the ban under which the key is, or 0.
+	BanLength = 1
+)
+
 // A limit with other Units goes on with the count. One with another period starts a new one:
 // the denials of the other don't count for it, and are forgotten when it counts one itself. A
 // running ban ends when it was announced to, whatever the numbers.
@@ -30,24 +35,24 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 			s.Log[i].At = at
 		}
 	}
-	if s.A = min(s.A, at+s.B); s.banned(at) == 0 {
-		s.A, s.B = 0, 0
+	if s.W[BannedUntil] = min(s.W[BannedUntil], at+s.W[BanLength]); s.banned(at) == 0 {
+		s.W[BannedUntil], s.W[BanLength] = 0, 0
 	}
 	gone := 0
 	for gone < len(s.Log) && s.Log[gone].At+s.Numbers.Token <= at {
 		gone++
 	}
-	if s.Log = s.Log[gone:]; s.B == 0 && len(s.Log) == 0 {
+	if s.Log = s.Log[gone:]; s.W[BanLength] == 0 && len(s.Log) == 0 {
 		*s = State{}
 	}
 }
 
 // banned returns for how many microseconds the key is still banned.
 func (s *State) banned(at int64) int64 {
-	if s.B == 0 {
+	if s.W[BanLength] == 0 {
 		return 0 // and A says nothing: instants may be before the origin
 	}
-	return max(s.A-at, 0)
+	return max(s.W[BannedUntil]-at, 0)
 }
 
 // denials returns the denials that count for the limit.
@@ -98,7 +103,8 @@ func (l *Limit) DenialCounts() bool {
 func (l *Limit) CountDenial(now *Now, s *State) (begun bool) {
 	at, strikes := now.Steady, l.denials(s)
 	if int64(len(strikes))+1 >= l.spec.Units {
-		*s = State{Live: true, Numbers: l.numbers, A: at + l.spec.Ban.Microseconds(), B: l.spec.Ban.Microseconds()}
+		length := l.spec.Ban.Microseconds()
+		*s = State{Live: true, Numbers: l.numbers, W: Words{BannedUntil: at + length, BanLength: length}}
 		return true
 	}
 	s.Live, s.Numbers, s.Log = true, l.numbers, append(strikes, Entry{At: at, Units: 1})
@@ -118,6 +124,7 @@ func (l *Limit) amendBan(now *Now, c *Settlement, s *State) Receipt {
 // validBan reports whether a Ban can have written the state.
 func (s *State) validBan() bool {
 	n := s.Numbers
-	return 0 < n.Token && n.Token < remote && n.Unit == 0 && n.Burst == 0 && absBelow(s.A, remote) &&
-		0 <= s.B && s.B <= longest.Microseconds() && s.C|s.D|s.E == 0 && len(s.Log) <= maxDenials && s.ascends(0, remote)
+	return 0 < n.Token && n.Token < remote && n.Unit == 0 && n.Burst == 0 && s.hasOnly(BannedUntil, BanLength) &&
+		absBelow(s.W[BannedUntil], remote) && 0 <= s.W[BanLength] && s.W[BanLength] <= longest.Microseconds() &&
+		len(s.Log) <= maxDenials && s.ascends(0, remote)
 }

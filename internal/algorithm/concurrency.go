@@ -6,10 +6,12 @@ import (
 	"slices"
 )
 
-// Concurrency. State.A is the number of slots held. State.Log holds one entry per
-// lease, in the order in which they were given, with the number of slots it holds (0
-// once released, until the log is next tidied). Releasing looks up the lease by id, so
-// releasing one that was never held, or was already released, frees nothing.
+// A Concurrency's State.Log holds one entry per lease, in the order in which they were given, with the
+// number of slots it holds (0 once released, until the log is next tidied). Releasing looks up the lease
+// by id, so releasing one that was never held, or was already released, frees nothing.
+
+// Held is the number of slots held.
+const Held = 0
 
 // sequence is the lease's place in the log: ids are drawn in ascending order.
 func sequence(id LeaseID) int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
@@ -18,7 +20,7 @@ func (l *Limit) workOutConcurrency() { l.largest = l.spec.Units }
 
 func (l *Limit) stepConcurrency(now *Now, c Charge, s *State, r *Result) {
 	*r = Result{OK: true}
-	held := s.A
+	held := s.W[Held]
 	switch {
 	case c.Cost == 0:
 	case c.Cost > l.largest:
@@ -27,7 +29,7 @@ func (l *Limit) stepConcurrency(now *Now, c Charge, s *State, r *Result) {
 		r.OK = false // until a slot is released: the time is unknown
 	default:
 		held += c.Cost
-		s.Live, s.A = true, held
+		s.Live, s.W[Held] = true, held
 		s.Log = append(s.Log, Entry{At: sequence(now.Lease), Units: c.Cost})
 		r.Receipt = Receipt{Cost: c.Cost, Lease: now.Lease}
 	}
@@ -39,11 +41,11 @@ func (l *Limit) amendConcurrency(c *Settlement, s *State) Receipt {
 	if !found || s.Log[i].Units == 0 {
 		return Receipt{Cost: c.Cost}
 	}
-	holds := min(c.Cost, s.Log[i].Units+max(0, MaxCost-s.A))
-	s.A += holds - s.Log[i].Units
+	holds := min(c.Cost, s.Log[i].Units+max(0, MaxCost-s.W[Held]))
+	s.W[Held] += holds - s.Log[i].Units
 	s.Log[i].Units = holds
 	s.dropReleased()
-	if s.A == 0 {
+	if s.W[Held] == 0 {
 		*s = State{Log: s.Log[:0]}
 	}
 	return Receipt{Cost: c.Cost}
@@ -55,12 +57,12 @@ func (s *State) dropReleased() {
 	for len(s.Log) > 0 && s.Log[len(s.Log)-1].Units == 0 {
 		s.Log = s.Log[:len(s.Log)-1]
 	}
-	if int64(len(s.Log)) > 2*s.A+8 {
+	if int64(len(s.Log)) > 2*s.W[Held]+8 {
 		s.Log = slices.DeleteFunc(s.Log, func(e Entry) bool { return e.Units == 0 })
 	}
 }
 
 // validConcurrency reports whether a Concurrency can have written the state.
 func (s *State) validConcurrency() bool {
-	return s.Numbers == Numbers{} && s.B|s.C|s.D|s.E == 0 && s.ascends(0, math.MaxInt64) && s.units() == s.A
+	return s.Numbers == Numbers{} && s.hasOnly(Held) && s.ascends(0, math.MaxInt64) && s.units() == s.W[Held]
 }

@@ -70,7 +70,8 @@ var errMalformed = errors.New("store: a state that is malformed or incomplete")
 
 // words returns the words that every state has, in the order of the format.
 func (s *State) words() [8]*int64 {
-	return [...]*int64{&s.Numbers.Token, &s.Numbers.Unit, &s.Numbers.Burst, &s.A, &s.B, &s.C, &s.D, &s.E}
+	w := &s.W
+	return [...]*int64{&s.Numbers.Token, &s.Numbers.Unit, &s.Numbers.Burst, &w[0], &w[1], &w[2], &w[3], &w[4]}
 }
 
 // wordReader reads numbers. After the first mistake all are 0.

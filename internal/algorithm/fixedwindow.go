@@ -1,10 +1,15 @@
 package algorithm
 
-// FixedWindow. State.A is the start of the current window in microseconds, State.B what
-// has been counted in it, and State.C what has been reserved in later windows. Those
-// fill up in order, each to the limit, and no charge is split over two. A debt counts
-// in its own window and ends with it.
-//
+// A FixedWindow's state is the Start of the present window and what is counted in it and later. Later
+// windows fill up in order, each to the limit, and no charge is split over two. A debt counts in its own
+// window and ends with it.
+const (
+	// Count is what has been counted in the present window; also of a SlidingCounter.
+	Count = 1
+	// Later is what has been reserved in later windows.
+	Later = 2
+)
+
 // The period or the Window is part of StateName: a limit with another one counts by itself,
 // and one with other Units goes on with the count.
 
@@ -12,7 +17,9 @@ func (l *Limit) workOutFixed() { l.largest = l.spec.Units }
 
 // rebaseFixed clamps a state from before the clock was set back. It doesn't move the state on: a
 // denial or a look by a version with other Units would then divide what is reserved anew.
-func (l *Limit) rebaseFixed(now *Now, s *State) { s.A = l.clampStart(s.A, l.instant(now)) }
+func (l *Limit) rebaseFixed(now *Now, s *State) {
+	s.W[Start] = l.clampStart(s.W[Start], l.instant(now))
+}
 
 // presentWindow returns where the present window begins, what has been counted in it, and what
 // has been reserved in later ones.
@@ -20,16 +27,16 @@ func (l *Limit) presentWindow(at int64, s *State) (start, count, later int64) {
 	if !s.Live {
 		return l.startAt(at), 0, 0
 	}
-	k := l.boundariesIn(s.A, at)
+	k := l.boundariesIn(s.W[Start], at)
 	if k == 0 {
-		return s.A, s.B, s.C
+		return s.W[Start], s.W[Count], s.W[Later]
 	}
-	if k > l.intervalsFor(s.C) { // no reservation reaches today's window
+	if k > l.intervalsFor(s.W[Later]) { // no reservation reaches today's window
 		return l.startAt(at), 0, 0
 	}
-	later = s.C - (k-1)*l.spec.Units
+	later = s.W[Later] - (k-1)*l.spec.Units
 	count = min(later, l.spec.Units)
-	return l.startAfter(s.A, k, at), count, later - count
+	return l.startAfter(s.W[Start], k, at), count, later - count
 }
 
 func (l *Limit) stepFixed(now *Now, c Charge, s *State, r *Result) {
@@ -45,7 +52,7 @@ func (l *Limit) stepFixed(now *Now, c Charge, s *State, r *Result) {
 		r.OK, r.RetryAfter = false, Never
 	case count+c.Cost <= n:
 		count += c.Cost
-		s.Live, s.A, s.B, s.C = true, start, count, later
+		s.Live, s.W[Start], s.W[Count], s.W[Later] = true, start, count, later
 		r.Receipt = Receipt{Instant: start, Mark: c.Cost, Cost: c.Cost}
 	default:
 		window, fills := l.laterWindow(start, later, c.Cost)
@@ -54,7 +61,7 @@ func (l *Limit) stepFixed(now *Now, c Charge, s *State, r *Result) {
 		} else {
 			r.Delay = micros(wait)
 			later = fills
-			s.Live, s.A, s.B, s.C = true, start, count, later
+			s.Live, s.W[Start], s.W[Count], s.W[Later] = true, start, count, later
 			r.Receipt = Receipt{Instant: window, Mark: c.Cost, Cost: c.Cost}
 		}
 	}
@@ -94,7 +101,7 @@ func (l *Limit) amendFixed(now *Now, c *Settlement, s *State) Receipt {
 		debt := min(diff, MaxCost-count)
 		r.Mark += debt
 		r.Cost -= diff - debt
-		s.Live, s.A, s.B, s.C = true, start, count+debt, later
+		s.Live, s.W[Start], s.W[Count], s.W[Later] = true, start, count+debt, later
 	case diff < 0:
 		refund := min(-diff, r.Mark)
 		switch {
@@ -109,7 +116,7 @@ func (l *Limit) amendFixed(now *Now, c *Settlement, s *State) Receipt {
 		}
 		if refund > 0 {
 			r.Mark -= refund
-			s.A, s.B, s.C = start, count, later
+			s.W[Start], s.W[Count], s.W[Later] = start, count, later
 		}
 		if refund > 0 && count == 0 && later == 0 {
 			// Nothing counts any more, so no window is open: ResetAfter is 0, and a store
@@ -132,5 +139,6 @@ func (l *Limit) inLastWindow(start, later, window int64) int64 {
 
 // validFixed reports whether a FixedWindow can have written the state.
 func (s *State) validFixed() bool {
-	return s.Numbers == Numbers{} && absBelow(s.A, remote) && s.validCounts() && s.D|s.E == 0 && len(s.Log) == 0
+	return s.Numbers == Numbers{} && s.hasOnly(Start, Count, Later) && absBelow(s.W[Start], remote) &&
+		isCount(s.W[Count]) && isCount(s.W[Later]) && len(s.Log) == 0
 }

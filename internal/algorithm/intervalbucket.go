@@ -4,15 +4,17 @@ import (
 	"cmp"
 )
 
-// IntervalBucket. State.A is the start of the current interval in microseconds. State.B
-// is the number of tokens used and not yet given back; reserved turns and debts may
-// take it beyond the capacity. State.Numbers holds the limit's numbers at the last charge.
-// State.D, State.E and the Log bound refunds as in a TokenBucket. Instants in E and the Log
-// are by the limit's own clock.
-//
-// Counting what is used rather than what is left makes a full bucket the zero state:
-// the next interval then starts at the next charge, as it would for a key never seen.
-//
+// An IntervalBucket's state is the Start of the current interval and the tokens Used. State.Numbers are the
+// limit's numbers at the last charge. Refunds are bounded as those of a TokenBucket (refunds.go), but by
+// instants of the limit's own clock.
+const (
+	// Used is the number of tokens used and not yet given back. Reserved turns and debts may
+	// take it beyond the capacity. It counts what is used rather than what is left, because a full
+	// bucket is then the zero state: the next interval starts at the next charge, as it would for a key
+	// never seen.
+	Used = 1
+)
+
 // # Other numbers
 //
 // A state is refilled by the numbers of its last charge. A charge of a limit with other
@@ -48,16 +50,16 @@ type refills struct {
 
 // refillsOf returns the refills of a state, or the limit's own if nothing is in use.
 func (l *Limit) refillsOf(now *Now, s *State) refills {
-	if s.Live && s.B > 0 {
-		f := refills{start: s.A, now: now.Steady, units: s.Numbers.Token, unit: s.Numbers.Unit}
+	if s.Live && s.W[Used] > 0 {
+		f := refills{start: s.W[Start], now: now.Steady, units: s.Numbers.Token, unit: s.Numbers.Unit}
 		if f.unit < 0 {
 			f.now = now.Wall
 		}
 		if f.unit == l.numbers.Unit {
 			f.limit = l
 		}
-		if k := f.advance(); k < ceilDiv(s.B, f.units) {
-			f.used = s.B - k*f.units
+		if k := f.advance(); k < ceilDiv(s.W[Used], f.units) {
+			f.used = s.W[Used] - k*f.units
 			return f
 		}
 	}
@@ -116,21 +118,17 @@ func (l *Limit) rebaseInterval(now *Now, s *State) refills {
 		return f
 	}
 	if f.used > 0 {
-		s.A = min(s.A, f.start)
-	}
-	last := s.E
-	if n := len(s.Log); n > 0 {
-		last = max(last, s.Log[n-1].At)
+		s.W[Start] = min(s.W[Start], f.start)
 	}
 	switch {
-	case s.D == 0:
-	case s.D <= now.Steady:
-		s.D, s.E, s.Log = 0, 0, nil
-	case s.Numbers.Unit == l.numbers.Unit && last > l.instant(now): // the clock was set back
-		s.A, s.B = f.start, f.used
-		s.D, s.E, s.Log = now.Steady+max(f.untilAtLatest(f.used), 1), l.instant(now), nil
+	case s.W[KeptUntil] == 0:
+	case s.W[KeptUntil] <= now.Steady:
+		s.dropNotes()
+	case s.Numbers.Unit == l.numbers.Unit && s.lastNoted() > l.instant(now): // the clock was set back
+		s.W[Start], s.W[Used] = f.start, f.used
+		s.refuseRefunds(l.instant(now), now.Steady+max(f.untilAtLatest(f.used), 1))
 	}
-	if f.used == 0 && s.D == 0 {
+	if f.used == 0 && s.W[KeptUntil] == 0 {
 		*s = State{}
 	}
 	return f
@@ -182,14 +180,12 @@ func (l *Limit) chargeInterval(now *Now, c Charge, f refills, s *State, r *Resul
 		mine.used = max(f.used, l.intervalsFor(short)*l.spec.Units)
 	}
 	mine.used += c.Cost
-	switch {
-	case s.Live && s.Numbers != l.numbers:
-		s.keepLevels(now.Steady + f.untilAtLatest(f.used))
-		s.E, s.Log = at, nil
-	case len(s.Log) > 0:
-		s.Log = levels(s.Log).charge(at, min(f.used, l.capacity-c.Cost), mine.used)
+	if s.Live && s.Numbers != l.numbers {
+		s.noteNumbers(at, now.Steady+f.untilAtLatest(f.used))
+	} else {
+		s.noteCharge(at, min(f.used, l.capacity-c.Cost), mine.used)
 	}
-	s.Live, s.Numbers, s.A, s.B = true, l.numbers, mine.start, mine.used
+	s.Live, s.Numbers, s.W[Start], s.W[Used] = true, l.numbers, mine.start, mine.used
 	r.Receipt = Receipt{Instant: at, Mark: mine.used, Cost: c.Cost}
 	return mine
 }
@@ -201,12 +197,12 @@ func (l *Limit) amendInterval(now *Now, c *Settlement, s *State) Receipt {
 	switch {
 	case diff > 0:
 		if !s.Live || f.used == 0 && s.Numbers != l.numbers {
-			if *s = (State{Live: true, Numbers: l.numbers, D: s.D}); s.D != 0 {
-				s.E = l.instant(now)
+			if *s = (State{Live: true, Numbers: l.numbers, W: Words{KeptUntil: s.W[KeptUntil]}}); s.W[KeptUntil] != 0 {
+				s.W[RefundsFrom] = l.instant(now)
 			}
 		}
 		l.addDebtInterval(now, diff, &f, s, &r)
-	case diff < 0 && f.used > 0 && s.Numbers == l.numbers && !s.barred(&r):
+	case diff < 0 && f.used > 0 && s.Numbers == l.numbers && s.refunds(&r):
 		l.refundInterval(now, -diff, c, &f, s, &r)
 	}
 	return r
@@ -225,10 +221,8 @@ func (l *Limit) addDebtInterval(now *Now, tokens int64, f *refills, s *State, r 
 		r.Instant = at
 	}
 	inUse := f.used + debt
-	if len(s.Log) > 0 {
-		s.Log = levels(s.Log).charge(at, f.used, inUse)
-	}
-	s.A, s.B = f.start, inUse
+	s.noteCharge(at, f.used, inUse)
+	s.W[Start], s.W[Used] = f.start, inUse
 }
 
 // useLeft returns how many tokens of a charge and those before it are in use at an instant, if
@@ -245,14 +239,8 @@ func (l *Limit) useLeft(r *Receipt, at, start int64) int64 {
 
 // refundableInterval is refundableBucket for an IntervalBucket, in tokens.
 func (l *Limit) refundableInterval(f *refills, s *State, r *Receipt) int64 {
-	switch {
-	case s.barred(r):
-		return 0
-	case len(s.Log) == 0:
-		return min(l.useLeft(r, f.start, f.start), f.used)
-	}
-	low, from := levels(s.Log).since(r.Instant)
-	return min(low, f.used, l.useLeft(r, from, f.start))
+	low, from := s.lowestUse(r, f.start, f.used)
+	return min(low, l.useLeft(r, from, f.start))
 }
 
 // refundInterval gives back tokens of a charge.
@@ -266,14 +254,9 @@ func (l *Limit) refundInterval(now *Now, tokens int64, c *Settlement, f *refills
 		return
 	}
 	r.Mark -= back
-	if !last || len(s.Log) > 0 {
-		if len(s.Log) == 0 {
-			s.Log = startLevels(f.now, f.used)
-		}
-		s.Log = levels(s.Log).lower(f.used).refund(c.Receipt.Instant, back)
-		s.keepLevels(now.Steady + max(f.untilAtLatest(f.used), 1))
-	}
-	if s.A, s.B = f.start, f.used-back; s.B == 0 && s.D == 0 {
+	keptUntil := now.Steady + max(f.untilAtLatest(f.used), 1)
+	s.noteRefund(f.now, f.used, c.Receipt.Instant, back, last, keptUntil)
+	if s.W[Start], s.W[Used] = f.start, f.used-back; s.W[Used] == 0 && s.W[KeptUntil] == 0 {
 		*s = State{}
 	}
 }
@@ -289,7 +272,7 @@ func (l *Limit) behindInterval(a, b *Receipt) bool {
 func (s *State) validInterval() bool {
 	n := s.Numbers
 	return 0 < n.Token && n.Token <= MaxCost && 0 < n.Burst && n.Burst <= MaxCost && validIntervalUnit(n.Unit) &&
-		absBelow(s.A, remote) && s.validCounts() && s.C == 0 && s.validLevels()
+		s.hasOnly(Start, Used, KeptUntil, RefundsFrom) && absBelow(s.W[Start], remote) && isCount(s.W[Used]) && s.validNotes()
 }
 
 // validIntervalUnit reports whether a limit can have such a Numbers.Unit.

@@ -4,6 +4,9 @@ package algorithm
 // the calendar, or begin with a key's first charge and have a fixed length. Instants are those of
 // Limit.instant.
 
+// Start is where the present interval or window begins; also of a SlidingCounter.
+const Start = 0
+
 // clampStart returns the start of an interval, which is in a state. If that is later than at, it was
 // written before the clock was set back. The interval then begins now, or a key would be denied for as
 // long as the difference.

@@ -1,9 +1,6 @@
 package algorithm
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // levels bound what a refund gives back: no more than the bucket has had in use, at its
 // lowest, since the charge. Giving back more would let the bucket hold what it could not
@@ -95,37 +92,4 @@ func (v levels) since(at int64) (used, from int64) {
 		used = e.Units
 	}
 	return used, from
-}
-
-// keepLevels keeps E and the Log at least until an instant.
-func (s *State) keepLevels(until int64) {
-	if s.D == 0 {
-		s.D, s.E = until, earliest
-	}
-	s.D = max(s.D, until)
-}
-
-// earliest is an instant before all others.
-const earliest = -exact / 2
-
-// barred reports whether a charge was made before the numbers last changed.
-func (s *State) barred(r *Receipt) bool { return s.D != 0 && r.Instant < s.E }
-
-// lifetimeBucket returns how long a bucket's state differs from that of a new key.
-func (s *State) lifetimeBucket(now *Now, r *Result) time.Duration {
-	if s.D == 0 {
-		return r.ResetAfter
-	}
-	return max(r.ResetAfter, micros(s.D-now.Steady))
-}
-
-// validLevels reports whether D, E and the Log are as a bucket writes them.
-func (s *State) validLevels() bool {
-	for i, e := range s.Log {
-		if i > 0 && e.Units <= s.Log[i-1].Units || e.Units >= exact {
-			return false
-		}
-	}
-	return -remote < s.D && s.D < remote && -exact < s.E && s.E < remote && (s.D != 0 || s.E == 0 && len(s.Log) == 0) &&
-		len(s.Log) <= maxLevels && s.ascends(0, remote)
 }

@@ -8,16 +8,21 @@ import (
 // expire one window later. The log enters them at their own instant; the window enters
 // them at the start of their bucket, so that a bucket expires as a whole.
 //
-// State.A and State.B are the newest entry's instant and units, State.Log the entries
-// before it, and State.C the sum of all. Instants are in microseconds, so a state stays
-// readable when the limit changes its numbers. A charge that waits is entered at the
+// The newest entry is in the words, and those before it are in the Log. Instants are in microseconds, so a
+// state stays readable when the limit changes its numbers. A charge that waits is entered at the
 // instant at which it runs and counts from now on, so no later charge overtakes it; everything
 // later is entered there or after.
-//
-// State.E is how far ahead of the present the newest entry was when it was made: 0
-// unless its turn was reserved. An entry further ahead than that was made before the
-// clock was set back.
-//
+const (
+	// Newest and NewestUnits are the newest entry's instant and units.
+	Newest, NewestUnits = 0, 1
+	// Sum is the units of all entries.
+	Sum = 2
+	// NewestLead is how far ahead of the present the newest entry was when it was made: 0
+	// unless its turn was reserved. An entry further ahead than that was made before the
+	// clock was set back.
+	NewestLead = 4
+)
+
 // The period, and of a SlidingWindow the number of buckets, are part of StateName: a limit
 // with others counts by itself, and one with other Units goes on with the count.
 
@@ -36,18 +41,18 @@ func (l *Limit) stepSliding(now *Now, c Charge, s *State, r *Result) {
 	case c.Cost == 0:
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
-	case s.C+c.Cost <= n:
+	case s.W[Sum]+c.Cost <= n:
 		r.Receipt = l.enter(now, s, now.Steady, c.Cost)
 	default:
-		if free := l.freeAt(s, s.C+c.Cost-n); l.lookback.waitUntil(now, l.maxWait(c), free, r) {
+		if free := l.freeAt(s, s.W[Sum]+c.Cost-n); l.lookback.waitUntil(now, l.maxWait(c), free, r) {
 			r.Receipt = l.enter(now, s, free, c.Cost)
 		}
 	}
-	r.Remaining = max(0, n-s.C)
+	r.Remaining = max(0, n-s.W[Sum])
 	if s.Live {
 		present := l.lookback.tickStart(now.Steady)
-		r.ResetAfter = micros(l.lookback.expiry(s.A) - present)
-		r.MoreAfter = micros(l.freeAt(s, s.C+r.Remaining+1-n) - present)
+		r.ResetAfter = micros(l.lookback.expiry(s.W[Newest]) - present)
+		r.MoreAfter = micros(l.freeAt(s, s.W[Sum]+r.Remaining+1-n) - present)
 	}
 }
 
@@ -68,14 +73,14 @@ func (d lookback) waitUntil(now *Now, within, free int64, r *Result) bool {
 // the turn that was reserved. Otherwise a key would be denied for as long as the
 // difference.
 func (d lookback) clamp(at int64, s *State) {
-	if s.A <= at+s.E {
+	if s.W[Newest] <= at+s.W[NewestLead] {
 		return
 	}
-	s.A = d.entryAt(at + s.E)
+	s.W[Newest] = d.entryAt(at + s.W[NewestLead])
 	n := len(s.Log)
-	for n > 0 && s.Log[n-1].At >= s.A {
+	for n > 0 && s.Log[n-1].At >= s.W[Newest] {
 		n--
-		s.B += s.Log[n].Units
+		s.W[NewestUnits] += s.Log[n].Units
 	}
 	s.Log = s.Log[:n:n]
 }
@@ -83,7 +88,7 @@ func (d lookback) clamp(at int64, s *State) {
 // drop removes the entries that no longer count. If the newest entry is in the present bucket, steps have
 // entered nothing there that would expire: such entries count with the newest.
 func (d lookback) drop(at int64, s *State) {
-	if d.expiry(s.A) <= at {
+	if d.expiry(s.W[Newest]) <= at {
 		*s = State{}
 		return
 	}
@@ -92,10 +97,10 @@ func (d lookback) drop(at int64, s *State) {
 		units += s.Log[gone].Units
 		gone++
 	}
-	if s.Log = s.Log[gone:]; gone > 0 && d.buckets > 0 && s.E == 0 && s.A == d.entryAt(at) {
-		s.B += units
+	if s.Log = s.Log[gone:]; gone > 0 && d.buckets > 0 && s.W[NewestLead] == 0 && s.W[Newest] == d.entryAt(at) {
+		s.W[NewestUnits] += units
 	} else {
-		s.C -= units
+		s.W[Sum] -= units
 	}
 }
 
@@ -104,15 +109,15 @@ func (d lookback) drop(at int64, s *State) {
 func (l *Limit) enter(now *Now, s *State, at, units int64) Receipt {
 	switch entered := l.lookback.entryAt(at); {
 	case !s.Live:
-		s.Live, s.A = true, entered
-	case entered > s.A:
-		s.Log = append(s.Log, Entry{At: s.A, Units: s.B})
-		s.A, s.B = entered, 0
+		s.Live, s.W[Newest] = true, entered
+	case entered > s.W[Newest]:
+		s.Log = append(s.Log, Entry{At: s.W[Newest], Units: s.W[NewestUnits]})
+		s.W[Newest], s.W[NewestUnits] = entered, 0
 	}
-	s.B += units
-	s.C += units
-	s.E = max(s.A-now.Steady, 0)
-	return Receipt{Instant: s.A, Mark: units, Cost: units}
+	s.W[NewestUnits] += units
+	s.W[Sum] += units
+	s.W[NewestLead] = max(s.W[Newest]-now.Steady, 0)
+	return Receipt{Instant: s.W[Newest], Mark: units, Cost: units}
 }
 
 // freeAt returns the instant at which the oldest entries, with units in total, have expired.
@@ -122,7 +127,7 @@ func (l *Limit) freeAt(s *State, units int64) int64 {
 			return l.lookback.expiry(e.At)
 		}
 	}
-	return l.lookback.expiry(s.A)
+	return l.lookback.expiry(s.W[Newest])
 }
 
 // The receipt says where a charge is entered. Its Mark is how much of the charge that entry
@@ -142,14 +147,14 @@ func (l *Limit) amendSliding(now *Now, c *Settlement, s *State) Receipt {
 	}
 	switch {
 	case diff > 0:
-		debt := min(diff, max(0, MaxCost-s.C))
+		debt := min(diff, max(0, MaxCost-s.W[Sum]))
 		receipt.Cost -= diff - debt
 		if debt == 0 {
 			break
 		}
 		if entry != nil {
 			*entry += debt
-			s.C += debt
+			s.W[Sum] += debt
 		} else if entered := l.enter(now, s, now.Steady, debt); !counts {
 			receipt.Instant, receipt.Mark = entered.Instant, 0
 		}
@@ -162,7 +167,7 @@ func (l *Limit) amendSliding(now *Now, c *Settlement, s *State) Receipt {
 		}
 		refund = min(refund, *entry)
 		*entry -= refund
-		s.C -= refund
+		s.W[Sum] -= refund
 		if *entry == 0 {
 			s.remove(now, receipt.Instant)
 		}
@@ -172,8 +177,8 @@ func (l *Limit) amendSliding(now *Now, c *Settlement, s *State) Receipt {
 
 // entry returns the units entered at an instant, or nil.
 func (s *State) entry(at int64) *int64 {
-	if at == s.A {
-		return &s.B
+	if at == s.W[Newest] {
+		return &s.W[NewestUnits]
 	}
 	if i, found := slices.BinarySearchFunc(s.Log, at, compareEntry); found {
 		return &s.Log[i].Units
@@ -185,20 +190,22 @@ func (s *State) entry(at int64) *int64 {
 func (s *State) remove(now *Now, at int64) {
 	last := len(s.Log) - 1
 	switch {
-	case at != s.A:
+	case at != s.W[Newest]:
 		i, _ := slices.BinarySearchFunc(s.Log, at, compareEntry)
 		s.Log = slices.Delete(s.Log, i, i+1)
 	case last < 0:
 		*s = State{}
 	default: // the one before it is the newest now
-		s.A, s.B = s.Log[last].At, s.Log[last].Units
-		s.E = max(s.A-now.Steady, 0)
+		s.W[Newest], s.W[NewestUnits] = s.Log[last].At, s.Log[last].Units
+		s.W[NewestLead] = max(s.W[Newest]-now.Steady, 0)
 		s.Log = s.Log[:last]
 	}
 }
 
 // validSliding reports whether a SlidingWindow or SlidingLog can have written the state.
 func (s *State) validSliding() bool {
-	return s.Numbers == Numbers{} && absBelow(s.A, remote) && s.validCounts() && s.B > 0 && s.D == 0 && 0 <= s.E && s.E < remote &&
-		s.ascends(1, s.A) && s.units() == s.C-s.B
+	return s.Numbers == Numbers{} && s.hasOnly(Newest, NewestUnits, Sum, NewestLead) &&
+		absBelow(s.W[Newest], remote) && s.W[NewestUnits] > 0 && isCount(s.W[NewestUnits]) && isCount(s.W[Sum]) &&
+		0 <= s.W[NewestLead] && s.W[NewestLead] < remote &&
+		s.ascends(1, s.W[Newest]) && s.units() == s.W[Sum]-s.W[NewestUnits]
 }

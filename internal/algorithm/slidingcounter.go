@@ -16,10 +16,14 @@ import (
 // (https://blog.cloudflare.com/counting-things-a-lot-of-different-things/), in
 // integers. Windows are aligned to 1970.
 //
-// State.A is where the present window begins, in microseconds since Epoch. State.B is
-// what was charged in it, State.C what was charged in the one before, and State.D what
-// has been reserved in the one after.
-//
+// Its state is the Start of the present window, in microseconds since Epoch, and three counts.
+const (
+	// Previous is what was charged in the window before the present one, of which Count is kept.
+	Previous = 2
+	// Next is what has been reserved in the window after.
+	Next = 3
+)
+
 // A charge that waits for an instant of the present window counts in it from now on.
 // No later charge passes before it, since there would have been room for it too.
 // While something is reserved in the next window, no charge passes in this one: they would
@@ -43,20 +47,20 @@ func (l *Limit) counterStart(at int64) int64 { return at - floorMod(at+Epoch*1_0
 // counts stay: they are then those of the present window and its neighbors.
 func (l *Limit) rebaseCounter(now *Now, s *State) {
 	present := l.counterStart(now.Wall)
-	for ended := min((present-s.A)/l.period, 3); ended > 0; ended-- {
-		s.C, s.B, s.D = s.B, s.D, 0
+	for ended := min((present-s.W[Start])/l.period, 3); ended > 0; ended-- {
+		s.W[Previous], s.W[Count], s.W[Next] = s.W[Count], s.W[Next], 0
 	}
-	if s.A = present; s.B|s.C|s.D == 0 {
+	if s.W[Start] = present; s.W[Count]|s.W[Previous]|s.W[Next] == 0 {
 		*s = State{}
 	}
 }
 
 // estimate returns how many units of a state count.
 func (l *Limit) estimate(at int64, s *State) int64 {
-	if s.C == 0 {
-		return s.B + s.D
+	if s.W[Previous] == 0 {
+		return s.W[Count] + s.W[Next]
 	}
-	return s.B + s.D + mulDiv(s.C, s.A+l.period-at, l.period)
+	return s.W[Count] + s.W[Next] + mulDiv(s.W[Previous], s.W[Start]+l.period-at, l.period)
 }
 
 func (l *Limit) stepCounter(now *Now, c Charge, s *State, r *Result) {
@@ -77,25 +81,25 @@ func (l *Limit) stepCounter(now *Now, c Charge, s *State, r *Result) {
 			break
 		}
 		r.Delay = micros(wait)
-		s.Live, s.A = true, l.counterStart(at)
-		r.Receipt = Receipt{Instant: s.A + window*l.period, Mark: c.Cost, Cost: c.Cost}
+		s.Live, s.W[Start] = true, l.counterStart(at)
+		r.Receipt = Receipt{Instant: s.W[Start] + window*l.period, Mark: c.Cost, Cost: c.Cost}
 		if window == 0 {
-			s.B += c.Cost
+			s.W[Count] += c.Cost
 		} else {
-			s.D += c.Cost
+			s.W[Next] += c.Cost
 		}
 	}
-	if s.D == 0 {
+	if s.W[Next] == 0 {
 		r.Remaining = max(0, l.spec.Units-l.estimate(at, s))
 	}
 	if !s.Live {
 		return
 	}
-	end := s.A + l.period // of what counts
+	end := s.W[Start] + l.period // of what counts
 	switch {
-	case s.D > 0:
+	case s.W[Next] > 0:
 		end += 2 * l.period
-	case s.B > 0:
+	case s.W[Count] > 0:
 		end += l.period
 	}
 	r.ResetAfter = micros(end - at)
@@ -108,10 +112,10 @@ func (l *Limit) stepCounter(now *Now, c Charge, s *State, r *Result) {
 // firstFit returns the first instant at which a cost of at most the limit passes if no other
 // charge comes, and how many windows after the present one that is.
 func (l *Limit) firstFit(at int64, s *State, cost int64) (window, free int64) {
-	start, counts := l.counterStart(at), [...]int64{s.C, s.B, s.D, 0}
+	start, counts := l.counterStart(at), [...]int64{s.W[Previous], s.W[Count], s.W[Next], 0}
 	for ; window < 3; window++ {
 		prev, room := counts[window], l.spec.Units-cost-counts[window+1]
-		if room < 0 || window == 0 && s.D > 0 {
+		if room < 0 || window == 0 && s.W[Next] > 0 {
 			continue
 		}
 		gone := int64(0) // elapsed part of the window at which prev's share leaves enough room
@@ -137,7 +141,7 @@ func (l *Limit) amendCounter(now *Now, c *Settlement, s *State) Receipt {
 		if diff <= 0 {
 			return receipt
 		}
-		*s = State{Live: true, A: l.counterStart(now.Wall)}
+		*s = State{Live: true, W: Words{Start: l.counterStart(now.Wall)}}
 	}
 	count := l.countAt(s, receipt.Instant)
 	if diff <= 0 {
@@ -148,14 +152,14 @@ func (l *Limit) amendCounter(now *Now, c *Settlement, s *State) Receipt {
 		}
 	} else {
 		if count == nil || c.Receipt.Cost == 0 {
-			count, receipt.Instant, receipt.Mark = &s.B, s.A, 0
+			count, receipt.Instant, receipt.Mark = &s.W[Count], s.W[Start], 0
 		}
 		debt := min(diff, max(0, MaxCost-*count))
 		*count += debt
 		receipt.Mark += debt
 		receipt.Cost -= diff - debt
 	}
-	if s.B|s.C|s.D == 0 {
+	if s.W[Count]|s.W[Previous]|s.W[Next] == 0 {
 		*s = State{}
 	}
 	return receipt
@@ -163,18 +167,19 @@ func (l *Limit) amendCounter(now *Now, c *Settlement, s *State) Receipt {
 
 // countAt returns the count of the window that begins at start, or nil if none is kept.
 func (l *Limit) countAt(s *State, start int64) *int64 {
-	switch start - s.A {
+	switch start - s.W[Start] {
 	case -l.period:
-		return &s.C
+		return &s.W[Previous]
 	case 0:
-		return &s.B
+		return &s.W[Count]
 	case l.period:
-		return &s.D
+		return &s.W[Next]
 	}
 	return nil
 }
 
 // validCounter reports whether a SlidingCounter can have written the state.
 func (s *State) validCounter() bool {
-	return s.Numbers == Numbers{} && absBelow(s.A, remote) && s.validCounts() && 0 <= s.D && s.D < exact && s.E == 0 && len(s.Log) == 0
+	return s.Numbers == Numbers{} && s.hasOnly(Start, Count, Previous, Next) && absBelow(s.W[Start], remote) &&
+		isCount(s.W[Count]) && isCount(s.W[Previous]) && isCount(s.W[Next]) && len(s.Log) == 0
 }

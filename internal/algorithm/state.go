@@ -25,12 +25,16 @@ type State struct {
 	Read bool
 	// Numbers are the limit's numbers when the words were written. Only algorithms whose
 	// words can't be read without them set it.
-	Numbers       Numbers
-	A, B, C, D, E int64
+	Numbers Numbers
+	// W are the words by name: s.W[Tat].
+	W Words
 	// Log holds entries in ascending order of At. A step only reslices it and appends
 	// to it.
 	Log []Entry
 }
+
+// Words are what a state consists of beside its Log. Each algorithm has its own names for them.
+type Words [5]int64
 
 // Entry is one charge, bucket, level or lease recorded in a State.
 type Entry struct{ At, Units int64 }
@@ -56,8 +60,17 @@ type Numbers struct {
 // At returns the instant us, in microseconds, in the units of a bucket with these numbers.
 func (n Numbers) At(us int64) int64 { return ScaleOf(n.Unit).At(us) }
 
-// validCounts reports whether B and C are counts, of any algorithm.
-func (s *State) validCounts() bool { return 0 <= s.B && s.B < exact && 0 <= s.C && s.C < exact }
+// hasOnly reports whether all other words of a state are 0.
+func (s *State) hasOnly(used ...int) bool {
+	w := s.W
+	for _, i := range used {
+		w[i] = 0
+	}
+	return w == Words{}
+}
+
+// isCount reports whether n may be a number of units or tokens.
+func isCount(n int64) bool { return 0 <= n && n < exact }
 
 // absBelow reports whether n is nearer to 0 than end.
 func absBelow(n, end int64) bool { return -end < n && n < end }

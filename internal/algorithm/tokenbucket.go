@@ -7,38 +7,38 @@ import (
 	"time"
 )
 
-// TokenBucket and LeakyBucket share one step. State.A is the theoretical arrival time
-// (tat): the instant at which the bucket is full again or, seen as a queue, at which it
-// has run dry. A charge moves it by its cost. It may run ahead of the present by the
-// capacity at once, and further by the queue or the maximum wait if the charge waits
-// for the difference. State.Numbers are those of the last charge. For most states that is
-// all, and the other words are 0.
-//
-// State.B is by how much the tat was ahead of the capacity when it was last written. It is
-// positive if the last charge waited for its turn, and negative if all of it is a debt, for
-// which no charge waits. A tat further ahead than that can only come from a clock that has since
-// been set back. It is clamped, or the key would be denied for as long as the clock was set back.
-//
+// TokenBucket and LeakyBucket share one step. A state is one instant, Tat. A charge moves it by its cost.
+// It may be ahead of the present by the capacity at once, and by more, up to the queue or the maximum
+// wait, if the charge waits for the difference. State.Numbers are those of the last charge. For most
+// states that is all, and the other words are 0.
+const (
+	// Tat is the theoretical arrival time: the instant at which the bucket is full again or, seen as a
+	// queue, at which it has run dry. What it is ahead of the present is in use.
+	Tat = 0
+	// Ahead is by how much Tat was ahead of the capacity when it was last written. It is positive if the
+	// last charge waited for its turn, and negative if all of it is a debt, for which no charge waits. A
+	// Tat further ahead than that can only come from a clock that has since been set back. It is clamped,
+	// or the key would be denied for as long as the clock was set back.
+	Ahead = 1
+)
+
 // # Other numbers
 //
 // The tokens in use drain at the rate of the last charge, whichever version of the limit made
 // it. A charge of a limit with other numbers fits if those tokens, converted into its own
 // units and rounded up to thousandths, leave room for it. Then the state is converted. A
-// denial and a look convert nothing.
+// denial and a look convert nothing: they would have to write. So a lowered burst clamps no state; what
+// is in use beyond it drains.
 //
 // # Refunds
 //
-// A refund gives back no more than the lowest number of tokens in use since the charge. As long
-// as nothing was refunded, the receipt's Mark bounds that: it is the tat after the charge, and what
+// A refund gives back no more than the lowest number of tokens in use since the charge (refunds.go). As
+// long as nothing was refunded, the receipt's Mark bounds that: it is Tat after the charge, and what
 // it is ahead of the present has been in use all the time. Refunding a charge that isn't the last
-// makes the Marks of others too high, because the tat moves back. From then on levels in State.Log
-// bound refunds (levels.go). While charges wait for their turns, only the last one can be canceled
-// and nothing else is given back, or a newcomer would go beside those that wait.
-//
-// State.E is the instant at which the numbers last changed: earlier charges are not refunded. E and
-// the Log are kept until the instant State.D (by Now.Steady). By then the Marks that they correct
-// are in the past, so those receipts give nothing back anyway. A receipt must be settled with the
-// limit that made the charge: Marks are in its units.
+// makes the Marks of others too high, because Tat moves back. From then on the state has levels.
+// While charges wait for their turns, only the last one can be canceled and nothing else is given back,
+// or a newcomer would go beside those that wait. A receipt must be settled with the limit that made the
+// charge: Marks are in its units.
 
 // workOutBucket computes the numbers of a TokenBucket or LeakyBucket. A LeakyBucket is a TokenBucket that
 // passes at once its Burst and the charge whose turn it is, and queues by default.
@@ -102,11 +102,11 @@ func (l *Limit) stepBucket(now *Now, c Charge, s *State, r *Result) {
 	at := l.scale.At(now.Steady)
 	tat := at
 	if s.Live {
-		if s.Numbers != l.numbers || s.D != 0 || s.A > at+l.capacity+max(s.B, -s.B) {
+		if s.Numbers != l.numbers || s.W[KeptUntil] != 0 || s.W[Tat] > at+l.capacity+max(s.W[Ahead], -s.W[Ahead]) {
 			l.stepGeneral(now, c, s, r)
 			return
 		}
-		tat = max(tat, s.A)
+		tat = max(tat, s.W[Tat])
 	}
 	after, _ := l.stepPlain(now.Steady, tat, c, r)
 	if after == tat {
@@ -114,10 +114,10 @@ func (l *Limit) stepBucket(now *Now, c Charge, s *State, r *Result) {
 	}
 	// Written field by field: writing the whole State, with the Log that a bucket rarely
 	// has, would be most of the cost of a decision.
-	s.Live, s.Numbers, s.A, s.B = true, l.numbers, after, ahead(after-at-l.capacity, r.Delay > 0)
+	s.Live, s.Numbers, s.W[Tat], s.W[Ahead] = true, l.numbers, after, ahead(after-at-l.capacity, r.Delay > 0)
 }
 
-// ahead returns the State.B of a tat that is n units ahead of the capacity.
+// ahead returns the Ahead of a tat that is n units ahead of the capacity.
 func ahead(n int64, waits bool) int64 {
 	switch {
 	case n <= 0:
@@ -205,7 +205,7 @@ type bucketUse struct {
 // bucketUse returns the tokens in use of a live state.
 func (l *Limit) bucketUse(now *Now, s *State) bucketUse {
 	u := bucketUse{scale: ScaleOf(s.Numbers.Unit), token: s.Numbers.Token}
-	u.drains = max(s.A-u.scale.At(now.Steady), 0)
+	u.drains = max(s.W[Tat]-u.scale.At(now.Steady), 0)
 	u.inUse = u.drains
 	if u.foreign = u.token != l.token || s.Numbers.Unit != l.numbers.Unit; u.foreign {
 		u.inUse = convert(u.drains, u.token, l.token)
@@ -273,7 +273,7 @@ func (l *Limit) stepGeneral(now *Now, c Charge, s *State, r *Result) {
 		// A charge that waits runs later, when no more is in use than there is room for beside it.
 		before := min(use.inUse, max(l.capacity-needed, 0))
 		l.chargeGeneral(now, s, before, use.inUse, units, r.Delay > 0)
-		r.Receipt = Receipt{Instant: now.Steady, Mark: s.A, Cost: c.Cost}
+		r.Receipt = Receipt{Instant: now.Steady, Mark: s.W[Tat], Cost: c.Cost}
 		use = l.bucketUse(now, s)
 	}
 	most := l.capacity + min(l.queue, allowed)
@@ -292,33 +292,28 @@ func (l *Limit) stepGeneral(now *Now, c Charge, s *State, r *Result) {
 // chargeGeneral adds units to the inUse of a state, which then has the limit's numbers. before is
 // what is in use when the charge runs.
 func (l *Limit) chargeGeneral(now *Now, s *State, before, inUse, units int64, waits bool) {
-	switch {
-	case s.Numbers != l.numbers:
-		s.keepLevels(ScaleOf(s.Numbers.Unit).micros(s.A))
-		s.E, s.Log = now.Steady, nil
-	case len(s.Log) > 0:
-		s.Log = levels(s.Log).charge(now.Steady, before, inUse+units)
+	if s.Numbers != l.numbers {
+		s.noteNumbers(now.Steady, ScaleOf(s.Numbers.Unit).micros(s.W[Tat]))
+	} else {
+		s.noteCharge(now.Steady, before, inUse+units)
 	}
 	inUse += units
-	s.Numbers, s.A, s.B = l.numbers, l.scale.At(now.Steady)+inUse, ahead(inUse-l.capacity, waits)
+	s.Numbers, s.W[Tat], s.W[Ahead] = l.numbers, l.scale.At(now.Steady)+inUse, ahead(inUse-l.capacity, waits)
 }
 
 // rebaseBucket clamps a state from before the clock was set back, and drops what is over.
 func (l *Limit) rebaseBucket(now *Now, s *State) {
 	stateScale := ScaleOf(s.Numbers.Unit)
-	at, last := stateScale.At(now.Steady), s.E
-	if n := len(s.Log); n > 0 {
-		last = max(last, s.Log[n-1].At)
-	}
-	s.A = min(s.A, at+s.Numbers.Burst*s.Numbers.Token+max(s.B, -s.B))
+	at := stateScale.At(now.Steady)
+	s.W[Tat] = min(s.W[Tat], at+s.Numbers.Burst*s.Numbers.Token+max(s.W[Ahead], -s.W[Ahead]))
 	switch {
-	case s.D == 0:
-	case s.D <= now.Steady:
-		s.D, s.E, s.Log = 0, 0, nil
-	case last > now.Steady: // refunds go by instants
-		s.D, s.E, s.Log = max(stateScale.micros(s.A), now.Steady+1), now.Steady, nil
+	case s.W[KeptUntil] == 0:
+	case s.W[KeptUntil] <= now.Steady:
+		s.dropNotes()
+	case s.lastNoted() > now.Steady: // the clock was set back, and refunds go by instants
+		s.refuseRefunds(now.Steady, max(stateScale.micros(s.W[Tat]), now.Steady+1))
 	}
-	if s.A <= at && s.D == 0 {
+	if s.W[Tat] <= at && s.W[KeptUntil] == 0 {
 		*s = State{}
 	}
 }
@@ -330,10 +325,10 @@ func (l *Limit) amendBucket(now *Now, c *Settlement, s *State) Receipt {
 	switch {
 	case diff > 0:
 		if !s.Live {
-			*s = State{Live: true, Numbers: l.numbers, A: l.scale.At(now.Steady)}
+			*s = State{Live: true, Numbers: l.numbers, W: Words{Tat: l.scale.At(now.Steady)}}
 		}
 		l.addDebtBucket(now, diff, s, &r)
-	case diff < 0 && s.Live && s.Numbers == l.numbers && !s.barred(&r):
+	case diff < 0 && s.Live && s.Numbers == l.numbers && s.refunds(&r):
 		l.refundBucket(now, -diff, c, s, &r)
 	}
 	return r
@@ -343,7 +338,7 @@ func (l *Limit) amendBucket(now *Now, c *Settlement, s *State) Receipt {
 func (l *Limit) addDebtBucket(now *Now, tokens int64, s *State, r *Receipt) {
 	stateScale, token, full := ScaleOf(s.Numbers.Unit), s.Numbers.Token, s.Numbers.Burst*s.Numbers.Token
 	at := stateScale.At(now.Steady)
-	used := max(s.A-at, 0)
+	used := max(s.W[Tat]-at, 0)
 	// A debt is whole tokens, so it may pass the limit of a year by less than one. A long queue may
 	// be beyond that limit already.
 	debt := min(tokens, ceilDiv(max(full+stateScale.within(longest.Microseconds())-used, 0), token))
@@ -353,38 +348,30 @@ func (l *Limit) addDebtBucket(now *Now, tokens int64, s *State, r *Receipt) {
 	}
 	if s.Numbers == l.numbers {
 		// It is as a charge made now, of the debt and what could be refunded until now.
-		refundable := l.refundableBucket(at, used, s, r)
+		refundable := l.refundableBucket(now, used, s, r)
 		r.Instant, r.Mark = now.Steady, at+refundable+debt*token
 	}
 	inUse := used + debt*token
-	if len(s.Log) > 0 {
-		s.Log = levels(s.Log).charge(now.Steady, used, inUse)
-	}
-	s.A, s.B = at+inUse, ahead(inUse-full, s.B > 0 && used > full)
+	s.noteCharge(now.Steady, used, inUse)
+	s.W[Tat], s.W[Ahead] = at+inUse, ahead(inUse-full, s.W[Ahead] > 0 && used > full)
 }
 
 // refundableBucket returns the lowest number of units that have been in use since a charge, of
 // that charge and those before it. A refund gives back no more.
-func (l *Limit) refundableBucket(at, used int64, s *State, r *Receipt) int64 {
-	switch {
-	case s.barred(r):
-		return 0
-	case len(s.Log) == 0:
-		return max(min(r.Mark-at, used), 0)
-	}
-	low, from := levels(s.Log).since(r.Instant)
-	return max(min(low, used, r.Mark-l.scale.At(from)), 0)
+func (l *Limit) refundableBucket(now *Now, used int64, s *State, r *Receipt) int64 {
+	low, from := s.lowestUse(r, now.Steady, used)
+	return max(min(low, r.Mark-l.scale.At(from)), 0)
 }
 
 // refundBucket gives back tokens of a charge.
 func (l *Limit) refundBucket(now *Now, tokens int64, c *Settlement, s *State, r *Receipt) {
 	at := l.scale.At(now.Steady)
-	used := max(s.A-at, 0)
-	last, waits := r.Mark == s.A, s.B > 0 && used > l.capacity
+	used := max(s.W[Tat]-at, 0)
+	last, waits := r.Mark == s.W[Tat], s.W[Ahead] > 0 && used > l.capacity
 	if waits && !(last && c.Cost == 0) {
 		return
 	}
-	refundable := l.refundableBucket(at, used, s, r)
+	refundable := l.refundableBucket(now, used, s, r)
 	back := refundable
 	if tokens < ceilDiv(refundable, l.token) {
 		back = tokens * l.token
@@ -395,17 +382,10 @@ func (l *Limit) refundBucket(now *Now, tokens int64, c *Settlement, s *State, r 
 	if r.Mark -= back; back == refundable {
 		r.Mark = min(r.Mark, r.Mark+back-tokens*l.token) // all that remained has come back, which Standing reads from the Mark
 	}
-	// If it was the last charge, and none was refunded before, no other receipt says too much.
-	if !last || len(s.Log) > 0 {
-		if len(s.Log) == 0 {
-			s.Log = startLevels(now.Steady, used)
-		}
-		s.Log = levels(s.Log).lower(used).refund(c.Receipt.Instant, back)
-		s.keepLevels(max(l.scale.micros(s.A), now.Steady+1))
-	}
-	s.A = at + used - back
-	s.B = ahead(used-back-l.capacity, waits)
-	if s.A <= at && s.D == 0 {
+	s.noteRefund(now.Steady, used, c.Receipt.Instant, back, last, max(l.scale.micros(s.W[Tat]), now.Steady+1))
+	s.W[Tat] = at + used - back
+	s.W[Ahead] = ahead(used-back-l.capacity, waits)
+	if s.W[Tat] <= at && s.W[KeptUntil] == 0 {
 		*s = State{}
 	}
 }
@@ -419,5 +399,6 @@ func (l *Limit) unitsRefundedBucket(before, after *Receipt) int64 {
 func (s *State) validBucket() bool {
 	n, unit := s.Numbers, ScaleOf(s.Numbers.Unit)
 	return n.Token > 0 && unit.possible() && n.Burst >= 0 && unit.covers(float64(n.Burst)*float64(n.Token), far/2+horizon) &&
-		unit.covers(float64(s.A), remote) && unit.covers(float64(s.B), far/2+horizon) && s.C == 0 && s.validLevels()
+		s.hasOnly(Tat, Ahead, KeptUntil, RefundsFrom) && unit.covers(float64(s.W[Tat]), remote) &&
+		unit.covers(float64(s.W[Ahead]), far/2+horizon) && s.validNotes()
 }

@@ -14,16 +14,22 @@ import (
 // Rounding F rather than the differences keeps the error below one unit over any number
 // of permits.
 //
-// State.A is the instant at which the next charge may go, and State.B is S at that
-// instant. A key never seen is cold. State.C is how far A was ahead of the present when
-// it was last written: if A is further ahead, the clock has been set back since, and
-// the wait is no longer than it was then.
-//
-// A limit with other numbers goes by the same A, and by the same part of its own W, rounded
-// towards cold. State.E is A when the numbers last changed, while that is ahead: charges whose
+// A key never seen is cold.
+const (
+	// Free is the instant at which the next charge may go.
+	Free = 0
+	// Cold is S at that instant.
+	Cold = 1
+	// FreeLead is how far Free was ahead of the present when it was last written: if Free is further
+	// ahead, the clock has been set back since, and the wait is no longer than it was then.
+	FreeLead = 2
+)
+
+// A limit with other numbers goes by the same Free, and by the same part of its own W, rounded
+// towards cold. RefundsFrom is Free when the numbers last changed, while that is ahead: charges whose
 // Mark isn't beyond it are not refunded.
 //
-// Receipt.Mark is State.A after the charge, and Receipt.Instant is S before it: S stops
+// Receipt.Mark is Free after the charge, and Receipt.Instant is S before it: S stops
 // at 0, so the old value can't be computed from the new one. Instant is -1 once the
 // charge has been settled and its price is no longer that of its cost.
 
@@ -76,7 +82,7 @@ func (l *Limit) present(now *Now, s *State) (next, cold int64) {
 		return at, l.warm
 	}
 	stateScale := ScaleOf(s.Numbers.Unit)
-	next, cold = s.A, s.B
+	next, cold = s.W[Free], s.W[Cold]
 	if s.Numbers != l.numbers {
 		if cold = mulDiv(l.warm, cold, s.Numbers.Token); next <= stateScale.At(now.Steady) {
 			return at, cold
@@ -90,14 +96,14 @@ func (l *Limit) present(now *Now, s *State) (next, cold int64) {
 // from before the clock was set back is clamped.
 func (l *Limit) rebaseWarmUp(now *Now, s *State) {
 	at := ScaleOf(s.Numbers.Unit).At(now.Steady)
-	s.A = min(s.A, at+s.C)
-	if s.E != 0 { // instants may be before the origin
-		s.E = min(s.E, s.A)
+	s.W[Free] = min(s.W[Free], at+s.W[FreeLead])
+	if s.W[RefundsFrom] != 0 { // instants may be before the origin
+		s.W[RefundsFrom] = min(s.W[RefundsFrom], s.W[Free])
 	}
-	if s.A < at {
-		s.A, s.B, s.C, s.E = at, min(s.B+at-s.A, s.Numbers.Token), 0, 0
+	if s.W[Free] < at {
+		s.W[Free], s.W[Cold], s.W[FreeLead], s.W[RefundsFrom] = at, min(s.W[Cold]+at-s.W[Free], s.Numbers.Token), 0, 0
 	}
-	if s.A == at && s.B == s.Numbers.Token {
+	if s.W[Free] == at && s.W[Cold] == s.Numbers.Token {
 		*s = State{}
 	}
 }
@@ -111,7 +117,7 @@ func (l *Limit) stepWarmUp(now *Now, c Charge, s *State, r *Result) {
 	free := l.scale.wait(next - at)
 	if s.Live && s.Numbers != l.numbers { // which may have a finer tick
 		stateScale := ScaleOf(s.Numbers.Unit)
-		free = min(free, stateScale.wait(s.A-stateScale.At(now.Steady)))
+		free = min(free, stateScale.wait(s.W[Free]-stateScale.At(now.Steady)))
 	}
 	*r = Result{OK: true}
 	switch wait, within := next-at, l.scale.within(l.maxWait(c)); {
@@ -123,7 +129,7 @@ func (l *Limit) stepWarmUp(now *Now, c Charge, s *State, r *Result) {
 	default:
 		r.Delay = l.scale.wait(wait)
 		r.Receipt.Instant, r.Receipt.Cost = cold, c.Cost
-		changedAt := s.E
+		changedAt := s.W[RefundsFrom]
 		if s.Live && s.Numbers != l.numbers {
 			changedAt = next
 		}
@@ -146,20 +152,20 @@ func (l *Limit) stepWarmUp(now *Now, c Charge, s *State, r *Result) {
 // cool down in less time.
 func (s *State) lifetimeWarmUp(now *Now) time.Duration {
 	stateScale := ScaleOf(s.Numbers.Unit)
-	return stateScale.wait(s.A + s.Numbers.Token - s.B - stateScale.At(now.Steady))
+	return stateScale.wait(s.W[Free] + s.Numbers.Token - s.W[Cold] - stateScale.At(now.Steady))
 }
 
-// setWarmUp writes a state in the limit's numbers: A, B and E as above. E is dropped once it is past,
+// setWarmUp writes a state in the limit's numbers. RefundsFrom is dropped once it is past,
 // and the state of a key that is free and cold is that of a new key. at is the present.
-func (l *Limit) setWarmUp(at int64, s *State, newA, newB, newE int64) {
-	if newA <= at && newB >= l.warm {
+func (l *Limit) setWarmUp(at int64, s *State, free, cold, refundsFrom int64) {
+	if free <= at && cold >= l.warm {
 		*s = State{}
 		return
 	}
-	if newE <= at {
-		newE = 0
+	if refundsFrom <= at {
+		refundsFrom = 0
 	}
-	*s = State{Live: true, Numbers: l.numbers, A: newA, B: newB, C: max(newA-at, 0), E: newE}
+	*s = State{Live: true, Numbers: l.numbers, W: Words{Free: free, Cold: cold, FreeLead: max(free-at, 0), RefundsFrom: refundsFrom}}
 }
 
 func (l *Limit) amendWarmUp(now *Now, c *Settlement, s *State) Receipt {
@@ -174,9 +180,9 @@ func (l *Limit) amendWarmUp(now *Now, c *Settlement, s *State) Receipt {
 		// of time.
 		stateScale := ScaleOf(s.Numbers.Unit)
 		at := stateScale.At(now.Steady)
-		debt := l.cappedDebt(diff, stateScale.micros(s.A-at))
-		s.A += stateScale.ofMicros(l.scale.micros(debt * l.token))
-		s.C = s.A - at
+		debt := l.cappedDebt(diff, stateScale.micros(s.W[Free]-at))
+		s.W[Free] += stateScale.ofMicros(l.scale.micros(debt * l.token))
+		s.W[FreeLead] = s.W[Free] - at
 		receipt.Cost -= diff - debt
 	default:
 		at := l.scale.At(now.Steady)
@@ -184,7 +190,7 @@ func (l *Limit) amendWarmUp(now *Now, c *Settlement, s *State) Receipt {
 		debt := l.cappedDebt(diff, l.scale.micros(next-at))
 		receipt.Mark = max(min(receipt.Mark, next), at) + debt*l.token
 		receipt.Cost -= diff - debt
-		l.setWarmUp(at, s, next+debt*l.token, cold, s.E)
+		l.setWarmUp(at, s, next+debt*l.token, cold, s.W[RefundsFrom])
 	}
 	return receipt
 }
@@ -194,7 +200,7 @@ func (l *Limit) refundWarmUp(now *Now, permits int64, c *Settlement, s *State, r
 	at := l.scale.At(now.Steady)
 	next, cold := l.present(now, s)
 	mark := c.Receipt.Mark
-	if !s.Live || s.Numbers != l.numbers || s.E != 0 && mark <= s.E {
+	if !s.Live || s.Numbers != l.numbers || s.W[RefundsFrom] != 0 && mark <= s.W[RefundsFrom] {
 		return
 	}
 	switch {
@@ -221,7 +227,7 @@ func (l *Limit) refundWarmUp(now *Now, permits int64, c *Settlement, s *State, r
 	default:
 		return
 	}
-	l.setWarmUp(at, s, next, cold, s.E)
+	l.setWarmUp(at, s, next, cold, s.W[RefundsFrom])
 }
 
 // cappedDebt returns how many tokens of a debt are added to a limit that is reserved for so many
@@ -241,6 +247,8 @@ func (l *Limit) unitsRefundedWarmUp(before, after *Receipt) int64 {
 // validWarmUp reports whether a WarmUp can have written the state.
 func (s *State) validWarmUp() bool {
 	n, unit := s.Numbers, ScaleOf(s.Numbers.Unit)
-	return 0 < n.Token && n.Token <= mostWarm && n.Burst == 0 && unit.possible() && unit.covers(float64(s.A), remote) &&
-		s.validCounts() && s.B <= n.Token && unit.covers(float64(s.C), far/2) && s.D == 0 && unit.covers(float64(s.E), remote) && len(s.Log) == 0
+	return 0 < n.Token && n.Token <= mostWarm && n.Burst == 0 && unit.possible() && unit.covers(float64(s.W[Free]), remote) &&
+		s.hasOnly(Free, Cold, FreeLead, RefundsFrom) && 0 <= s.W[Cold] && s.W[Cold] <= n.Token &&
+		isCount(s.W[FreeLead]) && unit.covers(float64(s.W[FreeLead]), far/2) &&
+		unit.covers(float64(s.W[RefundsFrom]), remote) && len(s.Log) == 0
 }

@@ -193,7 +193,7 @@ func (q sequential) keep(p place, s store.State, at int64) {
 
 func (p place) seen(s *store.State) seen {
 	is := inside.State(s)
-	k := seen{place: p, numbers: is.Numbers, a: is.A, b: is.B, c: is.C, d: is.D, e: is.E}
+	k := seen{place: p, numbers: is.Numbers, a: is.W[0], b: is.W[1], c: is.W[2], d: is.W[3], e: is.W[4]}
 	if len(is.Log) > 0 {
 		k.log = fmt.Sprint(is.Log)
 	}

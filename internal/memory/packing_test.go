@@ -13,7 +13,7 @@ func TestPack(t *testing.T) {
 	const most = 1<<53 - 1
 	second := algorithm.Numbers{Token: 1_000_000, Unit: algorithm.Scale{PerTick: 1}.Code()}
 	bucket := func(a int64, n algorithm.Numbers) algorithm.State {
-		return algorithm.State{Live: true, Numbers: n, A: a}
+		return algorithm.State{Live: true, Numbers: n, W: algorithm.Words{0: a}}
 	}
 	for _, tc := range []struct {
 		name string
@@ -29,11 +29,11 @@ func TestPack(t *testing.T) {
 		{"another burst", bucket(1, algorithm.Numbers{Token: 1_000_000, Unit: second.Unit, Burst: 8}), true},
 		{"too late", bucket(most+1, second), false},
 		{"too early", bucket(-most-2, second), false},
-		{"turns reserved", algorithm.State{Live: true, Numbers: second, A: 1, B: 1}, false},
-		{"third word", algorithm.State{Live: true, Numbers: second, A: 1, C: -1}, false},
-		{"fourth word", algorithm.State{Live: true, Numbers: second, A: 1, D: 1}, false},
-		{"fifth word", algorithm.State{Live: true, Numbers: second, A: 1, E: 1}, false},
-		{"log", algorithm.State{Live: true, Numbers: second, A: 1, Log: make([]algorithm.Entry, 1)}, false},
+		{"turns reserved", algorithm.State{Live: true, Numbers: second, W: algorithm.Words{0: 1, 1: 1}}, false},
+		{"third word", algorithm.State{Live: true, Numbers: second, W: algorithm.Words{0: 1, 2: -1}}, false},
+		{"fourth word", algorithm.State{Live: true, Numbers: second, W: algorithm.Words{0: 1, 3: 1}}, false},
+		{"fifth word", algorithm.State{Live: true, Numbers: second, W: algorithm.Words{0: 1, 4: 1}}, false},
+		{"log", algorithm.State{Live: true, Numbers: second, W: algorithm.Words{0: 1}, Log: make([]algorithm.Entry, 1)}, false},
 		{"never seen", algorithm.State{}, false},
 	} {
 		word, fits := pack(&tc.st, 0)
@@ -46,7 +46,7 @@ func TestPack(t *testing.T) {
 		}
 		var got algorithm.State
 		unpack(word, &got)
-		if !packed(word) || got.A != tc.st.A || got.Numbers != tc.st.Numbers || !got.Live {
+		if !packed(word) || got.W[0] != tc.st.W[0] || got.Numbers != tc.st.Numbers || !got.Live {
 			t.Errorf("%s: came back as %+v", tc.name, got)
 		}
 	}

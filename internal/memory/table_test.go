@@ -47,13 +47,13 @@ func newModel(tb testing.TB) *model {
 func (m *model) save(h uint64, n int64, packed bool) {
 	var st store.State
 	is := inside.State(&st)
-	is.Live, is.A = true, 1<<50
+	is.Live, is.W[0] = true, 1<<50
 	is.Numbers = algorithm.Numbers{Token: 1_000_000, Unit: algorithm.Scale{PerTick: 1}.Code()}
 	l := m.bucket
 	if packed {
-		is.A += n
+		is.W[0] += n
 	} else {
-		is.B = n
+		is.W[1] = n
 		l = m.window
 	}
 	was := int64(vacant)
@@ -91,7 +91,7 @@ func (m *model) check() {
 		word := atomic.LoadInt64(&sl.word)
 		var got store.State
 		m.shard.load(word, &got)
-		if g, w := inside.State(&got), inside.State(&want); g.A != w.A || g.B != w.B || g.Numbers != w.Numbers || !g.Live {
+		if g, w := inside.State(&got), inside.State(&want); g.W[0] != w.W[0] || g.W[1] != w.W[1] || g.Numbers != w.Numbers || !g.Live {
 			m.tb.Fatalf("hash %x holds %+v, want %+v", h, got, want)
 		}
 		if !packed(word) {

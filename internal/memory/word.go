@@ -33,8 +33,9 @@ func pack(s *algorithm.State, rate int64) (word int64, ok bool) {
 			return 0, false
 		}
 	}
-	word = s.A<<rateBits | rate
-	ok = s.A == word>>rateBits && s.B|s.C|s.D|s.E == 0 && s.Live && len(s.Log) == 0
+	tat := s.W[algorithm.Tat]
+	word = tat<<rateBits | rate
+	ok = s.Live && s.W == algorithm.Words{algorithm.Tat: word >> rateBits} && len(s.Log) == 0
 	return word, ok
 }
 
@@ -53,7 +54,7 @@ func stepWord(word, now int64, c *store.Charge, r *store.Result) (tat int64, ok 
 
 // unpack makes the state that a packed word encodes.
 func unpack(word int64, s *algorithm.State) {
-	s.Live, s.Numbers, s.A = true, *rateOf(word), word>>rateBits
+	s.Live, s.Numbers, s.W[algorithm.Tat] = true, *rateOf(word), word>>rateBits
 }
 
 // rateOf returns the numbers of a packed word's last charge.

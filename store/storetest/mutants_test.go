@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 )
@@ -298,7 +299,7 @@ var mutants = map[string]func() mutant{
 					at = p.placeOf(c)
 				}
 				if s := p.states[at]; at != (place{}) && len(inside.State(&s).Log) > 0 && c.Receipt.Cost > 0 {
-					inside.State(&s).A = max(0, inside.State(&s).A-c.Receipt.Cost)
+					inside.State(&s).W[algorithm.Held] = max(0, inside.State(&s).W[algorithm.Held]-c.Receipt.Cost)
 					p.states[at] = s
 				}
 			}

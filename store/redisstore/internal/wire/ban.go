@@ -51,7 +51,7 @@ func banState(found string, s *algorithm.State) (valid bool) {
 	if banLength < 0 || period < 1 || banLength == 0 && len(denials) == 0 {
 		return false
 	}
-	s.A, s.B, s.Numbers.Token = bannedUntil, banLength, period
+	s.W[algorithm.BannedUntil], s.W[algorithm.BanLength], s.Numbers.Token = bannedUntil, banLength, period
 	for i, at := range denials {
 		if i > 0 && at < denials[i-1] {
 			return false

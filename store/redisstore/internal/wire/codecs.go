@@ -68,7 +68,7 @@ func decode(c *store.Charge, answer any, s *store.State) error {
 	case nil:
 		return nil
 	case int64: // of what is no string, how much of it there is
-		found.Live, found.A = v > 0, v
+		found.Live, found.W[algorithm.Held] = v > 0, v
 		return nil
 	case string:
 		if v == "" {

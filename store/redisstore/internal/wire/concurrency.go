@@ -20,6 +20,6 @@ func varyConcurrency(_ *limit, args []any, c *store.Charge, t *Times) {
 // concurrencyState decodes the number of slots held.
 func concurrencyState(found string, s *algorithm.State) bool {
 	n, err := strconv.ParseInt(found, 10, 64)
-	s.A = n
+	s.W[algorithm.Held] = n
 	return err == nil && n > 0
 }

@@ -557,7 +557,7 @@ func (w *twins) needs(c *store.Charge, key string) []int64 {
 		return nil
 	}
 	until := w.now + whole(maxWait(c, inside.Terms(c.Limit).Patience))
-	return []int64{w.now, inside.State(w.state(key)).A, c.Receipt.Instant, until}
+	return []int64{w.now, inside.State(w.state(key)).W[algorithm.Start], c.Receipt.Instant, until}
 }
 
 func (w *twins) state(key string) *store.State {
@@ -742,19 +742,19 @@ func decoded(l *store.Limit, key string, value redis.Cmder) (s store.State, raw 
 		var sum int64
 		for i, e := range entries {
 			if i > 0 {
-				is.Log = append(is.Log, algorithm.Entry{At: is.A, Units: is.B})
+				is.Log = append(is.Log, algorithm.Entry{At: is.W[algorithm.Newest], Units: is.W[algorithm.NewestUnits]})
 			}
 			w := strings.Split(e, ":")
-			is.Live, is.A, is.B, is.C, is.E = true, whole(w[0]), whole(w[1]), 0, 0
-			if sum += is.B; i < len(entries)-1 {
+			is.Live, is.W[algorithm.Newest], is.W[algorithm.NewestUnits], is.W[algorithm.Sum], is.W[algorithm.NewestLead] = true, whole(w[0]), whole(w[1]), 0, 0
+			if sum += is.W[algorithm.NewestUnits]; i < len(entries)-1 {
 				continue
 			}
-			if is.C = whole(w[2]); len(w) > 4 {
-				is.E = whole(w[4])
+			if is.W[algorithm.Sum] = whole(w[2]); len(w) > 4 {
+				is.W[algorithm.NewestLead] = whole(w[4])
 			}
 		}
-		if sum != is.C {
-			err = fmt.Errorf("%s: the newest entry says %d in all, they are %d", key, is.C, sum)
+		if sum != is.W[algorithm.Sum] {
+			err = fmt.Errorf("%s: the newest entry says %d in all, they are %d", key, is.W[algorithm.Sum], sum)
 		}
 		return s, strings.Join(entries, " "), err
 	}
@@ -881,7 +881,7 @@ func (w *twins) compare() error {
 // that not all know, or what is reserved in later windows takes more of them for some.
 func (w *twins) mixed(key string, limits []*store.Limit) bool {
 	is := inside.State(w.state(key))
-	if limits[0].Algorithm() == store.FixedWindow && is.C > 0 {
+	if limits[0].Algorithm() == store.FixedWindow && is.W[algorithm.Later] > 0 {
 		return len(limits) > 1
 	}
 	units := []int64{is.Numbers.Unit}

@@ -53,17 +53,17 @@ func roomFor(l *limit, cost int64) string {
 func fixedState(found string, s *algorithm.State) bool {
 	if len(found) == fixedDigits && !strings.Contains(found, ":") {
 		n, err := strconv.ParseInt(found, 10, 64)
-		s.A, s.B = n/(mostCounted+1)%mostMinutes*minute, n%(mostCounted+1)
-		return err == nil && found[0] == '1' && s.B > 0
+		s.W[algorithm.Start], s.W[algorithm.Count] = n/(mostCounted+1)%mostMinutes*minute, n%(mostCounted+1)
+		return err == nil && found[0] == '1' && s.W[algorithm.Count] > 0
 	}
 	var few [3]int64
 	w := decodeNumbers(found, few[:0])
 	if len(w) < 2 || len(w) > 3 {
 		return false
 	}
-	s.A, s.B = w[0], w[1]
+	s.W[algorithm.Start], s.W[algorithm.Count] = w[0], w[1]
 	if len(w) > 2 {
-		s.C = w[2]
+		s.W[algorithm.Later] = w[2]
 	}
-	return s.B >= 0 && s.B <= store.MaxCost && s.C >= 0 && s.B|s.C != 0
+	return s.W[algorithm.Count] >= 0 && s.W[algorithm.Count] <= store.MaxCost && s.W[algorithm.Later] >= 0 && s.W[algorithm.Count]|s.W[algorithm.Later] != 0
 }

@@ -20,9 +20,9 @@ func intervalState(found string, s *algorithm.State) bool {
 		return false
 	}
 	begins, n, used, more := w[0], algorithm.Numbers{Token: w[1], Unit: w[2], Burst: w[4]}, w[3], w[5:]
-	s.A, s.B, s.Numbers = begins, used, n
+	s.W[algorithm.Start], s.W[algorithm.Used], s.Numbers = begins, used, n
 	return 1 <= n.Token && n.Token <= store.MaxCost && 0 <= n.Burst && n.Burst <= store.MaxCost && intervalUnit(n.Unit) &&
-		decodeLevels(more, s) && s.B >= 0 && (s.B > 0 || s.D != 0)
+		decodeLevels(more, s) && s.W[algorithm.Used] >= 0 && (s.W[algorithm.Used] > 0 || s.W[algorithm.KeptUntil] != 0)
 }
 
 // intervalUnit reports whether a limit may have such an interval: a number of microseconds, or the

@@ -13,7 +13,7 @@ func decodeLevels(words []int64, s *algorithm.State) bool {
 	case len(words)%2 == 1 || len(words) > 2+2*most:
 		return false
 	}
-	s.D, s.E = words[0], words[1]
+	s.W[algorithm.KeptUntil], s.W[algorithm.RefundsFrom] = words[0], words[1]
 	for words = words[2:]; len(words) > 0; words = words[2:] {
 		e := algorithm.Entry{At: words[0], Units: words[1]}
 		if n := len(s.Log); e.Units < 0 || n > 0 && (e.At <= s.Log[n-1].At || e.Units <= s.Log[n-1].Units) {
@@ -21,5 +21,5 @@ func decodeLevels(words []int64, s *algorithm.State) bool {
 		}
 		s.Log = append(s.Log, e)
 	}
-	return s.D != 0
+	return s.W[algorithm.KeptUntil] != 0
 }

@@ -23,11 +23,11 @@ func counterState(found string, s *algorithm.State) bool {
 	if len(w) != 4 {
 		return false
 	}
-	s.A, s.B, s.C, s.D = w[0], w[1], w[2], w[3]
-	for _, counted := range []int64{s.B, s.C, s.D} {
+	s.W[algorithm.Start], s.W[algorithm.Count], s.W[algorithm.Previous], s.W[algorithm.Next] = w[0], w[1], w[2], w[3]
+	for _, counted := range []int64{s.W[algorithm.Count], s.W[algorithm.Previous], s.W[algorithm.Next]} {
 		if counted < 0 || counted > store.MaxCost {
 			return false
 		}
 	}
-	return s.B|s.C|s.D != 0
+	return s.W[algorithm.Count]|s.W[algorithm.Previous]|s.W[algorithm.Next] != 0
 }

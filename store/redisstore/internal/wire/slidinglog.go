@@ -21,17 +21,17 @@ func slidingLogState(found string, s *algorithm.State) bool {
 	if len(w) < 4 || len(w) > 5 {
 		return false
 	}
-	s.A, s.B, s.C = w[0], w[1], w[2]
+	s.W[algorithm.Newest], s.W[algorithm.NewestUnits], s.W[algorithm.Sum] = w[0], w[1], w[2]
 	back := w[3]
 	if len(w) > 4 {
-		s.E = w[4]
+		s.W[algorithm.NewestLead] = w[4]
 	}
-	if s.B <= 0 || s.C < s.B || back < 0 || s.E < 0 || (s.C == s.B) != (back == 0) {
+	if s.W[algorithm.NewestUnits] <= 0 || s.W[algorithm.Sum] < s.W[algorithm.NewestUnits] || back < 0 || s.W[algorithm.NewestLead] < 0 || (s.W[algorithm.Sum] == s.W[algorithm.NewestUnits]) != (back == 0) {
 		return false
 	}
 	sum := int64(0)
 	if back > 0 { // the first unit leaves with the oldest
-		s.Log, sum = []algorithm.Entry{{At: s.A - back, Units: 1}}, 1
+		s.Log, sum = []algorithm.Entry{{At: s.W[algorithm.Newest] - back, Units: 1}}, 1
 	}
 	for between != "" {
 		var entry string
@@ -41,8 +41,8 @@ func slidingLogState(found string, s *algorithm.State) bool {
 			return false
 		}
 		at, upTo := w[0], w[1]
-		if at == s.A { // the newest has B of these
-			upTo -= s.B
+		if at == s.W[algorithm.Newest] { // the newest has B of these
+			upTo -= s.W[algorithm.NewestUnits]
 		}
 		s.Log = append(s.Log, algorithm.Entry{At: at, Units: upTo - sum})
 		sum = upTo

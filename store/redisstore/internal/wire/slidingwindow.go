@@ -32,29 +32,29 @@ func slidingWindowState(found string, s *algorithm.State) bool {
 	if len(w) != 2 || w[0] < 0 {
 		return false
 	}
-	s.E, s.A, s.C = w[0], w[1], c
+	s.W[algorithm.NewestLead], s.W[algorithm.Newest], s.W[algorithm.Sum] = w[0], w[1], c
 	sumAndBack, older, _ := strings.Cut(more[digits:], ";")
-	s.B = s.C - olderEntries(sumAndBack, older, s)
+	s.W[algorithm.NewestUnits] = s.W[algorithm.Sum] - olderEntries(sumAndBack, older, s)
 	return true
 }
 
 // olderEntries decodes the entries before the newest, and returns their sum. sumAndBack is :P:back.
 func olderEntries(sumAndBack, older string, s *algorithm.State) (sum int64) {
 	var few [2]int64
-	at := s.A
+	at := s.W[algorithm.Newest]
 	_, back, _ := strings.Cut(strings.TrimPrefix(sumAndBack, ":"), ":")
-	if w := decodeNumbers(back, few[:0]); strings.HasPrefix(sumAndBack, ":") && len(w) == 1 && s.A-w[0] > -exact {
+	if w := decodeNumbers(back, few[:0]); strings.HasPrefix(sumAndBack, ":") && len(w) == 1 && s.W[algorithm.Newest]-w[0] > -exact {
 		at -= w[0]
 	}
 	s.Log = make([]algorithm.Entry, 0, strings.Count(older, ";"))
-	for at < s.A {
+	for at < s.W[algorithm.Newest] {
 		entry, next, ok := strings.Cut(older, ";")
 		w := decodeNumbers(entry, few[:0])
 		if !ok || len(w) != 2 {
 			break
 		}
 		units, gap := w[0], w[1]
-		if units <= 0 || gap <= 0 || sum+units >= s.C {
+		if units <= 0 || gap <= 0 || sum+units >= s.W[algorithm.Sum] {
 			break
 		}
 		s.Log = append(s.Log, algorithm.Entry{At: at, Units: units})

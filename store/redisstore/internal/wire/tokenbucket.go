@@ -73,7 +73,7 @@ func boolean(b bool) int64 {
 // ahead, and the levels.
 func bucketState(found string, s *algorithm.State) bool {
 	if len(found) == plainDigits && leadingDigits(found) == plainDigits {
-		s.A, _ = strconv.ParseInt(found[tagDigits:], 10, 64)
+		s.W[algorithm.Tat], _ = strconv.ParseInt(found[tagDigits:], 10, 64)
 		s.Numbers = numbersOf(found[:tagDigits])
 		return s.Numbers != algorithm.Numbers{}
 	}
@@ -83,9 +83,9 @@ func bucketState(found string, s *algorithm.State) bool {
 		return false
 	}
 	tat, n, more := w[0], algorithm.Numbers{Token: w[1], Unit: w[2], Burst: w[3]}, w[4:]
-	s.A, s.Numbers = tat, n
+	s.W[algorithm.Tat], s.Numbers = tat, n
 	if len(more) > 0 {
-		s.B, more = more[0], more[1:]
+		s.W[algorithm.Ahead], more = more[0], more[1:]
 	}
 	return n.Token >= 1 && n.Token < exact/1000 && validScale(n.Unit) && n.Burst >= 0 &&
 		float64(n.Burst)*float64(n.Token) < exact && decodeLevels(more, s)

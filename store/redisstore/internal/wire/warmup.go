@@ -24,12 +24,12 @@ func warmUpState(found string, s *algorithm.State) bool {
 		return false
 	}
 	n := algorithm.Numbers{Token: w[1], Unit: w[2]}
-	s.A, s.B, s.Numbers = w[0], w[3], n
+	s.W[algorithm.Free], s.W[algorithm.Cold], s.Numbers = w[0], w[3], n
 	if len(w) > 4 {
-		s.C = w[4]
+		s.W[algorithm.FreeLead] = w[4]
 	}
 	if len(w) > 5 {
-		s.E = w[5]
+		s.W[algorithm.RefundsFrom] = w[5]
 	}
-	return n.Token >= 1 && n.Token < 1<<46 && validScale(n.Unit) && s.B >= 0 && s.B <= n.Token && s.C >= 0
+	return n.Token >= 1 && n.Token < 1<<46 && validScale(n.Unit) && s.W[algorithm.Cold] >= 0 && s.W[algorithm.Cold] <= n.Token && s.W[algorithm.FreeLead] >= 0
 }
