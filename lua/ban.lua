@@ -1,7 +1,7 @@
 -- Twin of internal/algorithm/ban.go, which explains the rules: the names are those of the step.
 --
--- State: A:B:period, and the instants of the denials that count, in order, with colons before
--- them. The key is banned until A if B isn't 0, which is how long the ban is in all. period is
+-- State: bannedUntil:banLength:period, and the instants of the denials that count, in order, with colons before
+-- them. The key is banned if banLength isn't 0. period is
 -- that of the limit that has counted the denials.
 --
 -- Lifetime: until the ban is over and the last denial counts no more.
@@ -15,22 +15,22 @@
 local peek = true -- who is let through isn't noted
 --:load
 -- log: the instants, each with a colon before it. period: in which they count, as text
-local A, B, log, period = 0, 0, '', match(limit, ',(%d+)')
+local bannedUntil, banLength, log, period = 0, 0, '', match(limit, ',(%d+)')
 if v then
   -- Most are as they were written: a ban that runs, or denials that all count.
   local a, b, p, rest = match(v, '^(%d+):(%d+):(%d+)([:%d]*)$')
   local oldest, newest = match(rest or '', '^:(%d+)'), match(rest or '', ':(%d+)$')
   if p == period and #a < 16 and #b < 16 and (rest == '' and a + 0 > now and a - b <= now
     or a == '0' and b == '0' and oldest and newest and oldest + period > now and newest + 0 <= now) then
-    A, B, log = a + 0, b + 0, rest
+    bannedUntil, banLength, log = a + 0, b + 0, rest
   else
     if not rare then lacking = row break end
-    A, B, log, period, dirty = rare.readBan(v, period)
+    bannedUntil, banLength, log, period, dirty = rare.readBan(v, period)
   end
 end
 --:look
-if cost == '0' or B == 0 then fits = g end
---:carry fits A B log period dirty
+if cost == '0' or banLength == 0 then fits = g end
+--:carry fits bannedUntil banLength log period dirty
 --:denied
 -- countDenials in store/decide.go
 if granted == 0 and fits > 0 and cost ~= '0' then
@@ -50,17 +50,17 @@ end
 local units, mine, length = match(limit, '(%d+),(%d+),(%d+)')
 if period ~= mine then log, period = '', mine end
 dirty, log = true, log .. format(':%.0f', now)
-if select(2, string.gsub(log, ':', '')) >= units + 0 then A, B, log = now + length, length + 0, '' end
+if select(2, string.gsub(log, ':', '')) >= units + 0 then bannedUntil, banLength, log = now + length, length + 0, '' end
 --:save
-if B == 0 and log == '' then
+if banLength == 0 and log == '' then
   new = false
 else
-  new = format('%.0f:%.0f:%s', A, B, period) .. log
+  new = format('%.0f:%.0f:%s', bannedUntil, banLength, period) .. log
   local newest = match(log, '-?%d+$')
-  fade = max(B > 0 and A or now, newest and newest + period or now)
+  fade = max(banLength > 0 and bannedUntil or now, newest and newest + period or now)
 end
 --:amend
-if diff > 0 and B == 0 then
+if diff > 0 and banLength == 0 then
   --COUNT--
 end
 --:functions
@@ -68,18 +68,18 @@ end
 -- written it; and whether the clock was set back since.
 function rare.readBan(v, mine)
   local w = words(v)
-  local A, B, period = w[1], w[2], w[3]
-  if #w < 3 or B < 0 or period < 1 or B == 0 and #w == 3 then return 0, 0, '', mine, false end
+  local bannedUntil, banLength, period = w[1], w[2], w[3]
+  if #w < 3 or banLength < 0 or period < 1 or banLength == 0 and #w == 3 then return 0, 0, '', mine, false end
   for i = 5, #w do
     if w[i] < w[i - 1] then return 0, 0, '', mine, false end
   end
-  local log, moved = {}, B > 0 and A > now + B
+  local log, moved = {}, banLength > 0 and bannedUntil > now + banLength
   for i = 4, #w do
     moved = moved or w[i] > now
     local at = min(w[i], now)
     if at + period > now then log[#log + 1] = format(':%.0f', at) end
   end
-  A = min(A, now + B)
-  if B == 0 or A <= now then A, B = 0, 0 end
-  return A, B, table.concat(log), text(period), moved
+  bannedUntil = min(bannedUntil, now + banLength)
+  if banLength == 0 or bannedUntil <= now then bannedUntil, banLength = 0, 0 end
+  return bannedUntil, banLength, table.concat(log), text(period), moved
 end

@@ -45,7 +45,8 @@ elseif not held then
     held = rare.slotsIn(name)
   end
 end
--- listed: held, and the slots of leases that have run out. In most sets no lease has, so counting those stops at the first lease. Counting
+-- listed: held, and the slots of leases that have run out. In most sets no lease has, so counting those stops at
+-- the first lease. Counting
 -- the others would walk the whole set, since the server stores a small one as a list.
 local listed = held
 if held > 0 and not clock then
@@ -206,7 +207,9 @@ function rare.countSlots(name, lasts)
   local listed, till = held(name), text(now + 1767225600000000)
   local held = listed - call('ZCOUNT', name, 0, till)
   if weighted and held < listed then
-    for _, id in ipairs(call('ZRANGEBYSCORE', name, 0, till)) do held = held + (call('ZSCORE', name, id .. 'w') or 0) end
+    for _, id in ipairs(call('ZRANGEBYSCORE', name, 0, till)) do
+      held = held + (call('ZSCORE', name, id .. 'w') or 0)
+    end
   end
   return held, listed, weighted
 end

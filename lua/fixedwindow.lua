@@ -1,9 +1,9 @@
 -- Twin of internal/algorithm/fixedwindow.go, which explains the rules. Needs window.lua.
 --
--- State: A:B, where A is where the window begins, in us, and B what is counted in it; and :C
--- behind that if something is reserved in later windows. If the window is aligned and begins at
+-- State: start:count, where start is where the window begins, in us, and count what is counted in it; and
+-- :later behind that if something is reserved in later windows. If the window is aligned and begins at
 -- a whole minute not before 2026, and less than 10^10 is counted, the state is one integer of 19
--- digits, which one INCRBY charges: 1, the minute in eight digits, and B in ten.
+-- digits, which one INCRBY charges: 1, the minute in eight digits, and the count in ten.
 --
 -- Lifetime: up to the end of the last window in which something counts. A charge in the window of
 -- the one before it doesn't change that.
@@ -13,22 +13,22 @@
 --   cost
 --   how: empty for a charge that denies at once, else how long it may wait, in us
 --   units
---   head: the first nine digits of the integers of the window at start; empty if it has none
---     (a state in another window is written as A:B until the caller's clock is there)
+--   head: the first nine digits of the integers of the window at begin; empty if it has none
+--     (a state in another window is written as start:count until the caller's clock is there)
 --   room: the most that may be counted for the charge to fit into ten digits and the units, in
 --     ten digits; empty if it costs nothing or can't fit
---   start, next, after: where the present window begins, the next one, and the one after that, if
+--   begin, next, after: where the present window begins, the next one, and the one after that, if
 --     windows are aligned; else the period, and twice nothing
---:arguments limit cost how units head room start next after
+--:arguments limit cost how units head room begin next after
 --:setup
 local peek, n = cost == '0', units + 0
 -- Where the present window begins, as text, and ends. If windows aren't aligned, it is the one
 -- that a charge would open.
 local first, fin
 if next == '' then
-  first, fin = format('%.0f', now), now + start
+  first, fin = format('%.0f', now), now + begin
 else
-  first, fin = start, next + 0
+  first, fin = begin, next + 0
   if now >= fin then first, fin, head = next, after + 0, '' end
   if now < first + 0 or now >= fin then fin = nil end -- it isn't one of them
 end
@@ -43,11 +43,11 @@ if fin and head ~= '' and room ~= '' then
   full = how == '' and n < 1e10 and head .. '9999999999' or high
 end
 --:load
--- B: false if v is compared as text. lives: whether the lifetime of v ends with the window.
--- waits: C with a charge that waits.
-local A, B, C, ends, lives, waits = first, 0, 0, fin, false, false
+-- count: false if v is compared as text. lives: whether the lifetime of v ends with the window.
+-- waits: later with a charge that waits.
+local start, count, later, ends, lives, waits = first, 0, 0, fin, false, false
 if low and v and g == 1 and v >= low and v <= full and #v == 19 and (v <= high or match(v, '^%d+$')) then
-  B, lives = false, true
+  count, lives = false, true
 elseif v or not fin then
   local a, b
   if v then
@@ -59,51 +59,52 @@ elseif v or not fin then
     b = tonumber(b)
   end
   if fin and a and a + 0 <= first + 0 and b > 0 and b <= 1099511627776 then -- store.MaxCost
-    if next == '' and now < a + start then
-      A, B, ends, lives = a, b, a + start, true
+    if next == '' and now < a + begin then
+      start, count, ends, lives = a, b, a + begin, true
     elseif next ~= '' and a + 0 == first + 0 then
-      A, B, lives = first, b, true
+      start, count, lives = first, b, true
     end -- else its window is over
   else
     if not rare then lacking = row break end
     asked = nil
-    A, B, C, ends, lives, dirty = rare.readFixed(limit, v, n)
+    start, count, later, ends, lives, dirty = rare.readFixed(limit, v, n)
     if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
   end
 end
 --:look
 if fits < 0 or peek then
   if fits == 0 then fits = g end
-elseif not B then
+elseif not count then
   fits = v <= high and 1 or 0
-elseif B + cost <= n then
-  fits = min(g, floor((n - B) / cost))
+elseif count + cost <= n then
+  fits = min(g, floor((n - count) / cost))
 elseif how ~= '' and cost + 0 <= n then
   if not rare then lacking = row break end
-  -- laterWindow in internal/algorithm/fixedwindow.go
-  asked, waits = nil, C
+  -- laterWindow
+  asked, waits = nil, later
   if waits % n + cost > n then waits = waits + n - waits % n end
-  if rare.window(limit).begunBy(A + 0, floor(waits / n) + 1, now + how) then fits, waits = 1, waits + cost else waits = false end
+  local begun = rare.window(limit).begunBy(start + 0, floor(waits / n) + 1, now + how)
+  if begun then fits, waits = 1, waits + cost else waits = false end
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
---:carry ends B
---:carryif A C lives waits dirty
+--:carry ends count
+--:carryif start later lives waits dirty
 --:charge
-if waits then C = waits elseif B then B = B + g * cost end
+if waits then later = waits elseif count then count = count + g * cost end
 --:save
-if not B then
+if not count then
   fade = ends
   if g > 0 then add = cost else new = v end -- v may have lost its lifetime
-elseif B + C == 0 then
+elseif count + later == 0 then
   new = false
-elseif C > 0 then
-  new = format('%s:%.0f:%.0f', A, B, C)
-  fade = rare.window(limit).latestEnd(ends, math.ceil(C / n))
+elseif later > 0 then
+  new = format('%s:%.0f:%.0f', start, count, later)
+  fade = rare.window(limit).latestEnd(ends, math.ceil(later / n))
 else
-  if head ~= '' and A == first and B < 1e10 then
-    new = head .. format('%010.0f', B)
+  if head ~= '' and start == first and count < 1e10 then
+    new = head .. format('%010.0f', count)
   else
-    new = A .. ':' .. format('%.0f', B)
+    new = start .. ':' .. format('%.0f', count)
   end
   fade, keep = ends, g > 0 and lives and not dirty
 end
@@ -112,48 +113,48 @@ new = head .. format('%010.0f', cost)
 --:amend
 local refund = min(-diff, mark)
 if diff > 0 then
-  B, dirty = B + min(diff, 1099511627776 - B), true
-elseif refund > 0 and B > 0 and instant == A + 0 then
-  B, dirty = B - min(refund, B), true
-elseif refund > 0 and instant > A + 0 and C > 0 then
+  count, dirty = count + min(diff, 1099511627776 - count), true
+elseif refund > 0 and count > 0 and instant == start + 0 then
+  count, dirty = count - min(refund, count), true
+elseif refund > 0 and instant > start + 0 and later > 0 then
   asked = nil
-  local last = math.ceil(C / n)
-  if rare.window(limit).boundariesIn(A + 0, instant) == last then
-    C, dirty = C - min(refund, C - (last - 1) * n), true
+  local last = math.ceil(later / n)
+  if rare.window(limit).boundariesIn(start + 0, instant) == last then
+    later, dirty = later - min(refund, later - (last - 1) * n), true
   end
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
 --:functions
 -- The words of a state, nil if it isn't one.
 local function fixedWords(v)
-  local minute, count = match(v, '^1(%d%d%d%d%d%d%d%d)(%d%d%d%d%d%d%d%d%d%d)$')
-  local w = minute and {tonumber(minute) * 60000000, tonumber(count)} or words(v)
-  local B, C = w[2], w[3] or 0
-  if not B or #w > 3 or B < 0 or B > maxCost or C < 0 or B + C == 0 then return nil end
-  return w[1], B, C
+  local minute, digits = match(v, '^1(%d%d%d%d%d%d%d%d)(%d%d%d%d%d%d%d%d%d%d)$')
+  local w = minute and {tonumber(minute) * 60000000, tonumber(digits)} or words(v)
+  local count, later = w[2], w[3] or 0
+  if not count or #w > 3 or count < 0 or count > maxCost or later < 0 or count + later == 0 then return nil end
+  return w[1], count, later
 end
 
--- The state in v as of now, where its window ends, whether the lifetime of v does too, and whether
--- the clock was set back since v was written. Nothing if windows are asked for.
+-- rebaseFixed and presentWindow: the state in v as of now, where its window ends, whether the lifetime of v does too,
+-- and whether the clock was set back since v was written. Nothing if windows are asked for.
 function rare.readFixed(limit, v, n)
   local w = rare.window(limit)
   if w.unknown then return ask(now) end
-  local A, B, C
-  if v then A, B, C = fixedWords(v) end
-  if not A then A, B, C = w.startAt(now), 0, 0 end
-  local start = w.clampStart(A)
-  local k, lives, moved = w.boundariesIn(start, now), C == 0 and B > 0, start ~= A
+  local start, count, later
+  if v then start, count, later = fixedWords(v) end
+  if not start then start, count, later = w.startAt(now), 0, 0 end
+  local clamped = w.clampStart(start)
+  local k, lives, moved = w.boundariesIn(clamped, now), later == 0 and count > 0, clamped ~= start
   if asked then return end
-  A = start
+  start = clamped
   if k > 0 then
     lives = false
-    if k > ceilDiv(C, n) then
-      A, B, C = w.startAt(now), 0, 0
+    if k > ceilDiv(later, n) then
+      start, count, later = w.startAt(now), 0, 0
     else
-      A, C = w.startAfter(A, k), C - (k - 1) * n
-      B = min(C, n)
-      C = C - B
+      start, later = w.startAfter(start, k), later - (k - 1) * n
+      count = min(later, n)
+      later = later - count
     end
   end
-  return text(A), B, C, w.endOf(A), lives, moved
+  return text(start), count, later, w.endOf(start), lives, moved
 end

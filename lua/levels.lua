@@ -1,75 +1,109 @@
--- Twin of internal/algorithm/levels.go: what bounds a refund. Levels are a list in pairs: an instant, and
--- the lowest use since then. The functions change the list.
+-- Twin of internal/algorithm/levels.go and refunds.go: what bounds a refund. s is a state with levels, a list in
+-- pairs: an instant, and the lowest use since then. The functions change the list. Without notes, s.keptUntil is nil.
 --:functions
 local maxLevels, earliest = 8, -4503599627370496
 
-local function lowerLevels(v, used)
-  while #v > 0 and used < v[#v] do
-    v[#v] = used
-    if #v == 2 or v[#v - 2] < used then return end
-    v[#v], v[#v - 1] = nil, nil
+-- levels.lower
+local function lowerLevels(levels, used)
+  while #levels > 0 and used < levels[#levels] do
+    levels[#levels] = used
+    if #levels == 2 or levels[#levels - 2] < used then return end
+    levels[#levels], levels[#levels - 1] = nil, nil
   end
 end
 
-local function chargeLevels(v, at, before, after)
-  lowerLevels(v, before)
-  local n = #v
-  if n > 0 and v[n - 1] >= at then
-    v[n] = after
+-- levels.charge and levels.merge
+local function chargeLevels(levels, at, before, after)
+  lowerLevels(levels, before)
+  local n = #levels
+  if n > 0 and levels[n - 1] >= at then
+    levels[n] = after
     return
   end
   n = n + 2
-  v[n - 1], v[n] = at, after
+  levels[n - 1], levels[n] = at, after
   if n > 2 * maxLevels then
     local drop = n
     for i = n - 2, 4, -2 do
-      if v[i] - v[i - 2] < v[drop] - v[drop - 2] then drop = i end
+      if levels[i] - levels[i - 2] < levels[drop] - levels[drop - 2] then drop = i end
     end
-    for i = drop - 1, n do v[i] = v[i + 2] end -- the last two become nil
+    for i = drop - 1, n do levels[i] = levels[i + 2] end -- the last two become nil
   end
 end
 
-local function refundLevels(v, at, back)
-  local first, n = 2, #v
-  while first < n and v[first + 1] <= at do first = first + 2 end
-  local most, kept = max(v[first] - back, 0), 0
+-- levels.refund
+local function refundLevels(levels, at, back)
+  local first, n = 2, #levels
+  while first < n and levels[first + 1] <= at do first = first + 2 end
+  local most, kept = max(levels[first] - back, 0), 0
   for i = 2, n, 2 do
-    local used = i < first and min(v[i], most) or max(v[i] - back, 0)
-    if kept == 0 or v[kept] < used then
-      v[kept + 1], v[kept + 2] = v[i - 1], used
+    local used = i < first and min(levels[i], most) or max(levels[i] - back, 0)
+    if kept == 0 or levels[kept] < used then
+      levels[kept + 1], levels[kept + 2] = levels[i - 1], used
       kept = kept + 2
     end
   end
-  for i = n, kept + 1, -1 do v[i] = nil end
+  for i = n, kept + 1, -1 do levels[i] = nil end
 end
 
--- The lowest use since a charge at at, as far as it is known: since the instant from, which is one
--- after the first level's.
-local function levelsSince(v, at)
-  local used = v[2]
-  for i = 3, #v, 2 do
-    if v[i] > at then break end
-    used = v[i + 1]
+-- State.refunds
+local function refunds(s, instant) return not s.keptUntil or instant >= s.refundsFrom end
+
+-- levels.since and State.lowestUse: the lowest use since a charge, and the instant at which its mark bounds it.
+local function lowestUse(s, instant, at)
+  local levels = s.levels
+  if not refunds(s, instant) then return 0, at end
+  if #levels == 0 then return s.used, at end
+  local low = levels[2]
+  for i = 3, #levels, 2 do
+    if levels[i] > instant then break end
+    low = levels[i + 1]
   end
-  return used, max(v[1] + 1, at)
+  return min(low, s.used), max(levels[1] + 1, instant)
 end
 
--- Keeps since and the levels of a state at least until an instant.
-local function keepLevels(s, till)
-  if not s.till then s.till, s.since = till, earliest end
-  s.till = max(s.till, till)
+-- State.keepNotes
+local function keepNotes(s, untilAt)
+  if not s.keptUntil then s.keptUntil, s.refundsFrom = untilAt, earliest end
+  s.keptUntil = max(s.keptUntil, untilAt)
 end
 
--- The part of a state's text with those.
-local function levelsText(s)
-  local out = {format(':%.0f:%.0f', s.till, s.since)}
-  for i = 1, #s.lows do out[i + 1] = format(':%.0f', s.lows[i]) end
+-- State.refuseRefunds
+local function refuseRefunds(s, before, keptUntil) s.keptUntil, s.refundsFrom, s.levels = keptUntil, before, {} end
+
+-- State.noteNumbers
+local function noteNumbers(s, keptUntil)
+  keepNotes(s, keptUntil)
+  refuseRefunds(s, now, s.keptUntil)
+end
+
+-- State.noteCharge
+local function noteCharge(s, before, after)
+  if #s.levels > 0 then chargeLevels(s.levels, now, before, after) end
+end
+
+-- State.noteRefund
+local function noteRefund(s, instant, back, last, keptUntil)
+  if last and #s.levels == 0 then return end
+  if #s.levels == 0 then s.levels = {now - 1, s.used} end
+  lowerLevels(s.levels, s.used)
+  refundLevels(s.levels, instant, back)
+  keepNotes(s, keptUntil)
+end
+
+-- State.lastNoted
+local function lastNoted(s) return max(s.refundsFrom, s.levels[#s.levels - 1] or s.refundsFrom) end
+
+-- The part of a state's text with the notes.
+local function notesText(s)
+  local out = {format(':%.0f:%.0f', s.keptUntil, s.refundsFrom)}
+  for i = 1, #s.levels do out[i + 1] = format(':%.0f', s.levels[i]) end
   return table.concat(out)
 end
 
--- Whether the words of a state from the i-th on are nothing, or till, since and levels that
--- ascend.
-local function validLevels(w, i)
+-- State.validNotes, for the words of a state from the i-th on: whether they are nothing, or keptUntil, refundsFrom
+-- and levels that ascend.
+local function validNotes(w, i)
   local n = #w
   if n < i then return true end
   if (n - i) % 2 == 0 or n > i + 1 + 2 * maxLevels or w[i] == 0 then return false end

@@ -29,7 +29,8 @@ while settled < count do
   end
   local letter, i, p = byte(ARGV[a]), ARGV[a + 1] + 0, a + 8
   if vals[i] == 0 then vals[i] = call('MGET', KEYS[i])[1] end
-  local due, charged, instant, mark, lease = ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0, tonumber(ARGV[a + 5]) or ARGV[a + 5], ARGV[a + 6]
+  local due, charged, instant = ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
+  local mark, lease = tonumber(ARGV[a + 5]) or ARGV[a + 5], ARGV[a + 6]
   local v, diff, fits, granted, dirty, raw, left = vals[i], due - charged, 0, 0, nil, nil, nil
   if ARGV[a + 7] ~= '' then
     local other, at = string.match(ARGV[a + 7], '(%d+),(-?%d+)')

@@ -11,9 +11,9 @@
 --     means a full bucket.
 --   - In a batch, most states are compared as text: docs/internals/benchmarks-redis.md says what that buys.
 --
--- State: tat:token:unit:burst, and behind that, if they are needed, :ahead (State.B), :until
--- (State.D), :changed (State.E) and the levels, as :instant:use each. If the numbers are usual
--- and only the tat is needed, the state is plain: an integer of 19 digits, the tag of the numbers
+-- State: tat:token:unit:burst, and behind that, if they are needed, :ahead, :keptUntil, :refundsFrom
+-- and the levels, as :instant:use each. If the numbers are usual and only the tat is needed, the state is
+-- plain: an integer of 19 digits, the tag of the numbers
 -- in four, and the tat in fifteen. One INCRBY charges it. The tag is 1000 and the place of the
 -- numbers in a list (usual). A tat is plain from 2026 to 2057, and up to top.
 --
@@ -41,7 +41,7 @@ if tag ~= '' then
 else
   local numbers, unit = match(limit, '(:%d+:(%d+):%d+)$')
   pattern = '^(-?%d+)' .. numbers .. '$'
-  perTick, tick = floor(unit / 8), 10 ^ (unit % 8) -- ScaleOf in internal/algorithm
+  perTick, tick = floor(unit / 8), 10 ^ (unit % 8) -- ScaleOf in internal/algorithm/scale.go
   at = floor(now / tick) * perTick
 end
 -- The tat of an exhausted bucket, and the latest that is plain: none without a tag.
@@ -169,66 +169,73 @@ local function plainWords(v)
   return {tonumber(sub(v, 5)), period / units, 8, burst}
 end
 
+-- Scale.micros
 local function microsAt(s, units) return math.ceil(units / s.perTick) * s.tick end
+
+-- Scale.At, of an instant in us
+local function unitsAt(s, at) return floor(at / s.tick) * s.perTick end
 
 -- Sets the numbers of s, and the present in its units.
 local function setNumbers(s, token, unit, burst)
   s.token, s.unit, s.burst = token, unit, burst
   s.perTick, s.tick = floor(unit / 8), 10 ^ (unit % 8)
-  s.at = floor(now / s.tick) * s.perTick
+  s.at = unitsAt(s, now)
   return s
 end
 
--- The state in v as of now, nil if the bucket is full, and whether the clock was set back since.
+-- rebaseBucket: the state in v as of now, nil if the bucket is full, and whether the clock was set back since. used is
+-- what of the tat is in use.
 local function bucketWords(v)
   local w = #v == 19 and match(v, '^%d+$') and plainWords(v) or words(v)
-  local tat, token, unit, burst, ahead, till = w[1], w[2], w[3], w[4], w[5] or 0, w[6]
+  local tat, token, unit, burst, ahead, keptUntil = w[1], w[2], w[3], w[4], w[5] or 0, w[6]
   if not burst or token < 1 or token >= 9007199254740 or not validScale(unit) or burst < 0
-    or burst * token >= exact or not validLevels(w, 6) then
+    or burst * token >= exact or not validNotes(w, 6) then
     return nil -- another program wrote it
   end
-  local s = setNumbers({tat = tat, ahead = ahead, till = till, since = w[7], lows = {unpack(w, 8)}}, token, unit, burst)
+  local s = {tat = tat, ahead = ahead, keptUntil = keptUntil, refundsFrom = w[7], levels = {unpack(w, 8)}}
+  setNumbers(s, token, unit, burst)
   local most, moved = s.at + burst * token + max(ahead, -ahead), false
   if tat > most then s.tat, moved = most, true end
-  if till and till <= now then
-    s.till, s.lows = nil, {}
-  elseif till and max(s.since, s.lows[#s.lows - 1] or s.since) > now then
-    s.till, s.since, s.lows, moved = max(microsAt(s, s.tat), now + 1), now, {}, true
+  if keptUntil and keptUntil <= now then
+    s.keptUntil, s.levels = nil, {}
+  elseif keptUntil and lastNoted(s) > now then -- refunds go by instants
+    refuseRefunds(s, now, max(microsAt(s, s.tat), now + 1))
+    moved = true
   end
   s.used = max(s.tat - s.at, 0)
-  if s.used == 0 and not s.till then return nil, moved end
+  if s.used == 0 and not s.keptUntil then return nil, moved end
   return s, moved
 end
 
--- The state in v if it has more than a tat of the limit's numbers, else false and the tat; and whether
--- the clock was set back since.
+-- bucketUse: the state in v if it has more than a tat of the limit's numbers, else false and the tat; and whether
+-- the clock was set back since. inUse is what is used in the limit's units.
 function rare.readBucket(limit, v)
   local s, moved = bucketWords(v)
   if not s then return false, nil, moved end
   local f = fields(limit)
   s.foreign = s.token ~= f[4] or s.unit ~= f[5]
   s.sameNumbers = not s.foreign and s.burst == f[6]
-  if s.sameNumbers and not s.till and not moved then return false, s.tat end
+  if s.sameNumbers and not s.keptUntil and not moved then return false, s.tat end
   s.inUse = s.foreign and convert(s.used, s.token, f[4]) or s.used
   return s, nil, moved
 end
 
--- State.B: by how much more than there is room for is in use; negative if no charge waits for it.
+-- ahead: of a tat that is so much ahead of the capacity.
 local function aheadBy(excess, waits)
   if excess <= 0 then return 0 end
   return waits and excess or -excess
 end
 
--- chargeGeneral in internal/algorithm/tokenbucket.go, for g charges. room is the capacity beside one of them.
+-- chargeGeneral, for g charges. room is the capacity beside one of them.
 function rare.chargeBucket(s, limit, at, room, units, g)
   local f = fields(limit)
   for _ = 1, g do
     if not s.sameNumbers then
-      keepLevels(s, microsAt(s, s.tat))
-      s.sameNumbers, s.since, s.lows = true, now, {}
+      noteNumbers(s, microsAt(s, s.tat))
+      s.sameNumbers = true
       setNumbers(s, f[4], f[5], f[6])
-    elseif #s.lows > 0 then
-      chargeLevels(s.lows, now, min(s.inUse, max(room, 0)), s.inUse + units)
+    else
+      noteCharge(s, min(s.inUse, max(room, 0)), s.inUse + units)
     end
     s.inUse = s.inUse + units
   end
@@ -239,48 +246,53 @@ end
 function rare.bucketText(s)
   local out = format('%.0f:%.0f:%.0f:%.0f', s.tat, s.token, s.unit, s.burst)
   local fade = now + math.ceil(max(s.tat - s.at, 0) / s.perTick) * s.tick
-  if s.till then return out .. format(':%.0f', s.ahead) .. levelsText(s), max(fade, s.till) end
+  if s.keptUntil then return out .. format(':%.0f', s.ahead) .. notesText(s), max(fade, s.keptUntil) end
   if s.ahead ~= 0 then out = out .. format(':%.0f', s.ahead) end
   return out, fade
 end
 
--- refundableBucket in internal/algorithm/tokenbucket.go
-local function refundable(s, instant, mark)
-  if #s.lows == 0 then return max(min(mark - s.at, s.used), 0) end
-  local low, from = levelsSince(s.lows, instant)
-  return max(min(low, s.used, mark - floor(from / s.tick) * s.perTick), 0)
+-- addDebtBucket; reports whether that changes the state.
+local function addDebtBucket(s, tokens)
+  local full = s.burst * s.token
+  local year = floor(31536000000000 / s.tick) * s.perTick
+  local debt = min(tokens, math.ceil(max(full + year - s.used, 0) / s.token))
+  if debt == 0 then return false end
+  local inUse = s.used + debt * s.token
+  noteCharge(s, s.used, inUse)
+  s.tat, s.ahead = s.at + inUse, aheadBy(inUse - full, s.ahead > 0 and s.used > full)
+  return true
 end
 
--- Returns the state after a settlement, or its tat if it has no more than that; nothing if it
--- hasn't changed.
+-- refundableBucket
+local function refundableBucket(s, instant, mark)
+  local low, from = lowestUse(s, instant, now)
+  return max(min(low, mark - unitsAt(s, from)), 0)
+end
+
+-- refundBucket; reports whether that changes the state.
+local function refundBucket(s, tokens, due, instant, mark)
+  local capacity, last = s.burst * s.token, mark == s.tat
+  local waits = s.ahead > 0 and s.used > capacity
+  if waits and not (last and due == 0) then return false end
+  local back = min(tokens * s.token, refundableBucket(s, instant, mark))
+  if back == 0 then return false end
+  noteRefund(s, instant, back, last, max(microsAt(s, s.tat), now + 1))
+  s.tat, s.ahead = s.at + s.used - back, aheadBy(s.used - back - capacity, waits)
+  return true
+end
+
+-- amendBucket: the state after a settlement, or its tat if it has no more than that; nothing if it hasn't changed.
 function rare.amendBucket(limit, v, due, charged, instant, mark)
   local f, s, moved = fields(limit), nil, false
   if v then s, moved = bucketWords(v) end
   local diff, changed = due - charged, moved and s
   if diff > 0 then
-    s = s or setNumbers({used = 0, ahead = 0, lows = {}}, f[4], f[5], f[6])
-    local full = s.burst * s.token
-    local debt = min(diff, math.ceil(max(full + floor(31536000000000 / s.tick) * s.perTick - s.used, 0) / s.token))
-    if debt > 0 then
-      local inUse = s.used + debt * s.token
-      if #s.lows > 0 then chargeLevels(s.lows, now, s.used, inUse) end
-      s.tat, s.ahead, changed = s.at + inUse, aheadBy(inUse - full, s.ahead > 0 and s.used > full), true
-    end
-  elseif diff < 0 and s and s.token == f[4] and s.unit == f[5] and s.burst == f[6] and not (s.till and instant < s.since) then
-    local capacity, last = s.burst * s.token, mark == s.tat
-    local waits = s.ahead > 0 and s.used > capacity
-    local back = min(-diff * s.token, refundable(s, instant, mark))
-    if back > 0 and (not waits or last and due == 0) then
-      if not last or #s.lows > 0 then
-        if #s.lows == 0 then s.lows = {now - 1, s.used} end
-        lowerLevels(s.lows, s.used)
-        refundLevels(s.lows, instant, back)
-        keepLevels(s, max(microsAt(s, s.tat), now + 1))
-      end
-      s.tat, s.ahead, changed = s.at + s.used - back, aheadBy(s.used - back - capacity, waits), true
-    end
+    s = s or setNumbers({used = 0, ahead = 0, levels = {}}, f[4], f[5], f[6])
+    changed = addDebtBucket(s, diff) or changed
+  elseif diff < 0 and s and s.token == f[4] and s.unit == f[5] and s.burst == f[6] and refunds(s, instant) then
+    changed = refundBucket(s, -diff, due, instant, mark) or changed
   end
   if not changed then return nil, nil end
-  if s.till or s.ahead ~= 0 or s.token ~= f[4] or s.unit ~= f[5] or s.burst ~= f[6] then return s, nil end
+  if s.keptUntil or s.ahead ~= 0 or s.token ~= f[4] or s.unit ~= f[5] or s.burst ~= f[6] then return s, nil end
   return nil, s.tat
 end

@@ -70,9 +70,9 @@ func (a Algorithm) String() string {
 }
 
 // The functions below call those of an algorithm. Only they name all algorithms. A default never stands for
-// one, so an algorithm that a switch lacks panics, except in fillDefaults and rebase, which some
-// algorithms have no need of. They are switches rather than a table of functions: arguments of an indirect call escape, and every charge would
-// allocate its state.
+// one, so an algorithm that a switch lacks panics, except in fillDefaults and Rebase, which some
+// algorithms have no need of. They are switches rather than a table of functions: arguments of an
+// indirect call escape, and every charge would allocate its state.
 
 // fillDefaults writes what the Spec leaves open.
 func (l *Limit) fillDefaults() {

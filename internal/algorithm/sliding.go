@@ -15,8 +15,8 @@ import (
 const (
 	// Newest and NewestUnits are the newest entry's instant and units.
 	Newest, NewestUnits = 0, 1
-	// Sum is the units of all entries.
-	Sum = 2
+	// Counted is the units of all entries.
+	Counted = 2
 	// NewestLead is how far ahead of the present the newest entry was when it was made: 0
 	// unless its turn was reserved. An entry further ahead than that was made before the
 	// clock was set back.
@@ -41,18 +41,18 @@ func (l *Limit) stepSliding(now *Now, c Charge, s *State, r *Result) {
 	case c.Cost == 0:
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
-	case s.W[Sum]+c.Cost <= n:
+	case s.W[Counted]+c.Cost <= n:
 		r.Receipt = l.enter(now, s, now.Steady, c.Cost)
 	default:
-		if free := l.freeAt(s, s.W[Sum]+c.Cost-n); l.lookback.waitUntil(now, l.maxWait(c), free, r) {
+		if free := l.freeAt(s, s.W[Counted]+c.Cost-n); l.lookback.waitUntil(now, l.maxWait(c), free, r) {
 			r.Receipt = l.enter(now, s, free, c.Cost)
 		}
 	}
-	r.Remaining = max(0, n-s.W[Sum])
+	r.Remaining = max(0, n-s.W[Counted])
 	if s.Live {
 		present := l.lookback.tickStart(now.Steady)
 		r.ResetAfter = micros(l.lookback.expiry(s.W[Newest]) - present)
-		r.MoreAfter = micros(l.freeAt(s, s.W[Sum]+r.Remaining+1-n) - present)
+		r.MoreAfter = micros(l.freeAt(s, s.W[Counted]+r.Remaining+1-n) - present)
 	}
 }
 
@@ -100,7 +100,7 @@ func (d lookback) drop(at int64, s *State) {
 	if s.Log = s.Log[gone:]; gone > 0 && d.buckets > 0 && s.W[NewestLead] == 0 && s.W[Newest] == d.entryAt(at) {
 		s.W[NewestUnits] += units
 	} else {
-		s.W[Sum] -= units
+		s.W[Counted] -= units
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *Limit) enter(now *Now, s *State, at, units int64) Receipt {
 		s.W[Newest], s.W[NewestUnits] = entered, 0
 	}
 	s.W[NewestUnits] += units
-	s.W[Sum] += units
+	s.W[Counted] += units
 	s.W[NewestLead] = max(s.W[Newest]-now.Steady, 0)
 	return Receipt{Instant: s.W[Newest], Mark: units, Cost: units}
 }
@@ -147,14 +147,14 @@ func (l *Limit) amendSliding(now *Now, c *Settlement, s *State) Receipt {
 	}
 	switch {
 	case diff > 0:
-		debt := min(diff, max(0, MaxCost-s.W[Sum]))
+		debt := min(diff, max(0, MaxCost-s.W[Counted]))
 		receipt.Cost -= diff - debt
 		if debt == 0 {
 			break
 		}
 		if entry != nil {
 			*entry += debt
-			s.W[Sum] += debt
+			s.W[Counted] += debt
 		} else if entered := l.enter(now, s, now.Steady, debt); !counts {
 			receipt.Instant, receipt.Mark = entered.Instant, 0
 		}
@@ -167,7 +167,7 @@ func (l *Limit) amendSliding(now *Now, c *Settlement, s *State) Receipt {
 		}
 		refund = min(refund, *entry)
 		*entry -= refund
-		s.W[Sum] -= refund
+		s.W[Counted] -= refund
 		if *entry == 0 {
 			s.remove(now, receipt.Instant)
 		}
@@ -204,8 +204,8 @@ func (s *State) remove(now *Now, at int64) {
 
 // validSliding reports whether a SlidingWindow or SlidingLog can have written the state.
 func (s *State) validSliding() bool {
-	return s.Numbers == Numbers{} && s.hasOnly(Newest, NewestUnits, Sum, NewestLead) &&
-		absBelow(s.W[Newest], remote) && s.W[NewestUnits] > 0 && isCount(s.W[NewestUnits]) && isCount(s.W[Sum]) &&
+	return s.Numbers == Numbers{} && s.hasOnly(Newest, NewestUnits, Counted, NewestLead) &&
+		absBelow(s.W[Newest], remote) && s.W[NewestUnits] > 0 && isCount(s.W[NewestUnits]) && isCount(s.W[Counted]) &&
 		0 <= s.W[NewestLead] && s.W[NewestLead] < remote &&
-		s.ascends(1, s.W[Newest]) && s.units() == s.W[Sum]-s.W[NewestUnits]
+		s.ascends(1, s.W[Newest]) && s.units() == s.W[Counted]-s.W[NewestUnits]
 }

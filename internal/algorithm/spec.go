@@ -63,13 +63,15 @@ func (l *Limit) checkSpan(bad wrong) {
 		bad("Period", "both a %v and a %v", "leave one out", "Period", "Window")
 	case calendar:
 		if !has.calendar {
-			bad("Algorithm", "%v does not follow a calendar", "write %v or %v, or a %v", s.Algorithm, FixedWindow, IntervalBucket, "Period")
+			bad("Algorithm", "%v does not follow a calendar", "write %v or %v, or a %v",
+				s.Algorithm, FixedWindow, IntervalBucket, "Period")
 		}
 		s.Window.check(bad)
 	case s.Period <= 0:
 		bad("Period", fmt.Sprintf("period %v", s.Period), "write a positive duration, such as %v", "time.Second")
 	case s.Period < time.Microsecond:
-		bad("Period", fmt.Sprintf("period %v, and a number without a unit is in nanoseconds", s.Period), "write a duration, such as %v", "time.Second")
+		bad("Period", fmt.Sprintf("period %v, and a number without a unit is in nanoseconds", s.Period),
+			"write a duration, such as %v", "time.Second")
 	case s.Period%time.Microsecond != 0:
 		bad("Period", fmt.Sprintf("period %v", s.Period), "write a whole number of microseconds")
 	case float64(s.Period.Microseconds()) > horizon/10:
@@ -110,7 +112,8 @@ func (l *Limit) checkExtras(bad wrong) {
 		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "write a positive multiple of a microsecond, at most a year")
 	}
 	if s.Algorithm == Ban && s.Units > maxDenials {
-		bad("Units", fmt.Sprintf("a ban after %d denials", s.Units), fmt.Sprintf("write at most %d, since the time of each denial is kept", maxDenials))
+		bad("Units", fmt.Sprintf("a ban after %d denials", s.Units),
+			fmt.Sprintf("write at most %d, since the time of each denial is kept", maxDenials))
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:

@@ -54,7 +54,8 @@ func (l *Limit) workOutBucket(bad wrong) {
 		room, years = 2*room, 50 // a full bucket owed, and a charge as large on top of it
 	}
 	if float64(room)*float64(l.period)/float64(s.Units) > far/2 {
-		bad("Units", fmt.Sprintf("burst %d and queue %d take more than %d years at %d per %v", burst, queue, years, s.Units, s.Period),
+		problem := "burst %d and queue %d take more than %d years at %d per %v"
+		bad("Units", fmt.Sprintf(problem, burst, queue, years, s.Units, s.Period),
 			"write a smaller burst, a smaller queue or more units")
 		return
 	}
@@ -380,7 +381,8 @@ func (l *Limit) refundBucket(now *Now, tokens int64, c *Settlement, s *State, r 
 		return
 	}
 	if r.Mark -= back; back == refundable {
-		r.Mark = min(r.Mark, r.Mark+back-tokens*l.token) // all that remained has come back, which Standing reads from the Mark
+		// All that remained has come back, which Standing reads from the Mark.
+		r.Mark = min(r.Mark, r.Mark+back-tokens*l.token)
 	}
 	s.noteRefund(now.Steady, used, c.Receipt.Instant, back, last, max(l.scale.micros(s.W[Tat]), now.Steady+1))
 	s.W[Tat] = at + used - back
@@ -398,7 +400,8 @@ func (l *Limit) unitsRefundedBucket(before, after *Receipt) int64 {
 // validBucket reports whether a token or leaky bucket can have written the state.
 func (s *State) validBucket() bool {
 	n, unit := s.Numbers, ScaleOf(s.Numbers.Unit)
-	return n.Token > 0 && unit.possible() && n.Burst >= 0 && unit.covers(float64(n.Burst)*float64(n.Token), far/2+horizon) &&
+	return n.Token > 0 && unit.possible() && n.Burst >= 0 &&
+		unit.covers(float64(n.Burst)*float64(n.Token), far/2+horizon) &&
 		s.hasOnly(Tat, Ahead, KeptUntil, RefundsFrom) && unit.covers(float64(s.W[Tat]), remote) &&
 		unit.covers(float64(s.W[Ahead]), far/2+horizon) && s.validNotes()
 }

@@ -165,7 +165,8 @@ func (l *Limit) setWarmUp(at int64, s *State, free, cold, refundsFrom int64) {
 	if refundsFrom <= at {
 		refundsFrom = 0
 	}
-	*s = State{Live: true, Numbers: l.numbers, W: Words{Free: free, Cold: cold, FreeLead: max(free-at, 0), RefundsFrom: refundsFrom}}
+	w := Words{Free: free, Cold: cold, FreeLead: max(free-at, 0), RefundsFrom: refundsFrom}
+	*s = State{Live: true, Numbers: l.numbers, W: w}
 }
 
 func (l *Limit) amendWarmUp(now *Now, c *Settlement, s *State) Receipt {
@@ -247,7 +248,8 @@ func (l *Limit) unitsRefundedWarmUp(before, after *Receipt) int64 {
 // validWarmUp reports whether a WarmUp can have written the state.
 func (s *State) validWarmUp() bool {
 	n, unit := s.Numbers, ScaleOf(s.Numbers.Unit)
-	return 0 < n.Token && n.Token <= mostWarm && n.Burst == 0 && unit.possible() && unit.covers(float64(s.W[Free]), remote) &&
+	return 0 < n.Token && n.Token <= mostWarm && n.Burst == 0 && unit.possible() &&
+		unit.covers(float64(s.W[Free]), remote) &&
 		s.hasOnly(Free, Cold, FreeLead, RefundsFrom) && 0 <= s.W[Cold] && s.W[Cold] <= n.Token &&
 		isCount(s.W[FreeLead]) && unit.covers(float64(s.W[FreeLead]), far/2) &&
 		unit.covers(float64(s.W[RefundsFrom]), remote) && len(s.Log) == 0

@@ -54,7 +54,8 @@ func (w Window) In(loc *time.Location) Window {
 func (w Window) check(bad wrong) {
 	switch {
 	case w.loc == nowhere:
-		bad("Window", "the time zone is nil", `check the error of time.LoadLocation; where the system has no zones, import _ "time/tzdata"`)
+		bad("Window", "the time zone is nil",
+			`check the error of time.LoadLocation; where the system has no zones, import _ "time/tzdata"`)
 	case w.kind != everyWindow:
 	case 0 < w.every && w.every < time.Millisecond: // it lacks its unit
 		bad("Window", "a window of "+w.every.String(), fmt.Sprintf("write %d*%%v", int64(w.every)), "time.Millisecond")

@@ -33,8 +33,9 @@ func (s *Store) Observe(o *store.Observer) {
 func (s *Store) reportFull() { s.observers.Tell(s.fullNotice()) }
 
 func (s *Store) fullNotice() store.Notice {
-	return store.Notice{Kind: store.Full, Err: fmt.Errorf("the store in memory is full with %d keys, so new keys share states: "+
-		"write memstore.WithMaxKeys(%d), or use keys that clients can't make up", s.max, 4*s.max)}
+	err := fmt.Errorf("the store in memory is full with %d keys, so new keys share states: "+
+		"write memstore.WithMaxKeys(%d), or use keys that clients can't make up", s.max, 4*s.max)
+	return store.Notice{Kind: store.Full, Err: err}
 }
 
 // When a new key finds the store full, the call searches so many slots of so many shards

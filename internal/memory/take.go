@@ -97,7 +97,8 @@ func (s *Store) takeAll(charges []store.Charge, results []store.Result) error {
 }
 
 // takeWith is takeAll with room for the visits and states of the charges.
-func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.State, results []store.Result) (steady int64, err error) {
+func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.State,
+	results []store.Result) (steady int64, err error) {
 	wall, lease, distinct := s.prepare(visits, charges)
 	if !distinct {
 		return 0, fail(store.ErrDuplicate)
@@ -152,7 +153,8 @@ func (s *Store) prepare(visits []visit, charges []store.Charge) (wall, lease, di
 // returns false. Then decide decides, which answers every denial. Both come to the same: if no limit
 // denies, store.Decide is a step for each charge, in any order. A step only reslices a Log
 // and appends to it, so the copies of States in before undo it.
-func (s *Store) takeInPlace(now store.Now, visits []visit, charges []store.Charge, before []store.State, results []store.Result) bool {
+func (s *Store) takeInPlace(now store.Now, visits []visit, charges []store.Charge, before []store.State,
+	results []store.Result) bool {
 	for i := range visits {
 		v := &visits[i]
 		c, r := &charges[v.charge], &results[v.charge]
@@ -216,7 +218,8 @@ func (s *Store) lingers(l *store.Limit) bool {
 
 // decide finds the states, decides the charges against them, and puts the states back.
 // The visits are sorted and their shards locked.
-func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
+func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, states []store.State,
+	results []store.Result) {
 	s.makeRoom(now.Steady, visits, charges)
 	denying := false
 	for i := range visits {
@@ -263,7 +266,8 @@ func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 // writeBack puts the states back. New keys are inserted last, because an insertion drops
 // the expired keys of its shard. A key whose state this call has just revived still looks
 // expired until that state is back.
-func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store.State, results []store.Result, now store.Now) {
+func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store.State, results []store.Result,
+	now store.Now) {
 	fresh := false
 	for i := range visits {
 		v := &visits[i]

@@ -38,7 +38,9 @@ const (
 
 // sortMany sorts visits by shard. It reports whether no two are of one key.
 func sortMany(visits []visit) (distinct bool) {
-	slices.SortFunc(visits, func(a, b visit) int { return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.key, b.key)) })
+	slices.SortFunc(visits, func(a, b visit) int {
+		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.key, b.key))
+	})
 	for i := range visits[1:] {
 		if visits[i].key == visits[i+1].key && visits[i].index == visits[i+1].index {
 			return false

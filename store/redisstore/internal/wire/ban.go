@@ -39,7 +39,7 @@ func countedBy(charges []store.Charge, i int) string {
 	return string(b)
 }
 
-// banState decodes A:B:period, and the instants of denials in order. A Ban has its period in
+// banState decodes bannedUntil:banLength:period, and the instants of denials in order. A Ban has its period in
 // Numbers.Token. It reports whether a Ban can have written the state: one without a ban and without
 // denials would have been deleted.
 func banState(found string, s *algorithm.State) (valid bool) {

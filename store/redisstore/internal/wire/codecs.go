@@ -42,16 +42,26 @@ type Traits struct {
 func TraitsOf(l *store.Limit) Traits { return codecs[l.Algorithm()].Traits }
 
 var codecs = [...]codec{
-	store.TokenBucket:    {set: scripts.TokenBucket, letter: 'b', arguments: bucketArgs, vary: varyBucket, state: bucketState, Traits: Traits{Prefetchable: true}},
-	store.LeakyBucket:    {set: scripts.TokenBucket, letter: 'b', arguments: bucketArgs, vary: varyBucket, state: bucketState},
-	store.IntervalBucket: {set: scripts.IntervalBucket, letter: 'i', arguments: intervalArgs, vary: varyWindow, state: intervalState, aloneWaiting: true},
-	store.FixedWindow:    {set: scripts.FixedWindow, letter: 'f', arguments: fixedArgs, vary: varyFixed, state: fixedState, aloneWaiting: true},
-	store.SlidingWindow:  {set: scripts.SlidingWindow, letter: 's', arguments: slidingWindowArgs, vary: varyCostAndWait, state: slidingWindowState, aloneWaiting: true},
-	store.SlidingCounter: {set: scripts.SlidingCounter, letter: 'k', arguments: counterArgs, vary: varyCounter, state: counterState, aloneWaiting: true},
-	store.SlidingLog:     {set: scripts.SlidingLog, letter: 'g', arguments: slidingLogArgs, vary: varyCostAndWait, state: slidingLogState, alone: true, listed: true},
-	store.WarmUp:         {set: scripts.WarmUp, letter: 'w', arguments: warmUpArgs, vary: varyCostAndWait, state: warmUpState, alone: true},
-	store.Concurrency:    {set: scripts.Concurrency, letter: 'c', arguments: concurrencyArgs, vary: varyConcurrency, state: concurrencyState, listed: true, Traits: Traits{Leases: true}},
-	store.Ban:            {set: scripts.Ban, letter: 'n', arguments: banArgs, vary: varyBan, state: banState, alone: true, Traits: Traits{CountsDenied: true}},
+	store.TokenBucket: {set: scripts.TokenBucket, letter: 'b', arguments: bucketArgs, vary: varyBucket,
+		state: bucketState, Traits: Traits{Prefetchable: true}},
+	store.LeakyBucket: {set: scripts.TokenBucket, letter: 'b', arguments: bucketArgs, vary: varyBucket,
+		state: bucketState},
+	store.IntervalBucket: {set: scripts.IntervalBucket, letter: 'i', arguments: intervalArgs, vary: varyWindow,
+		state: intervalState, aloneWaiting: true},
+	store.FixedWindow: {set: scripts.FixedWindow, letter: 'f', arguments: fixedArgs, vary: varyFixed,
+		state: fixedState, aloneWaiting: true},
+	store.SlidingWindow: {set: scripts.SlidingWindow, letter: 's', arguments: slidingWindowArgs, vary: varyCostAndWait,
+		state: slidingWindowState, aloneWaiting: true},
+	store.SlidingCounter: {set: scripts.SlidingCounter, letter: 'k', arguments: counterArgs, vary: varyCounter,
+		state: counterState, aloneWaiting: true},
+	store.SlidingLog: {set: scripts.SlidingLog, letter: 'g', arguments: slidingLogArgs, vary: varyCostAndWait,
+		state: slidingLogState, alone: true, listed: true},
+	store.WarmUp: {set: scripts.WarmUp, letter: 'w', arguments: warmUpArgs, vary: varyCostAndWait,
+		state: warmUpState, alone: true},
+	store.Concurrency: {set: scripts.Concurrency, letter: 'c', arguments: concurrencyArgs, vary: varyConcurrency,
+		state: concurrencyState, listed: true, Traits: Traits{Leases: true}},
+	store.Ban: {set: scripts.Ban, letter: 'n', arguments: banArgs, vary: varyBan,
+		state: banState, alone: true, Traits: Traits{CountsDenied: true}},
 }
 
 // decode reads a state from a script's answer into s. The top of each algorithm's file in

@@ -745,16 +745,16 @@ func decoded(l *store.Limit, key string, value redis.Cmder) (s store.State, raw 
 				is.Log = append(is.Log, algorithm.Entry{At: is.W[algorithm.Newest], Units: is.W[algorithm.NewestUnits]})
 			}
 			w := strings.Split(e, ":")
-			is.Live, is.W[algorithm.Newest], is.W[algorithm.NewestUnits], is.W[algorithm.Sum], is.W[algorithm.NewestLead] = true, whole(w[0]), whole(w[1]), 0, 0
+			is.Live, is.W[algorithm.Newest], is.W[algorithm.NewestUnits], is.W[algorithm.Counted], is.W[algorithm.NewestLead] = true, whole(w[0]), whole(w[1]), 0, 0
 			if sum += is.W[algorithm.NewestUnits]; i < len(entries)-1 {
 				continue
 			}
-			if is.W[algorithm.Sum] = whole(w[2]); len(w) > 4 {
+			if is.W[algorithm.Counted] = whole(w[2]); len(w) > 4 {
 				is.W[algorithm.NewestLead] = whole(w[4])
 			}
 		}
-		if sum != is.W[algorithm.Sum] {
-			err = fmt.Errorf("%s: the newest entry says %d in all, they are %d", key, is.W[algorithm.Sum], sum)
+		if sum != is.W[algorithm.Counted] {
+			err = fmt.Errorf("%s: the newest entry says %d in all, they are %d", key, is.W[algorithm.Counted], sum)
 		}
 		return s, strings.Join(entries, " "), err
 	}

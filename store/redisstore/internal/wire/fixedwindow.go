@@ -49,7 +49,7 @@ func roomFor(l *limit, cost int64) string {
 	return fmt.Sprintf("%010d", most)
 }
 
-// fixedState decodes one integer, or A:B and what few have behind that, :C.
+// fixedState decodes one integer, or start:count and what few have behind that, :later.
 func fixedState(found string, s *algorithm.State) bool {
 	if len(found) == fixedDigits && !strings.Contains(found, ":") {
 		n, err := strconv.ParseInt(found, 10, 64)
@@ -65,5 +65,6 @@ func fixedState(found string, s *algorithm.State) bool {
 	if len(w) > 2 {
 		s.W[algorithm.Later] = w[2]
 	}
-	return s.W[algorithm.Count] >= 0 && s.W[algorithm.Count] <= store.MaxCost && s.W[algorithm.Later] >= 0 && s.W[algorithm.Count]|s.W[algorithm.Later] != 0
+	count, later := s.W[algorithm.Count], s.W[algorithm.Later]
+	return count >= 0 && count <= store.MaxCost && later >= 0 && count|later != 0
 }

@@ -121,7 +121,8 @@ func NewPlan(ds []*Decision) Plan {
 		last = nil
 		n := p.shapeOf(d)
 		s := &p.shapes[n]
-		if at, ok := seen[d.Keys[0]]; ok && at.shape == n && !s.alone && slices.Equal(s.entries[at.entry].decisions[0].Keys, d.Keys) {
+		at, ok := seen[d.Keys[0]]
+		if ok && at.shape == n && !s.alone && slices.Equal(s.entries[at.entry].decisions[0].Keys, d.Keys) {
 			e := &s.entries[at.entry]
 			e.decisions = append(e.decisions, d)
 			s.repeated = true

@@ -16,18 +16,20 @@ func varyCounter(l *limit, args []any, c *store.Charge, _ *Times) {
 	}
 }
 
-// counterState decodes A:B:C:D.
+// counterState decodes start:count:previous:next.
 func counterState(found string, s *algorithm.State) bool {
 	var few [4]int64
 	w := decodeNumbers(found, few[:0])
 	if len(w) != 4 {
 		return false
 	}
-	s.W[algorithm.Start], s.W[algorithm.Count], s.W[algorithm.Previous], s.W[algorithm.Next] = w[0], w[1], w[2], w[3]
-	for _, counted := range []int64{s.W[algorithm.Count], s.W[algorithm.Previous], s.W[algorithm.Next]} {
+	start, counts := w[0], w[1:]
+	for _, counted := range counts {
 		if counted < 0 || counted > store.MaxCost {
 			return false
 		}
 	}
-	return s.W[algorithm.Count]|s.W[algorithm.Previous]|s.W[algorithm.Next] != 0
+	s.W = algorithm.Words{algorithm.Start: start, algorithm.Count: counts[0],
+		algorithm.Previous: counts[1], algorithm.Next: counts[2]}
+	return counts[0]|counts[1]|counts[2] != 0
 }

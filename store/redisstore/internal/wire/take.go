@@ -146,7 +146,8 @@ var fewStates = sync.Pool{New: func() any { return new([8]store.State) }}
 
 // answer decides the shape's decisions from the words of an answer that are about them, and
 // returns those behind. states is room for those of one decision.
-func (s *shape) answer(words []any, now int64, states []store.State, left *Unanswered[*Decision]) (behind []any, err error) {
+func (s *shape) answer(words []any, now int64, states []store.State,
+	left *Unanswered[*Decision]) (behind []any, err error) {
 	n := len(s.entries)
 	if need := 1 + len(states)*n; len(words) < need {
 		return nil, fmt.Errorf("redisstore: the script's answer is %d words short", need-len(words))

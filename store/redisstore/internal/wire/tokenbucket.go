@@ -100,8 +100,9 @@ const (
 // usualUnits and usualPeriods are the numbers that have a tag (tokenbucket.lua): so many per
 // period, with such a burst.
 var (
-	usualUnits = [...]int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 80, 100, 120, 150, 200, 250, 300, 400,
-		500, 600, 750, 800, 1000, 1200, 1500, 2000, 2500, 3000, 5000, 6000, 10_000, 20_000, 50_000, 100_000, 1_000_000, 10_000_000}
+	usualUnits = [...]int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 80, 100, 120, 150, 200,
+		250, 300, 400, 500, 600, 750, 800, 1000, 1200, 1500, 2000, 2500, 3000, 5000, 6000, 10_000, 20_000, 50_000,
+		100_000, 1_000_000, 10_000_000}
 	usualPeriods = [...]int64{1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000}
 )
 
@@ -135,7 +136,8 @@ func numbersOf(tag string) (n algorithm.Numbers) {
 	if period%units != 0 {
 		return n
 	}
-	return algorithm.Numbers{Token: period / units, Unit: algorithm.Scale{PerTick: 1}.Code(), Burst: usualUnits[code%len(usualUnits)]}
+	burst := usualUnits[code%len(usualUnits)]
+	return algorithm.Numbers{Token: period / units, Unit: algorithm.Scale{PerTick: 1}.Code(), Burst: burst}
 }
 
 // gridOf returns the grid of plain states (tokenbucket.lua), in microseconds: about ten

@@ -16,20 +16,23 @@ func warmUpArgs(l *limit) []any {
 	}
 }
 
-// warmUpState decodes A:warm:unit:B, and what few have behind that, C and E.
+// warmUpState decodes free:warm:unit:cold, and what few have behind that, freeLead and refundsFrom.
 func warmUpState(found string, s *algorithm.State) bool {
 	var few [6]int64
 	w := decodeNumbers(found, few[:0])
 	if len(w) < 4 || len(w) > 6 {
 		return false
 	}
-	n := algorithm.Numbers{Token: w[1], Unit: w[2]}
-	s.W[algorithm.Free], s.W[algorithm.Cold], s.Numbers = w[0], w[3], n
+	free, warm, unit, cold := w[0], w[1], w[2], w[3]
+	var freeLead, refundsFrom int64
 	if len(w) > 4 {
-		s.W[algorithm.FreeLead] = w[4]
+		freeLead = w[4]
 	}
 	if len(w) > 5 {
-		s.W[algorithm.RefundsFrom] = w[5]
+		refundsFrom = w[5]
 	}
-	return n.Token >= 1 && n.Token < 1<<46 && validScale(n.Unit) && s.W[algorithm.Cold] >= 0 && s.W[algorithm.Cold] <= n.Token && s.W[algorithm.FreeLead] >= 0
+	s.Numbers = algorithm.Numbers{Token: warm, Unit: unit}
+	s.W = algorithm.Words{algorithm.Free: free, algorithm.Cold: cold,
+		algorithm.FreeLead: freeLead, algorithm.RefundsFrom: refundsFrom}
+	return 1 <= warm && warm < 1<<46 && validScale(unit) && 0 <= cold && cold <= warm && freeLead >= 0
 }
