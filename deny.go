@@ -122,7 +122,9 @@ func WithDenyHandler(h http.Handler) Option {
 // status, that status is sent. If h writes nothing, or if no WithErrorHandler is given, the
 // limiter writes a problem body without the error's text.
 //
-// The writer passed to h, and to the handler of WithDenyHandler, is a DenialWriter.
+// The writer passed to h, and to the handler of WithDenyHandler, has a method
+// ImplicitStatus() int, which returns the status that is sent if h writes none. Adapters call
+// it if their framework's writer stores a status of its own.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return checkedOption(h != nil, "WithErrorHandler(nil)", "write a function, or leave it out for a problem body", func(c *config) {
 		c.errorHandler = h
@@ -195,7 +197,7 @@ func answerWith(v *version, h http.Handler, w http.ResponseWriter, r *http.Reque
 // passError passes the error of a denied request to a router's error handler, and reports whether there is
 // one. A limiter WithProblem answers by itself.
 func passError(v *version, w http.ResponseWriter, err error) bool {
-	router, ok := w.(ErrorWriter)
+	router, ok := w.(errorWriter)
 	if !ok || v.problem {
 		return false
 	}
@@ -257,44 +259,16 @@ func isAnswering(ctx context.Context, limiter *destinations) bool {
 	return ctx.Value(answeringKey{limiter}) != nil
 }
 
-// ErrorWriter is a ResponseWriter of a router that has its own error handler. An adapter passes
-// an ErrorWriter to [Limiter.Deny] so that the router's error handler writes the responses to
-// denied requests. The limiter's WithDenyHandler, WithErrorHandler or WithProblem takes
-// precedence. WriteError is called with the error that was passed to Deny, after the header
-// fields are set.
-type ErrorWriter interface {
-	http.ResponseWriter
-	WriteError(err error)
-}
-
-// ContextWriter is a ResponseWriter of a router that has its own context type. An adapter
-// passes a ContextWriter to [Limiter.Admit], Serve or Deny, so that functions of the
-// application find the router's context. RequestWithContext returns a copy of the request whose
-// context holds the router's context. It is called only if the limiter has a function that reads the request,
-// such as a KeyFunc. The function gets the copy.
-type ContextWriter interface {
-	http.ResponseWriter
-	RequestWithContext(r *http.Request) *http.Request
-}
-
-// WatchedWriter is the ResponseWriter that Limiter.Admit and Serve pass to next if a limit
-// depends on the response or delays it. NeedsResponse reports whether a limit needs the status
-// (WithSettle, AdaptiveConcurrency). If it does, the adapter of a router that turns handlers'
-// errors into responses must write the response before next returns.
-type WatchedWriter interface {
-	http.ResponseWriter
-	Unwrap() http.ResponseWriter
-	NeedsResponse() bool
-}
-
-// DenialWriter is the ResponseWriter that is passed to the handler of [WithDenyHandler] or
-// [WithErrorHandler]. ImplicitStatus returns the status that is sent if the handler writes
-// none. Adapters call ImplicitStatus if their framework's writer stores a status of its own.
-type DenialWriter interface {
-	http.ResponseWriter
-	Unwrap() http.ResponseWriter
-	ImplicitStatus() int
-}
+// The methods that a router's writer may have. Limiter.Admit and Deny describe them, so adapters need no names
+// for these interfaces.
+type (
+	// errorWriter is the writer of a router that has its own error handler.
+	errorWriter interface{ WriteError(err error) }
+	// contextWriter is the writer of a router that has its own context type.
+	contextWriter interface {
+		RequestWithContext(r *http.Request) *http.Request
+	}
+)
 
 // DeniedError is the error of a request that its limits have denied. Nothing was charged. To
 // get the DeniedError in an error, use errors.As. To test for one, use errors.Is(err,

@@ -214,7 +214,7 @@ const (
 	// a StatusCode below 500, the function denied the request deliberately, for instance
 	// because a key has no plan.
 	EventLimitsFailed
-	// EventSourceFailed: a LimitSource has failed, but the request isn't denied for that
+	// EventSourceFailed: the function of a WithLimitSource has failed, but the request isn't denied for that
 	// reason. Err wraps a *SourceError. If the source returned limits with the error, such as
 	// those of an earlier plan, these limits apply. Otherwise, under FailOpen, the limits of
 	// the source are left out. Err is nil when the source answers again.

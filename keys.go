@@ -45,15 +45,16 @@ func KeyFunc(f func(*http.Request) (string, error)) Key {
 	return Key{keys.FromFunc("KeyFunc", f)}
 }
 
-// AdapterKey returns a Key that calls f, for adapters to a framework with its own context type.
-// f finds the framework's context in the request's context, and returns an error if there is
-// none. adapter is the name of the adapter's package. Other adapters panic if a limiter that
-// they mount has such a key; see [Limiter.Mount]. The rules of KeyFunc apply to f.
-func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
-	if f == nil {
-		return KeyFunc(nil)
+// ForAdapter returns a Key that calls the function of k, a KeyFunc, for adapters to a framework
+// with its own context type. The function finds the framework's context in the request's
+// context, and returns an error if there is none. adapter is the name of the adapter's package.
+// Other adapters panic if a limiter that they mount has such a key; see [Limiter.Mount]. Any
+// other key is returned as it is.
+func (k Key) ForAdapter(adapter string) Key {
+	if d := k.described(); d.Name == "KeyFunc" {
+		return Key{keys.FromAdapterFunc(adapter, d.Read)}
 	}
-	return Key{keys.FromAdapterFunc(adapter, f)}
+	return k
 }
 
 // described returns the description of the key. That of the zero Key is invalid.

@@ -177,19 +177,26 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 //
 // Limits that an outer limiter has charged for this request aren't charged again.
 //
-// An adapter for a router with its own context type may pass a [ContextWriter] as w.
-//
 // If a limit depends on the response or delays it (WithSettle, AdaptiveConcurrency, Bandwidth),
-// the writer is a [WatchedWriter], otherwise w itself. A WatchedWriter is an http.Flusher,
+// the writer of next wraps w, otherwise it is w itself. The wrapper is an http.Flusher,
 // http.Hijacker or io.ReaderFrom if w is one. Its Unwrap method returns w, so
-// http.ResponseController can use the other methods of w. A WatchedWriter is never an
-// http.Pusher or http.CloseNotifier. Mount http.MaxBytesHandler outside the limiter, because
-// http.MaxBytesReader can't close the connection through a WatchedWriter. When next has
-// returned, Admit copies Pattern and MultipartForm of next's request to r: loggers read
-// Pattern, and the server removes the files of MultipartForm.
+// http.ResponseController can use the other methods of w. It is never an http.Pusher or
+// http.CloseNotifier. Mount http.MaxBytesHandler outside the limiter, because
+// http.MaxBytesReader can't close the connection through the wrapper. When next has returned,
+// Admit copies Pattern and MultipartForm of next's request to r: loggers read Pattern, and the
+// server removes the files of MultipartForm.
 //
 // Admit and Deny are for adapters to routers with errors or contexts of their own. Other
-// adapters call [Limiter.Serve].
+// adapters call [Limiter.Serve]. Such a router's writer may have these methods, and the wrapper
+// has the last one:
+//
+//   - RequestWithContext(*http.Request) *http.Request returns a copy of the request whose
+//     context holds the router's context. Functions of the application, such as a KeyFunc, get
+//     that copy. It is called only if the limiter has such functions.
+//   - WriteError(error) passes a denial to the router's error handler: see Deny.
+//   - NeedsResponse() bool, of the wrapper, reports whether a limit needs the status
+//     (WithSettle, AdaptiveConcurrency). If it does, an adapter of a router that turns handlers'
+//     errors into responses must write the response before next returns.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
 	v := l.decidingVersion()
 	if v.showsRequests() {
@@ -230,8 +237,8 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 // Serve, unless Admit has set them. If the request's context ended while the request waited,
 // the status is 503.
 //
-// If w is an ErrorWriter and the limiter has no deny handler, error handler or WithProblem,
-// Deny passes the error to w and writes no response.
+// If w has a method WriteError(error), and the limiter has no deny handler, error handler or
+// WithProblem, Deny calls it with err after the header fields are set, and writes no response.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	v := l.currentVersion()
 	setMissingFields(w.Header(), err)

@@ -393,9 +393,9 @@ func TestOptionErrors(t *testing.T) {
 			{Option: "WithStore", Problem: "not the limiter's store, which holds the counts"},
 		}},
 		{"Update, in a limiter derived", family.Update(theKey, added), []wrong{{Limit: "added", Problem: "inherited already", Write: "leave it out"}}},
-		{"a plan's limits", stint.CheckLimits(stint.Rate(0, second, stint.WithName("plan"))), []wrong{{Limit: "plan", Problem: "0 units"}}},
-		{"a plan's limit without a name", stint.CheckLimits(unnamed), []wrong{{Limit: "rate", Problem: "a default name, and what a key has consumed goes by the name"}}},
-		{"no limit", stint.CheckLimits(stint.Limit{}), []wrong{{Problem: "zero Limit"}}},
+		{"a plan's limits", stint.LimitUser{}.Check(stint.Rate(0, second, stint.WithName("plan"))), []wrong{{Limit: "plan", Problem: "0 units"}}},
+		{"a plan's limit without a name", stint.LimitUser{}.Check(unnamed), []wrong{{Limit: "rate", Problem: "a default name, and what a key has consumed goes by the name"}}},
+		{"no limit", stint.LimitUser{}.Check(stint.Limit{}), []wrong{{Problem: "zero Limit"}}},
 	}
 	for _, tt := range tests {
 		got := optionErrors(t, tt.err)

@@ -268,7 +268,7 @@ func (a *admission) finishUndecided(ctx context.Context, err error) (p *Permit, 
 // much as setting all fields, so it is skipped when no handler will see it.
 func (a *admission) finishDenied(w http.ResponseWriter, mayAnswer bool) error {
 	a.outer.RecordInnerDenial()
-	if _, passesOn := w.(ErrorWriter); !mayAnswer || a.version.handles() || passesOn && !a.version.problem {
+	if _, passesOn := w.(errorWriter); !mayAnswer || a.version.handles() || passesOn && !a.version.problem {
 		err := newDenied(a.version, &a.call)
 		a.setFields(w.Header())
 		a.sendOutcome(EventDenied, nil)
@@ -287,7 +287,7 @@ var errAnswered = errors.New("stint: denied and answered")
 // its own. The copy is for the application's functions, so it is made only if a version shows them
 // requests.
 func routerRequest(w http.ResponseWriter, r *http.Request) *http.Request {
-	if w, ok := w.(ContextWriter); ok {
+	if w, ok := w.(contextWriter); ok {
 		return w.RequestWithContext(r)
 	}
 	return r

@@ -139,17 +139,7 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 // still apply. New returns an error if Exempt is used elsewhere, or together with other limits.
 func Exempt() Limit { return Limit{exempt} }
 
-// LimitSource is a function that returns the limits of a key for a limiter. It is called
-// concurrently.
-//
-// If a LimitSource returns an error without limits, the error has the same effect as an error
-// of a WithLimitFunc. If a LimitSource returns both limits and an error, the limits apply and
-// the error is only reported: as an EventSourceFailed if the error wraps a *SourceError,
-// otherwise as an EventLimitsFailed. A *SourceError without Err beside limits reports that the
-// source answers again.
-type LimitSource func(ctx context.Context, key string, by LimitUser) ([]Limit, error)
-
-// LimitUser is a limiter that calls a LimitSource.
+// LimitUser is a limiter that calls the function of a [WithLimitSource].
 type LimitUser struct{ fn *compile.Func }
 
 // ID returns a comparable value that identifies the limiter and stays the same after an Update.
@@ -161,10 +151,12 @@ func (u LimitUser) ID() any {
 	return u.fn.Owner
 }
 
-// Check returns an error if a source can't return limits together. It reports everything that
-// CheckLimits reports, names that the limiter already uses, and conflicts with the limiter's
-// defaults, such as a cost that can never pass. Call Check before you replace valid limits by
-// new ones.
+// Check returns an error if a function of [WithLimitSource] or [WithLimitFunc] can't return
+// limits together. It reports a zero Limit, invalid numbers and options, two limits with the
+// same name, a limit without a WithName, names that the limiter already uses, and conflicts
+// with the limiter's defaults, such as a cost that can never pass. The error is made by
+// errors.Join and holds an [*OptionError] for each problem. Call Check before you replace valid
+// limits by new ones. The zero LimitUser checks limits that no limiter uses yet.
 func (u LimitUser) Check(limits ...Limit) error {
 	problems := problemsTogether(limits)
 	for _, l := range limits {
@@ -175,8 +167,8 @@ func (u LimitUser) Check(limits ...Limit) error {
 	return joinProblems(problems)
 }
 
-// SourceError reports that limits couldn't be loaded. A function of WithLimitFunc, or a
-// LimitSource, returns a SourceError if its source fails. Under FailClosed, a SourceError is
+// SourceError reports that limits couldn't be loaded. A function of WithLimitFunc or
+// WithLimitSource returns a SourceError if its source fails. Under FailClosed, a SourceError is
 // the error of the request. Peek and Reset always return the SourceError.
 type SourceError struct{ Err error }
 
@@ -199,10 +191,15 @@ func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 // Peek, PeekAll and Reset call s with the key that they are given. If s returns invalid limits,
 // the error is also a *SourceError.
 //
-// If k or s returns an error, the request is denied. New returns an error if s is nil, and if k
-// is GivenKey or a key that WithKey rejects. An adapter panics if it mounts a limiter whose k
-// it can't compute from its requests.
-func WithLimitSource(k Key, s LimitSource) Option {
+// If k or s returns an error without limits, the request is denied as after an error of a
+// WithLimitFunc. If s returns both limits and an error, the limits apply and the error is only
+// reported: as an EventSourceFailed if the error wraps a *SourceError, otherwise as an
+// EventLimitsFailed. A *SourceError without Err beside limits reports that the source answers
+// again. s is called concurrently; by is the limiter that calls it.
+//
+// New returns an error if s is nil, and if k is GivenKey or a key that WithKey rejects. An
+// adapter panics if it mounts a limiter whose k it can't compute from its requests.
+func WithLimitSource(k Key, s func(ctx context.Context, key string, by LimitUser) ([]Limit, error)) Option {
 	return option("WithLimitFunc", func(c *config) {
 		problems := k.described().Problems.Within("WithLimitSource")
 		if k.described().Given {
@@ -246,7 +243,7 @@ func addFunc(c *config, newFunc func(*compile.Func) *limitFunc) {
 type limitFunc struct {
 	fn        *compile.Func
 	ofRequest func(*http.Request) ([]Limit, error)
-	ofKey     LimitSource // nil: limits depend on more than a key
+	ofKey     func(ctx context.Context, key string, by LimitUser) ([]Limit, error) // nil: limits depend on more than a key
 }
 
 // isDryRun reports whether a limit that the function returned is a dry run.
@@ -371,12 +368,6 @@ func holding(limits []Limit, err error) string {
 	}
 	return "the limits that it returned hold"
 }
-
-// CheckLimits returns an error if a [WithLimitFunc] can't return limits together. Use
-// CheckLimits to validate limits from a file or a database when they are loaded. It reports a
-// zero Limit, invalid numbers and options, two limits with the same name, and a limit without a
-// WithName. The error is made by errors.Join and holds an [*OptionError] for each problem.
-func CheckLimits(limits ...Limit) error { return joinProblems(problemsTogether(limits)) }
 
 // problemsTogether returns the problems of limits that a function returns together.
 func problemsTogether(limits []Limit) (all optionerror.List) {

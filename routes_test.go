@@ -646,10 +646,10 @@ func TestNoLimits(t *testing.T) {
 		t.Errorf("inside the limiter that it extends: %d", w.Code)
 	}
 
-	if err := stint.CheckLimits(stint.Exempt()); err != nil {
+	if err := (stint.LimitUser{}).Check(stint.Exempt()); err != nil {
 		t.Error(err)
 	}
-	if err := stint.CheckLimits(stint.Exempt(), plan); err == nil {
+	if err := (stint.LimitUser{}).Check(stint.Exempt(), plan); err == nil {
 		t.Error("Exempt beside a limit is no mistake")
 	}
 }

@@ -369,7 +369,7 @@ func TestWrongKeys(t *testing.T) {
 			t.Errorf("%v: %v, want an *OptionError with %q", key, err, want)
 		}
 	}
-	key := stint.AdapterKey("stintgin", func(*http.Request) (string, error) { return "", nil })
+	key := stint.KeyFunc(func(*http.Request) (string, error) { return "", nil }).ForAdapter("stintgin")
 	l, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
 	if err != nil {
 		t.Fatal(err)

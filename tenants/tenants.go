@@ -140,14 +140,14 @@ func WithLoadTimeout(d time.Duration) Option {
 // WithDefault sets the limits of a key whose plan can't be loaded and that has no earlier plan.
 // They don't apply to a key without a plan (ErrNoPlan). Without this option,
 // stint.WithFailurePolicy decides. New returns an error if there are no limits, or if
-// stint.CheckLimits does.
+// stint.LimitUser.Check returns an error.
 func WithDefault(limits ...stint.Limit) Option {
 	return option(func(p *Cache) error {
 		if len(limits) == 0 {
 			return errors.New("tenants: WithDefault(): write limits, or stint.Exempt()")
 		}
 		p.fallback = limits
-		if err := stint.CheckLimits(limits...); err != nil {
+		if err := (stint.LimitUser{}).Check(limits...); err != nil {
 			return fmt.Errorf("tenants: WithDefault: %w", err)
 		}
 		return nil
@@ -231,7 +231,7 @@ func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSourc
 //     context.DeadlineExceeded after a timeout.
 //   - After a load has failed or found no plan, the key isn't loaded again for a second.
 //
-// A plan is checked as a whole (stint.CheckLimits) before it replaces another: a load that
+// A plan is checked as a whole (stint.LimitUser.Check) before it replaces another: a load that
 // returns an invalid limit, a limit without a name, or two limits with the same name counts as
 // failed. Don't change the slice that Get returns: it is shared.
 func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
@@ -243,7 +243,7 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 }
 
 // get returns the limits of a key's plan for a limiter; the zero LimitUser is an unknown one. An error
-// beside limits is only reported. It is a stint.LimitSource.
+// beside limits is only reported. It is for stint.WithLimitSource.
 func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stint.Limit, error) {
 	switch {
 	case key == "":
@@ -457,7 +457,7 @@ func (p *Cache) runLoad(key string, c *loading) {
 	limits, err = p.load(c.ctx, key)
 	switch {
 	case err == nil:
-		err = invalidPlan(stint.CheckLimits(limits...))
+		err = invalidPlan(stint.LimitUser{}.Check(limits...))
 	case errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() != nil: // waiting callers get the same error
 		err = errOverdue
 	case !errors.Is(err, ErrNoPlan):

@@ -56,13 +56,13 @@ func Key(k func(echo.Context) (string, error)) stint.Key {
 	if k == nil {
 		return stint.KeyFunc(nil) // New reports it
 	}
-	return stint.AdapterKey(adapter, func(r *http.Request) (string, error) {
+	return stint.KeyFunc(func(r *http.Request) (string, error) {
 		c, ok := Context(r)
 		if !ok {
 			return "", errElsewhere
 		}
 		return k(c)
-	})
+	}).ForAdapter(adapter)
 }
 
 var errElsewhere = errors.New("stintecho.Key: the request has not come through stintecho: mount the limiter with stintecho, or write a stint.KeyFunc of the request")

@@ -97,7 +97,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 				defer func() { res.Writer = b.w }()
 				err := next(c)
 				b.err = err
-				if watched, ok := w.(stint.WatchedWriter); err != nil && ok && watched.NeedsResponse() {
+				if watched, ok := w.(interface{ NeedsResponse() bool }); err != nil && ok && watched.NeedsResponse() {
 					c.Error(err) // otherwise there would be no response to look at yet
 				}
 			})

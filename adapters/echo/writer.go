@@ -38,7 +38,7 @@ func (b *baseWriter) put() {
 }
 
 // RequestWithContext returns a copy of r that carries the echo context, and makes it the request of that
-// context: see stint.ContextWriter.
+// context: see stint.Limiter.Admit.
 func (b *baseWriter) RequestWithContext(r *http.Request) *http.Request {
 	if b.carried == nil {
 		b.carried = frameworkcontext.New(r, b.c)
@@ -47,7 +47,7 @@ func (b *baseWriter) RequestWithContext(r *http.Request) *http.Request {
 	return b.carried.Request()
 }
 
-// WriteError makes a baseWriter a stint.ErrorWriter.
+// WriteError passes a denial to the router: see stint.Limiter.Deny.
 func (b *baseWriter) WriteError(err error) { b.err = httpError(err) }
 
 func (b *baseWriter) Written() bool                           { return b.res.Committed }

@@ -63,7 +63,7 @@ func answer(w http.ResponseWriter, r *http.Request, h echo.HandlerFunc) {
 	}
 	request, response := c.Request(), c.Response()
 	own := echo.NewResponse(w, c.Logger())
-	if denial, ok := w.(stint.DenialWriter); ok {
+	if denial, ok := w.(interface{ ImplicitStatus() int }); ok {
 		own.Status = denial.ImplicitStatus() // echo sends it unless h sets another
 	}
 	c.SetRequest(r)

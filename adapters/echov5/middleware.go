@@ -94,7 +94,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 				defer c.SetResponse(res)
 				err := next(c)
 				b.err = err
-				if watched, ok := w.(stint.WatchedWriter); err != nil && ok && watched.NeedsResponse() {
+				if watched, ok := w.(interface{ NeedsResponse() bool }); err != nil && ok && watched.NeedsResponse() {
 					c.Echo().HTTPErrorHandler(c, err) // otherwise there would be no response to look at yet
 				}
 			})

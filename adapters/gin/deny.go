@@ -62,7 +62,7 @@ func answer(w http.ResponseWriter, r *http.Request, h gin.HandlerFunc) {
 	}
 	c.Abort()
 	request, response := c.Request, c.Writer
-	if denial, ok := w.(stint.DenialWriter); ok {
+	if denial, ok := w.(interface{ ImplicitStatus() int }); ok {
 		response.WriteHeader(denial.ImplicitStatus()) // gin sends it unless h sets another
 	}
 	c.Request, c.Writer = r, &writer{response, w}

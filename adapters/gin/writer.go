@@ -38,7 +38,7 @@ func (b *baseWriter) put() {
 }
 
 // RequestWithContext returns a copy of r that carries the gin context, and makes it the request of that
-// context: see stint.ContextWriter.
+// context: see stint.Limiter.Admit.
 func (b *baseWriter) RequestWithContext(r *http.Request) *http.Request {
 	if b.carried == nil {
 		b.carried = frameworkcontext.New(r, b.c)

@@ -73,7 +73,7 @@ func (c *call) WriteHeader(int)             {}
 // callKey leads from a request's context to its call.
 type callKey struct{}
 
-// RequestWithContext returns a copy of r that carries the call: see stint.ContextWriter.
+// RequestWithContext returns a copy of r that carries the call: see stint.Limiter.Admit.
 func (c *call) RequestWithContext(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 }

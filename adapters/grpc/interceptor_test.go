@@ -283,7 +283,7 @@ func TestRoutes(t *testing.T) {
 // The interceptors panic on what calls can't be held to, and say what to write.
 func TestNotMounted(t *testing.T) {
 	rate := stint.Rate(1, time.Hour)
-	other := stint.AdapterKey("stintother", func(*http.Request) (string, error) { return "", nil })
+	other := stint.KeyFunc(func(*http.Request) (string, error) { return "", nil }).ForAdapter("stintother")
 	for want, lim := range map[string]*stint.Limiter{
 		`stint: limit "rate": GivenKey, which requests don't have`:                                           limited(rate, stint.WithKey(stint.GivenKey())),
 		`stint: limit "rate": stintother.Key, which requests through stintgrpc don't have`:                   limited(rate, stint.WithKey(other)),

@@ -52,13 +52,13 @@ func Key(k func(ctx context.Context, message any) (string, error)) stint.Key {
 	if k == nil {
 		return stint.KeyFunc(nil) // New reports it
 	}
-	return stint.AdapterKey(adapter, func(r *http.Request) (string, error) {
+	return stint.KeyFunc(func(r *http.Request) (string, error) {
 		message, ok := Message(r)
 		if !ok {
 			return "", errElsewhere
 		}
 		return k(r.Context(), message)
-	})
+	}).ForAdapter(adapter)
 }
 
 var errElsewhere = errors.New("stintgrpc.Key: the request has not come through stintgrpc: mount the limiter with stintgrpc, or write a stint.KeyFunc of the request")

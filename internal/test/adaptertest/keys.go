@@ -139,7 +139,7 @@ func flowOwnKey(t *testing.T, a Adapter) {
 }
 
 // foreign is a key of an adapter that none of these is.
-var foreign = stint.AdapterKey("stintother", func(*http.Request) (string, error) { return "", errForeign })
+var foreign = stint.KeyFunc(func(*http.Request) (string, error) { return "", errForeign }).ForAdapter("stintother")
 
 var errForeign = errors.New("the request has not come through stintother")
 
