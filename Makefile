@@ -34,14 +34,18 @@ LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./store/redisstore/in
 # keep those busy.
 PACKAGES = $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN || echo 2) * 3 / 2 )))
 
+# Each package's line is printed when it ends (tests/progress): go test holds it back until those named before
+# have ended.
+#
 # Tests have small heaps, which the collector would otherwise look through for a tenth of
 # their time.
 test: export GOGC ?= 400
 test: redis ## the tests, as a reader of the README runs them: 2 to 5 minutes on 2 cores, by the machine
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): 2 to 5 minutes on 2 cores, by the machine"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
-	$(GO) test -p $(PACKAGES) -timeout 20m -count=1 $(LONGEST) $(PKG)
-	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./tests/rpc/... ./policy/... ./cmd/stint/... ./adapters/grpc/...)
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && $(WORKSPACE) $(GO) build -o "$$tmp/progress" ./tests/progress && set -x && \
+	"$$tmp/progress" $(GO) test -json -p $(PACKAGES) -timeout 20m -count=1 $(LONGEST) $(PKG) $(if $(filter ./...,$(PKG)),&& \
+	$(WORKSPACE) "$$tmp/progress" $(GO) test -json -p $(PACKAGES) -count=1 ./tests/... ./tests/routers/... ./tests/rpc/... ./policy/... ./cmd/stint/... ./adapters/grpc/...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race

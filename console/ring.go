@@ -104,35 +104,44 @@ func levels(level float64, changes *[span]float64, late float64) (values [span]f
 // gauge is a number that is set now and then, and what it was at the end of each of the
 // last seconds. It is safe for concurrent use.
 type gauge struct {
-	level atomic.Int64
-	ring  [span + 1]atomic.Uint64 // second and level
+	level  atomic.Int64
+	ring   [span + 1]atomic.Uint64 // second and level
+	before [span + 1]atomic.Uint64 // the same second, and the level before it
 }
 
 func (g *gauge) set(level int64, second uint32) {
 	level = max(0, min(level, 1<<32-1))
-	g.level.Store(level)
-	g.ring[second%uint32(len(g.ring))].Store(uint64(second)<<32 | uint64(level))
+	was, i := g.level.Swap(level), second%uint32(len(g.ring))
+	if uint32(g.ring[i].Load()>>32) != second {
+		g.before[i].Store(uint64(second)<<32 | uint64(was))
+	}
+	g.ring[i].Store(uint64(second)<<32 | uint64(level))
 }
 
 // values returns the level in each of the span seconds before now. A second in which
 // nothing was set has the level of the second before it.
 func (g *gauge) values(now uint32) (line [span]float64) {
 	var set [span]bool
-	touched := false
+	first, earliest := float64(g.level.Load()), int64(-1) // the level at the beginning of line
 	for i := range g.ring {
 		packed := g.ring[i].Load()
 		second, level := uint32(packed>>32), uint32(packed)
-		if ago := int64(now) - int64(second); second != 0 && ago >= 1 && ago <= span {
-			line[span-ago], set[span-ago], touched = float64(level), true, true
+		ago := int64(now) - int64(second)
+		if second == 0 || ago > span {
+			continue
+		}
+		if ago >= 1 {
+			line[span-ago], set[span-ago] = float64(level), true
+		}
+		if earliest < 0 || int64(second) < earliest {
+			earliest, first = int64(second), float64(uint32(g.before[i].Load()))
 		}
 	}
-	if !touched {
-		line[0] = float64(g.level.Load())
-	}
-	for i := 1; i < span; i++ {
+	for i := range line {
 		if !set[i] {
-			line[i] = line[i-1]
+			line[i] = first
 		}
+		first = line[i]
 	}
 	return line
 }

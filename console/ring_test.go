@@ -68,8 +68,30 @@ func TestGauge(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	g.set(5, 110)
+	if line := g.values(110); line[span-1] != 0 || line[span-7] != 2 {
+		t.Errorf("the second that isn't over is shown: %v", line)
+	}
 	if line := g.values(1000); line != [span]float64(slices.Repeat([]float64{5}, span)) {
 		t.Errorf("long after the last change the line is %v", line)
+	}
+	// A change long before the first one that is shown holds until that one, also if a later change has its
+	// place in the ring.
+	for _, seconds := range [][]uint32{{100, 500}, {100, 401, 500}, {100, 101, 402, 500}, {100, 510}} {
+		g = gauge{}
+		level := int64(50)
+		var want [span]float64
+		for i, second := range seconds {
+			for s := second; s < 510; s++ {
+				if s >= 510-span {
+					want[s-(510-span)] = float64(level)
+				}
+			}
+			g.set(level, second)
+			level += int64(5 + i)
+		}
+		if line := g.values(510); line != want {
+			t.Errorf("set in seconds %v: got %v, want %v", seconds, line, want)
+		}
 	}
 }
 

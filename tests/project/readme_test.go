@@ -270,3 +270,19 @@ func outline(t *testing.T, name string) (parts []string) {
 	section()
 	return parts
 }
+
+// What names the duration of make test names the same one.
+func TestMinutesOfMakeTest(t *testing.T) {
+	minutes := regexp.MustCompile(`(\d+) (?:to|到) (\d+) (?:minutes|分钟)`)
+	for _, file := range []string{"Makefile", "README.md", "README.zh-CN.md", "CONTRIBUTING.md", ".ci/run"} {
+		all := minutes.FindAllStringSubmatch(read(t, file), -1)
+		if len(all) == 0 {
+			t.Errorf("%s doesn't say how long make test takes", file)
+		}
+		for _, m := range all {
+			if m[1] != "2" || m[2] != "5" {
+				t.Errorf("%s says %q, want 2 to 5 minutes", file, m[0])
+			}
+		}
+	}
+}
