@@ -240,7 +240,8 @@ func Header(name string) Key {
 // Cookie keys on the value of a cookie. The key is empty if the request doesn't have the
 // cookie. If the request has several cookies of that name, the first is the key, as in
 // http.Request.Cookie. New returns an error if name isn't a valid cookie name. A session cookie
-// is as secret as a password: wrap the key in Hash so that no store holds the cookie.
+// is as secret as a password: wrap the key in Hash so that no store holds the cookie. gin's
+// c.Cookie unescapes the value: with gin, use stintgin.Cookie.
 func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})

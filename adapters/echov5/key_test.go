@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -131,5 +132,53 @@ func TestKeyElsewhere(t *testing.T) {
 	want := "stint: limit rate: stintecho.Key: the request has not come through stintecho: mount the limiter with stintecho"
 	if w.Code != 500 || failed == nil || !strings.HasPrefix(failed.Error(), want) {
 		t.Errorf("got %d, %v", w.Code, failed)
+	}
+}
+
+// What the application reads is what the key reads, however a client writes it.
+func TestKeysReadAsEcho(t *testing.T) {
+	for name, tt := range map[string]struct {
+		key  stint.Key
+		read func(*echo.Context) string
+	}{
+		"Cookie": {stint.Cookie("session"), func(c *echo.Context) string {
+			v, err := c.Cookie("session")
+			if err != nil {
+				return ""
+			}
+			return v.Value
+		}},
+		"Header": {stint.Header("X-API-Key"), func(c *echo.Context) string { return c.Request().Header.Get("x-api-key") }},
+		"Query": {stint.KeyFunc(func(r *http.Request) (string, error) { return r.URL.Query().Get("user"), nil }),
+			func(c *echo.Context) string { return c.QueryParam("user") }},
+		"Param": {Key(func(c *echo.Context) (string, error) { return c.Param("id"), nil }), func(c *echo.Context) string { return c.Param("id") }},
+	} {
+		var read, key string
+		e := echo.New()
+		e.Use(New(stint.Rate(1000, time.Hour), stint.WithEmptyKey(stint.SkipEmptyKey), stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) {
+			k, err := tt.key.Of(r)
+			key = k
+			return k, err
+		}))))
+		e.GET("/users/:id", func(c *echo.Context) error {
+			read = tt.read(c)
+			return nil
+		})
+		for _, value := range []string{"a", "%61", "a%20b", "a+b", "%zz", "%2F", "%252F", `"a"`, `"%61"`, "a;b", "a&b", "%00"} {
+			u := "/users/" + value + "?user=" + value + "&user=other"
+			parsed, err := url.ParseRequestURI(u)
+			if err != nil {
+				parsed = &url.URL{Path: "/users/x", RawQuery: "user=" + value}
+			}
+			r := httptest.NewRequest("GET", "/", nil)
+			r.URL, r.RequestURI = parsed, u
+			r.Header["X-Api-Key"] = []string{value, "other"}
+			r.Header.Set("Cookie", "x=y; session="+value+"; session=other")
+			read, key = "", ""
+			e.ServeHTTP(httptest.NewRecorder(), r)
+			if read != key {
+				t.Errorf("%s of %q: the key is %q, the application reads %q", name, value, key, read)
+			}
+		}
 	}
 }

@@ -3,6 +3,7 @@ package stintgin
 import (
 	"errors"
 	"net/http"
+	"net/url"
 
 	"github.com/gin-gonic/gin"
 
@@ -64,3 +65,24 @@ func Key(k func(*gin.Context) (string, error)) stint.Key {
 }
 
 var errElsewhere = errors.New("stintgin.Key: the request has not come through stintgin: mount the limiter with stintgin, or write a stint.KeyFunc of the request")
+
+// Cookie keys on the value of a cookie as gin's c.Cookie returns it: unescaped. stint.Cookie keys on the value as
+// it is sent, so that a client could write one session in many ways, such as "a" and "%61", and have a bucket for
+// each. The key is empty if the request doesn't have the cookie, or if its escapes are invalid, for which c.Cookie
+// returns "". Otherwise Cookie is like stint.Cookie.
+//
+// What gin returns from c.GetHeader, c.Query and c.Param is what stint.Header, r.URL.Query and a [Key] of c.Param
+// read.
+func Cookie(name string) stint.Key {
+	if (&http.Cookie{Name: name}).Valid() != nil {
+		return stint.Cookie(name) // New reports it
+	}
+	return stint.KeyFunc(func(r *http.Request) (string, error) {
+		c, err := r.Cookie(name)
+		if err != nil {
+			return "", nil
+		}
+		value, _ := url.QueryUnescape(c.Value)
+		return value, nil
+	})
+}

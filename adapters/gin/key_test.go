@@ -8,6 +8,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -231,5 +232,65 @@ func TestKeyOfALimitFunc(t *testing.T) {
 				t.Errorf("%q, request %d: %d after %d calls, want %d", name, i+1, w.Code, calls, want)
 			}
 		}
+	}
+}
+
+// What the application reads is what the key reads, however a client writes it.
+func TestKeysReadAsGin(t *testing.T) {
+	for name, tt := range map[string]struct {
+		key  stint.Key
+		read func(*gin.Context) string
+	}{
+		"Cookie": {Cookie("session"), func(c *gin.Context) string { v, _ := c.Cookie("session"); return v }},
+		"Header": {stint.Header("X-API-Key"), func(c *gin.Context) string { return c.GetHeader("x-api-key") }},
+		"Query": {stint.KeyFunc(func(r *http.Request) (string, error) { return r.URL.Query().Get("user"), nil }),
+			func(c *gin.Context) string { return c.Query("user") }},
+		"Param": {Key(func(c *gin.Context) (string, error) { return c.Param("id"), nil }), func(c *gin.Context) string { return c.Param("id") }},
+	} {
+		var read, key string
+		e := gin.New()
+		e.Use(New(stint.Rate(1000, time.Hour), stint.WithEmptyKey(stint.SkipEmptyKey), stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) {
+			k, err := tt.key.Of(r)
+			key = k
+			return k, err
+		}))))
+		e.GET("/users/:id", func(c *gin.Context) { read = tt.read(c) })
+		for _, value := range []string{"a", "%61", "%41", "a%20b", "a+b", "%zz", "%", "%2F", "%252F", `"a"`, `"%61"`, "a;b", "a&b", "", "%00"} {
+			r := httptest.NewRequest("GET", "/", nil)
+			u := "/users/" + strings.ReplaceAll(url.PathEscape(value), "%25", "%") + "?user=" + value + "&user=other"
+			if parsed, err := url.ParseRequestURI(u); err == nil {
+				r.URL, r.RequestURI = parsed, u
+			} else {
+				r.URL = &url.URL{Path: "/users/x", RawQuery: "user=" + value}
+			}
+			r.Header["X-Api-Key"] = []string{value, "other"}
+			r.Header.Set("Cookie", "x=y; session="+value+"; session=other")
+			read, key = "", ""
+			e.ServeHTTP(httptest.NewRecorder(), r)
+			if read != key {
+				t.Errorf("%s of %q: the key is %q, the application reads %q", name, value, key, read)
+			}
+		}
+	}
+	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Cookie("a b"))); err == nil || !strings.Contains(err.Error(), "write the name of a cookie") {
+		t.Errorf("a name that no cookie has: %v", err)
+	}
+}
+
+// One session has one bucket, however its cookie is written.
+func TestCookieHasOneBucket(t *testing.T) {
+	e := gin.New()
+	e.Use(New(stint.Rate(3, time.Hour), stint.WithKey(Cookie("session"))))
+	e.GET("/", func(c *gin.Context) { c.Status(http.StatusOK) })
+	passed := 0
+	for _, value := range []string{"ab", "%61b", "a%62", "%61%62", "ab", "%61b"} {
+		r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+		r.Header.Set("Cookie", "session="+value)
+		if e.ServeHTTP(w, r); w.Code == http.StatusOK {
+			passed++
+		}
+	}
+	if passed != 3 {
+		t.Errorf("%d spellings of one session pass a limit of 3", passed)
 	}
 }
