@@ -178,9 +178,9 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 // Limits that an outer limiter has charged for this request aren't charged again.
 //
 // If a limit depends on the response or delays it (WithSettle, AdaptiveConcurrency, Bandwidth),
-// the writer of next wraps w, otherwise it is w itself. The wrapper is an http.Flusher,
-// http.Hijacker or io.ReaderFrom if w is one. Its Unwrap method returns w, so
-// http.ResponseController can use the other methods of w. It is never an http.Pusher or
+// the writer of next wraps w, otherwise it is w itself. The wrapper is an http.Flusher or
+// http.Hijacker if http.ResponseController finds one in w, and an io.ReaderFrom if w is one. Its
+// Unwrap method returns w, so http.ResponseController can use the other methods of w. It is never an http.Pusher or
 // http.CloseNotifier. Mount http.MaxBytesHandler outside the limiter, because
 // http.MaxBytesReader can't close the connection through the wrapper. When next has returned,
 // Admit copies Pattern and MultipartForm of next's request to r: loggers read Pattern, and the

@@ -294,12 +294,14 @@ func TestSlotsOfTakenConnections(t *testing.T) {
 		request string
 		before  func(*stint.Permit)
 		held    bool
+		wrapped bool // by an outer middleware
 	}{
-		"CONNECT":    {connect, nothing, true},
-		"Upgrade":    {upgrade, nothing, true},
-		"neither":    {plain, nothing, false},
-		"after Done": {upgrade, (*stint.Permit).Done, false},
-		"released":   {upgrade, func(p *stint.Permit) { p.Detach()() }, false},
+		"CONNECT":        {connect, nothing, true, false},
+		"Upgrade":        {upgrade, nothing, true, false},
+		"only by Unwrap": {upgrade, nothing, true, true},
+		"neither":        {plain, nothing, false, false},
+		"after Done":     {upgrade, (*stint.Permit).Done, false, false},
+		"released":       {upgrade, func(p *stint.Permit) { p.Detach()() }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conns := make(chan net.Conn, 1)
@@ -309,13 +311,19 @@ func TestSlotsOfTakenConnections(t *testing.T) {
 					ended <- e
 				}
 			}))
-			srv := serve(t, mount(l, func(w http.ResponseWriter, r *http.Request) {
+			limited := mount(l, func(w http.ResponseWriter, r *http.Request) {
 				tt.before(stint.FromContext(r.Context()))
 				conn, _, err := http.NewResponseController(w).Hijack()
 				if err != nil {
 					t.Error(err)
 				}
 				conns <- conn
+			})
+			srv := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if tt.wrapped {
+					w = unwraps{w}
+				}
+				limited.ServeHTTP(w, r)
 			}))
 			client, err := net.Dial("tcp", srv.Listener.Addr().String())
 			if err != nil {
@@ -339,6 +347,42 @@ func TestSlotsOfTakenConnections(t *testing.T) {
 				t.Errorf("%d slots free once it is closed", remaining(t, l))
 			}
 		})
+	}
+}
+
+// unwraps is a writer of a middleware: http.ResponseController finds the methods of the server's writer.
+type unwraps struct{ http.ResponseWriter }
+
+func (u unwraps) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+// A deny handler that flushes first sends the status of the denial, also through a writer that has only Unwrap, and
+// a limit that looks at the response sees the flush.
+func TestFlushBehindUnwrap(t *testing.T) {
+	var settled int
+	l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithSettle(func(_ *http.Request, status int, _ int64) int64 {
+		settled = status
+		return stint.AsCharged
+	})), stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(w, "later")
+	})))
+	h := mount(l, func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusTeapot) // too late
+	})
+	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(unwraps{unwraps{w}}, get("/"))
+		if w.Code != want || !w.Flushed || want == http.StatusTooManyRequests && w.Body.String() != "later" {
+			t.Errorf("got %d %q, want %d", w.Code, w.Body, want)
+		}
+	}
+	if settled != http.StatusOK {
+		t.Errorf("settled by %d", settled)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package respond observes and paces responses for limits: their status, how much of them
 // was written, and how fast they may be written.
 //
-// A [Watched] response returns a ResponseWriter that can do exactly what the one below
+// A [Watched] response returns a ResponseWriter that can do what the one below
 // it can, and records what is written. A [Paced] one also has a pacer for the response's
 // body and possibly one for the request's: bytes are paid for before they move, by
 // calls to a store.
@@ -45,7 +45,7 @@ type Watched struct {
 func (s *Watched) Begin(r *http.Request) { s.r = r }
 
 // Writer returns a writer around w for the next handler, which records what is written.
-// It is an http.Flusher, http.Hijacker or io.ReaderFrom exactly if w is.
+// It is an http.Flusher or http.Hijacker if http.ResponseController finds one in w, and an io.ReaderFrom if w is.
 func (s *Watched) Writer(w http.ResponseWriter) http.ResponseWriter { return s.wrap(w, s) }
 
 // wrap is Writer with another sink.
@@ -149,9 +149,7 @@ func (s *Watched) PushBefore(to store.Store) {
 		return
 	}
 	if n, err := strconv.ParseInt(s.w.Header().Get("Content-Length"), 10, 64); err == nil && n == s.written {
-		if f, ok := s.w.(http.Flusher); ok {
-			f.Flush()
-		}
+		_ = http.NewResponseController(s.w).Flush()
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 
 // writer is a ResponseWriter around another one. It offers everything else that the
 // other can do through Unwrap, for http.ResponseController, except the three interfaces
-// below.
+// below. Flush and Hijack may be those of a writer further down: they are looked for as
+// http.ResponseController does, so that no call of it goes past this writer.
 type writer struct {
 	s *Watched
 	w http.ResponseWriter
@@ -59,7 +60,7 @@ type flusher writer
 func (f *flusher) Flush() {
 	(*writer)(f).begin()
 	f.s.recordWritten(0)
-	f.w.(http.Flusher).Flush()
+	_ = http.NewResponseController(f.w).Flush()
 }
 
 // FlushError is the method that http.ResponseController looks for first.
@@ -72,7 +73,7 @@ func (f *flusher) FlushError() error {
 type hijacker writer
 
 func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buf, err := h.w.(http.Hijacker).Hijack()
+	conn, buf, err := http.NewResponseController(h.w).Hijack()
 	if err != nil {
 		return conn, buf, err
 	}
@@ -156,11 +157,29 @@ type (
 	}
 )
 
+// below reports whether http.ResponseController finds a writer that can flush, and one that can hijack.
+func below(w http.ResponseWriter) (flush, hijack bool) {
+	for !flush || !hijack {
+		switch w.(type) {
+		case http.Flusher, interface{ FlushError() error }:
+			flush = true
+		}
+		if _, ok := w.(http.Hijacker); ok {
+			hijack = true
+		}
+		unwraps, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = unwraps.Unwrap()
+	}
+	return flush, hijack
+}
+
 // withInterfaces returns the writer with those of the interfaces that the writer below has.
 func (w *writer) withInterfaces() http.ResponseWriter {
 	f, h, r := flusher(*w), hijacker(*w), readerFrom(*w)
-	_, flush := w.w.(http.Flusher)
-	_, hijack := w.w.(http.Hijacker)
+	flush, hijack := below(w.w)
 	_, read := w.w.(io.ReaderFrom)
 	switch {
 	case flush && hijack && read:
