@@ -246,7 +246,7 @@ func (l *Limit) refundableInterval(f *refills, s *State, r *Receipt) int64 {
 // refundInterval gives back tokens of a charge.
 func (l *Limit) refundInterval(now *Now, tokens int64, c *Settlement, f *refills, s *State, r *Receipt) {
 	last := l.useLeft(r, f.start, f.start) == f.used
-	if f.used > l.capacity && !(last && c.Cost == 0) { // see State.D of a TokenBucket
+	if f.used > l.capacity && !(last && c.Cost == 0) { // as on a TokenBucket, while charges wait
 		return
 	}
 	back := min(tokens, l.refundableInterval(f, s, r))

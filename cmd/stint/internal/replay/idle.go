@@ -77,8 +77,10 @@ func whyIdle(e, by *read.Entry) string {
 		}
 		units := new(big.Int).Quo(most.Num(), most.Denom())
 		return fmt.Sprintf("it never denies first: limit %q beside it lets at most %s pass in %v, and it allows %d: lower it, or leave it out", by.Name(), units, span, a.Units)
+	case store.IntervalBucket, store.LeakyBucket, store.SlidingCounter, store.WarmUp, store.Concurrency, store.Ban:
+		return "" // without an exact bound, or one that depends on more than time
 	default:
-		return ""
+		panic(a.Algorithm.String())
 	}
 	return fmt.Sprintf("it never denies first: limit %q beside it has no larger burst and no faster rate: lower it, or leave it out", by.Name())
 }
