@@ -120,7 +120,7 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 
 // WithFixedCost sets the same cost for all requests, for instance for the requests of a route.
 // units is from 1 to 2^40. New returns an error for other values, and for a cost that can never
-// pass a limit.
+// pass a limit, or not within its WithMaxWait.
 func WithFixedCost(units int64) ChargeOption {
 	o := checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "write 1 to 2^40",
 		func(s *compile.Settings) {

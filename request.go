@@ -418,7 +418,7 @@ func (a *admission) recordResults() {
 		case !r.OK, c.Allowed && (r.Delay > 0 || c.Waited > 0 && l.Needs&limit.Waits != 0):
 			l.Record.MarkBound()
 		}
-		if r.RetryAfter == store.Never && ch.Cost > inside.Terms(ch.Limit).Largest && !ch.DryRun && l.Record.MarkTooCostly() {
+		if r.RetryAfter == store.Never && !ch.DryRun && l.Record.MarkTooCostly() {
 			v.warnTooCostly(ch)
 		}
 	}

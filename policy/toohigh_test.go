@@ -21,6 +21,13 @@ func TestCostTooHigh(t *testing.T) {
 			t.Errorf("%s%v", text, err)
 		}
 	}
+	text := "version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\n  algorithm: leaky-bucket\n  max-wait: 300ms\n  cost: 5\n"
+	if _, err := policy.Parse("limits.yaml", []byte(text)); err == nil || err.Error() != "limits.yaml:7:13: a request costs 5, and no more than 4 pass within the longest wait of 300ms: write a lower cost, or a longer wait" {
+		t.Error(err)
+	}
+	if _, err := policy.Parse("limits.yaml", []byte(strings.Replace(text, "cost: 5", "cost: 4", 1))); err != nil {
+		t.Error(err)
+	}
 	if _, err := policy.Parse("limits.yaml", []byte("version: 1\nkey: remote-ip\ncost: 20\nlimits:\n- rate: 10/s\n  burst: 20\n- concurrency: 2\n")); err != nil {
 		t.Error(err)
 	}

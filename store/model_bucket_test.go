@@ -161,9 +161,6 @@ func (m *bucketModel) look(now store.Now, cost int64, maxWait time.Duration) ver
 		return pick(m.queue >= 0, retry, m.until(missing))
 	}
 	alone := minus(m.own(cost), rat(m.capacity))
-	if beyond(alone) > 0 { // not even when nothing is in use
-		return verdict{retry: store.Never}
-	}
 	missing := plus(m.used, alone)
 	if retry := beyond(missing); retry > 0 {
 		return verdict{retry: retry}

@@ -180,10 +180,12 @@ func TestRetryAfterOfVersions(t *testing.T) {
 		case r.OK, r.RetryAfter != store.Never && r.RetryAfter > 100*year: // turns are told for two centuries
 			return nil
 		case r.RetryAfter == store.Never:
-			if r := (&meter{limit: v.limit, now: v.now}).take(cost, wait); r.OK {
+			if r := (&meter{limit: v.limit, now: v.now}).take(cost, 1<<63-1); r.OK {
 				return fmt.Errorf("cost %d, wait %v never passes, but does: %s", cost, wait, show(r))
 			}
 			return nil
+		case maxWaitTooShort(v.limit, v.now, cost, wait):
+			return checkMaxWaitTooShort(v.limit, v.now, cost, wait)
 		}
 		seen++
 		if r.RetryAfter <= 0 {

@@ -50,6 +50,24 @@ func (b *bench) attempts(after int64) *meter {
 // resolution is the tick in which the first limit answers.
 func (b *bench) resolution() int64 { return b.tick(0) }
 
+// maxWaitTooShort reports whether a charge on a limit with a queue isn't granted within its maxWait, not even on
+// an unused key, but would be if it could wait longer.
+func maxWaitTooShort(l *store.Limit, now store.Now, cost int64, maxWait time.Duration) bool {
+	r := (&meter{limit: l, now: now}).take(cost, maxWait)
+	return l.Spec().Queue > 0 && !r.OK && r.RetryAfter != store.Never
+}
+
+// checkMaxWaitTooShort checks that RetryAfter then says by how much the maxWait is too short.
+func checkMaxWaitTooShort(l *store.Limit, now store.Now, cost int64, maxWait time.Duration) error {
+	after := (&meter{limit: l, now: now}).take(cost, maxWait).RetryAfter
+	enough, short := (&meter{limit: l, now: now}).take(cost, maxWait+after), (&meter{limit: l, now: now}).take(cost, maxWait+after-l.Tick())
+	reaches := maxWait+after <= 365*24*time.Hour // a longer wait isn't granted
+	if after <= 0 || enough.OK != reaches || short.OK {
+		return fmt.Errorf("cost %d, wait %v: %v longer: %s; a tick less: %s", cost, maxWait, after, show(enough), show(short))
+	}
+	return nil
+}
+
 func TestRetryAfterIsExact(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -64,10 +82,12 @@ func TestRetryAfterIsExact(t *testing.T) {
 		case r.RetryAfter == store.Never:
 			// Not however long one waits: not if no call has ever come.
 			fresh := &meter{limit: b.rules[0].limit, now: b.now}
-			if r := fresh.take(c.cost, c.maxWait); r.OK {
+			if r := fresh.take(c.cost, 1<<63-1); r.OK {
 				return fmt.Errorf("cost %d never passes, but does: %s", c.cost, show(r))
 			}
 			return nil
+		case maxWaitTooShort(b.rules[0].limit, b.now, c.cost, c.maxWait):
+			return checkMaxWaitTooShort(b.rules[0].limit, b.now, c.cost, c.maxWait)
 		case b.rules[0].limit.Algorithm() == store.Concurrency:
 			return nil // it can't be known
 		}

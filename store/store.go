@@ -175,7 +175,9 @@ type Result struct {
 	// Delay is the time that the caller must wait for the turn that the charge has reserved.
 	Delay time.Duration
 	// RetryAfter is 0 if OK is true. Otherwise it is the time after which the same charge would
-	// pass if no other caller came, or Never.
+	// pass if no other caller came, or Never for a cost above what the limit ever lets pass. If a
+	// cost needs a longer wait in the queue than MaxWait, even on an unused key, RetryAfter is
+	// the time until no unit is in use and by which MaxWait is too short.
 	RetryAfter time.Duration
 	// ResetAfter is the time until all units of the limit are available again. For windows, it
 	// is the time until the window ends.

@@ -161,7 +161,7 @@ func (l *Limit) stepPlain(now, a int64, c Charge, r *Result) (next int64, ok boo
 	}
 	switch {
 	case c.Cost == 0:
-	case c.Cost > l.largest, short > allowed && needed-l.capacity > allowed: // it could not pass even if it were the first
+	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	case short > allowed:
 		r.OK, r.RetryAfter = false, l.scale.wait(short-allowed)
@@ -214,8 +214,12 @@ func (l *Limit) bucketUse(now *Now, s *State) bucketUse {
 	return u
 }
 
-// until returns the time until at most n of the limit's units are in use.
+// until returns the time until at most n of the limit's units are in use. Below 0, that is until none are, and
+// the time of -n units more.
 func (u *bucketUse) until(n int64, l *Limit) time.Duration {
+	if u.foreign && n < 0 {
+		return u.scale.wait(u.drains) + l.scale.wait(-n)
+	}
 	if u.foreign {
 		n = unconvert(n, u.token, l.token)
 	}
@@ -265,7 +269,7 @@ func (l *Limit) stepGeneral(now *Now, c Charge, s *State, r *Result) {
 	*r = Result{OK: true}
 	switch most := l.capacity + allowed - needed; {
 	case c.Cost == 0:
-	case c.Cost > l.largest, most < 0:
+	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	case use.inUse > most:
 		r.OK, r.RetryAfter = false, use.until(most, l)

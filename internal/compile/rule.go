@@ -209,15 +209,23 @@ func (reg *Registry) entry(r *Rule, l *store.Limit, s Settings, sample *keysampl
 	return e
 }
 
-// checkFixedCost returns the problem of a limit that never lets a request of its fixed cost pass, or
-// nil.
+// checkFixedCost returns the problem of a limit that never lets a request of its fixed cost pass, at least not
+// within its WithMaxWait, or nil.
 func checkFixedCost(route string, e *read.Entry) *optionerror.Problem {
-	most := inside.Terms(e.StoreLimit).Largest
-	if e.Fixed <= most {
+	problem := func(what, write string) *optionerror.Problem {
+		return &optionerror.Problem{Route: route, Limit: e.Name(), Option: fmt.Sprintf("WithFixedCost(%d)", e.Fixed), What: what, Write: write}
+	}
+	if most := inside.Terms(e.StoreLimit).Largest; e.Fixed > most {
+		return problem(fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most), "write a lower cost, or raise the limit")
+	}
+	if e.Wait.InQueue() == 0 || e.StoreLimit.Spec().Debt { // with debt, a request waits only for those before it
 		return nil
 	}
-	return &optionerror.Problem{Route: route, Limit: e.Name(), Option: fmt.Sprintf("WithFixedCost(%d)", e.Fixed),
-		What: fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most), Write: "write a lower cost, or raise the limit"}
+	if most := inside.Full(e.StoreLimit, e.Wait.InQueue()); e.Fixed > most {
+		return problem(fmt.Sprintf("a request costs %d, and no more than %d pass within the longest wait of %v", e.Fixed, most, e.Wait.InQueue()),
+			"write a lower cost, or a longer wait")
+	}
+	return nil
 }
 
 // checkWaiters returns the problem of a limit that has shares, of which only requests take slots, and

@@ -270,7 +270,7 @@ func (p *trace) charge(by int, cost int64) {
 		q.wait = micros(p.roll(2 * p.periods[by]))
 	}
 	r := p.take(q)
-	if r.OK || r.RetryAfter == store.Never || p.roll(2) == 0 {
+	if r.OK || r.RetryAfter == store.Never || p.roll(2) == 0 || p.waitsTooShort(q) {
 		return
 	}
 	wait := r.RetryAfter
@@ -284,6 +284,14 @@ func (p *trace) charge(by int, cost int64) {
 	if r := p.take(q); !r.OK && !r.Begun {
 		p.t.Errorf("the charge is denied at RetryAfter")
 	}
+}
+
+// waitsTooShort reports whether the charge isn't granted within its wait, not even on an unused key.
+func (p *trace) waitsTooShort(q request) bool {
+	var state [1]store.State
+	var result [1]store.Result
+	charge := [1]store.Charge{{Limit: p.limits[q.by], Cost: q.cost, MaxWait: q.wait}}
+	return p.specs[q.by].Queue > 0 && !store.Decide(store.Now{}, charge[:], state[:], result[:])
 }
 
 // look looks at what a version has left, and perhaps again at MoreAfter.
