@@ -9,35 +9,9 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
-)
-
-// The errors of requests and calls, for errors.Is. Errors with details have types of their own:
-// [DeniedError], [StoreError], [SourceError] and [OptionError].
-var (
-	// ErrDenied matches every *DeniedError: errors.Is(err, ErrDenied) reports whether
-	// limits have denied a request.
-	ErrDenied = errors.New("stint: denied")
-	// ErrBlocked is the error of a request that a [WithBlock] predicate denies. The response
-	// has status 403.
-	ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
-	// ErrEmptyKey is the error of a request whose key is empty, unless WithEmptyKey
-	// exempts such requests.
-	ErrEmptyKey = keytext.ErrEmpty
-	// ErrKeyTooLong is the error of a request whose key is longer than 4 KiB.
-	ErrKeyTooLong = keytext.ErrTooLong
-	// ErrNoLimits is the error if no limit applies to a request because a WithLimitFunc
-	// returned neither limits nor an error. The response has status 500, and the error is
-	// logged.
-	ErrNoLimits = read.ErrNoLimits
-	// ErrHolds is the error of Allow on a limiter with a Concurrency or an AdaptiveConcurrency.
-	// A slot must be released, and Allow returns no permit to release it. Use Take instead, and
-	// call Done on the permit.
-	ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use Take, and call Done")
 )
 
 // Redirect returns a deny handler that sends the client to url with 302, for instance to a

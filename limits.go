@@ -672,35 +672,3 @@ func WithBanFor(d time.Duration) BanOption {
 		}
 	}}
 }
-
-// FailurePolicy sets how requests are handled when the store fails.
-type FailurePolicy uint8
-
-const (
-	// FailOpen lets the request pass without RateLimit fields.
-	FailOpen FailurePolicy = iota + 1
-	// FailClosed answers 503 with a Retry-After.
-	FailClosed
-)
-
-// WithFailurePolicy sets how requests are handled when the store fails. If the limits of a
-// request have different policies, FailClosed applies. The limiter's policy also applies when a
-// source of limits fails (see SourceError): the request passes without these limits, or is
-// answered with 503. The default is FailOpen. New returns an error for values other than
-// FailOpen and FailClosed.
-func WithFailurePolicy(p FailurePolicy) SharedOption {
-	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p), "write stint.FailOpen or stint.FailClosed",
-		func(s *compile.Settings) { s.FailureSet, s.Closed = true, p == FailClosed })
-}
-
-// StoreError reports that the store failed. Under FailClosed, a StoreError is the error of the
-// request. Permit.Settle always returns the StoreError.
-type StoreError struct{ Err error }
-
-func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }
-
-// Unwrap returns the store's own error.
-func (e *StoreError) Unwrap() error { return e.Err }
-
-// StatusCode returns 503.
-func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }

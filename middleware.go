@@ -495,76 +495,6 @@ func (l *Limiter) CheckStore(ctx context.Context) error {
 	return &StoreError{fmt.Errorf("%T can't be checked, as it doesn't implement store.Verifier: %w", s, errors.ErrUnsupported)}
 }
 
-// WithObserver passes the limiter's events to f, like Limiter.Observe, from the first event. If
-// WithObserver is given several times, all functions are called in order. An Update with a
-// WithObserver replaces all earlier functions of WithObserver. The replaced functions still get
-// the events of requests whose decision had begun. New returns an error if f is nil. f is
-// called concurrently.
-func WithObserver(f func(Event)) Option {
-	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
-		func(c *config) { c.observers = append(c.observers, f) })
-}
-
-// Observe passes every event of the limiter, and of the limiters derived from it by With, to f
-// until stop is called. f runs on the request's goroutine, so it should be quick. f must be
-// safe for concurrent use. No lock is held while f runs, so f may call the limiter. Observers
-// are called in the order in which they were added. Those of the extended limiter are called
-// before those of a derived limiter.
-//
-// Observers stay after an Update. Some events, such as EventStoreDegraded, are sent on a
-// goroutine of the limiter. If f panics there, or on an EventUpdated, the panic is logged.
-//
-// f gets either all events of a request or none. It gets all if the request's decision begins
-// after Observe and before stop, even if some of the events are sent after stop. So a gauge
-// that f maintains, such as requests in flight, is never negative and ends at zero.
-//
-// Observe and stop are safe for concurrent use.
-func (l *Limiter) Observe(f func(Event)) (stop func()) {
-	if f == nil {
-		return func() {}
-	}
-	l.currentVersion()
-	l.family.mu.Lock()
-	defer l.family.mu.Unlock()
-	remove := l.observers.add(f)
-	l.family.updateDestinations()
-	return func() {
-		l.family.mu.Lock()
-		defer l.family.mu.Unlock()
-		remove()
-		l.family.updateDestinations()
-	}
-}
-
-// updateDestinations gives each limiter its own observers after its parent's, and its log. The caller holds f.mu.
-func (f *family) updateDestinations() {
-	for _, m := range f.members {
-		var log *logs.Log // the parent's
-		var others []func(Event)
-		if m.parent != nil {
-			log = m.parent.destinations.log.Load()
-			if to := m.parent.destinations.observers.Load(); to != nil {
-				others = to.all
-			}
-		}
-		m.destinations.log.Store(logs.Derive(log, m.destinations.log.Load(), m.logger, m.logKeys))
-		var to *observerList
-		if all := m.observers.appendTo(others); len(all) > 0 {
-			to = &observerList{all}
-		}
-		m.destinations.observers.Store(to)
-	}
-}
-
-// ReportPolicy sends an EventPolicy to the limiter's observers and logs it. A nil err means
-// that the policy in file is in force. Otherwise err is the reason why the policy was rejected,
-// and the previous policy remains in force. ReportPolicy is for packages, such as policy, that
-// read options from files and pass them to Update. A panic of an observer is recovered and
-// logged.
-func (l *Limiter) ReportPolicy(file string, err error) {
-	l.sendSafely(Event{Kind: EventPolicy, Path: file, Err: err})
-}
-
 // observeStore observes the store of the options c, or the limiter's own in memory. A derived limiter
 // leaves that of its parent to the parent. The limiter keeps the observer alive and the store doesn't,
 // except for leases that are held, so that a store that outlives the limiter doesn't retain it.
@@ -598,6 +528,3 @@ func (l *Limiter) handleNotice(n store.Notice) {
 		l.family.warn(v, mistakes.FullStore(&v.view, n.Err.Error()))
 	}
 }
-
-// sendSafely passes an event that isn't a request's to the limiter's observers and its log.
-func (l *Limiter) sendSafely(e Event) { l.currentVersion().events.sendSafely(e) }

@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -10,6 +11,33 @@ import (
 	"github.com/stint-go/stint/internal/turns"
 	"github.com/stint-go/stint/store"
 )
+
+// WithCost sets the function that returns how many units a request costs. The default is 1. A
+// request of cost 0 is never charged, denied or delayed. A negative cost is an error: the
+// response has status 500. Costs above 2^40 count as 2^40. New returns an error if cost is nil.
+// cost is called concurrently. A handler that learns the true cost later passes it to
+// Permit.Settle.
+//
+// Given to New, With or WithRoute, WithCost is the default for rates and quotas there. A
+// request takes one slot of a Concurrency or AdaptiveConcurrency unless that limit has a
+// WithCost of its own. If a cost can never pass a limit, the limiter logs a warning
+// (cost-too-high).
+func WithCost(cost func(*http.Request) int64) ChargeOption {
+	return checkedSetting(cost != nil, "WithCost(nil)", "write a function, or leave it out if every request costs 1",
+		func(s *compile.Settings) { s.Cost, s.Fixed = cost, 0 })
+}
+
+// WithFixedCost sets the same cost for all requests, for instance for the requests of a route.
+// units is from 1 to 2^40. New returns an error for other values, and for a cost that can never
+// pass a limit, or not within its WithMaxWait.
+func WithFixedCost(units int64) ChargeOption {
+	o := checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "write 1 to 2^40",
+		func(s *compile.Settings) {
+			s.Cost, s.Fixed = func(*http.Request) int64 { return units }, units
+		})
+	o.name = "WithCost"
+	return o
+}
 
 // AsCharged is the value that a function of [WithSettle] returns to leave the charge unchanged.
 const AsCharged int64 = -1
