@@ -53,7 +53,8 @@ type LimitStatus struct {
 	// limit, Reason is NotAdaptive.
 	Reason AdaptiveReason
 	// Capacity is the Remaining of an unused key: the burst plus the queue of a bucket, n of a
-	// window or quota, or the number of slots of a concurrency limit. For an
+	// window, or the number of slots of a concurrency limit. A Quota is a window, or a bucket if
+	// it is an IntervalBucket. For an
 	// AdaptiveConcurrency, Capacity is the current limit. A WithMaxWait that is shorter than the
 	// queue bounds the queue, here and in Remaining.
 	Capacity int64

@@ -794,3 +794,24 @@ func TestForwardedHeaderIP(t *testing.T) {
 		fwd("hidden port with other bytes", "10.0.0.1", `for="203.0.113.9:_a b"`),
 	})
 }
+
+// Behind nginx behind Cloudflare, the key that docs/proxies.md gives is the client's address. A client can't
+// choose it, by whichever fields it sends and whether it goes through Cloudflare or straight to nginx.
+func TestBehindCloudflareAndNginx(t *testing.T) {
+	cloudflare, nginx := netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("10.0.0.5/32")
+	key := ForwardedIP(cloudflare, nginx)
+	for _, tt := range []struct{ forwarded, want string }{
+		{"192.0.2.7, 203.0.113.9", "192.0.2.7"},
+		{"198.51.100.1, 192.0.2.7, 203.0.113.9", "192.0.2.7"},
+		{"192.0.2.7", "192.0.2.7"},
+		{"198.51.100.1, 192.0.2.7", "192.0.2.7"},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = "10.0.0.5:1234"
+		r.Header.Set("X-Forwarded-For", tt.forwarded)
+		r.Header.Set("CF-Connecting-IP", "198.51.100.1")
+		if got, err := key.Of(r); got != tt.want || err != nil {
+			t.Errorf("X-Forwarded-For: %s: %q, %v, want %q", tt.forwarded, got, err, tt.want)
+		}
+	}
+}

@@ -104,9 +104,11 @@ func Every(d time.Duration) Window { return store.Every(d) }
 // use. A Rate combines with every other kind of limit. To find out whether n is too low for
 // your callers, use WithDryRun first.
 //
-// Rates are counted without rounding errors. Time is counted in ticks of one microsecond, or of
-// up to a millisecond for large numbers (store.Limit.Tick). So a request may pass up to one
-// tick early or late.
+// Some rates are rounded down, by less than 1 in 10,000, so that a state is one integer. Rates up
+// to 14,272 per second, minute, hour or day are exact, and so are round numbers below ten million
+// per second. New returns an error for rates above about 14 million per second. Time is counted in
+// ticks of one microsecond, or of up to ten milliseconds (store.Limit.Tick): a request may pass up
+// to one tick late, and in any span of time the units of one more tick may pass.
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Charged, Spec: store.Spec{Name: "rate", Units: n, Period: per}}, opts)
 	checkPeriod(l.rule)
@@ -302,8 +304,8 @@ func WithQueue(n int64) LimitOption {
 //
 // Priorities apply to requests that wait for slots of the same concurrency limit and key in
 // this process. Requests that wait for a rate are served in order of arrival. New returns an
-// error if class is nil, or if no request can wait for a slot: to prioritize requests of a
-// rate, add a Concurrency.
+// error if class is nil, or if requests can wait for a rate and none can wait for a slot: to
+// prioritize requests of a rate, add a Concurrency.
 func WithPriority(class func(*http.Request) int) Option {
 	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
 		func(c *config) { c.priority = class })
@@ -315,9 +317,9 @@ func WithPriority(class func(*http.Request) int) Option {
 // Unused share is lent to other classes and reclaimed as slots are released; requests are never
 // interrupted. By default no class has a share. class is from 0 to 9 and percent from 1 to 100;
 // give the option once for each class. New returns an error for other values, for a second
-// share for a class, and for shares that add up to more than 100. It also returns an error if
-// no request can wait for a slot of the limit: with WithQueue(0), or without both WithQueue and
-// WithMaxWait.
+// share for a class, and for shares that add up to more than 100. It also returns an error for a
+// limit with WithQueue(0). Without WithQueue and WithMaxWait, no request waits, and shares have no
+// effect.
 //
 // A share is a percentage of the slots that this process holds for the key, including the next
 // slot. A share is at least one slot. So shares are kept across processes, except for rounding:
@@ -483,8 +485,8 @@ func Vegas() Adaptation {
 // doesn't raise its threshold. Processes in front of one service converge to equal limits. The
 // service's queue may grow until requests take as long as timeout.
 //
-// timeout is a millisecond or more; New returns an error for other values. Start with twice the
-// duration of the slowest requests without a queue. If more than one request in twenty exceeds
+// timeout is a millisecond or more; New returns an error for other values. Use twice the time in
+// which 95 % of the requests end without a queue. If more than one request in twenty exceeds
 // timeout even without a queue, the limit falls to its minimum.
 func AIMD(timeout time.Duration) Adaptation {
 	valid, write := optionerror.CheckDuration(timeout, timeout > 0, "write 1ms or more")

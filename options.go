@@ -28,7 +28,7 @@ type Option interface {
 
 // RouteOption is an argument of WithRoute: a limit, Only, Exempt, or an option that is a
 // default for the limits of that route. WithCost and WithFixedCost set the cost of the route's
-// requests for all limits. A default applies to the kinds of limit that take the option; New
+// requests for all rates and quotas that have no cost of their own. A default applies to the kinds of limit that take the option; New
 // returns an error if the route has no such limit. An option of a limit takes precedence over
 // the option of its route, and the option of the route over that of the limiter.
 type RouteOption interface {
@@ -87,8 +87,9 @@ type (
 	}
 	// ChargeOption is an option of [Rate], [Quota], [Concurrency] and [AdaptiveConcurrency]:
 	// [WithCost], [WithFixedCost] or [WithMaxWait]. [WithSettle] is an option of Rate and Quota
-	// only. Given to New, With or WithRoute, a ChargeOption is the default for the limits of
-	// these kinds there.
+	// only. Given to New, With or WithRoute, WithMaxWait is the default for the limits of these
+	// kinds there, and WithCost and WithFixedCost are the default for its rates and quotas: a
+	// request takes one slot of a concurrency limit that has no cost of its own.
 	ChargeOption interface {
 		RouteOption
 		RateOption
