@@ -66,7 +66,7 @@ func (s *Store) Recounted() (keys, counted int, err error) {
 
 func (s *Store) Forget() { rates = rateList{} }
 `},
-		Edits:   []steps.Edit{once},
+		Edits:   slices.Concat([]steps.Edit{once}, noTimer),
 		Mutants: mutants,
 		Entry:   "func(n int) explored { return V.New(V.Config{MaxKeys: int64(n)}) }",
 	}).Run(t)

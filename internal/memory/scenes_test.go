@@ -203,6 +203,12 @@ func keyOf(name string) string {
 // once has a lock tried once before it is waited for: more tries come to the same.
 var once = steps.Edit{File: "table.go", Was: "for range 4 {\n\t\tif sh.mu.TryLock", Is: "for range 1 {\n\t\tif sh.mu.TryLock"}
 
+// noTimer leaves the timer out. It sweeps shards as calls do, and its steps would double the orders.
+var noTimer = []steps.Edit{
+	{File: "sweep.go", Was: "	s.startTimer(now)\n", Is: ""},
+	{File: "settle.go", Was: "	if s.tickAt.Load() == noTick {\n		s.startTimer(s.steady())\n	}\n", Is: ""},
+}
+
 // mutants are stores with a mistake.
 var mutants = []steps.Variant{
 	{Name: "the clock is read before the state", Edits: []steps.Edit{

@@ -19,6 +19,9 @@ func (s *Store) Settle(_ context.Context, charges []store.Charge, results []stor
 	for i := range charges {
 		s.settle(charges[i:i+1], results[i:i+1])
 	}
+	if s.tickAt.Load() == noTick {
+		s.startTimer(s.steady())
+	}
 	return nil
 }
 

@@ -38,6 +38,8 @@ type Store struct {
 
 	// due is the instant at which the next shard is swept. Every call reads it.
 	due atomic.Int64
+	// tickAt is the instant of the timer's next tick. Calls that hold a lock read it.
+	tickAt atomic.Int64
 
 	_ [64]byte
 
@@ -108,6 +110,10 @@ func New(c Config) *Store {
 	s.base = s.clock()
 	s.due.Store(math.MinInt64)
 	s.searchAfter.Store(math.MinInt64)
+	s.tickAt.Store(noTick)
+	if c.Clock != nil {
+		s.tickAt.Store(neverTick)
+	}
 	return s
 }
 

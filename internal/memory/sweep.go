@@ -6,7 +6,7 @@ import (
 )
 
 // Calls drop expired keys, in one shard after the other as time goes by, whichever keys
-// they charge. Sweeping a shard is bounded by its number of slots. Until it is dropped, a
+// they charge; if there are few calls, a timer does. Sweeping a shard is bounded by its number of slots. Until it is dropped, a
 // key that comes back finds its slot. So a table that needs room drops only keys that
 // expired a rotation ago, and grows: most keys of a fast rate have expired nearly every
 // time they come back, and would have to be inserted again.
@@ -16,6 +16,7 @@ const catchUp = 4
 
 // sweep sweeps the shards that are due at now. The caller holds no lock.
 func (s *Store) sweep(now int64) {
+	s.startTimer(now)
 	due := s.due.Load()
 	if now < due || !s.due.CompareAndSwap(due, now+s.every) {
 		return // nothing is due, or another call sweeps

@@ -24,7 +24,9 @@
 //
 // A key is removed once its state equals that of a new key, for instance when its bucket is
 // full again, so removal never affects a decision. Calls remove expired keys within about a
-// second and free their memory. There is no goroutine, no timer, and nothing to close.
+// second and free their memory. If there are few calls, a timer does so: at most 10 seconds
+// after a call, and without calls after at most twice the time. It runs while the store holds
+// keys, and doesn't keep a store that is no longer used, so there is nothing to close.
 //
 // # The cap
 //
