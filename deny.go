@@ -148,7 +148,11 @@ func answerFailed(v *version, w http.ResponseWriter, r *http.Request, err error)
 		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
 	}
 	if status := failure.Status(err); !answerWith(v, h, w, r, nil, status, err) {
-		field.BlankProblem(status).Write(w, r)
+		problem := field.BlankProblem(status)
+		if f := (*failure.Error)(nil); errors.Is(err, ErrEmptyKey) && errors.As(err, &f) && f.Limit != "" {
+			problem = problem.WithDetail("the request has no key for limit " + f.Limit)
+		}
+		problem.Write(w, r)
 	}
 }
 

@@ -132,9 +132,9 @@ func TestProblemBody(t *testing.T) {
 				t.Errorf("the error's text leaks: %s", w.Body)
 			}
 			var body struct {
-				Type, Title string
-				Status      int
-				Violated    []string `json:"violated-policies"`
+				Type, Title, Detail string
+				Status              int
+				Violated            []string `json:"violated-policies"`
 			}
 			d := json.NewDecoder(w.Body)
 			d.DisallowUnknownFields()
@@ -143,6 +143,9 @@ func TestProblemBody(t *testing.T) {
 			}
 			if body.Type != tt.kind || body.Title == "" || body.Status != tt.status || strings.Join(body.Violated, " ") != tt.violated {
 				t.Errorf("body %+v, want %s, violated %q", body, tt.kind, tt.violated)
+			}
+			if want := map[bool]string{true: "the request has no key for limit rate"}[tt.name == "empty key"]; body.Detail != want {
+				t.Errorf("detail %q, want %q", body.Detail, want)
 			}
 		})
 	}

@@ -205,7 +205,8 @@ const (
 	EventCanceled
 	// EventBlocked: a predicate of WithBlock denied.
 	EventBlocked
-	// EventEmptyKey: a request was denied because its key is empty.
+	// EventEmptyKey: a request's key is empty. Err is ErrEmptyKey if the request was denied for
+	// that, or nil if the limit is in a dry run, which doesn't deny.
 	EventEmptyKey
 	// EventKeyFailed: a key function returned an error, or a key is too long.
 	EventKeyFailed
@@ -282,7 +283,7 @@ var eventKinds = [...]struct {
 	EventDenied:        {name: "Denied", decided: true, message: logs.Denied},
 	EventCanceled:      {name: "Canceled", decided: true},
 	EventBlocked:       {name: "Blocked", message: logs.Denied},
-	EventEmptyKey:      {name: "EmptyKey", message: logs.EmptyKey},
+	EventEmptyKey:      {name: "EmptyKey", message: logs.EmptyKey, over: logs.DryRun},
 	EventKeyFailed:     {name: "KeyFailed", message: logs.KeyFailed, blamed: logs.KeyDenied},
 	EventLimitsFailed:  {name: "LimitsFailed", message: logs.LimitsFailed, blamed: logs.LimitsDenied},
 	EventSourceFailed:  {name: "SourceFailed", message: logs.SourceFailed, over: logs.SourceAnswers},

@@ -460,7 +460,7 @@ func ExampleWithKey() {
 	// Output:
 	// GET / → 200 hello
 	// GET / → 200 hello
-	// GET / → 403 {"type":"about:blank","title":"Forbidden","status":403}
+	// GET / → 403 {"type":"about:blank","title":"Forbidden","status":403,"detail":"the request has no key for limit rate"}
 }
 
 func ExampleWithMaxWait() {

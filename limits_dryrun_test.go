@@ -366,7 +366,9 @@ func TestDryRunDeniesForItsKeyOnly(t *testing.T) {
 		events string
 	}{
 		{"a key", []stint.Option{rate(noKey)}, 500, "KeyFailed"},
-		{"an empty key", []stint.Option{rate(stint.WithKey(stint.Header("X-Nobody")))}, 403, "EmptyKey"},
+		{"an empty key", []stint.Option{rate(stint.WithKey(stint.Header("X-Nobody")))}, 200, "EmptyKey"},
+		{"an empty key, and an enforced limit with it", []stint.Option{rate(stint.WithKey(stint.Header("X-Nobody"))),
+			stint.Rate(9, time.Hour, stint.WithName("enforced"), stint.WithKey(stint.Header("X-Nobody")))}, 403, "EmptyKey EmptyKey"},
 		{"an empty key that is skipped", []stint.Option{rate(stint.WithKey(stint.Header("X-Nobody"))), stint.WithEmptyKey(stint.SkipEmptyKey)}, 200, ""},
 		{"the store", []stint.Option{rate()}, 200, "StoreFailed Admitted"},
 		{"a cost", []stint.Option{rate(cost(-1))}, 200, "DryRunDenied StoreFailed Admitted"},

@@ -102,8 +102,9 @@ type (
 // EventDryRunDenied for each request that it would have denied. By default limits are enforced.
 //
 // A limit in dry run denies nothing, delays nothing, adds no header fields and ignores
-// FailClosed. It doesn't affect the decisions of other limits. If the key of the limit can't be
-// determined, the request is still denied.
+// FailClosed. It doesn't affect the decisions of other limits. A request with an empty key passes,
+// and observers get an EventEmptyKey with a nil Err. If the key is an error, the request is still
+// denied.
 //
 // WithDryRun(false) enforces a limit even if the default is a dry run.
 func WithDryRun(on bool) SharedOption {

@@ -31,12 +31,12 @@ type Warning struct {
 //
 //	forwarding-header  port-in-key  untrusted-proxy  keys-never-repeat  one-key
 //	rebuilt  cost-too-high  nothing-waits  store-forgets  quota-unreachable
-//	update-drops  store-full  name-conflict
+//	update-drops  store-full  name-conflict  no-key
 //
 // By default each likely mistake is logged once, observers get an EventWarning, and
 // Limiter.Describe lists the mistake. To find mistakes, the limiter inspects the first 10,000
 // requests of each WithKey, without storing keys. It inspects no requests if port-in-key,
-// untrusted-proxy, keys-never-repeat and one-key are all turned off.
+// untrusted-proxy, keys-never-repeat, one-key and no-key are all turned off.
 func WithoutWarnings(kinds ...string) Option {
 	return option("WithoutWarnings", func(c *config) {
 		if len(kinds) == 0 {

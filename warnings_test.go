@@ -61,6 +61,15 @@ func behind(i int) *http.Request {
 	return from("10.0.0.7:4711", "X-Forwarded-For", "198.51."+strconv.Itoa(i/250%250)+"."+strconv.Itoa(i%250))
 }
 
+// lacking returns a request of a client, of which one in n has an API key.
+func lacking(i, n int) *http.Request {
+	r := client(i)
+	if i%n == 0 {
+		r.Header.Set("X-API-Key", strconv.Itoa(i%7))
+	}
+	return r
+}
+
 func remoteAddr(r *http.Request) (string, error) { return r.RemoteAddr, nil }
 
 var warningCases = []struct {
@@ -75,6 +84,14 @@ var warningCases = []struct {
 	{"one hashed", stint.Hash(make([]byte, 32), stint.FirstOf(stint.Header("X-API-Key"), stint.Header("True-Client-IP"))), nil, 0, []string{"forwarding-header"}},
 	{"one that is checked", stint.HeaderIP("X-Real-IP", netip.MustParsePrefix("192.0.2.0/24")), nil, 0, nil},
 	{"a header of the application", stint.Header("X-API-Key"), nil, 0, nil},
+	{"a header that nearly all lack", stint.Header("X-API-Key"), func(i int) *http.Request { return lacking(i, 10) }, 300, []string{"no-key"}},
+	{"a header that most lack", stint.Header("X-API-Key"), func(i int) *http.Request { return lacking(i, 9) }, 300, nil},
+	{"a header that nearly all lack, soon", stint.Header("X-API-Key"), func(i int) *http.Request { return lacking(i, 10) }, 99, nil},
+	{"a user that no authentication has set", stint.KeyFunc(func(r *http.Request) (string, error) {
+		user, _ := r.Context().Value("user").(string)
+		return user, nil
+	}), client, 300, []string{"no-key"}},
+	{"a header that nearly all lack, or an address", stint.FirstOf(stint.Header("X-API-Key"), stint.RemoteIP()), func(i int) *http.Request { return lacking(i, 10) }, 300, nil},
 
 	{"the caller's port", stint.KeyFunc(remoteAddr), client, 1, []string{"port-in-key"}},
 	{"the caller's port, joined", stint.Join(stint.Header("X-API-Key"), stint.KeyFunc(remoteAddr)),
@@ -426,7 +443,7 @@ func TestWarningsAllocateNothing(t *testing.T) {
 
 func TestWithoutWarningsOfNoKind(t *testing.T) {
 	_, err := stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings("", "one-key", "OneKey"))
-	const known = "write cost-too-high, forwarding-header, keys-never-repeat, name-conflict, nothing-waits, one-key, port-in-key, " +
+	const known = "write cost-too-high, forwarding-header, keys-never-repeat, name-conflict, no-key, nothing-waits, one-key, port-in-key, " +
 		"quota-unreachable, rebuilt, store-forgets, store-full, untrusted-proxy or update-drops"
 	if err == nil || !strings.Contains(err.Error(), `WithoutWarnings("OneKey"): `+known) || !strings.Contains(err.Error(), `WithoutWarnings("")`) ||
 		strings.Contains(err.Error(), `WithoutWarnings("one-key")`) {

@@ -98,7 +98,7 @@ func (p *part) batchOf(b *board, now uint32) *batch {
 func (p *part) record(b *board, e *stint.Event, now uint32) {
 	t := p.batchOf(b, now)
 	t.recorded = true
-	if e.Kind != stint.EventSourceFailed || e.Err != nil { // otherwise it answers again
+	if e.Kind != stint.EventSourceFailed && e.Kind != stint.EventEmptyKey || e.Err != nil { // otherwise it is no outcome
 		p.outcomes[outcomeOf(e)]++
 	}
 	if e.EndsWait {
@@ -114,8 +114,12 @@ func (p *part) record(b *board, e *stint.Event, now uint32) {
 		t.addDecision(e)
 	case stint.EventWaiting:
 		t.changes[waiting]++
-	case stint.EventBlocked, stint.EventEmptyKey:
+	case stint.EventBlocked:
 		t.decisions[denied]++
+	case stint.EventEmptyKey:
+		if e.Err != nil { // otherwise a dry run, which doesn't deny
+			t.decisions[denied]++
+		}
 	case stint.EventKeyFailed, stint.EventLimitsFailed:
 		if isAnswer(e) {
 			t.decisions[denied]++

@@ -98,6 +98,11 @@ func BlankProblem(status int) Problem {
 	return newProblem(status, "about:blank", http.StatusText(status))
 }
 
+// WithDetail returns the problem with a detail, which needs no escaping.
+func (p Problem) WithDetail(text string) Problem {
+	return Problem{p.status, p.head + `,"detail":"` + text + `"`}
+}
+
 func newProblem(status int, kind, title string) Problem {
 	return Problem{status, `{"type":"` + kind + `","title":"` + title + `","status":` + strconv.Itoa(status)}
 }

@@ -33,7 +33,9 @@ type Sample struct {
 
 	mu      sync.Mutex
 	notify  func() // nil until Start
-	n       int    // requests examined
+	first   int    // requests examined for a key at all, up to early
+	missing int    // those without one
+	n       int    // requests with a key examined
 	proxied int    // those with the address of a proxy as their key
 	port    bool   // the key of some contains the port of their peer
 	// majority is the hash of a key, and votes how many more requests had it than had others, by the
@@ -63,11 +65,23 @@ func (s *Sample) Open() bool { return s.open.Load() }
 
 // Add examines a request and its key. No request waits for another: it is left out instead.
 func (s *Sample) Add(r *http.Request, key string) {
-	if key == "" || !s.mu.TryLock() {
+	if !s.mu.TryLock() {
 		return
 	}
 	defer s.mu.Unlock()
 	if s.n == size {
+		return
+	}
+	if s.first < early {
+		s.first++
+		if key == "" {
+			s.missing++
+		}
+		if s.first == early && s.mostMiss() {
+			go s.notify()
+		}
+	}
+	if key == "" {
 		return
 	}
 	s.n++
@@ -87,6 +101,9 @@ func (s *Sample) Add(r *http.Request, key string) {
 		go s.notify()
 	}
 }
+
+// mostMiss reports whether nine tenths of the first requests have no key.
+func (s *Sample) mostMiss() bool { return s.first == early && s.missing >= early/10*9 }
 
 // examineAddress examines the address in a key. It reports whether there is a new finding.
 func (s *Sample) examineAddress(r *http.Request, key string) (news bool) {
@@ -142,6 +159,8 @@ const (
 	NeverRepeats
 	// OneKey: almost all requests have the same key.
 	OneKey
+	// Missing: nine tenths of the first requests have no key.
+	Missing
 )
 
 // Findings returns the findings so far.
@@ -153,6 +172,9 @@ func (s *Sample) Findings() (all Findings) {
 	}
 	if s.port {
 		all |= Port
+	}
+	if s.mostMiss() {
+		all |= Missing
 	}
 	proxy := s.n >= early && s.proxied >= early/10*9
 	if proxy {

@@ -61,6 +61,8 @@ const (
 	// is made or updated later is warned, once for each name. Limits of a WithLimitFunc aren't
 	// compared, nor are those of a limiter that turns the warning off, or of another process.
 	NameConflict
+	// NoKey: at least 90 of the first 100 requests have no key, alone or in a Join or FirstOf.
+	NoKey
 )
 
 // kinds has the name of each kind, and the text of a finding that has none of its own.
@@ -78,6 +80,7 @@ var kinds = [...]struct{ name, text string }{
 	UpdateDrops:      {"update-drops", ""},
 	StoreFull:        {"store-full", ""},
 	NameConflict:     {"name-conflict", ""},
+	NoKey:            {"no-key", "at least 90 of the first 100 requests have no key: mount the limiter behind what sets the key, such as authentication, or write stint.FirstOf(key, stint.RemoteIP())"},
 }
 
 // String returns the kind's name, as WithoutWarnings takes it.

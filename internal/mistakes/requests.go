@@ -33,6 +33,7 @@ var wrongKeys = [...]struct {
 	{keysample.Proxy, UntrustedProxy},
 	{keysample.NeverRepeats, KeysNeverRepeat},
 	{keysample.OneKey, OneKey},
+	{keysample.Missing, NoKey},
 }
 
 // SamplesKeys reports whether the limiter needs samples: all but the first of wrongKeys are only found in

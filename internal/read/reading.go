@@ -77,7 +77,7 @@ type FailureKind uint8
 
 const (
 	KeyFailed FailureKind = iota
-	EmptyKey
+	EmptyKey              // of a limit in dry run, without an error
 	LimitsFailed
 	SourceFailed // the request goes on
 	NoLimits
@@ -403,6 +403,9 @@ func (q *Reading) denyKey(e *Entry, err error) error {
 	kind := KeyFailed
 	switch {
 	case errors.Is(err, keytext.ErrEmpty) && e.SkipEmpty:
+		return nil
+	case errors.Is(err, keytext.ErrEmpty) && e.DryRun:
+		q.Failures = append(q.Failures, Failure{EmptyKey, e.Name(), nil})
 		return nil
 	case errors.Is(err, keytext.ErrEmpty):
 		denial.Status, kind = http.StatusForbidden, EmptyKey

@@ -88,7 +88,11 @@ func (o *observer) observe(e stint.Event) {
 	case stint.EventCanceled:
 		o.recordStoreTime(ctx, &e, l.took[canceled])
 		o.countOutcome(ctx, &e)
-	case stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed:
+	case stint.EventEmptyKey:
+		if e.Err != nil { // otherwise a dry run, which doesn't deny
+			o.countOutcome(ctx, &e)
+		}
+	case stint.EventBlocked, stint.EventKeyFailed:
 		o.countOutcome(ctx, &e)
 	case stint.EventLimitsFailed:
 		if source := (*stint.SourceError)(nil); errors.As(e.Err, &source) {

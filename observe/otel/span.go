@@ -60,7 +60,12 @@ func annotate(ctx context.Context, e *stint.Event) {
 // spanEvent returns the name of the span's event, or "".
 func spanEvent(e *stint.Event) string {
 	switch e.Kind {
-	case stint.EventDenied, stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed, stint.EventLimitsFailed:
+	case stint.EventEmptyKey:
+		if e.Err == nil {
+			return spanDryRunDenied
+		}
+		return spanDenied
+	case stint.EventDenied, stint.EventBlocked, stint.EventKeyFailed, stint.EventLimitsFailed:
 		return spanDenied
 	case stint.EventStoreFailed:
 		// A StoreError means that the request was denied, under FailClosed. Under FailOpen it went on.

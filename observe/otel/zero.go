@@ -74,5 +74,5 @@ type warningID struct{ limiter, kind, limits string }
 // because each has a counter that begins at 0.
 var warningKinds = []string{
 	"forwarding-header", "port-in-key", "untrusted-proxy", "keys-never-repeat", "one-key", "rebuilt", "cost-too-high",
-	"nothing-waits", "store-forgets", "quota-unreachable", "update-drops", "store-full", "name-conflict",
+	"nothing-waits", "store-forgets", "quota-unreachable", "update-drops", "store-full", "name-conflict", "no-key",
 }

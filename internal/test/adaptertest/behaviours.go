@@ -301,7 +301,7 @@ var behaviours = []behaviour{
 	}},
 	{"an error handler of the router's own that writes nothing", answered(nil, func(http.ResponseWriter, *http.Request, error) {},
 		stint.Rate(1, time.Minute), byKey), []step{
-		{do: "GET /", want: 403, body: `{"type":"about:blank","title":"Forbidden","status":403}`, always: true},
+		{do: "GET /", want: 403, body: `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the request has no key for limit rate"}`, always: true},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: problem("rate"), always: true},
 	}},
@@ -311,7 +311,7 @@ var behaviours = []behaviour{
 			"Content-Type: application/problem+json", "Retry-After: 60",
 		}},
 		{do: "HEAD /", with: []string{"X-Key: a"}, want: 429, body: "-", fields: []string{"Content-Type: application/problem+json"}},
-		{do: "GET /", want: 403, body: `{"type":"about:blank","title":"Forbidden","status":403}`, always: true, fields: []string{
+		{do: "GET /", want: 403, body: `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the request has no key for limit rate"}`, always: true, fields: []string{
 			"Content-Type: application/problem+json",
 		}},
 	}},
