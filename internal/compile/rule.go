@@ -213,16 +213,19 @@ func (reg *Registry) entry(r *Rule, l *store.Limit, s Settings, sample *keysampl
 // within its WithMaxWait, or nil.
 func checkFixedCost(route string, e *read.Entry) *optionerror.Problem {
 	problem := func(what, write string) *optionerror.Problem {
-		return &optionerror.Problem{Route: route, Limit: e.Name(), Option: fmt.Sprintf("WithFixedCost(%d)", e.Fixed), What: what, Write: write}
+		option := fmt.Sprintf("WithFixedCost(%d)", e.Fixed)
+		return &optionerror.Problem{Route: route, Limit: e.Name(), Option: option, What: what, Write: write}
 	}
 	if most := inside.Terms(e.StoreLimit).Largest; e.Fixed > most {
-		return problem(fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most), "write a lower cost, or raise the limit")
+		return problem(fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most),
+			"write a lower cost, or raise the limit")
 	}
-	if e.Wait.InQueue() == 0 || e.StoreLimit.Spec().Debt { // with debt, a request waits only for those before it
+	wait := e.Wait.InQueue()
+	if wait == 0 || e.StoreLimit.Spec().Debt { // with debt, a request waits only for those before it
 		return nil
 	}
-	if most := inside.Full(e.StoreLimit, e.Wait.InQueue()); e.Fixed > most {
-		return problem(fmt.Sprintf("a request costs %d, and no more than %d pass within the longest wait of %v", e.Fixed, most, e.Wait.InQueue()),
+	if most := inside.Full(e.StoreLimit, wait); e.Fixed > most {
+		return problem(fmt.Sprintf("a request costs %d, and no more than %d pass within the longest wait of %v", e.Fixed, most, wait),
 			"write a lower cost, or a longer wait")
 	}
 	return nil

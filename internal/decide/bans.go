@@ -28,9 +28,12 @@ func (c *Call) countDenial(ctx context.Context) {
 	var bans []int
 	var charges []store.Charge
 	for i := range c.Charges {
-		if ban := &c.Charges[i]; c.Limits[i].Needs&limit.Counts != 0 && !ban.Final && ban.Cost > 0 && c.Results[i].OK && c.deniedFor(ban) {
-			bans, charges = append(bans, i), append(charges, store.Charge{Key: ban.Key, Limit: ban.Limit, Cost: 1, DryRun: ban.DryRun})
+		ban, isBan := &c.Charges[i], c.Limits[i].Needs&limit.Counts != 0
+		if !isBan || ban.Final || ban.Cost == 0 || !c.Results[i].OK || !c.deniedFor(ban) {
+			continue
 		}
+		bans = append(bans, i)
+		charges = append(charges, store.Charge{Key: ban.Key, Limit: ban.Limit, Cost: 1, DryRun: ban.DryRun})
 	}
 	if len(charges) == 0 {
 		return
