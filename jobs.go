@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/stint-go/stint/internal/keytext"
@@ -32,19 +31,27 @@ import (
 // allocates nothing.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	v := l.decidingVersion()
-	var denial store.Result
-	denied := false
-	if l.destinations.observers.Load() == nil && l.destinations.storeFailed.Load() == 0 {
-		allowed, decided := allow(ctx, v, key, cost, &denial)
-		if allowed {
-			return nil
-		}
-		denied = decided && cost == 1
+	if l.destinations.observers.Load() != nil || l.destinations.storeFailed.Load() != 0 {
+		return allowAdmitted(ctx, v, key, cost, nil)
 	}
+	var denial store.Result
+	allowed, decided := allow(ctx, v, key, cost, &denial)
+	switch {
+	case allowed:
+		return nil
+	case decided && cost == 1:
+		return allowAdmitted(ctx, v, key, cost, &denial)
+	default:
+		return allowAdmitted(ctx, v, key, cost, nil)
+	}
+}
+
+// allowAdmitted is Allow by an admission. denial is the denial that allow has found, or nil.
+func allowAdmitted(ctx context.Context, v *version, key string, cost int64, denial *store.Result) error {
 	a := beginAdmission(v, nil, nil)
 	defer a.end(ctx)
-	if denied {
-		return a.adoptDenial(key, cost, &denial)
+	if denial != nil {
+		return a.adoptDenial(key, cost, denial)
 	}
 	if decided, err := a.decideGiven(ctx, key, cost, false); err != nil || !decided {
 		return err
@@ -178,33 +185,24 @@ func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 // denial. If decided is false, nothing is charged, and Allow decides again to find out why.
 func allow(ctx context.Context, v *version, key string, cost int64, denial *store.Result) (allowed, decided bool) {
 	e := v.plans.Base.Single
-	if e == nil || v.memory == nil || cost < 1 || ctx.Err() != nil {
+	if e == nil || v.memory == nil || cost < 1 || cost > store.MaxCost || ctx.Err() != nil {
 		return false, false
 	}
 	entryKey, err := e.Key.ForGiven(keytext.Encode(key))
 	if err != nil {
 		return false, false
 	}
-	call := singleCalls.Get().(*singleCall)
-	c, r := &call.charges[0], &call.results[0]
-	c.Key, c.Limit, c.Cost = entryKey, e.StoreLimit, cost
-	if err = v.memory.Take(ctx, call.charges[:], call.results[:]); err == nil {
-		allowed, decided = r.OK, true
-		denial.Remaining, denial.RetryAfter, denial.ResetAfter = r.Remaining, r.RetryAfter, r.ResetAfter
+	if allowed, decided = v.memory.Allow(e.StoreLimit, entryKey, cost, denial); decided {
+		return allowed, true
 	}
-	c.Key, c.Limit = "", nil
-	singleCalls.Put(call)
-	return allowed, decided
+	charges, results := [...]store.Charge{{Key: entryKey, Limit: e.StoreLimit, Cost: cost}}, [1]store.Result{}
+	if err = v.memory.Take(ctx, charges[:], results[:]); err != nil {
+		return false, false
+	}
+	r := &results[0]
+	denial.Remaining, denial.RetryAfter, denial.ResetAfter = r.Remaining, r.RetryAfter, r.ResetAfter
+	return r.OK, true
 }
-
-// singleCall is a call of one charge. It is in a pool, because what is given to a store escapes to the
-// heap.
-type singleCall struct {
-	charges [1]store.Charge
-	results [1]store.Result
-}
-
-var singleCalls = sync.Pool{New: func() any { return new(singleCall) }}
 
 // adoptDenial returns the error of a denial that allow has found.
 func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) error {

@@ -58,6 +58,7 @@ import (
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/permit"
@@ -333,7 +334,8 @@ func (l *Limiter) build(c *config, parent *version, generation *compile.Generati
 	f := l.family
 	s, lines, shared := f.chooseStore(c, l.current.Load(), parent)
 	v := &version{behavior: c.behavior, registry: f.registry, events: sender{name: c.name, destinations: &l.destinations, store: s}}
-	v.memory, _ = s.(*memstore.Store)
+	own, _ := s.(*memstore.Store)
+	v.memory = (*memory.Store)(own)
 	v.backend = f.newBackend(v, s, lines)
 	v.issuer = permit.Issuer{Backend: v.backend, Reporter: (*permitReporter)(v)}
 	if l.storeObserver == nil {
@@ -379,10 +381,10 @@ func (f *family) newBackend(v *version, s store.Store, lines *decide.Lines) *dec
 		Store: s, Local: all.Over(s), Keys: all, Lines: lines,
 		Current: f.registry.Current, RefundTurns: refundTurns(v),
 	}
-	if memory := v.memory; memory != nil { // no store around one, which may want to see what is settled
+	if own := v.memory; own != nil { // no store around one, which may want to see what is settled
 		b.Release = func(key string, l *store.Limit, lease store.LeaseID) {
-			var results [1]store.Result // on the stack, as the charge, because memory is no interface
-			_ = memory.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])
+			var results [1]store.Result // on the stack, as the charge, because own is no interface
+			_ = own.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])
 		}
 	}
 	return b

@@ -8,11 +8,11 @@ import (
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/permit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // version is what a limiter does from one Update to the next: plans, a backend that decides the
@@ -28,7 +28,7 @@ type version struct {
 	plans    *read.Plans     // compiled
 	backend  *decide.Backend // decides what is read by the plans
 	issuer   permit.Issuer   // of the version's permits
-	memory   *memstore.Store // the backend's store, if it is one in memory; or nil
+	memory   *memory.Store   // the backend's store, if it is one in memory; or nil
 	view     mistakes.View   // of this version, for the checks for mistakes
 	// warnTooCostly is called for a charge of a request that costs more than its limit ever lets pass.
 	warnTooCostly func(*store.Charge)

@@ -81,6 +81,18 @@ func perKey[L any](fresh func() L, allow func(L) bool) func(key string) bool {
 	}
 }
 
+// perKeyShared is perKey with a sync.Map, which takes no lock for a key that it has.
+func perKeyShared[L any](fresh func() L, allow func(L) bool) func(key string) bool {
+	var all sync.Map
+	return func(key string) bool {
+		l, ok := all.Load(key)
+		if !ok {
+			l, _ = all.LoadOrStore(key, fresh())
+		}
+		return allow(l.(L))
+	}
+}
+
 func xtime(r rule) func(key string) bool {
 	perSecond := rate.Limit(float64(r.units) / r.period.Seconds())
 	return perKey(func() *rate.Limiter { return rate.NewLimiter(perSecond, int(r.burst)) }, (*rate.Limiter).Allow)
@@ -159,9 +171,11 @@ func deciders(r rule) ([]decider, error) {
 		return nil, err
 	}
 	ul, tb := ululeLimiter(r), tollboothLimiter(r)
-	bursty := perKey(func() ratelimiter.RateLimiter[any] {
+	newBursty := func() ratelimiter.RateLimiter[any] {
 		return ratelimiter.NewBursty[any](uint(r.burst), time.Duration(r.burst)*r.period/time.Duration(r.units))
-	}, ratelimiter.RateLimiter[any].TryAcquirePermit)
+	}
+	bursty := perKey(newBursty, ratelimiter.RateLimiter[any].TryAcquirePermit)
+	burstyShared := perKeyShared(newBursty, ratelimiter.RateLimiter[any].TryAcquirePermit)
 	echoes := echoStore(r)
 	return []decider{
 		{stintName, mine},
@@ -175,6 +189,7 @@ func deciders(r rule) ([]decider, error) {
 		})},
 		{"x/time/rate behind a map", same(xtime(r))},
 		{"failsafe-go behind a map", same(bursty)},
+		{"failsafe-go behind a sync.Map", same(burstyShared)},
 		{"ulule/limiter", same(func(key string) bool {
 			c, err := ul.Get(ctx, key)
 			return !c.Reached && err == nil
@@ -242,6 +257,7 @@ func decisions(c config) ([]*group, error) {
 		add(&group{name: fmt.Sprintf("a decision, %d keys by Zipf's law, 2 goroutines", c.keys), goroutines: 2, aims: []aim{{stintName, 0.6}}}, deciders, ample, zipf(names)),
 		add(&group{name: "a denial, one key", goroutines: 1, aims: []aim{{stintName, 0.8}}}, deciders, tight, hot),
 		add(&group{name: "outside HTTP, one key", goroutines: 1, aims: []aim{{stintAllow, 1}}}, outside, ample, hot),
+		add(&group{name: "outside HTTP, one key, 2 goroutines", goroutines: 2, aims: []aim{{stintAllow, 1}}}, outside, ample, hot),
 	)
 }
 

@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 	t.Log(out.String())
 	for _, want := range []string{
 		"| a decision, one key, 8 goroutines | ns |", "| a request denied | ns |", "| a rate and a daily quota | ns |",
-		"| go-limiter in httprate in a semaphore a key |", "| slots alone: stint, slots against a rate of stint's |", "| outside HTTP, one key | ns |",
+		"| go-limiter in httprate in a semaphore a key |", "| slots alone: stint, slots against a rate of stint's |", "| outside HTTP, one key | ns |", "| outside HTTP, one key, 2 goroutines | ns |", "| failsafe-go behind a sync.Map |",
 		"| stint, WithoutPermit |", "| failsafe-go behind a map |", "| httprate |", "| echo's, with echo, no fields |",
 		"| a request allowed, with fields: stint, WithoutPermit against ", "| a server's CPU a request: stint against ",
 	} {

@@ -40,6 +40,9 @@ func (l *Limit) StateName() string { return l.name }
 // every process, and never 0 for a Limit made by New.
 func (l *Limit) Hash() uint64 { return l.hash }
 
+// Largest returns the largest cost that can ever pass.
+func (l *Limit) Largest() int64 { return l.largest }
+
 // Full returns how many units are left of a key that has used none, for charges with a MaxWait.
 func (l *Limit) Full(maxWait time.Duration) int64 {
 	if l.queue == 0 || maxWait <= 0 {

@@ -129,9 +129,18 @@ func ahead(n int64, waits bool) int64 {
 	return -n
 }
 
+// GrantPlain is StepPlain for a charge that passes at once, if nobody reads its result: the bucket with it holds
+// no more than its capacity. Otherwise ok is false, and StepPlain decides. cost is at most Largest, so that
+// nothing overflows.
+func (l *Limit) GrantPlain(n *Numbers, now, tat, cost int64) (next int64, ok bool) {
+	at := l.scale.At(now)
+	next = max(at, tat) + cost*l.token
+	return next, next <= at+l.capacity && *n == l.numbers
+}
+
 // StepPlain decides a charge alone, for a TokenBucket or LeakyBucket whose State is Live,
-// was written under the numbers n, and consists of A alone. Most do, so a store may
-// keep them in one word. It returns the new A. If ok is false, the limit has other numbers, or the
+// was written under the numbers n, and consists of its Tat alone. Most do, so a store may
+// keep them in one word. It returns the new Tat. If ok is false, the limit has other numbers, or the
 // step needs or leaves more of a State than that, and r is meaningless.
 func (l *Limit) StepPlain(n *Numbers, now, a int64, c Charge, r *Result) (next int64, ok bool) {
 	if *n != l.numbers {

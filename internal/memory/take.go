@@ -57,6 +57,43 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	return nil
 }
 
+// Allow charges a limit alone, for a caller that needs no result of a charge that is granted. decided is false
+// if Take has to decide: nothing is charged then. A denial is written to r.
+func (s *Store) Allow(l *store.Limit, key string, cost int64, r *store.Result) (granted, decided bool) {
+	limit := inside.Limit(l)
+	if !s.usable || cost > limit.Largest() {
+		return false, false
+	}
+	hash := s.hash(key)
+	slot, found := s.shard(hash).table.Load().find(identity(l, hash))
+	if !found {
+		return false, false
+	}
+	word := atomic.LoadInt64(&slot.word)
+	for spin := backoff; packed(word); spin = min(2*spin, 4*backoff) {
+		now := s.steady()
+		if atomic.LoadInt64(&slot.word) == word { // see Take
+			tat, ok := limit.GrantPlain(rateOf(word), now, word>>rateBits, cost)
+			next, fits := repack(word, tat)
+			if !ok || !fits {
+				charge := store.Charge{Limit: l, Cost: cost}
+				_, ok := stepWord(word, now, &charge, r)
+				return false, ok && !r.OK
+			}
+			if atomic.CompareAndSwapInt64(&slot.word, word, next) {
+				if now >= s.due.Load() {
+					s.sweep(now)
+				}
+				return true, true
+			}
+		}
+		for range spin {
+		}
+		word = atomic.LoadInt64(&slot.word)
+	}
+	return false, false
+}
+
 // takeOne decides a charge with its shard's lock held.
 func (s *Store) takeOne(hash, key uint64, charges []store.Charge, results []store.Result) (steady int64) {
 	sh := s.shard(hash)
