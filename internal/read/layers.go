@@ -18,7 +18,7 @@ import (
 //	the limiter's own limits
 //	the same of the limiter that it extends by With
 //
-// Patterns for one host that match a request are a chain (routing.Router), so the plan of each is
+// Patterns for one host that match a request are a chain (Router.Chains), so the plan of each is
 // made beforehand. A request that matches a pattern with a host and one without has a plan made of
 // both, when it is first asked for.
 

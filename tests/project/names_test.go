@@ -38,6 +38,12 @@ func TestNames(t *testing.T) {
 			n.add(f)
 		}
 	}
+	for _, script := range tree(t, "lua/*.lua") { // comments on stores name what the scripts have
+		for line := range strings.Lines(read(t, script)) {
+			code, _, _ := strings.Cut(line, "--")
+			n.addWords(code)
+		}
+	}
 	for _, f := range files {
 		own := strings.TrimSuffix(f.Name.Name, "_test")
 		for _, group := range f.Comments {
@@ -95,9 +101,7 @@ func (n *names) add(f *ast.File) {
 		case *ast.Ident:
 			n.all[x.Name] = true
 		case *ast.BasicLit: // names in texts, such as those of tests, scripts and JSON
-			for _, word := range regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`).FindAllString(x.Value, -1) {
-				n.all[word] = true
-			}
+			n.addWords(x.Value)
 		case *ast.FuncDecl:
 			if x.Recv == nil {
 				n.packages[pkg][x.Name.Name] = true
@@ -142,7 +146,15 @@ func (n *names) add(f *ast.File) {
 	})
 }
 
+// addWords adds the words of a text.
+func (n *names) addWords(text string) {
+	for _, word := range words.FindAllString(text, -1) {
+		n.all[word] = true
+	}
+}
+
 var (
+	words = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 	// qualified is a name of a package or type, and one that it has.
 	qualified = regexp.MustCompile(`(?:^|[^\w./"'$:{<-])([A-Za-z]\w*)\.([A-Za-z]\w*)(?:\.([A-Za-z]\w*))?`)
 	// camel is a name such as setFields.
