@@ -116,7 +116,7 @@ const (
 )
 
 // WithEmptyKey sets how a request with an empty key is handled. The default is DenyEmptyKey, so
-// that callers without a key don't share a bucket by accident. If the limits of a request have
+// that callers without a key don't share units by accident. If the limits of a request have
 // different policies, the request is denied if any limit has DenyEmptyKey. New returns an error
 // for values other than DenyEmptyKey and SkipEmptyKey.
 func WithEmptyKey(p EmptyKeyPolicy) SharedOption {
@@ -217,7 +217,7 @@ func addressProblems(option string, problems []clientip.Problem) (list optionerr
 // http.Header.Get returns to a handler. So a client that authenticates with an API key is
 // charged under that API key, even if it sends the field more than once. If the limiter runs
 // before authentication, add a limit by address. Otherwise a client that sends made-up values
-// gets a new bucket for each.
+// gets new units for each.
 func Header(name string) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
@@ -298,9 +298,9 @@ func Join(parts ...Key) Key {
 
 // FirstOf keys on the first of several keys that isn't empty, such as an API key or, without
 // one, an address. Mount the limiter behind authentication, or add a limit by address.
-// Otherwise a client that sends made-up API keys gets a new bucket for each.
+// Otherwise a client that sends made-up API keys gets new units for each.
 //
-// Different parts never share a bucket: a client can't use up another client's limit by sending
+// Different parts never share a count: a client can't use up another client's limit by sending
 // that client's address as its API key. Parts after the first that isn't empty aren't computed.
 // If a part returns an error, the request is denied: a request whose session can't be read
 // isn't treated as anonymous. If all parts are empty, the key is empty.

@@ -79,8 +79,8 @@ func (x Slotted) Left() string { return x.takes.Left() + x.settles.Left() }
 // for all stores is made anew: each run has to be like the others.
 var scriptsThere = []orders.Edit{
 	{File: "internal/wire/limitargs.go", Was: "	if known, ok := limits.Load(l); ok {\n		return known.(*limitArgs)\n	}\n", Is: "	if l != nil {\n		return newLimitArgs(l)\n	}\n"},
-	{File: "internal/wire/plan.go", Was: "placeMaps.Get().(map[string]place)", Is: "make(map[string]place)"},
-	{File: "internal/wire/plan.go", Was: "		placeMaps.Put(seen)\n", Is: ""},
+	{File: "internal/wire/takecall.go", Was: "placeMaps.Get().(map[string]place)", Is: "make(map[string]place)"},
+	{File: "internal/wire/takecall.go", Was: "		placeMaps.Put(seen)\n", Is: ""},
 	{File: "internal/wire/take.go", Was: "	room := fewStates.Get().(*[8]store.State)\n	defer fewStates.Put(room)\n", Is: "	room := new([8]store.State)\n"},
 	{File: "takerequest.go", Was: "	s.exec(ctx, commands)\n	for i, group", Is: "	s.execThere(ctx, commands)\n	for i, group"},
 	{File: "takerequest.go", Was: "		s.exec(ctx, commands)\n		again", Is: "		s.execThere(ctx, commands)\n		again"},

@@ -94,27 +94,27 @@ func (s *server) takeRound(ctx context.Context, calls []*batch.Call[takeRequest]
 	times := s.times(asked)
 	if len(calls) == 1 {
 		t := &calls[0].Body
-		p, commands := t.single.Plan(&t.Decision), t.single.commands[:]
-		commands[0] = s.takeCommand(&p, t.site, times)
+		one, commands := t.single.TakeCall(&t.Decision), t.single.commands[:]
+		commands[0] = s.takeCommand(&one, t.site, times)
 		s.exec(ctx, commands)
-		again, more = s.readTake(&p, &commands[0], calls)
+		again, more = s.readTake(&one, &commands[0], calls)
 		commands[0] = command{}
 		return again, more
 	}
 	groups := splitLarge(groupBySite(calls, siteOfTake))
-	plans := make([]wire.Plan, len(groups))
+	sent := make([]wire.TakeCall, len(groups))
 	commands := make([]command, len(groups))
 	for i, group := range groups {
 		decisions := make([]*wire.Decision, len(group))
 		for j, c := range group {
 			decisions[j] = &c.Body.Decision
 		}
-		plans[i] = wire.NewPlan(decisions)
-		commands[i] = s.takeCommand(&plans[i], group[0].Body.site, times)
+		sent[i] = wire.NewTakeCall(decisions)
+		commands[i] = s.takeCommand(&sent[i], group[0].Body.site, times)
 	}
 	s.exec(ctx, commands)
 	for i, group := range groups {
-		left, asks := s.readTake(&plans[i], &commands[i], group)
+		left, asks := s.readTake(&sent[i], &commands[i], group)
 		again, more = append(again, left...), append(more, asks...)
 	}
 	return again, more
@@ -142,14 +142,14 @@ func splitLarge(groups [][]*batch.Call[takeRequest]) [][]*batch.Call[takeRequest
 }
 
 // takeCommand returns the command that decides p.
-func (s *server) takeCommand(p *wire.Plan, at site, t wire.Times) command {
+func (s *server) takeCommand(p *wire.TakeCall, at site, t wire.Times) command {
 	script, args := p.Args(t, s.room(p.Keys))
 	return s.command(script, at, p.Keys, args)
 }
 
-// readTake reads the answer to a plan. It returns the calls that weren't decided, and the
+// readTake reads the answer to a call. It returns the calls that weren't decided, and the
 // instants asked for.
-func (s *server) readTake(p *wire.Plan, answered *command, group []*batch.Call[takeRequest]) (again []*batch.Call[takeRequest], more []int64) {
+func (s *server) readTake(p *wire.TakeCall, answered *command, group []*batch.Call[takeRequest]) (again []*batch.Call[takeRequest], more []int64) {
 	reply, err := answered.cmd.Result()
 	err = classify(err)
 	var left wire.Unanswered[*wire.Decision]

@@ -506,7 +506,7 @@ func (w *twins) ask(ds []*Decision) error {
 	}
 	asked := w.foreseen(ds)
 	for range tries {
-		p := NewPlan(ds)
+		p := NewTakeCall(ds)
 		script, args := p.Args(w.times(asked), 0)
 		reply, err := w.run(script, p.Keys, args)
 		if err != nil {

@@ -125,7 +125,7 @@ func (w *twins) playLargest() error {
 
 func (w *twins) takeOne(d *Decision) error {
 	w.note("take %d, wait %v", d.Charges[0].Cost, d.Charges[0].MaxWait)
-	p := NewPlan([]*Decision{d})
+	p := NewTakeCall([]*Decision{d})
 	script, args := p.Args(w.times(nil), 0)
 	reply, err := w.run(script, p.Keys, args)
 	if err == nil {

@@ -55,7 +55,7 @@ func TestTwinsOnMalformedStates(t *testing.T) {
 					d.Charges = append(d.Charges, store.Charge{Limit: l, Cost: cost, MaxWait: wait, Final: true})
 				}
 				ds := w.onAll(d)
-				p := NewPlan(ds)
+				p := NewTakeCall(ds)
 				script, args := p.Args(w.times(nil), 0)
 				reply, err := w.run(script, p.Keys, args)
 				if err == nil {
@@ -148,7 +148,7 @@ func TestMalformedPlainStates(t *testing.T) {
 				w.keys = keys
 				d := &Decision{Charges: []store.Charge{{Limit: l, Cost: cost}}, Results: make([]store.Result, 1), Leases: make([]store.LeaseID, 1), Keys: make([]string, 1)}
 				ds := w.onAll(d)
-				p := NewPlan(ds)
+				p := NewTakeCall(ds)
 				script, args := p.Args(w.times(nil), 0)
 				reply, err := w.run(script, p.Keys, args)
 				if err == nil {

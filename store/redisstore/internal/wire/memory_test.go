@@ -95,7 +95,7 @@ func (w *twins) inVain() (made bool, err error) {
 	}
 	asked := w.foreseen(ds)
 	for range tries {
-		p := NewPlan(ds)
+		p := NewTakeCall(ds)
 		script, args := p.Args(w.times(asked), 0)
 		reply, err := w.run(script, p.Keys, args)
 		if after, err := w.dump(); err != nil || !maps.Equal(before, after) {
@@ -164,7 +164,7 @@ func TestDeadSlotsOutOfMemory(t *testing.T) {
 			Charges: []store.Charge{{Key: "k", Limit: l, Cost: cost}}, Keys: []string{"k"},
 			Results: make([]store.Result, 1), Leases: []store.LeaseID{store.Lease(w.leases)},
 		}
-		p := NewPlan([]*Decision{d})
+		p := NewTakeCall([]*Decision{d})
 		script, args := p.Args(Times{Clock: fmt.Sprintf("%d,0", at), Wall: at, Lease: NewLeaseTime(lease * time.Microsecond)}, 0)
 		reply, err := redis.NewScript(script.Source).Run(context.Background(), w.rdb, p.Keys, args...).Result()
 		if err == nil {

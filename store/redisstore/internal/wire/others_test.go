@@ -61,7 +61,7 @@ func (w *twins) besideOthers(l *store.Limit, cost int64) error {
 			Keys: []string{key + ":l" + l.Algorithm().String()}, Leases: []store.LeaseID{store.Lease(w.leases)},
 		})
 	}
-	p := NewPlan(ds)
+	p := NewTakeCall(ds)
 	script, args := p.Args(Times{Clock: fmt.Sprint(w.now, ",0"), Wall: w.now, Lease: longLease}, 0)
 	reply, err := w.run(script, p.Keys, args)
 	if err != nil {

@@ -133,7 +133,7 @@ func BenchmarkScript(b *testing.B) {
 						}
 						ds = append(ds, d)
 					}
-					p := NewPlan(ds)
+					p := NewTakeCall(ds)
 					script, args := p.Args(Times{Wall: time.Now().UnixMicro() - store.Epoch*1_000_000}, 3+len(p.Keys))
 					args[0], args[1], args[2] = "evalsha", cmp.Or(all[v].sha, rdb.ScriptLoad(ctx, script.Source).Val()), len(p.Keys)
 					for i, key := range p.Keys {

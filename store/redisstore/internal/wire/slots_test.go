@@ -42,7 +42,7 @@ func (w *slotsServer) times() Times {
 // take decides ds in one call.
 func (w *slotsServer) take(ds ...*Decision) {
 	w.t.Helper()
-	p := NewPlan(ds)
+	p := NewTakeCall(ds)
 	script, args := p.Args(w.times(), 0)
 	if _, left, err := p.Answer(w.run(script, p.Keys, args)); err != nil || len(left.Items) > 0 {
 		w.t.Fatal(err, left)
@@ -139,7 +139,7 @@ func TestSlotsTogether(t *testing.T) {
 						ds = append(ds, w.one(prefix, uint64(300+n), kind.dry, cost, kind.limits...))
 					}
 					if together {
-						if p := NewPlan(ds); len(p.shapes) == 1 && len(p.shapes[0].entries) == 1 {
+						if p := NewTakeCall(ds); len(p.shapes) == 1 && len(p.shapes[0].entries) == 1 {
 							groups++
 						}
 						w.take(ds...)

@@ -10,7 +10,7 @@ import (
 )
 
 // Args returns the script that decides p and its arguments, with room before them.
-func (p *Plan) Args(t Times, room int) (*scripts.Script, []any) {
+func (p *TakeCall) Args(t Times, room int) (*scripts.Script, []any) {
 	n := room + 3
 	for i := range p.shapes {
 		n += 6
@@ -120,8 +120,8 @@ func (s *shape) leaseIDs() (ids []byte) {
 	return ids
 }
 
-// Answer turns the script's answer into the results of the plan's decisions.
-func (p *Plan) Answer(reply any) (now int64, left Unanswered[*Decision], err error) {
+// Answer turns the script's answer into the results of the call's decisions.
+func (p *TakeCall) Answer(reply any) (now int64, left Unanswered[*Decision], err error) {
 	words, now, err := instantOf(reply)
 	if err != nil {
 		return 0, left, err

@@ -18,10 +18,10 @@ type Decision struct {
 	Granted bool
 }
 
-// Plan arranges decisions in one call of the script: by shape, with equal ones merged
+// TakeCall arranges decisions in one call of the script: by shape, with equal ones merged
 // into one that is decided several times. The decisions of a call come from different
 // callers at the same time, so only the order of equal ones means anything.
-type Plan struct {
+type TakeCall struct {
 	Keys []string
 
 	shapes []shape
@@ -43,7 +43,7 @@ type shape struct {
 
 // entry is one set of keys in a shape.
 type entry struct {
-	keys      []int // numbers in the call, from 1; only if the plan is shared
+	keys      []int // numbers in the call, from 1; only if the call is shared
 	decisions []*Decision
 }
 
@@ -94,8 +94,8 @@ func (s *shape) endRun(anotherShape bool, seen place) {
 // place is an entry of a shape, by their numbers.
 type place struct{ shape, entry int }
 
-// NewPlan arranges decisions.
-func NewPlan(ds []*Decision) Plan {
+// NewTakeCall arranges decisions.
+func NewTakeCall(ds []*Decision) TakeCall {
 	// Where each key was last seen. Most batches contain each key once, so this is most
 	// of the cost of a batch: one map, reused.
 	seen := placeMaps.Get().(map[string]place)
@@ -103,7 +103,7 @@ func NewPlan(ds []*Decision) Plan {
 		clear(seen)
 		placeMaps.Put(seen)
 	}()
-	var p Plan
+	var p TakeCall
 	// The entry of the previous decision: on a hot key, this one goes there too.
 	var last *entry
 	lastShape := 0
@@ -152,7 +152,7 @@ func NewPlan(ds []*Decision) Plan {
 var placeMaps = sync.Pool{New: func() any { return make(map[string]place) }}
 
 // shapeOf returns the number of the shape of d, which is added if there is none.
-func (p *Plan) shapeOf(d *Decision) int {
+func (p *TakeCall) shapeOf(d *Decision) int {
 	n := slices.IndexFunc(p.shapes, func(s shape) bool { return sameShape(s.model(), d) })
 	if n < 0 {
 		n = len(p.shapes)
@@ -162,7 +162,7 @@ func (p *Plan) shapeOf(d *Decision) int {
 }
 
 // listKeys lists the keys in the order of the shapes' columns.
-func (p *Plan) listKeys() {
+func (p *TakeCall) listKeys() {
 	n := 0
 	for i := range p.shapes {
 		n += len(p.shapes[i].entries) * len(p.shapes[i].limits)
@@ -196,7 +196,7 @@ func leadingStrings(shapes []shape, keys int) int {
 
 // numberKeys lists each key once, those that may hold strings first, and has the entries refer to
 // them by number.
-func (p *Plan) numberKeys() {
+func (p *TakeCall) numberKeys() {
 	numbers := make(map[string]int)
 	for _, listed := range []bool{false, true} {
 		for i := range p.shapes {
@@ -227,7 +227,7 @@ func (p *Plan) numberKeys() {
 	}
 }
 
-// Single holds the allocations of a plan of one decision, to be reused.
+// Single holds the allocations of a call of one decision, to be reused.
 type Single struct {
 	decisions [1]*Decision
 	shapes    [1]shape
@@ -235,11 +235,11 @@ type Single struct {
 	limits    [4]*limitArgs
 }
 
-// Plan returns the plan of d alone. It is valid until the next call of Plan.
-func (s *Single) Plan(d *Decision) Plan {
+// TakeCall returns the call of d alone. It is valid until the next call of TakeCall.
+func (s *Single) TakeCall(d *Decision) TakeCall {
 	s.decisions[0] = d
 	s.entries[0] = entry{decisions: s.decisions[:]}
 	s.shapes[0] = newShape(d, s.limits[:0])
 	s.shapes[0].entries = s.entries[:]
-	return Plan{Keys: d.Keys, shapes: s.shapes[:], strings: leadingStrings(s.shapes[:], len(d.Keys))}
+	return TakeCall{Keys: d.Keys, shapes: s.shapes[:], strings: leadingStrings(s.shapes[:], len(d.Keys))}
 }
