@@ -47,7 +47,7 @@ func KeyFunc(f func(*http.Request) (string, error)) Key {
 
 // ForAdapter returns a Key that calls the function of k, a KeyFunc, for adapters to a framework
 // with its own context type. The function finds the framework's context in the request's
-// context, and returns an error if there is none. adapter is the name of the adapter's package.
+// context; if there is none, it fails. adapter is the name of the adapter's package.
 // Other adapters panic if a limiter that they mount has such a key; see [Limiter.Mount]. Any
 // other key is returned as it is.
 func (k Key) ForAdapter(adapter string) Key {
