@@ -148,7 +148,7 @@ race: redis ## every test of what runs concurrently, under the race detector (ne
 # last line says so.
 test-32: redis ## the tests of what counts, where int has 32 bits
 	GOARCH=386 CGO_ENABLED=0 $(GO) list -export . ./internal/... ./store/... >/dev/null
-	GOARCH=386 CGO_ENABLED=0 $(GO) list -test -export ./store ./internal/algorithm ./internal/memory ./internal/decide ./internal/slots ./internal/turns ./internal/adaptive ./internal/field >/dev/null
+	GOARCH=386 CGO_ENABLED=0 $(GO) list -test -export ./store ./internal/algorithm ./internal/memory ./internal/decide ./internal/lines ./internal/adaptive ./internal/field >/dev/null
 	@if GOARCH=386 CGO_ENABLED=0 $(GO) test -run '^$$' ./internal/optionerror ./internal/field 2>&1 | grep -q 'exec format error'; \
 	then echo "NOT RUN: this machine runs no 32-bit programs; what make test-32 tests has only been compiled"; \
 	else set -x; GOARCH=386 CGO_ENABLED=0 $(GO) test -count=1 -short -skip EveryOrder . $$($(GO) list ./store/... | grep -v /redisstore) && \

@@ -106,7 +106,7 @@ func BenchmarkHTTP(b *testing.B) {
 				}
 			}()
 		}
-		for waiting := 0; waiting < 4; waiting, _, _ = l.Lines() {
+		for waiting := 0; waiting < 4; waiting, _ = l.Lines() {
 			time.Sleep(time.Millisecond) // in real time, which a benchmark measures
 		}
 		w, r := &discard{h: http.Header{}}, get("/")
@@ -115,7 +115,7 @@ func BenchmarkHTTP(b *testing.B) {
 			w.request(l, r)
 		}
 		cancel()
-		for waiting := 1; waiting > 0; waiting, _, _ = l.Lines() {
+		for waiting := 1; waiting > 0; waiting, _ = l.Lines() {
 			time.Sleep(time.Millisecond) // in real time, which a benchmark measures
 		}
 	})

@@ -31,10 +31,8 @@ type Decision struct {
 	ResetAfter time.Duration
 	// Queued is the length of the line in this process when the request began to wait,
 	// including the request itself, or when it was denied without waiting. It is 0 if no
-	// request waited. A request that waits for a slot is in the line of one limit and key. A
-	// request that waits for the turn of a rate is in the line of requests with the same
-	// limits, keys and costs. If the request waited several times, Queued is the length of the
-	// longest line.
+	// request waited. A line is the requests that wait for one limit and key. If the request
+	// waited in several lines, Queued is the length of the longest.
 	Queued int64
 	// Limits has the status of each limit, in order, including dry runs. An AdaptiveConcurrency
 	// comes after the limits that the store decides.

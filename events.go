@@ -200,8 +200,9 @@ const (
 	// EventDenied: an enforced limit denied.
 	EventDenied
 	// EventCanceled: the request's context ended during the decision or the wait, because the
-	// client disconnected, the server shut down or a deadline passed; or a waiting request
-	// panicked. The request's charges are refunded.
+	// client disconnected, the server shut down or a deadline passed before the decision; or a
+	// waiting request panicked. Nothing stays charged for the request. After a wait,
+	// Decision.Delay is the time waited. A deadline that ends a wait is an EventDenied.
 	EventCanceled
 	// EventBlocked: a predicate of WithBlock denied.
 	EventBlocked
@@ -236,7 +237,7 @@ const (
 	EventLimitChanged
 	// EventWaiting: the request begins to wait for a slot or for its turn. Decision.Limit is
 	// the limit that the request waits for, and Decision.Queued the length of the line.
-	// Decision.Delay is the time until the turn, or 0 for a slot.
+	// Decision.Delay is an estimate of the time until the turn, or 0 for a slot.
 	EventWaiting
 	// EventSettled: a WithSettle or a Permit.Settle has changed a request's cost. Decision has
 	// the state of the limits after the change.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"net/http"
 
-	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/store"
 )
@@ -20,15 +20,15 @@ func CountNew() { mistakes.Made.Store(0) }
 // Own returns the event as one observer among several gets it.
 func (e Event) Own() Event { return e.clone() }
 
-// Lines says what is in the limiter's lines, for tests that want them empty.
-func (l *Limiter) Lines() (waiting, slots, turns int) {
-	waiting, slots, _ = l.lines().Slots.Counts()
-	return waiting, slots, l.lines().Turns.Len()
+// Lines is how many calls wait in the limiter's lines, and how many lines there are, for tests that want them empty.
+func (l *Limiter) Lines() (waiting, lines int) {
+	waiting, lines, _ = l.lines().Counts()
+	return waiting, lines
 }
 
 // Held is of how many limits and keys slots are counted as held.
 func (l *Limiter) Held() (n int) {
-	_, _, n = l.lines().Slots.Counts()
+	_, _, n = l.lines().Counts()
 	return n
 }
 
@@ -51,10 +51,7 @@ func (l *Limiter) Adaptive() int {
 	return l.family.registry.Adaptive.Len()
 }
 
-// Turns says what is in the lines for turns.
-func (l *Limiter) Turns() string { return l.lines().Turns.Trace() }
-
-func (l *Limiter) lines() *decide.Lines { return l.current.Load().backend.Lines }
+func (l *Limiter) lines() *lines.Lines { return l.current.Load().backend.Lines }
 
 // Watched reports whether requests are looked at for warnings.
 func (l *Limiter) Watched() bool {

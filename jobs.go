@@ -11,8 +11,8 @@ import (
 
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/store"
 )
 
@@ -24,8 +24,9 @@ import (
 //
 // Allow returns ErrHolds if a limit of the limiter has slots, even in a dry run. It ignores
 // Bandwidth and WithSettle, which apply to responses. If a limit makes callers wait
-// (WithMaxWait, WithQueue, a LeakyBucket), Allow blocks until the call's turn. If the store or
-// the source fails, Allow returns nil, unless a limit is FailClosed.
+// (WithMaxWait, WithQueue, a LeakyBucket), Allow blocks until the call's turn. If the wait, or
+// ctx's deadline during the wait, is over before that, the error is a *DeniedError. If the store
+// or the source fails, Allow returns nil, unless a limit is FailClosed.
 //
 // With a store in memory and without observers, a call that returns nil without waiting
 // allocates nothing.
@@ -76,23 +77,21 @@ func allowAdmitted(ctx context.Context, v *version, key string, cost int64, deni
 // Limits with a constant key (Global, and Join or Hash of such keys) are charged under that
 // key; all other limits are charged under key. If the limiter has such other limits, Take
 // returns ErrEmptyKey for an empty key, and ErrKeyTooLong for a key that is too long.
-// Predicates, other key functions and WithCost need a request and are ignored. WithMaxWait
-// applies. For a limiter without HTTP requests, use WithKey(GivenKey()).
+// Predicates, other key functions and WithCost need a request and are ignored. WithMaxWait and
+// WithQueue apply: Take waits as a request does. If ctx's deadline ends the wait, the error is a
+// *DeniedError. For a limiter without HTTP requests, use WithKey(GivenKey()).
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, false)
 }
 
-// Wait is like Take, but blocks until the call's turn comes or ctx ends. If ctx ends, nothing
-// is charged and the error wraps ctx's error. Wait returns a *DeniedError at once if the turn
-// comes after ctx's deadline, if the cost can never pass, or if the queue is full (WithQueue, a
-// LeakyBucket). Wait also blocks until a slot of a concurrency limit is free; if none comes
-// free by ctx's deadline, the error is a *DeniedError.
+// Wait is like Take, but blocks until the call's turn comes and slots are free, or until ctx
+// ends. WithMaxWait doesn't bound it. If ctx is canceled, nothing is charged and the error wraps
+// ctx's error. If ctx's deadline ends the wait, the error is a *DeniedError. Wait returns a
+// *DeniedError at once if the turn is expected after ctx's deadline, if the cost can never pass,
+// or if the queue is full (WithQueue, a LeakyBucket).
 //
-// Some limits can't reserve a turn as far ahead as ctx allows. A SlidingCounter reserves at
-// most one window ahead. A bucket whose rate or burst has changed since its last charge
-// reserves no turn for a ctx without a deadline. In these cases Wait retries after RetryAfter.
-// Callers that retry aren't served in order: the first to retry when units are available is
-// served.
+// Callers of one process are served by class (ContextWithPriority), and within a class in order
+// of arrival. See docs/waiting.md.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, true)
 }
@@ -185,7 +184,7 @@ func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 // denial. If decided is false, nothing is charged, and Allow decides again to find out why.
 func allow(ctx context.Context, v *version, key string, cost int64, denial *store.Result) (allowed, decided bool) {
 	e := v.plans.Base.Single
-	if e == nil || v.memory == nil || cost < 1 || cost > store.MaxCost || ctx.Err() != nil {
+	if e == nil || v.memory == nil || cost < 1 || cost > store.MaxCost || ctx.Err() != nil || v.backend.Lines.Waiting() {
 		return false, false
 	}
 	entryKey, err := e.Key.ForGiven(keytext.Encode(key))
@@ -427,8 +426,8 @@ func reset(ctx context.Context, v *version, entries []*read.Entry, keyOf func(*r
 		if err != nil {
 			return found, &StoreError{err}
 		}
-		for _, l := range limits { // slots of it may be free now
-			v.backend.Lines.Slots.Wake(slots.KeyOf(l, key))
+		for _, l := range limits { // its turns are no more, and its slots may be free
+			v.backend.Lines.Forget(lines.KeyOf(l, key))
 		}
 	}
 	return found, nil

@@ -324,9 +324,13 @@ func TestAllowWaits(t *testing.T) {
 		if err := l.Allow(ctx, "k", 1); !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
 			t.Errorf("who has left: %v", err)
 		}
-		time.Sleep(time.Second) // a token after the last one that was used
+		time.Sleep(time.Second) // the turn is its line's, and has passed unused
+		if left := remaining(t, l); left != 0 {
+			t.Errorf("%d left, want 0", left)
+		}
+		time.Sleep(time.Second)
 		if left := remaining(t, l); left != 1 {
-			t.Errorf("%d left, want 1: who left was charged", left)
+			t.Errorf("%d left, want 1", left)
 		}
 	})
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
-	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/store"
 )
 
@@ -248,16 +248,18 @@ func WithBuckets(k int64) RateOption {
 		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")
 }
 
-// WithMaxWait makes a request wait for its turn, instead of denying it, if the turn comes
-// within d. The request doesn't wait beyond the deadline of its context. By default a request
-// waits only for limits with a queue: a LeakyBucket, a Rate with WithQueue, and, for up to 5
-// seconds, a Concurrency with WithQueue. d is 1 ms or more; New returns an error for any other
-// d.
+// WithMaxWait makes a request wait for its turn, instead of denying it, if the turn is expected
+// within d. If the turn hasn't come after d, or by the deadline of the request's context, the
+// request is denied. By default a request waits only for limits with a queue: a LeakyBucket, a
+// Rate with WithQueue, and, for up to 5 seconds, a Concurrency with WithQueue. d is 1 ms or
+// more; New returns an error for any other d.
 //
 // On a limit with a queue, d is the longest wait in the queue. On a Concurrency or
 // AdaptiveConcurrency, the number of requests that may wait for each key is the number of
-// slots, unless WithQueue sets another. Waiters are served by rank, then in order of arrival;
-// see docs/waiting.md.
+// slots, unless WithQueue sets another. Requests of one limit and key that wait in this process
+// are served by class (WithPriority), and within a class in order of arrival. A waiting request
+// holds no slots and no units. A request that may not wait is denied while others wait. See
+// docs/waiting.md.
 //
 // Keep d to a few seconds: an HTTP/1.1 server doesn't detect that a client has disconnected
 // while the request's body is unread.
@@ -267,19 +269,20 @@ func WithMaxWait(d time.Duration) ChargeOption {
 		func(s *compile.Settings) { s.MaxWait = d })
 }
 
-// WithQueue sets the length of the queue. If the queue is full, a request is denied at once. n
-// is 0 or more; with 0, no request waits.
+// WithQueue sets the length of the queue: the number of requests that may wait for each key in
+// this process. In a fleet of P processes, P times n requests may wait. If the queue is full, a
+// request is denied at once, unless it replaces a waiting request of a lower class (see
+// WithPriority). n is 0 or more; with 0, no request waits.
 //
-// On a Rate, n is the number of units that may wait for their turn, up to 2^40. The default is
-// the rate's n for LeakyBucket and 0 for TokenBucket. New returns an error for other
-// algorithms. The last request in a full queue waits for n divided by the rate, unless
-// WithMaxWait is shorter. The queue also bounds Limiter.Wait.
+// On a Rate, requests wait for their turn, and n is at most 2^40. The default is the rate's n
+// for LeakyBucket and 0 for TokenBucket. New returns an error for other algorithms. The last of
+// n requests of cost 1 waits for n divided by the rate, unless WithMaxWait is shorter. The
+// queue also bounds Limiter.Wait.
 //
-// On a Concurrency or AdaptiveConcurrency, n is the number of requests that may wait for a
-// slot, for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
-// WithQueue, no request waits; with a WithMaxWait alone, the length of the queue is the number
-// of slots. Calls of Limiter.Wait always wait, unless WithQueue sets a bound. If the queue is
-// full, a request of a higher class may replace a waiting request (see WithPriority).
+// On a Concurrency or AdaptiveConcurrency, requests wait for a slot, at most 5 seconds or
+// WithMaxWait. Without WithQueue, no request waits; with a WithMaxWait alone, the length of the
+// queue is the number of slots. Calls of Limiter.Wait always wait, unless WithQueue sets a
+// bound.
 func WithQueue(n int64) LimitOption {
 	return ruleOption{ruleChange: onlyFor("WithQueue", func(r *compile.Rule) {
 		queue := orNone(r, n, "WithQueue")
@@ -291,21 +294,19 @@ func WithQueue(n int64) LimitOption {
 	}, "Rate", "Concurrency", "AdaptiveConcurrency")}
 }
 
-// WithPriority sets the order in which waiting requests get slots: class returns the class of a
-// request, from 0 to 9, and higher classes are served first. Values outside 0–9 are clamped.
-// Within a class, requests are served in order of arrival. By default, and outside HTTP, the
-// class comes from the context (ContextWithPriority), or is 0. class is called concurrently,
-// once for each request that takes a slot.
+// WithPriority sets the order in which waiting requests get turns and slots: class returns the
+// class of a request, from 0 to 9, and higher classes are served first. Values outside 0–9 are
+// clamped. Within a class, requests are served in order of arrival. By default, and outside
+// HTTP, the class comes from the context (ContextWithPriority), or is 0. class is called
+// concurrently, once for each request that takes a slot or has to wait.
 //
 // If the queue is full, a new request replaces the last waiting request of the lowest class, if
 // that class is below its own. The replaced request is denied because the queue is full. A
 // request of a low class may wait until its WithMaxWait ends. To reserve slots for a class, use
 // WithShare.
 //
-// Priorities apply to requests that wait for slots of the same concurrency limit and key in
-// this process. Requests that wait for a rate are served in order of arrival. New returns an
-// error if class is nil, or if requests can wait for a rate and none can wait for a slot: to
-// prioritize requests of a rate, add a Concurrency.
+// Priorities apply to requests that wait for the same limit and key in this process. New
+// returns an error if class is nil.
 func WithPriority(class func(*http.Request) int) Option {
 	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
 		func(c *config) { c.priority = class })
@@ -335,7 +336,7 @@ func WithShare(class, percent int) SlotOption {
 			r.Errs.Add(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
 		}
 		switch {
-		case class < 0 || class >= slots.Classes:
+		case class < 0 || class >= lines.Classes:
 			bad("", "write a class from 0 to 9")
 			return
 		case percent < 1 || percent > 100:
@@ -344,7 +345,7 @@ func WithShare(class, percent int) SlotOption {
 		}
 		shares := r.Line.Shares
 		if shares == nil {
-			shares = new(slots.Shares)
+			shares = new(lines.Shares)
 			r.Line.Shares = shares
 		}
 		sum := percent
@@ -362,8 +363,9 @@ func WithShare(class, percent int) SlotOption {
 	}}
 }
 
-// ContextWithPriority returns a context that sets the priority class of its requests, Takes and
-// Waits. class is clamped to 0–9. For requests, the limiter's [WithPriority] takes precedence.
+// ContextWithPriority returns a context that sets the priority class of its requests, and of
+// its calls of Allow, Take and Wait, for those that wait for a turn or a slot. class is clamped
+// to 0–9. For requests, the limiter's [WithPriority] takes precedence.
 func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return read.WithPriority(ctx, class)
 }
@@ -548,7 +550,7 @@ func WithSampleWindow(d time.Duration) SlotOption {
 // The smallest burst is the number of bytes in a millisecond. Beyond the burst, bytes are
 // charged before they are written, in chunks of the bytes in a sixteenth of a second (at least
 // 4 KiB, at most the burst). So a stream calls the store about 16 times a second, even if its
-// writes are small. Streams of one key take turns, one chunk at a time.
+// writes are small. Streams of one key wait in one line in each process, one chunk at a time.
 //
 // Bandwidth never denies a request. It makes the handler's writes to the response, and its
 // reads of the request body, take longer. The consequences are:
@@ -560,9 +562,10 @@ func WithSampleWindow(d time.Duration) SlotOption {
 //     responses are long, or set deadlines by http.ResponseController. Deadlines, Flush,
 //     Hijack, io.ReaderFrom and HTTP/2 work as usual: a file is still sent by the kernel, chunk
 //     by chunk, if the response has a Content-Length.
-//   - Bytes that were charged but not sent, because the client disconnected, are passed to
-//     other waiting streams of this process, or refunded when the handler returns. The refund
-//     is up to a chunk smaller if another process has reserved later turns.
+//   - Bytes that were charged but not sent, because the client disconnected, go to the next
+//     waiting stream of this process if they suffice for its chunk. Otherwise they are refunded
+//     when the handler returns, except while turns are reserved for waiting streams. A stream
+//     that leaves while it waits loses at most the chunk that it waits for.
 //   - A request's body is charged as it arrives, with one store call for each read. So a stream
 //     may exceed the rate by one read, which is at most a chunk. A client that stalls delays no
 //     other stream.

@@ -462,7 +462,7 @@ func TestAdaptiveWaitsWhileTheStoreGoesDown(t *testing.T) {
 	})
 }
 
-// A slot is given back when the wait for a rate's turn is given up.
+// No slot is held while a request waits for a rate's turn.
 func TestAdaptiveGivesUpItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Hour)), stint.AdaptiveConcurrency(1, 10))
@@ -483,13 +483,15 @@ func TestAdaptiveLatencyIsTheHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
 		l := limiter(t, theKey, seen.Option(),
-			stint.Rate(10, time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Hour)), stint.AdaptiveConcurrency(1, 100))
-		window(t, l, 20, lasts(time.Millisecond))
+			stint.Rate(100, time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Hour)), stint.AdaptiveConcurrency(1, 100, stint.WithInitialLimit(5)))
+		for range 2 {
+			window(t, l, 20, lasts(35*time.Millisecond))
+		}
 		if !strings.Contains(seen.Kinds(), "LimitChanged") {
 			t.Error(seen.Kinds())
 		}
 		for _, e := range seen.All() {
-			if e.Kind == stint.EventLimitChanged && e.Change.Latency != time.Millisecond {
+			if e.Kind == stint.EventLimitChanged && e.Change.Latency != 35*time.Millisecond {
 				t.Errorf("%+v", e.Change)
 			}
 		}

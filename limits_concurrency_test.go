@@ -360,8 +360,8 @@ func TestEveryOrderOfALine(t *testing.T) {
 			inside--
 		})
 		s.End(func() {
-			if waiting, slots, _ := l.Lines(); waiting != 0 || slots != 0 || l.Held() != 0 {
-				s.Broken("%d wait in %d lines, %d keys are held", waiting, slots, l.Held())
+			if waiting, lines := l.Lines(); waiting != 0 || lines != 0 || l.Held() != 0 {
+				s.Broken("%d wait in %d lines, %d keys are held", waiting, lines, l.Held())
 			}
 		})
 	})

@@ -376,7 +376,7 @@ func TestNamesakesKeepNoStore(t *testing.T) {
 	gone := func() weak.Pointer[spy] {
 		s := newSpy() // that leads to its limiter, as one with a callback may
 		l := limiter(t, stint.Rate(5, time.Minute, stint.WithName("calls")), theKey, stint.WithStore(s))
-		s.OnTake = func(c *asks) error { l.Turns(); return c.Pass() }
+		s.OnTake = func(c *asks) error { l.Lines(); return c.Pass() }
 		limiter(t, stint.Rate(5, time.Minute, stint.WithName("calls")), theKey, stint.WithStore(s))
 		return weak.Make(s)
 	}()

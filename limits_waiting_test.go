@@ -132,7 +132,8 @@ func TestDeadline(t *testing.T) {
 				}
 				ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if _, err = l.Open(httptest.NewRecorder(), get("/").WithContext(ctx)); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				// Its turn comes at the very instant at which its time ends.
+				if _, err = l.Open(httptest.NewRecorder(), get("/").WithContext(ctx)); err != nil && !errors.As(err, new(*stint.DeniedError)) {
 					t.Error(err)
 				}
 				cancel()
@@ -285,11 +286,16 @@ func TestLeavingNeverOverAdmits(t *testing.T) {
 	}
 }
 
-// noLines fails if anybody is left in a line.
+// noLines fails if a request is left in a line, or a line when the turns that it holds have passed.
 func noLines(t *testing.T, l *stint.Limiter) {
 	t.Helper()
-	if waiting, slots, turns := l.Lines(); waiting != 0 || slots != 0 || turns != 0 {
-		t.Errorf("%d wait in %d lines for slots and %d for turns, want none", waiting, slots, turns)
+	waiting, lines := l.Lines()
+	if waiting == 0 && lines > 0 { // they hold turns, which pass unused
+		time.Sleep(3 * time.Minute)
+		waiting, lines = l.Lines()
+	}
+	if waiting != 0 || lines != 0 {
+		t.Errorf("%d wait in %d lines, want none", waiting, lines)
 	}
 }
 
@@ -496,9 +502,10 @@ func TestWaitsAreObserved(t *testing.T) {
 				"Admitted 1 1s 1s true; Canceled 2 1.5s 1.5s true"},
 		{"turns", []stint.Option{stint.Rate(1, time.Second, stint.WithMaxWait(2*time.Second))}, 1, 1500 * time.Millisecond,
 			"Admitted 0 0s 0s false; Waiting 1 1s 0s false; Waiting 2 2s 0s false; Denied 2 0s 0s false; " +
-				"Admitted 1 1s 1s true; Canceled 2 2s 1.5s true"},
-		{"a slot, then a turn", []stint.Option{stint.Concurrency(1, stint.WithQueue(2)), stint.Rate(1, 2*time.Second, stint.WithMaxWait(3*time.Second))}, 1, 500 * time.Millisecond,
-			"Admitted 0 0s 0s false; Waiting 1 0s 0s false; Waiting 2 0s 0s false; Denied 2 0s 0s false; " +
+				"Admitted 1 1s 1s true; Canceled 2 1.5s 1.5s true"},
+		// The turn comes later than a slot, so all wait for it.
+		{"a turn and a slot", []stint.Option{stint.Concurrency(1, stint.WithQueue(2)), stint.Rate(1, 2*time.Second, stint.WithMaxWait(5*time.Second))}, 1, 500 * time.Millisecond,
+			"Admitted 0 0s 0s false; Waiting 1 2s 0s false; Waiting 2 4s 0s false; Denied 2 0s 0s false; " +
 				"Canceled 2 500ms 500ms true; Admitted 1 2s 2s true"},
 		{"nobody", []stint.Option{stint.Rate(9, time.Second)}, 1, 0,
 			"Admitted 0 0s 0s false; Admitted 0 0s 0s false; Admitted 0 0s 0s false; Admitted 0 0s 0s false"},
@@ -871,7 +878,7 @@ func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 	if e := <-ended; noticed.Load() || e.Kind != stint.EventDenied || e.Waited < 300*time.Millisecond {
 		t.Errorf("%v after %v, noticed %v; want it to be denied", e.Kind, e.Waited, noticed.Load())
 	}
-	for waiting := 1; waiting > 0; waiting, _, _ = l.Lines() {
+	for waiting := 1; waiting > 0; waiting, _ = l.Lines() {
 		time.Sleep(time.Millisecond) // the server's goroutine, after a real connection
 	}
 }
@@ -1307,7 +1314,7 @@ func TestPriorityOfContext(t *testing.T) {
 
 func discardResponse() http.ResponseWriter { return &discard{h: http.Header{}} }
 
-// The class of a request that needs no slot isn't asked for; that of
+// The class of a request that needs no slot and doesn't wait isn't asked for; that of
 // all others once.
 func TestPriorityIsAskedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1318,7 +1325,7 @@ func TestPriorityIsAskedLate(t *testing.T) {
 		for i, tt := range []struct {
 			path string
 			want int
-		}{{"/", 0}, {"/", 0}, {"/", 0}, {"/slots", 1}, {"/slots", 1}} {
+		}{{"/", 0}, {"/", 0}, {"/", 1}, {"/slots", 1}, {"/slots", 1}} {
 			if asked = 0; i == 4 {
 				p, err := l.Open(discardResponse(), get("/slots"))
 				if err != nil {

@@ -57,12 +57,12 @@ import (
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/permit"
-	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -337,6 +337,7 @@ func (l *Limiter) build(c *config, parent *version, generation *compile.Generati
 	own, _ := s.(*memstore.Store)
 	v.memory = (*memory.Store)(own)
 	v.backend = f.newBackend(v, s, lines)
+	v.bytes = v.backend.ForBytes()
 	v.issuer = permit.Issuer{Backend: v.backend, Reporter: (*permitReporter)(v)}
 	if l.storeObserver == nil {
 		l.storeObserver = &store.Observer{Tell: l.handleNotice}
@@ -364,22 +365,22 @@ func (l *Limiter) build(c *config, parent *version, generation *compile.Generati
 // chooseStore returns the store of a new version, and the lines of those who wait for it. They are those of
 // the limiter's version before, of its options, or of its parent. shared reports whether the store is one
 // of WithStore.
-func (f *family) chooseStore(c *config, before, parent *version) (s store.Store, lines *decide.Lines, shared bool) {
+func (f *family) chooseStore(c *config, before, parent *version) (s store.Store, ls *lines.Lines, shared bool) {
 	if before == nil && c.Store != nil {
 		return c.Store, f.linesOf(c.Store), true
 	}
 	if from := cmp.Or(before, parent); from != nil {
 		return from.backend.Store, from.backend.Lines, from.compiled.StoreShared
 	}
-	return memstore.New(), new(decide.Lines), false
+	return memstore.New(), new(lines.Lines), false
 }
 
 // newBackend returns the backend by which a version decides in a store.
-func (f *family) newBackend(v *version, s store.Store, lines *decide.Lines) *decide.Backend {
+func (f *family) newBackend(v *version, s store.Store, ls *lines.Lines) *decide.Backend {
 	all := f.registry.Adaptive
 	b := &decide.Backend{
-		Store: s, Local: all.Over(s), Keys: all, Lines: lines,
-		Current: f.registry.Current, RefundTurns: refundTurns(v),
+		Store: s, Local: all.Over(s), Keys: all, Lines: ls,
+		Current: f.registry.Current,
 	}
 	if own := v.memory; own != nil { // no store around one, which may want to see what is settled
 		b.Release = func(key string, l *store.Limit, lease store.LeaseID) {
@@ -398,7 +399,7 @@ type family struct {
 	// registry has the names of their limits, and the limits of this process.
 	registry *compile.Registry
 
-	lines sync.Map // of *decide.Lines: those of each store are the same across Updates
+	lines sync.Map // of *lines.Lines: those of each store are the same across Updates
 
 	names    mistakes.Names // for other families on the same store; guarded by mu
 	builds   mistakes.Builds
@@ -413,19 +414,19 @@ func newFamily() *family {
 }
 
 // linesOf returns the lines of a store, which other limiters of the family may have too. The caller holds f.mu.
-func (f *family) linesOf(s store.Store) *decide.Lines {
+func (f *family) linesOf(s store.Store) *lines.Lines {
 	for _, m := range f.members {
 		if v := m.current.Load(); v.view.SharesStore(s) {
 			return v.backend.Lines
 		}
 	}
-	return new(decide.Lines)
+	return new(lines.Lines)
 }
 
 // wake wakes those who wait for slots of a limit of this process, whatever their store.
 func (f *family) wake(limit, key string) {
 	for ls := range f.lines.Range {
-		ls.(*decide.Lines).Slots.Wake(slots.Key{Limit: limit, Key: key, Decided: true})
+		ls.(*lines.Lines).Wake(lines.Key{Limit: limit, Key: key, Slots: true, Decided: true})
 	}
 }
 
@@ -512,6 +513,9 @@ func (l *Limiter) observeStore(c *config) {
 
 // handleNotice sends the event of a notice of the store, or warns of it.
 func (l *Limiter) handleNotice(n store.Notice) {
+	if n.Kind == store.Degraded || n.Kind == store.Restored {
+		l.current.Load().backend.Lines.ForgetAll() // another store decides now
+	}
 	switch n.Kind {
 	case store.CallFailed, store.Degraded, store.Restored:
 		d := &degradation{store: n.Store, instead: n.Instead, callFailed: n.Kind == store.CallFailed}

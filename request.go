@@ -391,9 +391,9 @@ func (a *admission) newResponse(p *permit.Core) *permit.Response {
 // bytePayer returns what Bandwidths charge bytes with: the version's store. Events are about a request.
 func bytePayer(v *version, about subject) respond.Payer {
 	return respond.Payer{
-		Store: v.backend.Store, Lines: &v.backend.Lines.Turns,
-		Refund: func(ctx context.Context, charges []store.Charge) []store.Result {
-			return settleRefund(ctx, v, about, charges)
+		Backend: v.bytes,
+		Refund: func(ctx context.Context, charges []store.Charge) {
+			v.events.sendUnsettled(about, v.backend.Settle(ctx, charges, about.observers != nil))
 		},
 		StoreFailed: func(charges []store.Charge, err error, failsClosed bool) error {
 			if failsClosed {

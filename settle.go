@@ -8,7 +8,6 @@ import (
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/turns"
 	"github.com/stint-go/stint/store"
 )
 
@@ -129,20 +128,4 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 // twice: later calls of Settle return an error, and a WithSettle skips the charge.
 func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
 	return p.coreOrNil().Settle(ctx, cost, limits)
-}
-
-// refundTurns returns the function that gives back turns that a version's requests have reserved and
-// no call uses.
-func refundTurns(v *version) turns.Settle {
-	return func(ctx context.Context, charges []store.Charge) []store.Result {
-		return settleRefund(ctx, v, subject{observers: v.events.observers()}, charges)
-	}
-}
-
-// settleRefund settles charges of a request that refund something, even if ctx has ended, and returns the
-// results. If the store fails, it notifies observers and returns nil.
-func settleRefund(ctx context.Context, v *version, about subject, charges []store.Charge) []store.Result {
-	s := v.backend.Settle(ctx, charges, about.observers != nil)
-	v.events.sendUnsettled(about, s)
-	return s.Results
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/compile"
-	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/mistakes"
 	"github.com/stint-go/stint/internal/optionerror"
@@ -32,8 +32,8 @@ import (
 // A limit with the same name and algorithm keeps its counts, so give names to the limits of a
 // limiter that is updated. docs/algorithms.md describes how counts change with a limit's
 // numbers. Each request is decided by one configuration: requests in flight keep the
-// configuration that they began with, with one exception. A request that waits for a slot uses
-// the new numbers and shares of its limits; see "Updates while requests wait" in docs/waiting.md.
+// configuration that they began with, with one exception. A waiting request uses the new numbers
+// and shares of its limits; see "Changes while requests wait" in docs/waiting.md.
 //
 // On a limiter made by With, Update changes the options that were passed to With. An Update of
 // l also changes all limiters derived from l, as if With were called again on the new l. If a
@@ -143,7 +143,7 @@ func (l *Limiter) update(opts []Option) ([]notice, error) {
 	}
 	f.registry.Adaptive.Retire(names.Gone(generation.Names()))
 	for ls := range f.lines.Range {
-		ls.(*decide.Lines).Slots.WakeAll()
+		ls.(*lines.Lines).WakeAll()
 	}
 	v := l.current.Load()
 	dropped := f.updates.Compare(&v.view, before, mistakes.Limits(f.views()))

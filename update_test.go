@@ -904,8 +904,7 @@ func TestUpdateOfRatesThatOwe(t *testing.T) {
 	}
 }
 
-// A caller that was told its turn keeps it; a caller that leaves gives it back to the
-// limit it was taken from.
+// The turn that a line holds stays as it was granted; all other callers follow the Update.
 func TestUpdateWhileTheyWait(t *testing.T) {
 	rate := func(n int64) []stint.Option {
 		return []stint.Option{theKey, stint.Rate(n, time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Minute))}
@@ -916,12 +915,11 @@ func TestUpdateWhileTheyWait(t *testing.T) {
 		leave int // who leaves after 500 ms; 0 for none
 		want  string
 	}{
-		// Four tokens are in use: those that come now wait for them at the new rate.
-		{"faster", rate(2), 0, "0:0s 1:1s 2:2s 3:3s 4:2s 5:2.5s"},
+		// The first has its turn; all others follow at the new rate.
+		{"faster", rate(2), 0, "0:0s 1:1s 2:1.5s 3:2s 4:2.5s 5:3s"},
 		{"the same", rate(1), 0, "0:0s 1:1s 2:2s 3:3s 4:4s 5:5s"},
 		{"slower", []stint.Option{theKey, stint.Rate(1, 2*time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Minute))}, 0,
-			"0:0s 1:1s 2:2s 3:3s 4:8s 5:10s"},
-		// One line, as the limit is the same: all behind move up.
+			"0:0s 1:1s 2:3s 3:5s 4:7s 5:9s"},
 		{"the same, and one leaves", rate(1), 2, "0:0s 1:1s 3:2s 4:3s 5:4s"},
 		{"gone", []stint.Option{theKey, stint.Quota(100, stint.Daily)}, 0, "0:0s 1:1s 2:2s 3:3s 4:0s 5:0s"},
 	}

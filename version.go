@@ -27,6 +27,7 @@ type version struct {
 	compiled *compile.Result
 	plans    *read.Plans     // compiled
 	backend  *decide.Backend // decides what is read by the plans
+	bytes    *decide.Backend // decides the chunks of bytes of Bandwidths
 	issuer   permit.Issuer   // of the version's permits
 	memory   *memory.Store   // the backend's store, if it is one in memory; or nil
 	view     mistakes.View   // of this version, for the checks for mistakes

@@ -110,7 +110,7 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 				cost = 0
 			}
 			trail += fmt.Sprintf("\n  at %ds settle #%d to %d", now/1e6, c.op, cost)
-			if back := c.settle(r, m, cost, id, d.roll(2) == 0); back > 0 && isBucket(r) {
+			if back := c.settle(r, m, cost, id); back > 0 && isBucket(r) {
 				*refunds++
 			}
 			trail += fmt.Sprintf(": tat %d, stands for %d", inside.State(&m.state).W[algorithm.Tat]/1e6, c.cost)
@@ -131,14 +131,10 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 	return nil
 }
 
-// settle makes c cost something else. Of one that gives up its turn, and of which
-// a part stays reserved, that part may be used by another call at the same instant.
-func (c *told) settle(r rule, m *meter, cost int64, op int, used bool) (back int64) {
+// settle makes c cost something else.
+func (c *told) settle(r rule, m *meter, cost int64, op int) (back int64) {
 	now, was := m.now.Steady, c.receipt
 	c.receipt = m.settle(was, cost)
-	if left := inside.Standing(m.limit, was, c.receipt); used && cost == 0 && c.run > now && left.Cost > 0 {
-		c.receipt, cost = left, left.Cost
-	}
 	if cost > c.cost {
 		run := now
 		if c.cost > 0 {

@@ -44,7 +44,7 @@ func paced() http.Handler {
 			// An HTTP/1.1 server doesn't notice that a client has left while the
 			// request's body is unread: a wait needs a bound.
 			stint.WithMaxWait(2*time.Second)),
-		stint.WithKey(stint.Global()), // one queue for everybody
+		stint.WithKey(stint.Global()), // one queue in this process for everybody
 	)
 	return queue(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "served after %v in the queue\n", stint.FromContext(r.Context()).Decision().Delay)

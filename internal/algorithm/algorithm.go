@@ -227,41 +227,6 @@ func (l *Limit) Lifetime(now *Now, s *State, r *Result) time.Duration {
 	}
 }
 
-// Behind reports whether charge a was made behind charge b: see Behind.
-func (l *Limit) Behind(a, b *Receipt) bool {
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket, WarmUp:
-		return a.Mark > b.Mark
-	case IntervalBucket:
-		return l.behindInterval(a, b)
-	case FixedWindow, SlidingWindow, SlidingCounter, SlidingLog:
-		return a.Instant > b.Instant
-	case Concurrency, Ban:
-		return false
-	default:
-		panic(l.spec.Algorithm.String())
-	}
-}
-
-// UnitsRefunded returns how many units, rounded up, the refund of a charge has given back. Where
-// part of a refund can't be determined, it returns all.
-func (l *Limit) UnitsRefunded(before, after *Receipt) int64 {
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		return l.unitsRefundedBucket(before, after)
-	case IntervalBucket:
-		return before.Mark - after.Mark
-	case FixedWindow, SlidingCounter:
-		return before.Mark - after.Mark
-	case WarmUp:
-		return l.unitsRefundedWarmUp(before, after)
-	case SlidingWindow, SlidingLog, Concurrency, Ban:
-		return before.Cost
-	default:
-		panic(l.spec.Algorithm.String())
-	}
-}
-
 // validFor reports whether an algorithm can have written the state, or at least can handle it: it
 // divides by no zero, no sum overflows, and what is counted twice agrees.
 func (s *State) validFor(a Algorithm) bool {

@@ -261,13 +261,6 @@ func (l *Limit) refundInterval(now *Now, tokens int64, c *Settlement, f *refills
 	}
 }
 
-func (l *Limit) behindInterval(a, b *Receipt) bool {
-	if a.Instant < b.Instant {
-		return a.Mark > b.Mark+l.boundariesIn(a.Instant, b.Instant)*l.spec.Units
-	}
-	return a.Mark+l.boundariesIn(b.Instant, a.Instant)*l.spec.Units > b.Mark
-}
-
 // validInterval reports whether an IntervalBucket can have written the state.
 func (s *State) validInterval() bool {
 	n := s.Numbers

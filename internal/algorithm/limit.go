@@ -45,10 +45,11 @@ func (l *Limit) Largest() int64 { return l.largest }
 
 // Full returns how many units are left of a key that has used none, for charges with a MaxWait.
 func (l *Limit) Full(maxWait time.Duration) int64 {
-	if l.queue == 0 || maxWait <= 0 {
+	queue := max(l.spec.Queue, 0) * l.token // also of a limit that is Unqueued
+	if queue == 0 || maxWait <= 0 {
 		return l.full
 	}
-	return (l.capacity + min(l.queue, l.allowed(Charge{MaxWait: maxWait}))) / l.token
+	return (l.capacity + min(queue, l.allowed(Charge{MaxWait: maxWait}))) / l.token
 }
 
 // Tick returns the resolution in which the limit counts time.
@@ -64,6 +65,13 @@ func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }
 func (l *Limit) DecidedBy(decider any) *Limit {
 	d := *l
 	d.decider = decider
+	return &d
+}
+
+// Unqueued returns a copy of the limit, with the same states, whose charges don't wait in its queue.
+func (l *Limit) Unqueued() *Limit {
+	d := *l
+	d.queue = 0
 	return &d
 }
 

@@ -405,11 +405,6 @@ func (l *Limit) refundBucket(now *Now, tokens int64, c *Settlement, s *State, r 
 	}
 }
 
-// unitsRefundedBucket rounds up.
-func (l *Limit) unitsRefundedBucket(before, after *Receipt) int64 {
-	return ceilDiv(max(before.Mark-after.Mark, 0), l.token)
-}
-
 // validBucket reports whether a token or leaky bucket can have written the state.
 func (s *State) validBucket() bool {
 	n, unit := s.Numbers, ScaleOf(s.Numbers.Unit)

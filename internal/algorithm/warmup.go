@@ -237,14 +237,6 @@ func (l *Limit) cappedDebt(tokens, reserved int64) int64 {
 	return min(tokens, ceilDiv(max(l.year-l.scale.ofMicros(reserved), 0), l.token))
 }
 
-// unitsRefundedWarmUp is all or nothing: what a charge was worth depends on those before it.
-func (l *Limit) unitsRefundedWarmUp(before, after *Receipt) int64 {
-	if before.Mark == after.Mark {
-		return 0
-	}
-	return before.Cost
-}
-
 // validWarmUp reports whether a WarmUp can have written the state.
 func (s *State) validWarmUp() bool {
 	n, unit := s.Numbers, ScaleOf(s.Numbers.Unit)

@@ -164,7 +164,6 @@ func (k *compiler) run() {
 	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && !slices.ContainsFunc(k.Routes, limits) {
 		k.errs.Add("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
 	}
-	k.checkPriority()
 }
 
 // entries makes the entries of a route's limits, or of the limiter's own.
@@ -383,21 +382,6 @@ func (k *compiler) checkShares() {
 		if !orders[i.limit] {
 			k.errs = append(k.errs, i.problems...)
 		}
-	}
-}
-
-// checkPriority reports a WithPriority if requests wait for turns and none takes a slot.
-func (k *compiler) checkPriority() {
-	turns := false
-	for e := range k.result.Plans.Entries {
-		if e.Wait.For == limit.ForSlot {
-			return
-		}
-		turns = turns || e.Needs&limit.Waits != 0
-	}
-	if turns && k.Priority != nil && len(k.result.Funcs) == 0 {
-		k.errs.Add("WithPriority", "only turns of a rate are waited for, and those come first come, first served",
-			"put a Concurrency with a WithQueue in front, or leave WithPriority out")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/slots"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/store"
 )
 
@@ -192,16 +192,14 @@ func (reg *Registry) Current(l *limit.Limit) *limit.Limit {
 	next.Closed, next.Costs, next.NoRefund, next.Record = l.Closed, l.Costs, l.NoRefund, l.Record
 	next.Needs |= l.Needs
 	next.Wait.MaxWait = l.Wait.MaxWait
-	if next.Wait.For == limit.ForSlot {
-		next.Wait.Room = l.Wait.Room
-	}
+	next.Wait.Room, next.Wait.Queues = l.Wait.Room, l.Wait.Queues
 	return next
 }
 
 // sharesOf returns a function that returns the present shares of a limit, which an Update may change.
 // rule is the limit's, unless it has a successor.
-func (reg *Registry) sharesOf(rule *Rule, l *limit.Limit) func() *slots.Shares {
-	return func() *slots.Shares {
+func (reg *Registry) sharesOf(rule *Rule, l *limit.Limit) func() *lines.Shares {
+	return func() *lines.Shares {
 		if r := reg.Generation().Names().successor(l); r != nil {
 			return r.Line.Shares
 		}

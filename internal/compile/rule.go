@@ -15,9 +15,9 @@ import (
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/slots"
 	"github.com/stint-go/stint/store"
 )
 
@@ -48,7 +48,7 @@ type Rule struct {
 // Line says how requests wait for a limit's slots, beyond what its Spec says.
 type Line struct {
 	Room   *int64 // by WithQueue, or nil
-	Shares *slots.Shares
+	Shares *lines.Shares
 }
 
 // Settings are the shared options. A nil or zero field isn't set.
@@ -142,6 +142,9 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 	spec := r.Spec
 	spec.Name = name
 	l, err := store.NewLimit(spec)
+	if err == nil && l.Spec().Queue > 0 {
+		l = inside.Unqueued(l) // the lines of this process are its queue
+	}
 	errs := append(append(optionerror.OfSpec(err), r.Errs...), r.Settings.Errs...)
 	if r.Hidden && !r.Kind.Traits().Shown {
 		errs.Add("WithHidden", "no header field shows such a limit", "leave it out")
@@ -283,6 +286,10 @@ func (reg *Registry) setWait(to *limit.Limit, r *Rule, l *store.Limit, s Setting
 		wait.Queues = l.Spec().Queue > 0
 		if l.Spec().Algorithm == store.LeakyBucket && !wait.Queues { // by WithQueue(0)
 			*wait = limit.Wait{For: limit.ForNothing}
+		}
+		if wait.Queues {
+			queue := l.Spec().Queue
+			wait.Room = &queue
 		}
 	}
 }

@@ -11,8 +11,16 @@ import (
 // A Ban counts a denied call once: in the store's decision, if the charge on the Ban says that a denial
 // would be final, and otherwise by countDenial.
 
-// setFinal says whether a denial by the next decision of the store is the call's final answer.
-func (c *Call) setFinal(final bool) {
+// setFinal says whether a denial by the next decision of the store is the call's final answer. So it is if the call
+// waits for no rate: a Ban counts no other denials.
+func (c *Call) setFinal(ctx context.Context) {
+	if c.Needs&limit.Counts == 0 {
+		return
+	}
+	final := true
+	for i := range c.Charges {
+		final = final && (c.Limits[i].Wait.For != limit.ForTurn || c.patience(ctx, i) <= 0)
+	}
 	for i := range c.Charges {
 		c.Charges[i].Final = final && c.Limits[i].Needs&limit.Counts != 0
 	}
@@ -22,7 +30,7 @@ func (c *Call) setFinal(final bool) {
 // one more call of the store, which outlives ctx and whose failure changes nothing. A denial that the call's
 // own deadline is the reason for isn't counted.
 func (c *Call) countDenial(ctx context.Context) {
-	if c.bannedNow() {
+	if c.endedByDeadline || c.bannedNow() {
 		return
 	}
 	var bans []int
@@ -56,16 +64,10 @@ func (c *Call) bannedNow() bool {
 	return false
 }
 
-// deniedFor reports whether a limit whose denials a ban counts denies the call, and would if the call's
-// context lasted longer.
+// deniedFor reports whether a limit whose denials a ban counts denies the call.
 func (c *Call) deniedFor(ban *store.Charge) bool {
 	for i := range c.Charges {
-		ch, r := &c.Charges[i], &c.Results[i]
-		if r.OK || ch.DryRun || !inside.Counts(ch, ban) {
-			continue
-		}
-		longest := c.longestWait(&c.Limits[i].Wait)
-		if r.RetryAfter > longest-min(ch.MaxWait, longest) || r.RetryAfter == store.Never {
+		if ch := &c.Charges[i]; !c.Results[i].OK && !ch.DryRun && inside.Counts(ch, ban) {
 			return true
 		}
 	}

@@ -6,17 +6,11 @@
 // [Call.LeaveCharged] ends the ownership. So whatever panics in between, nothing is lost. [Grants] are the owner from
 // then on, until they end.
 //
-// A call that can't wait asks the store once. Another call waits like this:
-//
-//  1. If it takes slots for which other calls wait, it joins their line. Otherwise it asks the store.
-//     If the store denies it for lack of a slot only, it joins the line for that slot.
-//  2. The head of a line of slots asks the store when a slot is released, and otherwise a few times per
-//     second. Package slots says which call is the head.
-//  3. If the store grants the call a turn in the future, the call joins a line of turns and waits until
-//     that has served it. Package turns says when.
-//  4. If the store denies a call of Limiter.Wait because it can't reserve a turn so far ahead, the call
-//     asks again at the turn's time.
-//  5. If its context ends, the call leaves its lines. The calls behind it move up.
+// A call asks the store once, unless other calls wait for the units of one of its charges. A call that has to wait,
+// or that finds others waiting, stands in the line of the charge for which it waits longest, and asks the store when
+// the line says so. If units of another charge are missing, it changes lines. Package lines says who asks, and when.
+// What a call has been granted while it stands in line is a turn of the line, or is for the call alone, which then
+// waits for the last few milliseconds.
 //
 // The package knows neither requests nor observers: an outcome is a value.
 package decide
@@ -27,8 +21,7 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/slots"
-	"github.com/stint-go/stint/internal/turns"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/store"
 )
 
@@ -39,20 +32,21 @@ type Backend struct {
 	Release func(key string, l *store.Limit, lease store.LeaseID)
 	Local   *adaptive.Store // decides the limits of this process, and has Store decide the rest
 	Keys    *adaptive.Keys  // of the limits of this process
-	Lines   *Lines
+	Lines   *lines.Lines
 	// Current returns the limit that an Update has put in a limit's place, or the limit itself. See
 	// compile.Registry.Current.
 	Current func(*limit.Limit) *limit.Limit
-	// RefundTurns gives back turns that no call uses, perhaps long after their calls have gone.
-	RefundTurns turns.Settle
 	// Leases is notified of leases that are lost; or nil.
 	Leases *store.Observer
 }
 
-// Lines are the lines of the calls of this process that wait for something of one store.
-type Lines struct {
-	Turns turns.Lines
-	Slots slots.Lines
+// ForBytes returns a backend for charges of bytes. Their limits count in units that change with their numbers, so a
+// call that waits keeps its limits if an Update changes them.
+func (b *Backend) ForBytes() *Backend {
+	bytes := *b
+	bytes.Current = func(l *limit.Limit) *limit.Limit { return l }
+	bytes.Leases = nil
+	return &bytes
 }
 
 // Call is charges that are decided together. It is for one goroutine at a time. Init makes
@@ -69,7 +63,7 @@ type Call struct {
 	by        *Backend
 	readClass func(context.Context) int
 	waits     func(i int, queued int64, d time.Duration)
-	waiter    *turns.Waiter // in the lines of turns, while it is decided
+	first     lines.Key // that Lines.BeginFirst got, or the zero Key
 }
 
 // callState is the part of a call that Reset zeroes. It has no pointers: see Add.
@@ -94,7 +88,10 @@ type callState struct {
 
 	local      bool // by.Local decides it
 	classified bool // Class is set
-	owns       bool // all of Charges have been made for the call, and it is still their owner
+	served     bool // its line has served it a turn
+	// endedByDeadline: the call would have waited longer if its context did.
+	endedByDeadline bool
+	owns            bool // all of Charges have been made for the call, and it is still their owner
 }
 
 // slowPath has what only calls need that were in a line, or whose store has failed.
@@ -105,7 +102,9 @@ type slowPath struct {
 	// which need no store, go on; or nil.
 	Lost *Lost
 
-	arrived time.Time // when it first joined a line for slots
+	arrived  time.Time // when it first joined a line
+	standing int       // the charge in whose line it stands
+	since    time.Time // since when, or the zero Time
 }
 
 // LineWait is how a call has waited in the line of one of its charges.
@@ -205,7 +204,7 @@ func (c *Call) Undo(ctx context.Context) Settlement {
 	c.owns = false
 	made := make([]store.Charge, 0, len(c.Charges))
 	for i, ch := range c.Charges {
-		c.Limits[i].ReleaseHere(&c.by.Lines.Slots, ch.Key, ch.Cost, c.Class)
+		c.Limits[i].ReleaseHere(c.by.Lines, ch.Key, ch.Cost, c.Class)
 		if r := c.Results[i].Receipt; r.Cost > 0 {
 			ch.Cost, ch.Receipt = 0, r
 			made = append(made, ch)
@@ -236,7 +235,7 @@ func (c *Call) Keep(keep func(*limit.Limit) bool) {
 // classOf sets and returns the call's class. It reads it at most once.
 func (c *Call) classOf(ctx context.Context) uint8 {
 	if !c.classified {
-		c.Class, c.classified = uint8(min(max(c.readClass(ctx), 0), slots.Classes-1)), true
+		c.Class, c.classified = uint8(min(max(c.readClass(ctx), 0), lines.Classes-1)), true
 	}
 	return c.Class
 }

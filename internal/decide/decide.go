@@ -45,10 +45,11 @@ func (c *Call) Decide(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if c.Patient || c.Needs&(limit.Waits|limit.Slots) != 0 {
+	if c.Patient || c.Needs&(limit.Waits|limit.Slots) != 0 || c.by.Lines.Waiting() {
 		if err = c.wait(ctx); err == nil && !c.owns && c.Needs&limit.Counts != 0 {
 			c.countDenial(ctx)
 		}
+		c.countLines()
 	} else {
 		err = c.take(ctx)
 	}
@@ -113,6 +114,7 @@ func (c *Call) Peek(ctx context.Context) error {
 	if err := c.store().Take(ctx, c.Charges, c.Results); err != nil {
 		return err
 	}
+	c.countLines()
 	for i := range c.Results {
 		r := &c.Results[i]
 		// A limit with debt may let a charge pass without having a whole unit.

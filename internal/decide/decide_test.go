@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
-	"github.com/stint-go/stint/internal/slots"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -48,18 +48,15 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{memory: memstore.New(), Backend: new(decide.Backend)}
 	b.store = &storefake.Store{Store: b.memory, AtOnce: true}
-	b.Store, b.Lines = b.store, new(decide.Lines)
+	b.Store, b.Lines = b.store, new(lines.Lines)
 	b.Keys = adaptive.NewKeys(func(string, string) {})
 	b.Local = b.Keys.Over(b.Store)
 	b.Current = func(l *limit.Limit) *limit.Limit { return l }
-	b.RefundTurns = func(ctx context.Context, charges []store.Charge) []store.Result {
-		return b.Settle(ctx, charges, false).Results
-	}
 	b.rate = &limit.Limit{StoreLimit: newLimit(t, store.Spec{Name: "rate", Units: 10, Period: time.Hour})}
 	b.slots = &limit.Limit{
 		StoreLimit: newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 4}),
 		Kind:       limit.Concurrent, Needs: limit.Slots | limit.Releases,
-		Wait: limit.Wait{For: limit.ForSlot, Slots: func(c *store.Charge) int64 { return c.Limit.Spec().Units }, Shares: func() *slots.Shares { return nil }},
+		Wait: limit.Wait{For: limit.ForSlot, Slots: func(c *store.Charge) int64 { return c.Limit.Spec().Units }, Shares: func() *lines.Shares { return nil }},
 	}
 	return b
 }
@@ -92,7 +89,7 @@ func (b *bench) used(t *testing.T) string {
 	if err := b.store.Take(t.Context(), []store.Charge{{Key: "key", Limit: b.rate.StoreLimit}, {Key: "key", Limit: b.slots.StoreLimit}}, results); err != nil {
 		t.Fatal(err)
 	}
-	_, _, counted := b.Lines.Slots.Counts()
+	_, _, counted := b.Lines.Counts()
 	return fmt.Sprint(10-results[0].Remaining, results[1].Held, counted)
 }
 
@@ -169,7 +166,8 @@ func TestOneOwner(t *testing.T) {
 }
 
 // A call that may have to wait for a turn asks the store once, whatever the answer is, and
-// begins to wait only if it has to.
+// begins to wait only if it has to. If its caller leaves, its turn stays the line's, and passes
+// unused if no call waits for it.
 func TestMayWait(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -182,8 +180,8 @@ func TestMayWait(t *testing.T) {
 		{"passes", 9, 1, false, true, false, 0, "10 0 0"},
 		{"waits", 10, 1, false, true, true, 6 * time.Minute, "10 0 0"}, // a tenth of an hour later
 		{"would wait for too long", 10, 3, false, false, false, 0, "10 0 0"},
-		{"passes, and has left", 7, 2, true, true, false, 0, "7 0 0"},
-		{"has a turn, and has left", 10, 1, true, true, true, 0, "10 0 0"},
+		{"passes, and has left", 7, 2, true, true, false, 0, "6 0 0"},       // one has come since
+		{"has a turn, and has left", 10, 1, true, false, true, 0, "10 0 0"}, // its turn has used the one
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,10 +218,14 @@ func TestMayWait(t *testing.T) {
 				}
 				if test.leaves {
 					c.Undo(t.Context())
+					time.Sleep(6 * time.Minute)
 				} else {
 					c.LeaveCharged()
 				}
 				synctest.Wait()
+				if waiting, n, _ := b.Lines.Counts(); waiting+n > 0 {
+					t.Errorf("%d wait in %d lines when the turn has passed", waiting, n)
+				}
 				if got := b.used(t); got != test.left {
 					t.Errorf("%s are used, want %s", got, test.left)
 				}
@@ -386,7 +388,7 @@ func TestUnknownSettlement(t *testing.T) {
 func TestRankOutlivesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.Keys = adaptive.NewKeys(func(name, key string) { b.Lines.Slots.Wake(slots.Key{Limit: name, Key: key, Decided: true}) })
+		b.Keys = adaptive.NewKeys(func(name, key string) { b.Lines.Wake(lines.Key{Limit: name, Key: key, Decided: true}) })
 		b.Local = b.Keys.Over(b.Store)
 		here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 1}),
 			adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 1, Start: 1, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance})

@@ -142,6 +142,9 @@ func (g *Grant) uncharged() bool { return g.Limit.DryRun && !g.ok }
 // recordSettled records the result of settling the grant, whose cost is known by that.
 func (g *Grant) recordSettled(r store.Result) {
 	r.OK, r.Delay = true, g.result().Delay
+	if g.Limit.Wait.For == limit.ForTurn {
+		g.Limit.CountWaiting(&r, 0)
+	}
 	g.keepResult(&r)
 }
 
@@ -233,7 +236,7 @@ type Amend struct {
 func (gs *Grants) ReleaseLocally(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
 	for i := range gs.list {
 		g := &gs.list[i]
-		g.Limit.ReleaseHere(&b.Lines.Slots, g.Key, g.Cost, class)
+		g.Limit.ReleaseHere(b.Lines, g.Key, g.Cost, class)
 	}
 	if !learns {
 		return nil
@@ -301,7 +304,7 @@ func (gs *Grants) releaseInMemory(b *Backend) {
 			b.Release(g.Key, g.Limit.StoreLimit, g.lease)
 		}
 	}
-	if b.Lines.Slots.Waiting() {
+	if b.Lines.Waiting() {
 		b.wake(gs.leases(nil))
 	}
 }

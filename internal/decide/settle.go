@@ -7,7 +7,7 @@ import (
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/inside"
-	"github.com/stint-go/stint/internal/slots"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/store"
 )
 
@@ -56,12 +56,12 @@ func (b *Backend) settle(ctx context.Context, s store.Store, charges []store.Cha
 
 // wake wakes the calls that wait for slots of the charges.
 func (b *Backend) wake(charges []store.Charge) {
-	if !b.Lines.Slots.Waiting() {
+	if !b.Lines.Waiting() {
 		return
 	}
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			b.Lines.Slots.Wake(slots.KeyOf(charges[i].Limit, charges[i].Key))
+			b.Lines.Wake(lines.KeyOf(charges[i].Limit, charges[i].Key))
 		}
 	}
 }

@@ -38,33 +38,6 @@ func MoreAfter(l *store.Limit, r *store.Result) (after time.Duration, known bool
 	return after, true
 }
 
-// Behind reports whether charge a was made behind charge b, where both are charges of
-// this limit and one key. Of two such charges a must be refunded first, because nothing
-// is given back for a charge while others have turns reserved behind it. If neither is
-// behind the other, the order of refunds doesn't matter.
-func Behind(l *store.Limit, a, b store.Receipt) bool {
-	if a.Path != b.Path { // issued by different stores
-		return false
-	}
-	return Limit(l).Behind(&a, &b)
-}
-
-// Standing returns the receipt for what remains of a charge after a refund: settling
-// before at cost 0 has returned after. While others wait behind the charge, little or nothing
-// is refunded and the rest stays reserved. The receipt returned is for that rest, as
-// if the charge had had its cost from the start. Its Cost is 0 if nothing remains.
-func Standing(l *store.Limit, before, after store.Receipt) store.Receipt {
-	refunded := Limit(l).UnitsRefunded(&before, &after)
-	if refunded <= 0 {
-		return before
-	}
-	if refunded >= before.Cost {
-		return store.Receipt{}
-	}
-	after.Cost, after.Lease, after.Path = before.Cost-refunded, before.Lease, before.Path
-	return after
-}
-
 // Without returns the receipt that a charge on a TokenBucket would have if its last
 // tokens had been a separate charge made after it.
 func Without(l *store.Limit, r store.Receipt, tokens int64) store.Receipt {
@@ -78,6 +51,10 @@ func Without(l *store.Limit, r store.Receipt, tokens int64) store.Receipt {
 func DecidedBy(l *store.Limit, decider any) *store.Limit {
 	return (*store.Limit)(Limit(l).DecidedBy(decider))
 }
+
+// Unqueued returns a copy of the limit, with the same states, whose charges don't wait in its queue: only
+// Charge.MaxWait lets them reserve a turn.
+func Unqueued(l *store.Limit) *store.Limit { return (*store.Limit)(Limit(l).Unqueued()) }
 
 // Decider returns the value given to DecidedBy, or nil for a limit that every store
 // decides.

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/slots"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/store"
 )
 
@@ -117,15 +117,15 @@ const (
 func (l *Limit) TakesSlots(cost int64) bool { return l.Needs&Slots != 0 && cost > 0 }
 
 // HoldHere counts the slots of a charge as held by a class, in this process.
-func (l *Limit) HoldHere(lines *slots.Lines, key string, cost int64, class uint8) {
+func (l *Limit) HoldHere(ls *lines.Lines, key string, cost int64, class uint8) {
 	if l.TakesSlots(cost) {
-		lines.AddHeld(slots.KeyOf(l.StoreLimit, key), class, cost)
+		ls.AddHeld(lines.KeyOf(l.StoreLimit, key), class, cost)
 	}
 }
 
 // ReleaseHere counts them as released.
-func (l *Limit) ReleaseHere(lines *slots.Lines, key string, cost int64, class uint8) {
+func (l *Limit) ReleaseHere(ls *lines.Lines, key string, cost int64, class uint8) {
 	if l.TakesSlots(cost) {
-		lines.AddHeld(slots.KeyOf(l.StoreLimit, key), class, -cost)
+		ls.AddHeld(lines.KeyOf(l.StoreLimit, key), class, -cost)
 	}
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
@@ -56,7 +57,7 @@ func (r reports) Paced(*Core, *read.Paced, respond.Moved)      {}
 func (r reports) Ended(*Core, time.Duration)                   { r("ended") }
 
 func Explore(outer any, s store.Store, slot, rate *store.Limit, response bool, report func(string)) *Explored {
-	b := &decide.Backend{Store: s, Lines: new(decide.Lines)}
+	b := &decide.Backend{Store: s, Lines: new(lines.Lines)}
 	x := new(Explored)
 	p := &x.core
 	p.Context, p.Issuer = context.Background(), &Issuer{b, reports(report)}

@@ -1,7 +1,6 @@
 package respond
 
 import (
-	"slices"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -22,9 +21,9 @@ type ByteLimit struct {
 // counts in blocks too large for a slow one.
 type account struct {
 	ByteLimit
-	credit      int64           // bytes paid for that haven't moved
-	receipts    []store.Receipt // of the last payment
-	dryRunDelay time.Duration   // how long a dry run would have delayed the bytes
+	credit      int64         // bytes paid for that haven't moved
+	receipt     store.Receipt // of the last payment
+	dryRunDelay time.Duration // how long a dry run would have delayed the bytes
 }
 
 // blocks returns how many more blocks have to be paid for a credit of n bytes.
@@ -43,7 +42,7 @@ func (a *account) pay(n, cost int64, r *store.Result, took time.Duration) {
 	blocks := a.blocks(n)
 	a.credit += blocks * a.Block
 	if cost > 0 {
-		a.receipts = append(a.receipts[:0], r.Receipt)
+		a.receipt = r.Receipt
 	}
 	if !a.DryRun {
 		return
@@ -62,15 +61,10 @@ func (a *account) duration(blocks int64) time.Duration {
 	return time.Duration(float64(blocks) / float64(spec.Units) * float64(spec.Period))
 }
 
-// takeUnused returns the receipts of whole unused blocks, the last first.
-func (a *account) takeUnused() (unused []store.Receipt) {
-	free := a.credit / a.Block
-	a.credit = 0
-	for _, r := range slices.Backward(a.receipts) {
-		if r.Cost = min(r.Cost, free); r.Cost > 0 {
-			unused = append(unused, r)
-			free -= r.Cost
-		}
-	}
+// takeUnused returns the receipt of the whole blocks of the last payment that are unused.
+func (a *account) takeUnused() (unused store.Receipt) {
+	unused = a.receipt
+	unused.Cost = max(min(unused.Cost, a.credit/a.Block), 0) // after a dry run, more may have moved than was paid for
+	a.credit, a.receipt = 0, store.Receipt{}
 	return unused
 }

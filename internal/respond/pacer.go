@@ -8,17 +8,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint/internal/turns"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/store"
 )
 
 // Payer is how bytes are paid for. Its functions may end the response: no lock is held
 // when they are called.
 type Payer struct {
-	Store store.Store
-	// Lines are those of the store: a chunk of bytes waits for its turn as a request does.
-	Lines  *turns.Lines
-	Refund turns.Settle
+	// Backend decides the charges: a chunk of bytes waits for its turn as a request does.
+	Backend *decide.Backend
+	// Refund settles charges that give bytes back, even if ctx has ended.
+	Refund func(ctx context.Context, charges []store.Charge)
 	// StoreFailed reports an error of the store on charges. If one of their limits fails closed, the body
 	// is cut off: the write or read returns what StoreFailed returns. The charges are valid until it returns.
 	StoreFailed func(charges []store.Charge, err error, failsClosed bool) error
@@ -43,10 +45,10 @@ type pacer struct {
 
 	mu           sync.Mutex // a request's body may be read while the handler returns
 	accounts     []account
-	charges      []store.Charge // of the call under way, one for each account
-	results      []store.Result
-	nextSize     int64 // bytes to pay for next: it grows up to a piece
-	roomLeft     int64 // bytes left according to the last answer
+	limits       []*limit.Limit // of the accounts, as their chunks wait for them
+	call         decide.Call    // that is under way, with a charge for each account
+	nextSize     int64          // bytes to pay for next: it grows up to a piece
+	roomLeft     int64          // bytes left according to the last answer
 	moved        int64
 	moving       bool  // recordMoved hasn't been called for the last pay
 	total        int64 // bytes that will move in all, or -1
@@ -54,9 +56,6 @@ type pacer struct {
 	unpacedUntil time.Time // the store has failed: unpaced until then
 	err          error     // nothing moves any more
 }
-
-// maxPause is how far away a turn may be, because a store's reservations are bounded.
-const maxPause = time.Hour
 
 // unpacedFor is how long a pacer goes on unpaced after its store has failed: it must not
 // wait for a failing store at each piece.
@@ -67,18 +66,19 @@ var errEnded = errors.New("stint: the request has ended")
 func newPacer(payer Payer, ctx context.Context, limits []ByteLimit) *pacer {
 	p := &pacer{Payer: payer, ctx: ctx, total: -1}
 	p.enforced = slices.ContainsFunc(limits, func(e ByteLimit) bool { return !e.DryRun })
-	p.accounts = make([]account, len(limits))
-	p.charges, p.results = make([]store.Charge, len(limits)), make([]store.Result, len(limits))
+	p.accounts, p.limits = make([]account, len(limits)), make([]*limit.Limit, len(limits))
 	for i, e := range limits {
 		p.accounts[i].ByteLimit = e
-		p.charges[i] = store.Charge{Key: e.Key, Limit: e.Limit, DryRun: e.DryRun}
-		if !e.DryRun {
-			p.charges[i].MaxWait = maxPause
+		p.limits[i] = &limit.Limit{StoreLimit: e.Limit, Kind: limit.Bandwidth, DryRun: e.DryRun, Closed: e.Closed}
+		if p.enforced {
+			p.limits[i].Wait = limit.Wait{For: limit.ForTurn, MaxWait: store.Never}
 		}
 		if p.paces(&p.accounts[i]) && (p.piece == 0 || e.Piece < p.piece) {
 			p.piece = e.Piece
 		}
 	}
+	p.call.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) { p.beforePause() })
+	p.call.By(payer.Backend)
 	return p
 }
 
@@ -160,152 +160,88 @@ func (p *pacer) withoutLock(f func()) {
 	f()
 }
 
-// setCosts sets the charges to each limit's part of n bytes.
-func (p *pacer) setCosts(n int64) {
+// ask has the charges decided for each limit's part of n bytes. It returns when they are granted and their turns
+// have come, or with the error of decide.Call.Decide.
+func (p *pacer) ask(n int64) (err error) {
+	p.call.Reset()
+	p.call.Patient = p.enforced
 	for i := range p.accounts {
-		p.charges[i].Cost = p.accounts[i].cost(n)
+		p.call.Add(p.limits[i], p.accounts[i].Key, p.accounts[i].cost(n))
 	}
-}
-
-// ask asks the store for the charges.
-func (p *pacer) ask() (err error) {
 	p.withoutLock(func() {
-		ctx, end := turns.Outliving(p.ctx, p.Store)
-		defer end()
-		err = p.Store.Take(ctx, p.charges, p.results)
+		if !p.enforced { // then nothing denies, and an error of the store matters to nothing else
+			if err = p.Backend.Store.Take(p.ctx, p.call.Charges, p.call.Results); err != nil && p.ctx.Err() == nil {
+				err = &decide.Failed{Err: err}
+			}
+			return
+		}
+		if err = p.call.Decide(p.ctx); p.call.Owns() {
+			p.call.LeaveCharged()
+		}
 	})
+	p.waited += p.call.Waited
 	return err
 }
 
-// payFor pays for n bytes and waits for their turn. If the store can't reserve turns so far ahead, it
-// waits until the store can, and pays for nothing.
+// payFor pays for n bytes and waits for their turn.
 func (p *pacer) payFor(n int64) error {
-	p.setCosts(n)
-	w := p.Lines.Claim(p.charges)
-	leave := func() {
-		if waiter := w; waiter != nil {
-			w = nil
-			p.withoutLock(func() { p.Lines.Leave(p.ctx, waiter) })
+	err := p.ask(n)
+	var failed *decide.Failed
+	if p.call.Allowed && (err != nil || p.err != nil) { // the client has left meanwhile, or the pacer has ended
+		if err = errors.Unwrap(err); p.err != nil {
+			err = p.err
 		}
-	}
-	defer func() { leave() }() // also if a store panics
-	err := p.ask()
-	w.Restore(p.charges)
-	switch {
-	case err == nil:
-	case p.err != nil: // the pacer has ended meanwhile
-		return p.err
-	case p.ctx.Err() != nil:
-		return p.ctx.Err()
-	default:
-		leave()
-		return p.handleStoreError(err)
-	}
-	granted, wait, err := p.evaluate(n)
-	if p.err != nil {
-		err = p.err
-	}
-	if !granted {
-		if err != nil {
-			return err
-		}
-		leave()
-		return p.pause(wait, nil)
-	}
-	if w != nil || wait > 0 {
-		w = p.Lines.Join(w, p.charges, p.results, p.Refund)
-		if err == nil && !w.Served() {
-			p.nextSize = p.piece // streams that take turns have turns of equal size
-			err = p.pause(p.delay(), w)
-		}
-	}
-	if err != nil {
-		leave()
 		p.refundLast()
 		return err
 	}
-	p.recordPayment(n, w, 0)
-	w = nil
+	switch {
+	case p.err != nil:
+		return p.err
+	case errors.As(err, &failed):
+		return p.handleStoreError(failed.Err)
+	case err != nil:
+		return errors.Unwrap(err)
+	case !p.call.Allowed:
+		return p.whyDenied(n)
+	}
+	if p.call.BeganWaiting {
+		p.nextSize = p.piece // streams that take turns have turns of equal size
+	}
+	p.recordPayment(n, 0)
 	return nil
 }
 
-// delay returns how long it takes until the turns of all charges have come.
-func (p *pacer) delay() (d time.Duration) {
-	for i := range p.results {
-		if !p.charges[i].DryRun {
-			d = max(d, p.results[i].Delay)
+// whyDenied returns why n bytes that wait for as long as it takes have been denied.
+func (p *pacer) whyDenied(n int64) error {
+	for i := range p.call.Results {
+		if r := &p.call.Results[i]; !r.OK && !p.call.Charges[i].DryRun && r.RetryAfter == store.Never {
+			return fmt.Errorf("stint: limit %q: %d bytes can never pass", p.call.Charges[i].Limit.Name(), n)
 		}
 	}
-	return d
+	return context.DeadlineExceeded // its turn would come after the request's end
 }
 
-// evaluate evaluates the store's answer for n bytes: whether they are granted, and how long they wait,
-// for the turns that are reserved or until turns can be reserved.
-func (p *pacer) evaluate(n int64) (granted bool, wait time.Duration, err error) {
-	granted = true
-	for i := range p.results {
-		r := &p.results[i]
-		switch {
-		case p.charges[i].DryRun:
-		case r.OK:
-			wait = max(wait, r.Delay)
-		case r.RetryAfter == store.Never:
-			return false, 0, fmt.Errorf("stint: limit %q: %d bytes can never pass", p.charges[i].Limit.Name(), n)
-		default:
-			granted, wait = false, max(wait, min(r.RetryAfter, maxPause))
-		}
+// beforePause sends the bytes that were paid for before, when a call begins to wait.
+func (p *pacer) beforePause() {
+	p.mu.Lock()
+	flushes := p.flush != nil && p.moved > 0
+	p.mu.Unlock()
+	if flushes {
+		p.flush()
 	}
-	return granted, wait, nil
 }
 
-// recordPayment records that each limit has been paid for n bytes, in the lines of w if that
-// isn't nil. If they have already moved, took is how long that took.
-func (p *pacer) recordPayment(n int64, w *turns.Waiter, took time.Duration) {
+// recordPayment records that each limit has been paid for n bytes. If they have already moved, took is how long
+// that took.
+func (p *pacer) recordPayment(n int64, took time.Duration) {
 	p.roomLeft = store.MaxCost
 	for i := range p.accounts {
 		a := &p.accounts[i]
-		a.pay(n, p.charges[i].Cost, &p.results[i], took)
-		if w != nil {
-			if receipts := w.Receipts(i); receipts != nil {
-				a.receipts = receipts
-			}
-		}
+		a.pay(n, p.call.Charges[i].Cost, &p.call.Results[i], took)
 		if !a.DryRun {
-			p.roomLeft = min(p.roomLeft, a.credit-n+p.results[i].Remaining*a.Block)
+			p.roomLeft = min(p.roomLeft, a.credit-n+p.call.Results[i].Remaining*a.Block)
 		}
 	}
-}
-
-// pause waits for d or, if w isn't nil, for its turns, which are expected after d. First it
-// flushes the bytes that were paid for before. It doesn't wait for a turn after the request's end.
-func (p *pacer) pause(d time.Duration, w *turns.Waiter) error {
-	if t, ok := p.ctx.Deadline(); ok && time.Until(t) < d {
-		return context.DeadlineExceeded
-	}
-	flushes := p.flush != nil && p.moved > 0
-	start := time.Now()
-	var err error
-	p.withoutLock(func() {
-		if flushes {
-			p.flush()
-		}
-		if w != nil {
-			err = w.Wait(p.ctx)
-			return
-		}
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-p.ctx.Done():
-			err = p.ctx.Err()
-		}
-	})
-	p.waited += time.Since(start)
-	if p.err != nil {
-		err = p.err
-	}
-	return err
 }
 
 // handleStoreError handles a failure of the store.
@@ -315,7 +251,7 @@ func (p *pacer) handleStoreError(err error) error {
 		p.clearCredit()
 		p.unpacedUntil = time.Now().Add(unpacedFor)
 	}
-	p.withoutLock(func() { err = p.StoreFailed(p.charges, err, failsClosed) })
+	p.withoutLock(func() { err = p.StoreFailed(p.call.Charges, err, failsClosed) })
 	if failsClosed {
 		return err
 	}
@@ -325,22 +261,37 @@ func (p *pacer) handleStoreError(err error) error {
 // clearCredit makes all limits ignore the bytes that have moved, and the payments for them.
 func (p *pacer) clearCredit() {
 	for i := range p.accounts {
-		p.accounts[i].credit, p.accounts[i].receipts = 0, nil
+		p.accounts[i].credit, p.accounts[i].receipt = 0, store.Receipt{}
 	}
 }
 
 // refundLast gives back the charges of the last call, none of whose bytes have moved.
 func (p *pacer) refundLast() {
 	var refunds []store.Charge
-	for i, ch := range p.charges {
-		r := p.results[i].Receipt
-		if r.Cost > 0 && (ch.DryRun || !p.Lines.Return(&ch, []store.Receipt{r})) {
-			ch.Cost, ch.Receipt = 0, r
-			refunds = append(refunds, ch)
+	for i := range p.call.Charges {
+		refunds = p.giveBack(refunds, &p.accounts[i], p.call.Results[i].Receipt)
+	}
+	p.refund(refunds)
+}
+
+// giveBack has the next stream that waits use what a receipt has paid for, or appends the charge that refunds it.
+func (p *pacer) giveBack(refunds []store.Charge, a *account, unused store.Receipt) []store.Charge {
+	if unused.Cost == 0 {
+		return refunds
+	}
+	if !a.DryRun && len(p.accounts) == 1 {
+		turn := &lines.Turn{Cost: unused.Cost, Limit: a.Limit, Result: store.Result{OK: true, Receipt: unused}, Asked: time.Now()}
+		if p.Backend.Lines.GiveTurn(lines.KeyOf(a.Limit, a.Key), turn) {
+			return refunds
 		}
 	}
-	if len(refunds) > 0 {
-		p.withoutLock(func() { p.Refund(p.ctx, refunds) })
+	return append(refunds, store.Charge{Key: a.Key, Limit: a.Limit, DryRun: a.DryRun, Receipt: unused})
+}
+
+// refund settles charges that give bytes back.
+func (p *pacer) refund(charges []store.Charge) {
+	if len(charges) > 0 {
+		p.withoutLock(func() { p.Refund(p.ctx, charges) })
 	}
 }
 
@@ -358,9 +309,7 @@ func (p *pacer) recordMoved(n int64) {
 	if p.err == nil {
 		return
 	}
-	if refunds := p.refunds(); len(refunds) > 0 {
-		p.withoutLock(func() { p.Refund(p.ctx, refunds) })
-	}
+	p.refund(p.refunds())
 }
 
 // recordUnpaced records that n bytes have moved in a pacer that delays nothing, and makes its
@@ -387,16 +336,17 @@ func (p *pacer) recordUnpaced(n int64, took time.Duration) {
 	if p.total >= 0 {
 		ahead = min(ahead, max(p.total-p.moved, 0))
 	}
-	p.setCosts(ahead)
-	switch err := p.ask(); {
+	err := p.ask(ahead)
+	var failed *decide.Failed
+	switch {
 	case err == nil && p.err != nil: // the pacer has ended meanwhile
 		p.refundLast()
 	case err == nil:
-		p.recordPayment(ahead, nil, took)
-	case p.ctx.Err() != nil:
-		p.clearCredit()
+		p.recordPayment(ahead, took)
+	case errors.As(err, &failed):
+		_ = p.handleStoreError(failed.Err) // a dry run is never FailClosed
 	default:
-		_ = p.handleStoreError(err) // a dry run is never FailClosed
+		p.clearCredit()
 	}
 }
 
@@ -427,18 +377,12 @@ func (p *pacer) end() (refunds []store.Charge) {
 	return p.refunds()
 }
 
-// refunds returns the charges that refund the bytes that were paid for and haven't moved. If other
-// streams of this process wait for such bytes, they get them.
+// refunds returns the charges that refund the bytes that were paid for and haven't moved. If another
+// stream of this process waits for such bytes, it gets them.
 func (p *pacer) refunds() (refunds []store.Charge) {
 	for i := range p.accounts {
 		a := &p.accounts[i]
-		unused := a.takeUnused()
-		if !a.DryRun && len(unused) > 0 && p.Lines.Return(&p.charges[i], unused) {
-			continue
-		}
-		for _, r := range unused {
-			refunds = append(refunds, store.Charge{Key: a.Key, Limit: a.Limit, DryRun: a.DryRun, Receipt: r})
-		}
+		refunds = p.giveBack(refunds, a, a.takeUnused())
 	}
 	return refunds
 }

@@ -105,10 +105,8 @@ func steplessFunctions(limit *store.Limit) (names []string) {
 		"Amend": func(s *algorithm.State, r *algorithm.Result) {
 			l.Amend(&now, &algorithm.Settlement{Cost: 2, Receipt: receipt}, s, r)
 		},
-		"Lifetime":      func(s *algorithm.State, r *algorithm.Result) { l.Lifetime(&now, s, r) },
-		"Behind":        func(s *algorithm.State, r *algorithm.Result) { l.Behind(&receipt, &receipt) },
-		"UnitsRefunded": func(s *algorithm.State, r *algorithm.Result) { l.UnitsRefunded(&receipt, &receipt) },
-		"validFor":      func(s *algorithm.State, r *algorithm.Result) { s.Read = true; l.Accept(s) },
+		"Lifetime": func(s *algorithm.State, r *algorithm.Result) { l.Lifetime(&now, s, r) },
+		"validFor": func(s *algorithm.State, r *algorithm.Result) { s.Read = true; l.Accept(s) },
 	} {
 		func() {
 			defer func() {

@@ -1,4 +1,4 @@
-package slots
+package lines
 
 import (
 	"hash/maphash"
@@ -36,9 +36,11 @@ const keptEmpty = 64
 
 var heldSeed = maphash.MakeSeed()
 
+func hashOf(key Key) uint64 { return maphash.Comparable(heldSeed, key) }
+
 // part returns the part of a key, and the key's hash in it.
 func (h *held) part(key Key) (p *heldPart, hash uint64) {
-	hash = maphash.Comparable(heldSeed, key)
+	hash = hashOf(key)
 	return &h[hash%heldParts], hash
 }
 
@@ -95,6 +97,9 @@ func (h *held) len() (n int) {
 // belowShare reports whether w's class is below its share: it holds no slot, or if w got its
 // slots it would hold no more than its share of all that are then held.
 func (h *held) belowShare(w *Waiter) bool {
+	if w.Shares == nil {
+		return false
+	}
 	shares := w.Shares()
 	if shares == nil || shares[w.Class] == 0 {
 		return false

@@ -1,0 +1,292 @@
+package lines
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Horizon is how long before the store would let it pass a call asks that holds nothing, and how far ahead it may
+// reserve what it asks for.
+const Horizon = 10 * time.Millisecond
+
+const (
+	// window is how far ahead a line holds turns, if that is more than one. On a slow store it is a round
+	// trip and slack.
+	window = 10 * time.Millisecond
+	slack  = 5 * time.Millisecond
+	// Each time that a call of another process is faster, the line's horizon doubles, up to mostHorizon; each grant
+	// takes an eighth of a doubling back.
+	mostHorizon = time.Second
+	doubling    = 8
+	// mostAsks is how many calls of a line ask at once while the store grants each immediately.
+	mostAsks = 64
+	// windowPace is how many times the rate of a window a line asks when one has begun.
+	windowPace = 4
+	// measured is how many passes say how fast a line advances.
+	measured = 8
+	// retryLeast is the shortest time after which a line asks a store again that has failed.
+	retryLeast = 10 * time.Millisecond
+	// lookAgain is the longest time that a line waits before it asks for a call that holds nothing: what the
+	// store said may no longer be so.
+	lookAgain = time.Second
+)
+
+// line is the calls that wait for units of one limit and key, and the turns that are held for them.
+type line struct {
+	key     Key
+	supply  Supply
+	classes [Classes][]*Waiter // in the order in which they arrived
+	n       int64
+	units   [Classes]int64 // of the waiters of each class
+
+	turns []*Turn // in the order of their instants
+	// asking is how many calls are asking, and askingCost what each of them costs: calls of different costs
+	// aren't asked for at once, since the answers come in any order.
+	asking     int
+	askingCost int64
+	askHolds   bool // those that are asking hold turns
+	// next is the instant before which no call asks.
+	next time.Time
+	// again: slots have been released since the call that is asking was told to.
+	again bool
+	// scheduled: next is when the store said that the head would pass. Denied then, another process was faster.
+	scheduled bool
+	lost      int       // lost races, in eighths of a doubling of the horizon
+	ahead     int       // how many may ask at once while each is granted immediately
+	last      time.Time // the instant of the last turn, or when the head's is expected
+	passes    passes
+
+	timer *time.Timer // of Lines.advance
+}
+
+// insert puts a waiter where it belongs in its class. A waiter from another line may
+// have arrived before some that wait here.
+func (l *line) insert(w *Waiter) {
+	q := &l.classes[w.Class]
+	i := len(*q)
+	for i > 0 && (*q)[i-1].Arrived.After(w.Arrived) {
+		i--
+	}
+	*q = slices.Insert(*q, i, w)
+	w.inLine = true
+	l.n++
+	l.units[w.Class] += w.Cost
+}
+
+// remove takes a waiter out of the line, if it stands there.
+func (l *line) remove(w *Waiter) {
+	if !w.inLine {
+		return
+	}
+	q := &l.classes[w.Class]
+	i := slices.Index(*q, w)
+	*q = slices.Delete(*q, i, i+1)
+	w.inLine = false
+	l.n--
+	l.units[w.Class] -= w.Cost
+}
+
+// waiting returns the units for which calls wait.
+func (l *line) waiting() (units int64) {
+	for _, n := range l.units {
+		units += n
+	}
+	return units
+}
+
+// inOrder calls f with the waiters in the order in which they are served, until f returns false. Classes are ranked
+// now, and at most once.
+func (l *line) inOrder(h *held, f func(*Waiter) bool) {
+	var ranks [Classes]int
+	for class, q := range l.classes {
+		if ranks[class] = -1; len(q) > 0 {
+			ranks[class] = h.rank(q[0])
+		}
+	}
+	for {
+		best := 0
+		for class, rank := range ranks {
+			if rank > ranks[best] {
+				best = class
+			}
+		}
+		if ranks[best] < 0 {
+			return
+		}
+		ranks[best] = -1
+		for _, w := range l.classes[best] {
+			if !f(w) {
+				return
+			}
+		}
+	}
+}
+
+// first returns the first waiter that suits, or nil.
+func (l *line) first(h *held, suits func(*Waiter) bool) (first *Waiter) {
+	l.inOrder(h, func(w *Waiter) bool {
+		if suits(w) {
+			first = w
+		}
+		return first == nil
+	})
+	return first
+}
+
+// replaceable returns the waiter that is replaced first: the last of the lowest rank, among those
+// for which the line is full.
+func (l *line) replaceable(h *held) (last *Waiter) {
+	for _, q := range l.classes {
+		for _, w := range slices.Backward(q) {
+			if w.Room > l.n {
+				continue
+			}
+			if last == nil || h.rank(w) < h.rank(last) {
+				last = w
+			}
+			break
+		}
+	}
+	return last
+}
+
+// hold puts a turn among those that are held.
+func (l *line) hold(t *Turn) {
+	i := len(l.turns)
+	for i > 0 && l.turns[i-1].At.After(t.At) {
+		i--
+	}
+	l.turns = slices.Insert(l.turns, i, t)
+}
+
+// serve gives each turn that has come to the first call that it suffices for. If there is none, the turn passes
+// unused.
+func (l *line) serve(h *held, now time.Time) {
+	for len(l.turns) > 0 && !l.turns[0].At.After(now) {
+		t := l.turns[0]
+		l.turns = slices.Delete(l.turns, 0, 1)
+		w := l.first(h, t.suits)
+		if w == nil {
+			continue
+		}
+		l.remove(w)
+		l.passes.add(now, w.Cost)
+		w.turn, t.Behind = t, l.waiting()
+		w.wake()
+	}
+}
+
+// ask tells calls to ask that should, and returns when to look again, or the zero Time if something else happens
+// before.
+func (l *line) ask(h *held, now time.Time, trip time.Duration) (next time.Time) {
+	for {
+		covered, w := len(l.turns), (*Waiter)(nil)
+		l.inOrder(h, func(x *Waiter) bool {
+			switch {
+			case x.asking:
+			case covered > 0: // a turn is held for it
+				covered--
+			default:
+				w = x
+			}
+			return w == nil
+		})
+		switch {
+		case w == nil, len(l.turns)+l.asking > 0 && !l.asksBeside(w, now, trip):
+			return time.Time{}
+		case l.next.After(now):
+			return l.next
+		}
+		w.asking, w.Horizon = true, l.horizon(w)
+		l.asking, l.askingCost, l.askHolds = l.asking+1, w.Cost, w.Holds
+		w.wake()
+	}
+}
+
+// asksBeside reports whether a call asks while others ask and turns are held.
+func (l *line) asksBeside(w *Waiter, now time.Time, trip time.Duration) bool {
+	if !w.Holds || l.asking > 0 && (!l.askHolds || l.askingCost != w.Cost) || l.supply.ofSlots() {
+		return false
+	}
+	if len(l.turns)+l.asking < l.ahead {
+		return true
+	}
+	if l.supply.AtOnce {
+		return false
+	}
+	comes := now
+	if l.last.After(now) {
+		comes = l.last
+	}
+	comes = comes.Add(l.supply.Every * time.Duration(int64(l.asking+1)*w.Cost))
+	return !comes.After(now.Add(max(window, trip+slack)))
+}
+
+// horizon returns how far ahead a call may reserve that holds nothing.
+func (l *line) horizon(w *Waiter) time.Duration {
+	switch {
+	case w.AtOnce:
+		return 0
+	case w.TakesSlots || l.supply.ofSlots():
+		return Horizon
+	}
+	return l.widened()
+}
+
+// widened returns Horizon, doubled for the races that the line has lost.
+func (l *line) widened() time.Duration {
+	h := Horizon << (l.lost / doubling)
+	return min(h+h*time.Duration(l.lost%doubling)/doubling, mostHorizon)
+}
+
+// lose records that a call of another process was faster, win that the store has granted a call.
+func (l *line) lose() {
+	if l.widened() < mostHorizon {
+		l.lost += doubling
+	}
+}
+
+func (l *line) win() { l.lost = max(l.lost-1, 0) }
+
+// estimate returns when a call that comes now would get its turn: as long after the last turn as the calls
+// before it take, at the pace of the line or of the rate, whichever is slower.
+func (l *line) estimate(now time.Time, class uint8, cost int64) time.Time {
+	units := cost
+	if l.supply.Prepaid {
+		units = 0
+	}
+	for _, n := range l.units[class:] {
+		units += n
+	}
+	held := int64(0)
+	for _, t := range l.turns {
+		held += t.Cost
+	}
+	units = max(units-held, 0)
+	if w := l.supply.Window; w > 0 {
+		base := now
+		if l.last.After(now) {
+			base = l.last
+		}
+		windows := (held + units - 1) / l.supply.Units
+		return add(base, w, windows)
+	}
+	every := max(l.supply.Every, l.passes.pace())
+	base := now.Add(-every)
+	if l.last.After(base) {
+		base = l.last
+	}
+	return add(base, every, units)
+}
+
+// add returns t + n × d, or an instant that no call waits for.
+func add(t time.Time, d time.Duration, n int64) time.Time {
+	if d > 0 && n > int64(math.MaxInt64/4/d) {
+		return t.Add(math.MaxInt64 / 4)
+	}
+	return t.Add(d * time.Duration(n))
+}
+
+// over reports whether the line has neither waiters nor turns, and none is being asked for.
+func (l *line) over() bool { return l.n == 0 && len(l.turns) == 0 && l.asking == 0 }

@@ -1,0 +1,98 @@
+package lines
+
+import (
+	"errors"
+	"time"
+
+	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/store"
+)
+
+// Classes is the number of priority classes, from 0 on.
+const Classes = 10
+
+// Shares are the percentages of a limit's slots that are reserved for classes; 0 for
+// none.
+type Shares [Classes]uint8
+
+// Key identifies a line: the limit for whose units its calls wait, and the key that is charged. A limit of slots
+// is another limit than a rate of its name, which an Update may have put in its place, and so is one that
+// something other than a store decides (store.Limit.Decider).
+type Key struct {
+	Limit, Key     string
+	Slots, Decided bool
+}
+
+// KeyOf returns the key of the line in which a charge waits.
+func KeyOf(l *store.Limit, key string) Key {
+	return Key{Limit: l.Name(), Key: key, Slots: l.Algorithm() == store.Concurrency, Decided: inside.Decider(l) != nil}
+}
+
+// Waiter is a call in a line. [Lines.Join] enters it there, once.
+type Waiter struct {
+	Key     Key
+	Cost    int64 // in units of the limit
+	Class   uint8
+	Arrived time.Time // when the call began to wait, in whichever line
+	Until   time.Time // when the call stops waiting in this line
+	Room    int64     // how many may wait in the line
+	// Holds: the call has no other charge than dry runs, so its line may hold a turn for it.
+	Holds bool
+	// AtOnce: the store answers at once, so the call asks when its units have come, and reserves nothing.
+	AtOnce bool
+	// TakesSlots: the call takes slots of some limit, so it reserves nothing for long.
+	TakesSlots bool
+	// Supply is how the limit's units come when the call joins.
+	Supply Supply
+	// Shares returns the shares of the limit as it now is, or nil. It is called under
+	// the lock of the lines, and returns at once.
+	Shares func() *Shares
+
+	// Horizon is set when the call is told to ask: how far ahead it may reserve what it asks for, if it
+	// doesn't hold.
+	Horizon time.Duration
+
+	line    *line
+	woken   chan struct{}
+	timer   *time.Timer
+	inLine  bool
+	asking  bool  // it has been told to ask, and hasn't answered
+	askedAt bool  // it has asked once more because its time was up
+	turn    *Turn // that it was served
+}
+
+// Turn is units of a limit that a line has reserved at an instant.
+type Turn struct {
+	At    time.Time
+	Cost  int64
+	Limit *store.Limit
+	By    *Waiter // that asked for it
+	// Result is the store's, of the instant Asked.
+	Result store.Result
+	Asked  time.Time
+	Behind int64 // when the turn is served: the units for which calls wait then
+}
+
+// suits reports whether the turn suffices for a call.
+func (t *Turn) suits(w *Waiter) bool { return w.Holds && w.Cost <= t.Cost }
+
+// How a wait ends if neither an answer nor the context ends it.
+var (
+	ErrFull = errors.New("lines: there is no room in the line")
+	ErrLate = errors.New("lines: the turn comes too late")
+)
+
+// Take returns the turn that the call was served, and makes the call its owner. It returns nil if the
+// call is to ask.
+func (w *Waiter) Take() *Turn {
+	t := w.turn
+	w.turn = nil
+	return t
+}
+
+func (w *Waiter) wake() {
+	select {
+	case w.woken <- struct{}{}:
+	default: // it hasn't looked since the last wake-up
+	}
+}
