@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 )
@@ -69,13 +71,37 @@ func Degrade(h http.Handler) http.Handler {
 //   - pass the request to another route of the application, usually inside Degrade. There, the
 //     limiter that denied the request admits it; other limiters decide it.
 //
+// Given to WithRoute, h answers requests of that route, whichever limit denies them. The most
+// specific route that matches and has a WithDenyHandler decides, even if a more specific route has
+// an Only; then the WithDenyHandler of the limiter. If a request can be interpreted in several ways,
+// the first interpretation that has a handler decides.
+//
 // Without a WithDenyHandler, the function of WithErrorHandler writes the response. Without
 // both, the response has the status of the denial and an application/problem+json body (RFC
 // 9457) with the names of the limits that denied.
-func WithDenyHandler(h http.Handler) Option {
-	return checkedOption(h != nil, "WithDenyHandler(nil)", "write a handler, or leave it out for a problem body", func(c *config) {
-		c.denyHandler = h
-	})
+func WithDenyHandler(h http.Handler) RouteOption {
+	return denyHandlerOption{settingOf("WithDenyHandler(nil)", h == nil), h}
+}
+
+type denyHandlerOption struct {
+	setting
+	h http.Handler
+}
+
+func (o denyHandlerOption) applyLimiter(c *config) {
+	o.check(&c.Errs)
+	c.denyHandler = o.h
+}
+
+func (o denyHandlerOption) applyRoute(rc *compile.Route) {
+	o.check(&rc.Errs)
+	rc.DenyHandler = o.h
+}
+
+func (o denyHandlerOption) check(errs *optionerror.List) {
+	if o.h == nil {
+		errs.Add("WithDenyHandler(nil)", "", "write a handler, or leave it out for a problem body")
+	}
 }
 
 // WithErrorHandler sets the function that writes the responses to all denied requests, except
@@ -124,7 +150,7 @@ func answer(v *version, w http.ResponseWriter, r *http.Request, err error) {
 
 // answerDenied answers a request that a limit denied with denied, which err is or wraps.
 func answerDenied(v *version, w http.ResponseWriter, r *http.Request, denied *DeniedError, err error) {
-	h := v.denyHandler
+	h := v.denyHandlerOf(r)
 	if e := v.errorHandler; h == nil && e != nil {
 		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
 	}

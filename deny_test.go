@@ -523,3 +523,62 @@ func TestServe(t *testing.T) {
 		}
 	}
 }
+
+// The most specific route that matches and has a WithDenyHandler answers, whichever limit denies.
+func TestDenyHandlerOfRoute(t *testing.T) {
+	text := func(s string) stint.RouteOption { return stint.WithDenyHandler(stint.PlainText(s)) }
+	opts := []stint.Option{
+		theKey, stint.Rate(1, 1000*time.Hour, stint.WithName("calls"), stint.WithCost(func(*http.Request) int64 { return 2 })), text("all"),
+		stint.WithRoute("/api/", text("api")),
+		stint.WithRoute("/api/stock/{id}", stint.Rate(5, time.Minute, stint.WithName("stock")), stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "stock")
+		})))),
+		stint.WithRoute("/api/more", stint.Rate(5, time.Minute, stint.WithName("more"))),
+		stint.WithRoute("/api/only", stint.Only(stint.Rate(1, 1000*time.Hour, stint.WithName("only"), stint.WithCost(func(*http.Request) int64 { return 3 })))),
+		stint.WithRoute("a.test/api/more", text("host")),
+	}
+	l := limiter(t, opts...)
+	derived, err := l.With(stint.WithRoute("/api/stock/{id}", text("derived")), text("derived's own"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		l      *stint.Limiter
+		target string
+		status int
+		body   string
+	}{
+		{l, "/", 429, "all"}, {l, "/other", 429, "all"},
+		{l, "/api/x", 429, "api"}, {l, "/api/more", 429, "api"}, {l, "/api/stock/7", 200, "stock"},
+		{l, "/api/only", 429, "api"}, // Only is about limits
+		{l, "http://a.test/api/more", 429, "host"}, {l, "http://a.test/api/x", 429, "api"},
+		{l, "//api/x", 429, "api"}, // as the cleaned path
+		{derived, "/", 429, "derived's own"}, {derived, "/api/x", 429, "api"}, {derived, "/api/stock/7", 429, "derived"},
+	} {
+		if w := through(tt.l, get(tt.target), nil); w.Code != tt.status || w.Body.String() != tt.body {
+			t.Errorf("%s: %d %q, want %d %q", tt.target, w.Code, w.Body, tt.status, tt.body)
+		}
+	}
+	if err := l.Update(stint.WithoutRoutes(), stint.WithDenyHandler(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if w := through(l, get("/api/x"), nil); w.Header().Get("Content-Type") != "application/problem+json" {
+		t.Errorf("after an Update without handlers: %d %q", w.Code, w.Body)
+	}
+	// Without a handler of the limiter, other routes get a problem body.
+	l = limiter(t, theKey, stint.Rate(1, 1000*time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 })), stint.WithRoute("/a", text("a")))
+	if w := through(l, get("/a"), nil); w.Body.String() != "a" {
+		t.Errorf("/a: %d %q", w.Code, w.Body)
+	}
+	if w := through(l, get("/b"), nil); w.Code != 429 || w.Header().Get("Content-Type") != "application/problem+json" {
+		t.Errorf("/b: %d %q", w.Code, w.Body)
+	}
+	for want, opts := range map[string][]stint.RouteOption{
+		`WithRoute("/a"): WithDenyHandler(nil): write a handler`: {stint.Rate(1, time.Hour, stint.WithName("a")), stint.WithDenyHandler(nil)},
+		`WithRoute("/a"): Exempt(): beside something else`:       {stint.Exempt(), text("a")},
+	} {
+		if _, err := stint.New(theKey, stint.Rate(1, time.Hour), stint.WithRoute("/a", opts...)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

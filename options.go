@@ -26,7 +26,7 @@ type Option interface {
 	sets() setting
 }
 
-// RouteOption is an argument of WithRoute: a limit, Only, Exempt, or an option that is a
+// RouteOption is an argument of WithRoute: a limit, Only, Exempt, WithDenyHandler, or an option that is a
 // default for the limits of that route. WithCost and WithFixedCost set the cost of the route's
 // requests for all rates and quotas that have no cost of their own. A default applies to the kinds of limit that take the option; New
 // returns an error if the route has no such limit. An option of a limit takes precedence over

@@ -40,6 +40,19 @@ type version struct {
 // showsRequests reports whether some function of the application sees requests.
 func (v *version) showsRequests() bool { return v.shows || v.events.observers() != nil }
 
+// handles reports whether a handler of the limiter or of a route answers denials.
+func (v *version) handles() bool { return v.behavior.handles() || v.plans.DenyHandlers }
+
+// denyHandlerOf returns the handler that answers a request which a limit denies, or nil.
+func (v *version) denyHandlerOf(r *http.Request) http.Handler {
+	if v.plans.DenyHandlers {
+		if h := v.plans.Find(r).DenyHandler; h != nil {
+			return h
+		}
+	}
+	return v.denyHandler
+}
+
 // plan returns the plan of a request.
 func (v *version) plan(r *http.Request) *read.Plan {
 	if v.plans.Router == nil {

@@ -45,6 +45,7 @@ var registered = []policy.Option{
 	policy.WithSettleFunc("tokens", tokens),
 	policy.WithPriorityFunc("class", class),
 	policy.WithPredicate("internal", internal),
+	policy.WithDenyHandler("sorry", stint.PlainText("sorry")),
 	policy.WithPlanFunc(planOf),
 	policy.WithSecret(secret),
 }
@@ -123,6 +124,10 @@ var documents = []document{
 		[]stint.Option{remote, stint.Quota(3, stint.Hourly, stint.WithAlgorithm(stint.IntervalBucket), stint.WithBurst(5), stint.WithName("hourly"))}},
 	{"concurrency", limits("[{name: concurrency, concurrency: 8}]"), []stint.Option{remote, stint.Concurrency(8, stint.WithName("concurrency"))}},
 	{"concurrency with a line", limits("[{name: concurrency, concurrency: 8, queue: 16, max-wait: 2s}]"), []stint.Option{remote, stint.Concurrency(8, stint.WithQueue(16), stint.WithMaxWait(2*time.Second), stint.WithName("concurrency"))}},
+	{"handlers of denials", limits("[{name: calls, rate: 2/1m}]") + "deny-handler: sorry\nroutes:\n  /a: {deny-handler: sorry}\n  /b: {only: [{name: b, rate: 1/1m}], deny-handler: sorry}\n",
+		[]stint.Option{stint.Rate(2, time.Minute, stint.WithName("calls")), remote, stint.WithDenyHandler(stint.PlainText("sorry")),
+			stint.WithRoute("/a", stint.WithDenyHandler(stint.PlainText("sorry"))),
+			stint.WithRoute("/b", stint.Only(stint.Rate(1, time.Minute, stint.WithName("b"))), stint.WithDenyHandler(stint.PlainText("sorry")))}},
 	{"classes, and their shares", limits("[{name: concurrency, concurrency: 8, queue: 4, shares: [{class: 9, percent: 30}, {class: '0', percent: \"7_0\"}]}, {name: adaptive, adaptive-concurrency: 2-20, max-wait: 1s, shares: [{class: 5, percent: 100}]}]") + "priority: class\n",
 		[]stint.Option{remote, stint.WithPriority(class),
 			stint.Concurrency(8, stint.WithQueue(4), stint.WithShare(9, 30), stint.WithShare(0, 70), stint.WithName("concurrency")),

@@ -40,6 +40,8 @@ type route struct {
 	hasLimits bool // limits or only
 	only      bool
 	exempt    bool
+
+	denyHandler http.Handler // or nil
 }
 
 type plan struct {
@@ -100,6 +102,11 @@ func documentFields() []field[document] {
 			}
 		}},
 		{"headers", func(d *decoder, n *yaml.Node, doc *document) { d.headers(n, doc) }},
+		{"deny-handler", func(d *decoder, n *yaml.Node, doc *document) {
+			if h := d.denyHandler(n); h != nil {
+				doc.options = append(doc.options, stint.WithDenyHandler(h))
+			}
+		}},
 		{"retry-jitter", func(d *decoder, n *yaml.Node, doc *document) {
 			if v, ok := d.duration(n, "retry-jitter"); ok {
 				doc.options = append(doc.options, stint.WithRetryJitter(v))
@@ -134,6 +141,7 @@ func routeFields(doc *document) []field[route] {
 	settingsOf := func(r *route) *settings { return &r.settings }
 	return append(settingsFields(settingsOf), skipField(settingsOf),
 		field[route]{"limits", limits(false)}, field[route]{"only", limits(true)},
+		field[route]{"deny-handler", func(d *decoder, n *yaml.Node, r *route) { r.denyHandler = d.denyHandler(n) }},
 		field[route]{"exempt", func(d *decoder, n *yaml.Node, r *route) {
 			on, ok := d.boolean(n, "exempt")
 			if r.exempt = on; ok && !on {
@@ -144,13 +152,27 @@ func routeFields(doc *document) []field[route] {
 
 // checkRoute reports a route with nothing, and one that is exempt and has something.
 func (d *decoder) checkRoute(at *yaml.Node, r *route) {
-	set := len(r.settings.options) > 0 || r.settings.keyed
+	set := len(r.settings.options) > 0 || r.settings.keyed || r.denyHandler != nil
 	switch {
 	case r.exempt && (r.hasLimits || set):
 		d.bad(at, "exempt beside something else: leave one out")
 	case !r.exempt && !r.hasLimits && !set:
 		d.bad(at, "a route with nothing: write limits, only, a cost, or exempt: true")
 	}
+}
+
+// denyHandler returns the handler that n names, or nil.
+func (d *decoder) denyHandler(n *yaml.Node) http.Handler {
+	name, ok := d.text(n, "deny-handler", "the name of a handler given to policy.WithDenyHandler")
+	if !ok {
+		return nil
+	}
+	h := d.config.handlers[name]
+	if h == nil {
+		d.unknown(n, "unknown deny-handler %q: %s; handlers are registered with policy.WithDenyHandler",
+			name, suggestion(name, slices.Sorted(maps.Keys(d.config.handlers))))
+	}
+	return h
 }
 
 func planFields(doc *document) []field[plan] {
@@ -410,6 +432,9 @@ func (doc *document) buildOptions(config *config) []stint.Option {
 			for _, l := range limits {
 				opts = append(opts, l)
 			}
+		}
+		if r.denyHandler != nil {
+			opts = append(opts, stint.WithDenyHandler(r.denyHandler))
 		}
 		options = append(options, stint.WithRoute(r.pattern, opts...))
 	}

@@ -259,6 +259,7 @@ func TestOptionsOfGo(t *testing.T) {
 		{`policy: WithCostFunc("10"): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithCostFunc("10", rows)}},
 		{`policy: WithSettleFunc("failed-only"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithSettleFunc("failed-only", tokens)}},
 		{`policy: WithPredicate("preflight"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithPredicate("preflight", internal)}},
+		{`policy: WithDenyHandler("h", nil): write a function`, []policy.Option{policy.WithDenyHandler("h", nil)}},
 		{`policy: WithPriorityFunc("c", nil): write a function`, []policy.Option{policy.WithPriorityFunc("c", nil)}},
 		{`policy: WithPriorityFunc("c") is given twice: leave one out`, []policy.Option{policy.WithPriorityFunc("c", class), policy.WithPriorityFunc("c", class)}},
 		{"policy: WithPlanFunc(nil): write a function, or leave it out", []policy.Option{policy.WithPlanFunc(nil)}},

@@ -124,6 +124,7 @@ type config struct {
 	settles     map[string]func(*http.Request, int, int64) int64
 	priorities  map[string]func(*http.Request) int
 	predicates  map[string]func(*http.Request) bool
+	handlers    map[string]http.Handler // of denials
 	plan        func(*http.Request) (string, error)
 	onlyPlan    string // the plan of all requests
 	secret      []byte
@@ -145,6 +146,7 @@ func newConfig(opts []Option) (*config, error) {
 		settles:    map[string]func(*http.Request, int, int64) int64{},
 		priorities: map[string]func(*http.Request) int{},
 		predicates: map[string]func(*http.Request) bool{},
+		handlers:   map[string]http.Handler{},
 		debounce:   100 * time.Millisecond,
 		readEvery:  10 * time.Second,
 	}
@@ -233,6 +235,12 @@ func WithPriorityFunc(name string, f func(*http.Request) int) Option {
 // [internal].
 func WithPredicate(name string, f func(*http.Request) bool) Option {
 	return option(func(c *config) { register(c, c.predicates, "WithPredicate", name, f, f == nil, "preflight") })
+}
+
+// WithDenyHandler lets a file use a handler of the application by name, for the requests that a limit denies:
+// deny-handler: cached, of the policy or of a route. See stint.WithDenyHandler.
+func WithDenyHandler(name string, h http.Handler) Option {
+	return option(func(c *config) { register(c, c.handlers, "WithDenyHandler", name, h, h == nil) })
 }
 
 // WithPlanFunc sets the function that returns the name of a request's plan. A file with

@@ -26,7 +26,7 @@ import (
 //
 // If another adapter mounts the limiter, there is no echo.Context: h doesn't run, and the
 // limiter writes its default response. stint.New returns an error if h is nil.
-func WithDenyHandler(h echo.HandlerFunc) stint.Option {
+func WithDenyHandler(h echo.HandlerFunc) stint.RouteOption {
 	if h == nil {
 		return stint.WithDenyHandler(nil) // New reports it
 	}

@@ -88,3 +88,26 @@ func TestHandlersNil(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A route has a handler of its own, which gets the echo context.
+func TestDenyHandlerOfRoute(t *testing.T) {
+	text := func(s string) stint.RouteOption {
+		return WithDenyHandler(func(c *echo.Context) error { return c.String(http.StatusTeapot, s+" "+c.Path()) })
+	}
+	e := echo.New()
+	e.Use(New(stint.Rate(1, 1000*time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 })), stint.WithKey(stint.Global()), text("all"),
+		stint.WithRoute("GET /stock/{id}", text("stock"))))
+	admitted := func(*echo.Context) error {
+		t.Error("it was admitted")
+		return nil
+	}
+	e.GET("/stock/:id", admitted)
+	e.GET("/other", admitted)
+	for target, want := range map[string]string{"/stock/7": "stock /stock/:id", "/other": "all /other"} {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+		if w.Code != http.StatusTeapot || w.Body.String() != want {
+			t.Errorf("%s: %d %q, want %q", target, w.Code, w.Body, want)
+		}
+	}
+}

@@ -215,3 +215,22 @@ func TestWithDenyHandlerLeavesFilesToTheServer(t *testing.T) {
 		}
 	}
 }
+
+// A route has a handler of its own, which gets the gin context.
+func TestDenyHandlerOfRoute(t *testing.T) {
+	text := func(s string) stint.RouteOption {
+		return WithDenyHandler(func(c *gin.Context) { c.String(http.StatusTeapot, s+" "+c.FullPath()) })
+	}
+	e := gin.New()
+	e.Use(New(stint.Rate(1, 1000*time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 })), stint.WithKey(stint.Global()), text("all"),
+		stint.WithRoute("GET /stock/{id}", text("stock"))))
+	e.GET("/stock/:id", func(*gin.Context) { t.Error("it was admitted") })
+	e.GET("/other", func(*gin.Context) { t.Error("it was admitted") })
+	for target, want := range map[string]string{"/stock/7": "stock /stock/:id", "/other": "all /other"} {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+		if w.Code != http.StatusTeapot || w.Body.String() != want {
+			t.Errorf("%s: %d %q, want %q", target, w.Code, w.Body, want)
+		}
+	}
+}

@@ -62,7 +62,8 @@ func (f functions) options() ([]policy.Option, error) {
 			policy.WithCostFunc(name, func(*http.Request) int64 { return 1 }),
 			policy.WithSettleFunc(name, func(*http.Request, int, int64) int64 { return replay.UnknownCost }),
 			policy.WithPriorityFunc(name, func(*http.Request) int { return 0 }),
-			policy.WithPredicate(name, func(*http.Request) bool { return false }))
+			policy.WithPredicate(name, func(*http.Request) bool { return false }),
+			policy.WithDenyHandler(name, http.NotFoundHandler()))
 	}
 	return options, nil
 }

@@ -38,7 +38,9 @@ type Route struct {
 	Limits   []*Rule
 	Only     bool // by Only: they are instead of all that is less specific
 	Exempt   bool // by Exempt: likewise, and there are none
-	Errs     optionerror.List
+	// DenyHandler answers requests that a limit denies, or is nil.
+	DenyHandler http.Handler
+	Errs        optionerror.List
 }
 
 // Result is a limiter's compiled options.
@@ -235,7 +237,7 @@ func (k *compiler) plans(level read.Level) {
 // route makes the layer of a WithRoute.
 func (k *compiler) route(rc Route) *read.Layer {
 	k.errs = append(k.errs, append(slices.Clip(rc.Errs), rc.Defaults.Errs...).At(rc.Pattern, "")...)
-	l := &read.Layer{Entries: k.entries(rc.Pattern, rc.Limits, rc.Defaults.WithDefaults(k.result.Defaults)), Only: rc.Only || rc.Exempt}
+	l := &read.Layer{Entries: k.entries(rc.Pattern, rc.Limits, rc.Defaults.WithDefaults(k.result.Defaults)), Only: rc.Only || rc.Exempt, DenyHandler: rc.DenyHandler}
 	if rc.Defaults.Cost != nil {
 		l.Cost = &read.Cost{Func: rc.Defaults.Cost, Fixed: rc.Defaults.Fixed}
 	}
@@ -280,10 +282,10 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 	}
 	options := rc.Defaults.options()
 	switch {
-	case rc.Exempt && len(rc.Limits)+len(options) > 0:
+	case rc.Exempt && (len(rc.Limits)+len(options) > 0 || rc.DenyHandler != nil):
 		bad("Exempt()", "beside something else", "leave one out: an exempt route has no limits")
 		return
-	case !rc.Exempt && len(rc.Limits)+len(options) == 0:
+	case !rc.Exempt && len(rc.Limits)+len(options) == 0 && rc.DenyHandler == nil:
 		bad("", "nothing in it", "write limits, a stint.WithCost, or stint.Exempt() if its requests have no limits")
 		return
 	}

@@ -45,6 +45,9 @@ func (p *Plans) union(matches []routing.Match) *Plan {
 func combine(pattern string, plans ...*Plan) *Plan {
 	u, seen := &Plan{Pattern: pattern, alsoMatched: plans}, map[*store.Limit]bool{}
 	for _, p := range plans {
+		if u.DenyHandler == nil {
+			u.DenyHandler = p.DenyHandler
+		}
 		if len(p.interpretations) > 0 {
 			u.interpretations = append(u.interpretations, p.interpretations...)
 		} else {

@@ -29,6 +29,8 @@ type Layer struct {
 	Funcs   []*Func
 	Cost    *Cost // nil: not said
 	Only    bool  // nothing less specific applies
+	// DenyHandler answers the requests that a limit denies, or is nil. Only says nothing about it.
+	DenyHandler http.Handler
 }
 
 // Cost is what a route's requests cost the limits that have no cost of their own.
@@ -70,6 +72,7 @@ func (p *Plans) Build(levels []Level, patterns []string) {
 	for i := range patterns {
 		p.Routes[i] = p.plan(p.chains.byPattern[i])
 	}
+	p.DenyHandlers = slices.ContainsFunc(p.Routes, func(q *Plan) bool { return q.DenyHandler != nil })
 	for i, q := range p.Routes {
 		for _, n := range p.chains.byPattern[i][1:] {
 			q.alsoMatched = append(q.alsoMatched, p.Routes[n])
@@ -117,12 +120,25 @@ func (p *Plans) plan(chain []int) *Plan {
 	}
 	made := NewPlan(pattern, entries, funcs)
 	made.Cost = cost
+	made.DenyHandler = p.denyHandler(chain)
 	for _, l := range p.Levels {
 		if layer := l.layer(pattern); layer != nil {
 			made.Declared = append(made.Declared, layer.Entries...)
 		}
 	}
 	return made
+}
+
+// denyHandler returns that of the most specific route of a chain that has one, or nil.
+func (p *Plans) denyHandler(chain []int) http.Handler {
+	for _, n := range chain {
+		for _, l := range slices.Backward(p.Levels) {
+			if layer := l.Routes[p.chains.patterns[n]]; layer != nil && layer.DenyHandler != nil {
+				return layer.DenyHandler
+			}
+		}
+	}
+	return nil
 }
 
 // layers returns those of a chain of patterns.

@@ -54,7 +54,9 @@ type Plan struct {
 	Cost     *Cost  // of the most specific route that says one; or nil
 	Policy   string // RateLimit-Policy of all entries
 	Pattern  string // of the WithRoute, or of several, separated by commas
-	Single   *Entry // the only one, where a decision is its charge and nothing else; or nil
+	// DenyHandler answers requests that a limit denies, in place of the limiter's. It may be nil.
+	DenyHandler http.Handler
+	Single      *Entry // the only one, where a decision is its charge and nothing else; or nil
 
 	plain           []*Entry // Entries, if each is charged as it is; nil if one may be skipped, and with interpretations
 	interpretations []*Plan  // otherwise those that its requests are held to: see charge
@@ -134,7 +136,9 @@ type Plans struct {
 	Routes []*Plan         // Base is for requests that none of them matches
 	Router *routing.Router // of the routes' patterns; nil without
 	Levels []Level         // that they are made of, the limiter's last
-	chains *chains
+	// DenyHandlers: some plan has a DenyHandler.
+	DenyHandlers bool
+	chains       *chains
 
 	Skip, Block []func(*http.Request) bool // of WithSkip and WithBlock
 	// Priority returns a request's class, or is nil.

@@ -50,7 +50,7 @@ var fits = []struct{ option, takes string }{
 	{"WithLimitSource(stint.RemoteIP(), nil)", "New"},
 	{"WithSkip(stint.Preflight)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithBlock(nil)", "New"},
-	{"WithDenyHandler(nil)", "New"},
+	{"WithDenyHandler(nil)", "New WithRoute"},
 	{"WithErrorHandler(nil)", "New"},
 	{"WithProblem()", "New"},
 	{"WithHeaders()", "New"},
