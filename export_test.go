@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"unsafe"
 
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/lines"
@@ -16,6 +17,9 @@ func init() { mistakes.Made.Store(math.MinInt64) }
 
 // CountNew has the calls of New counted from now on, for a warning.
 func CountNew() { mistakes.Made.Store(0) }
+
+// CarriedSize is what a request's permit and the request that carries it take.
+const CarriedSize = unsafe.Sizeof(carried{})
 
 // Own returns the event as one observer among several gets it.
 func (e Event) Own() Event { return e.clone() }

@@ -885,3 +885,10 @@ func TestSettleAfterTheContext(t *testing.T) {
 		}
 	}
 }
+
+// What a request allocates for its permit fits the allocator's class of 512 bytes.
+func TestPermitFitsItsSizeClass(t *testing.T) {
+	if stint.CarriedSize > 512 {
+		t.Errorf("a permit and its request take %d bytes", stint.CarriedSize)
+	}
+}

@@ -16,9 +16,16 @@ import (
 // Grants own what a call was granted, from Call.HandTo until ReleaseLocally and End. Package permit says
 // when they end. Grants are safe for concurrent use. ReleaseLocally is called once.
 type Grants struct {
-	mu   sync.Mutex // guards the results of the elements of list
+	mu    sync.Mutex // guards the results of the grants
+	more  *moreGrants
+	first Grant // without a Limit if there is none
+}
+
+// moreGrants are the grants behind the first. They stand apart, so that the permit of one limit and its request
+// take 512 bytes.
+type moreGrants struct {
 	list []Grant
-	room [2]Grant // the list of most requests
+	room [1]Grant // the list of two limits
 }
 
 // Grant is a charge that one limit has granted. It keeps the result in less room than a store.Result, because
@@ -78,27 +85,43 @@ func (g *Grant) keepResult(r *store.Result) {
 // HandTo makes grants the owner of what the call has been granted. The call still says what it was, until
 // it is reset.
 func (c *Call) HandTo(gs *Grants) {
-	list := gs.room[:]
-	if len(c.Charges) > len(list) {
-		list = make([]Grant, len(c.Charges))
+	if n := len(c.Charges) - 1; n > 0 {
+		more := new(moreGrants)
+		if more.list = more.room[:]; n > len(more.room) {
+			more.list = make([]Grant, n)
+		}
+		gs.more = more
 	}
-	gs.list, c.owns = list[:len(c.Charges)], false
-	for i := range gs.list {
-		g, ch := &gs.list[i], &c.Charges[i]
+	c.owns = false
+	for i := range c.Charges {
+		g, ch := gs.At(i), &c.Charges[i]
 		g.Limit, g.Key, g.Cost = c.Limits[i], ch.Key, ch.Cost
 		g.keepResult(&c.Results[i])
 	}
 }
 
 // Len returns how many there are, At one of them. What At returns doesn't change.
-func (gs *Grants) Len() int { return len(gs.list) }
+func (gs *Grants) Len() int {
+	switch {
+	case gs.first.Limit == nil:
+		return 0
+	case gs.more == nil:
+		return 1
+	}
+	return 1 + len(gs.more.list)
+}
 
-func (gs *Grants) At(i int) *Grant { return &gs.list[i] }
+func (gs *Grants) At(i int) *Grant {
+	if i == 0 {
+		return &gs.first
+	}
+	return &gs.more.list[i-1]
+}
 
 // Named returns which grants are of limits with a name.
 func (gs *Grants) Named(name string) (named []int) {
-	for i := range gs.list {
-		if gs.list[i].Limit.StoreLimit.Name() == name {
+	for i := range gs.Len() {
+		if gs.At(i).Limit.StoreLimit.Name() == name {
 			named = append(named, i)
 		}
 	}
@@ -153,8 +176,8 @@ func (g *Grant) recordSettled(r store.Result) {
 func (gs *Grants) Recall(c *Call) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	for i := range gs.list {
-		g := &gs.list[i]
+	for i := range gs.Len() {
+		g := gs.At(i)
 		c.Limits, c.Charges, c.Results = append(c.Limits, g.Limit), append(c.Charges, g.charge(g.currentCost())), append(c.Results, g.result())
 	}
 }
@@ -180,11 +203,11 @@ func (h *HandlerSettled) add(amends []Amend, grants int) {
 func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed bool, handler *HandlerSettled) Settlement {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.list[a.Grant].uncharged() })
+	amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.At(a.Grant).uncharged() })
 	if len(amends) == 0 {
 		return Settlement{}
 	}
-	if slices.ContainsFunc(amends, func(a Amend) bool { return gs.list[a.Grant].settling() }) {
+	if slices.ContainsFunc(amends, func(a Amend) bool { return gs.At(a.Grant).settling() }) {
 		return Settlement{Err: errSettlementUnknown}
 	}
 	charges := gs.beginSettling(make([]store.Charge, 0, len(amends)), amends)
@@ -192,7 +215,7 @@ func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed 
 	s := b.settle(context.WithoutCancel(ctx), b.Store, charges, results, timed)
 	gs.recordSettlement(&s, amends, results)
 	if s.Amended && handler != nil {
-		handler.add(amends, len(gs.list))
+		handler.add(amends, gs.Len())
 	}
 	return s
 }
@@ -200,7 +223,7 @@ func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed 
 // beginSettling appends the charges that make the amends.
 func (gs *Grants) beginSettling(to []store.Charge, amends []Amend) []store.Charge {
 	for _, a := range amends {
-		g := &gs.list[a.Grant]
+		g := gs.At(a.Grant)
 		to = append(to, g.charge(a.Cost))
 		g.setSettling(true)
 	}
@@ -212,12 +235,12 @@ func (gs *Grants) recordSettlement(s *Settlement, amends []Amend, results []stor
 	switch {
 	case s.Err == nil:
 		for i, a := range amends {
-			gs.list[a.Grant].recordSettled(results[i])
+			gs.At(a.Grant).recordSettled(results[i])
 		}
 		s.Amended = len(amends) > 0
 	case errors.Is(s.Err, store.ErrNotMade):
 		for _, a := range amends {
-			gs.list[a.Grant].setSettling(false)
+			gs.At(a.Grant).setSettling(false)
 		}
 	}
 }
@@ -234,8 +257,8 @@ type Amend struct {
 // limits. End, which comes later, finds no leases of this process then. If learns is set, adaptive limits
 // learn from the sample. ReleaseLocally returns the limits that have changed.
 func (gs *Grants) ReleaseLocally(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
-	for i := range gs.list {
-		g := &gs.list[i]
+	for i := range gs.Len() {
+		g := gs.At(i)
 		g.Limit.ReleaseHere(b.Lines, g.Key, g.Cost, class)
 	}
 	if !learns {
@@ -245,13 +268,13 @@ func (gs *Grants) ReleaseLocally(b *Backend, class uint8, learns bool, sample *a
 	defer c.Free()
 	gs.mu.Lock() // a Decision may be reading the results
 	defer gs.mu.Unlock()
-	for i := range gs.list {
-		g := &gs.list[i]
+	for i := range gs.Len() {
+		g := gs.At(i)
 		c.Charges, c.Results = append(c.Charges, g.charge(g.currentCost())), append(c.Results, g.result())
 	}
 	changes := b.Keys.End(c.Charges, c.Results, sample)
 	for i := range c.Results {
-		gs.list[i].keepReceipt(&c.Results[i].Receipt)
+		gs.At(i).keepReceipt(&c.Results[i].Receipt)
 	}
 	return changes
 }
@@ -299,8 +322,8 @@ func (gs *Grants) End(ctx context.Context, b *Backend, e Ending, done func(Settl
 func (gs *Grants) releaseInMemory(b *Backend) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	for i := range gs.list {
-		if g := &gs.list[i]; g.lease != (store.LeaseID{}) {
+	for i := range gs.Len() {
+		if g := gs.At(i); g.lease != (store.LeaseID{}) {
 			b.Release(g.Key, g.Limit.StoreLimit, g.lease)
 		}
 	}
@@ -311,8 +334,8 @@ func (gs *Grants) releaseInMemory(b *Backend) {
 
 // leases appends the charges that release the slots.
 func (gs *Grants) leases(to []store.Charge) []store.Charge {
-	for i := range gs.list {
-		if g := &gs.list[i]; g.lease != (store.LeaseID{}) {
+	for i := range gs.Len() {
+		if g := gs.At(i); g.lease != (store.LeaseID{}) {
 			to = append(to, g.charge(0))
 		}
 	}
@@ -331,7 +354,7 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 	firstAmended := len(c.Charges)
 	amends := e.Amends
 	if len(amends) > 0 {
-		amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.list[a.Grant].stands(a, e.HandlerSettled.has(a.Grant)) })
+		amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.At(a.Grant).stands(a, e.HandlerSettled.has(a.Grant)) })
 		c.Charges = gs.beginSettling(c.Charges, amends)
 	}
 	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
@@ -348,8 +371,8 @@ func (g *Grant) stands(a Amend, handlerSettled bool) bool {
 
 // Include reports whether a grant is of a limit with a hash (inside.Hash), for a key.
 func (gs *Grants) Include(hash uint64, key string) bool {
-	for i := range gs.list {
-		if g := &gs.list[i]; inside.Hash(g.Limit.StoreLimit) == hash && g.Key == key {
+	for i := range gs.Len() {
+		if g := gs.At(i); inside.Hash(g.Limit.StoreLimit) == hash && g.Key == key {
 			return true
 		}
 	}
