@@ -226,6 +226,14 @@ var scenarios = []struct {
 			w.admit(1, "")
 		},
 		want: []string{"decisions{limiter=api,outcome=blocked} 2", "decisions{limit=x,limiter=api,outcome=empty_key} 1"}},
+	{name: "without a key, in a dry run, beside a limit of all",
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x"), stint.WithDryRun(true)), stint.Rate(5, time.Hour, stint.WithName("all"), stint.WithKey(stint.Global()))},
+		do:   func(_ *testing.T, w *watched) { w.admit(1, "") },
+		want: []string{
+			"decisions{limit=all,limiter=api,outcome=admitted} 1",
+			"limit.decisions{limit=all,limiter=api,outcome=allowed} 1",
+			"limit.cost.charged{limit=all,limiter=api} 1",
+		}},
 	{name: "slots up and down, and who waits for them",
 		opts: []stint.Option{stint.Concurrency(2, stint.WithName("slots"), stint.WithQueue(5), stint.WithMaxWait(time.Minute))},
 		do: func(t *testing.T, w *watched) {

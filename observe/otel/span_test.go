@@ -42,6 +42,7 @@ func TestSpans(t *testing.T) {
 		{"waited for its turn", []stint.Option{stint.Rate(1, time.Second, name, stint.WithMaxWait(time.Minute))}, "a",
 			"stint.waiting{limit=x,limiter=api,queued=1} stint.waited{limit=x,limiter=api,outcome=admitted,wait.duration=1}"},
 		{"a dry run", []stint.Option{stint.Rate(1, time.Minute, name, stint.WithDryRun(true))}, "a", "stint.dry_run_denied{limit=x,limiter=api,retry_after=60}"},
+		{"no key, in a dry run", []stint.Option{stint.Rate(1, time.Minute, name, stint.WithDryRun(true))}, "", "stint.dry_run_denied{limit=x,limiter=api,outcome=empty_key}"},
 		{"no key", []stint.Option{stint.Rate(1, time.Minute, name)}, "", "stint.denied{limit=x,limiter=api,outcome=empty_key}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
