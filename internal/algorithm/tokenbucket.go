@@ -393,10 +393,7 @@ func (l *Limit) refundBucket(now *Now, tokens int64, c *Settlement, s *State, r 
 	if back == 0 {
 		return
 	}
-	if r.Mark -= back; back == refundable {
-		// All that remained has come back, which Standing reads from the Mark.
-		r.Mark = min(r.Mark, r.Mark+back-tokens*l.token)
-	}
+	r.Mark -= back
 	s.noteRefund(now.Steady, used, c.Receipt.Instant, back, last, max(l.scale.micros(s.W[Tat]), now.Steady+1))
 	s.W[Tat] = at + used - back
 	s.W[Ahead] = ahead(used-back-l.capacity, waits)

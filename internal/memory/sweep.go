@@ -6,7 +6,8 @@ import (
 )
 
 // Calls drop expired keys, in one shard after the other as time goes by, whichever keys
-// they charge; if there are few calls, a timer does. Sweeping a shard is bounded by its number of slots. Until it is dropped, a
+// they charge; if there are few calls, a timer does. Sweeping a shard is bounded by its number of
+// slots. Until it is dropped, a
 // key that comes back finds its slot. So a table that needs room drops only keys that
 // expired a rotation ago, and grows: most keys of a fast rate have expired nearly every
 // time they come back, and would have to be inserted again.
