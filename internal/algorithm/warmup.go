@@ -165,8 +165,8 @@ func (l *Limit) setWarmUp(at int64, s *State, free, cold, refundsFrom int64) {
 	if refundsFrom <= at {
 		refundsFrom = 0
 	}
-	w := Words{Free: free, Cold: cold, FreeLead: max(free-at, 0), RefundsFrom: refundsFrom}
-	*s = State{Live: true, Numbers: l.numbers, W: w}
+	*s = State{Live: true, Numbers: l.numbers} // and then the words: a literal of them would be copied
+	s.W[Free], s.W[Cold], s.W[FreeLead], s.W[RefundsFrom] = free, cold, max(free-at, 0), refundsFrom
 }
 
 func (l *Limit) amendWarmUp(now *Now, c *Settlement, s *State) Receipt {
