@@ -393,7 +393,10 @@ func (l *Limit) refundBucket(now *Now, tokens int64, c *Settlement, s *State, r 
 	if back == 0 {
 		return
 	}
-	r.Mark -= back
+	if r.Mark -= back; back == refundable {
+		// What is missing has drained, or is others': a later settlement of this charge gives back none of it.
+		r.Mark = min(r.Mark, r.Mark+back-tokens*l.token)
+	}
 	s.noteRefund(now.Steady, used, c.Receipt.Instant, back, last, max(l.scale.micros(s.W[Tat]), now.Steady+1))
 	s.W[Tat] = at + used - back
 	s.W[Ahead] = ahead(used-back-l.capacity, waits)
