@@ -274,3 +274,29 @@ func TestRefundsUnderPressure(t *testing.T) {
 		}
 	}
 }
+
+// What of a charge has drained before it was refunded isn't refunded by a later settlement, even if the clock was
+// set back in between.
+func TestDrainedUnitsStayDrained(t *testing.T) {
+	l, err := store.NewLimit(store.Spec{Name: "a", Units: 1, Period: time.Millisecond, Burst: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, results := make([]store.State, 1), make([]store.Result, 1)
+	settle := func(at int64, receipt store.Receipt, cost int64) store.Receipt {
+		store.Amend(store.Now{Steady: at}, &store.Charge{Limit: l, Cost: cost, Receipt: receipt}, &states[0], &results[0])
+		return results[0].Receipt
+	}
+	take := func(at, cost int64) store.Receipt {
+		if !store.Decide(store.Now{Steady: at}, []store.Charge{{Limit: l, Cost: cost}}, states, results) {
+			t.Fatalf("denied at %d", at)
+		}
+		return results[0].Receipt
+	}
+	first := settle(10_800, take(10_000, 1), 0) // 0.8 have drained
+	take(10_500, 3)                             // by a clock that was set back
+	settle(11_500, settle(10_500, first, 5), 0) // 1 of 8 has drained, and 4 are refunded
+	if left := results[0].ResetAfter; left != 3*time.Millisecond {
+		t.Errorf("the other charge has %v in use, not 3ms", left)
+	}
+}
