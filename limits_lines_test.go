@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 var errLost = errors.New("answer lost")
@@ -239,51 +241,93 @@ func TestRefundBesideWaiters(t *testing.T) {
 	}
 }
 
-// Impatient clients of a fleet use the rate: 12 a second at 10/s, who wait up to 3 s and leave after 2 s.
-func TestImpatientFleet(t *testing.T) {
-	for processes, least := range map[int]float64{1: 0.99, 2: 0.98, 8: 0.95, 32: 0.9} {
-		synctest.Test(t, func(t *testing.T) {
-			shared := memstore.New()
-			var calls, passed atomic.Int64
-			var fleet []*stint.Limiter
-			for i := range processes {
-				trip := 100*time.Microsecond + time.Duration(i)*4900*time.Microsecond/time.Duration(max(processes-1, 1))
-				far := &spy{Store: shared}
-				there := func(c *asks) error {
-					calls.Add(1)
-					time.Sleep(trip / 2)
-					err := c.Pass()
-					time.Sleep(trip / 2)
-					return err
-				}
-				far.OnTake, far.OnSettle = there, there
-				fleet = append(fleet, limiter(t, stint.WithKey(stint.GivenKey()), stint.WithStore(far),
-					stint.Rate(10, time.Second, stint.WithName("r"), stint.WithMaxWait(3*time.Second))))
-			}
-			rnd := rand.New(rand.NewPCG(1, uint64(processes)))
-			var all sync.WaitGroup
-			start, warm := time.Now(), int64(0)
-			for time.Since(start) < 300*time.Second {
-				if time.Since(start) < 30*time.Second {
-					warm = passed.Load()
-				}
-				time.Sleep(time.Duration(rnd.ExpFloat64() / 12 * float64(time.Second)))
-				l := fleet[rnd.IntN(processes)]
-				all.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-					defer cancel()
-					if _, err := l.Take(ctx, "k", 1); err == nil {
-						passed.Add(1)
-					}
-				})
-			}
-			used := float64(passed.Load()-warm) / 2700
-			all.Wait()
-			t.Logf("%d processes use %.3f of the rate with %.2f calls a pass", processes, used, float64(calls.Load())/float64(passed.Load()))
-			if used < least || used > 1.01 {
-				t.Errorf("%d processes use %.3f of the rate, want %.2f or more", processes, used, least)
+// fleet is limiters on one store, as of so many processes, whose round trips are from 100 µs to 5 ms.
+type fleet struct {
+	limiters []*stint.Limiter
+	calls    atomic.Int64 // of the store
+}
+
+// newFleet makes a fleet. behind returns the store of a process.
+func newFleet(t *testing.T, processes int, behind func(i int) store.Store, limits ...stint.Option) *fleet {
+	f := new(fleet)
+	for i := range processes {
+		trip := 100*time.Microsecond + time.Duration(i)*4900*time.Microsecond/time.Duration(max(processes-1, 1))
+		far := &spy{Store: behind(i)}
+		there := func(c *asks) error {
+			f.calls.Add(1)
+			time.Sleep(trip / 2)
+			err := c.Pass()
+			time.Sleep(trip / 2)
+			return err
+		}
+		far.OnTake, far.OnSettle = there, there
+		f.limiters = append(f.limiters, limiter(t, append(limits, stint.WithKey(stint.GivenKey()), stint.WithStore(far))...))
+	}
+	return f
+}
+
+// impatient has clients that leave after 2 s ask for 1.2 times a rate, each at one of the processes. It returns the part
+// of the rate that has passed after a warm-up, and the calls of the store for each pass.
+func (f *fleet) impatient(t *testing.T, perSecond float64, warmUp, d time.Duration) (used, calls float64) {
+	var passed atomic.Int64
+	var all sync.WaitGroup
+	rnd := rand.New(rand.NewPCG(1, uint64(len(f.limiters))))
+	start, warm := time.Now(), int64(0)
+	for next := start; next.Sub(start) < d; {
+		if next.Sub(start) < warmUp {
+			warm = passed.Load()
+		}
+		next = next.Add(time.Duration(rnd.ExpFloat64() / 1.2 / perSecond * float64(time.Second)))
+		time.Sleep(time.Until(next)) // in a bubble, or before a real server
+		l := f.limiters[rnd.IntN(len(f.limiters))]
+		all.Go(func() {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			defer time.AfterFunc(2*time.Second, leave).Stop()
+			if _, err := l.Take(ctx, "k", 1); err == nil {
+				passed.Add(1)
 			}
 		})
+	}
+	used = float64(passed.Load()-warm) / perSecond / (d - warmUp).Seconds()
+	all.Wait()
+	return used, float64(f.calls.Load()) / float64(passed.Load())
+}
+
+// Impatient clients of a fleet use the rate: 12 a second at 10/s, who wait up to 3 s and leave after 2 s. So they do
+// beside a quota, with more calls of the store. 32 processes may hold 32 turns, which is longer than their clients wait.
+func TestImpatientFleet(t *testing.T) {
+	quota := stint.Quota(1_000_000, stint.Daily, stint.WithName("q"))
+	for processes, least := range map[int]float64{1: 0.99, 2: 0.98, 8: 0.95, 32: 0.85} {
+		for _, beside := range [][]stint.Option{nil, {quota}} {
+			synctest.Test(t, func(t *testing.T) {
+				shared := memstore.New()
+				f := newFleet(t, processes, func(int) store.Store { return shared },
+					append(beside, stint.Rate(10, time.Second, stint.WithName("r"), stint.WithMaxWait(3*time.Second)))...)
+				used, calls := f.impatient(t, 10, 30*time.Second, 300*time.Second)
+				t.Logf("%d processes, %d limits: %.3f of the rate, %.2f calls a pass", processes, 1+len(beside), used, calls)
+				if used < least || used > 1.01 {
+					t.Errorf("%d processes with %d limits use %.3f of the rate, want %.2f or more", processes, 1+len(beside), used, least)
+				}
+			})
+		}
+	}
+}
+
+// On a real Redis, 32 processes use their rate at 100 a second.
+func TestServersImpatientFleet(t *testing.T) {
+	redistest.Suite(t, "servers")
+	server := redistest.Shared(t)
+	client, prefix := server.Client(), redisstore.WithPrefix(redistest.Prefix(t))
+	f := newFleet(t, 32, func(i int) store.Store {
+		s := redisstore.New(client, prefix)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}, stint.Rate(100, time.Second, stint.WithBurst(10), stint.WithName("r"), stint.WithMaxWait(3*time.Second), stint.WithFailurePolicy(stint.FailClosed)))
+	used, calls := f.impatient(t, 100, 3*time.Second, 15*time.Second)
+	t.Logf("%.3f of the rate, %.2f calls a pass", used, calls)
+	if used < 0.9 || used > 1.05 {
+		t.Errorf("32 processes use %.3f of the rate, want 0.9 or more", used)
 	}
 }
 
@@ -306,5 +350,3 @@ func TestQueueWithinMaxWait(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
-
-var _ store.Store

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
@@ -282,6 +283,9 @@ func (c *Call) waitInLine(ctx context.Context, p *place) error {
 		Until: start.Add(c.patience(ctx, i)), Room: c.room(i), Holds: holds, AtOnce: inside.AnswersAtOnce(c.store()), TakesSlots: c.Needs&limit.Slots != 0,
 		Supply: lines.SupplyOf(ch.Limit, start), Shares: l.Wait.Shares,
 	}
+	if !holds {
+		w.Set = lines.SetOf(c.Charges)
+	}
 	c.standing, c.since = i, start
 	defer func() { // also if the store or the application panics
 		ls.Leave(w)
@@ -348,9 +352,12 @@ func (c *Call) askInLine(ctx context.Context, w *lines.Waiter, p *place) (moved 
 	}
 	a.Failed = false
 	if c.owns {
-		if w.Holds {
+		if w.Holds || c.delay() > 0 && !w.TakesSlots {
 			a.Turn, p.answered = c.handTurn(i), false
-			a.Turn.By = w
+			if a.Turn.By = w; !w.Holds {
+				a.Turn.Set, a.Turn.Results = w.Set, slices.Clone(c.Results)
+				a.Turn.At = now.Add(c.delay())
+			}
 			return false, nil
 		}
 		a.Passed, a.At = true, now.Add(c.delay())
@@ -399,14 +406,18 @@ func (c *Call) handTurn(i int) *lines.Turn {
 // a higher cost, the rest is refunded.
 func (c *Call) useTurn(ctx context.Context, i int, t *lines.Turn, own bool) error {
 	since := time.Since(t.Asked)
-	if !own {
+	if t.Results != nil {
+		copy(c.Results, t.Results)
+	} else if !own {
 		for j := range c.Results {
 			c.Results[j] = store.Result{OK: true}
 		}
 	}
 	r := &c.Results[i]
 	*r = t.Result
-	r.ResetAfter, r.MoreAfter = max(0, r.ResetAfter-since), max(0, r.MoreAfter-since)
+	for j := range c.Results { // they were relative to the instant of the decision
+		c.Results[j].ResetAfter, c.Results[j].MoreAfter = max(0, c.Results[j].ResetAfter-since), max(0, c.Results[j].MoreAfter-since)
+	}
 	c.Charges[i].Limit, c.Allowed, c.owns = t.Limit, true, true
 	c.Limits[i].CountWaiting(r, t.Behind)
 	if r.Receipt.Cost > c.Charges[i].Cost {

@@ -283,9 +283,9 @@ func (ls *Lines) look(w *Waiter) (left time.Duration, done bool, err error) {
 
 // Answer is what a call has been told by the store.
 type Answer struct {
-	// Turn is what a call that holds has been granted. The line is its owner from now on.
+	// Turn is what the call has been granted, for an instant to come. The line is its owner from now on.
 	Turn *Turn
-	// Passed: a call that holds nothing has been granted everything, to run at At.
+	// Passed: the call has been granted everything for itself, to run at At.
 	Passed bool
 	At     time.Time
 	// Failed: the store has failed.
@@ -322,6 +322,7 @@ func (ls *Lines) Answer(w *Waiter, a Answer) {
 	case a.Turn != nil:
 		l.granted(a.Turn.At, w.Cost, now, ls.trip)
 		l.hold(a.Turn)
+		l.scheduleNext(&ls.held, a.Turn.At, now, ls.trip)
 	case a.Passed:
 		l.remove(w)
 		l.passes.add(now, w.Cost)
@@ -362,7 +363,7 @@ func (l *line) granted(at time.Time, cost int64, now time.Time, trip time.Durati
 // scheduleNext has the next call, if it holds nothing, ask when its units are about to come. at is when those of
 // the call before it have.
 func (l *line) scheduleNext(h *held, at, now time.Time, trip time.Duration) {
-	w := l.first(h, func(*Waiter) bool { return true })
+	w := l.first(h, func(w *Waiter) bool { return !w.asking })
 	if w == nil || w.Holds || l.supply.ofSlots() || l.supply.AtOnce {
 		return
 	}

@@ -36,8 +36,10 @@ type Waiter struct {
 	Arrived time.Time // when the call began to wait, in whichever line
 	Until   time.Time // when the call stops waiting in this line
 	Room    int64     // how many may wait in the line
-	// Holds: the call has no other charge than dry runs, so its line may hold a turn for it.
+	// Holds: the call has no other charge than dry runs, so its line holds a turn for it however far ahead.
 	Holds bool
+	// Set distinguishes the charges of calls with several: a turn is for one set. It is 0 for a call that Holds.
+	Set uint64
 	// AtOnce: the store answers at once, so the call asks when its units have come, and reserves nothing.
 	AtOnce bool
 	// TakesSlots: the call takes slots of some limit, so it reserves nothing for long.
@@ -70,11 +72,28 @@ type Turn struct {
 	// Result is the store's, of the instant Asked.
 	Result store.Result
 	Asked  time.Time
-	Behind int64 // when the turn is served: the units for which calls wait then
+	// Set is that of the calls that it is for, and Results are those of all of their charges; nil if Set is 0.
+	Set     uint64
+	Results []store.Result
+	Behind  int64 // when the turn is served: the units for which calls wait then
 }
 
 // suits reports whether the turn suffices for a call.
-func (t *Turn) suits(w *Waiter) bool { return w.Holds && w.Cost <= t.Cost }
+func (t *Turn) suits(w *Waiter) bool {
+	if t.Set != 0 {
+		return w.Set == t.Set
+	}
+	return w.Holds && w.Cost <= t.Cost
+}
+
+// SetOf returns the Set of calls with such charges.
+func SetOf(charges []store.Charge) (set uint64) {
+	for i := range charges {
+		c := &charges[i]
+		set = (set ^ hashOf(KeyOf(c.Limit, c.Key)) ^ uint64(c.Cost)) * 0x9E3779B97F4A7C15
+	}
+	return max(set, 1)
+}
 
 // How a wait ends if neither an answer nor the context ends it.
 var (
