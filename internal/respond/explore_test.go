@@ -93,33 +93,6 @@ func (x *Explored) Bytes() (written, read int64) {
 }
 `
 
-// Lines are explored in their own package. Here a step more of each would only multiply the orders.
-const plainFile = `package lines
-
-type plainInt struct{ n int64 }
-
-func (p *plainInt) Load() int64 { return p.n }
-func (p *plainInt) Add(d int64) { p.n += d }
-
-type plainBool struct{ b bool }
-
-func (p *plainBool) Store(b bool) { p.b = b }
-
-func (p *plainBool) CompareAndSwap(was, is bool) bool {
-	if p.b != was {
-		return false
-	}
-	p.b = is
-	return true
-}
-`
-
-var edits = []steps.Edit{
-	{File: "lines/lines.go", Was: "	\"sync/atomic\"\n", Is: ""},
-	{File: "lines/lines.go", Was: "atomic.Int64 // of lines", Is: "plainInt // of lines"},
-	{File: "lines/lines.go", Was: "atomic.Bool\n", Is: "plainBool\n"},
-}
-
 // perSecond is how many bytes pass in a second, and at once; piece is how many are paid for
 // at once.
 const perSecond, piece = 4, 3
