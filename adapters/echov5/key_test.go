@@ -135,7 +135,7 @@ func TestKeyElsewhere(t *testing.T) {
 	}
 }
 
-// What the application reads is what the key reads, however a client writes it.
+// A key reads the same value as the application, however a client spells the request.
 func TestKeysReadAsEcho(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key  stint.Key

@@ -71,8 +71,8 @@ var errElsewhere = errors.New("stintgin.Key: the request has not come through st
 // each. The key is empty if the request doesn't have the cookie, or if its escapes are invalid, for which c.Cookie
 // returns "". Otherwise Cookie is like stint.Cookie.
 //
-// What gin returns from c.GetHeader, c.Query and c.Param is what stint.Header, r.URL.Query and a [Key] of c.Param
-// read.
+// Other values need no such key: stint.Header reads the same value as c.GetHeader, r.URL.Query as c.Query, and a
+// [Key] may call c.Param.
 func Cookie(name string) stint.Key {
 	if (&http.Cookie{Name: name}).Valid() != nil {
 		return stint.Cookie(name) // New reports it

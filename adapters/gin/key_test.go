@@ -235,7 +235,7 @@ func TestKeyOfALimitFunc(t *testing.T) {
 	}
 }
 
-// What the application reads is what the key reads, however a client writes it.
+// A key reads the same value as the application, however a client spells the request.
 func TestKeysReadAsGin(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key  stint.Key
