@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -167,7 +168,12 @@ func (*ear) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (e *ear) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		e.last = cmd.Args()
+		e.last = slices.Clone(cmd.Args())
+		for i, arg := range e.last {
+			if text, ok := arg.(fmt.Stringer); ok { // of this call alone
+				e.last[i] = text.String()
+			}
+		}
 		return next(ctx, cmd)
 	}
 }
