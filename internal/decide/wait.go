@@ -311,10 +311,12 @@ func (c *Call) waitInLine(ctx context.Context, p *place) error {
 	}
 	c.beginWait(i, wait)
 	for {
-		if p.ended = ls.Wait(ctx, w); p.ended != nil {
+		t, ended := ls.Wait(ctx, w)
+		switch {
+		case ended != nil:
+			p.ended = ended
 			return nil
-		}
-		if t := w.Take(); t != nil {
+		case t != nil:
 			p.decided, c.served = true, true
 			return c.useTurn(ctx, i, t, t.By == w)
 		}

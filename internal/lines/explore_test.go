@@ -119,10 +119,8 @@ func (x Explored) inLine(
 	n, _, err := x.Join(waiter, turn, time.Time{})
 	joins(w.Key, n, err == nil)
 	for err == nil {
-		if err = x.Wait(ctx, waiter); err != nil {
-			break
-		}
-		if t := waiter.Take(); t != nil {
+		var t *Turn
+		if t, err = x.Wait(ctx, waiter); t != nil || err != nil {
 			break
 		}
 		if a = x.ask(waiter, ask); a.Passed || a.Failed || a.Elsewhere != "" {
@@ -653,8 +651,6 @@ var mutants = []steps.Variant{
 		Was: "	l.remove(w)\n	if w.asking {", Is: "	if w.asking {"}}},
 	{Name: "there is room for one more", Edits: []steps.Edit{{File: "lines.go",
 		Was: "if l.n >= w.Room", Is: "if l.n > w.Room"}}},
-	{Name: "a call from another line stands behind", Edits: []steps.Edit{{File: "line.go",
-		Was: "(*q)[i-1].Arrived.After(w.Arrived)", Is: "false"}}},
 	{Name: "no class goes first", Edits: []steps.Edit{{File: "line.go",
 		Was: "if rank > ranks[best]", Is: "if rank >= 0 && ranks[best] < 0"}}},
 	{Name: "a share is owed nothing", Edits: []steps.Edit{{File: "held.go",

@@ -232,17 +232,17 @@ func (ls *Lines) admit(l *line, w *Waiter, hasTurn bool, now time.Time) (expecte
 	return expected, nil
 }
 
-// Wait waits until the call is to ask, or is served: Waiter.Take returns the turn then. The error is ErrFull if the
-// call has been replaced, ErrLate if its time is up, or ctx's. The first of a line asks once more when its
+// Wait waits until the call is served a turn, which the call owns then, or is to ask: turn is nil then. The error is
+// ErrFull if the call has been replaced, ErrLate if its time is up, or ctx's. The first of a line asks once more when its
 // time is up.
-func (ls *Lines) Wait(ctx context.Context, w *Waiter) error {
+func (ls *Lines) Wait(ctx context.Context, w *Waiter) (turn *Turn, err error) {
 	for {
 		if err := ctx.Err(); err != nil { // even if just woken
-			return err
+			return nil, err
 		}
-		left, done, err := ls.look(w)
+		turn, left, done, err := ls.look(w)
 		if done {
-			return err
+			return turn, err
 		}
 		if w.timer == nil {
 			w.timer = time.NewTimer(left)
@@ -257,8 +257,8 @@ func (ls *Lines) Wait(ctx context.Context, w *Waiter) error {
 	}
 }
 
-// look returns whether w's wait is over, or for how long it may go on.
-func (ls *Lines) look(w *Waiter) (left time.Duration, done bool, err error) {
+// look returns whether w's wait is over, and the turn that it was served, or for how long it may go on.
+func (ls *Lines) look(w *Waiter) (turn *Turn, left time.Duration, done bool, err error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now := time.Now()
@@ -267,17 +267,17 @@ func (ls *Lines) look(w *Waiter) (left time.Duration, done bool, err error) {
 	}
 	switch l := w.line; {
 	case w.turn != nil, w.asking:
-		return 0, true, nil
+		return w.take(), 0, true, nil
 	case !w.inLine:
-		return 0, true, ErrFull
+		return nil, 0, true, ErrFull
 	case left > 0:
-		return left, false, nil
+		return nil, left, false, nil
 	case w.askedAt, l.asking+len(l.turns) > 0, l.first(&ls.held, func(*Waiter) bool { return true }) != w:
-		return 0, true, ErrLate
+		return nil, 0, true, ErrLate
 	default:
 		w.askedAt, w.asking, w.Horizon = true, true, 0
 		l.asking, l.askingCost, l.askHolds = 1, w.Cost, w.Holds
-		return 0, true, nil
+		return nil, 0, true, nil
 	}
 }
 
@@ -425,7 +425,7 @@ func (ls *Lines) Leave(w *Waiter) {
 		w.asking = false
 		l.asking--
 	}
-	if t := w.Take(); t != nil {
+	if t := w.take(); t != nil {
 		t.At = now
 		l = ls.register(l)
 		l.hold(t)

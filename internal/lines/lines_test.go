@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,8 +48,17 @@ type call struct {
 	lines.Waiter
 	leave    context.CancelFunc
 	answers  chan lines.Answer
-	expected time.Time
-	state    string
+	expected atomic.Pointer[time.Time]
+	state    atomic.Pointer[string]
+}
+
+func (c *call) set(state string) { c.state.Store(&state) }
+
+func (c *call) get() string {
+	if state := c.state.Load(); state != nil {
+		return *state
+	}
+	return ""
 }
 
 func (h *hall) join(name string, w lines.Waiter, turn *lines.Turn, comes time.Time) {
@@ -59,16 +69,16 @@ func (h *hall) join(name string, w lines.Waiter, turn *lines.Turn, comes time.Ti
 		defer leave()
 		defer h.Leave(&c.Waiter)
 		_, expected, err := h.Join(&c.Waiter, turn, comes)
-		if c.expected = expected; err == nil {
+		if c.expected.Store(&expected); err == nil {
 			err = c.stand(ctx, h)
 		}
 		switch {
 		case errors.Is(err, lines.ErrFull):
-			c.state = "is replaced"
+			c.set("is replaced")
 		case errors.Is(err, lines.ErrLate):
-			c.state = "is late"
+			c.set("is late")
 		case err != nil:
-			c.state = "leaves"
+			c.set("leaves")
 		}
 	}()
 }
@@ -76,23 +86,28 @@ func (h *hall) join(name string, w lines.Waiter, turn *lines.Turn, comes time.Ti
 // stand stands in line until the call has passed.
 func (c *call) stand(ctx context.Context, h *hall) error {
 	for n := 1; ; n++ {
-		if err := h.Wait(ctx, &c.Waiter); err != nil {
+		t, err := h.Wait(ctx, &c.Waiter)
+		if err != nil {
 			return err
 		}
-		if t := c.Take(); t != nil {
-			if c.state = "passes"; t.Cost != c.Cost {
-				c.state += fmt.Sprintf(" with %d", t.Cost)
+		if t != nil {
+			state := "passes"
+			if t.Cost != c.Cost {
+				state += fmt.Sprintf(" with %d", t.Cost)
 			}
+			c.set(state)
 			return nil
 		}
-		if c.state = "asks"; !c.Holds {
-			c.state = fmt.Sprintf("asks within %v", c.Horizon)
+		state := "asks"
+		if !c.Holds {
+			state = fmt.Sprintf("asks within %v", c.Horizon)
 		}
-		c.state += strings.Repeat(" ", n) // another ask is news
+		c.set(state + strings.Repeat(" ", n)) // another ask is news
 		a := <-c.answers
-		if c.state = ""; a.Passed {
-			c.state = "passes"
+		if state = ""; a.Passed {
+			state = "passes"
 		}
+		c.set(state)
 		h.Answer(&c.Waiter, a)
 		if a.Passed {
 			return nil
@@ -123,7 +138,7 @@ func (h *hall) do(action string) (said string) {
 	now := time.Now()
 	answer := func(a lines.Answer) {
 		c := h.calls[words[0]]
-		if !strings.HasPrefix(c.state, "asks") {
+		if !strings.HasPrefix(c.get(), "asks") {
 			h.t.Fatalf("%s: %s isn't asking", action, words[0])
 		}
 		a.Supply, a.Took = h.supply, h.took
@@ -200,7 +215,7 @@ func (h *hall) do(action string) (said string) {
 		}
 		return "unknown"
 	case "expected":
-		return h.calls[words[0]].expected.Sub(now).String()
+		return h.calls[words[0]].expected.Load().Sub(now).String()
 	case "standing":
 		s := h.Standing(h.key)
 		return fmt.Sprintf("%d wait, %d held, next in %v", s.Units, s.Held, s.Next)
@@ -220,9 +235,9 @@ func (h *hall) news(said string) string {
 		all = append(all, said)
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.calls)) {
-		if c := h.calls[name]; c.state != h.seen[name] {
-			if h.seen[name] = c.state; c.state != "" {
-				all = append(all, name+" "+strings.TrimSpace(c.state))
+		if state := h.calls[name].get(); state != h.seen[name] {
+			if h.seen[name] = state; state != "" {
+				all = append(all, name+" "+strings.TrimSpace(state))
 			}
 		}
 	}
@@ -248,7 +263,7 @@ func play(t *testing.T, supply lines.Supply, script string) {
 		}
 		for _, c := range h.calls { // all leave, and nothing stays behind
 			c.leave()
-			if strings.HasPrefix(c.state, "asks") {
+			if strings.HasPrefix(c.get(), "asks") {
 				c.answers <- lines.Answer{Supply: supply}
 			}
 			synctest.Wait()
@@ -893,7 +908,7 @@ func TestPoll(t *testing.T) {
 					defer ls.Leave(w)
 					_, _, err := ls.Join(w, nil, time.Time{})
 					for err == nil {
-						if err = ls.Wait(ctx, w); err == nil {
+						if _, err = ls.Wait(ctx, w); err == nil {
 							asked[i]++
 							ls.Answer(w, lines.Answer{})
 						}

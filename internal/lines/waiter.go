@@ -101,9 +101,9 @@ var (
 	ErrLate = errors.New("lines: the turn comes too late")
 )
 
-// Take returns the turn that the call was served, and makes the call its owner. It returns nil if the
-// call is to ask.
-func (w *Waiter) Take() *Turn {
+// take returns the turn that the call was served, which is the caller's then, or nil. It is called under the lock: a
+// turn may be served while the call is about to ask.
+func (w *Waiter) take() *Turn {
 	t := w.turn
 	w.turn = nil
 	return t

@@ -43,7 +43,10 @@ func TestNegativeInstants(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				s.sweepShard(s.shard(s.hash("k")), s.steady())
+				sh := s.shard(s.hash("k"))
+				sh.lock() // the store's timer may sweep it, too
+				s.sweepShard(sh, s.steady())
+				sh.mu.Unlock()
 				if n := s.Stats().Keys; n != 0 {
 					t.Errorf("%d/s, %v before the base: %d keys stay after they are full", units, ahead, n)
 				}

@@ -10,6 +10,8 @@ import (
 func (s *Store) recount() (keys int, err error) {
 	for i := range s.shards {
 		sh := &s.shards[i]
+		sh.lock()
+		defer sh.mu.Unlock()
 		filled, live, wide := 0, 0, 0
 		for j := range sh.slots() {
 			sl := &sh.table.Load().slots[j]

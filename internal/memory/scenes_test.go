@@ -212,8 +212,8 @@ var noTimer = []steps.Edit{
 // mutants are stores with a mistake.
 var mutants = []steps.Variant{
 	{Name: "the clock is read before the state", Edits: []steps.Edit{
-		{File: "take.go", Was: "	word := atomic.LoadInt64(&slot.word)\n", Is: "	now := s.steady()\n	word := atomic.LoadInt64(&slot.word)\n"},
-		{File: "take.go", Was: "		now := s.steady()\n", Is: ""},
+		{File: "take.go", Was: "		return nil\n	}\n	word := atomic.LoadInt64(&slot.word)\n", Is: "		return nil\n	}\n	now := s.steady()\n	word := atomic.LoadInt64(&slot.word)\n"},
+		{File: "take.go", Was: "		now := s.steady()\n		// If", Is: "		// If"},
 	}},
 	{Name: "a charge is stored, not swapped", Edits: []steps.Edit{{File: "take.go",
 		Was: "next == word || atomic.CompareAndSwapInt64(&slot.word, word, next)",
