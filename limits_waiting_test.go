@@ -746,10 +746,9 @@ func lined(t *testing.T, s store.Store, opts ...stint.SlotOption) (l *stint.Limi
 // The order is kept by the process, so it is the same on every store.
 func TestLineOverStores(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
-		var underWay atomic.Int64
+		var answered atomic.Int64
 		l, begun := lined(t, &spy{Store: s, OnTake: func(c *asks) error {
-			underWay.Add(1)
-			defer underWay.Add(-1)
+			defer answered.Add(1)
 			return c.Pass()
 		}}, stint.WithQueue(4), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30))
 		var held []*stint.Permit
@@ -774,8 +773,9 @@ func TestLineOverStores(t *testing.T) {
 		if d := denied(t, err).Decision; d.Queued != 4 || d.Delay > 10*time.Second {
 			t.Errorf("%+v, want to be denied at once", d)
 		}
-		// Who has asked before it was overtaken is not called back, and a server takes its time.
-		for end := time.Now().Add(time.Minute); underWay.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		// A call that was about to ask before it was overtaken still asks. The call that asks after it is the first.
+		for overtaken := answered.Load() + 1; answered.Load() <= overtaken; {
+			time.Sleep(time.Millisecond)
 		}
 		held[0].Done()
 		wg.Wait()
