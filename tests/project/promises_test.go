@@ -1,4 +1,4 @@
-package stint_test
+package project
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/stint-go/stint"
 	stintecho "github.com/stint-go/stint/adapters/echo"
 	stintgin "github.com/stint-go/stint/adapters/gin"
+	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"
@@ -107,7 +108,7 @@ func promises(t *testing.T) map[string]promise {
 	yes := func(*http.Request) bool { return true }
 	ctx := context.Background()
 	l := limiter(t, key, rate, stint.Rate(9, s, stint.WithKey(stint.Global()), stint.WithName("all")))
-	plain := limiter(t, key, stint.Rate(9, s, stint.WithName("x")), stint.WithStore(newSpy()))
+	plain := limiter(t, key, stint.Rate(9, s, stint.WithName("x")), stint.WithStore(storefake.New()))
 	reset := func(l *stint.Limiter, names ...string) error { _, err := l.Reset(ctx, "k", names...); return err }
 	settle := func(cost int64, names ...string) error {
 		p, err := limiter(t, key, rate, stint.Concurrency(9)).Take(ctx, "k", 1)
@@ -126,8 +127,8 @@ func promises(t *testing.T) map[string]promise {
 	if err != nil {
 		t.Fatal(err)
 	}
-	failingKey := stint.KeyFunc(func(*http.Request) (string, error) { return "", errDown })
-	denied := limiter(t, key, rate, plans.Limits(failingKey)).Admit(httptest.NewRecorder(), withKey(get("/")), func(http.ResponseWriter, *http.Request) {})
+	failingKey := stint.KeyFunc(func(*http.Request) (string, error) { return "", storefake.ErrDown })
+	denied := limiter(t, key, rate, plans.Limits(failingKey)).Admit(httptest.NewRecorder(), withKey(httptest.NewRequest("GET", "/", nil)), func(http.ResponseWriter, *http.Request) {})
 	window := func(w store.Window) error {
 		_, err := store.NewLimit(store.Spec{Name: "x", Algorithm: store.FixedWindow, Units: 9, Window: w})
 		return err
@@ -137,8 +138,8 @@ func promises(t *testing.T) map[string]promise {
 		t.Fatal(err)
 	}
 	charge, results := []store.Charge{{Key: "k", Limit: one, Cost: 1}}, make([]store.Result, 1)
-	mem, failing := memstore.New(), newSpy() // the second Take on mem is denied
-	failing.FailWith(errDown)
+	mem, failing := memstore.New(), storefake.New() // the second Take on mem is denied
+	failing.FailWith(storefake.ErrDown)
 	return map[string]promise{
 		"adapters/gin/WithDenyHandler":  {1, []error{with(stintgin.WithDenyHandler(nil))}, []error{with(stintgin.WithDenyHandler(func(*gin.Context) {}))}},
 		"adapters/echo/WithDenyHandler": {1, []error{with(stintecho.WithDenyHandler(nil))}, []error{with(stintecho.WithDenyHandler(func(echo.Context) error { return nil }))}},
