@@ -39,10 +39,6 @@ func RPCError(w http.ResponseWriter, r *http.Request, err error) {
 	h, kind := w.Header(), r.Header.Get("Content-Type")
 	code, message := rpcCode(err)
 	seconds, noRetry := strconv.ParseUint(h.Get("Retry-After"), 10, 32)
-	retry, details := retryInfo(seconds), ""
-	if noRetry == nil {
-		details = fmt.Sprintf(`,"details":[{"type":"google.rpc.RetryInfo","value":%q}]`, base64.RawStdEncoding.EncodeToString(retry))
-	}
 	switch {
 	case strings.HasPrefix(kind, "application/grpc"):
 		h.Set("Content-Type", kind)
@@ -50,20 +46,29 @@ func RPCError(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Grpc-Message", message) // it has nothing to escape
 		if noRetry == nil {
 			h.Set("Grpc-Retry-Pushback-Ms", strconv.FormatUint(seconds*1000, 10))
-			h.Set("Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(encodeRPCStatus(code, message, retry)))
+			h.Set("Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(encodeRPCStatus(code, message, seconds)))
 		}
 		w.WriteHeader(http.StatusOK)
 	case strings.HasPrefix(kind, "application/connect+"):
 		const endOfStream = 2
-		text := fmt.Sprintf(`{"error":{"code":%q,"message":%q%s}}`, code.name, message, details)
+		text := `{"error":` + connectError(code, message, seconds, noRetry == nil) + "}"
 		h.Set("Content-Type", kind)
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{endOfStream}, uint32(len(text))), text...))
 	case r.Header.Get("Connect-Protocol-Version") != "", r.Method == http.MethodGet && r.URL.Query().Get("connect") == "v1":
 		h.Set("Content-Type", "application/json")
 		w.WriteHeader(code.status)
-		_, _ = fmt.Fprintf(w, `{"code":%q,"message":%q%s}`, code.name, message, details)
+		_, _ = w.Write([]byte(connectError(code, message, seconds, noRetry == nil)))
 	}
+}
+
+// connectError returns an error in connect's JSON, with a google.rpc.RetryInfo if the call can be retried.
+func connectError(code rpcError, message string, seconds uint64, retry bool) string {
+	details := ""
+	if retry {
+		details = fmt.Sprintf(`,"details":[{"type":"google.rpc.RetryInfo","value":%q}]`, base64.RawStdEncoding.EncodeToString(retryInfo(seconds)))
+	}
+	return fmt.Sprintf(`{"code":%q,"message":%q%s}`, code.name, message, details)
 }
 
 // An rpcError is a code of gRPC, as numbers and connect name it, and its HTTP status.
@@ -116,9 +121,9 @@ func retryInfo(seconds uint64) []byte {
 }
 
 // encodeRPCStatus returns a google.rpc.Status with a RetryInfo, in the encoding of Protocol Buffers.
-func encodeRPCStatus(code rpcError, message string, retry []byte) []byte {
+func encodeRPCStatus(code rpcError, message string, seconds uint64) []byte {
 	detail := appendBytes(nil, 1, "type.googleapis.com/google.rpc.RetryInfo") // a google.protobuf.Any
-	detail = appendBytes(detail, 2, retry)
+	detail = appendBytes(detail, 2, retryInfo(seconds))
 	status := binary.AppendUvarint([]byte{1 << 3}, uint64(code.number))
 	status = appendBytes(status, 2, message)
 	return appendBytes(status, 3, detail)

@@ -26,8 +26,10 @@ func (r *refusal) Unwrap() error              { return r.err }
 
 // refuse returns the limiter's error as that of the call.
 func (c *call) refuse(ctx context.Context, err error) error {
+	delay, retry := c.retryDelay()
+	c.header.Del("Retry-After") // or RPCError would encode a RetryInfo, too
 	s := c.statusOf(ctx, err)
-	if delay, ok := c.retryDelay(); ok {
+	if retry {
 		if with, bad := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(delay)}); bad == nil {
 			s = with
 		}

@@ -85,13 +85,18 @@ func receive(ctx context.Context, c *client) (header, trailer metadata.MD, err e
 func TestRetriedWhenADenialSays(t *testing.T) {
 	outer := limited(stint.Rate(1000, time.Hour, stint.WithName("outer")), byAddress)
 	inner := limited(stint.Rate(1, time.Second, stint.WithName("inner")), byAddress)
-	c := retrying(t, dial(t, &service{}, outer, inner), "3600s", "RESOURCE_EXHAUSTED")
+	c := retrying(t, dial(t, &service{stream: func(s testpb.TestService_FullDuplexCallServer) error {
+		return s.Send(&testpb.StreamingOutputCallResponse{})
+	}}, outer, inner), "3600s", "RESOURCE_EXHAUSTED")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range 2 {
 		if _, _, s := c.call(ctx); s.Code() != codes.OK {
 			t.Errorf("call %d: %v", i, s)
 		}
+	}
+	if _, _, err := receive(ctx, c); err != io.EOF {
+		t.Errorf("a stream: %v", err)
 	}
 }
 

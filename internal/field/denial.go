@@ -82,6 +82,7 @@ func SetFailed(h http.Header, status int) {
 type Problem struct {
 	status int
 	head   string // the body up to the names of limits
+	detail string // or ""
 }
 
 // The problems caused by limits.
@@ -100,11 +101,12 @@ func BlankProblem(status int) Problem {
 
 // WithDetail returns the problem with a detail, which needs no escaping.
 func (p Problem) WithDetail(text string) Problem {
-	return Problem{p.status, p.head + `,"detail":"` + text + `"`}
+	p.detail = text
+	return p
 }
 
 func newProblem(status int, kind, title string) Problem {
-	return Problem{status, `{"type":"` + kind + `","title":"` + title + `","status":` + strconv.Itoa(status)}
+	return Problem{status: status, head: `{"type":"` + kind + `","title":"` + title + `","status":` + strconv.Itoa(status)}
 }
 
 // Status returns the status of the responses.
@@ -142,6 +144,9 @@ func (w *Writer) writeProblem(to http.ResponseWriter, r *http.Request, p Problem
 		return
 	}
 	b := append(w.text[:0], p.head...)
+	if p.detail != "" {
+		b = append(append(append(b, `,"detail":"`...), p.detail...), '"')
+	}
 	sep := `,"violated-policies":["`
 	for _, name := range denying {
 		b = append(append(b, sep...), name...)

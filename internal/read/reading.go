@@ -399,16 +399,18 @@ func (q *Reading) keepKey(k *keys.Key, key string) {
 // denyKey returns the denial of a request whose key can't be determined, or nil if the
 // limit is left out instead.
 func (q *Reading) denyKey(e *Entry, err error) error {
-	denial := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.Name()}
-	kind := KeyFailed
+	empty := errors.Is(err, keytext.ErrEmpty)
 	switch {
-	case errors.Is(err, keytext.ErrEmpty) && e.SkipEmpty:
+	case empty && e.SkipEmpty:
 		return nil
-	case errors.Is(err, keytext.ErrEmpty) && e.DryRun:
+	case empty && e.DryRun:
 		q.Failures = append(q.Failures, Failure{EmptyKey, e.Name(), nil})
 		return nil
-	case errors.Is(err, keytext.ErrEmpty):
-		denial.Status, kind = http.StatusForbidden, EmptyKey
+	}
+	denial := &failure.Error{Err: err, Status: http.StatusForbidden, Limit: e.Name()}
+	kind := EmptyKey
+	if !empty {
+		denial.Status, kind = failure.Status(err), KeyFailed
 	}
 	q.Failures = append(q.Failures, Failure{kind, denial.Limit, denial})
 	return denial
