@@ -17,7 +17,8 @@
 //     and all others have charged nothing.
 //  4. A call with several charges, or with slots, holds nothing. It asks for all of them at once, shortly before
 //     the store has said that they would pass, when slots are released, and otherwise a few times per second. If
-//     units of another limit are missing, it changes lines.
+//     units of another limit are missing, it changes lines. What it is granted for an instant to come is its own if
+//     it takes slots; otherwise it is a turn of the line, for calls with the same charges.
 //  5. The wait ends with a turn, with an answer, with the context, when the call's time is up, or when the call
 //     is replaced. The call then leaves with [Lines.Leave]. A turn that it hasn't taken goes to the next call. A
 //     turn that comes while no call waits passes unused.
