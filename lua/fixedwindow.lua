@@ -118,7 +118,7 @@ elseif refund > 0 and count > 0 and instant == start + 0 then
   count, dirty = count - min(refund, count), true
 elseif refund > 0 and instant > start + 0 and later > 0 then
   asked = nil
-  local last = math.ceil(later / n)
+  local last = math.ceil(later / n) -- inLastWindow
   if rare.window(limit).boundariesIn(start + 0, instant) == last then
     later, dirty = later - min(refund, later - (last - 1) * n), true
   end

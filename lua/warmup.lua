@@ -68,44 +68,74 @@ else
 end
 --:amend
 if not rare then lacking = row break end
-local own, moves = {perTick = perTick + 0, tick = tick + 0}, false -- moves: by how much free does
-local largest, longest = match(limit, '(%d+),(%d+)')
-largest = largest + 0
+-- s: the state in the limit's own units, or the one of other numbers.
+local own = {perTick = perTick + 0, tick = tick + 0, token = token + 0, at = at, warm = full, free = free, cold = cold,
+  freeLead = freeLead, refundsFrom = refundsFrom}
+local s, largest, longest = other or own, match(limit, '(%d+),(%d+)')
 if diff > 0 then
-  local taken = other and rare.microsIn(other, other.free - other.at) or rare.microsIn(own, free - at)
-  local debt = min(diff, math.ceil(max(longest - rare.unitsOf(own, taken), 0) / token)) -- cappedDebt
-  if other then
-    other.free = other.free + rare.unitsOf(other, rare.microsIn(own, debt * token))
-    other.freeLead, dirty = other.free - other.at, true
-  else
-    moves = debt * token
-  end
-elseif diff < 0 and not other and (free > at or cold < full) and (refundsFrom == 0 or mark > refundsFrom) then
-  if due == 0 and instant >= 0 and free == mark and free > at then
-    -- Canceled, and no charge came after it.
-    local t = min(charged, largest) * token
-    cold = min(cold > 0 and cold + t or instant, full)
-    free, moves = free - t - rare.coldArea(cold, full) + rare.coldArea(max(cold - t, 0), full), 0
-    if free < at then cold, free = min(cold + at - free, full), at end
-  elseif mark >= free then
-    moves = 0 - min(min(0 - diff, largest) * token, free - at)
-  end
+  rare.addDebtWarmUp(own, s, diff, longest + 0)
+  dirty = true
+elseif diff < 0 and not other then
+  dirty = rare.refundWarmUp(s, -diff, due, charged, instant, mark, largest + 0) or dirty
 end
-if moves then
-  free, dirty = free + moves, true
-  freeLead = max(free - at, 0)
-  if refundsFrom <= at then refundsFrom = 0 end
-end
+if not other then free, cold, freeLead, refundsFrom = s.free, s.cold, s.freeLead, s.refundsFrom end
 --:functions
--- Scale.micros and Scale.ofMicros
-function rare.microsIn(s, units) return math.ceil(units / s.perTick) * s.tick end
-function rare.unitsOf(s, us) return math.ceil(us / s.tick) * s.perTick end
+-- Scale.micros and Scale.ofMicros, in the scale of s
+local function microsIn(s, units) return math.ceil(units / s.perTick) * s.tick end
+local function unitsOf(s, us) return math.ceil(us / s.tick) * s.perTick end
 
 -- coldArea
 function rare.coldArea(cold, full)
   local x = max(2 * cold - full, 0)
   if x < 67108864 then return floor(x * x / (2 * full)) end
   return (mulDivRest(x, x, 2 * full))
+end
+
+-- setWarmUp, of a state in the limit's numbers
+local function setWarmUp(s, free, cold)
+  s.free, s.cold, s.freeLead = free, cold, max(free - s.at, 0)
+  if s.refundsFrom <= s.at then s.refundsFrom = 0 end
+end
+
+-- cappedDebt. longest is a year.
+local function cappedDebt(own, permits, reserved, longest)
+  return min(permits, math.ceil(max(longest - unitsOf(own, reserved), 0) / own.token))
+end
+
+-- addDebtWarmUp, to a state s of a limit whose own numbers may be others.
+function rare.addDebtWarmUp(own, s, permits, longest)
+  local debt = cappedDebt(own, permits, microsIn(s, s.free - s.at), longest)
+  if s == own then
+    setWarmUp(s, s.free + debt * s.token, s.cold)
+  else
+    s.free = s.free + unitsOf(s, microsIn(own, debt * own.token))
+    s.freeLead = s.free - s.at
+  end
+end
+
+-- price
+local function price(s, permits, cold)
+  local units = permits * s.token
+  return units + rare.coldArea(cold, s.warm) - rare.coldArea(max(cold - units, 0), s.warm)
+end
+
+-- refundWarmUp; reports whether that changes the state.
+function rare.refundWarmUp(s, permits, due, charged, instant, mark, largest)
+  local next, cold = s.free, s.cold
+  local live = next > s.at or cold < s.warm
+  if not live or s.refundsFrom ~= 0 and mark <= s.refundsFrom then return false end
+  if due == 0 and instant >= 0 and next == mark and s.at < next then -- canceled
+    local cost = min(charged, largest)
+    cold = min(cold > 0 and cold + cost * s.token or instant, s.warm)
+    next = next - price(s, cost, cold)
+    if next < s.at then cold, next = min(cold + s.at - next, s.warm), s.at end
+  elseif mark >= next then
+    next = next - min(min(permits, largest) * s.token, next - s.at)
+  else
+    return false
+  end
+  setWarmUp(s, next, cold)
+  return true
 end
 
 -- rebaseWarmUp and present: the state in v as of now, in the limit's units; the state, if it is of other numbers;
@@ -127,7 +157,7 @@ function rare.readWarmUp(v, at, perTick, tick, unit, full)
   if warm == full and code == unit then return free, cold, freeLead, refundsFrom, false, moved end
   s.free, s.cold, s.freeLead, s.refundsFrom = free, cold, freeLead, refundsFrom
   local own = at
-  if free > s.at then own = max(rare.unitsOf({perTick = perTick + 0, tick = tick}, rare.microsIn(s, free)), at) end
+  if free > s.at then own = max(unitsOf({perTick = perTick + 0, tick = tick}, microsIn(s, free)), at) end
   return own, mulDiv(full, cold, warm), 0, 0, s, moved
 end
 

@@ -170,30 +170,36 @@ func (l *Limit) setWarmUp(at int64, s *State, free, cold, refundsFrom int64) {
 }
 
 func (l *Limit) amendWarmUp(now *Now, c *Settlement, s *State) Receipt {
-	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Cost: c.Cost}
+	r := Receipt{Instant: -1, Mark: c.Receipt.Mark, Cost: c.Cost}
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff == 0:
-		receipt.Instant = c.Receipt.Instant
-	case diff < 0:
-		l.refundWarmUp(now, -diff, c, s, &receipt)
-	case s.Live && s.Numbers != l.numbers:
-		// The price of a permit in the state's numbers isn't known, so the debt is a length
-		// of time.
+		r.Instant = c.Receipt.Instant
+	case diff > 0:
+		l.addDebtWarmUp(now, diff, s, &r)
+	default:
+		l.refundWarmUp(now, -diff, c, s, &r)
+	}
+	return r
+}
+
+// addDebtWarmUp makes a charge cost more permits, at the price of a warm limit. The price of a permit in
+// the numbers of another version isn't known, so on its state the debt is a length of time.
+func (l *Limit) addDebtWarmUp(now *Now, permits int64, s *State, r *Receipt) {
+	if s.Live && s.Numbers != l.numbers {
 		stateScale := ScaleOf(s.Numbers.Unit)
 		at := stateScale.At(now.Steady)
-		debt := l.cappedDebt(diff, stateScale.micros(s.W[Free]-at))
+		debt := l.cappedDebt(permits, stateScale.micros(s.W[Free]-at))
 		s.W[Free] += stateScale.ofMicros(l.scale.micros(debt * l.token))
 		s.W[FreeLead] = s.W[Free] - at
-		receipt.Cost -= diff - debt
-	default:
-		at := l.scale.At(now.Steady)
-		next, cold := l.present(now, s)
-		debt := l.cappedDebt(diff, l.scale.micros(next-at))
-		receipt.Mark = max(min(receipt.Mark, next), at) + debt*l.token
-		receipt.Cost -= diff - debt
-		l.setWarmUp(at, s, next+debt*l.token, cold, s.W[RefundsFrom])
+		r.Cost -= permits - debt
+		return
 	}
-	return receipt
+	at := l.scale.At(now.Steady)
+	next, cold := l.present(now, s)
+	debt := l.cappedDebt(permits, l.scale.micros(next-at))
+	r.Mark = max(min(r.Mark, next), at) + debt*l.token
+	r.Cost -= permits - debt
+	l.setWarmUp(at, s, next+debt*l.token, cold, s.W[RefundsFrom])
 }
 
 // refundWarmUp gives back permits of a charge, if no charge came after it.
@@ -231,10 +237,10 @@ func (l *Limit) refundWarmUp(now *Now, permits int64, c *Settlement, s *State, r
 	l.setWarmUp(at, s, next, cold, s.W[RefundsFrom])
 }
 
-// cappedDebt returns how many tokens of a debt are added to a limit that is reserved for so many
-// microseconds. The token that reaches a year is the last.
-func (l *Limit) cappedDebt(tokens, reserved int64) int64 {
-	return min(tokens, ceilDiv(max(l.year-l.scale.ofMicros(reserved), 0), l.token))
+// cappedDebt returns how many permits of a debt are added to a limit that is reserved for so many
+// microseconds. The permit that reaches a year is the last.
+func (l *Limit) cappedDebt(permits, reserved int64) int64 {
+	return min(permits, ceilDiv(max(l.year-l.scale.ofMicros(reserved), 0), l.token))
 }
 
 // validWarmUp reports whether a WarmUp can have written the state.
