@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/mistakes"
+	"github.com/stint-go/stint/internal/mistakes/keysample"
 )
 
 // This file has warnings: what users are told of likely mistakes, when a limiter is checked for them, and

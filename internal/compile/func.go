@@ -2,7 +2,7 @@ package compile
 
 import (
 	"github.com/stint-go/stint/internal/keys"
-	"github.com/stint-go/stint/internal/keysample"
+	"github.com/stint-go/stint/internal/mistakes/keysample"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"

@@ -8,9 +8,9 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
-	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/lines"
+	"github.com/stint-go/stint/internal/mistakes/keysample"
 	"github.com/stint-go/stint/store"
 )
 

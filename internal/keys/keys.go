@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/internal/clientip"
-	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/mistakes/keysample"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/routing"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/inside"
-	"github.com/stint-go/stint/internal/keysample"
+	"github.com/stint-go/stint/internal/mistakes/keysample"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )

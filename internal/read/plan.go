@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/keys"
-	"github.com/stint-go/stint/internal/keysample"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/mistakes/keysample"
 	"github.com/stint-go/stint/internal/routing"
 )
 
