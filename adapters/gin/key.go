@@ -69,7 +69,7 @@ var errElsewhere = errors.New("stintgin.Key: the request has not come through st
 // Cookie keys on the value of a cookie as gin's c.Cookie returns it: unescaped. stint.Cookie keys on the value as
 // it is sent, so that a client could write one session in many ways, such as "a" and "%61", and have a bucket for
 // each. The key is empty if the request doesn't have the cookie, or if its escapes are invalid, for which c.Cookie
-// returns "". Otherwise Cookie is like stint.Cookie.
+// returns "". Like a stint.KeyFunc, a key made by Cookie equals only copies of itself.
 //
 // Other values need no such key: stint.Header reads the same value as c.GetHeader, r.URL.Query as c.Query, and a
 // [Key] may call c.Param.
