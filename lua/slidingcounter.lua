@@ -1,7 +1,7 @@
 -- Twin of internal/algorithm/slidingcounter.go: the names are those of the step, which explains the rules.
 -- g equal charges of a key are made together.
 --
--- State: start:count:previous:next. start is where a window begins, aligned to 1970; count is what was charged
+-- State: start:count:previous:next. start is where a window begins; count is what was charged
 -- in it, previous what was charged in the one before, and next what is reserved in the one after. None of them
 -- is above store.MaxCost, and not all are 0. The period is in the key's name.
 --
@@ -16,7 +16,7 @@
 --:arguments cost how units period
 --:setup
 local peek, inc, n, length = cost == '0', cost + 0, units + 0, period + 0
-local start = now - (now + 1767225600000000) % length
+local start = now - now % length
 --:load
 -- ahead: in which window, counted from this one, the charge is made
 local count, previous, next, ahead = 0, 0, 0, 0
@@ -33,17 +33,17 @@ if v then
   if a < start then
     for _ = 1, min(floor((start - a) / length), 3) do previous, count, next = count, next, 0 end
   elseif a > start then
-    dirty = true -- the clock was set back
+    count, previous, dirty = min(count + previous, 1099511627776), 0, true -- store.MaxCost
   end
 end
 -- How much of previous still counts, as in estimate.
 local counting = 0
 if previous > 0 then
-  if previous < 9007199254740992 / length - 1 then
-    counting = floor((previous * (start + length - now) + length - 1) / length)
+  if previous < 4503599627370496 / length - 1 then
+    counting = floor((2 * previous * (start + length - now) + length) / (2 * length))
   else
     if not rare then lacking = row break end
-    counting = rare.mulDiv(previous, start + length - now, length)
+    counting = rare.nearest(previous, start + length - now, length)
   end
 end
 --:look
@@ -77,7 +77,10 @@ end
 if mine == 0 then count = count + moved elseif mine < 0 then previous = previous + moved else next = next + moved end
 dirty = dirty or moved ~= 0
 --:functions
-rare.mulDiv = mulDiv
+function rare.nearest(n, part, whole)
+  local q, r = mulDivRest(2 * n, part, 2 * whole)
+  return r >= whole and q + 1 or q
+end
 
 -- The words of a state, or nil and nothing in it.
 function rare.readCounter(v)
@@ -98,7 +101,10 @@ function rare.firstFit(start, count, previous, next, room, length, by)
     local before, left = counts[window + 1], room - counts[window + 2]
     if left >= 0 and (window > 0 or next == 0) then
       local gone = 0
-      if before > left then gone = length - mulDivRest(left, length, before) end
+      if before > left then
+        local covered, rest = mulDivRest(2 * left + 1, length, 2 * before)
+        gone = length - (rest > 0 and covered or covered - 1)
+      end
       if gone < length then
         if max(now, start + window * length + gone) <= by then return 1, window end
         return 0, 0

@@ -28,8 +28,8 @@ const (
 	// TokenBucket with a Burst of 1 don't allow that.
 	SlidingWindow
 	// SlidingCounter estimates a sliding window from the counts of two fixed windows, which are
-	// aligned to 1970. The estimate assumes that the charges of the previous window were spread
-	// evenly. The state has a constant size.
+	// aligned to the origin of Now.Steady. The estimate assumes that the charges of the previous
+	// window were spread evenly, and is rounded to the nearest unit. The state has a constant size.
 	SlidingCounter
 	// SlidingLog stores every charge for one Period. It is exact, and takes 16 bytes for each
 	// charge in the window.

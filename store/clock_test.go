@@ -91,3 +91,36 @@ func setBack(t *testing.T, s store.Spec, back time.Duration, reserved int64, ear
 		t.Errorf("%v %v, %q, %d waiting, set back by %v: %d pass", s.Algorithm, s.Window, earlier, reserved, back, passed)
 	}
 }
+
+// A SlidingCounter that is set back across the start of its window counts what was charged in the window before
+// in full, whatever the wall clock shows.
+func TestCounterSetBack(t *testing.T) {
+	for _, wall := range []time.Duration{0, 5 * time.Second, -time.Hour} {
+		m := newMeter(t, store.Spec{Algorithm: store.SlidingCounter, Units: 60, Period: time.Minute})
+		m.sleep(time.Hour + 59*time.Second)
+		if !m.take(60, 0).OK {
+			t.Fatal("60 of 60 don't pass")
+		}
+		m.sleep(3 * time.Second) // two of them are covered no more
+		future := m.take(2, 0)
+		if !future.OK {
+			t.Fatalf("2 of 2 don't pass: %s", show(future))
+		}
+		m.sleep(-4500 * time.Millisecond)
+		m.now.Wall += wall.Microseconds()
+		if r := m.take(1, 0); r.OK {
+			t.Errorf("one more passes 1.5 s after 60 of 60: %s", show(r))
+		}
+		m.settle(future.Receipt, 0) // its window is in the future
+		passed := 0
+		for range 60 {
+			m.sleep(time.Second)
+			for m.take(1, 0).OK {
+				passed++
+			}
+		}
+		if passed == 0 || passed > 60 {
+			t.Errorf("%d pass in the minute after the clock was set back", passed)
+		}
+	}
+}

@@ -7,7 +7,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// counterModel counts windows by their number since 1970, and looks for an instant at
+// counterModel counts windows by their number since the clock began, and looks for an instant at
 // which a charge passes by trying.
 type counterModel struct {
 	n, length int64
@@ -19,18 +19,18 @@ func newCounterModel(s store.Spec) *counterModel {
 }
 
 func (m *counterModel) window(at int64) int64 {
-	return floor(big.NewRat(at+store.Epoch*1_000_000, m.length))
+	return floor(big.NewRat(at, m.length))
 }
 
-func (m *counterModel) start(window int64) int64 { return window*m.length - store.Epoch*1_000_000 }
+func (m *counterModel) start(window int64) int64 { return window * m.length }
 
-// fits says whether cost fits at an instant: prev*(T-e) + (cur+cost)*T <= n*T.
+// fits says whether cost fits at an instant: what is covered of the window before, rounded to the nearest
+// unit, is prev*(T-e)/T.
 func (m *counterModel) fits(at, cost int64) bool {
 	w := m.window(at)
-	covered := m.start(w+1) - at
-	sum := new(big.Int).Mul(big.NewInt(m.counts[w-1]), big.NewInt(covered))
-	sum.Add(sum, new(big.Int).Mul(big.NewInt(m.counts[w]+cost), big.NewInt(m.length)))
-	return sum.Cmp(new(big.Int).Mul(big.NewInt(m.n), big.NewInt(m.length))) <= 0
+	covered := new(big.Rat).Mul(rat(m.counts[w-1]), big.NewRat(m.start(w+1)-at, m.length))
+	estimate := floor(covered.Add(covered, big.NewRat(1, 2)))
+	return estimate+m.counts[w]+cost <= m.n
 }
 
 // turn is the first instant at which cost fits, behind all that is reserved.
@@ -49,7 +49,7 @@ func (m *counterModel) turn(at, cost int64) int64 {
 }
 
 func (m *counterModel) look(now store.Now, cost int64, maxWait time.Duration) verdict {
-	at, wait := now.Wall, maxWait.Microseconds()
+	at, wait := now.Steady, maxWait.Microseconds()
 	switch {
 	case cost == 0:
 		return verdict{ok: true}
@@ -64,13 +64,13 @@ func (m *counterModel) look(now store.Now, cost int64, maxWait time.Duration) ve
 }
 
 func (m *counterModel) charge(now store.Now, cost int64, delay time.Duration) ticket {
-	w := m.window(now.Wall + delay.Microseconds())
+	w := m.window(now.Steady + delay.Microseconds())
 	m.counts[w] += cost
 	return ticket{cost: cost, at: w, holds: cost}
 }
 
 func (m *counterModel) settle(now store.Now, t ticket, cost int64) ticket {
-	w := m.window(now.Wall)
+	w := m.window(now.Steady)
 	counts := t.at >= w-1
 	if cost > t.cost { // as if it had from the start, while that counts
 		if !counts || t.cost == 0 {
@@ -89,7 +89,7 @@ func (m *counterModel) settle(now store.Now, t ticket, cost int64) ticket {
 }
 
 func (m *counterModel) left(now store.Now, _ time.Duration) (int64, time.Duration, time.Duration) {
-	at := now.Wall
+	at := now.Steady
 	w := m.window(at)
 	remaining := int64(0)
 	if m.counts[w+1] == 0 && m.fits(at, 0) {

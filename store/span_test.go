@@ -58,7 +58,8 @@ func allowed(r rule, tick, from, to int64) int64 {
 		span := floorTo(to, tick) - floorTo(from, tick)
 		return floor(times(big.NewRat(s.Units, s.Period.Microseconds()), rat(span)))
 	case store.SlidingCounter: // half as much again in half a window, behind a burst
-		return s.Units + floor(times(rat(to-from), big.NewRat(s.Units, s.Period.Microseconds())))
+		share := times(rat(to-from), big.NewRat(s.Units, s.Period.Microseconds()))
+		return s.Units + floor(share.Add(share, big.NewRat(1, 2)))
 	case store.SlidingLog:
 		if to-from < s.Period.Microseconds() {
 			return s.Units

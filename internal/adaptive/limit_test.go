@@ -244,6 +244,20 @@ func TestBackingOff(t *testing.T) {
 	}
 }
 
+// However many requests are dropped, a limit falls to its minimum and no further.
+func TestMinimum(t *testing.T) {
+	for _, algorithm := range []*Algorithm{Gradient2, Vegas, AIMD} {
+		l := limitOf(Config{Algorithm: algorithm, Min: 10, Max: 200, Start: 100})
+		for range 100 {
+			l.add(40, Sample{Dropped: true, InFlight: 100})
+			l.pass()
+		}
+		if l.Current() != 10 {
+			t.Errorf("%v: %d after 100 windows of drops, want 10", algorithm, l.Current())
+		}
+	}
+}
+
 // The duration of a drop isn't part of the latency, and that of an abandoned request
 // counts only as far as it says something.
 func TestWhatLatencyIsMadeOf(t *testing.T) {

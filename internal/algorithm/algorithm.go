@@ -54,7 +54,7 @@ var algorithms = [...]traits{
 	LeakyBucket:    {name: "LeakyBucket", letter: "l", burst: true, queue: true},
 	FixedWindow:    {name: "FixedWindow", letter: "f", periodic: true, calendar: true, counted: true},
 	SlidingWindow:  {name: "SlidingWindow", letter: "s", periodic: true, counted: true},
-	SlidingCounter: {name: "SlidingCounter", letter: "k", periodic: true, wall: true},
+	SlidingCounter: {name: "SlidingCounter", letter: "k", periodic: true},
 	SlidingLog:     {name: "SlidingLog", letter: "g", periodic: true, counted: true},
 	WarmUp:         {name: "WarmUp", letter: "w"},
 	Concurrency:    {name: "Concurrency", letter: "c", endless: true},

@@ -6,17 +6,19 @@ import (
 
 // SlidingCounter estimates a sliding window from two fixed ones. It assumes that the
 // charges of the previous window were spread evenly, and counts the part of them that
-// the sliding window still covers. If windows have length T, prev and cur were charged
-// in the previous and in the present window, and e of the present one has elapsed, then
+// the sliding window still covers, rounded to the nearest unit. If windows have length T, prev and cur were
+// charged in the previous and in the present window, and e of the present one has elapsed, then
 // a charge of c passes if
 //
-//	prev*(T-e) + (cur+c)*T <= Units*T
+//	2*prev*(T-e) < (2*(Units-cur-c)+1)*T
 //
-// This is Cloudflare's rule
+// This is Cloudflare's estimate
 // (https://blog.cloudflare.com/counting-things-a-lot-of-different-things/), in
-// integers. Windows are aligned to 1970.
+// integers. Because it is rounded to the nearest, a caller that always asks gets exactly Units in each
+// window. Rounded up, it would get one less, and one of two windows if Units is 1; rounded down, a span
+// could have a whole unit more. Windows are aligned to the origin of Now.Steady.
 //
-// Its state is the Start of the present window, in microseconds since Epoch, and three counts.
+// Its state is the Start of the present window, in microseconds since that origin, and three counts.
 const (
 	// Previous is what was charged in the window before the present one, of which Count is kept.
 	Previous = 2
@@ -40,13 +42,17 @@ func (l *Limit) workOutCounter() {
 }
 
 // counterStart returns the start of the window that contains at.
-func (l *Limit) counterStart(at int64) int64 { return at - floorMod(at+Epoch*1_000_000, l.period) }
+func (l *Limit) counterStart(at int64) int64 { return at - floorMod(at, l.period) }
 
 // rebaseCounter moves a state on to the present window. Each window that has ended shifts the three
-// counts by one, so after three none is left. If the clock was set back, A moves back with it, and the
-// counts stay: they are then those of the present window and its neighbors.
+// counts by one, so after three none is left. If the clock was set back to an earlier window, what was charged
+// in the present one and in the one before counts in that window: as a previous window's it would hardly count
+// near the end of that.
 func (l *Limit) rebaseCounter(now *Now, s *State) {
-	present := l.counterStart(now.Wall)
+	present := l.counterStart(now.Steady)
+	if s.W[Start] > present {
+		s.W[Previous], s.W[Count] = 0, min(s.W[Previous]+s.W[Count], MaxCost)
+	}
 	for ended := min((present-s.W[Start])/l.period, 3); ended > 0; ended-- {
 		s.W[Previous], s.W[Count], s.W[Next] = s.W[Count], s.W[Next], 0
 	}
@@ -60,14 +66,22 @@ func (l *Limit) estimate(at int64, s *State) int64 {
 	if s.W[Previous] == 0 {
 		return s.W[Count] + s.W[Next]
 	}
-	return s.W[Count] + s.W[Next] + mulDiv(s.W[Previous], s.W[Start]+l.period-at, l.period)
+	return s.W[Count] + s.W[Next] + nearest(s.W[Previous], s.W[Start]+l.period-at, l.period)
+}
+
+// nearest returns n * part / whole, rounded to the nearest, and a half up. part is at most whole.
+func nearest(n, part, whole int64) int64 {
+	hi, lo := bits.Mul64(2*uint64(n), uint64(part))
+	lo, carry := bits.Add64(lo, uint64(whole), 0)
+	q, _ := bits.Div64(hi+carry, lo, 2*uint64(whole))
+	return int64(q)
 }
 
 func (l *Limit) stepCounter(now *Now, c Charge, s *State, r *Result) {
 	if s.Live {
 		l.rebaseCounter(now, s)
 	}
-	at := now.Wall
+	at := now.Steady
 	*r = Result{OK: true}
 	switch {
 	case c.Cost == 0:
@@ -120,8 +134,9 @@ func (l *Limit) firstFit(at int64, s *State, cost int64) (window, free int64) {
 		}
 		gone := int64(0) // elapsed part of the window at which prev's share leaves enough room
 		if prev > room {
-			hi, lo := bits.Mul64(uint64(room), uint64(l.period))
-			covered, _ := bits.Div64(hi, lo, uint64(prev))
+			hi, lo := bits.Mul64(2*uint64(room)+1, uint64(l.period))
+			lo, borrow := bits.Sub64(lo, 1, 0)
+			covered, _ := bits.Div64(hi-borrow, lo, 2*uint64(prev))
 			gone = l.period - int64(covered)
 		}
 		if gone < l.period {
@@ -141,7 +156,7 @@ func (l *Limit) amendCounter(now *Now, c *Settlement, s *State) Receipt {
 		if diff <= 0 {
 			return receipt
 		}
-		*s = State{Live: true, W: Words{Start: l.counterStart(now.Wall)}}
+		*s = State{Live: true, W: Words{Start: l.counterStart(now.Steady)}}
 	}
 	count := l.countAt(s, receipt.Instant)
 	if diff <= 0 {

@@ -71,6 +71,7 @@ func Run(t *testing.T, newStore func(*testing.T) store.Store, opts ...Option) {
 	}{
 		{"Retry", retryRows()},
 		{"Exact", exactRows},
+		{"AtLeast", atLeastRows},
 		{"Several", severalRows},
 		{"Settle", settleRows},
 		{"Versions", versionRows},

@@ -28,7 +28,9 @@ func (p *trace) bound(by int) (burst, rate float64) {
 		most += units // an interval, a window or a part of one may end as the span begins
 	case store.WarmUp:
 		most = 0
-	case store.TokenBucket, store.LeakyBucket, store.SlidingCounter, store.SlidingLog, store.Ban:
+	case store.SlidingCounter:
+		return float64(most) + 0.5, rate // what is covered of the window before is rounded to the nearest
+	case store.TokenBucket, store.LeakyBucket, store.SlidingLog, store.Ban:
 	default:
 		panic("no bound of " + p.of.String())
 	}
