@@ -387,7 +387,8 @@ func (d *decoder) checkPlans(doc *document) {
 		}
 		return
 	}
-	if d.config.plan == nil && d.config.onlyPlan == "" {
+	d.checkServed(doc.plansNode, "plans")
+	if d.config.plan == nil && d.config.onlyPlan == "" && !d.config.server {
 		d.bad(doc.plansNode, "plans need a function that returns a request's plan: register one with policy.WithPlanFunc")
 	}
 	if len(doc.plans) == 0 {

@@ -82,6 +82,8 @@ func keyForms() []field[stint.Key] {
 		{"hash", func(d *decoder, n *yaml.Node, to *stint.Key) {
 			k := d.key(n)
 			switch {
+			case d.config.secret == nil && d.config.server:
+				d.bad(n, "hash needs a secret, which doesn't belong in a file: give --secret-file")
 			case d.config.secret == nil:
 				d.bad(n, "hash needs a secret, which doesn't belong in a file: set it with policy.WithSecret")
 			case k != noKey:
@@ -147,6 +149,7 @@ func (d *decoder) keyByName(n *yaml.Node) stint.Key {
 	}
 	k := d.config.keys[name]
 	if word := keyWords[name]; word != nil {
+		d.checkServed(n, name)
 		k = word()
 	}
 	if k == noKey {

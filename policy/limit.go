@@ -76,6 +76,7 @@ func settingsFields[T any](settingsOf func(*T) *settings) []field[T] {
 			}
 		}},
 		{"settle", func(d *decoder, n *yaml.Node, to *T) {
+			d.checkServed(n, "settle")
 			if o := d.settle(n); o != nil {
 				addSetting(settingsOf(to), "settle", n, o)
 			}
@@ -131,6 +132,7 @@ func limitFields() []field[limit] {
 				return
 			}
 			l.kind, l.kindNode = k, n
+			d.checkServed(n, k.name)
 			k.read(d, n, l)
 		}})
 	}

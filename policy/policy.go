@@ -131,6 +131,7 @@ type config struct {
 	options     []stint.Option
 	hasKey      bool // the options contain a default key
 	sharedStore bool // the options contain a store that others may share, so limits need names
+	server      bool // of proxies: WithServer
 
 	observers []func(Change)
 	debounce  time.Duration

@@ -1,9 +1,11 @@
 // Command stint checks policy files, explains them, and plans limits: it replays an access log and
-// reports the keys that they would have denied. From a log it also suggests limits.
+// reports the keys that they would have denied. From a log it also suggests limits. And it decides requests
+// by a policy file, for proxies.
 //
 //	go run github.com/stint-go/stint/cmd/stint@latest check policy.yaml
 //	go run github.com/stint-go/stint/cmd/stint@latest suggest --key remote-ip --out policy.yaml access.log
 //	go run github.com/stint-go/stint/cmd/stint@latest plan --policy policy.yaml access.log
+//	go run github.com/stint-go/stint/cmd/stint@latest serve --forward-auth nginx policy.yaml
 //
 // It exits with 0; with 1 if a file has a mistake, a gate isn't passed or nothing can be suggested;
 // and with 2 on any other error.
@@ -27,7 +29,7 @@ var errFailed = errors.New("failed")
 func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root := &cobra.Command{
 		Use:           "stint",
-		Short:         "Check policy files of stint, and plan and suggest limits by access logs",
+		Short:         "Check and serve policy files of stint, and plan and suggest limits by access logs",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -36,7 +38,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	root.AddCommand(checkCommand(), schemaCommand(), explainCommand(), planCommand(), suggestCommand())
+	root.AddCommand(checkCommand(), schemaCommand(), explainCommand(), planCommand(), suggestCommand(), serveCommand())
 	switch err := root.Execute(); {
 	case err == nil:
 		return 0

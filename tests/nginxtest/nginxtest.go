@@ -17,6 +17,13 @@ import (
 // location. It ends with the test, which is skipped where there is no nginx.
 func Start(t testing.TB, to, directives string) (address string) {
 	t.Helper()
+	return StartServer(t, fmt.Sprintf("location / { proxy_pass %s; %s }", to, directives))
+}
+
+// StartServer starts an nginx on loopback that has a server of these directives, and returns its address.
+// It ends with the test, which is skipped where there is no nginx.
+func StartServer(t testing.TB, directives string) (address string) {
+	t.Helper()
 	if _, err := exec.LookPath("nginx"); err != nil {
 		t.Skip("no nginx: apt-get install nginx-light changes that")
 	}
@@ -33,12 +40,9 @@ func Start(t testing.TB, to, directives string) (address string) {
 				client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
 				server {
 					listen %[2]s;
-					location / {
-						proxy_pass %[3]s;
-						%[4]s
-					}
+					%[3]s
 				}
-			}`, dir, at, to, directives)
+			}`, dir, at, directives)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

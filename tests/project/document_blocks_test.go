@@ -40,6 +40,9 @@ var tested = map[string]string{
 	"docs/rollout.md yaml":              "cmd/stint TestWalkThroughADay",
 	"docs/rollout.md console":           "cmd/stint TestWalkThroughADay",
 	"docs/routers.md go tests/routers":  "tests/routers TestDocumentIsThisCode",
+	"docs/serve.md caddyfile":           "tests/serve TestCaddy",
+	"docs/serve.md nginx":               "tests/serve TestNginx",
+	"docs/serve.md yaml":                "tests/serve TestConfigurations",
 	"observe/otel/README.md go":         "observe/otel TestREADMECompiles",
 }
 

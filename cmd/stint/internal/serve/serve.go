@@ -1,0 +1,223 @@
+// Package serve is the server of stint serve: it decides requests by a policy file, for proxies.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/console"
+	stintotel "github.com/stint-go/stint/observe/otel"
+	"github.com/stint-go/stint/policy"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// Config is what the flags of stint serve say.
+type Config struct {
+	Policy string // the file
+
+	Proxy      string // of forward auth: one of Proxies, or "" for none
+	AuthAddr   string // where it listens
+	PathPrefix string // of Envoy's requests
+	Trust      []netip.Prefix
+
+	AdminAddr string // of health, metrics and the live page; "" for none
+	Token     string // opens the live page; without one there is none
+
+	Redis  *redis.Options // nil: counts are this process's own
+	Secret []byte         // of hashed keys; or nil
+
+	Drain  time.Duration // how long it serves on after it has become unready
+	Logger *slog.Logger
+}
+
+// shutdownTimeout is how long requests in flight have to end.
+const shutdownTimeout = 10 * time.Second
+
+// Server is a running server. Start makes one.
+type Server struct {
+	// AuthAddr and AdminAddr are the addresses that it listens on, or nil.
+	AuthAddr, AdminAddr net.Addr
+
+	config   Config
+	limiter  *stint.Limiter
+	failed   chan error // of a listener
+	draining atomic.Bool
+	servers  []*http.Server
+	closers  []func() // in reverse order
+}
+
+// Start starts a server. Its errors are those of the configuration, of the policy file (policy.Errors), of
+// Redis and of listening. The server runs until Stop.
+func Start(ctx context.Context, c Config) (_ *Server, err error) {
+	s := &Server{config: c, failed: make(chan error, 4)}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	trusts, err := newTrusted(c.Trust)
+	if err != nil {
+		return nil, err
+	}
+	options := []stint.Option{stint.WithLogger(c.Logger)}
+	if c.Redis != nil {
+		rdb := redis.NewClient(c.Redis)
+		shared := redisstore.New(rdb)
+		s.closers = append(s.closers, func() { _ = rdb.Close() }, func() { _ = shared.Close() })
+		options = append(options, stint.WithStore(shared))
+	} else {
+		c.Logger.Warn("counts are this process's own, and end with it: give --redis to share them with other replicas")
+	}
+	read := []policy.Option{policy.WithServer(), policy.WithOptions(options...)}
+	if c.Secret != nil {
+		read = append(read, policy.WithSecret(c.Secret))
+	}
+	p, err := policy.Load(c.Policy, read...)
+	if err != nil {
+		return nil, err
+	}
+	if s.limiter, err = stint.New(p.Options()...); err != nil {
+		return nil, err
+	}
+	checking, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	switch err := s.limiter.CheckStore(checking); {
+	case errors.Is(err, store.ErrMisconfigured):
+		return nil, err
+	case err != nil: // during an outage the policy says what passes
+		c.Logger.Warn("the store doesn't answer: the server is unready until it does", "error", err)
+	}
+	admin, err := s.adminHandler()
+	if err != nil {
+		return nil, err
+	}
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.closers = append(s.closers, stop)
+	watcher, err := policy.Watch(following, c.Policy, s.limiter, read...)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { stop(); <-watcher.Done() })
+
+	log := newOccasionally(c.Logger)
+	if c.Proxy != "" {
+		handler := &auth{proxies[c.Proxy], c.PathPrefix, trusts, s.limiter, log}
+		if s.AuthAddr, err = s.listen("forward auth", c.AuthAddr, handler); err != nil {
+			return nil, err
+		}
+	}
+	if c.AdminAddr != "" {
+		if s.AdminAddr, err = s.listen("admin", c.AdminAddr, admin); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// listen serves a handler.
+func (s *Server) listen(what, addr string, h http.Handler) (net.Addr, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn),
+	}
+	s.servers = append(s.servers, server)
+	s.config.Logger.Info("listening", "for", what, "address", l.Addr().String())
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- fmt.Errorf("%s: %w", what, err)
+		}
+	}()
+	return l.Addr(), nil
+}
+
+// adminHandler returns the handler of the admin listener.
+func (s *Server) adminHandler() (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
+	if err != nil {
+		return nil, err
+	}
+	provider := metric.NewMeterProvider(metric.WithReader(exporter))
+	s.closers = append(s.closers, func() { _ = provider.Shutdown(context.Background()) })
+	stop, err := stintotel.Observe(s.limiter, stintotel.WithMeterProvider(provider))
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, stop)
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", s.ready)
+	if s.config.Token != "" {
+		page, err := console.New(console.Limiters(s.limiter), console.WithToken(s.config.Token), console.WithLogger(s.config.Logger))
+		if err != nil {
+			return nil, err
+		}
+		mux.Handle("/console/", page)
+	}
+	return mux, nil
+}
+
+// ready answers whether requests should be sent here.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	if s.draining.Load() {
+		http.Error(w, "shutting down", http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	if err := s.limiter.CheckStore(ctx); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+// Failed receives the error of a listener that has ended by itself.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Stop ends the server. It becomes unready, serves on for Config.Drain, and then lets the requests in flight
+// end.
+func (s *Server) Stop() error {
+	s.draining.Store(true)
+	time.Sleep(s.config.Drain)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	var errs []error
+	for _, server := range s.servers {
+		errs = append(errs, server.Shutdown(ctx))
+	}
+	s.close()
+	return errors.Join(errs...)
+}
+
+// close ends what Start has started.
+func (s *Server) close() {
+	for _, server := range s.servers {
+		_ = server.Close()
+	}
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+	s.closers = nil
+}

@@ -1,0 +1,233 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/test/redistest"
+	"github.com/stint-go/stint/policy"
+	"github.com/stint-go/stint/store"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// ask sends a request of a client through nginx's forward auth, and returns the status.
+func ask(t testing.TB, s *Server, c client) int {
+	t.Helper()
+	r := c.forwarded(t, "nginx", "")
+	r.URL.Host, r.RequestURI, r.RemoteAddr = s.AuthAddr.String(), "", ""
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+// admin asks the admin listener.
+func admin(t testing.TB, s *Server, path string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequest("GET", "http://"+s.AdminAddr.String()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer a token of sixteen bytes")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+// eventually waits until something holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: it doesn't happen", what)
+		}
+	}
+}
+
+func TestServerDecidesAndTells(t *testing.T) {
+	s, log := start(t, shop, func(c *Config) { c.Token = "a token of sixteen bytes" })
+	for i, want := range []int{200, 200, 403} {
+		if got := ask(t, s, get("/a")); got != want {
+			t.Errorf("request %d gets %d, want %d", i+1, got, want)
+		}
+	}
+	for _, tt := range []struct{ path, want string }{
+		{"/healthz", "ok\n"},
+		{"/readyz", "ready\n"},
+		{"/metrics", `stint_limit="client",stint_outcome="denied"} 1`},
+		{"/console/", "client"},
+	} {
+		if status, body := admin(t, s, tt.path); status != 200 || !strings.Contains(body, tt.want) {
+			t.Errorf("%s: %d, without %q: %.2000s", tt.path, status, tt.want, body)
+		}
+	}
+	if text := log.String(); !strings.Contains(text, "counts are this process's own") {
+		t.Errorf("without --redis the log has %s", text)
+	}
+}
+
+// Without a token there is no live page, and without an address no admin listener.
+func TestAdminIsOff(t *testing.T) {
+	s, _ := start(t, shop, nil)
+	if status, _ := admin(t, s, "/console/"); status != 404 {
+		t.Errorf("the live page answers %d without a token", status)
+	}
+	if s, _ := start(t, shop, func(c *Config) { c.AdminAddr = "" }); s.AdminAddr != nil {
+		t.Errorf("the admin listener is at %v", s.AdminAddr)
+	}
+}
+
+// A change of the file comes into force, one with a mistake doesn't, and counts stay.
+func TestReload(t *testing.T) {
+	var path string
+	s, log := start(t, shop, func(c *Config) { path = c.Policy })
+	ask(t, s, get("/a"))
+	replace := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(strings.Replace(shop, "rate: 2/1h", "concurrency: 2", 1))
+	eventually(t, "the mistake is logged", func() bool { return strings.Contains(log.String(), "nothing would release its slots") })
+	if status, _ := admin(t, s, "/readyz"); status != 200 {
+		t.Errorf("with the last good policy it is unready: %d", status)
+	}
+	if got := ask(t, s, get("/a")); got != 200 {
+		t.Errorf("under the last good policy the second request gets %d", got)
+	}
+	replace(strings.Replace(shop, "rate: 2/1h", "rate: 3/1h", 1))
+	eventually(t, "the rate rises", func() bool { return ask(t, s, get("/a")) == 200 })
+	if got := ask(t, s, get("/a")); got != 403 {
+		t.Errorf("the fourth request gets %d, want 403", got)
+	}
+}
+
+// What can't start says why.
+func TestWrongStart(t *testing.T) {
+	c := Config{Policy: file(t, "version: 1\nkey: remote-ip\nlimits: [{name: a, concurrency: 2}]\n"), Proxy: "nginx", AuthAddr: "127.0.0.1:0", Trust: Private}
+	c.Logger = slog.New(slog.DiscardHandler)
+	var mistakes policy.Errors
+	if _, err := Start(t.Context(), c); !errors.As(err, &mistakes) {
+		t.Errorf("slots: %v, want a mistake", err)
+	}
+	c.Policy = file(t, shop)
+	c.Redis = redistest.Start(t, "--requirepass", "secret").Client().Options()
+	c.Redis.Password = "wrong"
+	if _, err := Start(t.Context(), c); !errors.Is(err, store.ErrMisconfigured) {
+		t.Errorf("a wrong password: %v", err)
+	}
+	c.Redis, c.AuthAddr = nil, "127.0.0.1:no"
+	if _, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "listen") {
+		t.Errorf("no port: %v", err)
+	}
+	c.AuthAddr, c.Token = "127.0.0.1:0", "short"
+	c.AdminAddr = "127.0.0.1:0"
+	if _, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "at least 16") {
+		t.Errorf("a short token: %v", err)
+	}
+}
+
+// Without Redis a server starts, unready, and its policy says what passes.
+func TestStartInAnOutage(t *testing.T) {
+	s, _ := start(t, strings.Replace(shop, "{name: login,", "{name: login, failure: closed,", 1), func(c *Config) {
+		c.Redis = &redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1}
+	})
+	if status, _ := admin(t, s, "/readyz"); status != 503 {
+		t.Errorf("it is ready: %d", status)
+	}
+	if got := ask(t, s, get("/a")); got != 200 {
+		t.Errorf("a limit that fails open: %d", got)
+	}
+	if got := ask(t, s, client{method: "POST", uri: "/login", host: "h", proto: "http", address: "192.0.2.7"}); got != 403 {
+		t.Errorf("a limit that fails closed: %d", got)
+	}
+}
+
+// Two replicas on one Redis share counts exactly, while one after the other is replaced under load: no request
+// fails but those in flight at a replica that is killed, and here none is.
+func TestReplicasShareCounts(t *testing.T) {
+	server := redistest.Start(t)
+	const limit = 200
+	text := strings.Replace(shop, "rate: 2/1h", "quota: 200/monthly", 1)
+	replica := func(c *Config) {
+		c.Redis = &redis.Options{Addr: server.Addr(), DialerRetries: 1, ContextTimeoutEnabled: true}
+	}
+	begin := func() *Server { s, _ := start(t, text, replica); return s }
+	a, b := begin(), begin()
+	admitted := 0
+	for i := range limit + 50 {
+		switch i {
+		case 80: // a rolling restart
+			if err := a.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			a = begin()
+		case 160:
+			if err := b.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			b = begin()
+		}
+		switch status := ask(t, []*Server{a, b}[i%2], get("/a")); status {
+		case 200:
+			admitted++
+		case 403:
+		default:
+			t.Fatalf("request %d gets %d", i+1, status)
+		}
+	}
+	if admitted != limit {
+		t.Errorf("%d requests passed, want %d", admitted, limit)
+	}
+}
+
+// A server that stops is unready first, and lets the request in flight end.
+func TestStop(t *testing.T) {
+	s, _ := start(t, "version: 1\nkey: remote-ip\nlimits: [{name: a, rate: 1/1s, max-wait: 10s}]\n", func(c *Config) { c.Drain = time.Second })
+	if got := ask(t, s, get("/a")); got != 200 {
+		t.Errorf("the first request gets %d", got)
+	}
+	status := make(chan int, 1)
+	go func() { status <- ask(t, s, get("/a")) }()
+	eventually(t, "the second request waits, or has passed", func() bool {
+		_, body := admin(t, s, "/metrics")
+		return waitsNow.MatchString(body) || len(status) == 1
+	})
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop() }()
+	eventually(t, "it is unready", func() bool { code, _ := admin(t, s, "/readyz"); return code == 503 })
+	if got := <-status; got != 200 {
+		t.Errorf("the request in flight gets %d", got)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if _, err := http.Get("http://" + s.AuthAddr.String()); err == nil {
+		t.Error("a stopped server answers")
+	}
+}
+
+var waitsNow = regexp.MustCompile(`stint_waiting_requests\{[^}]*\} 1\n`)

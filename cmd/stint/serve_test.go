@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// What stint serve can't do, it says before it listens.
+func TestServeRejects(t *testing.T) {
+	files(t, map[string]string{
+		"good.yaml":  tight,
+		"slots.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: a, concurrency: 2}]\n",
+		"named.yaml": "version: 1\nkey: tenant\nlimits: [{name: a, rate: 1/1s, cost: rows}]\n",
+		"hash.yaml":  "version: 1\nkey: {hash: remote-ip}\nlimits: [{name: a, rate: 1/1s}]\n",
+		"empty":      "\n",
+		"short":      "short\n",
+	})
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"good.yaml", 2, "nothing to serve: give --forward-auth"},
+		{"--forward-auth apache good.yaml", 2, "write nginx, traefik, caddy or envoy"},
+		{"--forward-auth nginx --path-prefix /a good.yaml", 2, "--path-prefix is for --forward-auth envoy"},
+		{"--forward-auth envoy --path-prefix a good.yaml", 2, "write a path, such as /auth"},
+		{"--forward-auth nginx --trust 10.0.0.0/33 good.yaml", 2, "--trust 10.0.0.0/33: write a network"},
+		{"--forward-auth nginx --trust 0.0.0.0/0 good.yaml", 2, "every client"},
+		{"--forward-auth nginx --redis redis://:pass@10.0.0.7 good.yaml", 2, "--redis has a password"},
+		{"--forward-auth nginx --redis 10.0.0.7 good.yaml", 2, "write a URL such as redis://"},
+		{"--forward-auth nginx --redis-password-file short good.yaml", 2, "without --redis"},
+		{"--forward-auth nginx --secret-file empty good.yaml", 2, "empty is empty"},
+		{"--forward-auth nginx --secret-file missing good.yaml", 2, "missing"},
+		{"--forward-auth nginx --secret-file short hash.yaml", 2, "WithSecret"},
+		{"--forward-auth nginx --token-file short --admin 127.0.0.1:0 good.yaml", 2, "at least 16"},
+		{"--forward-auth nginx --log-format xml good.yaml", 2, "write json or text"},
+		{"--forward-auth nginx missing.yaml", 2, "missing.yaml"},
+		{"--forward-auth nginx slots.yaml", 1, "slots.yaml:3:33: concurrency: nothing would release its slots"},
+		{"--forward-auth nginx named.yaml", 1, `named.yaml:2:6: unknown key "tenant"`},
+		{"--forward-auth nginx named.yaml", 1, "stint serve has no functions of an application"},
+		{"--forward-auth nginx hash.yaml", 1, "give --secret-file"},
+	} {
+		code, _, errs := command(t, "", append([]string{"serve"}, strings.Fields(tt.args)...)...)
+		if code != tt.code || !strings.Contains(errs, tt.want) || strings.Contains(errs, "pass@") || strings.Contains(errs, "are registered with") {
+			t.Errorf("serve %s: exit code %d, want %d, and %q in %s", tt.args, code, tt.code, tt.want, errs)
+		}
+	}
+}

@@ -1,0 +1,280 @@
+// Package serve tests stint serve behind real proxies, configured as docs/serve.md says.
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/tests/nginxtest"
+)
+
+const shop = `version: 1
+key: remote-ip
+limits:
+  - {name: client, rate: 3/1h}
+block: [{cidr: [127.0.0.9]}]
+routes:
+  GET /healthz: {exempt: true}
+  POST /login: {only: [{name: login, rate: 1/1h}]}
+`
+
+// program is the command, built once.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "stint-serve")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "stint")
+	build := exec.Command("go", "build", "-o", program, "github.com/stint-go/stint/cmd/stint")
+	build.Stdout, build.Stderr = os.Stdout, os.Stderr
+	code := 1
+	if err := build.Run(); err == nil {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// serve starts stint serve and returns the address of forward auth. It trusts 127.0.0.1, which proxies connect
+// from; clients have other addresses of loopback.
+func serve(t *testing.T, proxy string) (address string) {
+	t.Helper()
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte(shop), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "serve", "--forward-auth", proxy, "--listen-auth", "127.0.0.1:0", "--admin", "", "--trust", "127.0.0.1", "--drain", "0s", policy)
+	logs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	listening, ended := make(chan string, 1), make(chan string, 1)
+	go func() {
+		var all strings.Builder
+		for lines := bufio.NewScanner(logs); lines.Scan(); {
+			var line struct{ Msg, Address string }
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
+				listening <- line.Address
+			}
+			all.WriteString(lines.Text() + "\n")
+		}
+		ended <- all.String()
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		said := <-ended
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			t.Errorf("stint serve: %v\n%s", err, said)
+		}
+	})
+	select {
+	case address = <-listening:
+	case said := <-ended:
+		ended <- said
+		t.Fatalf("stint serve ends: %s", said)
+	}
+	return address
+}
+
+// backend is what the proxy protects. Its own 403 reaches the client unchanged.
+func backend(t *testing.T) (address string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/forbidden" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		fmt.Fprint(w, "the backend")
+	}))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// blocks are the blocks of a language in the document, whose addresses are replaced by the test's.
+func blocks(t *testing.T, language, auth, backend string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/serve.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := strings.NewReplacer("127.0.0.1:8081", auth, "127.0.0.1:8080", backend)
+	for _, m := range regexp.MustCompile("(?sm)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		all = append(all, replace.Replace(m[1]))
+	}
+	if len(all) == 0 {
+		t.Fatalf("docs/serve.md has no %s", language)
+	}
+	return all
+}
+
+// answer is what a client gets.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// ask sends a request from an address of loopback.
+func ask(t *testing.T, from, method, url string, header ...string) answer {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return dialer.DialContext(ctx, network, address)
+	}}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}
+}
+
+// check runs the requests that every proxy must answer alike. copies says whether the client of an admitted
+// request gets the fields.
+func check(t *testing.T, at string, copies bool) {
+	t.Helper()
+	escaping := []string{ // a client can't choose the exempt route
+		"X-Forwarded-Uri", "/healthz", "X-Forwarded-Method", "GET", "X-Original-URI", "/healthz", "X-Original-Method", "GET",
+		"X-Forwarded-For", "198.51.100.1", "Forwarded", "for=198.51.100.1", "X-Real-Ip", "198.51.100.1",
+	}
+	for i, want := range []int{200, 200, 200, 429, 429} {
+		got := ask(t, "127.0.0.2", "GET", at+"/items?page=1", escaping...)
+		if got.status != want {
+			t.Fatalf("request %d gets %d, want %d: %v %s", i+1, got.status, want, got.header, got.body)
+		}
+		left, ours := got.header.Get("RateLimit"), strings.Contains(got.body, "the backend")
+		switch {
+		case want == 200 && (!ours || got.header.Get("Retry-After") != ""):
+			t.Errorf("an admitted request gets %v and %q", got.header, got.body)
+		case want == 200 && copies && (!strings.HasPrefix(left, `"client";r=`) || got.header.Get("RateLimit-Policy") == ""):
+			t.Errorf("an admitted request gets the fields %v", got.header)
+		case want == 429 && (ours || got.header.Get("Retry-After") == "" || !strings.HasPrefix(left, `"client";r=0`) ||
+			!strings.Contains(got.body, "quota-exceeded") || got.header.Get("Content-Type") != "application/problem+json"):
+			t.Errorf("a denial gets %v and %q", got.header, got.body)
+		}
+	}
+	for _, tt := range []struct {
+		from, method, path string
+		want               int
+	}{
+		{"127.0.0.2", "GET", "/healthz", 200},
+		{"127.0.0.3", "GET", "/items", 200},
+		{"127.0.0.3", "GET", "/forbidden", 403},
+		{"127.0.0.9", "GET", "/items", 403},
+		{"127.0.0.3", "POST", "/login", 200},
+		{"127.0.0.3", "POST", "/login", 429},
+		{"127.0.0.4", "POST", "/login", 200},
+		{"127.0.0.4", "POST", "/healthz/../login", 429},
+	} {
+		if got := ask(t, tt.from, tt.method, at+tt.path); got.status != tt.want {
+			t.Errorf("%s %s from %s gets %d, want %d: %s", tt.method, tt.path, tt.from, got.status, tt.want, got.body)
+		} else if tt.path == "/healthz" && got.header.Values("RateLimit") != nil {
+			t.Errorf("an exempt request gets %v", got.header)
+		}
+	}
+}
+
+func TestNginx(t *testing.T) {
+	auth := serve(t, "nginx")
+	check(t, nginxtest.StartServer(t, blocks(t, "nginx", auth, backend(t))[0]), true)
+}
+
+// Without the fields of the documents nginx denies, and doesn't let requests pass.
+func TestIncompleteNginx(t *testing.T) {
+	auth := serve(t, "nginx")
+	config := blocks(t, "nginx", auth, backend(t))[0]
+	at := nginxtest.StartServer(t, strings.Replace(config, "proxy_set_header X-Original-URI $request_uri;", "", 1))
+	if got := ask(t, "127.0.0.2", "GET", at+"/healthz", "X-Original-URI-", "/healthz"); got.status != 500 {
+		t.Errorf("it answers %d, want 500", got.status)
+	}
+}
+
+func TestCaddy(t *testing.T) {
+	for i, copies := range []bool{false, true} {
+		auth := serve(t, "caddy")
+		check(t, caddy(t, blocks(t, "caddyfile", auth, backend(t))[i]), copies)
+	}
+}
+
+// caddy starts a Caddy with a site, and returns its address.
+func caddy(t *testing.T, site string) (at string) {
+	t.Helper()
+	if _, err := exec.LookPath("caddy"); err != nil {
+		t.Skip("no caddy: apt-get install caddy changes that")
+	}
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at = "http://" + l.Addr().String()
+	_ = l.Close()
+	file := filepath.Join(dir, "Caddyfile")
+	site = strings.Replace(site, "shop.example.com {", at+" {", 1)
+	if err := os.WriteFile(file, []byte("{\n\tadmin off\n\tauto_https off\n}\n"+site), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("caddy", "run", "--config", file, "--adapter", "caddyfile")
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		<-ended
+	})
+	for {
+		if c, err := net.Dial("tcp", strings.TrimPrefix(at, "http://")); err == nil {
+			_ = c.Close()
+			return at
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("caddy ends: %v\n%s", err, said.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// The configurations of proxies that aren't here name what the server reads.
+func TestConfigurations(t *testing.T) {
+	text := strings.Join(blocks(t, "yaml", "", ""), "")
+	for _, want := range []string{"forwardAuth:", "x-forwarded-for", "x-forwarded-proto", "path_prefix: /auth", "allowed_client_headers_on_success"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("docs/serve.md's configurations lack %q", want)
+		}
+	}
+}
