@@ -18,10 +18,10 @@ import (
 //
 // A WithCost or WithFixedCost in opts sets the cost of the route's requests for all rates and
 // quotas without a cost of their own, including those outside of the route. If several matching
-// routes set a cost, the cost of the most specific route applies. Other options are defaults of
-// the limits in opts. New returns an error for invalid and conflicting patterns, a route
-// without options, options that no limit takes, and a Limit that already applies to the route's
-// requests.
+// routes set a cost, the cost of the most specific route applies. A WithDenyHandler in opts
+// answers requests of the route that a limit denies. Other options are defaults of the limits in
+// opts. New returns an error for invalid and conflicting patterns, a route without options,
+// options that no limit takes, and a Limit that already applies to the route's requests.
 //
 // Routers interpret some requests differently. The limits of every interpretation apply to such
 // a request, each limit once. The request is exempt only if it is exempt in all

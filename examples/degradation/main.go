@@ -40,22 +40,19 @@ Try, in another terminal: a denied page comes from a cache, a denied export is m
 func site() http.Handler {
 	var last page
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", stinthttp.New(
-		stint.Rate(5, 10*time.Second),
-		stint.WithKey(stint.RemoteIP()),
-		stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(last.serveStale))),
-	)(http.HandlerFunc(last.serveFresh)))
-
-	mux.Handle("GET /export", stinthttp.New(
-		stint.Rate(1, time.Minute),
-		stint.WithKey(stint.RemoteIP()),
-		stint.WithDenyHandler(stint.Redirect("/export/queued")),
-	)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "the whole export") })))
-
+	mux.HandleFunc("GET /{$}", last.serveFresh)
+	mux.HandleFunc("GET /export", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "the whole export") })
 	mux.HandleFunc("GET /export/queued", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "your export will be mailed to you")
 	})
-	return mux
+	// Each route has its own limit, and its own answer to requests above it.
+	limit := stinthttp.New(
+		stint.WithRoute("GET /{$}", stint.Rate(5, 10*time.Second, stint.WithName("page")),
+			stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(last.serveStale)))),
+		stint.WithRoute("GET /export", stint.Rate(1, time.Minute, stint.WithName("export")),
+			stint.WithDenyHandler(stint.Redirect("/export/queued"))),
+		stint.WithKey(stint.RemoteIP()))
+	return limit(mux)
 }
 
 // page is slow to make, and good enough for a while.
