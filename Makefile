@@ -160,7 +160,7 @@ lint: ## gofmt, go vet, staticcheck, names in comments; rules and reasons in sta
 	$(WORKSPACE) scripts/tidy -diff
 	$(WORKSPACE) $(GO) vet $(EVERYTHING)
 	$(WORKSPACE) $(STATICCHECK) $(EVERYTHING)
-	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^TestNames$$' ./project
+	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^TestNames' ./project
 
 api: ## testdata/api.txt, the exported names, written anew
 	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^TestAPI$$' ./project -update

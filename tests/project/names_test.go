@@ -79,6 +79,37 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// Rows of tables that begin with files name what these files have.
+func TestNamesInRows(t *testing.T) {
+	code, name := regexp.MustCompile("`([^`]+)`"), regexp.MustCompile(`^[A-Za-z_][\w.]*$`)
+	for _, doc := range []string{"CONTRIBUTING.md", "docs/architecture.md", "docs/internals/root.md"} {
+		for i, line := range strings.Split(read(t, doc), "\n") {
+			cells := strings.Split(line, "|")
+			if len(cells) < 4 {
+				continue
+			}
+			text := ""
+			for _, file := range code.FindAllStringSubmatch(cells[1], -1) {
+				if info, err := os.Stat(file[1]); err != nil { // of an algorithm to come, or a word
+					continue
+				} else if !info.IsDir() {
+					text += read(t, file[1])
+					continue
+				}
+				for _, inside := range tree(t, file[1]+"/*.go") {
+					text += read(t, inside)
+				}
+			}
+			for _, m := range code.FindAllStringSubmatch(cells[2], -1) {
+				last := m[1][strings.LastIndex(m[1], ".")+1:]
+				if text != "" && name.MatchString(m[1]) && !slices.Contains(words.FindAllString(text, -1), last) {
+					t.Errorf("%s:%d: there is no %s in the files of its row", doc, i+1, m[1])
+				}
+			}
+		}
+	}
+}
+
 // add adds the names of a file.
 func (n *names) add(f *ast.File) {
 	pkg := strings.TrimSuffix(f.Name.Name, "_test")
