@@ -288,7 +288,16 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestGates(t *testing.T) {
+	const (
+		words     = "2026/03/10 12:00:00 [error] 7#7: upstream timed out\n"
+		handshake = `192.0.2.9 - - [10/Mar/2026:12:00:09 +0000] "\x16\x03\x01" 400 157 "-" "-"` + "\n"
+		noMethod  = `192.0.2.9 - - [10/Mar/2026:12:00:09 +0000] "\x16\x03\x01" 200 157 "-" "-"` + "\n"
+		badTarget = `192.0.2.9 - - [10/Mar/2026:12:00:09 +0000] "GET /%zz HTTP/1.1" 200 157 "-" "-"` + "\n"
+	)
+	one := access(10, "192.0.2.1")
 	files(t, map[string]string{
+		"half": one + strings.Repeat(words, 10), "handshakes": one + strings.Repeat(handshake, 10), "methods": one + strings.Repeat(noMethod, 10),
+		"targets": one + strings.Repeat(badTarget, 10), "none": strings.Repeat(badTarget, 10),
 		"tight.yaml": tight, "loose.yaml": loose, "log": access(10, "192.0.2.1"),
 		"keyed.yaml": strings.Replace(loose, "remote-ip", "{header: X-Key}", 1),
 		"tenth.yaml": strings.Replace(tight, "burst: 2", "burst: 9", 1),
@@ -305,8 +314,23 @@ func TestGates(t *testing.T) {
 		{[]string{"--policy", "tight.yaml", "--against", "loose.yaml", "--max-flips", "0"}, 1, "FAILED: max-flips 0: 1 requests"},
 		{[]string{"--policy", "tight.yaml", "--against", "loose.yaml", "--max-flips", "1"}, 0, "passed: max-flips 1"},
 		{[]string{"--policy", "keyed.yaml", "--max-denied", "1%"}, 1, "1 limits could not be judged"},
+		// What couldn't be read or judged never passes.
+		{[]string{"--policy", "tenth.yaml", "--max-denied", "50%", "half"}, 1, "FAILED: max-denied 50%: 11 of 20 would be denied, 55.0%, counting 10 unread lines"},
+		{[]string{"--policy", "tenth.yaml", "--max-denied", "55%", "half"}, 0, "passed: max-denied 55%: 11 of 20"},
+		{[]string{"--policy", "tenth.yaml", "--max-denied", "50%", "methods"}, 1, "counting 10 unread lines"},
+		{[]string{"--policy", "tenth.yaml", "--max-denied", "10%", "handshakes"}, 0, "(10 are of clients that sent no HTTP request and got a 4xx)"},
+		{[]string{"--policy", "tenth.yaml", "--max-denied", "50%", "targets"}, 1, "11 of 20 would be denied, 55.0%, counting 10 requests that could not be judged"},
+		{[]string{"--policy", "tenth.yaml", "--max-denied", "100%", "none"}, 1, "FAILED: no request of the log could be judged"},
+		{[]string{"--policy", "tight.yaml", "--against", "tight.yaml", "--max-flips", "9", "half"}, 1, "FAILED: max-flips 9: 10 requests would change, counting 10 unread lines"},
+		{[]string{"--policy", "tight.yaml", "--against", "tight.yaml", "--max-flips", "9", "targets"}, 1, "FAILED: max-flips 9: 10 requests would change, counting 10 requests that"},
+		{[]string{"--policy", "tight.yaml", "--against", "tight.yaml", "--max-flips", "99", "none"}, 1, "FAILED: no request of the log could be judged"},
+		{[]string{"--policy", "tight.yaml", "--against", "keyed.yaml", "--max-flips", "99"}, 1, "1 limits of --against could not be judged"},
 	} {
-		code, out, errs := command(t, "", append(append([]string{"plan"}, tt.args...), "log")...)
+		if last := tt.args[len(tt.args)-1]; strings.HasSuffix(last, "%") || strings.Trim(last, "0123456789.") == "" {
+			tt.args = append(tt.args, "log")
+		}
+		code, out, errs := command(t, "", append([]string{"plan"}, tt.args...)...)
+		out = strings.Join(strings.Fields(out), " ") // lines are wrapped
 		if code != tt.code || !strings.Contains(out, tt.want) {
 			t.Errorf("plan %v: exit code %d, want %d with %q: %s%s", tt.args, code, tt.code, tt.want, out, errs)
 		}

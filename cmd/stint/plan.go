@@ -37,9 +37,11 @@ time; without one, or for -, standard input is read.
 
 What a log doesn't say is never guessed: a limit whose key, cost or slots need it is reported as not
 judged. A log with whole seconds is replayed twice, with the requests of a second all at once and
-evenly spread; gates go by the stricter.
+evenly spread over it. The report shows both results, and a gate takes the worse one.
 
-It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
+The exit code is 1 if a gate (--max-denied, --max-flips) fails. For a gate, lines that can't be read and
+requests that can't be judged count as denied, and as changed. A gate also fails if one of the limits,
+or every request, can't be judged.`,
 		Example: `  stint plan --policy new.yaml --against old.yaml access.log.1.gz access.log
   stint plan --policy new.yaml --format '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" $request_time' access.log
   stint plan --policy new.yaml --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
@@ -173,36 +175,63 @@ type gate struct {
 	Text   string `json:"text"`
 }
 
-// gates returns the gates that were asked for, by the stricter scenario.
+// gates returns the gates that were asked for, by the scenario that is worse for each. What isn't known never
+// passes: unread lines and requests that weren't judged count as denied, and as changed.
 func (p *planFlags) gates(r *replay.Report, share *big.Rat) (all []gate) {
 	at := ""
 	if len(r.Scenarios) > 1 {
-		at = "; the stricter of two scenarios counts, as the log has whole seconds"
+		at = ". The log has whole seconds: this is the worse of its two replays"
 	}
+	unread := r.Log.Unread()
 	if share != nil {
-		s := r.Strictest()
-		denied := new(big.Rat)
-		if s.Requests > 0 {
-			denied.SetFrac64(s.Denied, s.Requests)
-		}
-		passed := denied.Cmp(share) <= 0
-		all = append(all, gate{passed, fmt.Sprintf("max-denied %s: %d of %d would be denied, %s%s", p.maxDenied, s.Denied, s.Requests, percent(s.Denied, s.Requests), at)})
+		s := worst(r, func(s *replay.Scenario) int64 { return s.Denied + s.NotJudged() })
+		unknown := unread + s.NotJudged()
+		denied, requests := s.Denied+unknown, s.Requests+unknown
+		passed := requests == 0 || big.NewRat(denied, requests).Cmp(share) <= 0
+		all = append(all, gate{passed, fmt.Sprintf("max-denied %s: %d of %d would be denied, %s%s%s", p.maxDenied, denied, requests, percent(denied, requests), countedUnknown(unread, s.NotJudged()), at)})
 	}
 	if p.maxFlips >= 0 {
-		most := int64(0)
-		for _, s := range r.Scenarios {
-			most = max(most, s.Flips.ToDenied+s.Flips.ToAllowed)
-		}
-		all = append(all, gate{most <= p.maxFlips, fmt.Sprintf("max-flips %d: %d requests would change%s", p.maxFlips, most, at)})
+		s := worst(r, func(s *replay.Scenario) int64 { return s.Flips.ToDenied + s.Flips.ToAllowed + s.Flips.Unjudged })
+		flips := s.Flips.ToDenied + s.Flips.ToAllowed + s.Flips.Unjudged + unread
+		all = append(all, gate{flips <= p.maxFlips, fmt.Sprintf("max-flips %d: %d requests would change%s%s", p.maxFlips, flips, countedUnknown(unread, s.Flips.Unjudged), at)})
 	}
-	// A gate that judges nothing is no gate.
-	if s := r.Strictest(); len(all) > 0 && s.Requests == 0 {
+	if len(all) == 0 {
+		return nil
+	}
+	if r.Scenarios[0].Requests == 0 {
 		all = append(all, gate{false, "no request of the log could be judged"})
 	}
-	if len(all) > 0 && len(r.NotJudged) > 0 {
-		all = append(all, gate{false, fmt.Sprintf("%d limits could not be judged: their requests count as passing", len(r.NotJudged))})
+	if n := len(r.NotJudged); n > 0 {
+		all = append(all, gate{false, fmt.Sprintf("%d limits could not be judged, so what they would deny is unknown", n)})
+	}
+	if n := len(r.Against); n > 0 && p.maxFlips >= 0 {
+		all = append(all, gate{false, fmt.Sprintf("%d limits of --against could not be judged, so what they deny today is unknown", n)})
 	}
 	return all
+}
+
+// worst returns the scenario for which a number is largest.
+func worst(r *replay.Report, of func(*replay.Scenario) int64) *replay.Scenario {
+	worst := &r.Scenarios[0]
+	for i := range r.Scenarios {
+		if s := &r.Scenarios[i]; of(s) > of(worst) {
+			worst = s
+		}
+	}
+	return worst
+}
+
+// countedUnknown says how many of the requests of a gate are unknown.
+func countedUnknown(unread, notJudged int64) string {
+	switch {
+	case unread > 0 && notJudged > 0:
+		return fmt.Sprintf(", counting %d unread lines and %d requests that could not be judged", unread, notJudged)
+	case unread > 0:
+		return fmt.Sprintf(", counting %d unread lines", unread)
+	case notJudged > 0:
+		return fmt.Sprintf(", counting %d requests that could not be judged", notJudged)
+	}
+	return ""
 }
 
 // parseShare parses a share such as 0.1% or 0.001; "" is nil.

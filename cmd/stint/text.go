@@ -121,7 +121,7 @@ func logText(b *bytes.Buffer, l *replay.LogReport) {
 		fmt.Fprintf(b, "%d requests were logged out of order, by up to %s, and are sorted\n", l.Sorted, durationText(l.Disorder))
 	}
 	if l.Broken.Lines > 0 {
-		fmt.Fprintf(b, "%d lines could not be read%s\n", l.Broken.Lines, map[bool]string{true: ", such as"}[len(l.Broken.First) > 0])
+		fmt.Fprintln(b, brokenText(&l.Broken))
 		for _, line := range l.Broken.First {
 			fmt.Fprintf(b, "  %s\n", truncate(line, width-2))
 		}
@@ -129,6 +129,18 @@ func logText(b *bytes.Buffer, l *replay.LogReport) {
 	if l.Moved > 0 {
 		fmt.Fprintf(b, "%d requests took longer than the window, or were too late to be sorted: they count as arriving later; --window holds more\n", l.Moved)
 	}
+}
+
+// brokenText says how many lines have no request, before the first of them.
+func brokenText(broken *replay.Broken) string {
+	s := fmt.Sprintf("%d lines could not be read", broken.Lines)
+	if n := broken.NotRequests; n > 0 {
+		s += fmt.Sprintf(" (%d are of clients that sent no HTTP request and got a 4xx)", n)
+	}
+	if len(broken.First) > 0 {
+		s += ", such as"
+	}
+	return s
 }
 
 // wrap writes a text in lines of no more than width, as far as its words are not longer.

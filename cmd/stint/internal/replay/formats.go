@@ -258,7 +258,10 @@ type splitter interface {
 	missingFields() []string
 }
 
-const otherFormat = "it doesn't have the log's format"
+const (
+	otherFormat = "it doesn't have the log's format"
+	notRequest  = "the client sent no HTTP request, and the server refused it"
+)
 
 func unreadable(part string) string { return "its " + part + " can't be read" }
 

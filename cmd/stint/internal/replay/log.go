@@ -61,6 +61,9 @@ type Request struct {
 // Broken counts the lines from which no request could be read.
 type Broken struct {
 	Lines int64 `json:"lines"`
+	// NotRequests is how many of the lines are no loss: the client sent no HTTP request (such as a TLS
+	// handshake to a plain port), and the server answered with a 4xx before any handler.
+	NotRequests int64 `json:"not_requests,omitempty"`
 	// First has up to five of these lines, each cut to 200 bytes, with the file, the line
 	// number and the problem.
 	First []string `json:"first,omitempty"`
@@ -116,6 +119,9 @@ func (l *lineReader) next() ([]byte, error) {
 // countBroken counts a line from which no request can be read.
 func (l *lineReader) countBroken(line []byte, why string) {
 	l.broken.Lines++
+	if why == notRequest {
+		l.broken.NotRequests++
+	}
 	if len(l.broken.First) < maxBroken {
 		l.broken.First = append(l.broken.First, fmt.Sprintf("%s:%d: %s: %s", l.name, l.number, why, line[:min(len(line), 200)]))
 	}
@@ -294,6 +300,7 @@ func (m *merged) missingFields() (all []string) {
 
 func (b *Broken) add(o Broken) {
 	b.Lines += o.Lines
+	b.NotRequests += o.NotRequests
 	b.First = append(b.First, o.First[:min(len(o.First), maxBroken-len(b.First))]...)
 }
 

@@ -143,6 +143,8 @@ func (d *draft) finish() string {
 		d.End, _ = d.end.parse(d.date + "T" + d.clock + "Z")
 	}
 	switch {
+	case (d.Method == "" || d.Target == "") && d.Status/100 == 4:
+		return notRequest
 	case d.Method == "" || d.Target == "":
 		return "it has no request"
 	case d.says.Peer && d.Peer == "":

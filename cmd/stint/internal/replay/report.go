@@ -60,6 +60,9 @@ type LogReport struct {
 	Overflow uint64 `json:"overflow,omitempty"`
 }
 
+// Unread returns the number of lines that may have been requests and could not be read.
+func (l *LogReport) Unread() int64 { return l.Broken.Lines - l.Broken.NotRequests }
+
 // NotJudged is a limit that isn't judged, or a limit function with Limit "".
 type NotJudged struct {
 	Limit string `json:"limit"`
@@ -102,6 +105,14 @@ type Scenario struct {
 	Timeline Timeline `json:"timeline"`
 	// Flips compares with the limiter of WithAgainst; or nil.
 	Flips *Flips `json:"flips,omitempty"`
+}
+
+// NotJudged returns the number of requests that weren't judged.
+func (s *Scenario) NotJudged() (n int64) {
+	for _, requests := range s.Unjudged {
+		n += requests
+	}
+	return n
 }
 
 // DeniedShare returns the share of the judged requests that are denied, from 0 to 1.

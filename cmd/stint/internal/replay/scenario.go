@@ -45,6 +45,9 @@ func newScenario(name string, l, against *stint.Limiter, c *config, says Says, s
 func (s *scenario) decide(at time.Time, logged *Request, r *http.Request, why string) error {
 	if r == nil {
 		s.unjudged[why]++
+		if s.against != nil {
+			s.flips.unjudged++
+		}
 		return nil
 	}
 	v := s.judge.decide(at, logged, r)

@@ -193,9 +193,13 @@ func (t *textSplitter) split(rest string, d *draft) string {
 		if p.quoted && strings.IndexByte(value, '\\') >= 0 {
 			value = unescape(value)
 		}
-		if !p.set(d, value) {
+		if p.set(d, value) {
+			continue
+		}
+		if p.part != "request" && p.part != "url" {
 			return unreadable(p.part)
 		}
+		d.Method, d.Target = "", "" // the status says whether the server has read a request
 	}
 	return ""
 }
