@@ -25,13 +25,13 @@ type Description struct {
 	Unmatched []string
 	// Warnings lists the likely mistakes found in the limiter's current options, oldest first.
 	Warnings []Warning
-	// Plans are what command stint replays logs by.
-	Plans Plans
+	// Plans are the plans by which the limiter decides requests. Only package console and command stint can
+	// open them.
+	Plans plans
 }
 
-// Plans are the plans that a limiter decides requests by. Only packages of this module can open
-// them, by package internal/read.
-type Plans read.SealedPlans
+// plans converts to read.SealedPlans, which has Open.
+type plans read.SealedPlans
 
 // Rule describes a limit of a limiter or of a route.
 type Rule struct {
@@ -67,7 +67,7 @@ type Rule struct {
 func (l *Limiter) Describe() Description {
 	v := l.currentVersion()
 	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warningsAbout(v),
-		Plans: Plans(read.Seal(v.plans))}
+		Plans: plans(read.Seal(v.plans))}
 	for _, p := range v.plans.All() {
 		for _, e := range p.Declared {
 			d.Rules = append(d.Rules, ruleOf(p.Pattern, e))

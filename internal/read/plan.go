@@ -121,7 +121,7 @@ func (p *Plan) Route() string {
 	return p.Pattern
 }
 
-// SealedPlans are plans that only this module can open: stint.Plans is one, which converts to it.
+// SealedPlans are plans that only this module can open: stint.Description has some, which convert to it.
 type SealedPlans struct{ plans *Plans }
 
 // Seal seals plans.
