@@ -1,10 +1,12 @@
 package stint_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -84,6 +86,41 @@ func TestRPCError(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A denial by a tenant's limit outside of HTTP has the fields of a request's denial, and from these its details.
+func TestRPCErrorOfTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.WithErrorHandler(stint.RPCError),
+			stint.WithLimitSource(stint.Header("Tenant"), func(context.Context, string, stint.LimitUser) ([]stint.Limit, error) {
+				return []stint.Limit{stint.Rate(1, time.Hour, stint.WithName("plan"))}, nil
+			}))
+		ways := map[string]func(key string) error{
+			"Allow": func(key string) error { return l.Allow(t.Context(), key, 1) },
+			"Take":  func(key string) error { _, err := l.Take(t.Context(), key, 1); return err },
+			"Wait": func(key string) error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				_, err := l.Wait(ctx, key, 1)
+				return err
+			},
+		}
+		want := map[string]string{"Grpc-Status": "8", "Grpc-Retry-Pushback-Ms": "3600000", "Retry-After": "3600",
+			"Ratelimit": `"plan";r=0;t=3600`, "Ratelimit-Policy": `"plan";q=1;w=3600`, "Cache-Control": "no-store"}
+		for way, ask := range ways {
+			if err := ask(way); err != nil {
+				t.Fatal(err)
+			}
+			w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/a.B/C", nil)
+			r.Header.Set("Content-Type", "application/grpc")
+			l.Deny(w, r, ask(way))
+			for field, value := range want {
+				if got := w.Header().Get(field); got != value {
+					t.Errorf("%s: %s is %q, want %q", way, field, got, value)
+				}
+			}
+		}
+	})
 }
 
 type payUp struct{}
