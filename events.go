@@ -415,6 +415,20 @@ type LimitChange struct {
 	Latency, Baseline time.Duration
 }
 
+// Warning is a likely mistake that a limiter has found.
+type Warning struct {
+	// Kind is one of the kinds that WithoutWarnings lists, such as "one-key". docs/warnings.md
+	// explains each mistake and its correction.
+	Kind string
+	// Limits has the names of the limits that the warning is about. If the warning is about a
+	// key, Limits has the names of the limits with that key. Limits is empty for warnings about
+	// the limiter, and about the key of a WithLimitFunc.
+	Limits []string
+	// Text describes the mistake and its correction. Link is the address of the mistake's row
+	// in docs/warnings.md.
+	Text, Link string
+}
+
 // Pacing describes how a Bandwidth paced a request, for observers (EventPaced).
 type Pacing struct {
 	// Limit is the name of the Bandwidth.

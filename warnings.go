@@ -11,20 +11,6 @@ import (
 // This file has warnings: what users are told of likely mistakes, when a limiter is checked for them, and
 // who is warned. How each is found is in package mistakes.
 
-// Warning is a likely mistake that a limiter has found.
-type Warning struct {
-	// Kind is one of the kinds that WithoutWarnings lists, such as "one-key". docs/warnings.md
-	// explains each mistake and its correction.
-	Kind string
-	// Limits has the names of the limits that the warning is about. If the warning is about a
-	// key, Limits has the names of the limits with that key. Limits is empty for warnings about
-	// the limiter, and about the key of a WithLimitFunc.
-	Limits []string
-	// Text describes the mistake and its correction. Link is the address of the mistake's row
-	// in docs/warnings.md.
-	Text, Link string
-}
-
 // WithoutWarnings turns off warnings of the given kinds, for the limiter and limiters derived
 // from it. Without arguments it turns off all warnings. docs/warnings.md explains the kinds
 // below. New returns an error for any other kind.

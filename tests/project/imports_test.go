@@ -3,12 +3,14 @@ package project
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io"
 	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -179,6 +181,62 @@ func TestModulesImportNoInternals(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// docs/internals/root.md has each file of the root package in a row, and a type refers only to types of its own
+// row and of rows above it.
+func TestRootRows(t *testing.T) {
+	rows, n := map[string]int{}, 0
+	for _, line := range strings.Split(read(t, "docs/internals/root.md"), "\n") {
+		if n++; !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		for _, m := range regexp.MustCompile("`(\\w+\\.go)`").FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
+			rows[m[1]] = n
+		}
+	}
+	declared := map[string]string{} // the file of each type
+	specs := map[*ast.TypeSpec]string{}
+	for _, name := range tree(t, ":(glob)*.go") {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		if rows[name] == 0 {
+			t.Errorf("docs/internals/root.md has no %s", name)
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range g.Specs {
+				spec := spec.(*ast.TypeSpec)
+				declared[spec.Name.Name], specs[spec] = name, name
+			}
+		}
+	}
+	for spec, file := range specs {
+		var check func(n ast.Node) bool
+		check = func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr: // of another package
+				return false
+			case *ast.Field: // whose name is no type
+				ast.Inspect(n.Type, check)
+				return false
+			case *ast.Ident:
+				if of := declared[n.Name]; rows[of] > rows[file] {
+					t.Errorf("type %s of %s refers to %s of %s, a lower row of docs/internals/root.md", spec.Name, file, n, of)
+				}
+			}
+			return true
+		}
+		ast.Inspect(spec.Type, check)
 	}
 }
 
