@@ -175,8 +175,12 @@ func answerFailed(v *version, w http.ResponseWriter, r *http.Request, err error)
 	}
 	if status := failure.Status(err); !answerWith(v, h, w, r, nil, status, err) {
 		problem := field.BlankProblem(status)
-		if f := (*failure.Error)(nil); errors.Is(err, ErrEmptyKey) && errors.As(err, &f) && f.Limit != "" {
-			problem = problem.WithDetail("the request has no key for limit " + f.Limit)
+		if errors.Is(err, ErrEmptyKey) {
+			detail := "the request has no key"
+			if f := (*failure.Error)(nil); errors.As(err, &f) && f.Limit != "" {
+				detail += " for limit " + f.Limit
+			}
+			problem = problem.WithDetail(detail)
 		}
 		problem.Write(w, r)
 	}

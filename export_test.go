@@ -4,11 +4,13 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"slices"
 	"unsafe"
 
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/internal/mistakes"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
 
@@ -64,7 +66,7 @@ func (l *Limiter) Watched() bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(l.current.Load().plans.Base.Funcs, func(f *read.Func) bool { return f.SourceSample != nil && f.SourceSample.Open() })
 }
 
 // Warnings is how many warnings are kept, also of those that no longer apply.

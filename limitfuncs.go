@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/mistakes/keysample"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/read"
 )
@@ -66,18 +67,7 @@ func WithLimitSource(k Key, s func(ctx context.Context, key string, by LimitUser
 		c.Errs = append(c.Errs, problems...)
 		addFunc(c, func(fn *compile.Func) *limitFunc { // also with problems, or New would report that there are no limits, too
 			fn.Source = k.key
-			f := &limitFunc{fn: fn, ofKey: s}
-			f.ofRequest = func(r *http.Request) ([]Limit, error) {
-				key, err := k.key.Read(r)
-				switch {
-				case err != nil:
-					return nil, err
-				case len(key) > keytext.MaxRaw:
-					return nil, ErrKeyTooLong
-				}
-				return s(r.Context(), key, LimitUser{fn})
-			}
-			return f
+			return &limitFunc{fn: fn, ofKey: s}
 		})
 	})
 }
@@ -114,7 +104,8 @@ func (u LimitUser) Check(limits ...Limit) error {
 func addFunc(c *config, newFunc func(*compile.Func) *limitFunc) {
 	c.Funcs = append(c.Funcs, func(fn *compile.Func) *read.Func {
 		function := newFunc(fn)
-		charging := &read.Func{Charge: function.charge}
+		charging := &read.Func{}
+		charging.Charge = func(q *read.Reading) error { return function.charge(q, charging.SourceSample) }
 		if function.ofKey != nil {
 			charging.OfKey = function.entries
 		}
@@ -125,8 +116,8 @@ func addFunc(c *config, newFunc func(*compile.Func) *limitFunc) {
 // limitFunc is one WithLimitFunc or WithLimitSource.
 type limitFunc struct {
 	fn        *compile.Func
-	ofRequest func(*http.Request) ([]Limit, error)
-	ofKey     func(ctx context.Context, key string, by LimitUser) ([]Limit, error) // nil: limits depend on more than a key
+	ofRequest func(*http.Request) ([]Limit, error)                                 // or
+	ofKey     func(ctx context.Context, key string, by LimitUser) ([]Limit, error) // of a WithLimitSource
 }
 
 // isDryRun reports whether a limit that the function returned is a dry run.
@@ -157,10 +148,26 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 	return e, nil
 }
 
-// charge adds the charges of the limits that the function returns for a request.
-func (f *limitFunc) charge(q *read.Reading) error {
-	limits, err := f.ofRequest(q.R)
+// charge adds the charges of the limits that the function returns for a request. sample is of the key of a
+// source.
+func (f *limitFunc) charge(q *read.Reading, sample *keysample.Sample) error {
+	limits, err := f.limits(q, sample)
 	return f.each(q, limits, err, !f.fn.Defaults.Closed, q.ChargeReturned)
+}
+
+// limits calls the function for a request.
+func (f *limitFunc) limits(q *read.Reading, sample *keysample.Sample) ([]Limit, error) {
+	if f.ofKey == nil {
+		return f.ofRequest(q.R)
+	}
+	key, err := q.SourceKey(f.fn.Source, sample)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(key) > keytext.MaxRaw:
+		return nil, ErrKeyTooLong
+	}
+	return f.ofKey(q.R.Context(), key, LimitUser{f.fn})
 }
 
 // entries returns the entries of the limits that the source has for a key. If peeks is set, a failure of

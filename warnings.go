@@ -21,8 +21,9 @@ import (
 //
 // By default each likely mistake is logged once, observers get an EventWarning, and
 // Limiter.Describe lists the mistake. To find mistakes, the limiter inspects the first 10,000
-// requests of each WithKey, without storing keys. It inspects no requests if port-in-key,
-// untrusted-proxy, keys-never-repeat, one-key and no-key are all turned off.
+// requests of each key of WithKey and WithLimitSource, without storing keys. It inspects no
+// requests if port-in-key, untrusted-proxy, keys-never-repeat, one-key and no-key are all
+// turned off.
 func WithoutWarnings(kinds ...string) Option {
 	return option("WithoutWarnings", func(c *config) {
 		if len(kinds) == 0 {
@@ -95,10 +96,16 @@ func (f *family) views() []*mistakes.View {
 func (f *family) checkLimiter(l *Limiter, c *config) []notice {
 	v := l.current.Load()
 	all := f.notices(v, slices.Concat(mistakes.NameConflicts(&f.names, f.views()), mistakes.InPlans(&v.view))...)
+	var samples []*keysample.Sample
 	for _, k := range c.Keys() {
-		s := f.registry.Generation().Names().Sample(k)
+		samples = append(samples, f.registry.Generation().Names().Sample(k))
+	}
+	for _, fn := range v.view.Plans.Base.Funcs {
+		samples = append(samples, fn.SourceSample)
+	}
+	for _, s := range samples {
 		if s == nil {
-			continue // no limit has it
+			continue // no limit has the key
 		}
 		all = append(all, f.checkKey(s)...)
 		if v.view.SamplesKeys() {

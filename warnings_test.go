@@ -1,6 +1,7 @@
 package stint_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -313,6 +314,66 @@ func TestWarnings(t *testing.T) {
 		})
 	}
 }
+
+// The key of a source is looked at, too, once for each request, even if its limits have the same key.
+func TestWarningsOfSources(t *testing.T) {
+	oneGoroutine(t)
+	source := func(_ context.Context, key string, _ stint.LimitUser) ([]stint.Limit, error) {
+		if key == "" {
+			return nil, payUp{}
+		}
+		return calls, nil
+	}
+	header, forged := stint.Header("X-API-Key"), stint.Header("X-Real-IP")
+	for _, tt := range []struct {
+		name     string
+		key      stint.Key // of the source
+		limits   stint.Key
+		own      []stint.Option
+		request  func(int) *http.Request
+		most     int
+		warnings []string
+	}{
+		{"nobody has a key", header, stint.Global(), nil, client, 100, []string{"no-key"}},
+		{"nobody has a key, soon", header, stint.Global(), nil, client, 99, nil},
+		{"nobody has a key, which limits have, too", header, header, nil, client, 100, []string{"no-key"}},
+		{"nearly all lack it", header, header, nil, func(i int) *http.Request { return lacking(i, 10) }, 100, []string{"no-key"}},
+		{"most lack it", header, header, nil, func(i int) *http.Request { return lacking(i, 9) }, 100, nil},
+		{"most lack it, and another limit's", header, header, []stint.Option{stint.Rate(1_000_000, time.Second, stint.WithName("own"), stint.WithEmptyKey(stint.SkipEmptyKey))},
+			func(i int) *http.Request { return lacking(i, 9) }, 100, nil},
+		{"a new key each time", header, header, nil, func(i int) *http.Request { return bearer(i, 1_000_000) }, 0, []string{"keys-never-repeat"}},
+		{"keys, each twice", header, header, nil, func(i int) *http.Request { return bearer(i/2, 1_000_000) }, 0, nil},
+		{"a forged address", forged, stint.Global(), nil, nil, 0, []string{"forwarding-header"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var told []string
+			h := newLogged(slog.LevelWarn)
+			l := limiter(t, append(tt.own, stint.WithKey(tt.limits), stint.WithLimitSource(tt.key, source), h.with(), stint.WithObserver(func(e stint.Event) {
+				if e.Kind == stint.EventWarning {
+					told = append(told, e.Warning.Kind)
+				}
+			}))...)
+			for i := 0; tt.request != nil && (i < tt.most || tt.most == 0 && l.Watched()); i++ {
+				l.Serve(httptest.NewRecorder(), tt.request(i), func(http.ResponseWriter, *http.Request) {})
+				if i%500 == 0 {
+					synctest.Wait()
+				}
+			}
+			synctest.Wait()
+			if lines := h.lines(t); !slices.Equal(told, tt.warnings) || len(lines) != len(tt.warnings) {
+				t.Errorf("%s: told %v, logged %v, want %v", tt.name, told, lines, tt.warnings)
+			}
+			if err := l.Update(stint.WithLimitSource(tt.key, source)); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(l.Describe().Warnings); got != len(tt.warnings) {
+				t.Errorf("%s: %d warnings after an Update, want %d", tt.name, got, len(tt.warnings))
+			}
+		})
+	}
+}
+
+var calls = []stint.Limit{stint.Rate(1_000_000, time.Second, stint.WithName("calls"))}
 
 // A warning is about the options there are. Of another Update's it comes again where it
 // isn't about the same limits.

@@ -542,6 +542,30 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
+// A request without a tenant is denied for its empty key, and the limiter warns if most requests are.
+func TestRequestsWithoutATenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, log := &source{sold: []stint.Limit{requests(5, "plan")}}, new(bytes.Buffer)
+		lim := stint.Must(stint.New(must(tenants.New(s.load)).Limits(byTenant), stint.WithKey(byTenant),
+			stint.WithLogger(slog.New(slog.NewTextHandler(log, nil)))))
+		for range 100 {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest("GET", "/", nil)
+			err := lim.Admit(w, r, func(http.ResponseWriter, *http.Request) { t.Error("it is admitted") })
+			if !errors.Is(err, tenants.ErrNoPlan) || !errors.Is(err, stint.ErrEmptyKey) {
+				t.Fatal(err)
+			}
+			if lim.Deny(w, r, err); w.Code != 403 || !strings.Contains(w.Body.String(), `"detail":"the request has no key"`) {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+		}
+		synctest.Wait()
+		if text := log.String(); s.count() != 0 || strings.Count(text, "\n") != 1 || !strings.Contains(text, "warning=no-key") {
+			t.Errorf("%d loads, and the log is %s", s.count(), text)
+		}
+	})
+}
+
 // A key that is too long for a limit is too long for a source: it isn't loaded. A key keeps no other
 // bytes of its request.
 func TestLongKeys(t *testing.T) {

@@ -99,6 +99,14 @@ type noPlan struct{}
 func (noPlan) Error() string   { return "tenants: no plan" }
 func (noPlan) StatusCode() int { return http.StatusForbidden }
 
+// errEmptyKey is the error for an empty key.
+var errEmptyKey error = emptyKey{}
+
+type emptyKey struct{ noPlan }
+
+func (emptyKey) Error() string        { return "tenants: no plan: an empty key" }
+func (emptyKey) Is(target error) bool { return target == ErrNoPlan || target == stint.ErrEmptyKey }
+
 // Option changes a default of New.
 type Option interface{ apply(*Cache) error }
 
@@ -210,8 +218,9 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 //
 // For a plan without limits, return stint.Exempt(). If load returns neither limits nor an
 // error, only the limiter's other limits apply; without any, the request is denied with
-// stint.ErrNoLimits. An empty key has no plan (ErrNoPlan). A key longer than 4 KiB is an
-// error (stint.ErrKeyTooLong). Both are answered with 403.
+// stint.ErrNoLimits. An empty key has no plan (an error that wraps ErrNoPlan and
+// stint.ErrEmptyKey). A key longer than 4 KiB is an error (stint.ErrKeyTooLong). Both are
+// answered with 403.
 func (p *Cache) Limits(key stint.Key) stint.Option { return stint.WithLimitSource(key, p.get) }
 
 // Get returns the plan of key. Use it in a stint.WithLimitFunc of your own if Limits isn't
@@ -247,7 +256,7 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 func (p *Cache) get(ctx context.Context, key string, by stint.LimitUser) ([]stint.Limit, error) {
 	switch {
 	case key == "":
-		return nil, fmt.Errorf("%w: an empty key", ErrNoPlan)
+		return nil, errEmptyKey
 	case len(key) > keytext.MaxRaw:
 		return nil, stint.ErrKeyTooLong
 	}

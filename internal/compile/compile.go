@@ -130,7 +130,7 @@ func (reg *Registry) Compile(c *Config, parent *Result, generation *Generation, 
 		f := &Func{Owner: c.Owner, Defaults: result.Defaults, registry: reg, storeShared: storeShared, generation: generation, sample: names.sampleOf(result.Defaults.Key)}
 		result.Funcs = append(slices.Clip(result.Funcs), f)
 		fn := made(f)
-		fn.Sample = f.sample
+		fn.Sample, fn.SourceSample = f.sample, names.sampleOf(f.Source)
 		k.funcs = append(k.funcs, fn)
 	}
 	result.Plans.Skip = append(slices.Clip(result.Plans.Skip), c.Skip...)

@@ -94,7 +94,7 @@ func (v *View) limitsOf(s *keysample.Sample) (names []string, has bool) {
 			names, has = append(names, e.Name()), true
 		}
 	}
-	return names, has || slices.ContainsFunc(v.Plans.Base.Funcs, func(f *read.Func) bool { return f.Sample == s })
+	return names, has || slices.ContainsFunc(v.Plans.Base.Funcs, func(f *read.Func) bool { return f.Sample == s || f.SourceSample == s })
 }
 
 // FullStore returns the finding that the store of a limiter is full, with what the store says.

@@ -83,6 +83,8 @@ func (p *Plan) Matched() bool { return p.matched.Load() }
 type Func struct {
 	// Sample is of the key of those limits that have no other key.
 	Sample *keysample.Sample
+	// SourceSample is of the key by which a source has the limits, or nil.
+	SourceSample *keysample.Sample
 	// Charge adds the charges of these limits.
 	Charge func(*Reading) error
 	// OfKey returns the entries of the limits that a key has, outside HTTP. It is nil if they depend

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/mistakes/keysample"
 	"github.com/stint-go/stint/store"
 )
 
@@ -300,21 +301,8 @@ func (q *Reading) Has(name string) bool {
 // key returns the request's key for a limit, or "" if the limit is left out. A function that makes
 // keys is called once: keys that aren't those of charges are kept in uncharged.
 func (q *Reading) key(e *Entry) (string, error) {
-	if len(q.entries)+len(q.uncharged) > mostScanned {
-		if key, ok := q.buildIndex().keys[e.Key]; ok {
-			return key, q.checkEmpty(e, key)
-		}
-	} else {
-		for i, o := range q.entries {
-			if o.Key == e.Key {
-				return q.call.Charges[i].Key, nil
-			}
-		}
-		for i := range q.uncharged {
-			if q.uncharged[i].key == e.Key {
-				return q.uncharged[i].text, q.checkEmpty(e, q.uncharged[i].text)
-			}
-		}
+	if key, ok := q.knownKey(e.Key); ok {
+		return key, q.checkEmpty(e, key)
 	}
 	key, err := e.Key.Read(q.R)
 	if err == nil {
@@ -328,6 +316,40 @@ func (q *Reading) key(e *Entry) (string, error) {
 			return "", err
 		}
 		key = ""
+	}
+	return key, nil
+}
+
+// knownKey returns the text of a key that has been read. ok reports whether it has.
+func (q *Reading) knownKey(k *keys.Key) (text string, ok bool) {
+	if len(q.entries)+len(q.uncharged) > mostScanned {
+		text, ok = q.buildIndex().keys[k]
+		return text, ok
+	}
+	for i, o := range q.entries {
+		if o.Key == k {
+			return q.call.Charges[i].Key, true
+		}
+	}
+	for i := range q.uncharged {
+		if q.uncharged[i].key == k {
+			return q.uncharged[i].text, true
+		}
+	}
+	return "", false
+}
+
+// SourceKey returns the request's key for a source of limits, as it is. s is the sample of the key.
+func (q *Reading) SourceKey(k *keys.Key, s *keysample.Sample) (string, error) {
+	key, err := k.Read(q.R)
+	if err != nil || !s.Open() {
+		return key, err
+	}
+	if _, sampled := q.knownKey(k); !sampled {
+		s.Add(q.R, key)
+		if text, err := keytext.Encode(key); err == nil || errors.Is(err, keytext.ErrEmpty) {
+			q.keepKey(k, text) // limits with the same key don't add the request once more
+		}
 	}
 	return key, nil
 }
