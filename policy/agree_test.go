@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,7 @@ func sayings(t *testing.T) (all []placedOption) {
 		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "failure": "open", "empty-key": "skip", "skip": "[preflight]",
 		"algorithm": "fixed-window", "burst": "1", "direction": "both", "queue": "1",
 		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true", "hidden": "true",
+		"after":      "true",
 		"adaptation": "vegas", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "for": "1h",
 	}
 	c, err := newConfig(nil)
@@ -62,6 +64,9 @@ func sayings(t *testing.T) (all []placedOption) {
 			t.Fatalf("write a value for the field %s here: %v", f.name, err)
 		}
 		d := &decoder{config: c, namedKeys: map[string]*namedKey{}, settles: map[string]stint.ChargeOption{}}
+		if f.name == "after" { // it goes with a domain
+			d.domain, c.descriptors = "shop", &Descriptors{ChargesAfter: func(*http.Request) bool { return false }}
+		}
 		var l limit
 		f.read(d, doc.Content[0], &l)
 		said := l.allOptions()

@@ -15,6 +15,7 @@ import (
 type document struct {
 	node        *yaml.Node
 	version     bool
+	domain      bool // a file for Envoy's rate limit service
 	limited     bool // limits, routes or plans contain something
 	settings    settings
 	dryRun      bool
@@ -63,6 +64,7 @@ func documentFields() []field[document] {
 				d.bad(n, "unknown version: write version: 1")
 			}
 		}},
+		{"domain", func(d *decoder, n *yaml.Node, _ *document) { d.domainName(n) }},
 		{"keys", func(d *decoder, n *yaml.Node, _ *document) { d.keys(n) }},
 		{"dry-run", func(d *decoder, n *yaml.Node, doc *document) { doc.dryRun, _ = d.boolean(n, "dry-run") }},
 	}
@@ -261,10 +263,18 @@ func (d *decoder) document(root *yaml.Node) []stint.Option {
 	if len(d.errs) > 0 {
 		return nil
 	}
+	if doc.domain = d.domain != ""; doc.domain && len(doc.limits) > 0 {
+		unrouted := *doc
+		unrouted.routes = nil
+		d.base = append([]stint.Option{stint.Complete()}, unrouted.buildOptions(d.config)...)
+	}
 	options := doc.buildOptions(d.config)
 	d.reportProblems(doc, problemsOf(options...))
 	for _, l := range append(doc.staticLimits(), doc.limitsOf(d.config.onlyPlan)...) {
 		d.places[l.name] = place{l.node.Line, l.node.Column}
+		if l.after {
+			d.after = append(d.after, l.name)
+		}
 	}
 	return options
 }
@@ -409,6 +419,9 @@ func (d *decoder) checkPlans(doc *document) {
 // buildOptions makes the options of a document that has no mistakes.
 func (doc *document) buildOptions(config *config) []stint.Option {
 	options := slices.Clone(config.options)
+	if doc.domain {
+		options = append(options, stint.WithEmptyKey(stint.SkipEmptyKey))
+	}
 	for _, s := range doc.settings.options {
 		options = append(options, s.option)
 	}

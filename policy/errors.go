@@ -63,6 +63,9 @@ type decoder struct {
 	settles   map[string]stint.ChargeOption
 	places    map[string]place // of limits
 	routes    map[string]place // by pattern
+	domain    string           // of the file, or ""
+	after     []string         // limits with after: true
+	base      []stint.Option   // of a file with a domain, without its routes
 }
 
 func (d *decoder) bad(n *yaml.Node, format string, args ...any) {

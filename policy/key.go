@@ -79,6 +79,7 @@ func keyForms() []field[stint.Key] {
 				*to = d.checkedKey(n, "first-of", stint.FirstOf(all...))
 			}
 		}},
+		{"descriptor", func(d *decoder, n *yaml.Node, to *stint.Key) { d.descriptor(n, to) }},
 		{"hash", func(d *decoder, n *yaml.Node, to *stint.Key) {
 			k := d.key(n)
 			switch {
@@ -125,6 +126,7 @@ func (d *decoder) key(n *yaml.Node) stint.Key {
 		d.bad(word, "the key %q takes no value: write it alone, as in key: %s", word.Value, word.Value)
 		return noKey
 	}
+	d.checkServed(n, values[0].key.Value)
 	var k stint.Key
 	if !object(d, n, "a key", keyExample, keyForms(), &k) {
 		return noKey

@@ -25,6 +25,7 @@ type limit struct {
 	zone     *time.Location // of in
 	banFor   time.Duration  // of for
 	dryRun   *bool
+	after    bool // after: true
 	options  []placedOption
 	settings settings
 
@@ -71,6 +72,7 @@ func settingsFields[T any](settingsOf func(*T) *settings) []field[T] {
 			}
 		}},
 		{"cost", func(d *decoder, n *yaml.Node, to *T) {
+			d.checkServed(n, "cost")
 			if cost := d.cost(n); cost != nil {
 				addSetting(settingsOf(to), "cost", n, cost)
 			}
@@ -95,6 +97,7 @@ func settingsFields[T any](settingsOf func(*T) *settings) []field[T] {
 			}
 		}},
 		{"empty-key", func(d *decoder, n *yaml.Node, to *T) {
+			d.checkServed(n, "empty-key")
 			switch word, _ := d.word(n, "empty-key", "deny", "skip"); word {
 			case "deny":
 				addSetting(settingsOf(to), "empty-key", n, stint.WithEmptyKey(stint.DenyEmptyKey))
@@ -144,6 +147,7 @@ func limitFields() []field[limit] {
 				l.dryRun = &v
 			}
 		}},
+		{"after", func(d *decoder, n *yaml.Node, l *limit) { d.afterField(n, l) }},
 		{"hidden", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.boolean(n, "hidden"); ok && v {
 				addOption(l, "hidden", n, stint.WithHidden())

@@ -63,7 +63,7 @@ var mistakes = []mistake{
 		`4:1: "key" is set twice, first in line 3: leave one out`,
 		`6:1: "routes" has no value: write one, or leave it out`,
 		`7:1: a name is text: put it in quotes`,
-		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, settle, max-wait, failure, empty-key, priority, limits, routes, plans, default-plan, headers, deny-handler, retry-jitter, skip or block`,
+		`8:1: unknown field "fallback" of a policy: write version, domain, keys, dry-run, key, cost, settle, max-wait, failure, empty-key, priority, limits, routes, plans, default-plan, headers, deny-handler, retry-jitter, skip or block`,
 	}},
 	{"a double key in JSON", `{"version": 1, "key": "global", "limits": [{"rate": "1/s", "rate": "2/s"}]}`, false, []string{`1:60: "rate" is set twice, first in line 1: leave one out`}},
 

@@ -48,6 +48,9 @@ type Policy struct {
 	options []stint.Option
 	places  map[string]place
 	routes  map[string]place
+	domain  string
+	after   []string
+	base    []stint.Option // without routes
 }
 
 // place is where something is in the file.
@@ -91,7 +94,7 @@ func parse(name string, data []byte, c *config) (*Policy, error) {
 	if err := d.err(); err != nil {
 		return nil, err
 	}
-	return &Policy{options, d.places, d.routes}, nil
+	return &Policy{options, d.places, d.routes, d.domain, d.after, d.base}, nil
 }
 
 // Load reads a policy from a file. Its errors are those of reading the file and those
@@ -132,6 +135,7 @@ type config struct {
 	hasKey      bool // the options contain a default key
 	sharedStore bool // the options contain a store that others may share, so limits need names
 	server      bool // of proxies: WithServer
+	descriptors *Descriptors
 
 	observers []func(Change)
 	debounce  time.Duration

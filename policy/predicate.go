@@ -37,6 +37,7 @@ var addressEntryForms = []field[addressEntry]{
 
 // predicates reads the entries of skip or block.
 func (d *decoder) predicates(n *yaml.Node, what string) (all []predicate) {
+	d.checkServed(n, what)
 	items, _ := d.list(n, what, predicateExample)
 	for _, item := range items {
 		if p := d.predicate(item, what); p.skip != nil {

@@ -1,7 +1,12 @@
 package policy
 
 import (
+	"net/http"
+	"slices"
+
 	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
 )
 
 // WithServer makes mistakes of the parts of a file that a server for proxies, such as stint serve, can't
@@ -10,6 +15,40 @@ import (
 func WithServer() Option {
 	return option(func(c *config) { c.server = true })
 }
+
+// Descriptors says how a server answers Envoy's rate limit service, whose requests are lists of named
+// values, called descriptors.
+type Descriptors struct {
+	// Key returns the key of {descriptor: [...]}: the values of these entries, or an empty key if the
+	// descriptor lacks one of them.
+	Key func(entries []string) stint.Key
+	// ChargesAfter reports whether a limit with after: true is left out of a request, because the server
+	// charges it after the request's decision.
+	ChargesAfter func(*http.Request) bool
+}
+
+// WithDescriptors lets a file be for Envoy's rate limit service. Such a file has a domain. Its limits have
+// keys by descriptor, or global, and don't apply to descriptors that lack an entry of the key. The rules of
+// WithServer apply to it. Without this option, a domain is a mistake.
+func WithDescriptors(s Descriptors) Option {
+	return option(func(c *config) {
+		if s.Key == nil || s.ChargesAfter == nil {
+			c.bad("WithDescriptors: a function is nil: write both")
+			return
+		}
+		c.descriptors = &s
+	})
+}
+
+// Domain returns the domain of a file for Envoy's rate limit service, or "".
+func (p *Policy) Domain() string { return p.domain }
+
+// WithoutRoutes returns the options of a file with a domain, without its routes: those for descriptors that
+// have no path. It returns nil if the file has no limits beside those of routes.
+func (p *Policy) WithoutRoutes() []stint.Option { return slices.Clone(p.base) }
+
+// After returns the names of the limits with after: true.
+func (p *Policy) After() []string { return slices.Clone(p.after) }
 
 // unserved are the fields that a server for proxies can't apply, and why.
 var unserved = map[string]string{
@@ -22,9 +61,79 @@ var unserved = map[string]string{
 	"given":                "a proxy's request has no given key: write another, such as {header: X-API-Key} or remote-ip",
 }
 
-// checkServed reports a field that a server for proxies can't apply.
+const notInDescriptors = "a descriptor has neither addresses nor header fields: write {descriptor: [...]} with the names of its entries, such as remote_address"
+
+// undescribed are the fields that don't go with a domain, and why.
+var undescribed = map[string]string{
+	"cost":      "hits_addend is what a descriptor costs: leave it out",
+	"empty-key": "a limit doesn't apply to a descriptor that lacks an entry of its key: leave it out",
+	"skip":      notInDescriptors,
+	"block":     notInDescriptors,
+	"remote-ip": notInDescriptors, "forwarded-ip": notInDescriptors, "forwarded-header-ip": notInDescriptors,
+	"single-ip-header": notInDescriptors, "header": notInDescriptors, "cookie": notInDescriptors, "method": notInDescriptors,
+}
+
+// checkServed reports a field or a key that a server for proxies can't apply.
 func (d *decoder) checkServed(n *yaml.Node, field string) {
-	if why := unserved[field]; d.config.server && why != "" {
+	why := ""
+	if d.domain != "" {
+		why = undescribed[field]
+	}
+	if why == "" && (d.config.server || d.domain != "") {
+		why = unserved[field]
+	}
+	if why != "" {
 		d.bad(n, "%s: %s", field, why)
+	}
+}
+
+// domainName is the field domain.
+func (d *decoder) domainName(n *yaml.Node) {
+	name, ok := d.text(n, "domain", "the domain of Envoy's rate limit filter, such as shop")
+	switch {
+	case !ok:
+	case d.config.descriptors == nil:
+		d.bad(n, "domain is for stint serve, which answers Envoy's rate limit service: leave it out")
+	default:
+		d.domain = name
+	}
+}
+
+// descriptor reads the value of {descriptor: [...]}.
+func (d *decoder) descriptor(n *yaml.Node, to *stint.Key) {
+	items, ok := d.list(n, "descriptor", "[generic_key, remote_address]")
+	if ok && len(items) == 0 {
+		d.bad(n, "descriptor names no entry: write some, such as [generic_key, remote_address]")
+		return
+	}
+	var entries []string
+	for _, item := range items {
+		name, good := d.text(item, "an entry of a descriptor", "its name, such as remote_address")
+		if good && slices.Contains(entries, name) {
+			d.bad(item, "the entry %q is listed twice: leave one out", name)
+			good = false
+		}
+		entries, ok = append(entries, name), ok && good
+	}
+	switch {
+	case !ok:
+	case d.domain == "":
+		d.bad(n, "descriptor is for Envoy's rate limit service: write domain: and its name at the top, or another key")
+	default:
+		*to = d.checkedKey(n, "descriptor", d.config.descriptors.Key(entries))
+	}
+}
+
+// afterField is the field after of a limit.
+func (d *decoder) afterField(n *yaml.Node, l *limit) {
+	switch on, ok := d.boolean(n, "after"); {
+	case !ok:
+	case !on:
+		d.bad(n, "after: false says nothing: leave it out")
+	case d.domain == "":
+		d.bad(n, "after is for Envoy's rate limit service: write domain: and its name at the top, or leave it out")
+	default:
+		l.after = true
+		addSetting(&l.settings, "after", n, stint.WithSkip(d.config.descriptors.ChargesAfter))
 	}
 }

@@ -77,6 +77,7 @@ func TestCheck(t *testing.T) {
 		"query.yaml":   "version: 1\nkey: remote-ip\nroutes:\n  GET /find?q=1: {limits: [{name: find, rate: 1/1s}]}\n",
 		"shadow.yaml":  "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /a/: {exempt: true}\n  /a/{$}: {exempt: true}\n  /a/{x}: {exempt: true}\n  /a/{x}/{rest...}: {exempt: true}\n",
 		"named.yaml":   "version: 1\nlimits:\n  - {name: a, rate: 10/1s, key: tenant, cost: rows, settle: tokens}\nskip: [internal]\npriority: class\nkey: {hash: remote-ip}\n",
+		"domain.yaml":  "version: 1\ndomain: shop\nlimits: [{name: a, rate: 10/1s, key: {descriptor: [remote_address]}}]\n",
 		"plans.yaml":   "version: 1\nkey: remote-ip\nplans:\n  free: {limits: [{name: a, rate: 10/1s}]}\n",
 	})
 	for _, tt := range []struct {
@@ -84,7 +85,7 @@ func TestCheck(t *testing.T) {
 		code  int
 		wants []string
 	}{
-		{[]string{"good.yaml", "plans.yaml"}, 0, []string{"2 without a mistake\n"}},
+		{[]string{"good.yaml", "plans.yaml", "domain.yaml"}, 0, []string{"3 without a mistake\n"}},
 		{[]string{"bad.yaml"}, 1, []string{"bad.yaml:4:", "brst", "write burst", "bad.yaml:5:"}},
 		{[]string{"idle.yaml", "good.yaml"}, 1, []string{"idle.yaml:5:5: limit \"daily\": it never denies first", "90001"}},
 		{[]string{"routes.yaml"}, 1, []string{"routes.yaml:3:10: limit \"own\": no request is charged for it: \"/\" has only its own limits, or none, and matches all"}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/replay"
+	"github.com/stint-go/stint/cmd/stint/internal/serve"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/policy"
 )
@@ -40,6 +41,7 @@ var errFunction = errors.New("a function of the application, which this command 
 func (f functions) options() ([]policy.Option, error) {
 	options := []policy.Option{
 		policy.WithOptions(stint.WithLogger(slog.New(slog.DiscardHandler)), stint.WithoutWarnings()),
+		serve.Descriptors,
 		policy.WithSecret([]byte("stands in for the application's secret")),
 	}
 	if f.plan != "" {

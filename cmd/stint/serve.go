@@ -34,13 +34,15 @@ type serveFlags struct {
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
-		Use:   "serve POLICY",
+		Use:   "serve POLICY...",
 		Short: "Decide requests for proxies: nginx, Traefik, Caddy, Envoy",
-		Long: `Serve decides requests by a policy file, for proxies that ask before they pass a request on
-(forward auth). It applies changes of the file at once. With --redis, replicas share exact counts.
+		Long: `Serve decides requests by policy files, for proxies that ask before they pass a request on: by forward
+auth, or by Envoy's rate limit service. It applies changes of the files at once. With --redis, replicas
+share exact counts. POLICY is a file, or a folder of files. A file with a domain is for the rate limit
+service, and the one without is for forward auth.
 
-It has no slots and sees no response: concurrency, bandwidth and settle in the file are mistakes, and
-so are names of an application's functions.
+It has no slots and sees no response: concurrency, bandwidth and settle in a file are mistakes, and so
+are names of an application's functions.
 
 Secrets come from files or the environment, never from arguments:
 
@@ -53,10 +55,11 @@ SIGTERM makes /readyz answer 503; after --drain the server stops, when the reque
 
 It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 		Example: `  stint serve --forward-auth nginx policy.yaml
-  stint serve --forward-auth traefik --listen-auth :8081 --redis redis://10.0.0.7:6379 --trust 10.0.0.0/8 policy.yaml`,
-		Args: cobra.ExactArgs(1),
+  stint serve --forward-auth traefik --listen-auth :8081 --redis redis://10.0.0.7:6379 --trust 10.0.0.0/8 policy.yaml
+  stint serve --rls :8082 --redis redis://10.0.0.7:6379 domains/`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.config.Policy = args[0]
+			f.config.Policies = args
 			config, err := f.resolve(c)
 			if err != nil {
 				return err
@@ -81,6 +84,7 @@ It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 	flags.StringVar(&f.config.Proxy, "forward-auth", "", "the `PROXY` that asks: nginx, traefik, caddy or envoy")
 	flags.StringVar(&f.config.AuthAddr, "listen-auth", ":8081", "the `ADDRESS` that forward auth listens on")
 	flags.StringVar(&f.config.PathPrefix, "path-prefix", "", "the path_prefix of Envoy's ext_authz, which precedes each path")
+	flags.StringVar(&f.config.RLSAddr, "rls", "", "the `ADDRESS` that Envoy's rate limit service listens on, such as :8082")
 	flags.StringSliceVar(&f.trust, "trust", nil, "the `NETWORKS` of the proxies, which alone are answered and whose X-Forwarded-For is believed (default: loopback and private networks)")
 	flags.StringVar(&f.config.AdminAddr, "admin", "127.0.0.1:8084", "the `ADDRESS` of health, metrics and the live page; \"\" for none")
 	flags.StringVar(&f.redis, "redis", "", "the `URL` of the Redis that keeps the counts, such as redis://10.0.0.7:6379/0, without a password")
@@ -104,12 +108,14 @@ func (f *serveFlags) resolve(c *cobra.Command) (serve.Config, error) {
 		return config, fmt.Errorf("--log-format %s: write json or text", f.logFormat)
 	}
 	switch {
-	case config.Proxy == "":
-		return config, errors.New("nothing to serve: give --forward-auth nginx, traefik, caddy or envoy")
-	case !slices.Contains(serve.Proxies, config.Proxy):
+	case config.Proxy == "" && config.RLSAddr == "":
+		return config, errors.New("nothing to serve: give --forward-auth nginx, traefik, caddy or envoy, or --rls :8082")
+	case config.Proxy != "" && !slices.Contains(serve.Proxies, config.Proxy):
 		return config, fmt.Errorf("--forward-auth %s: write nginx, traefik, caddy or envoy", config.Proxy)
 	case config.PathPrefix != "" && config.Proxy != "envoy":
 		return config, fmt.Errorf("--path-prefix is for --forward-auth envoy: leave it out")
+	case config.Proxy == "" && c.Flags().Changed("listen-auth"):
+		return config, errors.New("--listen-auth without --forward-auth: leave it out")
 	case config.PathPrefix != "" && !strings.HasPrefix(config.PathPrefix, "/"):
 		return config, fmt.Errorf("--path-prefix %s: write a path, such as /auth", config.PathPrefix)
 	}

@@ -12,28 +12,32 @@ import (
 	"sync/atomic"
 	"time"
 
+	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/console"
 	stintotel "github.com/stint-go/stint/observe/otel"
-	"github.com/stint-go/stint/policy"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/redisstore"
 )
 
 // Config is what the flags of stint serve say.
 type Config struct {
-	Policy string // the file
+	Policies []string // files, and folders of files
 
 	Proxy      string // of forward auth: one of Proxies, or "" for none
 	AuthAddr   string // where it listens
 	PathPrefix string // of Envoy's requests
 	Trust      []netip.Prefix
+
+	RLSAddr string // where Envoy's rate limit service listens; "" for none
 
 	AdminAddr string // of health, metrics and the live page; "" for none
 	Token     string // opens the live page; without one there is none
@@ -50,21 +54,24 @@ const shutdownTimeout = 10 * time.Second
 
 // Server is a running server. Start makes one.
 type Server struct {
-	// AuthAddr and AdminAddr are the addresses that it listens on, or nil.
-	AuthAddr, AdminAddr net.Addr
+	// AuthAddr, RLSAddr and AdminAddr are the addresses that it listens on, or nil.
+	AuthAddr, RLSAddr, AdminAddr net.Addr
 
 	config   Config
-	limiter  *stint.Limiter
+	log      *occasionally
+	limiters []*stint.Limiter
 	failed   chan error // of a listener
 	draining atomic.Bool
 	servers  []*http.Server
+	grpc     *grpc.Server // or nil
+	health   *health.Server
 	closers  []func() // in reverse order
 }
 
-// Start starts a server. Its errors are those of the configuration, of the policy file (policy.Errors), of
+// Start starts a server. Its errors are those of the configuration, of the policy files (policy.Errors), of
 // Redis and of listening. The server runs until Stop.
 func Start(ctx context.Context, c Config) (_ *Server, err error) {
-	s := &Server{config: c, failed: make(chan error, 4)}
+	s := &Server{config: c, failed: make(chan error, 4), log: newOccasionally(c.Logger)}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -74,29 +81,13 @@ func Start(ctx context.Context, c Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []stint.Option{stint.WithLogger(c.Logger)}
-	if c.Redis != nil {
-		rdb := redis.NewClient(c.Redis)
-		shared := redisstore.New(rdb)
-		s.closers = append(s.closers, func() { _ = rdb.Close() }, func() { _ = shared.Close() })
-		options = append(options, stint.WithStore(shared))
-	} else {
-		c.Logger.Warn("counts are this process's own, and end with it: give --redis to share them with other replicas")
-	}
-	read := []policy.Option{policy.WithServer(), policy.WithOptions(options...)}
-	if c.Secret != nil {
-		read = append(read, policy.WithSecret(c.Secret))
-	}
-	p, err := policy.Load(c.Policy, read...)
+	files, err := s.open()
 	if err != nil {
-		return nil, err
-	}
-	if s.limiter, err = stint.New(p.Options()...); err != nil {
 		return nil, err
 	}
 	checking, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	switch err := s.limiter.CheckStore(checking); {
+	switch err := s.checkStore(checking); {
 	case errors.Is(err, store.ErrMisconfigured):
 		return nil, err
 	case err != nil: // during an outage the policy says what passes
@@ -108,16 +99,21 @@ func Start(ctx context.Context, c Config) (_ *Server, err error) {
 	}
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.closers = append(s.closers, stop)
-	watcher, err := policy.Watch(following, c.Policy, s.limiter, read...)
-	if err != nil {
-		return nil, err
+	for _, f := range files.all() {
+		done, err := f.follow(following)
+		if err != nil {
+			return nil, err
+		}
+		s.closers = append(s.closers, func() { stop(); <-done })
 	}
-	s.closers = append(s.closers, func() { stop(); <-watcher.Done() })
-
-	log := newOccasionally(c.Logger)
 	if c.Proxy != "" {
-		handler := &auth{proxies[c.Proxy], c.PathPrefix, trusts, s.limiter, log}
+		handler := &auth{proxies[c.Proxy], c.PathPrefix, trusts, files.requests.limiter, s.log}
 		if s.AuthAddr, err = s.listen("forward auth", c.AuthAddr, handler); err != nil {
+			return nil, err
+		}
+	}
+	if c.RLSAddr != "" {
+		if s.RLSAddr, err = s.listenRLS(trusts, files.domains()); err != nil {
 			return nil, err
 		}
 	}
@@ -127,6 +123,35 @@ func Start(ctx context.Context, c Config) (_ *Server, err error) {
 		}
 	}
 	return s, nil
+}
+
+// listenRLS serves Envoy's rate limit service.
+func (s *Server) listenRLS(trusts *trusted, domains map[string]*domain) (net.Addr, error) {
+	l, err := net.Listen("tcp", s.config.RLSAddr)
+	if err != nil {
+		return nil, err
+	}
+	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(fromTrusted(trusts, s.log)))
+	s.health = health.NewServer()
+	service.RegisterRateLimitServiceServer(s.grpc, &rateLimits{domains: domains, log: s.log})
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.config.Logger.Info("listening", "for", "rate limit service", "address", l.Addr().String())
+	go func() {
+		if err := s.grpc.Serve(l); err != nil {
+			s.failed <- fmt.Errorf("rate limit service: %w", err)
+		}
+	}()
+	return l.Addr(), nil
+}
+
+// checkStore returns why the store can't decide the limits, or nil.
+func (s *Server) checkStore(ctx context.Context) error {
+	for _, l := range s.limiters {
+		if err := l.CheckStore(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // listen serves a handler.
@@ -158,18 +183,20 @@ func (s *Server) adminHandler() (http.Handler, error) {
 	}
 	provider := metric.NewMeterProvider(metric.WithReader(exporter))
 	s.closers = append(s.closers, func() { _ = provider.Shutdown(context.Background()) })
-	stop, err := stintotel.Observe(s.limiter, stintotel.WithMeterProvider(provider))
-	if err != nil {
-		return nil, err
+	for _, l := range s.limiters {
+		stop, err := stintotel.Observe(l, stintotel.WithMeterProvider(provider))
+		if err != nil {
+			return nil, err
+		}
+		s.closers = append(s.closers, stop)
 	}
-	s.closers = append(s.closers, stop)
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.ready)
 	if s.config.Token != "" {
-		page, err := console.New(console.Limiters(s.limiter), console.WithToken(s.config.Token), console.WithLogger(s.config.Logger))
+		page, err := console.New(console.Limiters(s.limiters...), console.WithToken(s.config.Token), console.WithLogger(s.config.Logger))
 		if err != nil {
 			return nil, err
 		}
@@ -186,7 +213,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
-	if err := s.limiter.CheckStore(ctx); err != nil {
+	if err := s.checkStore(ctx); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
@@ -200,9 +227,15 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // end.
 func (s *Server) Stop() error {
 	s.draining.Store(true)
+	if s.health != nil {
+		s.health.Shutdown()
+	}
 	time.Sleep(s.config.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
+	if s.grpc != nil {
+		stopGRPC(s.grpc, shutdownTimeout)
+	}
 	var errs []error
 	for _, server := range s.servers {
 		errs = append(errs, server.Shutdown(ctx))
@@ -213,6 +246,9 @@ func (s *Server) Stop() error {
 
 // close ends what Start has started.
 func (s *Server) close() {
+	if s.grpc != nil {
+		s.grpc.Stop()
+	}
 	for _, server := range s.servers {
 		_ = server.Close()
 	}

@@ -99,7 +99,7 @@ func TestAdminIsOff(t *testing.T) {
 // A change of the file comes into force, one with a mistake doesn't, and counts stay.
 func TestReload(t *testing.T) {
 	var path string
-	s, log := start(t, shop, func(c *Config) { path = c.Policy })
+	s, log := start(t, shop, func(c *Config) { path = c.Policies[0] })
 	ask(t, s, get("/a"))
 	replace := func(text string) {
 		t.Helper()
@@ -127,13 +127,13 @@ func TestReload(t *testing.T) {
 
 // What can't start says why.
 func TestWrongStart(t *testing.T) {
-	c := Config{Policy: file(t, "version: 1\nkey: remote-ip\nlimits: [{name: a, concurrency: 2}]\n"), Proxy: "nginx", AuthAddr: "127.0.0.1:0", Trust: Private}
+	c := Config{Policies: []string{file(t, "version: 1\nkey: remote-ip\nlimits: [{name: a, concurrency: 2}]\n")}, Proxy: "nginx", AuthAddr: "127.0.0.1:0", Trust: Private}
 	c.Logger = slog.New(slog.DiscardHandler)
 	var mistakes policy.Errors
 	if _, err := Start(t.Context(), c); !errors.As(err, &mistakes) {
 		t.Errorf("slots: %v, want a mistake", err)
 	}
-	c.Policy = file(t, shop)
+	c.Policies = []string{file(t, shop)}
 	c.Redis = redistest.Start(t, "--requirepass", "secret").Client().Options()
 	c.Redis.Password = "wrong"
 	if _, err := Start(t.Context(), c); !errors.Is(err, store.ErrMisconfigured) {

@@ -44,7 +44,7 @@ func start(t testing.TB, text string, change func(*Config)) (*Server, *written) 
 	t.Helper()
 	log := &written{}
 	c := Config{
-		Policy: file(t, text), Proxy: "nginx", AuthAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0",
+		Policies: []string{file(t, text)}, Proxy: "nginx", AuthAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0",
 		Trust:  []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.0.0.0/8")},
 		Logger: slog.New(slog.NewJSONHandler(log, nil)),
 	}

@@ -1,0 +1,85 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/policy"
+)
+
+// descriptor is a descriptor of a request of Envoy's rate limit service.
+type descriptor struct {
+	entries []*ratelimit.RateLimitDescriptor_Entry
+	hits    int64 // 0: it only asks
+}
+
+// value returns the value of the first entry of a name.
+func (d *descriptor) value(name string) string {
+	for _, e := range d.entries {
+		if e.GetKey() == name {
+			return e.GetValue()
+		}
+	}
+	return ""
+}
+
+type descriptorKey struct{}
+
+// descriptorOf returns the descriptor that a limiter's request stands for.
+func descriptorOf(r *http.Request) *descriptor {
+	d, _ := r.Context().Value(descriptorKey{}).(*descriptor)
+	return d
+}
+
+// request returns the request that stands for the descriptor. It has a path if the descriptor has one.
+func (d *descriptor) request(ctx context.Context) *http.Request {
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody}
+	if u, err := url.ParseRequestURI(d.value("path")); err == nil && strings.HasPrefix(u.Path, "/") {
+		r.URL = u
+		r.Host = d.value("host")
+		if m := d.value("method"); token(m) {
+			r.Method = m
+		}
+	}
+	r.RequestURI = r.URL.RequestURI()
+	return r.WithContext(context.WithValue(ctx, descriptorKey{}, d))
+}
+
+// hasPath reports whether routes apply to the descriptor.
+func (d *descriptor) hasPath() bool { return d.value("path") != "" }
+
+// Descriptors is how a policy file's keys read descriptors.
+var Descriptors = policy.WithDescriptors(policy.Descriptors{
+	Key: func(entries []string) stint.Key {
+		var parts []stint.Key
+		for _, name := range entries {
+			parts = append(parts, stint.KeyFunc(func(r *http.Request) (string, error) {
+				if d := descriptorOf(r); d != nil {
+					return d.value(name), nil
+				}
+				return "", nil
+			}))
+		}
+		if len(parts) == 1 {
+			return parts[0]
+		}
+		return stint.Join(parts...)
+	},
+	ChargesAfter: func(r *http.Request) bool {
+		d := descriptorOf(r)
+		return d != nil && d.hits > 0
+	},
+})
+
+// hitsCost is what a limit costs a descriptor.
+var hitsCost = stint.WithCost(func(r *http.Request) int64 {
+	if d := descriptorOf(r); d != nil && d.hits > 0 {
+		return d.hits
+	}
+	return 1
+})
