@@ -262,7 +262,7 @@ func (l *Limiter) Mount(adapter string) error {
 		check(fmt.Sprintf("limit %q", e.Name()), e.Key)
 	}
 	for _, f := range v.compiled.Funcs {
-		check("limits of a WithLimitFunc", f.Defaults.Key)
+		check("limits of a "+f.Option(), f.Defaults.Key)
 		if f.Source != nil {
 			check("WithLimitSource", f.Source)
 		}

@@ -164,6 +164,8 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			[]string{`WithRoute("/a"): option 1 is nil`, `WithRoute("/a"): zero Limit`, `WithRoute("/a"): WithMaxWait(0s)`}},
 		{"limit func without a key", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })},
 			[]string{"WithLimitFunc: no default key"}},
+		{"limit source without a key", []stint.Option{stint.WithLimitSource(stint.RemoteIP(), noPlans)},
+			[]string{"WithLimitSource: no default key"}},
 		{"made wrongly", []stint.Option{rate, stint.WithKey(stint.Header(""))},
 			[]string{`WithKey(Header("")): `}},
 	}

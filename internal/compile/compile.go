@@ -158,9 +158,9 @@ func (k *compiler) run() {
 	switch key := k.result.Defaults.Key; {
 	case len(k.Funcs) == 0:
 	case key == nil:
-		k.errs.Add("WithLimitFunc", "no default key", "write stint.WithKey beside it")
+		k.errs.Add(k.result.Funcs[0].Option(), "no default key", "write stint.WithKey beside it")
 	case key.Given:
-		k.errs.Add("WithLimitFunc", "the default key is GivenKey(), which requests don't have", "write another stint.WithKey beside it")
+		k.errs.Add(k.result.Funcs[0].Option(), "the default key is GivenKey(), which requests don't have", "write another stint.WithKey beside it")
 	}
 	limits := func(rc Route) bool { return !rc.Exempt }
 	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && !slices.ContainsFunc(k.Routes, limits) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Func is one WithLimitFunc: what the limits that it returns don't set themselves, and the
+// Func is one WithLimitFunc or WithLimitSource: what the limits that it returns don't set themselves, and the
 // names that they must not have.
 type Func struct {
 	Owner    any // that of Config
@@ -20,6 +20,14 @@ type Func struct {
 	storeShared bool
 	generation  *Generation
 	sample      *keysample.Sample // of the default key
+}
+
+// Option returns the name of the function's option.
+func (f *Func) Option() string {
+	if f.Source != nil {
+		return "WithLimitSource"
+	}
+	return "WithLimitFunc"
 }
 
 // StoreShared reports whether others may use the limiter's store, so that limits need a name.
