@@ -163,7 +163,7 @@ func TestImportDirections(t *testing.T) {
 }
 
 // A module of ours is built by what its users have too: nothing of it imports an internal package
-// of another module. Tests of adapters and routers run here alone, by the table of all adapters. The
+// of another module. Tests of adapters and of directory tests run here alone, with what only tests import. The
 // command decides the requests of a log as a limiter does: it may import the root's internal packages.
 func TestModulesImportNoInternals(t *testing.T) {
 	for _, file := range tree(t, "*/go.mod") {
@@ -175,7 +175,7 @@ func TestModulesImportNoInternals(t *testing.T) {
 			}
 			for _, i := range f.Imports {
 				own, ours := relative(strings.Trim(i.Path.Value, `"`))
-				table := strings.HasSuffix(name, "_test.go") && (strings.HasPrefix(name, "adapters/") || strings.HasPrefix(name, "tests/routers/")) && imports[own].tests
+				table := strings.HasSuffix(name, "_test.go") && (strings.HasPrefix(name, "adapters/") || strings.HasPrefix(name, "tests/")) && imports[own].tests
 				if ours && !table && dir != "cmd/stint" && strings.Contains("/"+own+"/", "/internal/") && !strings.HasPrefix(own, dir+"/") {
 					t.Errorf("%s imports %s, of another module", name, own)
 				}
