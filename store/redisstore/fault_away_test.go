@@ -28,7 +28,7 @@ func TestKilledServer(t *testing.T) {
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
 	f.passes(t)
 	server.Kill()
-	f.fails(t, redisstore.ErrUnavailable, "connection refused")
+	f.fails(t, "connection refused", redisstore.ErrUnavailable)
 	server.Restart()
 	f.passes(t)
 	f.end(t, someLost, away...)
@@ -57,7 +57,7 @@ func TestFaultsLoadingServer(t *testing.T) {
 	// A millisecond for each entry, and a look at the callers every few, until they
 	// have seen it.
 	server.Launch("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
-	f.fails(t, redisstore.ErrUnavailable, "LOADING")
+	f.fails(t, "LOADING", redisstore.ErrUnavailable)
 	server.Do("CONFIG", "SET", "key-load-delay", 0)
 	server.Await()
 	f.passes(t)
@@ -77,7 +77,7 @@ func TestServerThatCannotSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Do("BGSAVE")
-	f.fails(t, redisstore.ErrServer, "MISCONF")
+	f.fails(t, "MISCONF", redisstore.ErrServer)
 	server.Do("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
 	f.passes(t)
 	f.end(t, allKept, redisstore.ErrServer)
@@ -91,7 +91,7 @@ func TestFaultsClusterMasterDies(t *testing.T) {
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
 	f.passes(t)
 	cluster.NodeOf("{k}").Kill()
-	f.fails(t, redisstore.ErrUnavailable, "")
+	f.fails(t, "", redisstore.ErrUnavailable)
 	start := time.Now()
 	cluster.AwaitOK()
 	t.Logf("sound after %v", time.Since(start))
@@ -113,7 +113,7 @@ func TestFaultsClusterDown(t *testing.T) {
 			other.Kill()
 		}
 	}
-	f.fails(t, redisstore.ErrUnavailable, "CLUSTERDOWN")
+	f.fails(t, "CLUSTERDOWN", redisstore.ErrUnavailable)
 	for _, other := range cluster.Nodes {
 		if other != node {
 			other.Restart()

@@ -65,7 +65,7 @@ func TestFaultsSlotMoves(t *testing.T) {
 			t.Errorf("two new keys: %v", err)
 		}
 		move.MoveKeys("stint:{" + key + "}:a/t")
-		f.fails(t, redisstore.ErrUnavailable, "TRYAGAIN")
+		f.fails(t, "TRYAGAIN", redisstore.ErrUnavailable)
 		move.MoveKeys()
 		f.passes(t)
 		if move.From.Info("errorstats", "errorstat_ASK") == "" {

@@ -75,7 +75,7 @@ func TestFaultsWire(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		wrong, well func(*wire)
-		class       error // nil: no caller notices
+		classes     []error // nil: no caller notices
 	}{
 		{
 			"slow",
@@ -85,12 +85,12 @@ func TestFaultsWire(t *testing.T) {
 		{
 			"too slow",
 			func(w *wire) { w.delay.Store(int64(callTimeout * 3 / 2)) }, func(w *wire) { w.delay.Store(0) },
-			redisstore.ErrIndeterminate,
+			away,
 		},
 		{
 			"answers lost",
 			func(w *wire) { w.cut.Store(true) }, func(w *wire) { w.cut.Store(false) },
-			redisstore.ErrIndeterminate,
+			away,
 		},
 	} {
 		for heeds, name := range map[bool]string{true: tt.name, false: tt.name + ", a client that ignores deadlines"} {
@@ -99,23 +99,23 @@ func TestFaultsWire(t *testing.T) {
 				rdb := redis.NewClient(&redis.Options{Addr: w.addr, ContextTimeoutEnabled: heeds, DialTimeout: time.Minute, ReadTimeout: time.Minute})
 				t.Cleanup(func() { rdb.Close() })
 				timeout := redisstore.WithTimeout(callTimeout)
-				if tt.class == nil {
+				if tt.classes == nil {
 					timeout = patient
 				}
 				f := drive(t, redisstore.New(rdb, timeout))
 				f.passes(t)
 				tt.wrong(w)
-				if tt.class == nil {
+				if tt.classes == nil {
 					f.passes(t)
 				} else {
-					f.fails(t, tt.class, "")
+					f.fails(t, "", tt.classes...)
 				}
 				tt.well(w)
 				f.passes(t)
-				if tt.class == nil {
+				if tt.classes == nil {
 					f.end(t, allKept)
 				} else {
-					f.end(t, allKept, away...)
+					f.end(t, allKept, tt.classes...)
 				}
 			})
 		}

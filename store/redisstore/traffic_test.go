@@ -104,8 +104,8 @@ func (f *traffic) passes(t *testing.T) {
 	eventually(t, "calls pass", func() bool { return f.granted.Load() >= from+100 })
 }
 
-// fails waits until calls fail with an error of that class and these words.
-func (f *traffic) fails(t *testing.T, class error, words string) {
+// fails waits until calls fail with an error of one of the classes, with these words.
+func (f *traffic) fails(t *testing.T, words string, classes ...error) {
 	t.Helper()
 	from := f.failed.Load()
 	defer func() {
@@ -118,7 +118,7 @@ func (f *traffic) fails(t *testing.T, class error, words string) {
 	eventually(t, "calls fail: "+words, func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.failed.Load() >= from+20 && errors.Is(f.last, class) && strings.Contains(f.last.Error(), words)
+		return f.failed.Load() >= from+20 && slices.ContainsFunc(classes, func(class error) bool { return errors.Is(f.last, class) }) && strings.Contains(f.last.Error(), words)
 	})
 }
 
