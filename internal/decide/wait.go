@@ -20,20 +20,22 @@ func (c *Call) wait(ctx context.Context) error {
 	if c.Needs&limit.Slots != 0 {
 		c.classOf(ctx) // slots are counted by class: read it before there is anything to lose
 	}
-	if c.by.Lines.Waiting() {
-		if i, found := c.awaited(ctx); found {
-			c.setFinal(ctx)
-			if c.patience(ctx, i) > 0 {
-				return c.waitInLines(ctx, place{charge: i})
-			}
-			return c.denyBehind(ctx, i)
-		}
-	}
 	c.setFinal(ctx)
+	if i, found := c.awaited(ctx); found {
+		return c.waitBehind(ctx, i)
+	}
 	if !c.Patient && c.Needs&limit.Waits == 0 {
 		return c.takeHere(ctx)
 	}
 	return c.askFirst(ctx)
+}
+
+// waitBehind has the call join the line of charge i, in which others wait, or denies it if it may not wait.
+func (c *Call) waitBehind(ctx context.Context, i int) error {
+	if c.patience(ctx, i) > 0 {
+		return c.waitInLines(ctx, place{charge: i})
+	}
+	return c.denyBehind(ctx, i)
 }
 
 // heldCharge returns the only charge of the call that isn't a dry run, if it waits for a turn. The call's line may
@@ -71,9 +73,14 @@ func (c *Call) askFirst(ctx context.Context) error {
 		key := lines.KeyOf(c.Charges[held].Limit, c.Charges[held].Key)
 		c.Charges[held].MaxWait = 0
 		if c.by.Lines.BeginFirst(key) {
-			c.Charges[held].MaxWait = max(c.patience(ctx, held), 0)
 			c.first = key
 			defer c.endsFirst() // also if the store panics
+			if i, found := c.awaited(ctx); found {
+				// The call that was the first before has made a line since this one looked.
+				c.endsFirst()
+				return c.waitBehind(ctx, i)
+			}
+			c.Charges[held].MaxWait = max(c.patience(ctx, held), 0)
 		}
 	} else {
 		horizon := lines.Horizon
@@ -144,6 +151,9 @@ func (c *Call) takeOutliving(ctx context.Context) error {
 // awaited returns the first charge for whose units others wait, or for which a turn is held: what is free now is
 // theirs.
 func (c *Call) awaited(ctx context.Context) (i int, found bool) {
+	if !c.by.Lines.Waiting() {
+		return 0, false
+	}
 	for i, l := range c.Limits {
 		ch := &c.Charges[i]
 		if ch.Cost == 0 || ch.DryRun || l.Wait.For == limit.ForNothing || l.Wait.For == limit.ForSlot && !l.TakesSlots(ch.Cost) {

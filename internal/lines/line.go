@@ -48,6 +48,10 @@ type line struct {
 	askHolds   bool // those that are asking hold turns
 	// next is the instant before which no call asks.
 	next time.Time
+	// firstAsk is where a call may be that asks for a turn and joins this line then. Once the line has waited for it, it
+	// is nil: so a call of another key with the same hash delays the line at most once.
+	firstAsk *firstAsk
+	delayed  bool // the line is among firstAsk.delayed
 	// again: slots have been released since the call that is asking was told to.
 	again bool
 	// scheduled: next is when the store said that the head would pass. Denied then, another process was faster.
@@ -197,11 +201,30 @@ func (l *line) ask(h *held, now time.Time, trip time.Duration) (next time.Time) 
 			return time.Time{}
 		case l.next.After(now):
 			return l.next
+		case w.Holds && l.awaitsFirst():
+			return time.Time{}
 		}
 		w.asking, w.Horizon = true, l.horizon(w)
 		l.asking, l.askingCost, l.askHolds = l.asking+1, w.Cost, w.Holds
 		w.wake()
 	}
+}
+
+// awaitsFirst reports whether a call is asking that stands in no line yet. Its turn would be another one than that
+// for which the line asks.
+func (l *line) awaitsFirst() bool {
+	f := l.firstAsk
+	if f == nil || l.delayed {
+		return l.delayed
+	}
+	f.n.Add(1) // before the look: EndFirst looks at it after it has freed the place
+	if !f.taken.Load() {
+		f.n.Add(-1)
+		return false
+	}
+	l.delayed = true
+	f.delayed = append(f.delayed, l)
+	return true
 }
 
 // asksBeside reports whether a call asks while others ask and turns are held.

@@ -37,13 +37,20 @@ import (
 
 // Lines holds the lines of one store. The zero value is ready to use. It is safe for concurrent use.
 type Lines struct {
-	n    atomic.Int64 // of lines: lets others pass without the lock
-	mu   sync.Mutex
-	all  map[Key]*line
-	trip time.Duration // of a call of the store, smoothed
-	held held
-	// firsts are, by a hash of the key, the calls that ask although no other waits, and may be granted a turn.
-	firsts [256]atomic.Bool
+	n      atomic.Int64 // of lines: lets others pass without the lock
+	mu     sync.Mutex
+	all    map[Key]*line
+	trip   time.Duration // of a call of the store, smoothed
+	held   held
+	firsts [256]firstAsk // by a hash of the key
+}
+
+// firstAsk is the place of a call that asks although no other of its key waits, and may be granted a turn.
+type firstAsk struct {
+	taken atomic.Bool
+	// delayed are the lines that don't ask before the call has joined one, or has ended. n is how many.
+	delayed []*line
+	n       atomic.Int64
 }
 
 // A line of slots asks without being told of a release after a while. All lines together ask a hundred times
@@ -114,13 +121,29 @@ func (ls *Lines) Estimate(key Key, cost int64) time.Duration {
 }
 
 // BeginFirst reports whether the calling call may be granted a turn although it stands in no line, because no other
-// call of its key is about to be. EndFirst must follow then.
-func (ls *Lines) BeginFirst(key Key) bool {
-	return ls.firsts[hashOf(key)%uint64(len(ls.firsts))].CompareAndSwap(false, true)
-}
+// call of its key is about to be. EndFirst must follow then, after Join if the call joins a line. Another call may have
+// made a line before, so the call has to look for one again.
+func (ls *Lines) BeginFirst(key Key) bool { return ls.firstOf(key).taken.CompareAndSwap(false, true) }
 
 // EndFirst ends what BeginFirst has begun.
-func (ls *Lines) EndFirst(key Key) { ls.firsts[hashOf(key)%uint64(len(ls.firsts))].Store(false) }
+func (ls *Lines) EndFirst(key Key) {
+	f := ls.firstOf(key)
+	f.taken.Store(false)
+	if f.n.Load() == 0 {
+		return
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delayed, now := f.delayed, time.Now()
+	f.delayed = nil
+	f.n.Store(0)
+	for _, l := range delayed {
+		l.delayed, l.firstAsk = false, nil
+		ls.advance(l, now)
+	}
+}
+
+func (ls *Lines) firstOf(key Key) *firstAsk { return &ls.firsts[hashOf(key)%uint64(len(ls.firsts))] }
 
 // AddHeld counts n slots of key as held by a class, or as released if n is negative.
 func (ls *Lines) AddHeld(key Key, class uint8, n int64) { ls.held.add(key, class, n) }
@@ -181,7 +204,7 @@ func (ls *Lines) Join(w *Waiter, turn *Turn, comes time.Time) (queued int64, exp
 	now := time.Now()
 	l := ls.all[w.Key]
 	if l == nil {
-		l = &line{key: w.Key, supply: w.Supply}
+		l = &line{key: w.Key, supply: w.Supply, firstAsk: ls.firstOf(w.Key)}
 		if !comes.IsZero() {
 			l.expect(w, comes)
 			if expected = comes; !w.Holds {
