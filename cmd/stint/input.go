@@ -8,11 +8,14 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/replay"
+	"github.com/stint-go/stint/internal/keys"
 )
 
 // input is the flags for reading logs.
@@ -20,6 +23,18 @@ type input struct {
 	format string
 	fields []string
 	proxy  string
+	// headers are the header fields that the limits read.
+	headers []string
+}
+
+// readsOf adds the header fields that a limiter reads, as far as the logs have them.
+func (in *input) readsOf(l *stint.Limiter, predicates []keys.Reads) {
+	in.headers = append(in.headers, replay.HeaderReads(l)...)
+	for _, reads := range predicates {
+		in.headers = append(in.headers, reads.Fields...)
+	}
+	slices.Sort(in.headers)
+	in.headers = slices.Compact(in.headers)
 }
 
 // open opens logs and merges them by time. - is standard input. done closes them.
@@ -91,7 +106,7 @@ func decompress(r io.Reader) (_ *bufio.Reader, end func(), err error) {
 
 // log returns the log in a file.
 func (in *input) log(name string, r io.Reader) (replay.Log, error) {
-	var options []replay.ReadOption
+	options := []replay.ReadOption{replay.WithHeaders(in.headers...)}
 	if in.format != "" {
 		options = append(options, replay.WithFormat(in.format))
 	}

@@ -430,3 +430,61 @@ func TestPercent(t *testing.T) {
 		}
 	}
 }
+
+// cases returns logs of reports and trials, by name.
+func cases(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	paths, err := filepath.Glob("internal/replay/testdata/cases/*")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Base(path)] = string(text)
+	}
+	return all
+}
+
+// Behind a proxy, a request is only judged if the log says which client it is of.
+func TestPlanBehindProxy(t *testing.T) {
+	const (
+		forwarded = "version: 1\nkey: {forwarded-ip: {trusted: [10.0.0.0/8, 172.64.0.0/13]}}\nlimits: [{name: per-client, rate: 1/1h, burst: 2}]\n"
+		hashed    = "version: 1\nkey: {hash: {join: [method, {forwarded-ip: {trusted: [10.0.0.0/8, 172.64.0.0/13]}}]}}\nlimits: [{name: per-client, rate: 1/1h, burst: 2}]\n"
+		agent     = "version: 1\nkey: {header: User-Agent}\nlimits: [{name: per-client, rate: 1/1h, burst: 2}]\n"
+		allowed   = "version: 1\nkey: global\nskip: [{key: {forwarded-ip: {trusted: [10.0.0.0/8, 172.64.0.0/13]}}, cidr: [203.0.113.0/24]}]\nlimits: [{name: per-client, rate: 1/1h, burst: 2}]\n"
+	)
+	all := cases(t)
+	all["forwarded.yaml"], all["hashed.yaml"], all["agent.yaml"], all["allowed.yaml"] = forwarded, hashed, agent, allowed
+	files(t, all)
+	const unknown = "12 not judged: its address is a trusted proxy's, and the log doesn't have X-Forwarded-For"
+	for _, tt := range []struct{ log, policy, want string }{
+		{"cdn-combined.log", "forwarded.yaml", unknown},
+		{"cdn-combined.log", "hashed.yaml", unknown},
+		{"cdn-combined.log", "allowed.yaml", "12 not judged: whether it is skipped or blocked: the log doesn't have the header field X-Forwarded-For"},
+		{"cdn-caddy-plain.log", "forwarded.yaml", unknown},
+		{"cdn-main.log", "forwarded.yaml", "12 judged, 0 denied"},
+		{"cdn-main.log", "allowed.yaml", "12 judged, 0 denied (0%), 12 have no limit"},
+		{"cdn-caddy-headers.log", "forwarded.yaml", "12 judged, 0 denied"},
+		{"cdn-caddy-headers.log", "agent.yaml", "12 judged, 10 denied"}, // as all header fields are logged
+		{"cdn-caddy-client.log", "forwarded.yaml", "12 judged, 0 denied"},
+		{"cdn-caddy-client.log", "agent.yaml", "the log doesn't have the header field User-Agent"},
+		{"edge-combined.log", "forwarded.yaml", "12 judged, 0 denied"}, // clients connect to the proxy itself
+	} {
+		code, out, errs := command(t, "", "plan", "--policy", tt.policy, "--proxy", "10.0.0.1", tt.log)
+		if code != 0 || !strings.Contains(out, tt.want) {
+			t.Errorf("%s by %s: exit code %d, and %q isn't in %s%s", tt.log, tt.policy, code, tt.want, out, errs)
+		}
+		if tt.want == unknown {
+			if code, out, _ := command(t, "", "plan", "--policy", tt.policy, "--proxy", "10.0.0.1", "--max-denied", "99%", tt.log); code != 1 {
+				t.Errorf("%s by %s: a gate passes: %s", tt.log, tt.policy, out)
+			}
+		}
+	}
+	if code, out, _ := command(t, "", "suggest", "--key", "{forwarded-ip: {trusted: [10.0.0.0/8, 172.64.0.0/13]}}", "--proxy", "10.0.0.1", "cdn-combined.log"); code != 1 || !strings.Contains(out, "12 left out: its address is a trusted proxy's") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}

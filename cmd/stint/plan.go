@@ -67,7 +67,7 @@ func (in *input) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: "+strings.Join(replay.Formats(), ", ")+", or the server's own log_format or LogFormat")
 	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME` says where a part of a request is in JSON or in columns: end, start, took, peer, method, target, query, request, host, status, bytes, header.NAME")
-	f.StringVar(&in.proxy, "proxy", "", "the logs are of a proxy at this `ADDRESS`, in front of the server that has the limits")
+	f.StringVar(&in.proxy, "proxy", "", "the logs are of a proxy at this `ADDRESS`, in front of the server that has the limits. The proxy adds its client to X-Forwarded-For; what it received there must be logged if its clients are proxies, such as a CDN")
 }
 
 // run runs plan.
@@ -79,16 +79,18 @@ func (p *planFlags) run(c *cobra.Command, logs []string) error {
 	if p.maxFlips >= 0 && p.against == "" {
 		return errors.New("--max-flips needs --against: flips are changes against the limits in force")
 	}
-	_, _, predicates, err := p.load(p.policy) // before a log is read
+	_, limiter, predicates, err := p.load(p.policy) // before a log is read
 	if err != nil {
 		return err
 	}
+	p.readsOf(limiter, predicates)
 	options := []replay.RunOption{replay.WithPredicates(predicates...)}
 	if p.against != "" {
-		_, _, predicates, err := p.load(p.against)
+		_, limiter, predicates, err := p.load(p.against)
 		if err != nil {
 			return err
 		}
+		p.readsOf(limiter, predicates)
 		options = append(options, replay.WithAgainst(p.newLimiter(p.against), predicates...))
 	}
 	more, clearProgress := p.replayOptions(c)

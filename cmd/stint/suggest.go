@@ -84,9 +84,11 @@ func (s *suggestFlags) run(c *cobra.Command, logs []string) error {
 	if s.share != "" && !slices.Contains(shareNames, s.share) {
 		return fmt.Errorf("--share %s: write 99%%, 99.9%% or 99.99%%", s.share)
 	}
-	if _, err := s.limiter(); err != nil { // before a log is read
+	limiter, err := s.limiter() // before a log is read
+	if err != nil {
 		return err
 	}
+	s.readsOf(limiter, nil)
 	options := []replay.SuggestOption{replay.WithHeadroom(s.headroom), replay.WithHorizon(s.horizon)}
 	more, clearProgress := s.replayOptions(c)
 	for _, o := range more {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -21,6 +22,10 @@ type format struct {
 	fields []field
 	// mark is a field without which a log has another format.
 	mark string
+	// header is where the values of a header field are, with %s for its name as the format writes it, or "".
+	header string
+	// headers is an object that has all header fields of a request, or "".
+	headers string
 	// shows reports what a request shows: 1 that this is the format, -1 that it is another, 0 nothing. nil
 	// for a format that shows itself.
 	shows func(*Request) int
@@ -29,7 +34,8 @@ type format struct {
 // field is a part of a request and its name in a log.
 type field struct {
 	part, name string
-	required   bool // by WithField: a log must have it
+	required   bool   // by WithField: a log must have it
+	within     string // an object that has all values of the kind, or ""
 }
 
 // The layouts of nginx and Apache that have a name.
@@ -53,13 +59,13 @@ var formats = []format{
 		"method", "cs-method", "target", "cs-uri-stem", "query", "cs-uri-query", "host", "x-host-header", "status", "sc-status", "header.X-Forwarded-For", "x-forwarded-for")},
 	{name: "w3c", columns: true, mark: "cs-method", fields: fields("date", "date", "time", "time", "took ms", "time-taken", "peer", "c-ip",
 		"method", "cs-method", "target", "cs-uri-stem", "query", "cs-uri-query", "host", "cs-host", "status", "sc-status", "bytes", "sc-bytes", "header."+UserField, "cs-username")},
-	{name: "caddy", mark: "request.uri", fields: fields("end", "ts", "took s", "duration", "peer", "request.remote_ip",
+	{name: "caddy", mark: "request.uri", header: "request.headers.%s", headers: "request.headers", fields: fields("end", "ts", "took s", "duration", "peer", "request.remote_ip",
 		"method", "request.method", "target", "request.uri", "host", "request.host", "status", "status", "bytes", "size")},
-	{name: "traefik", mark: "DownstreamStatus", fields: fields("start", "StartUTC", "took ns", "Duration", "peer", "ClientHost",
+	{name: "traefik", mark: "DownstreamStatus", header: "request_%s", fields: fields("start", "StartUTC", "took ns", "Duration", "peer", "ClientHost",
 		"method", "RequestMethod", "target", "RequestPath", "host", "RequestHost", "status", "DownstreamStatus", "bytes", "DownstreamContentSize")},
 	{name: "envoy-json", mark: "response_code", fields: fields("start", "start_time", "took ms", "duration",
 		"method", "method", "target", "path", "host", "authority", "status", "response_code", "bytes", "bytes_sent")},
-	{name: "nginx-json", mark: "request_uri", fields: fields("end", "msec", "took s", "request_time", "peer", "remote_addr",
+	{name: "nginx-json", mark: "request_uri", header: "http_%s", fields: fields("end", "msec", "took s", "request_time", "peer", "remote_addr",
 		"method", "request_method", "target", "request_uri", "host", "host", "status", "status", "bytes", "body_bytes_sent")},
 	{name: "cloudflare", mark: "ClientRequestURI", fields: fields("end", "EdgeEndTimestamp", "start", "EdgeStartTimestamp", "peer", "ClientIP",
 		"method", "ClientRequestMethod", "target", "ClientRequestURI", "host", "ClientRequestHost", "status", "EdgeResponseStatus", "bytes", "EdgeResponseBytes")},
@@ -189,8 +195,19 @@ func (o readOption) ofRead(c *readConfig) { o(c) }
 
 // readConfig is the options of Read.
 type readConfig struct {
-	format string
-	fields []field
+	format  string
+	fields  []field
+	headers []string // canonical
+}
+
+// WithHeaders names the header fields that limits read. The formats caddy, traefik and nginx-json read them, if
+// the log has them; other formats know theirs.
+func WithHeaders(names ...string) ReadOption {
+	return readOption(func(c *readConfig) {
+		for _, name := range names {
+			c.headers = append(c.headers, http.CanonicalHeaderKey(name))
+		}
+	})
 }
 
 // WithFormat sets the format of a log: one of Formats, or the server's own configuration, which
@@ -213,7 +230,7 @@ func WithField(part, name string) ReadOption {
 		if spaced {
 			part += " " + unit
 		}
-		c.fields = append(c.fields, field{part, name, true})
+		c.fields = append(c.fields, field{part: part, name: name, required: true})
 	})
 }
 
@@ -330,11 +347,11 @@ func (r *reader) choose(c *readConfig) error {
 		}
 		for _, f := range candidates {
 			candidate := &reader{wrapping: w}
-			if bad = candidate.compile(f, c.fields, opened); bad != nil {
+			if bad = candidate.compile(f.with(c.headers), c.fields, opened); bad != nil {
 				continue
 			}
 			n := candidate.countReadable(f, opened)
-			if plain := (&reader{}); n == 0 && len(c.fields) > 0 && plain.compile(f, nil, opened) == nil {
+			if plain := (&reader{}); n == 0 && len(c.fields) > 0 && plain.compile(f.with(c.headers), nil, opened) == nil {
 				n = plain.countReadable(f, opened) // by a field that was named wrongly, no line is read
 			}
 			// A later one is taken if it reads far more: what the first can't read may be broken.
@@ -418,6 +435,25 @@ func (r *reader) compile(f format, named []field, lines [][]byte) (err error) {
 	return err
 }
 
+// with returns a format that also reads header fields.
+func (f format) with(headers []string) format {
+	if f.header == "" {
+		return f
+	}
+	f.fields = slices.Clone(f.fields)
+	for _, name := range headers {
+		written := name
+		if f.name == "nginx-json" {
+			written = strings.ReplaceAll(strings.ToLower(name), "-", "_")
+		}
+		f.fields = append(f.fields, field{part: "header." + name, name: fmt.Sprintf(f.header, written), within: f.headers})
+		if f.name == "caddy" && name == forwardedFor {
+			f.fields = append(f.fields, field{part: "client", name: "request.client_ip"})
+		}
+	}
+	return f
+}
+
 // presentFields returns the fields that some line has, or that were given.
 func presentFields(all []field, lines [][]byte) []field {
 	places := make([]jsonField, len(all))
@@ -427,8 +463,14 @@ func presentFields(all []field, lines [][]byte) []field {
 	for _, line := range lines {
 		object, _ := parseObject(string(line))
 		for i := range places {
-			if !places[i].found {
-				_, places[i].found = places[i].lookup(object)
+			p := &places[i]
+			switch {
+			case p.found:
+			case p.within != "": // if the object lacks the field, the request had none
+				v, _ := valueAt(object, strings.Split(p.within, "."))
+				_, p.found = v.(map[string]any)
+			default:
+				_, p.found = p.lookup(object)
 			}
 		}
 	}

@@ -67,23 +67,13 @@ func parseObject(line string) (object map[string]any, ok bool) {
 
 // lookup returns the value as text, and whether the object has it.
 func (p *jsonField) lookup(object map[string]any) (string, bool) {
-	var v any = object
-	for _, name := range p.path {
-		found := false
-		switch container := v.(type) {
-		case map[string]any:
-			v, found = container[name]
-		case []any:
-			i, err := strconv.Atoi(name)
-			if found = err == nil && i >= 0 && i < len(container); found {
-				v = container[i]
-			}
-		}
-		if !found {
-			return "", false
-		}
+	v, found := valueAt(object, p.path)
+	if !found {
+		return "", false
 	}
 	switch v := v.(type) {
+	case []any:
+		return listText(p.field, v)
 	case string:
 		return v, true
 	case json.Number:
@@ -92,4 +82,46 @@ func (p *jsonField) lookup(object map[string]any) (string, bool) {
 		return "", true
 	}
 	return "", false
+}
+
+// valueAt returns what an object has at a path.
+func valueAt(object map[string]any, path []string) (v any, found bool) {
+	v = object
+	for _, name := range path {
+		switch container := v.(type) {
+		case map[string]any:
+			v, found = container[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if found = err == nil && i >= 0 && i < len(container); found {
+				v = container[i]
+			}
+		default:
+			found = false
+		}
+		if !found {
+			return nil, false
+		}
+	}
+	return v, found
+}
+
+// listText returns the value of a header field that is logged as a list of lines: the first line, and of
+// X-Forwarded-For all. For a field of WithField, the name says which one is meant.
+func listText(f field, lines []any) (string, bool) {
+	if f.required || !strings.HasPrefix(f.part, "header.") || len(lines) == 0 {
+		return "", false
+	}
+	var all []string
+	for _, line := range lines {
+		text, ok := line.(string)
+		if !ok {
+			return "", false
+		}
+		all = append(all, text)
+	}
+	if f.part == "header."+forwardedFor {
+		return strings.Join(all, ", "), true
+	}
+	return all[0], true
 }

@@ -38,6 +38,7 @@ type judge struct {
 	store   *memory.Store
 	now     time.Time // by which the store goes
 	ends    ends
+	hops    []chargedKey // for findAnyHops
 }
 
 func newJudge(l *stint.Limiter, says Says, c *config, predicates []keys.Reads, start time.Time) *judge {
@@ -57,7 +58,11 @@ func newJudge(l *stint.Limiter, says Says, c *config, predicates []keys.Reads, s
 	}
 	for i := range len(plans.Skip) + len(plans.Block) {
 		reads := readsOf(predicates, i)
-		switch why := j.missingFor(reads); {
+		why := j.missingFor(reads)
+		if why == "" && says.OnlyLastHop && slices.Contains(reads.Fields, forwardedFor) {
+			why = "the log doesn't have the header field " + forwardedFor // findAnyHops tries no address that is listed
+		}
+		switch {
 		case why == "":
 		case reads.Method != "":
 			j.unjudgedMethods[reads.Method] = "whether it is skipped or blocked: " + why
@@ -73,6 +78,17 @@ func plansOf(l *stint.Limiter) *read.Plans { return read.SealedPlans(l.Describe(
 
 // KeyReads returns what the key of a limiter's first limit looks at.
 func KeyReads(l *stint.Limiter) keys.Reads { return plansOf(l).Base.Entries[0].Key.Reads }
+
+// HeaderReads returns the header fields that limiters' limits read.
+func HeaderReads(l *stint.Limiter) (names []string) {
+	for _, p := range plansOf(l).All() {
+		for _, e := range p.Entries {
+			names = append(names, e.Key.Reads.Fields...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // readsOf returns what a predicate looks at: a function of the application, if it isn't listed.
 func readsOf(predicates []keys.Reads, i int) keys.Reads {
@@ -207,15 +223,23 @@ type verdict struct {
 func (j *judge) decide(at time.Time, logged *Request, r *http.Request) verdict {
 	j.settle(at)
 	j.now = at
-	v, charged := j.findCharges(logged, r)
+	v, charged := j.charges(logged, r)
 	if charged {
 		j.decideCharges(at, logged, r, &v)
 	}
 	return v
 }
 
-// findCharges adds the charges of a request to the call, before they are decided. charged is false if
-// there are none.
+// charges adds the charges of a request to the call, before they are decided, or returns why it isn't judged.
+// charged is false if there are none.
+func (j *judge) charges(logged *Request, r *http.Request) (v verdict, charged bool) {
+	if j.says.OnlyLastHop {
+		return j.findAnyHops(logged, r)
+	}
+	return j.findCharges(logged, r)
+}
+
+// findCharges adds the charges of a request to the call: see charges.
 func (j *judge) findCharges(logged *Request, r *http.Request) (v verdict, charged bool) {
 	v.deniedBy = -1
 	if v.unjudged = j.unjudgedAlways; v.unjudged == "" && len(j.unjudgedMethods) > 0 {

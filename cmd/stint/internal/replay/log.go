@@ -33,6 +33,11 @@ type Says struct {
 	Took, Peer, Host, Status bool
 	// Fields are the header fields whose values it has, such as "X-Api-Key".
 	Fields []string
+	// OnlyLastHop reports whether X-Forwarded-For has only the address that the last proxy has added: see
+	// BehindProxy.
+	OnlyLastHop bool
+
+	forwardedAt int // 1 plus the index of X-Forwarded-For, if the client that a server has found takes its place
 }
 
 // Request is a request as a log describes it.

@@ -23,6 +23,7 @@ type draft struct {
 	*Request
 	start              time.Time
 	date, clock, query string
+	client             string     // by the server's own rules, before its peer
 	begin, end         timeParser // the last times that were parsed
 	values             []string   // of columns
 }
@@ -88,6 +89,10 @@ func (s *Says) setter(part string) (setter, error) {
 	if field, ok := strings.CutPrefix(name, "header."); ok && field != "" {
 		return setter{name, s.headerSetter(http.CanonicalHeaderKey(field))}, nil
 	}
+	if name == "client" {
+		s.forwardedAt = 1 + s.fieldIndex(forwardedFor)
+		return setter{name, func(d *draft, v string) bool { d.client = v; return isAddress(v) }}, nil
+	}
 	if name == "took" {
 		s.Took = true
 		u := units[unit]
@@ -111,13 +116,19 @@ func (s *Says) setter(part string) (setter, error) {
 	return setter{name, set}, nil
 }
 
-// headerSetter returns the function that sets a header field.
-func (s *Says) headerSetter(canonical string) func(*draft, string) bool {
+// fieldIndex returns the index of a header field, which it adds if it is new.
+func (s *Says) fieldIndex(canonical string) int {
 	i := slices.Index(s.Fields, canonical)
 	if i < 0 {
 		i = len(s.Fields)
 		s.Fields = append(s.Fields, canonical)
 	}
+	return i
+}
+
+// headerSetter returns the function that sets a header field.
+func (s *Says) headerSetter(canonical string) func(*draft, string) bool {
+	i := s.fieldIndex(canonical)
 	return func(d *draft, v string) bool {
 		if v != "-" { // servers write it for a field that isn't there
 			d.Fields[i] = v
@@ -130,7 +141,7 @@ func (s *Says) headerSetter(canonical string) func(*draft, string) bool {
 func (d *draft) reset(r *Request) {
 	fields := r.Fields[:0] // of a request that is over
 	*r = Request{}
-	d.Request, d.start, d.date, d.clock, d.query = r, time.Time{}, "", "", ""
+	d.Request, d.start, d.date, d.clock, d.query, d.client = r, time.Time{}, "", "", "", ""
 	if n := len(d.says.Fields); n > 0 {
 		r.Fields = slices.Grow(fields, n)[:n]
 		clear(r.Fields)
@@ -157,6 +168,9 @@ func (d *draft) finish() string {
 		d.End = d.start.Add(d.Took)
 	case !d.start.IsZero() && d.Took == 0 && d.says.Took:
 		d.Took = max(d.End.Sub(d.start), 0)
+	}
+	if i := d.says.forwardedAt; i > 0 && d.Fields[i-1] == "" && d.client != d.Peer {
+		d.Fields[i-1] = d.client
 	}
 	if d.query != "" && d.query != "-" {
 		d.Target += "?" + d.query

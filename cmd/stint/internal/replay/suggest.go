@@ -176,7 +176,7 @@ func (d *needs) decide(at time.Time, logged *Request, r *http.Request, why strin
 		d.leftOut[why]++
 		return nil
 	}
-	v, charged := d.judge.findCharges(logged, r)
+	v, charged := d.judge.charges(logged, r)
 	if !charged {
 		d.leftOut[cmp.Or(v.unjudged, v.reason, "no limit applies")]++
 		return nil
