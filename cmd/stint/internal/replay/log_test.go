@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/replay"
 )
 
@@ -87,6 +88,38 @@ func TestText(t *testing.T) {
 				t.Errorf("it says %+v, want %+v", got, tt.says)
 			}
 		})
+	}
+}
+
+// Where a format has a port, the peer is the text before the last colon.
+func TestPeersWithPorts(t *testing.T) {
+	lines := map[string]string{
+		"haproxy": `%s [10/Mar/2026:13:55:36.200] http-in static/srv1 10/0/30/5/50 200 2750 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"`,
+		"alb":     `https 2026-03-10T13:55:36.250641Z app/shop/50dc %s 10.0.0.1:80 0.001 0.048 0.001 200 200 34 2326 "GET https://www.example.com:443/ HTTP/1.1" "curl/8.5.0" - - -`,
+		`$remote_addr:$remote_port [$time_local] "$request" $status`: `%s [10/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200`,
+		`%h:%{remote}p %t "%r" %s`:                                   `%s [10/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200`,
+	}
+	policy := made(stint.Rate(1, time.Hour), stint.WithKey(stint.IP{IPv6Bits: 128}.Key()), stint.WithoutWarnings())
+	for format, line := range lines {
+		for peer, key := range map[string]string{
+			"192.0.2.7:54241": "192.0.2.7", "2001:db8::1:54241": "2001:db8::1/128", "2001:db8::1:5424": "2001:db8::1/128", "2001:db8::1:80": "2001:db8::1/128",
+			"::ffff:192.0.2.7:54241": "192.0.2.7", "::ffff:192.0.2.7:80": "192.0.2.7", "[2001:db8::1]:54241": "2001:db8::1/128",
+			"2001:db8:1:2:3:4:5:6:54241": "2001:db8:1:2:3:4:5:6/128",
+		} {
+			text := fmt.Sprintf(line, peer) + "\n"
+			l, err := replay.Read("a", strings.NewReader(text+text), replay.WithFormat(format))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := replay.Run(policy, l)
+			if err != nil {
+				t.Errorf("%s %s: %v", format, peer, err)
+				continue
+			}
+			if s := r.Scenarios[0]; s.Denied != 1 || s.Top[0].Key != key {
+				t.Errorf("%s %s: %+v", format, peer, s)
+			}
+		}
 	}
 }
 

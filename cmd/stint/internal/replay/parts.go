@@ -30,11 +30,13 @@ type draft struct {
 
 // setters are by the parts of a request that a line may have, beside took and header.NAME.
 var setters = map[string]func(d *draft, v string) bool{
-	"peer":   func(d *draft, v string) bool { d.Peer = v; return isAddress(v) },
-	"method": func(d *draft, v string) bool { d.Method = v; return v != "" && v != "-" },
-	"target": func(d *draft, v string) bool { d.Target = v; return v != "-" && isTarget(v) },
-	"query":  func(d *draft, v string) bool { d.query = v; return v == "" || isTarget(v) },
-	"host":   func(d *draft, v string) bool { d.Host = v; return true },
+	"peer": func(d *draft, v string) bool { d.Peer = v; return isAddress(v) },
+	// An address and a port, with or without brackets around an IPv6 address.
+	"peer:port": func(d *draft, v string) bool { d.Peer = withoutBarePort(v); return isAddress(d.Peer) },
+	"method":    func(d *draft, v string) bool { d.Method = v; return v != "" && v != "-" },
+	"target":    func(d *draft, v string) bool { d.Target = v; return v != "-" && isTarget(v) },
+	"query":     func(d *draft, v string) bool { d.query = v; return v == "" || isTarget(v) },
+	"host":      func(d *draft, v string) bool { d.Host = v; return true },
 	"request": func(d *draft, v string) (ok bool) {
 		d.Method, d.Target, ok = requestLine(v)
 		return ok
@@ -106,8 +108,8 @@ func (s *Says) setter(part string) (setter, error) {
 		return setter{}, fmt.Errorf("%q is no part of a request: write %s or header.NAME", name, strings.Join(partNames, ", "))
 	}
 	switch name {
-	case "peer":
-		s.Peer = true
+	case "peer", "peer:port":
+		s.Peer, name = true, "peer"
 	case "host", "url":
 		s.Host = true
 	case "status":
@@ -205,6 +207,16 @@ func (d *draft) addTook(v string, unit time.Duration) bool {
 		d.Took += t
 	}
 	return true
+}
+
+// withoutBarePort cuts the port off an IPv6 address without brackets: 2001:db8::1:54241 is 2001:db8::1, although
+// with a port of four digits it is an address, too.
+func withoutBarePort(s string) string {
+	last := strings.LastIndexByte(s, ':')
+	if last <= 0 || s[0] == '[' || strings.IndexByte(s, ':') == last {
+		return s
+	}
+	return s[:last]
 }
 
 // isAddress reports whether a text is an address, with or without a port.

@@ -22,6 +22,7 @@ var variables = map[string]string{
 	"request_time": "took s", "upstream_response_time": "took s",
 	// What nginx has no variable for.
 	"milliseconds": "took ms", "microseconds": "took us", "start": "start", "request_url": "url", "processing_time": "took s",
+	"client": "peer:port",
 }
 
 // textSplitter splits lines by the layout that a server was configured with.
@@ -45,7 +46,7 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 	hasTotal := slices.ContainsFunc(all, func(tok token) bool { // how long the server itself took
 		return tok.variable && slices.Contains([]string{"request_time", "milliseconds", "microseconds"}, tok.text)
 	})
-	for _, tok := range all {
+	for _, tok := range clientPorts(all) {
 		last := &t.parts[len(t.parts)-1]
 		if !tok.variable {
 			last.suffix += tok.text
@@ -77,6 +78,16 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 		return nil, errors.New("log format: no request: it needs $request, or $request_method and $request_uri")
 	}
 	return t, nil
+}
+
+// clientPorts returns tokens in which an address, a colon and its port are one variable.
+func clientPorts(all []token) []token {
+	for i := 0; i+2 < len(all); i++ {
+		if all[i].text == "remote_addr" && all[i+1] == (token{text: ":"}) && all[i+2].text == "remote_port" && all[i].variable && all[i+2].variable {
+			all = slices.Replace(all, i, i+3, token{"client", true})
+		}
+	}
+	return all
 }
 
 // missingFields implements splitter.
@@ -156,6 +167,8 @@ func apacheTokens(layout string) ([]token, error) {
 			all = append(all, token{text: "["}, token{"time_local", true}, token{text: "]"})
 		case letter == "i" && argument != "":
 			all = append(all, token{"http_" + argument, true})
+		case letter == "p" && argument == "remote":
+			all = append(all, token{"remote_port", true})
 		case letter == "T" && argument == "ms":
 			all = append(all, token{"milliseconds", true})
 		case letter == "T" && argument == "us":
