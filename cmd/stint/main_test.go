@@ -139,12 +139,14 @@ limits:
 routes:
   POST api.test/login: {limits: [{name: login, rate: 5/1m, cost: 2}]}
   GET /healthz: {exempt: true}
+  GET /trial: {only: [{name: trial, rate: 1/1s, key: {header: X-Tenant}, dry-run: true}]}
 skip: [{cidr: [10.0.0.0/8]}]
 `})
 	for _, tt := range []struct {
 		args  []string
 		wants []string
 	}{
+		{[]string{"GET", "/trial"}, []string{"limit trial", "its key is empty, so the dry run leaves it out"}},
 		{[]string{"GET", "/x", "-H", "X-API-Key: k1", "--peer", "192.0.2.7"}, []string{"route: none", "limit per-client: token-bucket: 2 per 1s, burst 8", "key:  192.0.2.7, of remote-ip", `key:  k1, of {header: X-Api-Key}`}},
 		{[]string{"GET", "/x"}, []string{"denied with 403"}},
 		{[]string{"POST", "https://api.test/login"}, []string{"route: POST api.test/login", "limit login", "cost: 2"}},

@@ -110,6 +110,8 @@ func explain(e *read.Entry, r *http.Request) Explained {
 		x.Key = key
 	case err == keytext.ErrEmpty && e.SkipEmpty:
 		x.Left = "its key is empty, so it is left out"
+	case err == keytext.ErrEmpty && e.DryRun:
+		x.Left = "its key is empty, so the dry run leaves it out"
 	case err == keytext.ErrEmpty:
 		x.Left = "its key is empty, so the request is denied with 403"
 	default:
