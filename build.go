@@ -96,10 +96,12 @@ func (l *Limiter) inherited() behavior {
 // build makes the version of l from its options and the version of its parent, if it has
 // one. The limits are named in names, which will be those of generation. The caller holds
 // family.mu.
-func (l *Limiter) build(c *config, parent *version, generation *compile.Generation, names *compile.Names) (*version, optionerror.List) {
+func (l *Limiter) build(c *config, parent *version, generation *compile.Generation,
+	names *compile.Names) (*version, optionerror.List) {
 	f := l.family
 	s, lines, shared := f.chooseStore(c, l.current.Load(), parent)
-	v := &version{behavior: c.behavior, registry: f.registry, events: sender{name: c.name, destinations: &l.destinations, store: s}}
+	v := &version{behavior: c.behavior, registry: f.registry,
+		events: sender{name: c.name, destinations: &l.destinations, store: s}}
 	own, _ := s.(*memstore.Store)
 	v.memory = (*memory.Store)(own)
 	v.backend = f.newBackend(v, s, lines)
@@ -151,7 +153,8 @@ func (f *family) newBackend(v *version, s store.Store, ls *lines.Lines) *decide.
 	if own := v.memory; own != nil { // no store around one, which may want to see what is settled
 		b.Release = func(key string, l *store.Limit, lease store.LeaseID) {
 			var results [1]store.Result // on the stack, as the charge, because own is no interface
-			_ = own.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}}, results[:])
+			_ = own.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Receipt: store.Receipt{Lease: lease}}},
+				results[:])
 		}
 	}
 	return b

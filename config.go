@@ -100,7 +100,8 @@ func checkedSetting(valid bool, written, write string, set sharedSetting) settin
 	if valid {
 		return settingOption{setting: settingOf(written, false), sharedSetting: set}
 	}
-	return settingOption{setting: settingOf(written, true), sharedSetting: func(s *compile.Settings) { s.Errs.Add(written, "", write) }}
+	return settingOption{setting: settingOf(written, true),
+		sharedSetting: func(s *compile.Settings) { s.Errs.Add(written, "", write) }}
 }
 
 // settingOf returns the setting of an option, written with its argument. Of the invalid arguments, nil clears

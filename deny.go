@@ -126,9 +126,10 @@ func (o denyHandlerOption) check(errs *optionerror.List) {
 // ImplicitStatus() int, which returns the status that is sent if h writes none. Adapters call
 // it if their framework's writer stores a status of its own.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
-	return checkedOption(h != nil, "WithErrorHandler(nil)", "write a function, or leave it out for a problem body", func(c *config) {
-		c.errorHandler = h
-	})
+	return checkedOption(h != nil, "WithErrorHandler(nil)", "write a function, or leave it out for a problem body",
+		func(c *config) {
+			c.errorHandler = h
+		})
 }
 
 // WithProblem makes the limiter answer denials with a problem body (RFC 9457) in every adapter.
@@ -189,7 +190,8 @@ func answerFailed(v *version, w http.ResponseWriter, r *http.Request, err error)
 // answerWith has h answer a denied request, with status unless it writes another, and
 // reports whether it did. The handler may send the request through the limiter again, to
 // another route: the limiter lets it pass, or each denial would call the handler again.
-func answerWith(v *version, h http.Handler, w http.ResponseWriter, r *http.Request, denied *DeniedError, status int, err error) bool {
+func answerWith(v *version, h http.Handler, w http.ResponseWriter, r *http.Request, denied *DeniedError, status int,
+	err error) bool {
 	if h == nil {
 		return passError(v, w, err)
 	}
@@ -321,7 +323,8 @@ func (e *DeniedError) StatusCode() int { return problems[e.reason].Status() }
 
 // problems are what the client gets.
 var problems = [...]field.Problem{
-	limit.QuotaExceeded: field.QuotaExceeded, limit.ReducedCapacity: field.ReducedCapacity, limit.AbnormalUsage: field.AbnormalUsage,
+	limit.QuotaExceeded: field.QuotaExceeded, limit.ReducedCapacity: field.ReducedCapacity,
+	limit.AbnormalUsage: field.AbnormalUsage,
 }
 
 // denied1 and denied4 are denials with room for their limits, which saves an allocation.

@@ -91,6 +91,7 @@ func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, er
 
 func ruleOf(route string, e *read.Entry) Rule {
 	return Rule{Limit: e.Name(), Route: route, Text: compile.Text(e), Spec: e.StoreLimit.Spec(),
-		Key: Key{e.Key}, Shared: e.Key.Constant != "", ByAddress: e.Key.Client != nil, DryRun: e.DryRun, Local: e.Needs&limit.Local != 0,
+		Key: Key{e.Key}, Shared: e.Key.Constant != "", ByAddress: e.Key.Client != nil, DryRun: e.DryRun,
+		Local: e.Needs&limit.Local != 0,
 		Since: e.Record.Since, Bound: e.Record.Bound(), WouldDeny: e.Record.DryRunDenials()}
 }

@@ -40,7 +40,8 @@ type Key struct{ key *keys.Key }
 // that f returns a forwarding header, which any client can write: use ForwardedIP or HeaderIP.
 func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
-		return invalidKey(&optionerror.Problem{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
+		return invalidKey(&optionerror.Problem{Option: "KeyFunc(nil)",
+			Write: "write a function, or a Key such as stint.RemoteIP()"})
 	}
 	return Key{keys.FromFunc("KeyFunc", f)}
 }
@@ -98,7 +99,8 @@ func invalidKey(all ...*optionerror.Problem) Key { return Key{keys.Invalid(all)}
 func WithKey(k Key) SharedOption {
 	return settingOption{setting: setting{name: "WithKey"}, sharedSetting: func(s *compile.Settings) {
 		if s.Key != nil {
-			s.Errs.Add("WithKey", "given twice", "write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
+			s.Errs.Add("WithKey", "given twice",
+				"write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
 		}
 		s.Key = k.described()
 		s.Errs = append(s.Errs, s.Key.Problems.Within("WithKey")...)
@@ -120,7 +122,8 @@ const (
 // different policies, the request is denied if any limit has DenyEmptyKey. New returns an error
 // for values other than DenyEmptyKey and SkipEmptyKey.
 func WithEmptyKey(p EmptyKeyPolicy) SharedOption {
-	return checkedSetting(p <= SkipEmptyKey, fmt.Sprintf("WithEmptyKey(%d)", p), "write stint.DenyEmptyKey or stint.SkipEmptyKey",
+	return checkedSetting(p <= SkipEmptyKey, fmt.Sprintf("WithEmptyKey(%d)", p),
+		"write stint.DenyEmptyKey or stint.SkipEmptyKey",
 		func(s *compile.Settings) { s.SkipEmpty, s.EmptySet = p == SkipEmptyKey, true })
 }
 
@@ -225,13 +228,16 @@ func Header(name string) Key {
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%.80q)", name),
 			Write: `write the name of a header field, such as "X-API-Key"`})
 	case canonical == clientip.XForwardedFor:
-		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "a client can write anything into this field",
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name),
+			What:  "a client can write anything into this field",
 			Write: "write stint.ForwardedIP and the addresses of your proxies"})
 	case canonical == clientip.Forwarded:
-		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "a client can write anything into this field",
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name),
+			What:  "a client can write anything into this field",
 			Write: "write stint.HeaderIP and the addresses of your proxies"})
 	case canonical == "Host":
-		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name), What: "net/http moves this field to r.Host",
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name),
+			What:  "net/http moves this field to r.Host",
 			Write: "write stint.KeyFunc(func(r *http.Request) (string, error) { return r.Host, nil })"})
 	}
 	return Key{keys.Header(canonical)}
@@ -244,7 +250,8 @@ func Header(name string) Key {
 // c.Cookie unescapes the value: with gin, use stintgin.Cookie.
 func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
-		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
+		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Cookie(%.80q)", name),
+			Write: `write the name of a cookie, such as "session"`})
 	}
 	return Key{keys.Cookie(name)}
 }
@@ -261,7 +268,8 @@ func Pattern() Key { return Key{keys.Pattern} }
 // Requests that match no pattern share one key. New returns an error if mux is nil.
 func MuxPattern(mux *http.ServeMux) Key {
 	if mux == nil {
-		return invalidKey(&optionerror.Problem{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
+		return invalidKey(&optionerror.Problem{Option: "MuxPattern(nil)",
+			Write: "write the *http.ServeMux that the limiter is wrapped around"})
 	}
 	return Key{keys.MuxPattern(mux)}
 }

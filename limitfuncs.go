@@ -65,7 +65,8 @@ func WithLimitSource(k Key, s func(ctx context.Context, key string, by LimitUser
 			problems.Add("WithLimitSource", "the function is nil", "write one, or leave the option out")
 		}
 		c.Errs = append(c.Errs, problems...)
-		addFunc(c, func(fn *compile.Func) *limitFunc { // also with problems, or New would report that there are no limits, too
+		// also with problems, or New would report that there are no limits, too
+		addFunc(c, func(fn *compile.Func) *limitFunc {
 			fn.Source = k.key
 			return &limitFunc{fn: fn, ofKey: s}
 		})
@@ -172,7 +173,8 @@ func (f *limitFunc) limits(q *read.Reading, sample *keysample.Sample) ([]Limit, 
 
 // entries returns the entries of the limits that the source has for a key. If peeks is set, a failure of
 // the source is an error whatever the failure policy, and a denial of the key is none.
-func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string, peeks bool) (all []*read.Entry, err error) {
+func (f *limitFunc) entries(ctx context.Context, q *read.Reading, key string,
+	peeks bool) (all []*read.Entry, err error) {
 	if len(key) > keytext.MaxRaw {
 		return nil, ErrKeyTooLong
 	}
@@ -289,6 +291,7 @@ func problemsTogether(limits []Limit) (all optionerror.List) {
 	return all
 }
 
-var errExemptBeside = &optionerror.Problem{Option: "Exempt()", What: "beside other limits", Write: "return it alone, or leave it out"}
+var errExemptBeside = &optionerror.Problem{Option: "Exempt()", What: "beside other limits",
+	Write: "return it alone, or leave it out"}
 
 var errZeroLimit = &optionerror.Problem{What: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}

@@ -53,7 +53,8 @@ func (l Limit) written(errs *optionerror.List) bool {
 	case nil:
 		errs.Add("", "zero Limit", "write stint.Rate, Quota or Concurrency")
 	case exempt:
-		errs.Add("Exempt()", "it exempts a limiter from nothing", "write it in a stint.WithRoute, or return it from a limit function")
+		errs.Add("Exempt()", "it exempts a limiter from nothing",
+			"write it in a stint.WithRoute, or return it from a limit function")
 	default:
 		return true
 	}
@@ -137,7 +138,8 @@ func Quota(n int64, w Window, opts ...RateOption) Limit {
 	if name == "every" || w == (Window{}) {
 		name = "quota"
 	}
-	l := newLimit(&compile.Rule{Kind: limit.Charged, Quota: true, Spec: store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}}, opts)
+	l := newLimit(&compile.Rule{Kind: limit.Charged, Quota: true,
+		Spec: store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}}, opts)
 	if w == (Window{}) {
 		l.rule.Errs.Add("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
 		l.rule.Spec.Window = Daily // or the store's limit would report a missing period
@@ -178,7 +180,8 @@ func newLimit[O anyLimitOption](r *compile.Rule, opts []O) Limit {
 // burst. It also returns an error for 0 on a TokenBucket without debt or an IntervalBucket,
 // since nothing would pass.
 func WithBurst(n int64) LimitOption {
-	return ruleOption{ruleChange: onlyFor("WithBurst", func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") }, "Rate", "Quota", "Bandwidth")}
+	return ruleOption{ruleChange: onlyFor("WithBurst", func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") },
+		"Rate", "Quota", "Bandwidth")}
 }
 
 // WithAlgorithm sets a limit's algorithm. A Rate takes every algorithm; the default is
@@ -381,7 +384,8 @@ func ContextWithPriority(ctx context.Context, class int) context.Context {
 // or panics. A handler whose work continues after it has returned calls Permit.Detach. A
 // WithSettle of the limiter or the route doesn't apply.
 func Concurrency(n int64, opts ...SlotOption) Limit {
-	return newLimit(&compile.Rule{Kind: limit.Concurrent, Spec: store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}}, opts)
+	return newLimit(&compile.Rule{Kind: limit.Concurrent,
+		Spec: store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}}, opts)
 }
 
 // AdaptiveConcurrency limits the requests of a key (commonly Global) that run at once to the
@@ -424,7 +428,8 @@ func Concurrency(n int64, opts ...SlotOption) Limit {
 func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 	c := &adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}
 	Gradient2(adaptive.DefaultTolerance).set(c)
-	r := &compile.Rule{Kind: limit.Adaptive, Adaptive: c, Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
+	r := &compile.Rule{Kind: limit.Adaptive, Adaptive: c,
+		Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
 		r.Errs.Add(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
 			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
@@ -435,7 +440,8 @@ func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 	case c.Start == 0:
 		c.Start = adaptive.StartIn(min, max)
 	case c.Start < min || c.Start > max:
-		r.Errs.Add(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
+		r.Errs.Add(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "",
+			fmt.Sprintf("write %d to %d, the range of the limit", min, max))
 	}
 	return Limit{r}
 }
@@ -478,7 +484,8 @@ func Gradient2(tolerance float64) Adaptation {
 // close to the number that the service can handle at once. If durations vary at random, Vegas
 // mistakes the variation for a queue and denies requests that the service could handle.
 func Vegas() Adaptation {
-	return adaptation(true, "Vegas()", "", func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Vegas, 0, 0 })
+	return adaptation(true, "Vegas()", "",
+		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Vegas, 0, 0 })
 }
 
 // AIMD (additive increase, multiplicative decrease) raises the limit by one while requests take
@@ -657,7 +664,8 @@ func WithDirection(d Direction) BandwidthOption {
 // cost and no RateLimit fields, and needs no store call of its own, except to count a wait that
 // ends in a denial. If a store in memory is full, it doesn't count denials of new keys.
 func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
-	l := newLimit(&compile.Rule{Kind: limit.Banning, Spec: store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}}, opts)
+	l := newLimit(&compile.Rule{Kind: limit.Banning,
+		Spec: store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}}, opts)
 	checkPeriod(l.rule)
 	if l.rule.Spec.Ban == 0 {
 		l.rule.Errs.Add("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")

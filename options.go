@@ -108,7 +108,8 @@ type (
 //
 // WithDryRun(false) enforces a limit even if the default is a dry run.
 func WithDryRun(on bool) SharedOption {
-	return settingOption{setting: setting{name: "WithDryRun"}, sharedSetting: func(s *compile.Settings) { s.DryRun, s.DryRunSet = on, true }}
+	return settingOption{setting: setting{name: "WithDryRun"},
+		sharedSetting: func(s *compile.Settings) { s.DryRun, s.DryRunSet = on, true }}
 }
 
 // HeaderStyle is a set of header fields that describe the limits of a response to its client.
@@ -169,7 +170,8 @@ func WithHeaders(styles ...HeaderStyle) Option {
 		case none && c.styles != 0:
 			c.Errs.Add("WithHeaders", "NoHeaders beside another style", "leave one out")
 		case c.styles&field.XRateLimit != 0 && c.styles&field.XRateLimitUnix != 0:
-			c.Errs.Add("WithHeaders", "one X-RateLimit-Reset can't be both seconds and a Unix time", "leave XRateLimitHeaders or XRateLimitUnixHeaders out")
+			c.Errs.Add("WithHeaders", "one X-RateLimit-Reset can't be both seconds and a Unix time",
+				"leave XRateLimitHeaders or XRateLimitUnixHeaders out")
 		}
 	})
 }
@@ -188,7 +190,8 @@ func WithHidden() LimitOption {
 // Decision.RetryAfter and the other header fields aren't changed. The default is 0. d is 0, or
 // from a millisecond to 24 hours; New returns an error for other values.
 func WithRetryJitter(d time.Duration) Option {
-	valid, write := optionerror.CheckDuration(d, 0 <= d && d <= 24*time.Hour, "write up to 24 hours, such as 5*time.Second")
+	valid, write := optionerror.CheckDuration(d, 0 <= d && d <= 24*time.Hour,
+		"write up to 24 hours, such as 5*time.Second")
 	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,
 		func(c *config) { c.retryJitter = d })
 }
@@ -227,7 +230,8 @@ func WithStore(s store.Store) Option {
 // followed by up to 63 of A-Z a-z 0-9 _ . -; New returns an error for any other. By default a
 // limiter has no name, and a limiter made by With has the name of the limiter that it extends.
 func WithLimiterName(name string) Option {
-	return checkedOption(algorithm.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
+	return checkedOption(algorithm.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name),
+		"write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
 		func(c *config) { c.name = name })
 }
 
@@ -256,6 +260,7 @@ const (
 // answered with 503. The default is FailOpen. New returns an error for values other than
 // FailOpen and FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
-	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p), "write stint.FailOpen or stint.FailClosed",
+	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p),
+		"write stint.FailOpen or stint.FailClosed",
 		func(s *compile.Settings) { s.FailureSet, s.Closed = true, p == FailClosed })
 }

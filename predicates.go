@@ -21,9 +21,10 @@ import (
 // Wait and Peek have no request and skip no limit. New returns an error if skip is nil; in
 // Update, nil removes all earlier functions.
 func WithSkip(skip func(*http.Request) bool) SharedOption {
-	return skipOption{all: skip, settingOption: checkedSetting(skip != nil, "WithSkip(nil)", "write a function, such as stint.Preflight", func(s *compile.Settings) {
-		s.Skip = either(s.Skip, skip)
-	})}
+	return skipOption{all: skip, settingOption: checkedSetting(skip != nil, "WithSkip(nil)",
+		"write a function, such as stint.Preflight", func(s *compile.Settings) {
+			s.Skip = either(s.Skip, skip)
+		})}
 }
 
 // skipOption is an option of limits that exempts a request from all where it is given to New.
@@ -74,7 +75,8 @@ func (k Key) In(prefixes ...netip.Prefix) func(*http.Request) bool {
 	set, problems := clientip.NewPrefixes(prefixes)
 	invalid := append(slices.Clip(k.described().Problems), addressProblems("In", problems)...)
 	if len(invalid) == 0 && k.described().Client == nil {
-		invalid.Add(k.described().Name+".In", "the key isn't an address", "write stint.RemoteIP().In, or behind a proxy stint.ForwardedIP(trusted...).In")
+		invalid.Add(k.described().Name+".In", "the key isn't an address",
+			"write stint.RemoteIP().In, or behind a proxy stint.ForwardedIP(trusted...).In")
 	}
 	if len(prefixes) == 0 {
 		invalid.Add("In", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8")`)

@@ -55,7 +55,8 @@ func RPCError(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Content-Type", kind)
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{endOfStream}, uint32(len(text))), text...))
-	case r.Header.Get("Connect-Protocol-Version") != "", r.Method == http.MethodGet && r.URL.Query().Get("connect") == "v1":
+	case r.Header.Get("Connect-Protocol-Version") != "", r.Method == http.MethodGet &&
+		r.URL.Query().Get("connect") == "v1":
 		h.Set("Content-Type", "application/json")
 		w.WriteHeader(code.status)
 		_, _ = w.Write([]byte(connectError(code, message, seconds, noRetry == nil)))
@@ -66,7 +67,8 @@ func RPCError(w http.ResponseWriter, r *http.Request, err error) {
 func connectError(code rpcError, message string, seconds uint64, retry bool) string {
 	details := ""
 	if retry {
-		details = fmt.Sprintf(`,"details":[{"type":"google.rpc.RetryInfo","value":%q}]`, base64.RawStdEncoding.EncodeToString(retryInfo(seconds)))
+		details = fmt.Sprintf(`,"details":[{"type":"google.rpc.RetryInfo","value":%q}]`,
+			base64.RawStdEncoding.EncodeToString(retryInfo(seconds)))
 	}
 	return fmt.Sprintf(`{"code":%q,"message":%q%s}`, code.name, message, details)
 }

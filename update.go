@@ -58,11 +58,12 @@ func (l *Limiter) logChanges() {
 	if changesBetween(l.logged.Load(), l.current.Load()) == "" {
 		return
 	}
-	l.destinations.log.Load().Write(context.Background(), logs.Line{Message: logs.LimitsChanged, About: &l.destinations, Attrs: func(bool) []slog.Attr {
-		v := l.current.Load()
-		logged := l.logged.Swap(v)
-		return v.events.attrs(slog.String("changes", cmp.Or(changesBetween(logged, v), "none")))
-	}})
+	l.destinations.log.Load().Write(context.Background(),
+		logs.Line{Message: logs.LimitsChanged, About: &l.destinations, Attrs: func(bool) []slog.Attr {
+			v := l.current.Load()
+			logged := l.logged.Swap(v)
+			return v.events.attrs(slog.String("changes", cmp.Or(changesBetween(logged, v), "none")))
+		}})
 }
 
 // WithoutRoutes removes the routes in an Update. New and With return an error for it.

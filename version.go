@@ -101,7 +101,8 @@ type limitText struct {
 }
 
 // usualParts are left out where a single limit is described.
-var usualParts = [len(limitText{}.parts)]string{2: "enforced", 3: "waits for nothing", 4: "open if the store fails", 5: "shown in header fields"}
+var usualParts = [len(limitText{}.parts)]string{2: "enforced", 3: "waits for nothing", 4: "open if the store fails",
+	5: "shown in header fields"}
 
 // limitTexts describes the version's limits, each once, at the route that declares it.
 func (v *version) limitTexts() (all []limitText) {
@@ -137,7 +138,8 @@ func textOf(p *read.Plan, e *read.Entry) limitText {
 }
 
 // periodWords replaces the usual periods of compile.Text by words.
-var periodWords = strings.NewReplacer("per 1s", "per second", "per 1m0s", "per minute", "per 1h0m0s", "per hour", "per 24h0m0s", "per day")
+var periodWords = strings.NewReplacer("per 1s", "per second", "per 1m0s", "per minute", "per 1h0m0s", "per hour",
+	"per 24h0m0s", "per day")
 
 func (t limitText) String() string { return t.name + ": " + t.settings() }
 

@@ -42,7 +42,8 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 func WithToken(secret string) Option {
 	return option(func(p *page) {
 		if len(secret) < minToken {
-			p.errs = append(p.errs, fmt.Errorf("stint: console: the token has %d bytes: write a random one of at least %d", len(secret), minToken))
+			p.errs = append(p.errs, fmt.Errorf("stint: console: the token has %d bytes: write a random one of at least %d",
+				len(secret), minToken))
 			return
 		}
 		p.setToken(secret)
@@ -66,7 +67,8 @@ type token struct {
 
 func newToken(secret string) *token {
 	derive := func(what string) string { return base64.RawURLEncoding.EncodeToString(derive(secret, what)) }
-	return &token{digest: sha256.Sum256([]byte(secret)), cookie: "stint-" + derive("cookie's name")[:16], value: derive("cookie's value")}
+	return &token{digest: sha256.Sum256([]byte(secret)), cookie: "stint-" + derive("cookie's name")[:16],
+		value: derive("cookie's value")}
 }
 
 // derive derives a secret for one purpose from another.

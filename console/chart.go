@@ -103,14 +103,16 @@ func newSpark(name, unit string, most int64, near *[span]usage, denied *[span]fl
 			path, share = &full, 1
 		}
 		highest = max(highest, share)
-		fmt.Fprintf(path, "M%s %dV%sh%sV%dz", tenths(float64(i)*width), sparkHeight, tenths(sparkHeight*(1-max(share, 0.04))), tenths(width-0.6), sparkHeight)
+		fmt.Fprintf(path, "M%s %dV%sh%sV%dz", tenths(float64(i)*width), sparkHeight, tenths(sparkHeight*(1-max(share, 0.04))),
+			tenths(width-0.6), sparkHeight)
 		if i >= bars-2 { // ten seconds are now
 			s.Seen, s.Bound, s.Nearest = true, denies, nearest
 			s.Now, s.Share = shortNumber(nearest.capacity-min(nearest.left, nearest.capacity)), percent(share)
 		}
 	}
 	s.Used, s.Full, s.Most = used.String(), full.String(), shortNumber(most)
-	s.Label = fmt.Sprintf("%s, how much of its %d %s the fullest key had used, over five minutes: at most %s, now %s", name, most, unit, percent(highest), cmp.Or(s.Share, "no decision"))
+	s.Label = fmt.Sprintf("%s, how much of its %d %s the fullest key had used, over five minutes: at most %s, now %s",
+		name, most, unit, percent(highest), cmp.Or(s.Share, "no decision"))
 	return s
 }
 

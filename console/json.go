@@ -136,18 +136,24 @@ func (p *page) json(f *keyResult) Page {
 	d := Page{Process: p.name, At: p.rendered, Wrong: []Problem{}, Key: f.json()}
 	for _, v := range p.views {
 		for _, w := range v.Wrong {
-			d.Wrong = append(d.Wrong, Problem{Limiter: w.Limiter, What: w.What, Text: w.Text, At: w.At, Limits: w.Limits, Warning: w.See, Link: w.Link})
+			d.Wrong = append(d.Wrong, Problem{Limiter: w.Limiter, What: w.What, Text: w.Text, At: w.At, Limits: w.Limits,
+				Warning: w.See, Link: w.Link})
 		}
-		l := Limiter{Name: v.Title, Shared: v.Shared, Allowed: v.Allowed, Denied: v.Denied, InFlight: v.InFlight, Waiting: v.Waiting,
-			Limits: []Limit{}, Denials: []Denial{}, Unmatched: v.Unmatched}
+		l := Limiter{Name: v.Title, Shared: v.Shared, Allowed: v.Allowed, Denied: v.Denied, InFlight: v.InFlight,
+			Waiting: v.Waiting,
+			Limits:  []Limit{}, Denials: []Denial{}, Unmatched: v.Unmatched}
 		for i := range v.Limits {
 			at := &v.Limits[i]
-			l.Limits = append(l.Limits, Limit{Name: at.Name, Rule: at.Text, RuleOf: at.OfKey.Text, DryRun: at.DryRun, Allowed: at.Allowed, Denied: at.Denied,
-				RecentAllowed: at.Recent.Allowed, RecentDenied: at.Recent.Denied, MostDenied: newCounts(at.Stopped), MostAdmitted: newCounts(at.Admitted),
-				Used: at.Near.Nearest.capacity - min(at.Near.Nearest.left, at.Near.Nearest.capacity), Capacity: at.Near.Nearest.capacity})
+			l.Limits = append(l.Limits, Limit{Name: at.Name, Rule: at.Text, RuleOf: at.OfKey.Text, DryRun: at.DryRun,
+				Allowed: at.Allowed, Denied: at.Denied,
+				RecentAllowed: at.Recent.Allowed, RecentDenied: at.Recent.Denied, MostDenied: newCounts(at.Stopped),
+				MostAdmitted: newCounts(at.Admitted),
+				Used:         at.Near.Nearest.capacity - min(at.Near.Nearest.left, at.Near.Nearest.capacity),
+				Capacity:     at.Near.Nearest.capacity})
 		}
 		for _, r := range p.allDenials(v) {
-			l.Denials = append(l.Denials, Denial{r.Limit, r.DryRun, Count{r.Key.Text, r.Key.link(), r.AtLeast, r.AtMost}, r.At, r.Route, r.Why})
+			l.Denials = append(l.Denials,
+				Denial{r.Limit, r.DryRun, Count{r.Key.Text, r.Key.link(), r.AtLeast, r.AtMost}, r.At, r.Route, r.Why})
 		}
 		d.Limiters = append(d.Limiters, l)
 	}
@@ -168,9 +174,11 @@ func (f *keyResult) json() *Key {
 	}
 	k := &Key{Key: f.Key}
 	for _, at := range f.Here {
-		in := KeyLimiter{Limiter: at.Limiter, As: at.As, Error: at.Error, Done: at.Done, Used: at.Used, Seen: at.Seen, Since: at.Since, Missing: at.Missing, Limits: []Standing{}}
+		in := KeyLimiter{Limiter: at.Limiter, As: at.As, Error: at.Error, Done: at.Done, Used: at.Used, Seen: at.Seen,
+			Since: at.Since, Missing: at.Missing, Limits: []Standing{}}
 		for _, s := range at.Limits {
-			in.Limits = append(in.Limits, Standing{Limit: s.Limit, Rule: s.Text, DryRun: s.DryRun, Everybody: s.Everybody, Left: s.Left, Capacity: s.Of,
+			in.Limits = append(in.Limits, Standing{Limit: s.Limit, Rule: s.Text, DryRun: s.DryRun, Everybody: s.Everybody,
+				Left: s.Left, Capacity: s.Of,
 				InFlight: s.InFlight, Passes: s.Free, Banned: s.Banned, RetryIn: s.More, FullIn: s.Full})
 		}
 		k.In = append(k.In, in)

@@ -190,7 +190,8 @@ func (p *part) recordDenial(e *stint.Event) {
 		if last.key != key {
 			*last = denialsOfKey{key: strings.Clone(key)}
 		}
-		last.last[last.n%len(last.last)] = denial{at, e.Route, s.Name, last.key, s.Remaining, s.Capacity, s.Cost, s.RetryAfter, s.DryRun}
+		last.last[last.n%len(last.last)] = denial{at, e.Route, s.Name, last.key, s.Remaining, s.Capacity, s.Cost,
+			s.RetryAfter, s.DryRun}
 		last.n++
 	}
 }
@@ -266,7 +267,8 @@ func (p *part) figuresOf(b *board, name string) *figures {
 	if l == nil {
 		return nil
 	}
-	f := &figures{limit: l, admitted: topkeys.NewRecent(sketchSize, span*time.Second), stopped: topkeys.NewRecent(sketchSize, span*time.Second)}
+	f := &figures{limit: l, admitted: topkeys.NewRecent(sketchSize, span*time.Second),
+		stopped: topkeys.NewRecent(sketchSize, span*time.Second)}
 	p.figures[name] = f
 	return f
 }

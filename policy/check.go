@@ -13,7 +13,8 @@ import (
 
 // probe is a valid limit: beside it, what stint.Check says about one other option is
 // about that option alone.
-var probe = stint.Rate(1<<40, time.Second, stint.WithAlgorithm(stint.FixedWindow), stint.WithName("probe"), stint.WithKey(stint.Global()))
+var probe = stint.Rate(1<<40, time.Second, stint.WithAlgorithm(stint.FixedWindow), stint.WithName("probe"),
+	stint.WithKey(stint.Global()))
 
 // problemsOf returns the problems stint.Check finds with options.
 func problemsOf(opts ...stint.Option) (all []stint.OptionError) {
@@ -72,7 +73,8 @@ func replaceNames(text string, names []string) string {
 var fileWords = map[string]string{
 	"Period": "rate", "Window": "quota",
 	"Hourly": "hourly", "Daily": "daily", "Weekly": "weekly", "Monthly": "monthly",
-	"GivenKey()": "given", "stint.RemoteIP()": "remote-ip", "RemoteIP()": "remote-ip", "Pattern()": "pattern", "Method()": "method", "Global()": "global", `netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
+	"GivenKey()": "given", "stint.RemoteIP()": "remote-ip", "RemoteIP()": "remote-ip", "Pattern()": "pattern",
+	"Method()": "method", "Global()": "global", `netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
 	"time.Second": "1s", "WithQueue(0)": "queue: 0", "stint.WithQueue": "queue", "stint.WithMaxWait": "max-wait",
 }
 

@@ -17,7 +17,8 @@ func (d *decoder) cost(n *yaml.Node) stint.ChargeOption {
 			return stint.WithCost(f)
 		}
 		if _, err := parseInt(n.Value); err != nil {
-			d.unknown(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value, suggestion(n.Value, append(slices.Sorted(maps.Keys(d.config.costs)), "a number")))
+			d.unknown(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value,
+				suggestion(n.Value, append(slices.Sorted(maps.Keys(d.config.costs)), "a number")))
 			return nil
 		}
 	}
@@ -78,7 +79,8 @@ func (d *decoder) settle(n *yaml.Node) stint.ChargeOption {
 	}
 	if cost == nil {
 		candidates := append(slices.Sorted(maps.Keys(d.config.settles)), "failed-only", "{refund-on: [...]}")
-		d.unknown(n, "unknown settle %q: %s; functions are registered with policy.WithSettleFunc", n.Value, suggestion(n.Value, candidates))
+		d.unknown(n, "unknown settle %q: %s; functions are registered with policy.WithSettleFunc", n.Value,
+			suggestion(n.Value, candidates))
 		return nil
 	}
 	o := stint.WithSettle(cost)

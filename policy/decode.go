@@ -34,7 +34,8 @@ func (d *decoder) load(data []byte) *yaml.Node {
 			mark = le.ContextMark
 		}
 		// The library's message about a tab doesn't say that it is one.
-		if lines := bytes.Split(data, []byte("\n")); mark.Line > 0 && mark.Line <= len(lines) && bytes.HasPrefix(bytes.TrimLeft(lines[mark.Line-1], " "), []byte("\t")) {
+		if lines := bytes.Split(data, []byte("\n")); mark.Line > 0 && mark.Line <= len(lines) &&
+			bytes.HasPrefix(bytes.TrimLeft(lines[mark.Line-1], " "), []byte("\t")) {
 			text += ": indent with spaces, not with tabs"
 		}
 		d.at(mark.Line, mark.Column, "%s", text)

@@ -92,7 +92,8 @@ func documentFields() []field[document] {
 			values, _ := d.mapping(n, "plans", "{free: {limits: [...]}, pro: {limits: [...]}}")
 			for _, v := range values {
 				p := &plan{node: v.key, name: v.key.Value}
-				if object(d, v.value, "a plan", "{limits: [{name: requests, quota: 1000/daily}]}", planFields(doc), p) && !p.hasLimits {
+				if object(d, v.value, "a plan", "{limits: [{name: requests, quota: 1000/daily}]}", planFields(doc), p) &&
+					!p.hasLimits {
 					d.bad(v.key, "a plan without limits: write them, or limits: [] for none")
 				}
 				doc.plans = append(doc.plans, p)
@@ -289,7 +290,8 @@ func (d *decoder) resolve(doc *document) {
 	byName := map[string]*limit{}
 	for _, l := range doc.staticLimits() {
 		if d.config.sharedStore && l.kind != nil && !l.named {
-			d.bad(l.node, "a limit without a name gets the name %q, which other limits in the store may have too: write a name", l.name)
+			d.bad(l.node, "a limit without a name gets the name %q, which other limits in the store may have too: write a name",
+				l.name)
 			continue
 		}
 		d.checkUnique(byName, l, !slices.ContainsFunc(doc.limits, func(e entry) bool { return e.limit == l }))
@@ -324,11 +326,13 @@ func (d *decoder) checkUnique(byName map[string]*limit, l *limit, route bool) {
 	case first == nil:
 		byName[l.name] = l
 	case l.named && route:
-		d.bad(l.node, "the name %q is taken in line %d: write another, or the name alone to have that limit here, too: [%s]", l.name, first.node.Line, l.name)
+		d.bad(l.node, "the name %q is taken in line %d: write another, or the name alone to have that limit here, too: [%s]",
+			l.name, first.node.Line, l.name)
 	case l.named:
 		d.bad(l.node, "the name %q is taken in line %d: write another", l.name, first.node.Line)
 	default:
-		d.bad(l.node, "a limit without a name gets the name %q, as does the one in line %d: write a name", l.name, first.node.Line)
+		d.bad(l.node, "a limit without a name gets the name %q, as does the one in line %d: write a name", l.name,
+			first.node.Line)
 	}
 }
 
@@ -353,7 +357,8 @@ func (d *decoder) resolveNames(list []entry, byName map[string]*limit) {
 // checkKeys reports limits without a key.
 func (d *decoder) checkKeys(doc *document) {
 	if doc.settings.keyed && d.config.hasKey {
-		d.bad(doc.node, "a key at the top, and another in policy.WithOptions: leave one out; {first-of: [...]} makes one key of two")
+		d.bad(doc.node,
+			"a key at the top, and another in policy.WithOptions: leave one out; {first-of: [...]} makes one key of two")
 	}
 	if doc.settings.keyed || d.config.hasKey {
 		return

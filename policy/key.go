@@ -155,7 +155,8 @@ func (d *decoder) keyByName(n *yaml.Node) stint.Key {
 		k = word()
 	}
 	if k == noKey {
-		candidates := slices.Concat(slices.Collect(maps.Keys(keyWords)), slices.Collect(maps.Keys(d.namedKeys)), slices.Collect(maps.Keys(d.config.keys)))
+		candidates := slices.Concat(slices.Collect(maps.Keys(keyWords)), slices.Collect(maps.Keys(d.namedKeys)),
+			slices.Collect(maps.Keys(d.config.keys)))
 		slices.Sort(candidates)
 		what := suggestion(name, candidates)
 		if nearest(name, candidates) == "" {

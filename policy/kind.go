@@ -166,7 +166,8 @@ func readBandwidth(d *decoder, n *yaml.Node, l *limit) {
 	amount, perSecond := strings.CutSuffix(n.Value, "/s")
 	bytes, err := parseSize(amount)
 	if n.Kind != yaml.ScalarNode || !perSecond || err != nil {
-		d.bad(n, "a bandwidth is a number of bytes a second, with its unit: write it like 1MB/s or 512KiB/s, in %s", sizeWords)
+		d.bad(n, "a bandwidth is a number of bytes a second, with its unit: write it like 1MB/s or 512KiB/s, in %s",
+			sizeWords)
 		return
 	}
 	l.make = func(opts []any) stint.Limit { return stint.Bandwidth(bytes, convert[stint.BandwidthOption](opts)...) }

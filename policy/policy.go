@@ -86,7 +86,8 @@ func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 }
 
 func parse(name string, data []byte, c *config) (*Policy, error) {
-	d := &decoder{file: name, config: c, places: map[string]place{}, routes: map[string]place{}, namedKeys: map[string]*namedKey{}, settles: map[string]stint.ChargeOption{}}
+	d := &decoder{file: name, config: c, places: map[string]place{}, routes: map[string]place{},
+		namedKeys: map[string]*namedKey{}, settles: map[string]stint.ChargeOption{}}
 	options := []stint.Option{stint.Complete()}
 	if root := d.load(data); root != nil {
 		options = append(options, d.document(root)...)
@@ -169,7 +170,10 @@ func newConfig(opts []Option) (*config, error) {
 // and a store, which can't be seen from outside.
 func (c *config) check() error {
 	if c.options != nil {
-		problemsWith := func(opts ...stint.Option) []stint.OptionError { return problemsOf(slices.Concat(c.options, opts)...) }
+		problemsWith := func(opts ...stint.Option) []stint.OptionError {
+			return problemsOf(slices.Concat(c.options,
+				opts)...)
+		}
 		name, key := stint.WithName("policy-probe"), stint.WithKey(stint.Global())
 		problems := problemsWith(stint.Rate(1, time.Second, name, key))
 		for _, e := range problems {

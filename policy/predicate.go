@@ -58,7 +58,8 @@ func (d *decoder) predicate(n *yaml.Node, what string) (p predicate) {
 		p = predicateOf(f)
 	} else {
 		candidates := append(slices.Sorted(maps.Keys(d.config.predicates)), "preflight", "{cidr: [...]}")
-		d.unknown(n, "unknown entry %q of %s: %s; predicates of the application are registered with policy.WithPredicate", n.Value, what, suggestion(n.Value, candidates))
+		d.unknown(n, "unknown entry %q of %s: %s; predicates of the application are registered with policy.WithPredicate",
+			n.Value, what, suggestion(n.Value, candidates))
 	}
 	return p
 }

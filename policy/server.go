@@ -70,7 +70,8 @@ var undescribed = map[string]string{
 	"skip":      notInDescriptors,
 	"block":     notInDescriptors,
 	"remote-ip": notInDescriptors, "forwarded-ip": notInDescriptors, "forwarded-header-ip": notInDescriptors,
-	"single-ip-header": notInDescriptors, "header": notInDescriptors, "cookie": notInDescriptors, "method": notInDescriptors,
+	"single-ip-header": notInDescriptors, "header": notInDescriptors, "cookie": notInDescriptors,
+	"method": notInDescriptors,
 }
 
 // checkServed reports a field or a key that a server for proxies can't apply.

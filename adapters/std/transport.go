@@ -128,12 +128,14 @@ func NewTransport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportO
 // invalid returns what is wrong with the settings of t.
 func invalid(t *client.Transport) (wrong []error) {
 	if t.Retryable == nil {
-		wrong = append(wrong, &stint.OptionError{Option: "WithRetryable(nil)", Write: "write a function, or leave it out for GET, HEAD, OPTIONS, TRACE and requests with an Idempotency-Key"})
+		wrong = append(wrong, &stint.OptionError{Option: "WithRetryable(nil)",
+			Write: "write a function, or leave it out for GET, HEAD, OPTIONS, TRACE and requests with an Idempotency-Key"})
 	}
 	if d := t.MaxPause; d < 0 {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d), Write: "write 0 or more"})
 	} else if 0 < d && d < time.Millisecond { // its unit is missing
-		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d), Write: fmt.Sprintf("write %d*time.Millisecond", int64(d))})
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d),
+			Write: fmt.Sprintf("write %d*time.Millisecond", int64(d))})
 	}
 	if t.Retries < 0 {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithRetries(%d)", t.Retries), Write: "write 0 or more"})
@@ -148,7 +150,8 @@ func invalid(t *client.Transport) (wrong []error) {
 		return append(wrong, fmt.Errorf("WithDestination: %w", err))
 	}
 	if l.Mount("stinthttp.NewTransport") != nil {
-		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithDestination(%v)", t.Destination), Problem: "requests don't have it", Write: instead})
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithDestination(%v)", t.Destination),
+			Problem: "requests don't have it", Write: instead})
 	}
 	return wrong
 }

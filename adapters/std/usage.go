@@ -41,7 +41,8 @@ func Usage(l *stint.Limiter) http.Handler {
 		}
 		page := usagePage{Limits: make([]usageLine, len(all))} // [] rather than null
 		for i, u := range all {
-			page.Limits[i] = usageLine{u.Limit, u.Route, u.Capacity, u.Used, u.Left, int64((u.Reset + time.Second - 1) / time.Second)}
+			page.Limits[i] = usageLine{u.Limit, u.Route, u.Capacity, u.Used, u.Left,
+				int64((u.Reset + time.Second - 1) / time.Second)}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(page) // the client may have left

@@ -90,7 +90,8 @@ func check(file string, funcs functions) (all []mistake, err error) {
 		}
 		all = append(all, mistake{file, max(line, 1), max(column, 1), text})
 	}
-	slices.SortStableFunc(all, func(a, b mistake) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	slices.SortStableFunc(all,
+		func(a, b mistake) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
 	return all, nil
 }
 
@@ -114,7 +115,8 @@ func writeMistakes(c *cobra.Command, format string, all []mistake, files int) er
 		}
 	case "github":
 		for _, m := range all {
-			fmt.Fprintf(out, "::error file=%s,line=%d,col=%d::%s\n", property.Replace(m.File), m.Line, m.Column, data.Replace(m.Text))
+			fmt.Fprintf(out, "::error file=%s,line=%d,col=%d::%s\n", property.Replace(m.File), m.Line, m.Column,
+				data.Replace(m.Text))
 		}
 	default:
 		for _, m := range all {

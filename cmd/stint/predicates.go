@@ -44,7 +44,8 @@ func (f functions) entryReads(named, entry *yaml.Node) keys.Reads {
 	if err != nil {
 		return function
 	}
-	file := map[string]any{"version": 1, "key": &address.Key, "limits": []any{map[string]any{"name": "any", "rate": "1/1s"}}}
+	file := map[string]any{"version": 1, "key": &address.Key,
+		"limits": []any{map[string]any{"name": "any", "rate": "1/1s"}}}
 	if !named.IsZero() {
 		file["keys"] = named
 	}

@@ -112,7 +112,8 @@ type canvas struct{ strings.Builder }
 
 func newCanvas(width, height int, title string) *canvas {
 	c := &canvas{}
-	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n", width, height, width, height)
+	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n",
+		width, height, width, height)
 	fmt.Fprintf(c, "<title>%s</title>\n%s", escaped(title), style)
 	fmt.Fprintf(c, `<rect class="paper" width="%d" height="%d"/>`+"\n", width, height)
 	c.text(left, 23, "title", "start", title)
@@ -129,7 +130,8 @@ func escaped(s string) string { return strings.NewReplacer("&", "&amp;", "<", "&
 func number(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
 func (c *canvas) text(x, y float64, class, anchor, s string) {
-	fmt.Fprintf(c, `<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, number(x), number(y), anchor, escaped(s))
+	fmt.Fprintf(c, `<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, number(x), number(y), anchor,
+		escaped(s))
 }
 
 func (c *canvas) path(class, d string) { fmt.Fprintf(c, `<path class="%s" d="%s"/>`+"\n", class, d) }

@@ -78,7 +78,8 @@ func (t *tally) write(out io.Writer, name string, at time.Duration, workers int,
 	defer t.mu.Unlock()
 	limit := d.Limits[0]
 	ms := t.took.Seconds() * 1000 / float64(max(t.served, 1))
-	_, err = fmt.Fprintf(out, "%s,%.1f,%d,%d,%d,%.0f,%.0f,%.1f\n", name, at.Seconds(), workers, limit.Capacity, limit.InFlight,
+	_, err = fmt.Fprintf(out, "%s,%.1f,%d,%d,%d,%.0f,%.0f,%.1f\n", name, at.Seconds(), workers, limit.Capacity,
+		limit.InFlight,
 		float64(t.served)/every.Seconds(), float64(t.denied)/every.Seconds(), ms)
 	t.served, t.denied, t.took = 0, 0, 0
 	return err

@@ -70,7 +70,8 @@ func limits(rate int64, counts store.Store) (*stint.Limiter, error) {
 		stint.WithStore(counts),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.EventPaced {
-				log.Printf("%s: %d bytes, held up for %v", e.Request.URL.Path, e.Pacing.Bytes+e.Pacing.RequestBytes, e.Pacing.Waited)
+				log.Printf("%s: %d bytes, held up for %v", e.Request.URL.Path, e.Pacing.Bytes+e.Pacing.RequestBytes,
+					e.Pacing.Waited)
 			}
 		}),
 	)

@@ -48,7 +48,8 @@ func server(token string) (http.Handler, error) {
 		stint.WithRoute("GET /login",
 			stint.Rate(5, 10*time.Second, stint.WithName("login")),
 			stint.Ban(20, 30*time.Second, stint.WithBanFor(20*time.Second))),
-		stint.WithRoute("GET /reports", stint.Concurrency(2, stint.WithName("reports"), stint.WithKey(stint.Global()), stint.WithQueue(4))),
+		stint.WithRoute("GET /reports",
+			stint.Concurrency(2, stint.WithName("reports"), stint.WithKey(stint.Global()), stint.WithQueue(4))),
 	)
 	if err != nil {
 		return nil, err

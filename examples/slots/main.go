@@ -34,7 +34,8 @@ func main() {
 	defer shared.Close()
 	slots := stint.Must(limits(shared))
 
-	fmt.Printf("slots runs %d jobs of %s, two at a time in all processes on the Redis at %s: start another meanwhile\n", *jobs, *customer, *server)
+	fmt.Printf("slots runs %d jobs of %s, two at a time in all processes on the Redis at %s: start another meanwhile\n",
+		*jobs, *customer, *server)
 	var all sync.WaitGroup
 	for i := range *jobs {
 		all.Go(func() {

@@ -91,7 +91,8 @@ func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.L
 	}
 }
 
-func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, error), ttl time.Duration) http.Handler {
+func api(shared store.Store,
+	load func(context.Context, string) ([]stint.Limit, error), ttl time.Duration) http.Handler {
 	// While plans can't be loaded, known ones stay in force, and other tenants have the free one.
 	cache, err := tenants.New(load, tenants.WithTTL(ttl), tenants.WithDefault(offers["free"]...))
 	if err != nil {

@@ -64,7 +64,8 @@ func New(s Source) (*Resolver, []Problem) {
 	c.trusted, problems = NewPrefixes(s.Trusted)
 	bad := func(what, write string, names ...any) { problems = append(problems, Problem{what, write, names}) }
 	for _, p := range c.trusted {
-		if slices.ContainsFunc(clientNetworks[:], func(all netip.Prefix) bool { return p.Overlaps(all) && p.Bits() <= all.Bits() }) {
+		if slices.ContainsFunc(clientNetworks[:],
+			func(all netip.Prefix) bool { return p.Overlaps(all) && p.Bits() <= all.Bits() }) {
 			bad(fmt.Sprintf("trusting %v lets every client name the address it is limited by", p),
 				"write the addresses that your proxies connect from")
 		}
@@ -78,7 +79,8 @@ func New(s Source) (*Resolver, []Problem) {
 			"write the addresses that your proxies connect from, such as %v, or %v if there are none",
 			`netip.MustParsePrefix("10.0.0.0/8")`, "stint.RemoteIP()")
 	case s.Header == "" && trusts:
-		bad("proxies are trusted, but no header field is to be read", fmt.Sprintf("write the Header that they set, such as %q", XForwardedFor))
+		bad("proxies are trusted, but no header field is to be read",
+			fmt.Sprintf("write the Header that they set, such as %q", XForwardedFor))
 	}
 	if c.bits < 48 || c.bits > 128 {
 		bad(fmt.Sprintf("%d bits of an IPv6 address", s.IPv6Bits), "write 48 to 128, or 0 for 64")
@@ -320,7 +322,8 @@ const maxHops = 32
 // walk reads a list that proxies append to, from its end. While the last node is a
 // trusted proxy, the one before it is that proxy's peer. walk returns
 // the first node that isn't trusted, or else the last one that could be parsed.
-func (c *Resolver) walk(values []string, last node, cut func(string) (rest, element string), parse func(string) node) node {
+func (c *Resolver) walk(values []string, last node, cut func(string) (rest, element string),
+	parse func(string) node) node {
 	hops := 0
 	for i := len(values) - 1; i >= 0; i-- {
 		for rest := trimEmpty(values[i]); rest != ""; rest = trimEmpty(rest) {

@@ -117,7 +117,8 @@ type idleShares struct {
 // Compile turns the options of a limiter into plans. parent is that of the limiter which it
 // extends, or nil. The limits are named in names, which will be those of generation.
 // storeShared says that the store is of WithStore.
-func (reg *Registry) Compile(c *Config, parent *Result, generation *Generation, names *Names, storeShared bool) (*Result, optionerror.List) {
+func (reg *Registry) Compile(c *Config, parent *Result, generation *Generation, names *Names,
+	storeShared bool) (*Result, optionerror.List) {
 	result := new(Result)
 	if parent != nil {
 		*result = *parent
@@ -127,7 +128,8 @@ func (reg *Registry) Compile(c *Config, parent *Result, generation *Generation, 
 	result.Defaults = c.Defaults.WithDefaults(result.Defaults)
 	result.Defaults.Errs = nil
 	for _, made := range c.Funcs {
-		f := &Func{Owner: c.Owner, Defaults: result.Defaults, registry: reg, storeShared: storeShared, generation: generation, sample: names.sampleOf(result.Defaults.Key)}
+		f := &Func{Owner: c.Owner, Defaults: result.Defaults, registry: reg, storeShared: storeShared, generation: generation,
+			sample: names.sampleOf(result.Defaults.Key)}
 		result.Funcs = append(slices.Clip(result.Funcs), f)
 		fn := made(f)
 		fn.Sample, fn.SourceSample = f.sample, names.sampleOf(f.Source)
@@ -160,7 +162,8 @@ func (k *compiler) run() {
 	case key == nil:
 		k.errs.Add(k.result.Funcs[0].Option(), "no default key", "write stint.WithKey beside it")
 	case key.Given:
-		k.errs.Add(k.result.Funcs[0].Option(), "the default key is GivenKey(), which requests don't have", "write another stint.WithKey beside it")
+		k.errs.Add(k.result.Funcs[0].Option(), "the default key is GivenKey(), which requests don't have",
+			"write another stint.WithKey beside it")
 	}
 	limits := func(rc Route) bool { return !rc.Exempt }
 	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && !slices.ContainsFunc(k.Routes, limits) {
@@ -237,7 +240,8 @@ func (k *compiler) plans(level read.Level) {
 // route makes the layer of a WithRoute.
 func (k *compiler) route(rc Route) *read.Layer {
 	k.errs = append(k.errs, append(slices.Clip(rc.Errs), rc.Defaults.Errs...).At(rc.Pattern, "")...)
-	l := &read.Layer{Entries: k.entries(rc.Pattern, rc.Limits, rc.Defaults.WithDefaults(k.result.Defaults)), Only: rc.Only || rc.Exempt, DenyHandler: rc.DenyHandler}
+	l := &read.Layer{Entries: k.entries(rc.Pattern, rc.Limits, rc.Defaults.WithDefaults(k.result.Defaults)),
+		Only: rc.Only || rc.Exempt, DenyHandler: rc.DenyHandler}
 	if rc.Defaults.Cost != nil {
 		l.Cost = &read.Cost{Func: rc.Defaults.Cost, Fixed: rc.Defaults.Fixed}
 	}
@@ -251,7 +255,8 @@ func (k *compiler) checkTwice(p *read.Plan) {
 			slices.ContainsFunc(p.Declared, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit }) {
 			m := optionerror.Problem{Limit: e.Name(), What: "inherited already", Write: "leave it out"}
 			if p.Pattern != "" {
-				m = optionerror.Problem{Route: p.Pattern, Limit: e.Name(), What: "it holds there already, from the limiter or a less specific route",
+				m = optionerror.Problem{Route: p.Pattern, Limit: e.Name(),
+					What:  "it holds there already, from the limiter or a less specific route",
 					Write: "leave it out, or write stint.Only if the route's limits are instead of those"}
 			}
 			k.bad(m)
@@ -266,7 +271,8 @@ func (k *compiler) checkCosts(p *read.Plan) {
 		return // the cost is that of a less specific route, which reports it
 	}
 	for _, e := range p.Entries {
-		if m := checkFixedCost(p.Pattern, e); m != nil && e.TakesRouteCost && !slices.Contains(p.Declared, e) { // the limits that the route declares are reported by entries
+		// the limits that the route declares are reported by entries
+		if m := checkFixedCost(p.Pattern, e); m != nil && e.TakesRouteCost && !slices.Contains(p.Declared, e) {
 			k.bad(*m)
 		}
 	}
@@ -293,7 +299,8 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 	defaults.Cost = nil
 	k.checkSettings(rc.Pattern, defaults, rc.Limits)
 	if rc.Defaults.Cost != nil && !k.takesCost(rc.Pattern, l) {
-		bad(rc.Defaults.costOption(), "no rate or quota takes it", "leave it out: rates and quotas that hold for the route have costs of their own, or there are none")
+		bad(rc.Defaults.costOption(), "no rate or quota takes it",
+			"leave it out: rates and quotas that hold for the route have costs of their own, or there are none")
 	}
 }
 
@@ -316,7 +323,8 @@ func (k *compiler) checkSettings(route string, s Settings, rules []*Rule) {
 		for _, u := range k.uses() {
 			rules = append(rules, u.rule)
 		}
-		if len(k.Funcs) > 0 || len(rules) == 0 && k.parent == nil { // whose limits aren't known, or which is a mistake of its own
+		// whose limits aren't known, or which is a mistake of its own
+		if len(k.Funcs) > 0 || len(rules) == 0 && k.parent == nil {
 			return
 		}
 	}
@@ -326,7 +334,8 @@ func (k *compiler) checkSettings(route string, s Settings, rules []*Rule) {
 	}
 	for _, t := range s.options() {
 		if !slices.ContainsFunc(rules, func(r *Rule) bool { return t.by(r.Kind) }) {
-			k.bad(optionerror.Problem{Route: route, Option: t.option, What: "no limit " + where + " takes it", Write: "leave it out, or write such a limit"})
+			k.bad(optionerror.Problem{Route: route, Option: t.option, What: "no limit " + where + " takes it",
+				Write: "leave it out, or write such a limit"})
 		}
 	}
 }
@@ -447,7 +456,8 @@ func (k *compiler) checkNames() {
 
 // NameTaken is the problem of a limit that has the name of another one.
 func NameTaken(route, name string) *optionerror.Problem {
-	return &optionerror.Problem{Route: route, Limit: name, What: "another limit has that name", Write: "write another stint.WithName"}
+	return &optionerror.Problem{Route: route, Limit: name, What: "another limit has that name",
+		Write: "write another stint.WithName"}
 }
 
 // NameMissing is the problem of a limit without a WithName in a store that other limiters may use.

@@ -150,7 +150,8 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 		errs.Add("WithHidden", "no header field shows such a limit", "leave it out")
 	}
 	if r.Line.Shares != nil && r.Line.Room != nil && *r.Line.Room == 0 {
-		errs.Add("WithShare", "%s lets nobody wait, and shares order those who wait", "raise it, or leave the shares out", "WithQueue(0)")
+		errs.Add("WithShare", "%s lets nobody wait, and shares order those who wait", "raise it, or leave the shares out",
+			"WithQueue(0)")
 	}
 	if errs != nil {
 		return nil, errs.At("", name)
@@ -228,7 +229,8 @@ func checkFixedCost(route string, e *read.Entry) *optionerror.Problem {
 		return nil
 	}
 	if most := inside.Full(e.StoreLimit, wait); e.Fixed > most {
-		return problem(fmt.Sprintf("a request costs %d, and no more than %d pass within the longest wait of %v", e.Fixed, most, wait),
+		return problem(fmt.Sprintf("a request costs %d, and no more than %d pass within the longest wait of %v", e.Fixed,
+			most, wait),
 			"write a lower cost, or a longer wait")
 	}
 	return nil
@@ -238,7 +240,8 @@ func checkFixedCost(route string, e *read.Entry) *optionerror.Problem {
 // for which none of them waits.
 func checkWaiters(r *Rule, e *read.Entry) (l optionerror.List) {
 	if r.Line.Shares != nil && e.Needs&limit.Waits == 0 {
-		l.Add("WithShare", "no request waits for a slot, and shares order those that wait", "write %s or %s, or leave the shares out",
+		l.Add("WithShare", "no request waits for a slot, and shares order those that wait",
+			"write %s or %s, or leave the shares out",
 			"stint.WithQueue", "stint.WithMaxWait")
 	}
 	return l
@@ -319,7 +322,8 @@ func Text(e *read.Entry) string {
 	case rule != nil:
 		return fmt.Sprintf("AdaptiveConcurrency: %d to %d", rule.Config().Min, s.Units)
 	case e.Bytes != nil:
-		return fmt.Sprintf("Bandwidth: %d bytes per 1s, burst %d", s.Units*e.Bytes.Block*int64(time.Second/s.Period), s.Burst*e.Bytes.Block)
+		return fmt.Sprintf("Bandwidth: %d bytes per 1s, burst %d", s.Units*e.Bytes.Block*int64(time.Second/s.Period),
+			s.Burst*e.Bytes.Block)
 	}
 	return describe(s)
 }
@@ -333,13 +337,16 @@ func checkCounted(ban *read.Entry, others []*read.Entry) *optionerror.Problem {
 		if !e.Kind.Traits().Counted {
 			continue
 		}
-		if counted = true; e.Key == ban.Key || e.Key == nil || ban.Key == nil || (e.Key.Signs|ban.Key.Signs)&keysample.OfFunction != 0 {
+		if counted = true; e.Key == ban.Key || e.Key == nil || ban.Key == nil ||
+			(e.Key.Signs|ban.Key.Signs)&keysample.OfFunction != 0 {
 			return nil
 		}
 	}
 	if counted {
-		return &optionerror.Problem{What: fmt.Sprintf("its key is %s, and no rate or quota beside it has that key", ban.Key.Name),
+		return &optionerror.Problem{What: fmt.Sprintf("its key is %s, and no rate or quota beside it has that key",
+			ban.Key.Name),
 			Write: "give the ban the key of the rate or quota whose denials shall count"}
 	}
-	return &optionerror.Problem{What: "no rate or quota beside it, whose denials it counts", Write: "write a rate or a quota beside the ban"}
+	return &optionerror.Problem{What: "no rate or quota beside it, whose denials it counts",
+		Write: "write a rate or a quota beside the ban"}
 }

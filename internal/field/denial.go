@@ -43,7 +43,8 @@ const noStore = "no-store"
 // removeRepresentation drops the fields that describe a resource, because a denial isn't a copy of
 // it, and those that tell a CDN, which heeds them before Cache-Control, to keep it.
 func removeRepresentation(h http.Header) {
-	for _, key := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Expires", "Cdn-Cache-Control", "Surrogate-Control"} {
+	for _, key := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Expires",
+		"Cdn-Cache-Control", "Surrogate-Control"} {
 		delete(h, key)
 	}
 }
@@ -88,8 +89,10 @@ type Problem struct {
 // The problems caused by limits.
 var (
 	QuotaExceeded   = newProblem(http.StatusTooManyRequests, problemTypes+"quota-exceeded", "Quota exceeded")
-	ReducedCapacity = newProblem(http.StatusServiceUnavailable, problemTypes+"temporary-reduced-capacity", "Capacity temporarily reduced")
-	AbnormalUsage   = newProblem(http.StatusTooManyRequests, problemTypes+"abnormal-usage-detected", "Abnormal usage detected")
+	ReducedCapacity = newProblem(http.StatusServiceUnavailable, problemTypes+"temporary-reduced-capacity",
+		"Capacity temporarily reduced")
+	AbnormalUsage = newProblem(http.StatusTooManyRequests, problemTypes+"abnormal-usage-detected",
+		"Abnormal usage detected")
 )
 
 const problemTypes = "https://iana.org/assignments/http-problem-types#"

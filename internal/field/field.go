@@ -117,7 +117,8 @@ const (
 
 // The keys are in canonical form, as http.Header stores them: Add finds them under any
 // other spelling.
-var fieldNames = [fields]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After", "Cache-Control"}
+var fieldNames = [fields]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining",
+	"X-Ratelimit-Reset", "Retry-After", "Cache-Control"}
 
 // keptText is the size above which the text buffer isn't kept.
 const keptText = 4 << 10

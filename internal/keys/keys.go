@@ -64,7 +64,8 @@ func (k *Key) KeysOf(text string) []string {
 // mistake that somehow gets past New doesn't limit callers by a wrong key.
 func Invalid(all optionerror.List) *Key {
 	err := &optionerror.Error{Problems: all}
-	return &Key{Name: all[0].Option, Problems: all, Read: func(*http.Request) (string, error) { return "", err }, id: lastID.Add(1)}
+	return &Key{Name: all[0].Option, Problems: all, Read: func(*http.Request) (string, error) { return "", err },
+		id: lastID.Add(1)}
 }
 
 // FromFunc returns the key of an application's function, which equals no other.
@@ -82,9 +83,12 @@ func FromAdapterFunc(adapter string, read Func) *Key {
 
 // The keys without arguments.
 var (
-	Global   = &Key{Name: "Global()", Read: constantFunc(keytext.Global), Constant: keytext.GlobalText, NeverEmpty: true, id: lastID.Add(1)}
-	Given    = &Key{Name: "GivenKey()", Read: func(*http.Request) (string, error) { return "", errGiven }, Given: true, Reads: Reads{Given: true}, id: lastID.Add(1)}
-	Pattern  = &Key{Name: "Pattern()", Read: pattern, NeverEmpty: true, Signs: keysample.OfPattern, Reads: Reads{Router: true}, id: lastID.Add(1)}
+	Global = &Key{Name: "Global()", Read: constantFunc(keytext.Global), Constant: keytext.GlobalText, NeverEmpty: true,
+		id: lastID.Add(1)}
+	Given = &Key{Name: "GivenKey()", Read: func(*http.Request) (string, error) { return "", errGiven }, Given: true,
+		Reads: Reads{Given: true}, id: lastID.Add(1)}
+	Pattern = &Key{Name: "Pattern()", Read: pattern, NeverEmpty: true, Signs: keysample.OfPattern,
+		Reads: Reads{Router: true}, id: lastID.Add(1)}
 	Method   = &Key{Name: "Method()", Read: method, NeverEmpty: true, id: lastID.Add(1)}
 	RemoteIP = addressKey("RemoteIP()", clientip.Remote())
 )
@@ -98,7 +102,8 @@ func addressKey(name string, client *clientip.Resolver) *Key {
 	if field := client.Header(); field != "" {
 		reads.Fields = []string{field}
 	}
-	return &Key{Name: name, Read: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads, Client: client,
+	return &Key{Name: name, Read: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads,
+		Client:     client,
 		NeverEmpty: true, Signs: keysample.OfPeer, id: lastID.Add(1), fromText: func(text string) []string {
 			a, err := netip.ParseAddr(text)
 			if err != nil {
@@ -126,12 +131,13 @@ func Address(s clientip.Source) (*Key, []clientip.Problem) {
 func Header(canonical string) *Key {
 	name := fmt.Sprintf("Header(%q)", canonical)
 	return unique(description{name: name}, func() *Key {
-		return &Key{Name: name, Signs: keysample.SignsOfField(canonical), Reads: Reads{Fields: []string{canonical}}, Read: func(r *http.Request) (string, error) {
-			if lines := r.Header[canonical]; len(lines) > 0 {
-				return lines[0], nil
-			}
-			return "", nil
-		}}
+		return &Key{Name: name, Signs: keysample.SignsOfField(canonical), Reads: Reads{Fields: []string{canonical}},
+			Read: func(r *http.Request) (string, error) {
+				if lines := r.Header[canonical]; len(lines) > 0 {
+					return lines[0], nil
+				}
+				return "", nil
+			}}
 	})
 }
 
@@ -139,13 +145,14 @@ func Header(canonical string) *Key {
 func Cookie(cookie string) *Key {
 	name := fmt.Sprintf("Cookie(%q)", cookie)
 	return unique(description{name: name}, func() *Key {
-		return &Key{Name: name, Signs: keysample.OfField, Reads: Reads{Fields: []string{"Cookie"}}, Read: func(r *http.Request) (string, error) {
-			c, err := r.Cookie(cookie)
-			if err != nil {
-				return "", nil
-			}
-			return c.Value, nil
-		}}
+		return &Key{Name: name, Signs: keysample.OfField, Reads: Reads{Fields: []string{"Cookie"}},
+			Read: func(r *http.Request) (string, error) {
+				c, err := r.Cookie(cookie)
+				if err != nil {
+					return "", nil
+				}
+				return c.Value, nil
+			}}
 	})
 }
 
@@ -163,12 +170,13 @@ func pattern(r *http.Request) (string, error) {
 // MuxPattern returns the key of the pattern that a mux will match.
 func MuxPattern(mux *http.ServeMux) *Key {
 	return unique(description{name: "MuxPattern", mux: mux}, func() *Key {
-		return &Key{Name: "MuxPattern", NeverEmpty: true, Reads: Reads{Host: true}, Read: func(r *http.Request) (string, error) {
-			if pattern := routing.Pattern(mux, r); pattern != "" {
-				return pattern, nil
-			}
-			return unmatched, nil
-		}}
+		return &Key{Name: "MuxPattern", NeverEmpty: true, Reads: Reads{Host: true},
+			Read: func(r *http.Request) (string, error) {
+				if pattern := routing.Pattern(mux, r); pattern != "" {
+					return pattern, nil
+				}
+				return unmatched, nil
+			}}
 	})
 }
 

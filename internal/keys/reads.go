@@ -29,5 +29,6 @@ func (r *Reads) add(o Reads) {
 			r.Fields = append(r.Fields, name)
 		}
 	}
-	r.Peer, r.Host, r.Router, r.Function = r.Peer || o.Peer, r.Host || o.Host, r.Router || o.Router, r.Function || o.Function
+	r.Peer, r.Host, r.Router, r.Function = r.Peer || o.Peer, r.Host || o.Host, r.Router || o.Router, r.Function ||
+		o.Function
 }

@@ -68,11 +68,13 @@ const (
 // kinds has the name of each kind, and the text of a finding that has none of its own.
 var kinds = [...]struct{ name, text string }{
 	ForwardingHeader: {"forwarding-header", "the key is a forwarding header, which any client can write: use stint.ForwardedIP or stint.HeaderIP, with the addresses of your proxies"},
-	PortInKey:        {"port-in-key", "the key contains the caller's port, so each connection has limits of its own: use stint.RemoteIP"},
-	UntrustedProxy:   {"untrusted-proxy", "requests come through a proxy that the key doesn't trust, so its clients share limits: use stint.ForwardedIP or stint.HeaderIP, with the addresses of your proxies"},
-	KeysNeverRepeat:  {"keys-never-repeat", "no key came twice in the first 10,000 requests, so nobody is limited: use a key that stays the same for a caller"},
-	OneKey:           {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: use a key that distinguishes callers, or stint.Global()"},
-	Rebuilt:          {"rebuilt", "1,000 limiters were made: if requests make them, each begins without counts; make them once, at start-up"},
+	PortInKey: {"port-in-key",
+		"the key contains the caller's port, so each connection has limits of its own: use stint.RemoteIP"},
+	UntrustedProxy:  {"untrusted-proxy", "requests come through a proxy that the key doesn't trust, so its clients share limits: use stint.ForwardedIP or stint.HeaderIP, with the addresses of your proxies"},
+	KeysNeverRepeat: {"keys-never-repeat", "no key came twice in the first 10,000 requests, so nobody is limited: use a key that stays the same for a caller"},
+	OneKey:          {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: use a key that distinguishes callers, or stint.Global()"},
+	Rebuilt: {"rebuilt",
+		"1,000 limiters were made: if requests make them, each begins without counts; make them once, at start-up"},
 	CostTooHigh:      {"cost-too-high", ""},
 	NothingWaits:     {"nothing-waits", "WithPriority and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	StoreForgets:     {"store-forgets", ""},

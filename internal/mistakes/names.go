@@ -45,7 +45,8 @@ var families struct {
 func (f *Names) define(all []definition) (conflicts []conflict) {
 	families.mu.Lock()
 	defer families.mu.Unlock()
-	families.all = slices.DeleteFunc(families.all, func(w weak.Pointer[Names]) bool { return w.Value() == nil || w.Value() == f })
+	families.all = slices.DeleteFunc(families.all,
+		func(w weak.Pointer[Names]) bool { return w.Value() == nil || w.Value() == f })
 	f.definitions = slices.DeleteFunc(all, func(d definition) bool { return !reflect.ValueOf(d.store).Comparable() })
 	if len(f.definitions) > 0 {
 		families.all = append(families.all, weak.Make(f))

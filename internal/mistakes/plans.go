@@ -19,9 +19,11 @@ func InPlans(v *View) (found []Finding) {
 		for _, q := range unreachableQuotas(p) {
 			text := fmt.Sprintf("limit %q lets %d pass, and limit %q beside it at most %d in that time: lower the quota, or raise the rate",
 				q.quota, q.units, q.rate, q.most)
-			found = append(found, Finding{Kind: QuotaUnreachable, Limits: []string{q.quota}, text: text, applies: func(v *View) bool {
-				return slices.ContainsFunc(v.Plans.All(), func(p *read.Plan) bool { return slices.Contains(unreachableQuotas(p), q) })
-			}})
+			found = append(found,
+				Finding{Kind: QuotaUnreachable, Limits: []string{q.quota}, text: text, applies: func(v *View) bool {
+					return slices.ContainsFunc(v.Plans.All(),
+						func(p *read.Plan) bool { return slices.Contains(unreachableQuotas(p), q) })
+				}})
 		}
 	}
 	return found
@@ -64,7 +66,8 @@ func NameConflicts(family *Names, views []*View) (found []Finding) {
 		text := fmt.Sprintf("limit %q is %q here and %q in another limiter on its store, so what a caller gets depends on which one decides: "+
 			"write another stint.WithName in one of them", c.name, c.text, c.otherText)
 		found = append(found, Finding{Kind: NameConflict, Limits: []string{c.name}, text: text, applies: func(v *View) bool {
-			return family.differs(c.definition) && v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.name && compile.Text(e) == c.text })
+			return family.differs(c.definition) &&
+				v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.name && compile.Text(e) == c.text })
 		}})
 	}
 	return found
@@ -113,7 +116,8 @@ func (u *Updates) Compare(v *View, before, after map[string]string) (found []Fin
 		default:
 			text := fmt.Sprintf("Update leaves out limit %q, so no request is held to it any more: the limits of an Update replace all before, write it beside them", name)
 			if renamed := added[before[name]]; renamed != "" {
-				text = fmt.Sprintf("Update renames limit %q to %q, so callers begin anew: keep its name, by stint.WithName(%[1]q)", name, renamed)
+				text = fmt.Sprintf("Update renames limit %q to %q, so callers begin anew: keep its name, by stint.WithName(%[1]q)",
+					name, renamed)
 			}
 			found = append(found, Finding{Kind: UpdateDrops, Limits: []string{name}, text: text, applies: applies})
 		}

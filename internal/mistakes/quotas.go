@@ -45,5 +45,6 @@ func countsRequests(e *read.Entry) bool {
 // and a window at either end.
 func mostIn(rate store.Spec, seconds float64) float64 {
 	const ahead = 3600
-	return ((seconds+ahead)/compile.Span(rate).Seconds()+2)*float64(rate.Units) + float64(max(rate.Burst, 0)+max(rate.Queue, 0))
+	return ((seconds+ahead)/compile.Span(rate).Seconds()+2)*float64(rate.Units) + float64(max(rate.Burst,
+		0)+max(rate.Queue, 0))
 }

@@ -82,7 +82,8 @@ func WrongKeys(views []*View, s *keysample.Sample, found func(first int, f Findi
 func hasKey(s *keysample.Sample, limits []string) func(*View) bool {
 	return func(v *View) bool {
 		names, has := v.limitsOf(s)
-		return has && (len(limits) == 0 || slices.ContainsFunc(limits, func(name string) bool { return slices.Contains(names, name) }))
+		return has && (len(limits) == 0 ||
+			slices.ContainsFunc(limits, func(name string) bool { return slices.Contains(names, name) }))
 	}
 }
 
@@ -94,7 +95,8 @@ func (v *View) limitsOf(s *keysample.Sample) (names []string, has bool) {
 			names, has = append(names, e.Name()), true
 		}
 	}
-	return names, has || slices.ContainsFunc(v.Plans.Base.Funcs, func(f *read.Func) bool { return f.Sample == s || f.SourceSample == s })
+	return names, has || slices.ContainsFunc(v.Plans.Base.Funcs,
+		func(f *read.Func) bool { return f.Sample == s || f.SourceSample == s })
 }
 
 // FullStore returns the finding that the store of a limiter is full, with what the store says.
@@ -105,5 +107,6 @@ func FullStore(v *View, text string) Finding {
 // ForgetfulStore returns the finding that the store of a limiter drops what callers have used, with what the
 // store says. forgets reports whether it still does.
 func ForgetfulStore(v *View, text string, forgets func() bool) Finding {
-	return Finding{Kind: StoreForgets, text: text, applies: func(o *View) bool { return forgets() && o.SharesStore(v.Store) }}
+	return Finding{Kind: StoreForgets, text: text,
+		applies: func(o *View) bool { return forgets() && o.SharesStore(v.Store) }}
 }

@@ -195,7 +195,8 @@ func (p *Plans) Shows() bool {
 // shows reports whether a function of the application sees a request that the limit is
 // charged for.
 func (e *Entry) shows() bool {
-	return e.Key != nil && e.Key.Signs&keysample.OfFunction != 0 || e.Cost != nil && e.Fixed == 0 || e.Settler != nil || e.Skip != nil
+	return e.Key != nil && e.Key.Signs&keysample.OfFunction != 0 || e.Cost != nil && e.Fixed == 0 || e.Settler != nil ||
+		e.Skip != nil
 }
 
 // Entries returns the limits that are written in the limiter and its routes, each once.

@@ -446,7 +446,8 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 	}
 	cost := e.Cost(q.R)
 	if cost < 0 {
-		err := &failure.Error{Err: fmt.Errorf("%w: WithCost returned %d", store.ErrCost, cost), Status: http.StatusInternalServerError, Limit: e.Name()}
+		err := &failure.Error{Err: fmt.Errorf("%w: WithCost returned %d", store.ErrCost, cost),
+			Status: http.StatusInternalServerError, Limit: e.Name()}
 		if e.DryRun {
 			q.Failures = append(q.Failures, Failure{DryRunDenied, err.Limit, err})
 			return 0, nil
@@ -480,7 +481,8 @@ func (q *Reading) deny(kind FailureKind, denial *failure.Error) error {
 
 // OfKey returns entries, and those of the limits that a key has by the functions of the plans. asked
 // reports whether a function was called. peeks is that of Func.
-func (q *Reading) OfKey(ctx context.Context, key string, entries []*Entry, peeks bool) (all []*Entry, asked bool, err error) {
+func (q *Reading) OfKey(ctx context.Context, key string, entries []*Entry,
+	peeks bool) (all []*Entry, asked bool, err error) {
 	all = slices.Clip(entries)
 	for _, f := range q.plans.Base.Funcs {
 		if f.OfKey == nil {

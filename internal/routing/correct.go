@@ -57,18 +57,21 @@ func written(method, host, path string) string {
 	return method + " " + host + path
 }
 
-var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+	http.MethodDelete,
 	http.MethodConnect, http.MethodOptions, http.MethodTrace}
 
 func wrongMethod(method, host, path string) *mistaken {
 	upper := strings.ToUpper(method)
 	switch {
 	case strings.Contains(method, "/"):
-		return &mistaken{what: "a space in a path is written as %20", meant: method + "%20" + strings.ReplaceAll(host+path, " ", "%20")}
+		return &mistaken{what: "a space in a path is written as %20",
+			meant: method + "%20" + strings.ReplaceAll(host+path, " ", "%20")}
 	case strings.ContainsFunc(method, func(c rune) bool {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 	}):
-		return &mistaken{what: fmt.Sprintf("no request has the method %.80q", method), meant: host + path, write: "write a method such as POST, or %q for every method"}
+		return &mistaken{what: fmt.Sprintf("no request has the method %.80q", method), meant: host + path,
+			write: "write a method such as POST, or %q for every method"}
 	case method != upper:
 		return &mistaken{what: "a method in lower case, which no request has", meant: written(upper, host, path)}
 	}
@@ -99,18 +102,23 @@ func wrongHost(method, host, path string) *mistaken {
 	meant := func(what, host string) *mistaken { return &mistaken{what: what, meant: written(method, host, path)} }
 	name, _, colon := strings.Cut(host, ":")
 	address := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	i := strings.IndexFunc(host, func(c rune) bool { return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789-_.", c) })
+	i := strings.IndexFunc(host,
+		func(c rune) bool { return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789-_.", c) })
 	switch {
 	case method == "" && slices.Contains(methods, strings.ToUpper(host)):
-		return &mistaken{what: "there is no space between the method and the path", meant: written(strings.ToUpper(host), "", path)}
+		return &mistaken{what: "there is no space between the method and the path",
+			meant: written(strings.ToUpper(host), "", path)}
 	case colon && strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//"):
 		return &mistaken{what: "a pattern has no scheme", meant: written(method, "", path[2:])}
 	case host[0] == '^':
-		return &mistaken{what: "a pattern isn't a regular expression", meant: written(method, host[1:], strings.TrimSuffix(path, "$"))}
+		return &mistaken{what: "a pattern isn't a regular expression",
+			meant: written(method, host[1:], strings.TrimSuffix(path, "$"))}
 	case strings.HasPrefix(host, "*.") && len(host) > 2:
-		return &mistaken{what: "a host has no wildcard", meant: written(method, "www"+host[1:], path), write: "write each host, such as %q"}
+		return &mistaken{what: "a host has no wildcard", meant: written(method, "www"+host[1:], path),
+			write: "write each host, such as %q"}
 	case strings.ContainsAny(host, "*{"):
-		return &mistaken{what: "a host has no wildcard", meant: written(method, "", path), write: "write each host, or %q for all hosts"}
+		return &mistaken{what: "a host has no wildcard", meant: written(method, "", path),
+			write: "write each host, or %q for all hosts"}
 	case isAddress(address):
 		if host[0] == '[' && host[len(host)-1] == ']' || !strings.Contains(host, ":") {
 			break // as below
@@ -130,9 +138,11 @@ func wrongHost(method, host, path string) *mistaken {
 	case strings.Trim(host, ".") == "":
 		return meant("a host isn't only dots", "")
 	case strings.ContainsFunc(host, func(c rune) bool { return c >= 0x80 }):
-		return &mistaken{what: "a host is sent in ASCII", meant: written(method, "xn--bcher-kva.example", path), write: "write it in Punycode, such as %q"}
+		return &mistaken{what: "a host is sent in ASCII", meant: written(method, "xn--bcher-kva.example", path),
+			write: "write it in Punycode, such as %q"}
 	case i >= 0:
-		return &mistaken{what: fmt.Sprintf("no host contains %q", host[i:i+1]), meant: written(method, "", path), write: "write the host, or %q for all hosts"}
+		return &mistaken{what: fmt.Sprintf("no host contains %q", host[i:i+1]), meant: written(method, "", path),
+			write: "write the host, or %q for all hosts"}
 	}
 	return nil
 }
@@ -242,7 +252,8 @@ func wrongBraces(path string) (what, meant string) {
 		if star, ok := strings.CutPrefix(name, "*"); ok {
 			name, several = star, true
 		}
-		if end := strings.IndexFunc(name, func(c rune) bool { return !unicode.IsLetter(c) && c != '_' && !unicode.IsDigit(c) }); end >= 0 {
+		if end := strings.IndexFunc(name,
+			func(c rune) bool { return !unicode.IsLetter(c) && c != '_' && !unicode.IsDigit(c) }); end >= 0 {
 			name = name[:end]
 		}
 		switch {

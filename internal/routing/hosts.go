@@ -27,7 +27,8 @@ func (rt *Router) hostsOf(r *http.Request) []string {
 	if _, err := netip.ParseAddr(host); err != nil || host == r.Host { // not "[::1]:80", whose colons are the address's
 		authority := r.Host[strings.LastIndexByte(r.Host, '@')+1:]
 		cut = append(cut, authority)
-		for _, i := range [...]int{strings.IndexByte(authority, ':'), strings.LastIndexByte(authority, ':'), strings.IndexByte(authority, ']')} {
+		for _, i := range [...]int{strings.IndexByte(authority, ':'), strings.LastIndexByte(authority, ':'),
+			strings.IndexByte(authority, ']')} {
 			if i >= 0 {
 				cut = append(cut, authority[:i])
 			}

@@ -69,8 +69,9 @@ func New(patterns []string) (*Router, []Problem) {
 		method, host, path := split(text)
 		p := pattern{text, method, plainHost(host), segmentsOf(path)}
 		if other := rt.add(p); other >= 0 {
-			problems = append(problems, Problem{text, fmt.Sprintf("pattern %q conflicts with pattern %q", text, rt.patterns[other].text),
-				"write one that is more specific or less"})
+			problems = append(problems,
+				Problem{text, fmt.Sprintf("pattern %q conflicts with pattern %q", text, rt.patterns[other].text),
+					"write one that is more specific or less"})
 		}
 	}
 	return rt, problems

@@ -206,7 +206,8 @@ func (b blocks) complete(common blocks) {
 	for i := range names {
 		from[i] = fmt.Sprintf("ARGV[p + %d]", i)
 	}
-	b["arguments"] = fmt.Sprintf("local %s = %s\np = p + %d\n", strings.Join(names, ", "), strings.Join(from, ", "), len(names))
+	b["arguments"] = fmt.Sprintf("local %s = %s\np = p + %d\n", strings.Join(names, ", "), strings.Join(from, ", "),
+		len(names))
 
 	locals, optional := strings.Fields(b["carry"]), strings.Fields(b["carryif"])
 	// Only a dry run is granted more than fits.
@@ -241,7 +242,8 @@ func (g group) under(lines string) string {
 	if g.condition == "" || lines == "" {
 		return lines
 	}
-	return "if " + g.condition + " then\n  " + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", "\n  ") + "\nend\n"
+	return "if " + g.condition + " then\n  " + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n",
+		"\n  ") + "\nend\n"
 }
 
 // places returns the next places of the table carried, one for each name.

@@ -23,7 +23,8 @@ func main() {
 	settle := flag.Bool("settle", false, "the script that settles earlier charges")
 	bare := flag.Bool("bare", false, "without comments, as a server gets it")
 	flag.Usage = func() {
-		fmt.Fprintf(os.Stderr, "usage: print [-settle] [-bare] [algorithm...]\nalgorithms: %s\n", strings.Join(scripts.Names(), ", "))
+		fmt.Fprintf(os.Stderr, "usage: print [-settle] [-bare] [algorithm...]\nalgorithms: %s\n",
+			strings.Join(scripts.Names(), ", "))
 		flag.PrintDefaults()
 	}
 	flag.Parse()

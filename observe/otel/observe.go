@@ -89,7 +89,8 @@ func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
 		}
 	}
 	d := lim.Describe()
-	if inMemory, ok := d.Store.(*memstore.Store); ok && !slices.ContainsFunc(c.memory, func(m *memory) bool { return m.store == inMemory }) {
+	if inMemory, ok := d.Store.(*memstore.Store); ok &&
+		!slices.ContainsFunc(c.memory, func(m *memory) bool { return m.store == inMemory }) {
 		c.memory = append(c.memory, &memory{d.Name, inMemory})
 	}
 	for _, m := range c.memory {

@@ -40,7 +40,8 @@ func annotate(ctx context.Context, e *stint.Event) {
 		where = append(where, outcomeKey.String(outcomes[i]))
 	}
 	if e.EndsWait {
-		span.AddEvent(spanWaited, trace.WithAttributes(append(where[:len(where):len(where)], waitKey.Float64(e.Waited.Seconds()))...))
+		span.AddEvent(spanWaited,
+			trace.WithAttributes(append(where[:len(where):len(where)], waitKey.Float64(e.Waited.Seconds()))...))
 	}
 	if name == "" {
 		return

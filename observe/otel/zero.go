@@ -62,7 +62,8 @@ func (o *observer) countWarning(ctx context.Context, limiter string, w *stint.Wa
 	if i < 0 {
 		return
 	}
-	if _, counted := o.countedWarnings.LoadOrStore(warningID{limiter, w.Kind, strings.Join(w.Limits, "\x00")}, nil); !counted {
+	if _, counted := o.countedWarnings.LoadOrStore(warningID{limiter, w.Kind, strings.Join(w.Limits, "\x00")},
+		nil); !counted {
 		o.warnings.Add(ctx, 1, all[i].add...)
 	}
 }

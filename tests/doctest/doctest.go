@@ -48,7 +48,8 @@ func New(t testing.TB, paths ...string) *Checker {
 // Exported imports packages and their imports from the compiler's export data.
 func Exported(t testing.TB, fset *token.FileSet, paths ...string) types.Importer {
 	t.Helper()
-	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)...)
+	list := exec.Command("go",
+		append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)...)
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	if err != nil {
@@ -67,7 +68,8 @@ func Exported(t testing.TB, fset *token.FileSet, paths ...string) types.Importer
 func (c *Checker) Check(declared, code string) error {
 	before := c.header + declared + "\n"
 	var unparsed, wrong error
-	for _, code := range []string{code, "func list(...any)\nfunc _() { list(" + listed(code) + ") }", "func _() {\n" + code + "\n}"} {
+	for _, code := range []string{code, "func list(...any)\nfunc _() { list(" + listed(code) + ") }",
+		"func _() {\n" + code + "\n}"} {
 		f, err := parser.ParseFile(c.fset, "doc.go", before+code, 0)
 		if err != nil {
 			unparsed = err // report the error of parsing as statements, which most code is

@@ -90,7 +90,8 @@ func show(to io.Writer, events io.Reader) error {
 			}
 			if e.Action != "skip" { // it has tests
 				word := map[string]string{"pass": "ok  ", "fail": "FAIL"}[e.Action]
-				fmt.Fprintf(to, "%s  %s  %v\n", word, e.Package, time.Duration(e.Elapsed*float64(time.Second)).Round(10*time.Millisecond))
+				fmt.Fprintf(to, "%s  %s  %v\n", word, e.Package,
+					time.Duration(e.Elapsed*float64(time.Second)).Round(10*time.Millisecond))
 			}
 			for test := range outputs {
 				if test[0] == e.Package {

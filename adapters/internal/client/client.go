@@ -46,7 +46,8 @@ type Transport struct {
 
 // New returns a Transport with the defaults.
 func New(lim *stint.Limiter, base http.RoundTripper) *Transport {
-	return &Transport{Limiter: lim, Base: base, Destination: stint.KeyFunc(schemeAndHost), MaxPause: defaultMaxPause, Retries: defaultRetries, Retryable: Replayable}
+	return &Transport{Limiter: lim, Base: base, Destination: stint.KeyFunc(schemeAndHost), MaxPause: defaultMaxPause,
+		Retries: defaultRetries, Retryable: Replayable}
 }
 
 // schemeAndHost returns the origin of a request's URL (RFC 6454), without the scheme's

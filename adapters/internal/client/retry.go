@@ -9,7 +9,8 @@ import (
 
 // retry returns a copy of r to send at an instant from opens on, or nil if resp is the answer to r. If a function
 // of the user panics, nobody gets resp, so its body is closed, which also ends the permit.
-func (t *Transport) retry(r *http.Request, resp *http.Response, to gateKey, try int, opens time.Time) (*http.Request, time.Time) {
+func (t *Transport) retry(r *http.Request, resp *http.Response, to gateKey, try int,
+	opens time.Time) (*http.Request, time.Time) {
 	returned := false
 	defer func() {
 		if !returned && resp.Body != nil {

@@ -101,7 +101,8 @@ func flowBandwidth(t *testing.T, a Adapter) {
 		}
 		synctest.Wait()
 		e := seen.Last()
-		if got != 60_000 || e.Kind != stint.EventPaced || e.Pacing.Bytes != 60_000 || e.Pacing.Waited != time.Since(start) || e.Pacing.Err != nil {
+		if got != 60_000 || e.Kind != stint.EventPaced || e.Pacing.Bytes != 60_000 || e.Pacing.Waited != time.Since(start) ||
+			e.Pacing.Err != nil {
 			t.Errorf("%d bytes; %v %+v after %v", got, e.Kind, e.Pacing, time.Since(start))
 		}
 	})
@@ -134,7 +135,8 @@ func flowBandwidthLeft(t *testing.T, a Adapter) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &limitertest.Events{}
 		s := storefake.New()
-		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithName("bandwidth")), byAll, seen.Option(), stint.WithStore(s))
+		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithName("bandwidth")), byAll, seen.Option(),
+			stint.WithStore(s))
 		client := inMemory(t, a.Build(one(l, send(1_000_000, 1_000_000))))
 		begun := time.Now()
 		resp, err := client.Get(siteURL)
@@ -162,7 +164,8 @@ func flowBandwidthLeft(t *testing.T, a Adapter) {
 func flowBandwidthCut(t *testing.T, a Adapter) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storefake.New()
-		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithFailurePolicy(stint.FailClosed), stint.WithName("bandwidth")), byAll, stint.WithStore(s))
+		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithFailurePolicy(stint.FailClosed),
+			stint.WithName("bandwidth")), byAll, stint.WithStore(s))
 		client := inMemory(t, a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
 			send(9_000, 9_000)(w, r)
 			s.FailWith(storefake.ErrDown)
@@ -182,7 +185,8 @@ func flowBandwidthCut(t *testing.T, a Adapter) {
 // The same over real connections and HTTP/2, whose streams end in other ways.
 func flowBandwidthHTTP2(t *testing.T, a Adapter) {
 	s := storefake.New()
-	l := compiled(t, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithFailurePolicy(stint.FailClosed), stint.WithName("bandwidth")), byAll, stint.WithStore(s))
+	l := compiled(t, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithFailurePolicy(stint.FailClosed),
+		stint.WithName("bandwidth")), byAll, stint.WithStore(s))
 	cut := false
 	srv := httptest.NewUnstartedServer(a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
 		send(70_000, 70_000)(w, r)

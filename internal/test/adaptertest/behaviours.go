@@ -88,7 +88,8 @@ func (s step) run(t *testing.T, n int, h http.Handler, problems bool) {
 			errorf("got Content-Type %q", got)
 		}
 	}
-	if s.want >= 400 && !problems && !s.always && s.body != "-" && !strings.HasPrefix(body, `{"message":`) && strings.HasPrefix(s.body, "{") {
+	if s.want >= 400 && !problems && !s.always && s.body != "-" && !strings.HasPrefix(body, `{"message":`) &&
+		strings.HasPrefix(s.body, "{") {
 		errorf("got body %q, want the error handler's", body)
 	}
 	if s.never != "" && strings.Contains(fmt.Sprint(w.Header(), body), s.never) {
@@ -117,11 +118,13 @@ var behaviours = []behaviour{
 	{"a key denied too often is banned", front(
 		stint.Rate(1, time.Minute), stint.Ban(2, time.Hour, stint.WithBanFor(10*time.Minute)), byAll,
 	), []step{
-		{do: "GET /", want: 200, body: "served", fields: []string{`RateLimit-Policy: "rate";q=1;w=60`, `RateLimit: "rate";r=0;t=60`}},
+		{do: "GET /", want: 200, body: "served",
+			fields: []string{`RateLimit-Policy: "rate";q=1;w=60`, `RateLimit: "rate";r=0;t=60`}},
 		{do: "GET /", want: 429, body: problem("rate"), fields: []string{"Retry-After: 60"}},
 		{do: "GET /", want: 429, fields: []string{"Retry-After: 600", "Cache-Control: no-store"},
 			body: `{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal usage detected","status":429,"violated-policies":["rate","ban"]}`},
-		{do: "GET /", after: 5 * time.Minute, want: 429, body: `"violated-policies":["ban"]}`, fields: []string{"Retry-After: 300"}},
+		{do: "GET /", after: 5 * time.Minute, want: 429, body: `"violated-policies":["ban"]}`,
+			fields: []string{"Retry-After: 300"}},
 		{do: "GET /", after: 5*time.Minute - time.Microsecond, want: 429, fields: []string{"Retry-After: 1"}},
 		{do: "GET /", after: time.Microsecond, want: 200},
 	}},
@@ -132,7 +135,8 @@ var behaviours = []behaviour{
 			`RateLimit-Policy: "minute";q=3;w=60, "hour";q=2;w=3600`, `RateLimit: "minute";r=2;t=20, "hour";r=1;t=1800`,
 		}},
 		{do: "GET /", want: 200},
-		{do: "GET /", want: 429, body: problem("hour"), fields: []string{`RateLimit: "minute";r=1;t=20, "hour";r=0;t=1800`, "Retry-After: 1800"}},
+		{do: "GET /", want: 429, body: problem("hour"),
+			fields: []string{`RateLimit: "minute";r=1;t=20, "hour";r=0;t=1800`, "Retry-After: 1800"}},
 		{do: "GET /", want: 429, body: problem("hour"), fields: []string{`RateLimit: "minute";r=1;t=20, "hour";r=0;t=1800`}},
 	}},
 	{"both deny", front(
@@ -146,7 +150,8 @@ var behaviours = []behaviour{
 		{do: "GET /", with: []string{"X-Key: hidden-2"}, want: 200},
 		{do: "GET /", with: []string{"X-Key: hidden-1"}, want: 429, body: problem("rate"), never: "hidden-1"},
 	}},
-	{"routes", front(stint.Rate(9, time.Minute), stint.WithRoute("POST /login", stint.Rate(1, time.Minute, stint.WithName("login"))), byAll), []step{
+	{"routes", front(stint.Rate(9, time.Minute),
+		stint.WithRoute("POST /login", stint.Rate(1, time.Minute, stint.WithName("login"))), byAll), []step{
 		{do: "POST /login", want: 200, fields: []string{`RateLimit: "rate";r=8;t=7, "login";r=0;t=60`}},
 		{do: "POST //login", want: 429, body: problem("login")},
 		{do: "POST /./login", want: 429, body: problem("login")},
@@ -154,60 +159,72 @@ var behaviours = []behaviour{
 		{do: "POST /%6Cogin", want: 429, body: problem("login")},
 		{do: "GET /login", want: 200, fields: []string{`RateLimit: "rate";r=7;t=7`}},
 	}},
-	{"a route with only its own limits", front(stint.Rate(1, time.Minute), stint.WithRoute("GET /login", stint.Only(stint.Rate(2, time.Minute, stint.WithName("login")))), byAll), []step{
+	{"a route with only its own limits", front(stint.Rate(1, time.Minute),
+		stint.WithRoute("GET /login", stint.Only(stint.Rate(2, time.Minute, stint.WithName("login")))), byAll), []step{
 		{do: "GET /", want: 200},
 		{do: "GET /login", want: 200, fields: []string{`RateLimit: "login";r=1;t=30`}},
 		{do: "GET /login", want: 200},
 		{do: "GET /login", want: 429, body: problem("login")},
 	}},
-	{"a route that is exempt", front(stint.Rate(1, time.Minute), stint.WithRoute("GET /login", stint.Exempt()), byAll), []step{
-		{do: "GET /login", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:"}},
-		{do: "GET /", want: 200},
-		{do: "GET /", want: 429},
-		{do: "GET /login", want: 200},
-	}},
+	{"a route that is exempt", front(stint.Rate(1, time.Minute), stint.WithRoute("GET /login", stint.Exempt()), byAll),
+		[]step{
+			{do: "GET /login", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:"}},
+			{do: "GET /", want: 200},
+			{do: "GET /", want: 429},
+			{do: "GET /login", want: 200},
+		}},
 	{"a default cost, of the rate alone", front(
 		stint.Rate(20, time.Minute), stint.Concurrency(2), byAll, stint.WithCost(func(*http.Request) int64 { return 10 }),
 	), []step{
 		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=10;t=3, "concurrency";r=1`}},
 	}},
-	{"HEAD", front(stint.Rate(9, time.Minute), stint.WithRoute("GET /login", stint.Rate(1, time.Minute, stint.WithName("login"))), byAll), []step{
+	{"HEAD", front(stint.Rate(9, time.Minute),
+		stint.WithRoute("GET /login", stint.Rate(1, time.Minute, stint.WithName("login"))), byAll), []step{
 		{do: "HEAD /login", want: 200, fields: []string{`RateLimit: "rate";r=8;t=7, "login";r=0;t=60`}},
-		{do: "HEAD /login", want: 429, body: "-", fields: []string{`RateLimit: "rate";r=8;t=7, "login";r=0;t=60`, "Retry-After: 60"}},
+		{do: "HEAD /login", want: 429, body: "-",
+			fields: []string{`RateLimit: "rate";r=8;t=7, "login";r=0;t=60`, "Retry-After: 60"}},
 		{do: "GET /login", want: 429},
 	}},
 	{"OPTIONS counts", front(stint.Rate(1, time.Minute), byAll), []step{
 		{do: "OPTIONS /", want: 200},
 		{do: "OPTIONS /", with: []string{"Origin: http://a.test", "Access-Control-Request-Method: PUT"}, want: 429},
 	}},
-	{"preflights don't, if asked not to", front(stint.Rate(1, time.Minute), stint.WithSkip(stint.Preflight), byAll), []step{
-		{do: "OPTIONS /", with: []string{"Origin: http://a.test", "Access-Control-Request-Method: PUT"}, want: 200, fields: []string{"RateLimit:"}},
-		{do: "OPTIONS /", want: 200, fields: []string{`RateLimit: "rate";r=0;t=60`}},
-		{do: "OPTIONS /", with: []string{"Origin: http://a.test"}, want: 429},
-	}},
-	{"no route", front(stint.Rate(1, time.Minute), byAll, stint.WithRoute("/login", stint.Rate(5, time.Minute, stint.WithName("login")))), []step{
+	{"preflights don't, if asked not to", front(stint.Rate(1, time.Minute), stint.WithSkip(stint.Preflight), byAll),
+		[]step{
+			{do: "OPTIONS /", with: []string{"Origin: http://a.test", "Access-Control-Request-Method: PUT"}, want: 200,
+				fields: []string{"RateLimit:"}},
+			{do: "OPTIONS /", want: 200, fields: []string{`RateLimit: "rate";r=0;t=60`}},
+			{do: "OPTIONS /", with: []string{"Origin: http://a.test"}, want: 429},
+		}},
+	{"no route", front(stint.Rate(1, time.Minute), byAll,
+		stint.WithRoute("/login", stint.Rate(5, time.Minute, stint.WithName("login")))), []step{
 		{do: "GET /login/nowhere", want: 404, fields: []string{`RateLimit: "rate";r=0;t=60`}},
 		{do: "GET /login/nowhere", want: 429},
 	}},
 	{"an exhausted bucket of another peer", front(stint.Rate(1, time.Minute), stint.WithKey(stint.RemoteIP())), []step{
 		{do: "GET /", with: []string{"From: 192.0.2.7:1000"}, want: 200},
-		{do: "GET /", with: []string{"From: 192.0.2.7:1001", "X-Forwarded-For: 198.51.100.9"}, want: 429, never: "198.51.100.9"},
-		{do: "GET /", with: []string{"From: 192.0.2.7:1002", "X-Real-IP: 198.51.100.9", "Forwarded: for=198.51.100.9"}, want: 429, never: "192.0.2.7"},
+		{do: "GET /", with: []string{"From: 192.0.2.7:1001", "X-Forwarded-For: 198.51.100.9"}, want: 429,
+			never: "198.51.100.9"},
+		{do: "GET /", with: []string{"From: 192.0.2.7:1002", "X-Real-IP: 198.51.100.9", "Forwarded: for=198.51.100.9"},
+			want: 429, never: "192.0.2.7"},
 		{do: "GET /", with: []string{"From: [::ffff:192.0.2.7]:1003"}, want: 429},
 		{do: "GET /", with: []string{"From: 192.0.2.8:1000", "X-Forwarded-For: 192.0.2.7"}, want: 200},
 	}},
-	{"behind a proxy", front(stint.Rate(1, time.Minute), stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8")))), []step{
+	{"behind a proxy", front(stint.Rate(1, time.Minute),
+		stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8")))), []step{
 		{do: "GET /", with: []string{"From: 10.0.0.1:1000", "X-Forwarded-For: 192.0.2.7"}, want: 200},
 		{do: "GET /", with: []string{"From: 10.0.0.2:1000", "X-Forwarded-For: 1.1.1.1, 192.0.2.7"}, want: 429},
 		{do: "GET /", with: []string{"From: 10.0.0.1:1000", "X-Forwarded-For: 192.0.2.8"}, want: 200},
 	}},
-	{"skipped", front(stint.Rate(1, time.Minute), byAll, stint.WithSkip(func(r *http.Request) bool { return r.URL.Path == "/login" })), []step{
+	{"skipped", front(stint.Rate(1, time.Minute), byAll,
+		stint.WithSkip(func(r *http.Request) bool { return r.URL.Path == "/login" })), []step{
 		{do: "GET /login", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:"}},
 		{do: "GET /login", want: 200},
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 429},
 	}},
-	{"blocked", front(stint.Rate(1, time.Minute), byAll, stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("192.0.2.0/24")))), []step{
+	{"blocked", front(stint.Rate(1, time.Minute), byAll,
+		stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("192.0.2.0/24")))), []step{
 		{do: "GET /", with: []string{"From: 192.0.2.7:1000"}, want: 403, body: "{", never: "192.0.2"},
 		{do: "GET /", with: []string{"From: 198.51.100.7:1000"}, want: 200},
 	}},
@@ -224,36 +241,43 @@ var behaviours = []behaviour{
 	{"a key too long", front(stint.Rate(1, time.Minute), byKey), []step{
 		{do: "GET /", with: []string{"X-Key: " + strings.Repeat("x", 1<<20)}, want: 403, never: "xxxx"},
 	}},
-	{"a key that can't be told", front(stint.Rate(1, time.Minute), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) {
-		return "", errors.New("no session for mallory")
-	}))), []step{
-		{do: "GET /", want: 500, body: "{", never: "mallory"},
-	}},
+	{"a key that can't be told",
+		front(stint.Rate(1, time.Minute), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) {
+			return "", errors.New("no session for mallory")
+		}))), []step{
+			{do: "GET /", want: 500, body: "{", never: "mallory"},
+		}},
 	{"redirected", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.Redirect("/queue"))), []step{
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 302, fields: []string{"Location: /queue"}},
 	}},
-	{"degraded", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, "from the cache, for "+stint.DeniedFromContext(r.Context()).Decision.Limit)
-	})))), []step{
+	{"degraded", front(stint.Rate(1, time.Minute), byAll,
+		stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "from the cache, for "+stint.DeniedFromContext(r.Context()).Decision.Limit)
+		})))), []step{
 		{do: "GET /", want: 200, body: "served"},
-		{do: "GET /", want: 200, body: "from the cache, for rate", fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After:", "Cache-Control: no-store"}},
+		{do: "GET /", want: 200, body: "from the cache, for rate",
+			fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After:", "Cache-Control: no-store"}},
 	}},
-	{"degraded, for caches too", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Cache-Control", "max-age=5")
-	})))), []step{
+	{"degraded, for caches too", front(stint.Rate(1, time.Minute), byAll,
+		stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=5")
+		})))), []step{
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 200, body: "-", fields: []string{"Retry-After:", "Cache-Control: max-age=5"}},
 	}},
-	{"a body of its own", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "not now")
-	}))), []step{
+	{"a body of its own", front(stint.Rate(1, time.Minute), byAll,
+		stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "not now")
+		}))), []step{
 		{do: "GET /", want: 200, body: "served"},
-		{do: "GET /", want: 429, body: "not now", always: true, fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After: 60"}},
+		{do: "GET /", want: 429, body: "not now", always: true,
+			fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After: 60"}},
 	}},
 	{"plain text", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.PlainText("slow down\n"))), []step{
 		{do: "GET /", want: 200},
-		{do: "GET /", want: 429, body: "slow down\n", fields: []string{"Content-Type: text/plain; charset=utf-8", "Retry-After: 60"}},
+		{do: "GET /", want: 429, body: "slow down\n",
+			fields: []string{"Content-Type: text/plain; charset=utf-8", "Retry-After: 60"}},
 	}},
 	{"in the router's own way", answered(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/x-own")
@@ -267,29 +291,36 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 403, body: "{", never: "own"},
 		{do: "GET /", with: []string{"X-Key: a"}, after: time.Minute, want: 200, body: "served"},
 	}},
-	{"in the router's own way, without a status", answered(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "not now") }, nil,
-		stint.Rate(1, time.Minute), byAll), []step{
-		{do: "GET /", want: 200, body: "served"},
-		{do: "GET /", want: 429, body: "not now", always: true, fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After: 60"}},
-	}},
-	{"in the router's own way, with nothing", answered(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Note", "full") }, nil,
-		stint.Rate(1, time.Minute), byAll), []step{
-		{do: "GET /", want: 200, body: "served"},
-		{do: "GET /", want: 429, body: problem("rate"), always: true, fields: []string{"X-Note: full", "Retry-After: 60"}},
-	}},
+	{"in the router's own way, without a status",
+		answered(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "not now") }, nil,
+			stint.Rate(1, time.Minute), byAll), []step{
+			{do: "GET /", want: 200, body: "served"},
+			{do: "GET /", want: 429, body: "not now", always: true,
+				fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After: 60"}},
+		}},
+	{"in the router's own way, with nothing",
+		answered(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Note", "full") }, nil,
+			stint.Rate(1, time.Minute), byAll), []step{
+			{do: "GET /", want: 200, body: "served"},
+			{do: "GET /", want: 429, body: problem("rate"), always: true, fields: []string{"X-Note: full", "Retry-After: 60"}},
+		}},
 	{"every denial in the router's own way", answered(nil, func(w http.ResponseWriter, r *http.Request, err error) {
 		if r.URL.Path == "/login" {
 			w.WriteHeader(http.StatusTeapot)
 		}
-		_, _ = fmt.Fprint(w, "sorry: ", errors.Is(err, stint.ErrDenied), errors.Is(err, stint.ErrEmptyKey), errors.Is(err, stint.ErrBlocked))
+		_, _ = fmt.Fprint(w, "sorry: ", errors.Is(err, stint.ErrDenied), errors.Is(err, stint.ErrEmptyKey),
+			errors.Is(err, stint.ErrBlocked))
 	}, stint.Rate(1, time.Minute), byKey, stint.WithBlock(stint.RemoteIP().In(netip.MustParsePrefix("198.51.100.0/24"))),
 		stint.WithErrorHandler(func(http.ResponseWriter, *http.Request, error) {})), []step{
 		{do: "GET /", want: 403, body: "sorry: false true false", always: true, fields: []string{"RateLimit:"}},
 		{do: "GET /login", want: 418, body: "sorry: false true false", always: true},
-		{do: "GET /", with: []string{"X-Key: a", "From: 198.51.100.7:1000"}, want: 403, body: "sorry: false false true", always: true},
-		{do: "GET /", with: []string{"X-Key: " + strings.Repeat("x", 1<<20)}, want: 403, body: "sorry: false false false", always: true},
+		{do: "GET /", with: []string{"X-Key: a", "From: 198.51.100.7:1000"}, want: 403, body: "sorry: false false true",
+			always: true},
+		{do: "GET /", with: []string{"X-Key: " + strings.Repeat("x", 1<<20)}, want: 403, body: "sorry: false false false",
+			always: true},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 200, body: "served"},
-		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "sorry: true false false", always: true, fields: []string{"Retry-After: 60"}},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "sorry: true false false", always: true,
+			fields: []string{"Retry-After: 60"}},
 	}},
 	{"both handlers are the router's own", answered(
 		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "slow down") },
@@ -299,61 +330,76 @@ var behaviours = []behaviour{
 		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "slow down", always: true},
 	}},
-	{"an error handler of the router's own that writes nothing", answered(nil, func(http.ResponseWriter, *http.Request, error) {},
-		stint.Rate(1, time.Minute), byKey), []step{
-		{do: "GET /", want: 403, body: `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the request has no key for limit rate"}`, always: true},
-		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
-		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: problem("rate"), always: true},
-	}},
+	{"an error handler of the router's own that writes nothing",
+		answered(nil, func(http.ResponseWriter, *http.Request, error) {},
+			stint.Rate(1, time.Minute), byKey), []step{
+			{do: "GET /", want: 403, body: `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the request has no key for limit rate"}`, always: true},
+			{do: "GET /", with: []string{"X-Key: a"}, want: 200},
+			{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: problem("rate"), always: true},
+		}},
 	{"a problem, asked for", front(stint.Rate(1, time.Minute), byKey, stint.WithProblem()), []step{
 		{do: "GET /", with: []string{"X-Key: a"}, want: 200, body: "served"},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: problem("rate"), always: true, fields: []string{
 			"Content-Type: application/problem+json", "Retry-After: 60",
 		}},
-		{do: "HEAD /", with: []string{"X-Key: a"}, want: 429, body: "-", fields: []string{"Content-Type: application/problem+json"}},
+		{do: "HEAD /", with: []string{"X-Key: a"}, want: 429, body: "-",
+			fields: []string{"Content-Type: application/problem+json"}},
 		{do: "GET /", want: 403, body: `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the request has no key for limit rate"}`, always: true, fields: []string{
 			"Content-Type: application/problem+json",
 		}},
 	}},
-	{"a problem, but for a handler", front(stint.Rate(1, time.Minute), byKey, stint.WithProblem(), stint.WithDenyHandler(stint.PlainText("slow down\n"))), []step{
+	{"a problem, but for a handler", front(stint.Rate(1, time.Minute), byKey, stint.WithProblem(),
+		stint.WithDenyHandler(stint.PlainText("slow down\n"))), []step{
 		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "slow down\n", always: true},
 		{do: "GET /", want: 403, body: `{"type":"about:blank"`, always: true},
 	}},
-	{"one function writes every denial", front(stint.Rate(1, time.Minute), byKey, stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
-		if errors.Is(err, stint.ErrEmptyKey) {
-			w.WriteHeader(http.StatusUnauthorized)
-		}
-		_, _ = fmt.Fprintln(w, "sorry:", errors.Is(err, stint.ErrDenied))
-	})), []step{
+	{"one function writes every denial", front(stint.Rate(1, time.Minute), byKey,
+		stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
+			if errors.Is(err, stint.ErrEmptyKey) {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			_, _ = fmt.Fprintln(w, "sorry:", errors.Is(err, stint.ErrDenied))
+		})), []step{
 		{do: "GET /", want: 401, body: "sorry: false", always: true},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
-		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "sorry: true", always: true, fields: []string{"Retry-After: 60"}},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "sorry: true", always: true,
+			fields: []string{"Retry-After: 60"}},
 	}},
-	{"an error handler beside a deny handler", front(stint.Rate(1, time.Minute), byKey, stint.WithDenyHandler(stint.PlainText("slow down")),
-		stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) { _, _ = io.WriteString(w, "who?") })), []step{
-		{do: "GET /", want: 403, body: "who?", always: true},
-		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
-		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "slow down", always: true},
-	}},
-	{"a dry run reports only", front(stint.Rate(1, time.Minute, stint.WithDryRun(true)), stint.Rate(3, time.Minute, stint.WithName("real")), byAll), []step{
+	{"an error handler beside a deny handler",
+		front(stint.Rate(1, time.Minute), byKey, stint.WithDenyHandler(stint.PlainText("slow down")),
+			stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
+				_,
+					_ = io.WriteString(w, "who?")
+			})), []step{
+			{do: "GET /", want: 403, body: "who?", always: true},
+			{do: "GET /", with: []string{"X-Key: a"}, want: 200},
+			{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "slow down", always: true},
+		}},
+	{"a dry run reports only", front(stint.Rate(1, time.Minute, stint.WithDryRun(true)),
+		stint.Rate(3, time.Minute, stint.WithName("real")), byAll), []step{
 		{do: "GET /", want: 200, fields: []string{`RateLimit-Policy: "real";q=3;w=60`, `RateLimit: "real";r=2;t=20`}},
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 429, body: problem("real")},
 	}},
-	{"fail open", front(stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down())), []step{
-		{do: "GET /", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:", "Retry-After:"}},
-		{do: "GET /", want: 200},
+	{"fail open", front(stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down())),
+		[]step{
+			{do: "GET /", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:", "Retry-After:"}},
+			{do: "GET /", want: 200},
+		}},
+	{"fail closed", front(stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down()),
+		stint.WithFailurePolicy(stint.FailClosed)), []step{
+		{do: "GET /", want: 503, body: `{"type":"about:blank"`, never: "10.1.2.3",
+			fields: []string{"RateLimit:", "Retry-After: 1", "Cache-Control: no-store"}},
 	}},
-	{"fail closed", front(stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down()), stint.WithFailurePolicy(stint.FailClosed)), []step{
-		{do: "GET /", want: 503, body: `{"type":"about:blank"`, never: "10.1.2.3", fields: []string{"RateLimit:", "Retry-After: 1", "Cache-Control: no-store"}},
-	}},
-	{"a cost that never fits", front(stint.Rate(5, time.Minute), stint.WithCost(func(*http.Request) int64 { return 6 }), byAll), []step{
-		{do: "GET /", want: 429, body: problem("rate"), fields: []string{"Retry-After:", `RateLimit: "rate";r=5;t=12`}},
-	}},
+	{"a cost that never fits",
+		front(stint.Rate(5, time.Minute), stint.WithCost(func(*http.Request) int64 { return 6 }), byAll), []step{
+			{do: "GET /", want: 429, body: problem("rate"), fields: []string{"Retry-After:", `RateLimit: "rate";r=5;t=12`}},
+		}},
 	{"X-RateLimit fields", front(stint.Rate(2, time.Minute), byAll, stint.WithHeaders(stint.XRateLimitHeaders)), []step{
-		{do: "GET /", want: 200, fields: []string{"X-RateLimit-Limit: 2", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30", "RateLimit:"}},
+		{do: "GET /", want: 200,
+			fields: []string{"X-RateLimit-Limit: 2", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30", "RateLimit:"}},
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 429, fields: []string{"X-RateLimit-Remaining: 0", "Retry-After: 30"}},
 	}},
@@ -382,7 +428,8 @@ var behaviours = []behaviour{
 		inner := compiled(t, stint.Rate(5, time.Minute), byAll, stint.WithHeaders(stint.XRateLimitHeaders))
 		return Site{Limits: []*stint.Limiter{outer}, Routes: []Route{{Path: "/", Limits: []*stint.Limiter{inner}}}}
 	}, []step{
-		{do: "GET /", want: 200, fields: []string{"X-RateLimit-Limit: 2", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30"}},
+		{do: "GET /", want: 200,
+			fields: []string{"X-RateLimit-Limit: 2", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30"}},
 	}},
 	{"the same limiter twice", func(t *testing.T) Site {
 		l := compiled(t, stint.Rate(3, time.Minute), byAll)
@@ -397,10 +444,12 @@ var behaviours = []behaviour{
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Site{Limits: []*stint.Limiter{l}, Routes: []Route{{Path: "/"}, {Path: "/search", Limits: []*stint.Limiter{search}}}}
+		return Site{Limits: []*stint.Limiter{l},
+			Routes: []Route{{Path: "/"}, {Path: "/search", Limits: []*stint.Limiter{search}}}}
 	}, []step{
 		{do: "GET /search", want: 200, fields: []string{`RateLimit: "rate";r=8;t=7, "search";r=0;t=60`}},
-		{do: "GET /search", want: 429, body: problem("search"), fields: []string{`RateLimit: "rate";r=7;t=7, "search";r=0;t=60`}},
+		{do: "GET /search", want: 429, body: problem("search"),
+			fields: []string{`RateLimit: "rate";r=7;t=7, "search";r=0;t=60`}},
 		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=6;t=7`}},
 	}},
 	{"one derived from another, beside it", func(t *testing.T) Site {
@@ -409,10 +458,12 @@ var behaviours = []behaviour{
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Site{Routes: []Route{{Path: "/", Limits: []*stint.Limiter{l}}, {Path: "/search", Limits: []*stint.Limiter{search}}}}
+		return Site{Routes: []Route{{Path: "/", Limits: []*stint.Limiter{l}},
+			{Path: "/search", Limits: []*stint.Limiter{search}}}}
 	}, []step{
 		{do: "GET /search", want: 200, fields: []string{`RateLimit: "rate";r=1;t=30, "search";r=0;t=60`}},
-		{do: "GET /search", want: 429, body: problem("search"), fields: []string{`RateLimit: "rate";r=1;t=30, "search";r=0;t=60`}},
+		{do: "GET /search", want: 429, body: problem("search"),
+			fields: []string{`RateLimit: "rate";r=1;t=30, "search";r=0;t=60`}},
 		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=0;t=30`}},
 		{do: "GET /", want: 429},
 	}},
@@ -471,7 +522,8 @@ var behaviours = []behaviour{
 	{"by whom the router has authenticated", forUsers(func(user stint.Key) []stint.Option {
 		return []stint.Option{stint.Rate(2, time.Minute), stint.WithKey(user)}
 	}), []step{
-		{do: "GET /", with: []string{"X-User: ada"}, want: 200, body: "left 1", fields: []string{`RateLimit: "rate";r=1;t=30`}},
+		{do: "GET /", with: []string{"X-User: ada"}, want: 200, body: "left 1",
+			fields: []string{`RateLimit: "rate";r=1;t=30`}},
 		{do: "GET /", with: []string{"X-User: bob"}, want: 200, body: "left 1"},
 		{do: "GET /", with: []string{"X-User: ada"}, want: 200, body: "left 0"},
 		{do: "GET /", with: []string{"X-User: ada"}, want: 429, body: problem("rate"), never: "ada"},
@@ -480,14 +532,17 @@ var behaviours = []behaviour{
 	{"by whom it has authenticated, among other keys", forUsers(func(user stint.Key) []stint.Option {
 		return []stint.Option{
 			stint.Rate(9, time.Minute), stint.WithKey(stint.RemoteIP()),
-			stint.Rate(1, time.Minute, stint.WithName("user"), stint.WithKey(stint.Hash(secret, stint.Join(stint.Method(), user)))),
+			stint.Rate(1, time.Minute, stint.WithName("user"),
+				stint.WithKey(stint.Hash(secret, stint.Join(stint.Method(), user)))),
 			stint.WithRoute("/login", stint.Only(stint.Rate(2, time.Minute, stint.WithName("login"))), stint.WithKey(user)),
 			stint.WithEmptyKey(stint.SkipEmptyKey),
 		}
 	}), []step{
-		{do: "GET /", with: []string{"X-User: ada"}, want: 200, fields: []string{`RateLimit: "rate";r=8;t=7, "user";r=0;t=60`}},
+		{do: "GET /", with: []string{"X-User: ada"}, want: 200,
+			fields: []string{`RateLimit: "rate";r=8;t=7, "user";r=0;t=60`}},
 		{do: "GET /", with: []string{"X-User: ada"}, want: 429, body: problem("user")},
-		{do: "PUT /", with: []string{"X-User: ada"}, want: 200, fields: []string{`RateLimit: "rate";r=7;t=7, "user";r=0;t=60`}},
+		{do: "PUT /", with: []string{"X-User: ada"}, want: 200,
+			fields: []string{`RateLimit: "rate";r=7;t=7, "user";r=0;t=60`}},
 		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=6;t=7`}},
 		{do: "GET /login", with: []string{"X-User: ada"}, want: 200, fields: []string{`RateLimit: "login";r=1;t=30`}},
 		{do: "GET /login", want: 200, fields: []string{"RateLimit:"}},
@@ -517,19 +572,24 @@ var behaviours = []behaviour{
 		stint.AdaptiveConcurrency(1, 50, stint.WithInitialLimit(3)), stint.Rate(1, time.Minute), byAll,
 	), []step{
 		{do: "GET /", want: 200, body: "served", fields: []string{
-			`RateLimit-Policy: "rate";q=1;w=60, "adaptive";q=3;qu="concurrent-requests"`, `RateLimit: "rate";r=0;t=60, "adaptive";r=2`,
+			`RateLimit-Policy: "rate";q=1;w=60, "adaptive";q=3;qu="concurrent-requests"`,
+			`RateLimit: "rate";r=0;t=60, "adaptive";r=2`,
 		}},
-		{do: "GET /", want: 429, body: problem("rate"), fields: []string{`RateLimit: "rate";r=0;t=60, "adaptive";r=3`, "Retry-After: 60"}},
+		{do: "GET /", want: 429, body: problem("rate"),
+			fields: []string{`RateLimit: "rate";r=0;t=60, "adaptive";r=3`, "Retry-After: 60"}},
 		{do: "GET /", after: time.Minute, want: 200},
 	}},
 	{"an adaptive limit goes on without the store", front(
-		stint.AdaptiveConcurrency(1, 50, stint.WithInitialLimit(3), stint.WithName("adaptive")), stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down()),
+		stint.AdaptiveConcurrency(1, 50, stint.WithInitialLimit(3), stint.WithName("adaptive")),
+		stint.Rate(1, time.Minute, stint.WithName("rate")), byAll, stint.WithStore(storefake.Down()),
 	), []step{
-		{do: "GET /", want: 200, fields: []string{`RateLimit: "adaptive";r=2`, `RateLimit-Policy: "adaptive";q=3;qu="concurrent-requests"`}},
+		{do: "GET /", want: 200,
+			fields: []string{`RateLimit: "adaptive";r=2`, `RateLimit-Policy: "adaptive";q=3;qu="concurrent-requests"`}},
 		{do: "GET /", want: 200},
 	}},
 	{"a cost above an adaptive limit's most", front(
-		stint.AdaptiveConcurrency(1, 50, stint.WithCost(func(*http.Request) int64 { return 51 })), stint.Rate(100, time.Minute), byAll,
+		stint.AdaptiveConcurrency(1, 50, stint.WithCost(func(*http.Request) int64 { return 51 })),
+		stint.Rate(100, time.Minute), byAll,
 	), []step{
 		{do: "GET /", want: 503, fields: []string{"Retry-After:", `RateLimit: "rate";r=100;t=1, "adaptive";r=20`}},
 	}},
@@ -542,7 +602,8 @@ var behaviours = []behaviour{
 		}
 		return []stint.Limit{freePlan}, nil
 	}), byKey), []step{
-		{do: "GET /", with: []string{"X-Key: a", "X-Plan: free"}, want: 200, fields: []string{`RateLimit: "free";r=0;t=60`, `RateLimit-Policy: "free";q=1;w=60`}},
+		{do: "GET /", with: []string{"X-Key: a", "X-Plan: free"}, want: 200,
+			fields: []string{`RateLimit: "free";r=0;t=60`, `RateLimit-Policy: "free";q=1;w=60`}},
 		{do: "GET /", with: []string{"X-Key: a", "X-Plan: free"}, want: 429, body: problem("free")},
 		{do: "GET /", with: []string{"X-Key: a", "X-Plan: paid"}, want: 200, fields: []string{`RateLimit: "paid";r=99;t=1`}},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 500, never: "mallory"},
@@ -567,10 +628,11 @@ func waitedFor(opts ...stint.SlotOption) func(*testing.T) Site {
 			}
 			return false
 		}
-		l = compiled(t, stint.Concurrency(1, opts...), byK, stint.WithSkip(ahead), stint.WithPriority(func(r *http.Request) int {
-			n, _ := strconv.Atoi(r.Header.Get("X-Class"))
-			return n
-		}))
+		l = compiled(t, stint.Concurrency(1, opts...), byK, stint.WithSkip(ahead),
+			stint.WithPriority(func(r *http.Request) int {
+				n, _ := strconv.Atoi(r.Header.Get("X-Class"))
+				return n
+			}))
 		p, err := l.Take(t.Context(), "k", 1)
 		if err != nil {
 			t.Fatal(err)
@@ -594,12 +656,14 @@ var (
 // front is a site with limits in front of everything.
 func front(opts ...stint.Option) func(*testing.T) Site {
 	return func(t *testing.T) Site {
-		return Site{Limits: []*stint.Limiter{compiled(t, opts...)}, Routes: []Route{{Path: "/"}, {Path: "/login"}, {Path: "/users/{id}"}}}
+		return Site{Limits: []*stint.Limiter{compiled(t, opts...)},
+			Routes: []Route{{Path: "/"}, {Path: "/login"}, {Path: "/users/{id}"}}}
 	}
 }
 
 // answered is front, with handlers of the router's own kind.
-func answered(deny http.HandlerFunc, fail func(http.ResponseWriter, *http.Request, error), opts ...stint.Option) func(*testing.T) Site {
+func answered(deny http.HandlerFunc, fail func(http.ResponseWriter, *http.Request, error),
+	opts ...stint.Option) func(*testing.T) Site {
 	return func(t *testing.T) Site {
 		s := front(opts...)(t)
 		s.Deny, s.Fail = deny, fail

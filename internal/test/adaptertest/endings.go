@@ -127,14 +127,16 @@ func endAWait(t *testing.T, a Adapter, e ending, opts []stint.Option, status int
 	if status != 503 {
 		return
 	}
-	if retry, cache := resp.Header.Get("Retry-After"), resp.Header.Get("Cache-Control"); retry != "1" || cache != "no-store" {
+	if retry, cache := resp.Header.Get("Retry-After"), resp.Header.Get("Cache-Control"); retry != "1" ||
+		cache != "no-store" {
 		t.Errorf("Retry-After %q, Cache-Control %q, want 1 and no-store", retry, cache)
 	}
 	kind, want := "application/json", `{"message":"Service Unavailable"}`
 	if a.Problems {
 		kind, want = "application/problem+json", `{"type":"about:blank","title":"Service Unavailable","status":503}`
 	}
-	if got := resp.Header.Get("Content-Type"); got != kind || strings.TrimSpace(string(body)) != want || !json.Valid(body) {
+	if got := resp.Header.Get("Content-Type"); got != kind || strings.TrimSpace(string(body)) != want ||
+		!json.Valid(body) {
 		t.Errorf("got %s %q, want %s %s", got, body, kind, want)
 	}
 }
@@ -183,7 +185,8 @@ func flowContextHasEnded(t *testing.T, a Adapter) {
 		} {
 			seen := &limitertest.Events{}
 			l := compiled(t, limit, byAll, seen.Option())
-			h := a.Build(one(l, func(http.ResponseWriter, *http.Request) { t.Errorf("%s, %s, %s: the handler ran", a.Name, which, kind) }))
+			h := a.Build(one(l,
+				func(http.ResponseWriter, *http.Request) { t.Errorf("%s, %s, %s: the handler ran", a.Name, which, kind) }))
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, get("/").WithContext(ctx))
 			if w.Code != http.StatusServiceUnavailable || seen.Kinds() != "Canceled" {

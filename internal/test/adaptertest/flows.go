@@ -155,7 +155,8 @@ func flowAdaptive(t *testing.T, a Adapter) {
 		}
 		want := stint.LimitChange{Limit: "adaptive", From: 20, To: 21, Reason: stint.AdaptiveGrowing, InFlight: 19,
 			Latency: 100 * time.Millisecond, Baseline: 100 * time.Millisecond}
-		if len(changes) < 2 || changes[0] != want && changes[1] != want || changes[len(changes)-1].Reason != stint.AdaptiveDrops {
+		if len(changes) < 2 || changes[0] != want && changes[1] != want ||
+			changes[len(changes)-1].Reason != stint.AdaptiveDrops {
 			t.Errorf("told of %+v", changes)
 		}
 	})
@@ -234,27 +235,28 @@ func flowComesBack(t *testing.T, a Adapter) {
 
 	var name, seen string
 	l := compiled(t, stint.Rate(100, time.Minute), byAll)
-	h := a.Build(Site{Limits: []*stint.Limiter{l}, Routes: []Route{{Path: "/users/{id}", Do: func(w http.ResponseWriter, r *http.Request) {
-		if stint.FromContext(r.Context()) == nil {
-			t.Error("no permit")
-		}
-		if err := r.ParseMultipartForm(1); err != nil {
-			t.Error(err)
-			return
-		}
-		f, err := r.MultipartForm.File["file"][0].Open()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer f.Close()
-		if f, ok := f.(*os.File); ok {
-			name = f.Name()
-		}
-		if a.Pattern == "" {
-			_ = r.MultipartForm.RemoveAll() // as handlers of such a router have to
-		}
-	}}}})
+	h := a.Build(Site{Limits: []*stint.Limiter{l},
+		Routes: []Route{{Path: "/users/{id}", Do: func(w http.ResponseWriter, r *http.Request) {
+			if stint.FromContext(r.Context()) == nil {
+				t.Error("no permit")
+			}
+			if err := r.ParseMultipartForm(1); err != nil {
+				t.Error(err)
+				return
+			}
+			f, err := r.MultipartForm.File["file"][0].Open()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			if f, ok := f.(*os.File); ok {
+				name = f.Name()
+			}
+			if a.Pattern == "" {
+				_ = r.MultipartForm.RemoveAll() // as handlers of such a router have to
+			}
+		}}}})
 	logged := make(chan struct{})
 	srv := limitertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(logged)

@@ -94,12 +94,14 @@ func (m Mounting) patterns(t *testing.T) string {
 		t.Errorf("the limiters see the paths %q, want %q", paths, want)
 	}
 	patterns := strings.Join(seen, ", ")
-	for _, r := range []*http.Request{get("/nowhere"), get("/api/users/7/"), httptest.NewRequest("DELETE", "/api/users/7", nil), httptest.NewRequest("OPTIONS", "/api/users/7", nil)} {
+	for _, r := range []*http.Request{get("/nowhere"), get("/api/users/7/"),
+		httptest.NewRequest("DELETE", "/api/users/7", nil), httptest.NewRequest("OPTIONS", "/api/users/7", nil)} {
 		path := r.URL.Path
 		seen[0] = ""
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if redirected := w.Code/100 == 3; (seen[0] == "") != (redirected && m.Redirects) || !redirected && path == "/api/users/7/" && m.Redirects {
+		if redirected := w.Code/100 == 3; (seen[0] == "") != (redirected && m.Redirects) || !redirected &&
+			path == "/api/users/7/" && m.Redirects {
 			t.Errorf("%s %s, answered with %d: the limiter in front saw %q", r.Method, path, w.Code, seen[0])
 		}
 	}
@@ -110,7 +112,8 @@ func (m Mounting) patterns(t *testing.T) string {
 // recovers from panics of the limiter's functions.
 func testRecovery(t *testing.T, site Around) {
 	for _, outside := range []bool{true, false} {
-		h := site(compiled(t, stint.Concurrency(1), byAll), outside, func(http.ResponseWriter, *http.Request) { panic("a bug") })
+		h := site(compiled(t, stint.Concurrency(1), byAll), outside,
+			func(http.ResponseWriter, *http.Request) { panic("a bug") })
 		for range 3 {
 			w := httptest.NewRecorder()
 			if h.ServeHTTP(w, get("/")); w.Code != 500 {
@@ -163,7 +166,8 @@ func testCORS(t *testing.T, site Around) {
 // Outside, a timeout of a second bounds the wait for a turn.
 func testTimeout(t *testing.T, site Around) {
 	for _, outside := range []bool{true, false} {
-		h := site(compiled(t, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Minute)), byAll), outside, answering(200, "served"))
+		h := site(compiled(t, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Minute)), byAll), outside,
+			answering(200, "served"))
 		start, codes := time.Now(), []int{}
 		for range 2 {
 			w := httptest.NewRecorder()

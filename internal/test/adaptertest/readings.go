@@ -24,7 +24,8 @@ type setting struct {
 
 var (
 	plainly   = setting{"nothing", nil}
-	byAnother = setting{"another key", []stint.RouteOption{stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "l", nil }))}}
+	byAnother = setting{"another key",
+		[]stint.RouteOption{stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "l", nil }))}}
 	reporting = setting{"a dry run", []stint.RouteOption{stint.WithDryRun(true)}}
 	failing   = setting{"FailClosed", []stint.RouteOption{stint.WithFailurePolicy(stint.FailClosed)}}
 	waiting   = setting{"a wait", []stint.RouteOption{stint.WithMaxWait(90 * time.Minute)}}
@@ -37,10 +38,12 @@ var (
 		{"failed only", []stint.RouteOption{stint.WithSettle(stint.FailedOnly)}},
 		{"settled to 2", []stint.RouteOption{stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })}},
 		{"settled to 6", []stint.RouteOption{stint.WithSettle(func(*http.Request, int, int64) int64 { return 6 })}},
-		{"a cost, and settled to 0", []stint.RouteOption{stint.WithFixedCost(5), stint.WithSettle(func(*http.Request, int, int64) int64 { return 0 })}},
+		{"a cost, and settled to 0", []stint.RouteOption{stint.WithFixedCost(5),
+			stint.WithSettle(func(*http.Request, int, int64) int64 { return 0 })}},
 	}
 	ofRequests = append(settledBy, byAnother,
-		setting{"beside one with a cost", []stint.RouteOption{stint.Rate(20, time.Hour, stint.WithName("beside"), stint.WithCost(func(*http.Request) int64 { return 2 }))}})
+		setting{"beside one with a cost", []stint.RouteOption{stint.Rate(20, time.Hour, stint.WithName("beside"),
+			stint.WithCost(func(*http.Request) int64 { return 2 }))}})
 )
 
 // Two readings of a path, each alone and both.
@@ -51,13 +54,15 @@ const (
 )
 
 // twoRoutes is a site with a limit on two routes, with a setting on each.
-func twoRoutes(t *testing.T, limit stint.Limit, one, other setting, do http.HandlerFunc) (Site, *stint.Limiter, *storefake.Store) {
+func twoRoutes(t *testing.T, limit stint.Limit, one, other setting,
+	do http.HandlerFunc) (Site, *stint.Limiter, *storefake.Store) {
 	t.Helper()
 	s := storefake.New()
 	l := compiled(t, byK, stint.WithStore(s), stint.Rate(1000, time.Second, stint.WithName("rest")),
 		stint.WithRoute("POST /sessions/{id}", only(limit, one.with)...),
 		stint.WithRoute("POST /{page}/{id}", only(limit, other.with)...))
-	return Site{Limits: []*stint.Limiter{l}, Routes: []Route{{Path: "/sessions/{id}", Do: do}, {Path: "/{page}/{id}", Do: do}}}, l, s
+	return Site{Limits: []*stint.Limiter{l},
+		Routes: []Route{{Path: "/sessions/{id}", Do: do}, {Path: "/{page}/{id}", Do: do}}}, l, s
 }
 
 // only are the options of a route that has only a limit, and those of a setting.
@@ -83,7 +88,8 @@ func pairs(t *testing.T, settings []setting, measure func(t *testing.T, one, oth
 				for _, path := range []string{oneReading, theOther} {
 					for i, most := range measure(t, one, other, path) {
 						if both[i] > most {
-							t.Errorf("%s, and %s: figures %v by both readings, more than %d of figure %d by %s", one.name, other.name, both, most, i+1, path)
+							t.Errorf("%s, and %s: figures %v by both readings, more than %d of figure %d by %s", one.name, other.name, both,
+								most, i+1, path)
 						}
 					}
 				}
@@ -97,7 +103,8 @@ func pairs(t *testing.T, settings []setting, measure func(t *testing.T, one, oth
 func flowReadings(t *testing.T, a Adapter) {
 	settled := func(to int64) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			if err := stint.FromContext(r.Context()).Settle(r.Context(), to); err != nil && !strings.Contains(err.Error(), "down") {
+			if err := stint.FromContext(r.Context()).Settle(r.Context(), to); err != nil &&
+				!strings.Contains(err.Error(), "down") {
 				t.Error(err)
 			}
 		}
@@ -110,7 +117,8 @@ func flowReadings(t *testing.T, a Adapter) {
 		"failed": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, ofRequests},
 		// Settle without names chooses among the charges of both readings: one with a cost keeps it from
 		// one without.
-		"settled to 0": {settled(0), settledBy}, "settled to 5": {settled(5), settledBy}, "settled to 8": {settled(8), settledBy},
+		"settled to 0": {settled(0), settledBy}, "settled to 5": {settled(5), settledBy}, "settled to 8": {settled(8),
+			settledBy},
 	} {
 		t.Run("requests "+name, func(t *testing.T) {
 			pairs(t, tt.settings, func(t *testing.T, one, other setting, path string) []int64 {
@@ -146,12 +154,13 @@ func flowReadings(t *testing.T, a Adapter) {
 		pairs(t, ofSlots, func(t *testing.T, one, other setting, path string) []int64 {
 			inside, leave := int64(0), make(chan struct{})
 			var mu sync.Mutex
-			site, l, _ := twoRoutes(t, stint.Concurrency(3, stint.WithName("slots")), one, other, func(http.ResponseWriter, *http.Request) {
-				mu.Lock()
-				inside++
-				mu.Unlock()
-				<-leave
-			})
+			site, l, _ := twoRoutes(t, stint.Concurrency(3, stint.WithName("slots")), one, other,
+				func(http.ResponseWriter, *http.Request) {
+					mu.Lock()
+					inside++
+					mu.Unlock()
+					<-leave
+				})
 			h := a.Build(site)
 			var all sync.WaitGroup
 			for range 5 {
@@ -174,9 +183,10 @@ func flowReadings(t *testing.T, a Adapter) {
 	for name, fails := range map[string]error{"bytes": nil, "bytes without a store": storefake.ErrDown} {
 		t.Run(name, func(t *testing.T) {
 			pairs(t, ofBytes, func(t *testing.T, one, other setting, path string) []int64 {
-				site, _, s := twoRoutes(t, stint.Bandwidth(1<<20, stint.WithName("bytes")), one, other, func(w http.ResponseWriter, _ *http.Request) {
-					_, _ = io.WriteString(w, strings.Repeat("x", 3<<20))
-				})
+				site, _, s := twoRoutes(t, stint.Bandwidth(1<<20, stint.WithName("bytes")), one, other,
+					func(w http.ResponseWriter, _ *http.Request) {
+						_, _ = io.WriteString(w, strings.Repeat("x", 3<<20))
+					})
 				h := a.Build(site)
 				start := time.Now()
 				w := httptest.NewRecorder()
@@ -202,9 +212,11 @@ func flowReadings(t *testing.T, a Adapter) {
 			if tt.settle != nil {
 				opts = append(opts, tt.settle)
 			}
-			l := compiled(t, byK, stint.Rate(10, time.Hour, stint.WithName("calls")), stint.WithRoute("GET /models/{id}", opts...))
+			l := compiled(t, byK, stint.Rate(10, time.Hour, stint.WithName("calls")),
+				stint.WithRoute("GET /models/{id}", opts...))
 			// gin reads it as /models/a/b.
-			h := a.Build(Site{Limits: []*stint.Limiter{l}, Routes: []Route{{Path: "/models/{id}", Do: tt.do}, {Path: "/models/{id}/{more}", Do: tt.do}}})
+			h := a.Build(Site{Limits: []*stint.Limiter{l},
+				Routes: []Route{{Path: "/models/{id}", Do: tt.do}, {Path: "/models/{id}/{more}", Do: tt.do}}})
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, get("/models/a%2Fb"))
 			if n := leftOf(t, l, "k", "tokens"); w.Code != 200 || n != tt.left {

@@ -29,10 +29,11 @@ type seenEnd struct {
 
 func watched(t *testing.T) (*stint.Limiter, chan seenEnd) {
 	ends := make(chan seenEnd, 10)
-	return compiled(t, stint.Rate(100, time.Hour), byAll, stint.WithSettle(func(r *http.Request, status int, written int64) int64 {
-		ends <- seenEnd{status, written, r.URL.Path}
-		return 0
-	})), ends
+	return compiled(t, stint.Rate(100, time.Hour), byAll,
+		stint.WithSettle(func(r *http.Request, status int, written int64) int64 {
+			ends <- seenEnd{status, written, r.URL.Path}
+			return 0
+		})), ends
 }
 
 // leaves is the key of the function by which the client of a request leaves.
@@ -247,7 +248,8 @@ func flowHidesNothing(t *testing.T, a Adapter) {
 			}
 			body, err := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
-			if err != nil || resp.StatusCode != 206 || len(body) != 50_000 || !strings.HasPrefix(string(body), "56789") || resp.ProtoMajor == 2 != http2 {
+			if err != nil || resp.StatusCode != 206 || len(body) != 50_000 || !strings.HasPrefix(string(body), "56789") ||
+				resp.ProtoMajor == 2 != http2 {
 				t.Errorf("got %s %d, %d bytes, %v", resp.Proto, resp.StatusCode, len(body), err)
 			}
 		}

@@ -156,7 +156,8 @@ func (c *Cluster) Addrs() []string {
 // make go-redis (v9.22) look for another. ReloadState, or a short
 // ClusterStateReloadInterval, does.
 func (c *Cluster) Client(opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
-	o := &redis.ClusterOptions{Addrs: c.Addrs(), Password: c.Nodes[0].p.password, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience}
+	o := &redis.ClusterOptions{Addrs: c.Addrs(), Password: c.Nodes[0].p.password, DialTimeout: patience,
+		ReadTimeout: patience, WriteTimeout: patience}
 	for _, opt := range opts {
 		opt(o)
 	}

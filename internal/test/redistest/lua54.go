@@ -122,7 +122,8 @@ func (l *Lua54) dial() (net.Conn, error) {
 // Client returns a new client of the server, as [Server.Client] does. It speaks the server's
 // protocol of version 2.
 func (l *Lua54) Client(opts ...func(*redis.Options)) *redis.Client {
-	return l.server.Client(append([]func(*redis.Options){func(o *redis.Options) { o.Addr, o.Protocol = l.addr, 2 }}, opts...)...)
+	return l.server.Client(append([]func(*redis.Options){func(o *redis.Options) { o.Addr, o.Protocol = l.addr, 2 }},
+		opts...)...)
 }
 
 // serve answers a client until it goes. Its commands, but for scripts, go to the server on a

@@ -79,7 +79,8 @@ func spawnOnce(path, conf string, args []string) (*process, error) {
 		// A master would wait 5 s for more replicas before it sends them its
 		// data. A script that a busy machine holds up for 5 s would be
 		// answered for by BUSY.
-		p.args = slices.Concat(common, []string{"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--lua-time-limit", "0"}, args)
+		p.args = slices.Concat(common, []string{"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0",
+			"--lua-time-limit", "0"}, args)
 	}
 	for i, a := range args[:max(0, len(args)-1)] {
 		if a == "--requirepass" {

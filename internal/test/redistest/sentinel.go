@@ -105,7 +105,8 @@ func (s *Sentinel) AwaitOK() {
 // Its options are go-redis's defaults, changed by opts, except that its own timeouts are
 // a minute, as those of [Server.Client].
 func (s *Sentinel) Client(opts ...func(*redis.FailoverOptions)) *redis.Client {
-	o := &redis.FailoverOptions{MasterName: MasterName, Password: s.Nodes[0].p.password, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience}
+	o := &redis.FailoverOptions{MasterName: MasterName, Password: s.Nodes[0].p.password, DialTimeout: patience,
+		ReadTimeout: patience, WriteTimeout: patience}
 	for _, n := range s.Sentinels {
 		o.SentinelAddrs = append(o.SentinelAddrs, n.Addr())
 	}

@@ -140,7 +140,8 @@ func (s *Server) Dir() string { return s.p.dir }
 // timeout sets it where it belongs. Tests reach the shared server by its socket in the file
 // system, a round trip to which takes about half the time of one by loopback.
 func (s *Server) Client(opts ...func(*redis.Options)) *redis.Client {
-	o := &redis.Options{Addr: s.Addr(), Password: s.p.password, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience}
+	o := &redis.Options{Addr: s.Addr(), Password: s.p.password, DialTimeout: patience, ReadTimeout: patience,
+		WriteTimeout: patience}
 	if _, bench := s.t.(*testing.B); s.shared && !bench {
 		o.Dialer = s.p.dialSocket
 	}

@@ -209,7 +209,8 @@ func spellings(lines string) (all []spelling) {
 		"api.example.com:80", "API.example.com.:80", "api.example.com:", "api.example.com.:", "example.com.", "[::1]", "[::1]:80", "",
 		"api.example.com:80:80", "api.example.com::", "API.example.com.::80", "[api.example.com]", "[api.example.com]:80", "[api.example.com",
 	} {
-		for _, path := range []string{"/login", "/login/", "//login", "/%6cogin", "http://" + host + "/login", "http://" + host + "//login"} {
+		for _, path := range []string{"/login", "/login/", "//login", "/%6cogin", "http://" + host + "/login",
+			"http://" + host + "//login"} {
 			all = append(all, spelling{"POST", path, host})
 		}
 	}

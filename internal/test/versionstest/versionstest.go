@@ -323,7 +323,8 @@ func (p *trace) take(q request) store.Result {
 	if r.RetryAfter == store.Never {
 		retry = "never"
 	}
-	fmt.Fprintf(&p.log, "\n  at %d version %d takes %d, waits %v: ok %v, %d remaining, delay %v, retry %s, more %v, reset %v",
+	fmt.Fprintf(&p.log,
+		"\n  at %d version %d takes %d, waits %v: ok %v, %d remaining, delay %v, retry %s, more %v, reset %v",
 		q.at, q.by, q.cost, q.wait, r.OK, r.Remaining, r.Delay, retry, r.MoreAfter, r.ResetAfter)
 	if r.Begun {
 		p.bans++
@@ -333,7 +334,8 @@ func (p *trace) take(q request) store.Result {
 		other := p.ask(twin, q)
 		p.same(r, other)
 		if made {
-			p.passed = append(p.passed, passed{q, q.at + r.Delay.Microseconds(), q.cost, [2]store.Receipt{r.Receipt, other.Receipt}})
+			p.passed = append(p.passed,
+				passed{q, q.at + r.Delay.Microseconds(), q.cost, [2]store.Receipt{r.Receipt, other.Receipt}})
 			if err := p.judge(q); err != nil {
 				p.t.Error(err)
 			}

@@ -63,10 +63,12 @@ func visitors(rnd *rand.Rand) (all []request) {
 		client := rnd.IntN(2000)
 		address, page := fmt.Sprintf("198.51.%d.%d", 100+client/250, 1+client%250), at
 		for range 1 + rnd.IntN(6) {
-			all = append(all, request{at: page, address: address, method: "GET", uri: fmt.Sprintf("/items/%d", rnd.IntN(500)), status: 200})
+			all = append(all, request{at: page, address: address, method: "GET", uri: fmt.Sprintf("/items/%d", rnd.IntN(500)),
+				status: 200})
 			for range 4 + rnd.IntN(9) {
 				later := time.Duration(rnd.IntN(2000)) * time.Millisecond
-				all = append(all, request{at: page + later, address: address, method: "GET", uri: fmt.Sprintf("/static/%d.js", rnd.IntN(40)), status: 200})
+				all = append(all, request{at: page + later, address: address, method: "GET",
+					uri: fmt.Sprintf("/static/%d.js", rnd.IntN(40)), status: 200})
 			}
 			page += time.Duration(rnd.ExpFloat64() * float64(20*time.Second))
 		}
@@ -79,7 +81,8 @@ func programs(rnd *rand.Rand) (all []request) {
 		for program := range 5 {
 			for range 40 {
 				at := time.Duration(minute)*time.Minute + time.Duration(rnd.IntN(1000))*time.Millisecond
-				all = append(all, request{at: at, address: fmt.Sprintf("203.0.113.%d", 10+program), method: "GET", uri: fmt.Sprintf("/api/stock/%d", rnd.IntN(500)), status: 200})
+				all = append(all, request{at: at, address: fmt.Sprintf("203.0.113.%d", 10+program), method: "GET",
+					uri: fmt.Sprintf("/api/stock/%d", rnd.IntN(500)), status: 200})
 			}
 		}
 	}
@@ -89,7 +92,8 @@ func programs(rnd *rand.Rand) (all []request) {
 func scraper(rnd *rand.Rand) (all []request) {
 	for i := range 3600 * 5 {
 		at := 13*time.Hour + time.Duration(i)*200*time.Millisecond + time.Duration(rnd.IntN(20))*time.Millisecond
-		all = append(all, request{at: at, address: "192.0.2.66", method: "GET", uri: fmt.Sprintf("/items/%d", i%500), status: 200})
+		all = append(all,
+			request{at: at, address: "192.0.2.66", method: "GET", uri: fmt.Sprintf("/items/%d", i%500), status: 200})
 	}
 	return all
 }

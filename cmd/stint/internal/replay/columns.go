@@ -44,7 +44,8 @@ func (c *columnSplitter) directive(line string) {
 		}
 		says := c.says
 		if c.started { // a field that is new in the middle of the log isn't known before
-			if field, ok := strings.CutPrefix(part, "header."); ok && !slices.ContainsFunc(says.Fields, func(known string) bool { return strings.EqualFold(known, field) }) {
+			if field, ok := strings.CutPrefix(part, "header."); ok &&
+				!slices.ContainsFunc(says.Fields, func(known string) bool { return strings.EqualFold(known, field) }) {
 				continue
 			}
 			says = &Says{Fields: c.says.Fields}

@@ -87,7 +87,8 @@ func (x *Explanation) add(l Explained) {
 }
 
 func explain(e *read.Entry, r *http.Request) Explained {
-	x := Explained{Limit: e.Name(), Rule: compile.Text(e), KeyFrom: e.Key.Name, Cost: 1, DryRun: e.DryRun, Hidden: e.Hidden()}
+	x := Explained{Limit: e.Name(), Rule: compile.Text(e), KeyFrom: e.Key.Name, Cost: 1, DryRun: e.DryRun,
+		Hidden: e.Hidden()}
 	switch {
 	case e.Fixed > 0:
 		x.Cost = e.Fixed

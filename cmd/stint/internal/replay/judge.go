@@ -333,7 +333,8 @@ func (j *judge) planSettlements(end time.Time, logged *Request, r *http.Request)
 	settlers := j.reading.Settlers()
 	var settlements []store.Charge
 	for i := range c.Charges {
-		ch := store.Charge{Key: c.Charges[i].Key, Limit: c.Charges[i].Limit, DryRun: c.Charges[i].DryRun, Receipt: c.Results[i].Receipt}
+		ch := store.Charge{Key: c.Charges[i].Key, Limit: c.Charges[i].Limit, DryRun: c.Charges[i].DryRun,
+			Receipt: c.Results[i].Receipt}
 		if ch.Receipt.Cost <= 0 {
 			continue
 		}
@@ -341,7 +342,8 @@ func (j *judge) planSettlements(end time.Time, logged *Request, r *http.Request)
 		case c.Limits[i].Kind == limit.Concurrent:
 		case settlers != nil && settlers[i] != nil:
 			cost := settlers[i].Cost(r, logged.Status, logged.Written)
-			if cost < 0 || cost > store.MaxCost || cost == c.Charges[i].Cost || c.Limits[i].NoRefund && cost < c.Charges[i].Cost {
+			if cost < 0 || cost > store.MaxCost || cost == c.Charges[i].Cost || c.Limits[i].NoRefund &&
+				cost < c.Charges[i].Cost {
 				continue
 			}
 			ch.Cost = cost

@@ -117,7 +117,8 @@ func (o *order) hold(a *arrival) error {
 		o.newestEnd = a.End
 	case back > o.window:
 		return fmt.Errorf("the log's times run backwards: request %d ended at %s, %v before one that came before it: "+
-			"give each rotated file as a log of its own, or a longer window", o.read, a.End.Format(time.RFC3339Nano), back.Round(time.Millisecond))
+			"give each rotated file as a log of its own, or a longer window", o.read, a.End.Format(time.RFC3339Nano),
+			back.Round(time.Millisecond))
 	case back > 0:
 		o.sorted++
 		o.disorder = max(o.disorder, back)

@@ -90,7 +90,8 @@ type config struct {
 }
 
 func newConfig() *config {
-	return &config{window: 5 * time.Minute, progressEvery: 100_000, top: 20, keys: memstore.DefaultMaxKeys, headroom: 1.25, horizon: time.Minute}
+	return &config{window: 5 * time.Minute, progressEvery: 100_000, top: 20, keys: memstore.DefaultMaxKeys, headroom: 1.25,
+		horizon: time.Minute}
 }
 
 // WithAgainst also replays the log through another limiter, usually the current one, and
@@ -223,7 +224,8 @@ func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...RunOption) 
 }
 
 // begin checks the arguments of a replay, and reads the first request.
-func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error), log Log) (*replay, *stint.Limiter, *arrival, error) {
+func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error),
+	log Log) (*replay, *stint.Limiter, *arrival, error) {
 	if err := errors.Join(c.errs...); err != nil {
 		return nil, nil, nil, err
 	}
@@ -325,7 +327,8 @@ func (r *replay) runSeconds(a *arrival) error {
 		for i, b := range batch {
 			request, why := r.builder.build(&b.Request)
 			spread := second.Add(time.Second * time.Duration(i) / time.Duration(len(batch)))
-			if err := errors.Join(r.consumers[0].decide(second, &b.Request, request, why), r.consumers[1].decide(spread, &b.Request, request, why)); err != nil {
+			if err := errors.Join(r.consumers[0].decide(second, &b.Request, request, why),
+				r.consumers[1].decide(spread, &b.Request, request, why)); err != nil {
 				return err
 			}
 			n++

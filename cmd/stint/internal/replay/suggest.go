@@ -142,7 +142,8 @@ type limitNeeds struct {
 }
 
 func newNeeds(l *stint.Limiter, c *config, says Says, start time.Time) *needs {
-	d := &needs{judge: newJudge(l, says, c, c.predicates, start.Truncate(time.Second)), byLimit: map[*store.Limit]*limitNeeds{}, leftOut: map[string]int64{}, maxKeys: c.keys}
+	d := &needs{judge: newJudge(l, says, c, c.predicates, start.Truncate(time.Second)),
+		byLimit: map[*store.Limit]*limitNeeds{}, leftOut: map[string]int64{}, maxKeys: c.keys}
 	for _, p := range d.judge.plans.All() {
 		for _, e := range p.Declared {
 			l := e.StoreLimit
@@ -209,7 +210,8 @@ func (d *needs) decide(at time.Time, logged *Request, r *http.Request, why strin
 
 // suggestions returns the suggestions that follow from a replay.
 func (r *replay) suggestions(all []*needs) *Suggestions {
-	out := &Suggestions{Log: r.logReport(), NotJudged: all[0].judge.notes, LeftOut: all[0].leftOut, Headroom: r.headroom, Horizon: r.horizon.Seconds()}
+	out := &Suggestions{Log: r.logReport(), NotJudged: all[0].judge.notes, LeftOut: all[0].leftOut, Headroom: r.headroom,
+		Horizon: r.horizon.Seconds()}
 	names := scenarioNames(r.says)
 	span := out.Log.To.Sub(out.Log.From)
 	for i, d := range all[0].limits {
@@ -256,9 +258,11 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 		o := ShareSuggestion{Share: float64(oneIn-1) / float64(oneIn)}
 		switch {
 		case s.span < minSpanFactor*s.horizon:
-			o.Unknown = fmt.Sprintf("the log covers %v: to know what keys do in %v, it must cover %v", s.span.Round(time.Millisecond), s.horizon, minSpanFactor*s.horizon)
+			o.Unknown = fmt.Sprintf("the log covers %v: to know what keys do in %v, it must cover %v",
+				s.span.Round(time.Millisecond), s.horizon, minSpanFactor*s.horizon)
 		case n < 10*oneIn:
-			o.Unknown = fmt.Sprintf("%s takes %d keys, and the log has %d", strconv.FormatFloat(100-100/float64(oneIn), 'f', -1, 64)+"%", 10*oneIn, n)
+			o.Unknown = fmt.Sprintf("%s takes %d keys, and the log has %d",
+				strconv.FormatFloat(100-100/float64(oneIn), 'f', -1, 64)+"%", 10*oneIn, n)
 		default:
 			known++
 		}

@@ -21,8 +21,9 @@ var variables = map[string]string{
 	"host": "host", "http_host": "host", "status": "status", "body_bytes_sent": "bytes",
 	"request_time": "took s", "upstream_response_time": "took s",
 	// What nginx has no variable for.
-	"milliseconds": "took ms", "microseconds": "took us", "start": "start", "request_url": "url", "processing_time": "took s",
-	"client": "peer:port",
+	"milliseconds": "took ms", "microseconds": "took us", "start": "start", "request_url": "url",
+	"processing_time": "took s",
+	"client":          "peer:port",
 }
 
 // textSplitter splits lines by the layout that a server was configured with.
@@ -61,7 +62,8 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 			part = "header." + strings.ReplaceAll(field, "_", "-")
 		}
 		if cookie, ok := strings.CutPrefix(tok.text, "cookie_"); ok {
-			return nil, fmt.Errorf("log format: $cookie_%s is one cookie of a field: log $http_cookie for limits by cookies", cookie)
+			return nil, fmt.Errorf("log format: $cookie_%s is one cookie of a field: log $http_cookie for limits by cookies",
+				cookie)
 		}
 		if part != "" && !(hasTotal && tok.text == "upstream_response_time") {
 			if p.setter, err = says.setter(part); err != nil {
@@ -83,7 +85,8 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 // clientPorts returns tokens in which an address, a colon and its port are one variable.
 func clientPorts(all []token) []token {
 	for i := 0; i+2 < len(all); i++ {
-		if all[i].text == "remote_addr" && all[i+1] == (token{text: ":"}) && all[i+2].text == "remote_port" && all[i].variable && all[i+2].variable {
+		if all[i].text == "remote_addr" && all[i+1] == (token{text: ":"}) && all[i+2].text == "remote_port" &&
+			all[i].variable && all[i+2].variable {
 			all = slices.Replace(all, i, i+3, token{"client", true})
 		}
 	}

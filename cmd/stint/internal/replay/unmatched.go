@@ -40,7 +40,8 @@ func Unmatched(l *stint.Limiter) (all []Finding) {
 		if !slices.ContainsFunc(plans.Routes, func(p *read.Plan) bool {
 			return slices.ContainsFunc(p.Entries, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit })
 		}) {
-			all = append(all, Finding{Limit: e.Name(), Text: fmt.Sprintf("no request is charged for it: %s has only its own limits, or none, and matches all requests: write it there, or leave it out", u.quoteNames(by))})
+			all = append(all, Finding{Limit: e.Name(),
+				Text: fmt.Sprintf("no request is charged for it: %s has only its own limits, or none, and matches all requests: write it there, or leave it out", u.quoteNames(by))})
 		}
 	}
 	return all
@@ -56,7 +57,8 @@ type prober struct {
 // unusedText returns a text that is in no pattern.
 func unusedText(patterns []string) string {
 	text := "any"
-	for n := 2; slices.ContainsFunc(patterns, func(p string) bool { return strings.Contains(strings.ToLower(p), text) }); n++ {
+	for n := 2; slices.ContainsFunc(patterns,
+		func(p string) bool { return strings.Contains(strings.ToLower(p), text) }); n++ {
 		text = "any" + strconv.Itoa(n)
 	}
 	return text

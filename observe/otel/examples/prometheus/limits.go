@@ -23,18 +23,21 @@ func limiter(shared, local store.Store) (*stint.Limiter, error) {
 			stint.Rate(3, time.Second, stint.WithName("search-stricter"), stint.WithDryRun(true)),
 			stint.Ban(50, 10*time.Second, stint.WithBanFor(2*time.Second), stint.WithName("search-ban")),
 		),
-		stint.WithRoute("POST /jobs", stint.Concurrency(2, stint.WithName("jobs"), stint.WithQueue(20), stint.WithMaxWait(3*time.Second), everybody)),
+		stint.WithRoute("POST /jobs", stint.Concurrency(2, stint.WithName("jobs"), stint.WithQueue(20),
+			stint.WithMaxWait(3*time.Second), everybody)),
 		stint.WithRoute("POST /tokens", stint.Quota(100_000, stint.Hourly, stint.WithName("tokens"),
 			stint.WithCost(func(*http.Request) int64 { return 10 }),
 			stint.WithSettle(func(_ *http.Request, _ int, written int64) int64 { return written }))),
 		stint.WithRoute("GET /file", stint.Bandwidth(64<<10, stint.WithName("download"))),
-		stint.WithRoute("GET /backend", stint.AdaptiveConcurrency(1, 100, stint.WithName("backend"), stint.WithSampleWindow(500*time.Millisecond), everybody)),
+		stint.WithRoute("GET /backend", stint.AdaptiveConcurrency(1, 100, stint.WithName("backend"),
+			stint.WithSampleWindow(500*time.Millisecond), everybody)),
 	)
 }
 
 // mistaken is a limiter with a likely mistake: clients write its key themselves.
 func mistaken() *stint.Limiter {
-	return stint.Must(stint.New(stint.WithLimiterName("mistaken"), stint.Rate(5, time.Second), stint.WithKey(stint.Header("X-Real-IP"))))
+	return stint.Must(stint.New(stint.WithLimiterName("mistaken"), stint.Rate(5, time.Second),
+		stint.WithKey(stint.Header("X-Real-IP"))))
 }
 
 // planned is a limiter whose limits are read from a source that is down.
