@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
+	_ "time/tzdata" // for --zone, on hosts without zones
 
 	"github.com/klauspost/compress/zstd"
 
@@ -23,6 +25,8 @@ type input struct {
 	format string
 	fields []string
 	proxy  string
+	zone   string
+	window time.Duration // of the report's flags, or 0
 	// headers are the header fields that the limits read.
 	headers []string
 }
@@ -106,7 +110,14 @@ func decompress(r io.Reader) (_ *bufio.Reader, end func(), err error) {
 
 // log returns the log in a file.
 func (in *input) log(name string, r io.Reader) (replay.Log, error) {
-	options := []replay.ReadOption{replay.WithHeaders(in.headers...)}
+	options := []replay.ReadOption{replay.WithHeaders(in.headers...), replay.WithReadWindow(in.window)}
+	if in.zone != "" {
+		zone, err := time.LoadLocation(in.zone)
+		if err != nil {
+			return nil, fmt.Errorf("--zone %s: write a name such as Europe/Berlin, UTC or Local", in.zone)
+		}
+		options = append(options, replay.WithZone(zone))
+	}
 	if in.format != "" {
 		options = append(options, replay.WithFormat(in.format))
 	}

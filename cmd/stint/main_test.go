@@ -244,13 +244,11 @@ func TestReportOfALog(t *testing.T) {
 
 // Bad input gets a clear error, and nothing is written.
 func TestBadInput(t *testing.T) {
-	backwards := access(1, "192.0.2.1")
 	gz, _ := compress(t, access(10, "192.0.2.1"))
 	files(t, map[string]string{
 		"p.yaml": tight, "bad.yaml": "version: 1\nkey: remote-ip\nlimits:\n  - {name: a, rate: 10/1s, brst: 2}\n",
-		"log": access(10, "192.0.2.1"), "empty": "", "blank": "\n\n", "words": "some words\n", "cut.gz": gz[:len(gz)-20],
-		"backwards": strings.Join(strings.SplitAfter(access(420, "192.0.2.1"), "\n")[400:], "") + backwards,
-		"other":     `{"a":1}` + "\n", "caddy": caddyLine,
+		"log": access(10, "192.0.2.1"), "empty": "", "blank": "\n\n", "words": "some words\n", "cut.gz": gz[:20],
+		"other": `{"a":1}` + "\n", "caddy": caddyLine,
 	})
 	for _, tt := range []struct {
 		args []string
@@ -266,7 +264,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"--policy", "p.yaml", "words"}, "the format isn't known"},
 		{[]string{"--policy", "p.yaml", "--format", "combined", "words"}, "none of its 1 lines could be read"},
 		{[]string{"--policy", "p.yaml", "cut.gz"}, "unexpected EOF"},
-		{[]string{"--policy", "p.yaml", "backwards"}, "run backwards"},
+		{[]string{"--policy", "p.yaml", "--zone", "Mars", "log"}, "--zone Mars: write a name such as Europe/Berlin"},
 		{[]string{"--policy", "p.yaml", "other"}, "give a field for each part of a request"},
 		{[]string{"--policy", "p.yaml", "--format", "xml", "log"}, `no format is called "xml": write one of`},
 		{[]string{"--policy", "p.yaml", "--proxy", "front", "log"}, "write the address"},
@@ -488,5 +486,47 @@ func TestPlanBehindProxy(t *testing.T) {
 	}
 	if code, out, _ := command(t, "", "suggest", "--key", "{forwarded-ip: {trusted: [10.0.0.0/8, 172.64.0.0/13]}}", "--proxy", "10.0.0.1", "cdn-combined.log"); code != 1 || !strings.Contains(out, "12 left out: its address is a trusted proxy's") {
 		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// One bad spot doesn't end a replay: it is skipped, counted and shown.
+func TestOneBadSpot(t *testing.T) {
+	all := cases(t)
+	lines := access(10, "192.0.2.1")
+	all["log"], all["p.yaml"] = lines, "version: 1\nkey: remote-ip\nlimits: [{name: per-client, rate: 1/10m, burst: 2}]\n"
+	half := len(lines) / 2 // between two lines, as all have the same length
+	all["long"] = lines[:half] + strings.Repeat("x", 3<<20) + "\n" + lines[half:]
+	all["much-nul"] = strings.Repeat("\x00", 3<<20) + lines[:half] + strings.Repeat("\x00", 3<<20) + lines[half:] + strings.Repeat("\x00", 3<<20)
+	back := strings.SplitAfter(access(400, "192.0.2.1"), "\n")
+	all["late"] = strings.Join(back[200:], "") + back[150] // 249 s are within the window
+	all["too-late"] = strings.Join(back[360:], "") + back[0]
+	files(t, all)
+	for _, tt := range []struct {
+		args  []string
+		wants []string
+	}{
+		{[]string{"nul.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "bytes of NUL"}},
+		{[]string{"much-nul"}, []string{"10 judged, 8 denied", "3 lines could not be read", "bytes of NUL"}},
+		{[]string{"long"}, []string{"10 judged, 8 denied", "1 lines could not be read", "longer than 1048576 bytes"}},
+		{[]string{"ahead.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "ahead.log:6: its time, 2027-03-10T12:00:04Z, is far from"}},
+		{[]string{"ahead-first.log"}, []string{"10 judged, 8 denied", "1 lines could not be read"}},
+		{[]string{"late"}, []string{"201 judged", "logged out of order"}},
+		{[]string{"too-late"}, []string{"40 judged", "1 lines could not be read", "is far from those of the lines around it"}},
+		{[]string{"--window", "10m", "too-late"}, []string{"41 judged", "logged out of order"}},
+		{[]string{"clock-set-back.log"}, []string{"10 judged, 8 denied", "clock-set-back.log:6: the clock goes back by 59m59s and stays there"}},
+		// Two requests, and one each ten minutes of 68 minutes.
+		{[]string{"--zone", "Europe/Berlin", "summer-time.log"}, []string{"from 2026-10-25 00:59:49 to 2026-10-25 02:08:00", "28 judged, 20 denied"}},
+		{[]string{"cut.log.gz"}, []string{"the file is incomplete, so requests are missing: cut.log.gz:"}},
+	} {
+		code, out, errs := command(t, "", append([]string{"plan", "--policy", "p.yaml"}, tt.args...)...)
+		text := strings.Join(strings.Fields(out), " ")
+		for _, want := range tt.wants {
+			if code != 0 || !strings.Contains(text, want) {
+				t.Errorf("%v: exit code %d, and %q isn't in %s%s", tt.args, code, want, out, errs)
+			}
+		}
+	}
+	if code, out, _ := command(t, "", "plan", "--policy", "p.yaml", "--max-denied", "100%", "cut.log.gz"); code != 1 || !strings.Contains(out, "FAILED: 1 files are incomplete") {
+		t.Errorf("a gate passes an incomplete file: %s", out)
 	}
 }

@@ -67,6 +67,7 @@ func (in *input) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: "+strings.Join(replay.Formats(), ", ")+", or the server's own log_format or LogFormat")
 	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME` says where a part of a request is in JSON or in columns: end, start, took, peer, method, target, query, request, host, status, bytes, header.NAME")
+	f.StringVar(&in.zone, "zone", "", "`ZONE` of times that are logged without one, such as Europe/Berlin or Local (default UTC)")
 	f.StringVar(&in.proxy, "proxy", "", "the logs are of a proxy at this `ADDRESS`, in front of the server that has the limits. The proxy adds its client to X-Forwarded-For; what it received there must be logged if its clients are proxies, such as a CDN")
 }
 
@@ -97,6 +98,7 @@ func (p *planFlags) run(c *cobra.Command, logs []string) error {
 	for _, o := range more {
 		options = append(options, o)
 	}
+	p.input.window = max(p.reportFlags.window, 0)
 	log, done, err := p.open(logs, c.InOrStdin())
 	defer done()
 	if err != nil {
@@ -199,6 +201,9 @@ func (p *planFlags) gates(r *replay.Report, share *big.Rat) (all []gate) {
 	}
 	if len(all) == 0 {
 		return nil
+	}
+	if n := len(r.Log.CutOff); n > 0 {
+		all = append(all, gate{false, fmt.Sprintf("%d files are incomplete, so requests are missing", n)})
 	}
 	if r.Scenarios[0].Requests == 0 {
 		all = append(all, gate{false, "no request of the log could be judged"})

@@ -94,6 +94,7 @@ func (s *suggestFlags) run(c *cobra.Command, logs []string) error {
 	for _, o := range more {
 		options = append(options, o)
 	}
+	s.input.window = max(s.reportFlags.window, 0)
 	log, done, err := s.open(logs, c.InOrStdin())
 	defer done()
 	if err != nil {

@@ -126,9 +126,27 @@ func logText(b *bytes.Buffer, l *replay.LogReport) {
 			fmt.Fprintf(b, "  %s\n", truncate(line, width-2))
 		}
 	}
+	for _, text := range faultTexts(l) {
+		wrap(b, text)
+	}
 	if l.Moved > 0 {
 		fmt.Fprintf(b, "%d requests took longer than the window, or were too late to be sorted: they count as arriving later; --window holds more\n", l.Moved)
 	}
+}
+
+// faultTexts describes clocks that were set back, and files that are incomplete.
+func faultTexts(l *replay.LogReport) (all []string) {
+	for _, cut := range l.CutOff {
+		all = append(all, "the file is incomplete, so requests are missing: "+escape(cut))
+	}
+	for i, j := range l.Jumps {
+		if i == 5 {
+			all = append(all, fmt.Sprintf("and %d more such jumps", len(l.Jumps)-i))
+			break
+		}
+		all = append(all, fmt.Sprintf("%s: the clock goes back by %s and stays there: the times from here on count as that much later", escape(j.At), durationText(j.Back)))
+	}
+	return all
 }
 
 // brokenText says how many lines have no request, before the first of them.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // format is how a line splits, and which part of a request each value is.
@@ -198,6 +199,8 @@ type readConfig struct {
 	format  string
 	fields  []field
 	headers []string // canonical
+	window  time.Duration
+	zone    *time.Location
 }
 
 // WithHeaders names the header fields that limits read. The formats caddy, traefik and nginx-json read them, if
@@ -254,10 +257,11 @@ func Read(name string, r io.Reader, opts ...ReadOption) (Log, error) {
 	for _, o := range opts {
 		o.ofRead(&c)
 	}
-	l := &reader{lineReader: newLineReader(name, r)}
+	l := &reader{lineReader: newLineReader(name, r), clock: clock{window: c.readWindow()}, zone: c.zone}
 	if head, _ := l.source.Peek(len(utf8Mark)); bytes.Equal(head, utf8Mark) {
 		_, _ = l.source.Discard(len(utf8Mark))
 	}
+	l.skipNUL()
 	if err := l.choose(&c); err != nil {
 		return nil, err
 	}
@@ -265,6 +269,20 @@ func Read(name string, r io.Reader, opts ...ReadOption) (Log, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// skipNUL skips bytes of NUL at the beginning of a file.
+func (r *reader) skipNUL() {
+	for {
+		head, _ := r.source.Peek(1)
+		if len(head) == 0 || head[0] != 0 {
+			return
+		}
+		head, _ = r.source.Peek(r.source.Buffered())
+		n := len(head) - len(bytes.TrimLeft(head, "\x00"))
+		_, _ = r.source.Discard(n)
+		r.nul = true
+	}
 }
 
 // splitter splits lines.
@@ -286,6 +304,9 @@ func unreadable(part string) string { return "its " + part + " can't be read" }
 type reader struct {
 	lookahead
 	lineReader
+	clock    clock
+	last     []byte // the line that was read last
+	zone     *time.Location
 	draft    draft
 	wrapping wrapping
 	splitter
@@ -325,6 +346,9 @@ func (r *reader) choose(c *readConfig) error {
 			return fmt.Errorf("no format is called %q: %s", c.format, writeFormat())
 		}
 	} else if len(lines) == 0 {
+		if _, err := r.source.Peek(1); err != nil && err != io.EOF {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
 		return fmt.Errorf("%w: %s is empty", ErrEmpty, r.name)
 	}
 	for _, f := range c.fields { // whatever the format is
@@ -346,7 +370,7 @@ func (r *reader) choose(c *readConfig) error {
 			continue
 		}
 		for _, f := range candidates {
-			candidate := &reader{wrapping: w}
+			candidate := &reader{wrapping: w, zone: c.zone}
 			if bad = candidate.compile(f.with(c.headers), c.fields, opened); bad != nil {
 				continue
 			}
@@ -375,14 +399,14 @@ func (r *reader) choose(c *readConfig) error {
 		return fmt.Errorf("%s: the format isn't known: %s", r.name, writeFormat())
 	}
 	r.wrapping, r.splitter, r.says = best.wrapping, best.splitter, best.says
-	r.draft = draft{says: &r.says}
+	r.draft = newDraft(&r.says, r.zone)
 	if candidate, ok := r.splitter.(*columnSplitter); ok {
 		candidate.says, candidate.names = &r.says, nil
 	}
 	if r.wrapping.name != "" {
 		r.says.Format += " in " + r.wrapping.name
 	}
-	r.parse = r.read
+	r.parse = r.readInTime
 	return nil
 }
 
@@ -396,7 +420,7 @@ func writeFormat() string {
 func (r *reader) compile(f format, named []field, lines [][]byte) (err error) {
 	says := &r.says
 	says.Format = f.name
-	r.draft = draft{says: says}
+	r.draft = newDraft(says, r.zone)
 	if f.layout != "" {
 		if len(named) > 0 {
 			return errFieldsOfText
@@ -524,8 +548,10 @@ func (r *reader) read(to *Request) error {
 	for {
 		text, err := r.next()
 		if err != nil {
+			r.countNUL()
 			return err
 		}
+		r.last = text
 		line, ok := r.wrapping.open(text)
 		if !ok || len(line) == 0 {
 			r.countBroken(text, "it isn't in "+r.wrapping.name)
@@ -538,6 +564,7 @@ func (r *reader) read(to *Request) error {
 			r.countBroken(text, why)
 			continue
 		}
+		r.countNUL()
 		return nil
 	}
 }

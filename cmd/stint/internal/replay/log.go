@@ -85,7 +85,10 @@ type lineReader struct {
 	source   *bufio.Reader
 	number   int64
 	longLine []byte
+	tooLong  bool // the line that was read last
+	nul      bool // bytes of NUL came before it, and aren't counted yet
 	broken   Broken
+	cut      error // why the file has ended early
 }
 
 func newLineReader(name string, r io.Reader) lineReader {
@@ -93,42 +96,75 @@ func newLineReader(name string, r io.Reader) lineReader {
 }
 
 // next returns the next line that isn't empty, without its end. It is valid until the next
-// call.
+// call. Bytes of NUL before a line, which a rotation by copying leaves, and lines that are too long are skipped
+// and counted.
 func (l *lineReader) next() ([]byte, error) {
 	for {
 		line, err := l.source.ReadSlice('\n')
 		if err == bufio.ErrBufferFull {
-			l.longLine = append(l.longLine[:0], line...)
-			for err == bufio.ErrBufferFull && len(l.longLine) < maxLine {
-				line, err = l.source.ReadSlice('\n')
-				l.longLine = append(l.longLine, line...)
-			}
-			if err == bufio.ErrBufferFull {
-				return nil, fmt.Errorf("%s:%d: the line is longer than %d bytes: is this a log?", l.name, l.number+1, maxLine)
-			}
-			line = l.longLine
+			line, err = l.readLong(line)
+		}
+		if err != nil && err != io.EOF {
+			return nil, l.endEarly(err)
 		}
 		if len(line) == 0 && err != nil {
-			if err == io.EOF {
-				return nil, err
-			}
-			return nil, fmt.Errorf("%s:%d: %w", l.name, l.number+1, err)
+			return nil, err
 		}
 		l.number++
+		if l.tooLong {
+			l.tooLong = false
+			l.countBroken(line, fmt.Sprintf("it is longer than %d bytes", maxLine))
+			continue
+		}
+		if line[0] == 0 {
+			l.nul = true
+			line = bytes.TrimLeft(line, "\x00")
+		}
 		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
 			return line, nil
 		}
 	}
 }
 
+// readLong reads the rest of a line that begins with head. Of one that is too long, it returns the beginning.
+func (l *lineReader) readLong(head []byte) (line []byte, err error) {
+	l.longLine = l.longLine[:0]
+	for err = bufio.ErrBufferFull; ; head, err = l.source.ReadSlice('\n') {
+		if len(l.longLine) == 0 && head != nil {
+			l.nul = l.nul || len(head) > 0 && head[0] == 0
+			head = bytes.TrimLeft(head, "\x00") // however many there are
+		}
+		if l.tooLong = l.tooLong || len(l.longLine)+len(head) > maxLine; !l.tooLong {
+			l.longLine = append(l.longLine, head...)
+		}
+		if err != bufio.ErrBufferFull {
+			break
+		}
+	}
+	if len(l.longLine) == 0 { // NUL alone, up to the end
+		l.longLine = append(l.longLine, '\n')
+	}
+	return l.longLine, err
+}
+
 // countBroken counts a line from which no request can be read.
-func (l *lineReader) countBroken(line []byte, why string) {
+func (l *lineReader) countBroken(line []byte, why string) { l.countBrokenAt(l.number, line, why) }
+
+// countNUL counts bytes of NUL before the line that was read last.
+func (l *lineReader) countNUL() {
+	if l.nul {
+		l.countBroken(nil, "bytes of NUL before the line")
+	}
+}
+
+func (l *lineReader) countBrokenAt(number int64, line []byte, why string) {
+	l.nul = false
 	l.broken.Lines++
 	if why == notRequest {
 		l.broken.NotRequests++
 	}
 	if len(l.broken.First) < maxBroken {
-		l.broken.First = append(l.broken.First, fmt.Sprintf("%s:%d: %s: %s", l.name, l.number, why, line[:min(len(line), 200)]))
+		l.broken.First = append(l.broken.First, fmt.Sprintf("%s:%d: %s: %s", l.name, number, why, line[:min(len(line), 200)]))
 	}
 }
 

@@ -28,6 +28,15 @@ type draft struct {
 	values             []string   // of columns
 }
 
+func newDraft(says *Says, zone *time.Location) draft {
+	d := draft{says: says}
+	if zone == nil {
+		zone = time.UTC
+	}
+	d.begin.zone, d.end.zone = zone, zone
+	return d
+}
+
 // setters are by the parts of a request that a line may have, beside took and header.NAME.
 var setters = map[string]func(d *draft, v string) bool{
 	"peer": func(d *draft, v string) bool { d.Peer = v; return isAddress(v) },
@@ -153,7 +162,7 @@ func (d *draft) reset(r *Request) {
 // finish completes a request whose values are set, and returns what is missing, or "".
 func (d *draft) finish() string {
 	if d.clock != "" {
-		d.End, _ = d.end.parse(d.date + "T" + d.clock + "Z")
+		d.End, _ = d.end.parse(d.date + "T" + d.clock)
 	}
 	switch {
 	case (d.Method == "" || d.Target == "") && d.Status/100 == 4:
@@ -262,37 +271,59 @@ func isTarget(s string) bool {
 type timeParser struct {
 	text string
 	at   time.Time
+	zone *time.Location // of times without one
 }
 
-// parse parses a time: that of nginx and Apache, also without a zone, which then is UTC; RFC 3339;
-// or a number since 1970, whose size says whether it is of seconds, milliseconds, microseconds or
-// nanoseconds.
+// parse parses a time: that of nginx and Apache; that of RFC 3339, also with a space for the T, a comma before
+// the fraction or slashes; or a number since 1970, whose size says whether it is of seconds, milliseconds,
+// microseconds or nanoseconds. Without a zone, it is in the parser's.
 func (s *timeParser) parse(v string) (time.Time, bool) {
 	if v == s.text && v != "" {
 		return s.at, true
 	}
-	var at time.Time
-	var err error
+	layout := ""
 	switch {
-	case len(v) > 20 && v[2] == '/' && strings.IndexByte(v, ' ') < 0:
-		at, err = time.Parse("02/Jan/2006:15:04:05", v)
-	case len(v) > 20 && v[2] == '/':
-		at, err = time.Parse("02/Jan/2006:15:04:05 -0700", v)
-	case len(v) > 10 && v[4] == '-' && v[10] == ' ':
-		at, err = time.Parse("2006-01-02 15:04:05Z07:00", v)
-	case len(v) > 10 && v[4] == '-':
-		at, err = time.Parse(time.RFC3339, v)
-	default:
-		var ok bool
-		if at, ok = unix(v); !ok {
-			return at, false
+	case len(v) < 19 || v[2] != '/' && v[4] != '-' && v[4] != '/':
+		at, ok := unix(v)
+		if ok {
+			s.text, s.at = strings.Clone(v), at
 		}
+		return at, ok
+	case v[2] == '/':
+		layout = "02/Jan/2006:15:04:05"
+	case v[4] == '/' && v[11] == '-':
+		layout = "2006/01/02 - 15:04:05"
+	case v[4] == '/':
+		layout = "2006/01/02 15:04:05"
+	default:
+		layout = "2006-01-02" + v[10:11] + "15:04:05"
 	}
+	zone, in := zoneLayout(v), time.UTC
+	if zone == "" {
+		in = s.zone
+	}
+	at, err := time.ParseInLocation(layout+zone, v, in)
 	if err != nil {
 		return time.Time{}, false
 	}
 	s.text, s.at = strings.Clone(v), at
 	return at, true
+}
+
+// zoneLayout returns the layout of the zone at the end of a time.
+func zoneLayout(v string) string {
+	n := len(v)
+	switch {
+	case v[n-1] == 'Z':
+		return "Z07:00"
+	case strings.HasSuffix(v, " UTC"):
+		return " UTC"
+	case v[n-3] == ':' && (v[n-6] == '+' || v[n-6] == '-'):
+		return strings.Repeat(" ", strings.Count(v[n-7:n-6], " ")) + "-07:00"
+	case v[n-5] == '+' || v[n-5] == '-':
+		return strings.Repeat(" ", strings.Count(v[n-6:n-5], " ")) + "-0700"
+	}
+	return ""
 }
 
 // unix parses a time since 1970.

@@ -49,6 +49,10 @@ type LogReport struct {
 	// Durations: the log has the durations of requests.
 	Durations bool   `json:"durations"`
 	Broken    Broken `json:"broken"`
+	// Jumps are where a clock was set back for good, and CutOff is where files have ended early, such as a
+	// compressed one that is incomplete: an unknown number of requests is missing.
+	Jumps  []Jump   `json:"jumps,omitempty"`
+	CutOff []string `json:"cut_off,omitempty"`
 	// Sorted is the number of requests that were logged after a request that ended later, and
 	// Disorder the greatest such difference in seconds. Moved is the number of requests that
 	// could not be sorted: see WithWindow.
@@ -217,6 +221,7 @@ func (r *replay) logReport() LogReport {
 		Format: r.says.Format, Requests: o.read, From: o.begin, To: o.end, Resolution: max(r.says.Resolution, time.Microsecond).Seconds(),
 		Durations: r.says.Took, Broken: brokenOf(r.log), Sorted: o.sorted, Disorder: o.disorder.Seconds(), Moved: o.moved,
 	}
+	out.Jumps, out.CutOff = faultsOf(r.log)
 	if r.hash != nil {
 		out.Broken.First = nil // their addresses are keys
 	}
