@@ -67,6 +67,8 @@ type Event struct {
 	// EventAdmitted, EventDenied, EventCanceled or EventStoreFailed. Each EventWaiting is
 	// followed by exactly one event with EndsWait.
 	EndsWait bool
+	// ByHand reports that Limiter.Ban has started the ban, and not a denial, for EventBanned.
+	ByHand bool
 
 	keys []string // of Decision.Limits
 
@@ -178,6 +180,9 @@ func (e Event) LogValue() slog.Value {
 		slog.String("path", e.Path), slog.String("warning", warning), slog.String("see", e.Warning.Link),
 		slog.String("error", why),
 	}
+	if e.ByHand {
+		attrs = append(attrs, slog.Bool("by_hand", true))
+	}
 	left := ""
 	if e.Kind.decided() && d.Limit != "" {
 		left = "remaining" // shown even if it is 0
@@ -247,7 +252,8 @@ const (
 	EventPaced
 	// EventBanned: a denial has started a Ban, or would have started one if the Ban weren't a
 	// dry run. The event is sent after the event of the decision itself, once for each ban.
-	// Decision.Limit names the ban, and Decision.RetryAfter is the time until the ban ends.
+	// Decision.Limit names the ban, and Decision.RetryAfter is the time until the ban ends. If
+	// ByHand is set, Limiter.Ban has started the ban: the event belongs to no request.
 	EventBanned
 	// EventEnded: an admitted request has ended: its handler has returned and its slots are
 	// released, or Permit.Done was called and no limit depends on the response. Decision has

@@ -669,6 +669,7 @@ func TestEventsShowEachField(t *testing.T) {
 		"Limiter": "front", "Route": "/", "Decision": stint.Decision{Limit: "x"}, "Err": errDown, "Waited": time.Second,
 		"StoreTook": time.Second, "Status": 200, "Held": time.Second, "Change": &stint.LimitChange{Limit: "x", From: 1, To: 2},
 		"Pacing": &stint.Pacing{Bytes: 7}, "Path": "limits.yaml", "Warning": &stint.Warning{Link: "https://a.test"},
+		"ByHand": true,
 	}
 	base := stint.Event{Kind: stint.EventAdmitted}
 	typ := reflect.TypeFor[stint.Event]()

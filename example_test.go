@@ -250,6 +250,24 @@ func ExampleLimiter_Reset() {
 	// <nil>
 }
 
+func ExampleLimiter_Ban() {
+	ctx := context.Background()
+	lim := stint.Must(stint.New(
+		stint.Rate(100, time.Minute),
+		stint.Ban(20, time.Minute, stint.WithBanFor(time.Hour)),
+		stint.WithKey(stint.RemoteIP())))
+	fmt.Println(lim.Ban(ctx, "192.0.2.7", 24*time.Hour))
+	d, err := lim.Peek(ctx, "192.0.2.7")
+	fmt.Println(d.Allowed, d.Limit, d.RetryAfter.Round(time.Second), err)
+	fmt.Println(lim.Reset(ctx, "192.0.2.7", "ban"))
+	fmt.Println(lim.Allow(ctx, "192.0.2.7", 1))
+	// Output:
+	// <nil>
+	// false ban 24h0m0s <nil>
+	// true <nil>
+	// <nil>
+}
+
 // Nothing listens at this address.
 func ExampleLimiter_CheckStore() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

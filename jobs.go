@@ -376,6 +376,91 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) (foun
 	})
 }
 
+// Ban bans key by hand, for at least d, in the named Bans of the limiter, of its routes, and of a WithLimitSource
+// for key. If no limit is named, Ban bans key in all Bans whose key isn't constant. Requests of the key are then
+// denied as by a ban that denials have started. A ban that ends later stays, and so do the denials that a Ban has
+// counted. Reset ends the ban. The limiter sends an EventBanned with ByHand for each Ban in which the ban has begun.
+//
+// Ban returns an error, and changes nothing, if d isn't from a millisecond to 365 days, if the limiter has no such
+// Ban, if a named limit isn't a Ban or has a constant key, or if all of the Bans are dry runs. Errors of a source
+// are as in Peek. Bans of a WithLimitFunc depend on a request, so they can't ban by key.
+//
+// The store must implement store.Banner; otherwise Ban returns an error. memstore, redisstore and failover
+// implement store.Banner. The error is a *StoreError if the store fails: the key may then be banned or not. On a
+// failover, the store that decides now bans the key: a ban in the secondary lasts while the secondary decides.
+// Ban is safe for concurrent use.
+func (l *Limiter) Ban(ctx context.Context, key string, d time.Duration, limits ...string) error {
+	if err := store.CheckBan(d); err != nil {
+		return fmt.Errorf("stint: Ban: %w: %v: write a duration from time.Millisecond to 365*24*time.Hour", err, d)
+	}
+	encoded, err := keytext.Encode(key)
+	if err != nil {
+		return err
+	}
+	v := l.currentVersion()
+	entries, sourced, _, err := v.entriesOf(ctx, key)
+	if err != nil {
+		return err
+	}
+	bans, err := bansOf(append(entries, sourced...), encoded, limits)
+	if err != nil {
+		return err
+	}
+	in, can := v.backend.Store.(store.Banner)
+	if !can {
+		return fmt.Errorf("stint: Ban: %T doesn't implement store.Banner: write a store that does, such as those of memstore and redisstore", v.backend.Store)
+	}
+	stored := make([]*store.Limit, len(bans))
+	for i := range bans {
+		stored[i] = bans[i].Limit
+	}
+	began := time.Now()
+	results, err := in.Ban(ctx, encoded, d, stored...)
+	if err != nil {
+		return &StoreError{err}
+	}
+	v.events.sendBans(bans, results, time.Since(began))
+	return nil
+}
+
+// bansOf returns a charge of key on each Ban among entries whose key isn't constant or, if names are given, on each
+// Ban of a name.
+func bansOf(entries []*read.Entry, key string, names []string) (bans []store.Charge, err error) {
+	for _, name := range names {
+		known, keyed, _ := keyKinds(entries, name)
+		isBan := slices.ContainsFunc(entries, func(e *read.Entry) bool {
+			return e.Name() == name && e.StoreLimit.Algorithm() == store.Ban
+		})
+		switch {
+		case !known:
+			return nil, fmt.Errorf("stint: Ban: the limiter has no limit %q", name)
+		case !isBan:
+			return nil, fmt.Errorf("stint: Ban: %q is no Ban: name a Ban", name)
+		case !keyed:
+			return nil, fmt.Errorf("stint: Ban: the key of %q is constant, so a ban would deny all callers: name a Ban with another key", name)
+		}
+	}
+	enforced := false
+	for _, e := range entries {
+		if e.StoreLimit.Algorithm() != store.Ban || e.Key.Constant != "" || len(names) > 0 && !slices.Contains(names, e.Name()) {
+			continue
+		}
+		enforced = enforced || !e.DryRun
+		i := slices.IndexFunc(bans, func(c store.Charge) bool { return c.Limit == e.StoreLimit })
+		if i < 0 {
+			i, bans = len(bans), append(bans, store.Charge{Key: key, Limit: e.StoreLimit, DryRun: true})
+		}
+		bans[i].DryRun = bans[i].DryRun && e.DryRun
+	}
+	switch {
+	case len(bans) == 0:
+		return nil, errors.New("stint: Ban: the limiter has no Ban whose key isn't constant: add a stint.Ban to New")
+	case !enforced:
+		return nil, errors.New("stint: Ban: a Ban that is a dry run denies nobody: remove its WithDryRun")
+	}
+	return bans, nil
+}
+
 // keyKinds reports whether there is a limit of a name, whether some request has a key of
 // its own there, and whether some have a constant one.
 func keyKinds(entries []*read.Entry, name string) (found, keyed, constant bool) {

@@ -205,6 +205,21 @@ func (s *sender) sendConsequences(to *observerList, decided *Event, c *decide.Ca
 	}
 }
 
+// sendBans sends the events of bans by hand, for those that have begun.
+func (s *sender) sendBans(bans []store.Charge, results []store.Result, took time.Duration) {
+	for i := range results {
+		if !results[i].Begun {
+			continue
+		}
+		var status LimitStatus
+		status.set(&bans[i], &results[i])
+		e := subject{}.event(EventBanned, nil)
+		e.ByHand, e.StoreTook, e.keys = true, took, []string{bans[i].Key}
+		e.Decision = Decision{Limits: []LimitStatus{status}}.deniedBy(0)
+		s.send(s.observers(), &e)
+	}
+}
+
 // sendUnsettled sends the event of a settlement that the store could not make, and returns its
 // error.
 func (s *sender) sendUnsettled(of subject, done decide.Settlement) error {

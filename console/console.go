@@ -113,7 +113,7 @@ func Limiters(lims ...*stint.Limiter) Option {
 	})
 }
 
-// WithActions lets viewers of the page reset a key, or lift only its bans. Actions are POST
+// WithActions lets viewers of the page reset a key, lift only its bans, or ban it. Actions are POST
 // requests; cross-origin ones are denied with 403. Each action is logged, with its remote
 // address and who has called it if an authorizer says so.
 func WithActions() Option { return option(func(p *page) { p.Actions = true }) }

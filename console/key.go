@@ -45,6 +45,7 @@ type limiterResult struct {
 	Error   string
 	Done    string // the result of an action
 	Banned  bool   // by a ban that can be lifted for this key
+	Bans    bool   // this key can be banned
 	Shared  bool   // the store's counts are
 	Used    bool   // a limit counts something for it
 	Seen    bool   // this process has decided requests of it
@@ -106,7 +107,7 @@ func (p *page) serveKey(w http.ResponseWriter, r *http.Request, who string) {
 		}
 	}
 	if do != "" && do != "look" {
-		act, i := actions[do], slices.IndexFunc(p.boards, func(b *board) bool { return b.id == in })
+		act, i := actionOf(do), slices.IndexFunc(p.boards, func(b *board) bool { return b.id == in })
 		switch {
 		case i < 0:
 			http.Error(w, "no such limiter", http.StatusBadRequest)
@@ -220,7 +221,7 @@ func newSealer(secret []byte) cipher.AEAD {
 	return sealer
 }
 
-// actions are the actions on a key, by their names in the form. Each returns what it has
+// actions are the actions on a key that don't ban it, by their names in the form. Each returns what it has
 // done.
 var actions = map[string]func(context.Context, *board, string) (string, error){
 	"reset": func(ctx context.Context, b *board, key string) (string, error) {
@@ -248,6 +249,31 @@ var actions = map[string]func(context.Context, *board, string) (string, error){
 		return "The bans of this key are lifted. What it had consumed of other limits stays.", err
 	},
 }
+
+// banTimes are the times for which the page bans keys, by the names of the actions. Longer ones are for programs.
+var banTimes = []struct {
+	Do, Text string
+	d        time.Duration
+}{
+	{"ban-hour", "an hour", time.Hour},
+	{"ban-day", "a day", 24 * time.Hour},
+	{"ban-month", "30 days", 30 * 24 * time.Hour},
+}
+
+// actionOf returns the action of a name in the form, or nil.
+func actionOf(do string) func(context.Context, *board, string) (string, error) {
+	for _, t := range banTimes {
+		if t.Do == do {
+			return func(ctx context.Context, b *board, key string) (string, error) {
+				return "This key is banned for " + t.Text + ", or longer by a ban that ends later.", b.limiter.Ban(ctx, key, t.d)
+			}
+		}
+	}
+	return actions[do]
+}
+
+// BanTimes are the times for which the key can be banned.
+func (r *limiterResult) BanTimes() any { return banTimes }
 
 // counts reports whether some limit by a key has counted something for it, and whether it is banned.
 func (b *board) counts(ctx context.Context, key string) (used, banned bool, err error) {
@@ -333,6 +359,7 @@ func (p *page) lookUp(r *http.Request, b *board, key string, f *limiterResult) {
 		}
 		at.Banned = at.Ban && !s.Allowed
 		f.Banned = f.Banned || at.Banned && !at.Everybody
+		f.Bans = f.Bans || at.Ban && !at.Everybody && !at.DryRun
 		f.Used = f.Used || isUsed(&s) && !at.Everybody
 		f.Limits = append(f.Limits, at)
 	}

@@ -102,6 +102,8 @@ func TestActions(t *testing.T) {
 		{"lift from another site", keyForm(hostile, "lift"), []string{"Sec-Fetch-Site", "same-site"}, 403, "cross-origin", "", before},
 		{"lift from another origin", keyForm(hostile, "lift"), []string{"Origin", "https://elsewhere.example"}, 403, "cross-origin", "", before},
 		{"no such action", keyForm(hostile, "explode"), nil, 400, "no such action", "", before},
+		{"ban", keyForm(hostile, "ban-day"), nil, 200, "This key is banned for a day", "action=ban-day", "api passes all denies ban denies"},
+		{"ban from another site", keyForm(hostile, "ban-day"), []string{"Sec-Fetch-Site", "cross-site"}, 403, "cross-origin", "", before},
 		{"no such limiter", url.Values{"limiter": {"1"}, "key": {"k"}, "do": {"reset"}}, nil, 400, "no such limiter", "", before},
 		{"no key", keyForm("", "reset"), nil, 422, "the key is empty", "an action failed", before},
 	} {
@@ -142,18 +144,26 @@ func TestActionsOffered(t *testing.T) {
 	for _, tc := range []struct {
 		h           http.Handler
 		key         string
-		lift, reset bool
+		lift, reset bool // and can be banned
 	}{{h, "banned", true, true}, {h, "other", false, true}, {page(t, console.Limiters(l)), "banned", false, false}} {
 		got := ask(tc.h, "POST", "/key", keyForm(tc.key, "look")).Body.String()
-		if strings.Contains(got, `value="lift"`) != tc.lift || strings.Contains(got, `value="reset"`) != tc.reset {
+		if strings.Contains(got, `value="lift"`) != tc.lift || strings.Contains(got, `value="reset"`) != tc.reset || strings.Contains(got, `value="ban-day"`) != tc.reset {
 			t.Errorf("of %s: %s", tc.key, got)
 		}
 	}
 	if got := text(ask(h, "POST", "/key", keyForm("banned", "look")).Body.String()); !strings.Contains(got, "banned for 1h0m0s more") {
 		t.Error(got)
 	}
+	for do, want := range map[string]string{"ban-hour": "banned for 1h0m0s more", "ban-day": "banned for 24h0m0s more", "ban-month": "banned for 720h0m0s more"} {
+		if got := text(ask(h, "POST", "/key", keyForm("new "+do, do)).Body.String()); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", do, got)
+		}
+	}
 	never := page(t, console.Limiters(limiter(t, stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Api-Key")))), console.WithActions())
 	if w := ask(never, "POST", "/key", keyForm("k", "lift")); w.Code != 422 || !strings.Contains(text(w.Body.String()), "this limiter bans no key") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := ask(never, "POST", "/key", keyForm("k", "ban-day")); w.Code != 422 || !strings.Contains(text(w.Body.String()), "the limiter has no Ban") || strings.Contains(w.Body.String(), `value="ban-day"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

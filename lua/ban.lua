@@ -9,7 +9,8 @@
 -- Arguments:
 --   limit: units, period and ban in us
 --   cost
---   counts: the numbers of the charges whose denial it counts, comma separated; empty unless the charge is Final
+--   counts: the numbers of the charges whose denial it counts, comma separated; empty unless the charge is Final.
+--     In a settlement: for how many us it bans by hand, or empty
 --:arguments limit cost counts
 --:setup
 local peek = true -- who is let through isn't noted
@@ -17,11 +18,11 @@ local peek = true -- who is let through isn't noted
 -- log: the instants, each with a colon before it. period: in which they count, as text
 local bannedUntil, banLength, log, period = 0, 0, '', match(limit, ',(%d+)')
 if v then
-  -- Most are as they were written: a ban that runs, or denials that all count.
+  -- Most are as they were written: a ban that runs, or none, and denials that all count.
   local a, b, p, rest = match(v, '^(%d+):(%d+):(%d+)([:%d]*)$')
   local oldest, newest = match(rest or '', '^:(%d+)'), match(rest or '', ':(%d+)$')
-  if p == period and #a < 16 and #b < 16 and (rest == '' and a + 0 > now and a - b <= now
-    or a == '0' and b == '0' and oldest and newest and oldest + period > now and newest + 0 <= now) then
+  if p == period and #a < 16 and #b < 16 and (a == '0' and b == '0' or b ~= '0' and a + 0 > now and a - b <= now)
+    and (rest == '' or oldest and newest and oldest + period > now and newest + 0 <= now) then
     bannedUntil, banLength, log = a + 0, b + 0, rest
   else
     if not rare then lacking = row break end
@@ -60,7 +61,13 @@ else
   fade = max(banLength > 0 and bannedUntil or now, newest and newest + period or now)
 end
 --:amend
-if diff > 0 and banLength == 0 then
+if counts ~= '' then -- BanFor
+  local byHand = counts + 0
+  if banLength == 0 or bannedUntil < now + byHand then
+    if log == '' then period = match(limit, ',(%d+)') end
+    bannedUntil, banLength, dirty = now + byHand, byHand, true
+  end
+elseif diff > 0 and banLength == 0 then
   --COUNT--
 end
 --:functions

@@ -1,6 +1,10 @@
 package store
 
-import "github.com/stint-go/stint/internal/algorithm"
+import (
+	"time"
+
+	"github.com/stint-go/stint/internal/algorithm"
+)
 
 // Check returns an error for the first malformed charge: ErrResults, ErrLimit or ErrCost.
 // Stores call Check before they read or write states, because Decide would divide by zero for a
@@ -109,6 +113,33 @@ func countDenials(now *Now, charges []Charge, states []State, results []Result) 
 		}
 	}
 }
+
+// BanFor bans the key of a state for d, which is rounded up to microseconds, unless a ban that ends later is in
+// force; see [Banner]. The denials that the Ban has counted still count. l must be a Ban, and d a time that
+// [CheckBan] accepts. The caller must hold the state exclusively and write it back. r says how the key stands
+// then; its Begun reports whether the ban in force is this one.
+func BanFor(now Now, l *Limit, d time.Duration, s *State, r *Result) {
+	l.steps().BanFor((*algorithm.Now)(&now), microseconds(d), s.open(), (*algorithm.Result)(r))
+}
+
+// CheckBan returns an error for a [Banner.Ban] that is malformed: ErrLimit for a limit that isn't a Ban, and
+// ErrBan for a time below a millisecond or above 365 days.
+func CheckBan(d time.Duration, limits ...*Limit) error {
+	for _, l := range limits {
+		if l == nil || l.steps().Hash() == 0 || l.Algorithm() != Ban {
+			return ErrLimit
+		}
+	}
+	if d < time.Millisecond || d > longestBan {
+		return ErrBan
+	}
+	return nil
+}
+
+const longestBan = 365 * 24 * time.Hour
+
+// microseconds returns a duration in microseconds, rounded up.
+func microseconds(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
 
 func (c *Charge) isBan() bool { return c.Limit.Algorithm() == Ban }
 

@@ -16,7 +16,7 @@
 // https://github.com/stint-go/stint/blob/main/docs/stores.md explains it. Package storetest
 // tests a store.
 //
-// Optional capabilities are interfaces that callers find by type assertion: Resetter,
+// Optional capabilities are interfaces that callers find by type assertion: Resetter, Banner,
 // Immediate, Bounded, Checked, Observable, Degradable and Verifier.
 package store
 
@@ -86,6 +86,19 @@ type Resetter interface {
 	// have. A store that removes states later than it could may also report states that equal
 	// those of a new key.
 	Reset(ctx context.Context, key string, limits ...*Limit) (found bool, err error)
+}
+
+// Banner is implemented by stores that can ban a key by hand.
+type Banner interface {
+	// Ban denies key for at least d by each of the limits, which are Bans. A ban that ends later
+	// stays. The denials that a Ban has counted stay, too. Reset ends the ban, if the store is a
+	// Resetter. results[i] is how key stands with limits[i] then; its Begun reports whether the
+	// ban in force is this one. results is nil after an error.
+	//
+	// The error wraps ErrLimit if a limit is no Ban, and ErrBan if d is below a millisecond or
+	// above 365 days; nothing has changed then. After any other error, such as that the store has
+	// no room for the ban, some of the limits may ban the key.
+	Ban(ctx context.Context, key string, d time.Duration, limits ...*Limit) (results []Result, err error)
 }
 
 // Verifier is implemented by stores on a server, whose permissions or features may be missing.
@@ -230,6 +243,7 @@ var (
 	ErrCost      = errors.New("cost out of range") // below 0, or above MaxCost
 	ErrLimit     = errors.New("charge without a limit: make one with store.NewLimit")
 	ErrResults   = errors.New("charges and results differ in length")
+	ErrBan       = errors.New("a ban by hand that isn't from a millisecond to 365 days")
 	ErrDuplicate = errors.New("a limit is charged twice for the same key in one call: add up the costs")
 )
 

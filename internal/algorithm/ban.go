@@ -121,6 +121,21 @@ func (l *Limit) amendBan(now *Now, c *Settlement, s *State) Receipt {
 	return r
 }
 
+// BanFor bans a key by hand, unless a ban that runs ends later: store.BanFor. The denials that count stay.
+func (l *Limit) BanFor(now *Now, length int64, s *State, r *Result) {
+	l.Accept(s)
+	l.Rebase(now, s)
+	begun := s.banned(now.Steady) < length
+	if begun {
+		if s.Live = true; len(s.Log) == 0 {
+			s.Numbers = l.numbers
+		}
+		s.W[BannedUntil], s.W[BanLength] = now.Steady+length, length
+	}
+	l.Step(now, Charge{Cost: 1}, s, r)
+	r.Begun = begun
+}
+
 // validBan reports whether a Ban can have written the state.
 func (s *State) validBan() bool {
 	n := s.Numbers

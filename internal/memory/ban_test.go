@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,20 @@ func TestBansAtTheCap(t *testing.T) {
 		}
 		if r, _ := ask("banned"); r.OK {
 			t.Error("the flood has lifted a ban")
+		}
+		if r, err := s.Ban(context.Background(), "banned", 2*time.Hour, ban); err != nil || !r[0].Begun {
+			t.Errorf("a ban by hand of a key that the store has: %+v, %v", r, err)
+		}
+		before := s.Stats()
+		if r, err := s.Ban(context.Background(), "newcomer", time.Hour, ban); err == nil || r != nil || !strings.Contains(err.Error(), "WithMaxKeys") {
+			t.Errorf("a ban by hand of a key that the store has no room for: %+v, %v", r, err)
+		}
+		if r, _ := ask("other"); !r.OK || s.Stats().Keys != before.Keys {
+			t.Errorf("it has banned others, or takes room: %+v", s.Stats())
+		}
+		time.Sleep(time.Hour)
+		if r, err := s.Ban(context.Background(), "newcomer", time.Hour, ban); err != nil || !r[0].Begun {
+			t.Errorf("once there is room: %+v, %v", r, err)
 		}
 	})
 }

@@ -57,6 +57,7 @@ type Store struct {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Resetter  = (*Store)(nil)
+	_ store.Banner    = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
 	_ store.Checked   = (*Store)(nil)
 

@@ -3,6 +3,7 @@ package stintotel
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -116,7 +117,11 @@ func (o *observer) observe(e stint.Event) {
 		o.recordStoreTime(ctx, &e, l.settled)
 		o.recordEnd(&e)
 	case stint.EventBanned:
-		o.bans.Add(ctx, 1, o.seriesOf(&e, e.Decision.Limit).plain.add...)
+		add := o.seriesOf(&e, e.Decision.Limit).plain.add
+		if e.ByHand {
+			add = append(slices.Clone(add), metric.WithAttributes(byHandKey.Bool(true)))
+		}
+		o.bans.Add(ctx, 1, add...)
 	case stint.EventPaced:
 		o.recordPacing(ctx, &e)
 	case stint.EventLimitChanged:

@@ -23,6 +23,7 @@ const (
 	overflowKey  = attribute.Key("otel.metric.overflow")
 	errorKey     = attribute.Key("error.type")
 	warningKey   = attribute.Key("stint.warning")
+	byHandKey    = attribute.Key("stint.by_hand")
 )
 
 // outcomes are the outcomes of a request, by the event that reports them.

@@ -91,7 +91,7 @@ func (s *Store) errorOf(err error) error {
 
 // callersOwn reports whether an error of the primary is due to its caller.
 func callersOwn(ctx context.Context, err error) bool {
-	for _, malformed := range []error{store.ErrCost, store.ErrLimit, store.ErrResults, store.ErrDuplicate} {
+	for _, malformed := range []error{store.ErrCost, store.ErrLimit, store.ErrResults, store.ErrDuplicate, store.ErrBan} {
 		if errors.Is(err, malformed) {
 			return true
 		}

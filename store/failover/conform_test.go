@@ -11,10 +11,14 @@ import (
 	"github.com/stint-go/stint/store/storetest"
 )
 
-// broken fails every decision, and forgets.
+// broken fails every decision and ban, and forgets.
 type broken struct{ side }
 
 func (*broken) Reset(context.Context, string, ...*store.Limit) (bool, error) { return false, nil }
+
+func (*broken) Ban(context.Context, string, time.Duration, ...*store.Limit) ([]store.Result, error) {
+	return nil, errDown
+}
 
 func down() store.Store { return &broken{side{err: errDown}} }
 

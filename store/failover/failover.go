@@ -212,6 +212,7 @@ func (s *Store) unusable() error {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Resetter  = (*Store)(nil)
+	_ store.Banner    = (*Store)(nil)
 	_ store.Verifier  = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
 	_ store.Bounded   = (*Store)(nil)
@@ -420,6 +421,52 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) (
 		second = fmt.Errorf("failover: the secondary (%T) is no store.Resetter: %w", s.secondary, errors.ErrUnsupported)
 	}
 	return found, errors.Join(first, second)
+}
+
+// Ban bans key in the store that decides: the primary, or the secondary if the breaker is open or the primary
+// fails. A ban in the secondary ends for callers when the primary decides again. The error wraps
+// errors.ErrUnsupported if the store that decides doesn't implement store.Banner.
+func (s *Store) Ban(ctx context.Context, key string, d time.Duration, limits ...*store.Limit) (results []store.Result, err error) {
+	if s.wrong != nil || s.life == nil {
+		return nil, s.unusable()
+	}
+	if err := store.CheckBan(d, limits...); err != nil {
+		return nil, store.NotMade(fmt.Errorf("failover: %w", err))
+	}
+	if _, can := s.primary.(store.Banner); !can && s.State() == Closed { // no failure that opens the breaker
+		return ban(ctx, s.primary, key, d, limits)
+	}
+	err = s.ask(ctx, bansOf(key, limits), func() error {
+		var err error
+		results, err = ban(ctx, s.primary, key, d, limits)
+		return err
+	})
+	if err == nil {
+		return results, nil
+	}
+	if _, callers := err.(callerError); callers || s.secondary == nil {
+		return nil, s.errorOf(err)
+	}
+	s.fallbacks.Add(1)
+	return ban(ctx, s.secondary, key, d, limits)
+}
+
+// bansOf returns the charges by which a primary is probed that failed to ban a key.
+func bansOf(key string, limits []*store.Limit) []store.Charge {
+	charges := make([]store.Charge, len(limits))
+	for i, l := range limits {
+		charges[i] = store.Charge{Key: key, Limit: l}
+	}
+	return charges
+}
+
+// ban bans key in one of the stores.
+func ban(ctx context.Context, in store.Store, key string, d time.Duration, limits []*store.Limit) ([]store.Result, error) {
+	b, ok := in.(store.Banner)
+	if !ok {
+		return nil, store.NotMade(fmt.Errorf("failover: %T is no store.Banner: %w", in, errors.ErrUnsupported))
+	}
+	return b.Ban(ctx, key, d, limits...)
 }
 
 // Verify implements store.Verifier. It verifies the primary even while the breaker is open, and

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 func TestPrimaryWhileClosed(t *testing.T) {
@@ -164,6 +165,76 @@ func TestReset(t *testing.T) {
 	alone := &side{}
 	if _, err := failover.New(alone, nil).Reset(t.Context(), "k"); err != nil || alone.resets != 1 {
 		t.Errorf("%v, %d", err, alone.resets)
+	}
+}
+
+// A key is banned in the store that decides. A ban that a store can't have is no failure of it.
+func TestBan(t *testing.T) {
+	ban, err := store.NewLimit(store.Spec{Name: "ban", Algorithm: store.Ban, Units: 3, Period: time.Hour, Ban: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	banned := func(in store.Store) bool {
+		results := make([]store.Result, 1)
+		if err := in.Take(t.Context(), []store.Charge{{Key: "k", Limit: ban, Cost: 1}}, results); err != nil {
+			t.Fatal(err)
+		}
+		return !results[0].OK
+	}
+	for _, tc := range []struct {
+		name               string
+		primary            store.Store
+		secondary          *memstore.Store
+		threshold          int
+		want               error
+		inPrimary, instead bool
+		state              failover.State
+	}{
+		{"on the primary", memstore.New(), memstore.New(), 1, nil, true, false, failover.Closed},
+		{"on the secondary", down(), memstore.New(), 1, nil, false, true, failover.Open},
+		{"on the secondary, breaker closed", down(), memstore.New(), 9, nil, false, true, failover.Closed},
+		{"without a secondary", down(), nil, 9, errDown, false, false, failover.Closed},
+		{"without a secondary, open", down(), nil, 1, errDown, false, false, failover.Open},
+		{"no Banner", only{memstore.New()}, memstore.New(), 1, errors.ErrUnsupported, false, false, failover.Closed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var secondary store.Store
+			if tc.secondary != nil {
+				secondary = tc.secondary
+			}
+			s := failover.New(tc.primary, secondary, failover.WithThreshold(tc.threshold))
+			defer s.Close()
+			r, err := s.Ban(t.Context(), "k", time.Hour, ban)
+			if !errors.Is(err, tc.want) || err == nil && (len(r) != 1 || !r[0].Begun) {
+				t.Errorf("%v, error %v", r, err)
+			}
+			if p, ok := tc.primary.(*memstore.Store); ok && banned(p) != tc.inPrimary || secondary != nil && banned(secondary) != tc.instead {
+				t.Error("banned in the other store")
+			}
+			if s.State() != tc.state {
+				t.Errorf("the breaker is %v", s.State())
+			}
+			if _, err = s.Ban(t.Context(), "k", 0, ban); !errors.Is(err, store.ErrBan) || s.State() != tc.state {
+				t.Errorf("for 0s: %v, %v", err, s.State())
+			}
+		})
+	}
+	s := failover.New(down(), only{memstore.New()}, failover.WithThreshold(1))
+	defer s.Close()
+	for range 2 {
+		if _, err := s.Ban(t.Context(), "k", time.Hour, ban); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("by a secondary that can't: %v", err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s = failover.New(down(), memstore.New(), failover.WithThreshold(1))
+	defer s.Close()
+	if _, err := s.Ban(ended, "k", time.Hour, ban); !errors.Is(err, errDown) || s.State() != failover.Closed {
+		t.Errorf("by a caller who is gone: %v, %v", err, s.State())
+	}
+	if _, err := new(failover.Store).Ban(t.Context(), "k", time.Hour, ban); !errors.Is(err, store.ErrNotMade) {
+		t.Errorf("by the zero Store: %v", err)
 	}
 }
 

@@ -53,6 +53,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/store"
@@ -89,7 +90,7 @@ func (n maxKeys) apply(c *config) {
 // 2^31-1; for other values, stint.New returns an error. The default is DefaultMaxKeys.
 func WithMaxKeys(n int64) Option { return maxKeys(n) }
 
-// Store is a store.Store and a store.Resetter in memory. It is safe for concurrent use.
+// Store is a store.Store, a store.Resetter and a store.Banner in memory. It is safe for concurrent use.
 //
 // The methods of a Store ignore their context: a call waits only for the decisions of other
 // calls, and a settlement must be made even if its request was canceled.
@@ -98,6 +99,7 @@ type Store memory.Store
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Resetter  = (*Store)(nil)
+	_ store.Banner    = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
 	_ store.Checked   = (*Store)(nil)
 
@@ -136,6 +138,12 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 // state with other keys, the shared state isn't changed.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) (found bool, err error) {
 	return s.memory().Reset(ctx, key, limits...)
+}
+
+// Ban implements store.Banner. If the store is full, keys that it doesn't hold already can't be banned: the error
+// says so.
+func (s *Store) Ban(ctx context.Context, key string, d time.Duration, limits ...*store.Limit) (results []store.Result, err error) {
+	return s.memory().Ban(ctx, key, d, limits...)
 }
 
 // Observe implements store.Observable. It sends store.Full to o once, at the 100th charge on a

@@ -106,6 +106,7 @@ import (
 var (
 	_ store.Store    = (*Store)(nil)
 	_ store.Resetter = (*Store)(nil)
+	_ store.Banner   = (*Store)(nil)
 	_ store.Verifier = (*Store)(nil)
 
 	_ store.Checked = (*Store)(nil)

@@ -21,6 +21,8 @@ type settleRequest struct {
 	indexes []int // in the caller's slices
 	// unlessReset: settle only if the keys haven't been reset since they were charged.
 	unlessReset bool
+	// banFor, if positive, bans the keys by hand for so many microseconds: see BanFor of a settlement in package wire.
+	banFor int64
 	// onlyReleases: it does no more than release leases of one slot each, which this store held.
 	onlyReleases bool
 
@@ -57,7 +59,8 @@ func (w *settleRequest) begin() {
 	w.settlements = slices.Grow(w.settlements[:0], len(w.charges))[:len(w.charges)]
 	for i := range w.settlements {
 		m := &w.settlements[i]
-		m.Charge, m.Result, m.Key, m.UnlessReset = &w.charges[i], &w.results[i], w.keys[i], w.unlessReset
+		m.Charge, m.Result, m.Key = &w.charges[i], &w.results[i], w.keys[i]
+		m.UnlessReset, m.BanFor = w.unlessReset, w.banFor
 	}
 	w.open = w.settlements
 }

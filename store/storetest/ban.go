@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -213,6 +215,83 @@ var banRows = []row{
 		b.pass(2)
 		b.strike(1)
 	}},
+	{"by hand", func(s *suite) {
+		ban := s.banner()
+		b := s.banned(store.Spec{Units: 3, Period: time.Hour, Ban: time.Minute})
+		b.pass(3)
+		b.strike(2)
+		begun := func(want bool, left, d time.Duration) {
+			s.Helper()
+			r := ban("k", d, b.ban)
+			if r.Begun != want || r.Remaining != 0 {
+				s.Fatalf("a ban for %v: begun %v, want %v: %s", d, r.Begun, want, show(r))
+			}
+			s.denied(r, left)
+		}
+		begun(true, time.Second, time.Second)
+		s.left("another", b.ban, 3)
+		b.deny(time.Second)
+		begun(false, time.Second, time.Second) // as long as the one in force
+		begun(false, time.Second, time.Millisecond)
+		begun(true, 2*time.Second, 2*time.Second)
+		s.sleep(2*time.Second - time.Microsecond)
+		b.deny(time.Microsecond)
+		s.sleep(time.Microsecond)
+		b.pass(2) // the denial before it still counts
+		b.strike(1)
+		b.begin(time.Minute)
+		begun(false, time.Minute, 30*time.Second)
+		s.sleep(20 * time.Second)
+		begun(true, time.Minute, time.Minute)
+		begun(true, 365*24*time.Hour, 365*24*time.Hour)
+	}},
+	{"by hand on a new key, by each limit", func(s *suite) {
+		ban := s.banner()
+		b := s.banned(store.Spec{Units: 3, Period: time.Second, Ban: time.Minute})
+		other := s.limit(store.Spec{Name: "st-other", Algorithm: store.Ban, Units: 1, Period: time.Second, Ban: time.Second})
+		ban("k", 1500*time.Microsecond+time.Nanosecond, b.ban, other)
+		b.deny(1501 * time.Microsecond)
+		r, granted := s.decide(store.Charge{Key: "k", Limit: other, Cost: 1})
+		if granted {
+			s.Fatal("only the first of the limits bans the key")
+		}
+		s.denied(r[0], 1501*time.Microsecond)
+		s.sleep(1501 * time.Microsecond)
+		b.pass(3)
+		if forget, can := s.store.(store.Resetter); can {
+			ban("k", time.Hour, b.ban)
+			if found, err := forget.Reset(context.Background(), "k", b.ban); !found || err != nil {
+				s.Fatalf("a Reset of a key that is banned by hand: found %v, %v", found, err)
+			}
+			b.left(3)
+		}
+	}},
+	{"by hand, malformed", func(s *suite) {
+		s.banner()
+		b := s.banned(store.Spec{Units: 3, Period: time.Second, Ban: time.Minute})
+		hand := s.store.(store.Banner)
+		for _, tc := range []struct {
+			d     time.Duration
+			limit *store.Limit
+			want  error
+		}{
+			{time.Millisecond - 1, b.ban, store.ErrBan},
+			{0, b.ban, store.ErrBan},
+			{-time.Hour, b.ban, store.ErrBan},
+			{365*24*time.Hour + 1, b.ban, store.ErrBan},
+			{time.Hour, b.rate, store.ErrLimit},
+			{time.Hour, nil, store.ErrLimit},
+			{time.Hour, new(store.Limit), store.ErrLimit},
+		} {
+			if r, err := hand.Ban(context.Background(), "k", tc.d, b.ban, tc.limit); !errors.Is(err, tc.want) || r != nil {
+				s.Errorf("a ban for %v: %v, error %v, want %v", tc.d, r, err, tc.want)
+			}
+		}
+		b.left(3)
+		if r, err := hand.Ban(context.Background(), "k", time.Hour); len(r) > 0 || err != nil {
+			s.Errorf("a ban by no limit: %v, error %v", r, err)
+		}
+	}},
 	{"changed", func(s *suite) {
 		b := s.banned(store.Spec{Units: 5, Period: time.Hour, Ban: time.Hour})
 		b.pass(5)
@@ -282,6 +361,23 @@ func (b *banned) deny(d time.Duration) {
 		b.Fatalf("a banned key passed (%v), or another ban began (%v)", granted, r.Begun)
 	}
 	b.denied(r, d)
+}
+
+// banner returns how the store bans by hand, and how the first limit then stands. It skips the test if the store
+// can't.
+func (s *suite) banner() func(key string, d time.Duration, limits ...*store.Limit) store.Result {
+	b, ok := s.store.(store.Banner)
+	if !ok {
+		s.Skip("the store is no store.Banner")
+	}
+	return func(key string, d time.Duration, limits ...*store.Limit) store.Result {
+		s.Helper()
+		r, err := b.Ban(context.Background(), key, d, limits...)
+		if err != nil || len(r) != len(limits) {
+			s.Fatalf("Ban: %d results, error %v", len(r), err)
+		}
+		return r[0]
+	}
 }
 
 // count counts a denial by Settle.

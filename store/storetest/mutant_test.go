@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/storetest"
@@ -24,6 +25,7 @@ type mutant struct {
 	take   func(p *plain, charges []store.Charge, results []store.Result) error
 	settle func(p *plain, charges []store.Charge, results []store.Result) error
 	reset  func(p *plain, key string, limits []*store.Limit)
+	ban    func(p *plain, key string, d time.Duration, limits []*store.Limit) ([]store.Result, error)
 }
 
 func (m *mutant) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
@@ -46,6 +48,12 @@ func (m *mutant) Reset(_ context.Context, key string, limits ...*store.Limit) (f
 	return found, nil
 }
 
+func (m *mutant) Ban(_ context.Context, key string, d time.Duration, limits ...*store.Limit) ([]store.Result, error) {
+	m.one.Lock()
+	defer m.one.Unlock()
+	return m.ban(m.plain, key, d, limits)
+}
+
 // whole fills in what a mutant leaves as it is. All calls of one take turns, also
 // those it leaves alone: mutants look at the states without the store's lock.
 func (m mutant) whole(turns bool) *mutant {
@@ -61,6 +69,11 @@ func (m mutant) whole(turns bool) *mutant {
 	if m.reset == nil {
 		m.reset = func(p *plain, key string, limits []*store.Limit) {
 			_, _ = p.Reset(context.Background(), key, limits...)
+		}
+	}
+	if m.ban == nil {
+		m.ban = func(p *plain, key string, d time.Duration, limits []*store.Limit) ([]store.Result, error) {
+			return p.Ban(context.Background(), key, d, limits...)
 		}
 	}
 	if m.one = new(sync.Mutex); !turns {

@@ -74,6 +74,32 @@ var mutants = map[string]func() mutant{
 			},
 		}
 	},
+	"a ban by hand that wipes the count": func() mutant { // and shortens a longer ban
+		return mutant{ban: func(p *plain, key string, d time.Duration, limits []*store.Limit) ([]store.Result, error) {
+			if store.CheckBan(d, limits...) == nil {
+				_, _ = p.Reset(context.Background(), key, limits...)
+			}
+			return p.Ban(context.Background(), key, d, limits...)
+		}}
+	},
+	"a ban by hand of the first limit": func() mutant {
+		return mutant{ban: func(p *plain, key string, d time.Duration, limits []*store.Limit) ([]store.Result, error) {
+			results, err := p.Ban(context.Background(), key, d, limits[:min(len(limits), 1)]...)
+			return append(results, make([]store.Result, max(len(limits)-len(results), 0))...), err
+		}}
+	},
+	"a ban by hand that is added": func() mutant {
+		return mutant{ban: func(p *plain, key string, d time.Duration, limits []*store.Limit) ([]store.Result, error) {
+			if results, err := p.Ban(context.Background(), key, d, limits...); err != nil || len(limits) != 1 || results[0].Begun {
+				return results, err
+			}
+			r, err := p.Ban(context.Background(), key, time.Millisecond, limits...)
+			if err == nil && r[0].RetryAfter < 24*time.Hour {
+				return p.Ban(context.Background(), key, r[0].RetryAfter+d, limits...)
+			}
+			return r, err
+		}}
+	},
 	"no look at duplicates": func() mutant {
 		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
 			err := take(p, charges, results)

@@ -52,7 +52,7 @@ func WithNow(now func() time.Time) Option {
 
 // Run tests the stores made by newStore. Each rule is a subtest with a store of its own. The
 // stores must not share state. newStore releases resources by t.Cleanup. If the store doesn't
-// implement store.Resetter, the rules about Reset are skipped.
+// implement store.Resetter or store.Banner, the rules about Reset or Ban are skipped.
 //
 // By default each subtest runs in a bubble of testing/synctest, where time.Sleep takes no real
 // time. newStore is called inside the bubble. The store must read time through package time,

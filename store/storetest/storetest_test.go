@@ -105,6 +105,22 @@ func (p *plain) Reset(_ context.Context, key string, limits ...*store.Limit) (fo
 	return found, nil
 }
 
+func (p *plain) Ban(_ context.Context, key string, d time.Duration, limits ...*store.Limit) ([]store.Result, error) {
+	if err := store.CheckBan(d, limits...); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	results := make([]store.Result, len(limits))
+	for i, l := range limits {
+		at := place{p.name(l), key}
+		state := p.states[at]
+		store.BanFor(p.now(), l, d, &state, &results[i])
+		p.keep(at, state)
+	}
+	return results, nil
+}
+
 // has reports whether the store has a state of key for one of the limits.
 func (p *plain) has(key string, limits []*store.Limit) bool {
 	p.mu.Lock()

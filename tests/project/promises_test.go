@@ -237,6 +237,7 @@ func promises(t *testing.T) map[string]promise {
 			[]error{limits(stint.Bandwidth(4096, stint.WithDirection(stint.Both)))}},
 		"Ban": {2, []error{with(stint.Ban(0, s, stint.WithBanFor(s))), with(stint.Ban(9, ms/2, stint.WithBanFor(s))), with(stint.Ban(9, s)), limits(stint.Ban(9, s, stint.WithBanFor(s))), with(stint.Ban(9, s, stint.WithBanFor(s), stint.WithKey(stint.RemoteIP())))},
 			[]error{with(stint.Ban(9, s, stint.WithBanFor(s)))}},
+		"store/CheckBan": {1, []error{store.CheckBan(ms - 1), store.CheckBan(365*24*time.Hour + 1), store.CheckBan(s, nil)}, []error{store.CheckBan(ms), store.CheckBan(365 * 24 * time.Hour)}},
 		"WithBanFor": {1, []error{with(stint.Ban(9, s, stint.WithBanFor(0))), with(stint.Ban(9, s, stint.WithBanFor(s+1))), with(stint.Ban(9, s, stint.WithBanFor(2*365*24*time.Hour)))},
 			[]error{with(stint.Ban(9, s, stint.WithBanFor(ms)))}},
 		"Mount": {1, []error{limiter(t, rate, stint.WithKey(stint.GivenKey())).Mount("stinthttp")},

@@ -23,7 +23,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Store is a store.Store and a store.Resetter in a database. It is safe for concurrent use.
+// Store is a store.Store, a store.Resetter and a store.Banner in a database. It is safe for concurrent use.
 // Make one with New.
 type Store struct {
 	db *bolt.DB
@@ -35,6 +35,7 @@ type Store struct {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Resetter  = (*Store)(nil)
+	_ store.Banner    = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
 )
 
@@ -137,6 +138,32 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) (fo
 		return nil
 	})
 	return found && err == nil, err
+}
+
+// Ban bans key for d under each of the limits; see store.Banner.
+func (s *Store) Ban(_ context.Context, key string, d time.Duration, limits ...*store.Limit) ([]store.Result, error) {
+	if err := store.CheckBan(d, limits...); err != nil {
+		return nil, store.NotMade(fmt.Errorf("boltstore: %w", err))
+	}
+	results := make([]store.Result, len(limits))
+	err := s.update(func(t *transaction) error {
+		for i, l := range limits {
+			record := recordKey(l, key)
+			var state store.State
+			if err := t.load(record, &state); err != nil {
+				return err
+			}
+			store.BanFor(t.now, l, d, &state, &results[i])
+			if err := t.save(record, l, &state, &results[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
 }
 
 func charging(key string, limits []*store.Limit) []store.Charge {

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// banArgs returns the arguments of lua/ban.lua: limit, cost, counts.
+// banArgs returns the arguments of lua/ban.lua: limit, cost, counts, which is the last.
 func banArgs(l *limit) []any {
 	return []any{fmt.Sprintf("%d,%d,%d", l.spec.Units, l.terms.Period, l.spec.Ban.Microseconds()), "1", ""}
 }

@@ -613,8 +613,14 @@ func (w *twins) settle() error {
 			c.Limit = pick(w, w.versions(c.Limit)...)
 		}
 		key := c.Key + ":" + c.Limit.StateName()
-		w.note("settle %s %v from %d to %d", key, c.Limit.Spec(), c.Receipt.Cost, c.Cost)
-		ss = append(ss, &Settlement{Charge: &c, Result: new(store.Result), Key: key})
+		s := &Settlement{Charge: &c, Result: new(store.Result), Key: key}
+		if spec := c.Limit.Spec(); spec.Algorithm == store.Ban && w.roll(3) == 0 {
+			ban := spec.Ban.Microseconds()
+			c.Cost, c.Receipt = 1, store.Receipt{}
+			s.BanFor = pick(w, 1000, ban, 2*ban, 1+w.roll(1+2*ban), 1+w.roll(1_000_000))
+		}
+		w.note("settle %s %v from %d to %d, ban for %d", key, c.Limit.Spec(), c.Receipt.Cost, c.Cost, s.BanFor)
+		ss = append(ss, s)
 		which = append(which, i)
 	}
 	var asked []int64
@@ -673,9 +679,19 @@ func (w *twins) amend(ss []*Settlement, which []int, left []*Settlement, reply a
 		now := store.Now{Steady: w.now, Wall: w.now}
 		settled := *w.state(s.Key)
 		inside.State(&settled).Log = slices.Clone(inside.State(&settled).Log)
-		store.Amend(now, &c, &settled, &want)
+		if s.BanFor > 0 {
+			store.BanFor(now, c.Limit, time.Duration(s.BanFor)*time.Microsecond, &settled, &want)
+		} else {
+			store.Amend(now, &c, &settled, &want)
+		}
 		*w.state(s.Key) = settled
 		w.touched[s.Key] = c.Limit
+		if s.BanFor > 0 {
+			if *s.Result != want {
+				return fmt.Errorf("banning %s: got %+v, want %+v\nanswer %v", s.Key, *s.Result, want, reply)
+			}
+			continue
+		}
 		t.mine = want.Receipt
 		want.Receipt.Lease = theirs
 		if *s.Result != want {

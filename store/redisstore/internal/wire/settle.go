@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
@@ -17,6 +18,9 @@ type Settlement struct {
 	Key    string
 	// UnlessReset: settle only if the key hasn't been reset since it was charged.
 	UnlessReset bool
+	// BanFor, if positive, bans the key by hand for so many microseconds: Charge is on a Ban, and its cost has
+	// no meaning.
+	BanFor int64
 
 	// Room for the steps that work out the result.
 	state     [1]store.State
@@ -84,6 +88,9 @@ func SettleArgs(groups [][]*Settlement, t Times, room int) (script *scripts.Scri
 			a.add("")
 		}
 		a.charge(l, nil)
+		if s.BanFor > 0 {
+			a.list[len(a.list)-1] = text(s.BanFor) // counts
+		}
 		if !l.listed || s.UnlessReset {
 			strings = len(keys)
 		}
@@ -149,11 +156,15 @@ func settleGroup(group []*Settlement, now int64, answer any) error {
 
 // settle works out the result from the state that the script found.
 func (s *Settlement) settle(now int64, found any) error {
-	err := decode(s.Charge, found, &s.state[0])
-	if err == nil {
-		store.Amend(store.Now{Steady: now, Wall: now}, s.Charge, &s.state[0], s.Result)
+	if err := decode(s.Charge, found, &s.state[0]); err != nil {
+		return err
 	}
-	return err
+	if at := (store.Now{Steady: now, Wall: now}); s.BanFor > 0 {
+		store.BanFor(at, s.Charge.Limit, time.Duration(s.BanFor)*time.Microsecond, &s.state[0], s.Result)
+	} else {
+		store.Amend(at, s.Charge, &s.state[0], s.Result)
+	}
+	return nil
 }
 
 // settleListed is settle for what is no string. Entries of a log exist in the server only: the
