@@ -124,7 +124,7 @@ func (in *input) log(name string, r io.Reader) (replay.Log, error) {
 	for _, f := range in.fields {
 		part, where, ok := strings.Cut(f, "=")
 		if !ok {
-			return nil, fmt.Errorf("--field %s: write PART=NAME, such as took='duration ms' or header.X-API-Key=request.headers.X-Api-Key.0", f)
+			return nil, fmt.Errorf("--field %s: write PART=NAME, such as ms=duration or header.X-API-Key=request.headers.X-Api-Key.0", f)
 		}
 		options = append(options, replay.WithField(part, where))
 	}

@@ -530,3 +530,31 @@ func TestOneBadSpot(t *testing.T) {
 		t.Errorf("a gate passes an incomplete file: %s", out)
 	}
 }
+
+// A field of durations in another unit is refused if it can't be in seconds.
+func TestUnitOfDurations(t *testing.T) {
+	var ms, slow strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&ms, `{"t":%d,"latency":%d,"m":"GET","u":"/","ip":"192.0.2.1"}`+"\n", 1773144000+i, 90+i)
+		fmt.Fprintf(&slow, `{"t":%d,"latency":%d,"m":"GET","u":"/","ip":"192.0.2.1"}`+"\n", 1773144000+100*i, 90+i)
+	}
+	files(t, map[string]string{"ms": ms.String(), "slow": slow.String(), "p.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: slots, concurrency: 1}]\n"})
+	for _, tt := range []struct {
+		field, log string
+		code       int
+		want       string
+	}{
+		{"took=latency", "ms", 2, "the field latency can't be in seconds: most requests would have taken longer than the log covers (19s). Write its unit: ms=latency"},
+		{"ms=latency", "ms", 0, "20 judged, 0 denied"},
+		{"took=latency ms", "ms", 0, "20 judged, 0 denied"},
+		{"us=latency", "ms", 0, "20 judged, 0 denied"},
+		{"ns=latency", "ms", 0, "20 judged, 0 denied"},
+		{"s=latency", "ms", 0, "20 judged, 19 denied"}, // written, so it is right
+		{"took=latency", "slow", 0, "20 judged, "},
+	} {
+		code, out, errs := command(t, "", "plan", "--policy", "p.yaml", "--field", "end=t", "--field", "method=m", "--field", "target=u", "--field", "peer=ip", "--field", tt.field, tt.log)
+		if code != tt.code || !strings.Contains(out+errs, tt.want) {
+			t.Errorf("%s %s: exit code %d, and %q isn't in %s%s", tt.field, tt.log, code, tt.want, out, errs)
+		}
+	}
+}

@@ -225,10 +225,14 @@ func WithFormat(format string) ReadOption {
 // JSON objects or of columns. The parts are end and start, took, peer, method, target, query,
 // request, host, status, bytes, and header.NAME for a header field that is logged. In JSON,
 // dots in name lead into objects and lists: "request.headers.X-Api-Key.0". took is in seconds,
-// unless a unit follows the name: "duration ms". An empty name means that the log doesn't have
+// unless a unit follows the name, "duration ms", or is the part: "ms". Run and Suggest return an error if most
+// requests then took longer than the log covers. An empty name means that the log doesn't have
 // the part. Run and Suggest return an error if no line has a field of that name.
 func WithField(part, name string) ReadOption {
 	return readOption(func(c *readConfig) {
+		if units[part] != 0 {
+			part = "took " + part
+		}
 		name, unit, spaced := strings.Cut(name, " ")
 		if spaced {
 			part += " " + unit
@@ -429,6 +433,11 @@ func (r *reader) compile(f format, named []field, lines [][]byte) (err error) {
 		return err
 	}
 	all := slices.Clone(named)
+	for _, f := range named {
+		if f.part == "took" {
+			says.assumedSeconds = f.name
+		}
+	}
 	for _, f := range f.fields {
 		name, _, _ := strings.Cut(f.part, " ")
 		if !slices.ContainsFunc(named, func(g field) bool { return g.part == name || strings.HasPrefix(g.part, name+" ") }) {

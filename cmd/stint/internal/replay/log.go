@@ -37,7 +37,8 @@ type Says struct {
 	// BehindProxy.
 	OnlyLastHop bool
 
-	forwardedAt int // 1 plus the index of X-Forwarded-For, if the client that a server has found takes its place
+	assumedSeconds string // the field of durations that was named without a unit, or ""
+	forwardedAt    int    // 1 plus the index of X-Forwarded-For, if the client that a server has found takes its place
 }
 
 // Request is a request as a log describes it.

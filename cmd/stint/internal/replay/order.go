@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 	"io"
+	"math/bits"
 	"time"
 )
 
@@ -42,6 +43,8 @@ type order struct {
 	disorder      time.Duration // the most that a request ended before one that came before it
 	read          int64
 	begin, end    time.Time // of the requests: the first arrival, the last end
+	oldestEnd     time.Time
+	lasted        [64]int64 // requests that took at least 2^(n-1) ns
 }
 
 // Of a window that wasn't given, a busy log is held for less: what leaves the processor's caches
@@ -123,8 +126,12 @@ func (o *order) hold(a *arrival) error {
 		o.sorted++
 		o.disorder = max(o.disorder, back)
 	}
+	if o.read == 1 || a.End.Before(o.oldestEnd) {
+		o.oldestEnd = a.End
+	}
 	a.at = a.End
 	if o.took {
+		o.lasted[bits.Len64(uint64(max(a.Took, 0)))]++
 		a.at = a.End.Add(-max(a.Took, 0))
 	}
 	if a.at.Before(o.lastArrival) { // it took longer than the window, or what came after it is no longer held
@@ -141,6 +148,24 @@ func (o *order) hold(a *arrival) error {
 		heap.Push(&o.late, a)
 	}
 	return nil
+}
+
+// checkUnit returns an error if a field that was taken for seconds can't be one: most requests took longer than the
+// log covers, and more than a second.
+func (o *order) checkUnit(field string) error {
+	if field == "" {
+		return nil
+	}
+	span := o.newestEnd.Sub(o.oldestEnd)
+	longer := int64(0)
+	for n := bits.Len64(uint64(max(span, time.Second))) + 1; n < len(o.lasted); n++ {
+		longer += o.lasted[n]
+	}
+	if 2*longer <= o.read {
+		return nil
+	}
+	return fmt.Errorf("the field %[1]s can't be in seconds: most requests would have taken longer than the log covers (%[2]v). "+
+		"Write its unit: ms=%[1]s, us=%[1]s or ns=%[1]s; or s=%[1]s if it is in seconds", field, span.Round(time.Millisecond))
 }
 
 // arrivals is a heap.

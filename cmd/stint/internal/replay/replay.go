@@ -217,7 +217,7 @@ func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...RunOption) 
 		judges = append(judges, all[0].against)
 	}
 	r.builder = newBuilder(r.says, judges...)
-	if err := errors.Join(r.run(first), checkFieldNames(log)); err != nil {
+	if err := errors.Join(r.run(first), checkFieldNames(log), r.order.checkUnit(r.says.assumedSeconds)); err != nil {
 		return nil, err
 	}
 	return r.report(all), nil

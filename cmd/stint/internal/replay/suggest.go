@@ -42,7 +42,7 @@ func Suggest(newLimiter func() (*stint.Limiter, error), log Log, opts ...Suggest
 		r.consumers = append(r.consumers, d)
 	}
 	r.builder = newBuilder(r.says, all[0].judge)
-	if err := errors.Join(r.run(first), checkFieldNames(log)); err != nil {
+	if err := errors.Join(r.run(first), checkFieldNames(log), r.order.checkUnit(r.says.assumedSeconds)); err != nil {
 		return nil, err
 	}
 	return r.suggestions(all), nil
