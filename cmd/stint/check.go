@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/cmd/stint/internal/replay"
+	"github.com/stint-go/stint/cmd/stint/internal/serve"
 	"github.com/stint-go/stint/policy"
 )
 
@@ -25,6 +26,7 @@ type mistake struct {
 
 func checkCommand() *cobra.Command {
 	var format string
+	var config bool
 	var funcs functions
 	c := &cobra.Command{
 		Use:   "check FILE...",
@@ -40,6 +42,9 @@ instead. It also reports
 A file may use names of the application's functions, such as key: tenant. They are mistakes unless
 --func declares them: --func tenant.
 
+With --ratelimit-config, the files are configurations of envoyproxy/ratelimit for stint serve. Check
+prints the rules that they stand for.
+
 It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 		Example: `  stint check policy.yaml
   stint check --func tenant --func rows --format github policies/*.yaml`,
@@ -47,6 +52,9 @@ It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 		RunE: func(c *cobra.Command, files []string) error {
 			if format != "text" && format != "json" && format != "github" {
 				return fmt.Errorf("--format %s: write text, json or github", format)
+			}
+			if config {
+				return checkConfigs(c, format, files)
 			}
 			all := []mistake{}
 			for _, file := range files {
@@ -60,9 +68,29 @@ It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 		},
 	}
 	c.Flags().StringVar(&format, "format", "text", "`text`, json, or github for annotations of a workflow")
+	c.Flags().BoolVar(&config, "ratelimit-config", false, "the files are configurations of envoyproxy/ratelimit")
 	funcs.flag(c)
 	funcs.planFlag(c)
 	return c
+}
+
+// checkConfigs checks configurations of envoyproxy/ratelimit, and prints their rules if they have no mistake.
+func checkConfigs(c *cobra.Command, format string, files []string) error {
+	rules, err := serve.Rules(files)
+	all := []mistake{}
+	if found := policy.Errors(nil); errors.As(err, &found) {
+		for _, e := range found {
+			all = append(all, mistake{e.File, e.Line, e.Column, e.Text})
+		}
+	} else if err != nil {
+		return err
+	}
+	for _, rule := range rules {
+		if format == "text" {
+			fmt.Fprintln(c.OutOrStdout(), escape(rule))
+		}
+	}
+	return writeMistakes(c, format, all, len(files))
 }
 
 // check returns the mistakes in a file. The error is about reading it.

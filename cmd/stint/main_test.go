@@ -78,6 +78,7 @@ func TestCheck(t *testing.T) {
 		"shadow.yaml":  "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /a/: {exempt: true}\n  /a/{$}: {exempt: true}\n  /a/{x}: {exempt: true}\n  /a/{x}/{rest...}: {exempt: true}\n",
 		"named.yaml":   "version: 1\nlimits:\n  - {name: a, rate: 10/1s, key: tenant, cost: rows, settle: tokens}\nskip: [internal]\npriority: class\nkey: {hash: remote-ip}\n",
 		"domain.yaml":  "version: 1\ndomain: shop\nlimits: [{name: a, rate: 10/1s, key: {descriptor: [remote_address]}}]\n",
+		"envoy.yaml":   "domain: shop\ndescriptors: [{key: user, value: ada, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
 		"plans.yaml":   "version: 1\nkey: remote-ip\nplans:\n  free: {limits: [{name: a, rate: 10/1s}]}\n",
 	})
 	for _, tt := range []struct {
@@ -99,6 +100,8 @@ func TestCheck(t *testing.T) {
 		{[]string{"named.yaml", "--func", "tenant=header.X-Tenant", "--func", "rows", "--func", "tokens", "--func", "internal", "--func", "class"}, 0, nil},
 		{[]string{example}, 1, []string{"give --func tenant\n"}},
 		{[]string{example, "--func", "tenant"}, 0, []string{"1 without a mistake\n"}},
+		{[]string{"--ratelimit-config", "envoy.yaml"}, 0, []string{"domain shop, user=ada: 5 per day\n", "1 without a mistake\n"}},
+		{[]string{"--ratelimit-config", "good.yaml"}, 1, []string{`good.yaml:1:1: unknown field "version"`}},
 		{[]string{"missing.yaml"}, 2, []string{"missing.yaml"}},
 		{[]string{"good.yaml", "--format", "xml"}, 2, []string{"write text, json or github"}},
 		{[]string{"good.yaml", "--func", "a=b"}, 2, []string{"header.FIELD"}},

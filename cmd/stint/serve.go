@@ -57,7 +57,19 @@ It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 		Example: `  stint serve --forward-auth nginx policy.yaml
   stint serve --forward-auth traefik --listen-auth :8081 --redis redis://10.0.0.7:6379 --trust 10.0.0.0/8 policy.yaml
   stint serve --rls :8082 --redis redis://10.0.0.7:6379 domains/`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch configured := len(f.config.RateLimitConfigs) > 0; {
+			case configured && len(args) > 0:
+				return errors.New("policy files beside --ratelimit-config: leave one of both out")
+			case configured && f.config.Proxy != "":
+				return errors.New("--forward-auth beside --ratelimit-config: leave it out, or serve it with a policy file by another process")
+			case configured && f.config.RLSAddr == "":
+				return errors.New("--ratelimit-config without --rls: give --rls :8081")
+			case !configured && len(args) == 0:
+				return errors.New("no policy: write the file, or --ratelimit-config")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			f.config.Policies = args
 			config, err := f.resolve(c)
@@ -85,6 +97,7 @@ It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 	flags.StringVar(&f.config.AuthAddr, "listen-auth", ":8081", "the `ADDRESS` that forward auth listens on")
 	flags.StringVar(&f.config.PathPrefix, "path-prefix", "", "the path_prefix of Envoy's ext_authz, which precedes each path")
 	flags.StringVar(&f.config.RLSAddr, "rls", "", "the `ADDRESS` that Envoy's rate limit service listens on, such as :8082")
+	flags.StringArrayVar(&f.config.RateLimitConfigs, "ratelimit-config", nil, "`FILE` or folder of the configuration of envoyproxy/ratelimit, in place of POLICY")
 	flags.StringSliceVar(&f.trust, "trust", nil, "the `NETWORKS` of the proxies, which alone are answered and whose X-Forwarded-For is believed (default: loopback and private networks)")
 	flags.StringVar(&f.config.AdminAddr, "admin", "127.0.0.1:8084", "the `ADDRESS` of health, metrics and the live page; \"\" for none")
 	flags.StringVar(&f.redis, "redis", "", "the `URL` of the Redis that keeps the counts, such as redis://10.0.0.7:6379/0, without a password")

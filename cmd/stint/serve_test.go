@@ -21,6 +21,11 @@ func TestServeRejects(t *testing.T) {
 		want string
 	}{
 		{"good.yaml", 2, "nothing to serve: give --forward-auth"},
+		{"--rls :0", 2, "no policy"},
+		{"--rls :0 --ratelimit-config x good.yaml", 2, "leave one of both out"},
+		{"--ratelimit-config x", 2, "--ratelimit-config without --rls"},
+		{"--rls :0 --forward-auth nginx --ratelimit-config x", 2, "--forward-auth beside"},
+		{"--rls 127.0.0.1:0 --ratelimit-config good.yaml", 1, "good.yaml:1:1: unknown field \"version\" of the configuration"},
 		{"--forward-auth apache good.yaml", 2, "write nginx, traefik, caddy or envoy"},
 		{"--forward-auth nginx --path-prefix /a good.yaml", 2, "--path-prefix is for --forward-auth envoy"},
 		{"--forward-auth envoy --path-prefix a good.yaml", 2, "write a path, such as /auth"},

@@ -16,6 +16,11 @@ import (
 type descriptor struct {
 	entries []*ratelimit.RateLimitDescriptor_Entry
 	hits    int64 // 0: it only asks
+
+	// In a configuration of envoyproxy/ratelimit:
+	rule *rule  // or nil
+	key  string // under which it counts
+	left bool   // no rule is for it
 }
 
 // value returns the value of the first entry of a name.
@@ -39,7 +44,9 @@ func descriptorOf(r *http.Request) *descriptor {
 // request returns the request that stands for the descriptor. It has a path if the descriptor has one.
 func (d *descriptor) request(ctx context.Context) *http.Request {
 	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody}
-	if u, err := url.ParseRequestURI(d.value("path")); err == nil && strings.HasPrefix(u.Path, "/") {
+	if d.rule != nil {
+		r.URL.Path = d.rule.path
+	} else if u, err := url.ParseRequestURI(d.value("path")); err == nil && strings.HasPrefix(u.Path, "/") {
 		r.URL = u
 		r.Host = d.value("host")
 		if m := d.value("method"); token(m) {

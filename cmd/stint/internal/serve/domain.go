@@ -29,7 +29,8 @@ type rules struct {
 	base   *stint.Limiter // for all others; nil if these have no limits
 	after  []string       // the names of limits that are charged after the decision
 	shown  map[string]*service.RateLimitResponse_RateLimit
-	closed bool // a limit denies while the store fails
+	tree   *tree // of a configuration of envoyproxy/ratelimit; or nil
+	closed bool  // a limit denies while the store fails
 }
 
 // newRules returns the rules of a policy, by limiters that exist already.
@@ -46,7 +47,10 @@ func plansOf(l *stint.Limiter) *read.Plans { return read.SealedPlans(l.Describe(
 
 // limiter returns the limiter of a descriptor, or nil if the descriptor has no limits.
 func (r *rules) limiter(d *descriptor) *stint.Limiter {
-	if d.hasPath() {
+	switch {
+	case r.tree != nil && (d.rule == nil || d.rule.unlimited || d.rule.units == 0):
+		return nil
+	case r.tree != nil || d.hasPath():
 		return r.routed
 	}
 	return r.base
@@ -75,7 +79,8 @@ func shownLimit(s store.Spec) *service.RateLimitResponse_RateLimit {
 
 // verdict is the answer to a descriptor.
 type verdict struct {
-	denied bool
+	denied    bool
+	unlimited bool
 	// decision is that of its limits. It has none if no limit applies, or if the store failed.
 	decision stint.Decision
 	header   http.Header
@@ -91,6 +96,9 @@ func (f *fields) WriteHeader(int)             {}
 // decide decides descriptors one after the other. If one is denied, what the others were charged is refunded.
 func (d *domain) decide(ctx context.Context, all []*descriptor) []verdict {
 	c := &call{ctx: ctx, domain: d, rules: d.rules.Load(), all: all, verdicts: make([]verdict, len(all))}
+	if t := c.rules.tree; t != nil {
+		t.assign(all)
+	}
 	c.from(0)
 	return c.verdicts
 }
@@ -114,6 +122,14 @@ func (c *call) from(i int) {
 	d := c.all[i]
 	l := c.rules.limiter(d)
 	if l == nil {
+		v := &c.verdicts[i]
+		switch r := d.rule; {
+		case r != nil:
+			v.unlimited, v.denied = r.unlimited, r.denies()
+			c.denied = c.denied || v.denied
+		case c.rules.tree == nil || d.left:
+			c.warnUnlimited(d)
+		}
 		c.from(i + 1)
 		return
 	}
@@ -128,7 +144,7 @@ func (c *call) from(i int) {
 	err := l.Admit(w, r, func(_ http.ResponseWriter, r *http.Request) {
 		p := stint.FromContext(r.Context())
 		if v.decision = p.Decision(); len(v.decision.Limits) == 0 && !limited(l, r) {
-			c.domain.log.warn("rate limit service: a descriptor has no limit, and passes", "domain", c.domain.name, "entries", names(d))
+			c.warnUnlimited(d)
 		}
 		c.chargeAfter(l, r, d)
 		c.from(i + 1)
@@ -146,6 +162,11 @@ func (c *call) from(i int) {
 		v.decision = denied.Decision
 	}
 	c.from(i + 1)
+}
+
+// warnUnlimited logs that no limit applies to a descriptor.
+func (c *call) warnUnlimited(d *descriptor) {
+	c.domain.log.warn("rate limit service: a descriptor has no limit, and passes", "domain", c.domain.name, "entries", names(d))
 }
 
 // limited reports whether a limit applies to a descriptor's request.

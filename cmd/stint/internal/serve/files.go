@@ -32,6 +32,9 @@ type policyFile struct {
 type policyFiles struct {
 	requests  *policyFile // of forward auth
 	described []*policyFile
+
+	byDomain   map[string]*domain // of described
+	configured *configured        // or nil
 }
 
 func (fs *policyFiles) all() []*policyFile {
@@ -44,11 +47,10 @@ func (fs *policyFiles) all() []*policyFile {
 
 // domains returns the domains of the files by name.
 func (fs *policyFiles) domains() map[string]*domain {
-	all := map[string]*domain{}
-	for _, f := range fs.described {
-		all[f.domain.name] = f.domain
+	if fs.configured != nil {
+		return *fs.configured.current.Load()
 	}
-	return all
+	return fs.byDomain
 }
 
 // open opens the store and the policy files.
@@ -66,7 +68,14 @@ func (s *Server) open() (*policyFiles, error) {
 	} else {
 		s.config.Logger.Warn("counts are this process's own, and end with it: give --redis to share them with other replicas")
 	}
-	fs := &policyFiles{}
+	fs := &policyFiles{byDomain: map[string]*domain{}}
+	if s.config.RateLimitConfigs != nil {
+		fs.configured = &configured{paths: s.config.RateLimitConfigs, counts: counts, logger: s.config.Logger, log: s.log}
+		fs.configured.changed()
+		err := fs.configured.load()
+		s.limiters = fs.configured.limiters()
+		return fs, err
+	}
 	var errs policy.Errors
 	for _, path := range paths {
 		f, err := s.openFile(path, counts)
@@ -116,6 +125,7 @@ func (fs *policyFiles) add(f *policyFile, c Config) error {
 		}
 	}
 	fs.described = append(fs.described, f)
+	fs.byDomain[f.domain.name] = f.domain
 	return nil
 }
 

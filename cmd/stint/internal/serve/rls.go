@@ -27,7 +27,7 @@ const maxDescriptors = 100
 // rateLimits is Envoy's rate limit service (RLS).
 type rateLimits struct {
 	service.UnimplementedRateLimitServiceServer
-	domains map[string]*domain
+	domains func() map[string]*domain
 	log     *occasionally
 }
 
@@ -58,10 +58,10 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, req *service.RateLimit
 			s.log.warn("rate limit service: is_negative_hits is ignored: nothing is charged or refunded", "domain", req.GetDomain())
 			continue
 		}
-		all, places = append(all, &descriptor{a.GetEntries(), int64(hits)}), append(places, i)
+		all, places = append(all, &descriptor{entries: a.GetEntries(), hits: int64(hits)}), append(places, i)
 	}
 	verdicts := make([]verdict, len(asked))
-	if d := s.domains[req.GetDomain()]; d != nil {
+	if d := s.domains()[req.GetDomain()]; d != nil {
 		for i, v := range d.decide(ctx, all) {
 			verdicts[places[i]] = v
 		}
@@ -77,6 +77,9 @@ func answer(r *rules, verdicts []verdict) *service.RateLimitResponse {
 	for i := range verdicts {
 		v := &verdicts[i]
 		s := &service.RateLimitResponse_DescriptorStatus{Code: service.RateLimitResponse_OK}
+		if v.unlimited {
+			s.LimitRemaining = math.MaxUint32
+		}
 		if v.denied {
 			s.Code, resp.OverallCode = service.RateLimitResponse_OVER_LIMIT, service.RateLimitResponse_OVER_LIMIT
 		}

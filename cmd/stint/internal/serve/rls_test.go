@@ -333,7 +333,7 @@ func FuzzDescriptors(f *testing.F) {
 		}
 		d := &domain{name: "shop", log: newOccasionally(slog.New(slog.DiscardHandler))}
 		d.rules.Store(newRules(p, l, base))
-		s := &rateLimits{domains: map[string]*domain{"shop": d}, log: d.log}
+		s := &rateLimits{domains: func() map[string]*domain { return map[string]*domain{"shop": d} }, log: d.log}
 		one := withHits(&ratelimit.RateLimitDescriptor{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: name, Value: value}, {Key: name2, Value: value2}}}, hits)
 		resp, err := s.ShouldRateLimit(t.Context(), limitRequest("shop", 1, one, described("remote_address=other")))
 		if err != nil {

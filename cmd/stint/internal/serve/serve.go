@@ -30,7 +30,8 @@ import (
 
 // Config is what the flags of stint serve say.
 type Config struct {
-	Policies []string // files, and folders of files
+	Policies         []string // files, and folders of files
+	RateLimitConfigs []string // of envoyproxy/ratelimit, in place of Policies
 
 	Proxy      string // of forward auth: one of Proxies, or "" for none
 	AuthAddr   string // where it listens
@@ -106,6 +107,10 @@ func Start(ctx context.Context, c Config) (_ *Server, err error) {
 		}
 		s.closers = append(s.closers, func() { stop(); <-done })
 	}
+	if files.configured != nil {
+		done := files.configured.follow(following)
+		s.closers = append(s.closers, func() { stop(); <-done })
+	}
 	if c.Proxy != "" {
 		handler := &auth{proxies[c.Proxy], c.PathPrefix, trusts, files.requests.limiter, s.log}
 		if s.AuthAddr, err = s.listen("forward auth", c.AuthAddr, handler); err != nil {
@@ -113,7 +118,7 @@ func Start(ctx context.Context, c Config) (_ *Server, err error) {
 		}
 	}
 	if c.RLSAddr != "" {
-		if s.RLSAddr, err = s.listenRLS(trusts, files.domains()); err != nil {
+		if s.RLSAddr, err = s.listenRLS(trusts, files.domains); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +131,7 @@ func Start(ctx context.Context, c Config) (_ *Server, err error) {
 }
 
 // listenRLS serves Envoy's rate limit service.
-func (s *Server) listenRLS(trusts *trusted, domains map[string]*domain) (net.Addr, error) {
+func (s *Server) listenRLS(trusts *trusted, domains func() map[string]*domain) (net.Addr, error) {
 	l, err := net.Listen("tcp", s.config.RLSAddr)
 	if err != nil {
 		return nil, err
