@@ -2,7 +2,8 @@
 --
 -- State: start:token:unit:used:burst, where start is where the interval of the last charge begins, in us, used
 -- how many tokens are in use, and token:unit:burst the numbers of the last charge: tokens per interval, the
--- interval (Numbers.Unit in internal/algorithm), and the capacity. Behind that, if they are needed, :keptUntil,
+-- interval (Numbers.Unit in internal/algorithm), and the capacity. used is negative if what is beyond the
+-- capacity is debts alone (Owed). Behind that, if they are needed, :keptUntil,
 -- :refundsFrom and the levels, as :instant:use each.
 --
 -- Lifetime: until the tokens in use are refilled, and up to keptUntil. A charge that the present
@@ -87,7 +88,8 @@ else
   end
 end
 --:amend
-if not state and diff < 0 and instant >= start + 0 and mark == used and used <= capacity then -- the last charge
+if not state and diff < 0 and instant >= start + 0 and instant <= now and mark == used and used <= capacity then
+  -- the last charge
   used, dirty = used - min(-diff, used), true
 elseif diff ~= 0 then
   if not rare then lacking = row break end
@@ -119,7 +121,7 @@ local function intervalWords(v)
   local _, token, unit, used, burst, keptUntil = unpack(w, 1, 6)
   if not burst or token < 1 or token > maxCost or unit == 0
     or unit < 0 and (unit == -1 or -unit % 8 < 1 or -unit % 8 > 5)
-    or used < 0 or burst < 0 or burst > maxCost or not validNotes(w, 6) or used == 0 and not keptUntil then
+    or burst < 0 or burst > maxCost or not validNotes(w, 6) or used == 0 and not keptUntil then
     return {}
   end
   return w
@@ -129,6 +131,7 @@ end
 -- Nothing if windows are asked for.
 --   start, used: as of now
 --   token, unit, burst: its numbers; the limit's, if nothing was written
+--   owed: what is used beyond the capacity is debts alone
 --   keptUntil, refundsFrom, levels: what bounds refunds
 --   sameNumbers: its numbers are the limit's. sameIntervals: its intervals are, whatever they bring
 --   other: it is refilled in another way than the limit would
@@ -136,8 +139,8 @@ end
 function rare.readInterval(limit, v, n, unit, capacity)
   local window, w = rare.window(limit), intervalWords(v)
   if window.unknown then return ask(now) end
-  local s = {start = w[1], token = w[2] or n, unit = w[3] or unit, used = w[4] or 0, burst = w[5] or capacity,
-    keptUntil = w[6], refundsFrom = w[7], levels = {unpack(w, 8)}}
+  local s = {start = w[1], token = w[2] or n, unit = w[3] or unit, used = math.abs(w[4] or 0), burst = w[5] or capacity,
+    owed = w[4] and w[4] < 0, keptUntil = w[6], refundsFrom = w[7], levels = {unpack(w, 8)}}
   local moved = false
   s.sameIntervals = s.unit == unit
   s.sameNumbers = s.sameIntervals and s.token == n and s.burst == capacity
@@ -159,9 +162,10 @@ function rare.readInterval(limit, v, n, unit, capacity)
     s.start, s.used = start, k < ceilDiv(s.used, s.token) and s.used - k * s.token or 0
   end
   if s.used == 0 then s.start = window.startAt(now) end
-  if s.keptUntil and s.keptUntil <= now then
+  local setBack = moved and s.used > 0 and s.sameIntervals
+  if s.keptUntil and s.keptUntil <= now and not setBack then
     s.keptUntil, s.levels = nil, {}
-  elseif s.keptUntil and s.sameIntervals and lastNoted(s) > now then
+  elseif setBack or s.keptUntil and s.sameIntervals and lastNoted(s) > now then
     refuseRefunds(s, now, max(refilledAt(s), now + 1))
     moved = true
   end
@@ -184,14 +188,15 @@ function rare.chargeInterval(s, n, unit, capacity, cost, waits, g)
     else
       noteCharge(s, min(s.used, capacity - cost), used)
     end
-    s.used = used
+    s.used, s.owed = used, false
   end
 end
 
 -- The text of a state, false if it says nothing, and the instant at which it says nothing more.
 function rare.intervalText(s, limit)
   if s.used == 0 and not s.keptUntil then return false end
-  local out = format('%.0f:%.0f:%.0f:%.0f:%.0f', s.start, s.token, s.unit, s.used, s.burst)
+  local used = s.owed and s.used > s.burst and -s.used or s.used
+  local out = format('%.0f:%.0f:%.0f:%.0f:%.0f', s.start, s.token, s.unit, used, s.burst)
   local fade = refilledAt(s)
   if s.sameIntervals and s.used > 0 then
     local window = rare.window(limit)
@@ -217,6 +222,7 @@ local function addDebtInterval(s, tokens)
   local debt = max(0, min(tokens, s.burst + maxCost - s.used))
   if debt == 0 then return false end
   noteCharge(s, s.used, s.used + debt)
+  s.owed = s.owed or s.used <= s.burst
   s.used = s.used + debt
   return true
 end
@@ -231,7 +237,7 @@ end
 -- refundInterval; reports whether that changes the state.
 local function refundInterval(s, window, tokens, capacity, due, instant, mark)
   local last = useLeft(s, window, instant, mark, s.start) == s.used
-  if s.used > capacity and not (last and due == 0) then return false end
+  if s.used > capacity and not s.owed and not (last and due == 0) then return false end
   local refundable = refundableInterval(s, window, instant, mark)
   if asked then return false end
   local back = min(tokens, refundable)

@@ -47,7 +47,7 @@ local function refundLevels(levels, at, back)
 end
 
 -- State.refunds
-local function refunds(s, instant) return not s.keptUntil or instant >= s.refundsFrom end
+local function refunds(s, instant) return instant <= now and (not s.keptUntil or instant >= s.refundsFrom) end
 
 -- levels.since and State.lowestUse: the lowest use since a charge, and the instant at which its mark bounds it.
 local function lowestUse(s, instant, at)

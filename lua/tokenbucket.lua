@@ -196,9 +196,9 @@ local function bucketWords(v)
   setNumbers(s, token, unit, burst)
   local most, moved = s.at + burst * token + max(ahead, -ahead), false
   if tat > most then s.tat, moved = most, true end
-  if keptUntil and keptUntil <= now then
+  if keptUntil and keptUntil <= now and not moved then
     s.keptUntil, s.levels = nil, {}
-  elseif keptUntil and lastNoted(s) > now then -- refunds go by instants
+  elseif moved or keptUntil and lastNoted(s) > now then -- refunds go by instants
     refuseRefunds(s, now, max(microsAt(s, s.tat), now + 1))
     moved = true
   end

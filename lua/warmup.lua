@@ -129,7 +129,7 @@ function rare.refundWarmUp(s, permits, due, charged, instant, mark, largest)
     cold = min(cold > 0 and cold + cost * s.token or instant, s.warm)
     next = next - price(s, cost, cold)
     if next < s.at then cold, next = min(cold + s.at - next, s.warm), s.at end
-  elseif mark >= next then
+  elseif mark == next then
     next = next - min(min(permits, largest) * s.token, next - s.at)
   else
     return false

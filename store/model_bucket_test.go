@@ -260,6 +260,7 @@ type intervalModel struct {
 
 	tokens int64
 	since  int64 // start of the period under way, unless full
+	waits  bool  // the last charge waits for its turn
 
 	lows lows
 	till int64 // lows are forgotten then, on the clock of windows
@@ -273,6 +274,7 @@ func (m *intervalModel) flow(now store.Now) {
 	if m.till <= m.at(now) {
 		m.lows = nil
 	}
+	m.waits = m.waits && m.tokens < 0
 	if m.tokens == m.capacity { // the next charge begins an interval
 		m.since = m.start(m.at(now))
 	}
@@ -314,6 +316,7 @@ func (m *intervalModel) look(now store.Now, cost int64, maxWait time.Duration) v
 
 func (m *intervalModel) charge(now store.Now, cost int64, delay time.Duration) ticket {
 	m.flow(now)
+	m.waits = delay > 0
 	// When it goes, no more is in use than there is room for beside it.
 	before := min(m.used(), m.capacity-cost)
 	// What it finds when its turn comes, and leaves behind, up to the capacity;
@@ -372,7 +375,7 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 	}
 	settled := ticket{cost: cost, at: t.at, mark: t.mark}
 	last := m.stood(t, m.since).Cmp(rat(used)) == 0
-	if used > m.capacity && !(last && cost == 0) {
+	if m.waits && !(last && cost == 0) {
 		return settled // others wait for their turns
 	}
 	back := least(rat(t.cost-cost), m.standing(t))
@@ -387,7 +390,7 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 		m.lows = m.lows.sunk(rat(used)).refunded(t.at, back)
 	}
 	m.tokens += floor(back)
-	settled.mark = minus(t.mark, back)
+	settled.mark = minus(t.mark, rat(t.cost-cost)) // if nothing of it stands any more, all is off
 	return settled
 }
 

@@ -13,6 +13,8 @@ const (
 	// bucket is then the zero state: the next interval starts at the next charge, as it would for a key
 	// never seen.
 	Used = 1
+	// Owed is 1 if what is used beyond the capacity is debts alone, for which no charge waits.
+	Owed = 2
 )
 
 // # Other numbers
@@ -117,21 +119,30 @@ func (l *Limit) rebaseInterval(now *Now, s *State) refills {
 	if !s.Live {
 		return f
 	}
-	if f.used > 0 {
-		s.W[Start] = min(s.W[Start], f.start)
+	setBack := f.used > 0 && s.W[Start] > f.start
+	if setBack {
+		s.W[Start] = f.start
 	}
-	switch {
-	case s.W[KeptUntil] == 0:
-	case s.W[KeptUntil] <= now.Steady:
+	switch same := s.Numbers.Unit == l.numbers.Unit; {
+	case s.W[KeptUntil] != 0 && s.W[KeptUntil] <= now.Steady && !(setBack && same):
 		s.dropNotes()
-	case s.Numbers.Unit == l.numbers.Unit && s.lastNoted() > l.instant(now): // the clock was set back
-		s.W[Start], s.W[Used] = f.start, f.used
+	case same && (setBack || s.W[KeptUntil] != 0 && s.lastNoted() > l.instant(now)):
+		s.writeInterval(f.start, f.used, s.W[Owed] != 0)
 		s.refuseRefunds(l.instant(now), now.Steady+max(f.untilAtLatest(f.used), 1))
 	}
 	if f.used == 0 && s.W[KeptUntil] == 0 {
 		*s = State{}
 	}
 	return f
+}
+
+// writeInterval writes what is in use at the start of an interval. owed says whether what is beyond the
+// capacity is debts alone.
+func (s *State) writeInterval(start, used int64, owed bool) {
+	s.W[Start], s.W[Used], s.W[Owed] = start, used, 0
+	if owed && used > s.Numbers.Burst {
+		s.W[Owed] = 1
+	}
 }
 
 func (l *Limit) stepInterval(now *Now, c Charge, s *State, r *Result) {
@@ -185,7 +196,8 @@ func (l *Limit) chargeInterval(now *Now, c Charge, f refills, s *State, r *Resul
 	} else {
 		s.noteCharge(at, min(f.used, l.capacity-c.Cost), mine.used)
 	}
-	s.Live, s.Numbers, s.W[Start], s.W[Used] = true, l.numbers, mine.start, mine.used
+	s.Live, s.Numbers = true, l.numbers
+	s.writeInterval(mine.start, mine.used, false)
 	r.Receipt = Receipt{Instant: at, Mark: mine.used, Cost: c.Cost}
 	return mine
 }
@@ -202,7 +214,7 @@ func (l *Limit) amendInterval(now *Now, c *Settlement, s *State) Receipt {
 			}
 		}
 		l.addDebtInterval(now, diff, &f, s, &r)
-	case diff < 0 && f.used > 0 && s.Numbers == l.numbers && s.refunds(&r):
+	case diff < 0 && f.used > 0 && s.Numbers == l.numbers && s.refunds(&r, l.instant(now)):
 		l.refundInterval(now, -diff, c, &f, s, &r)
 	}
 	return r
@@ -217,12 +229,12 @@ func (l *Limit) addDebtInterval(now *Now, tokens int64, f *refills, s *State, r 
 		return
 	}
 	if s.Numbers == l.numbers { // it is as a charge made now
-		r.Mark = l.refundableInterval(f, s, r) + debt
+		r.Mark = max(l.refundableInterval(at, f, s, r), 0) + debt
 		r.Instant = at
 	}
 	inUse := f.used + debt
 	s.noteCharge(at, f.used, inUse)
-	s.W[Start], s.W[Used] = f.start, inUse
+	s.writeInterval(f.start, inUse, s.W[Owed] != 0 || f.used <= s.Numbers.Burst)
 }
 
 // useLeft returns how many tokens of a charge and those before it are in use at an instant, if
@@ -238,25 +250,25 @@ func (l *Limit) useLeft(r *Receipt, at, start int64) int64 {
 }
 
 // refundableInterval is refundableBucket for an IntervalBucket, in tokens.
-func (l *Limit) refundableInterval(f *refills, s *State, r *Receipt) int64 {
-	low, from := s.lowestUse(r, f.start, f.used)
+func (l *Limit) refundableInterval(at int64, f *refills, s *State, r *Receipt) int64 {
+	low, from := s.lowestUse(r, at, f.start, f.used)
 	return min(low, l.useLeft(r, from, f.start))
 }
 
 // refundInterval gives back tokens of a charge.
 func (l *Limit) refundInterval(now *Now, tokens int64, c *Settlement, f *refills, s *State, r *Receipt) {
-	last := l.useLeft(r, f.start, f.start) == f.used
-	if f.used > l.capacity && !(last && c.Cost == 0) { // as on a TokenBucket, while charges wait
+	last, waits := l.useLeft(r, f.start, f.start) == f.used, f.used > l.capacity && s.W[Owed] == 0
+	if waits && !(last && c.Cost == 0) { // as on a TokenBucket
 		return
 	}
-	back := min(tokens, l.refundableInterval(f, s, r))
+	back := min(tokens, l.refundableInterval(l.instant(now), f, s, r))
 	if back <= 0 {
 		return
 	}
-	r.Mark -= back
+	r.Mark -= tokens // also what has been refilled, or is others': as on a TokenBucket
 	keptUntil := now.Steady + max(f.untilAtLatest(f.used), 1)
 	s.noteRefund(f.now, f.used, c.Receipt.Instant, back, last, keptUntil)
-	if s.W[Start], s.W[Used] = f.start, f.used-back; s.W[Used] == 0 && s.W[KeptUntil] == 0 {
+	if s.writeInterval(f.start, f.used-back, s.W[Owed] != 0); s.W[Used] == 0 && s.W[KeptUntil] == 0 {
 		*s = State{}
 	}
 }
@@ -265,7 +277,8 @@ func (l *Limit) refundInterval(now *Now, tokens int64, c *Settlement, f *refills
 func (s *State) validInterval() bool {
 	n := s.Numbers
 	return 0 < n.Token && n.Token <= MaxCost && 0 < n.Burst && n.Burst <= MaxCost && validIntervalUnit(n.Unit) &&
-		s.hasOnly(Start, Used, KeptUntil, RefundsFrom) && absBelow(s.W[Start], remote) && isCount(s.W[Used]) && s.validNotes()
+		s.hasOnly(Start, Used, Owed, KeptUntil, RefundsFrom) && absBelow(s.W[Start], remote) && isCount(s.W[Used]) &&
+		0 <= s.W[Owed] && s.W[Owed] <= 1 && s.validNotes()
 }
 
 // validIntervalUnit reports whether a limit can have such a Numbers.Unit.

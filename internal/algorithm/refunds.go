@@ -18,19 +18,20 @@ const (
 // earliest is an instant before all others.
 const earliest = -exact / 2
 
-// refunds reports whether a charge may be refunded at all.
-func (s *State) refunds(r *Receipt) bool {
-	return s.W[KeptUntil] == 0 || r.Instant >= s.W[RefundsFrom]
+// refunds reports whether a charge may be refunded at all. A receipt from the future was made before the
+// clock was set back: what it says of its bucket is long over.
+func (s *State) refunds(r *Receipt, at int64) bool {
+	return r.Instant <= at && (s.W[KeptUntil] == 0 || r.Instant >= s.W[RefundsFrom])
 }
 
-// lowestUse returns the lowest use since a charge, where used is in use now, and the instant at which the
-// charge's Mark bounds it: the first of which the levels know the use, or now without any.
-func (s *State) lowestUse(r *Receipt, now, used int64) (low, from int64) {
+// lowestUse returns the lowest use since a charge, where used is in use now, at, and the instant at which the
+// charge's Mark bounds it: the first of which the levels know the use, or since without any.
+func (s *State) lowestUse(r *Receipt, at, since, used int64) (low, from int64) {
 	switch {
-	case !s.refunds(r):
-		return 0, now
+	case !s.refunds(r, at):
+		return 0, since
 	case len(s.Log) == 0:
-		return used, now
+		return used, since
 	}
 	low, from = levels(s.Log).since(r.Instant)
 	return min(low, used), from

@@ -319,12 +319,14 @@ func (l *Limit) chargeGeneral(now *Now, s *State, before, inUse, units int64, wa
 func (l *Limit) rebaseBucket(now *Now, s *State) {
 	stateScale := ScaleOf(s.Numbers.Unit)
 	at := stateScale.At(now.Steady)
-	s.W[Tat] = min(s.W[Tat], at+s.Numbers.Burst*s.Numbers.Token+max(s.W[Ahead], -s.W[Ahead]))
+	latest := at + s.Numbers.Burst*s.Numbers.Token + max(s.W[Ahead], -s.W[Ahead])
+	setBack := s.W[Tat] > latest
+	s.W[Tat] = min(s.W[Tat], latest)
 	switch {
-	case s.W[KeptUntil] == 0:
-	case s.W[KeptUntil] <= now.Steady:
+	case s.W[KeptUntil] == 0 && !setBack:
+	case s.W[KeptUntil] <= now.Steady && !setBack:
 		s.dropNotes()
-	case s.lastNoted() > now.Steady: // the clock was set back, and refunds go by instants
+	case setBack || s.lastNoted() > now.Steady: // the clock was set back, and refunds go by instants
 		s.refuseRefunds(now.Steady, max(stateScale.micros(s.W[Tat]), now.Steady+1))
 	}
 	if s.W[Tat] <= at && s.W[KeptUntil] == 0 {
@@ -342,7 +344,7 @@ func (l *Limit) amendBucket(now *Now, c *Settlement, s *State) Receipt {
 			*s = State{Live: true, Numbers: l.numbers, W: Words{Tat: l.scale.At(now.Steady)}}
 		}
 		l.addDebtBucket(now, diff, s, &r)
-	case diff < 0 && s.Live && s.Numbers == l.numbers && s.refunds(&r):
+	case diff < 0 && s.Live && s.Numbers == l.numbers && s.refunds(&r, now.Steady):
 		l.refundBucket(now, -diff, c, s, &r)
 	}
 	return r
@@ -373,7 +375,7 @@ func (l *Limit) addDebtBucket(now *Now, tokens int64, s *State, r *Receipt) {
 // refundableBucket returns the lowest number of units that have been in use since a charge, of
 // that charge and those before it. A refund gives back no more.
 func (l *Limit) refundableBucket(now *Now, used int64, s *State, r *Receipt) int64 {
-	low, from := s.lowestUse(r, now.Steady, used)
+	low, from := s.lowestUse(r, now.Steady, now.Steady, used)
 	return max(min(low, r.Mark-l.scale.At(from)), 0)
 }
 

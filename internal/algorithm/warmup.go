@@ -197,7 +197,10 @@ func (l *Limit) addDebtWarmUp(now *Now, permits int64, s *State, r *Receipt) {
 	at := l.scale.At(now.Steady)
 	next, cold := l.present(now, s)
 	debt := l.cappedDebt(permits, l.scale.micros(next-at))
-	r.Mark = max(min(r.Mark, next), at) + debt*l.token
+	if r.Mark > next { // from the future, before the clock was set back
+		r.Mark = at
+	}
+	r.Mark = max(r.Mark, at) + debt*l.token
 	r.Cost -= permits - debt
 	l.setWarmUp(at, s, next+debt*l.token, cold, s.W[RefundsFrom])
 }
@@ -225,10 +228,10 @@ func (l *Limit) refundWarmUp(now *Now, permits int64, c *Settlement, s *State, r
 		if next < at {
 			next, cold = at, min(cold+at-next, l.warm)
 		}
-	case mark >= next:
+	case mark == next:
 		// Each later charge waits for those before it and keeps the turn that was
 		// announced, whatever is refunded here. If there is any, nothing is refunded, or a new
-		// charge could go beside it.
+		// charge could go beside it. A Mark beyond next is from the future, before the clock was set back.
 		next -= min(min(permits, l.largest)*l.token, next-at)
 		r.Mark = next
 	default:

@@ -10,7 +10,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-var settleRows = append(slices.Concat(each("mints nothing/", mintsNothing), each("in parts/", inParts), each("turns given up/", turnsGivenUp)), []row{
+var settleRows = append(slices.Concat(each("mints nothing/", mintsNothing), each("in parts/", inParts), each("turns given up/", turnsGivenUp),
+	each("debts taken back/", debtsTakenBack)), []row{
 	{"several at once", func(s *suite) {
 		a := s.limit(store.Spec{Name: "st-a", Units: 9, Period: time.Hour})
 		b := s.limit(store.Spec{Name: "st-b", Algorithm: store.FixedWindow, Units: 9, Period: time.Hour})
@@ -74,9 +75,6 @@ var settleRows = append(slices.Concat(each("mints nothing/", mintsNothing), each
 	}},
 	{"up and down again", func(s *suite) {
 		for _, k := range kinds {
-			if k.spec.Algorithm == store.WarmUp {
-				continue // its prices depend on the order of charges
-			}
 			l := s.limit(k.spec)
 			r := s.must(s.take(k.name, l, 1))
 			before := s.peek(k.name, l)
@@ -127,6 +125,40 @@ var settleRows = append(slices.Concat(each("mints nothing/", mintsNothing), each
 		s.left("l", b, 5)
 	}},
 }...)
+
+// debtsTakenBack: while no charge waits, a Settle that takes back the debt of the one before leaves what was
+// there before both, whoever has charged since the charge that they settle, except on a WarmUp.
+func debtsTakenBack(s *suite, k kind) {
+	rnd := rand.New(rand.NewPCG(6, 6))
+	l := s.limit(k.spec)
+	for n := range 60 {
+		key := fmt.Sprint("k", n)
+		var receipts []store.Receipt
+		for range 6 { // a bucket remembers few lows exactly
+			if r := s.take(key, l, 1+rnd.Int64N(2)); r.OK {
+				receipts = append(receipts, r.Receipt)
+				s.sleep(r.Delay)
+			}
+			s.sleep(k.pause(rnd) / 2 / k.tick * k.tick)
+			i := rnd.IntN(len(receipts))
+			if l.Algorithm() == store.WarmUp { // its later charges keep their turns
+				i = len(receipts) - 1
+			}
+			if rnd.IntN(3) == 0 {
+				receipts[i] = s.settle(key, l, receipts[i], rnd.Int64N(receipts[i].Cost+1)).Receipt
+			}
+			before, cost := s.peek(key, l), receipts[i].Cost
+			raised := s.settle(key, l, receipts[i], cost+1+rnd.Int64N(3*before.Remaining+20)).Receipt
+			if rnd.IntN(3) == 0 { // in two parts
+				raised = s.settle(key, l, raised, cost+rnd.Int64N(raised.Cost-cost+1)).Receipt
+			}
+			receipts[i] = s.settle(key, l, raised, cost).Receipt
+			if after := s.peek(key, l); after != before {
+				s.Fatalf("raised from %d to %d and taken back: %s, was %s", cost, raised.Cost, show(after), show(before))
+			}
+		}
+	}
+}
 
 // mintsNothing: a caller that settles its charges in any order, late or twice never
 // gets more through than one that settles nothing, counting what was given back.
