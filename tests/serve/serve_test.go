@@ -269,6 +269,28 @@ func caddy(t *testing.T, site string) (at string) {
 	}
 }
 
+// The compose file starts what the document has: its nginx is configured as there, and its policy is one for serve.
+func TestDeployment(t *testing.T) {
+	read := func(name string) string {
+		t.Helper()
+		data, err := os.ReadFile("../../cmd/stint/deploy/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	fields := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	if config := read("nginx.conf"); !strings.Contains(fields(config), fields(blocks(t, "nginx", "stint:8081", "backend:80")[0])) {
+		t.Errorf("deploy/nginx.conf isn't what docs/serve.md has:\n%s", config)
+	}
+	if out, err := exec.Command(program, "check", "../../cmd/stint/deploy/policy.yaml").CombinedOutput(); err != nil {
+		t.Errorf("deploy/policy.yaml: %v\n%s", err, out)
+	}
+	for _, file := range regexp.MustCompile(`\./(\S+?):`).FindAllStringSubmatch(read("compose.yaml"), -1) {
+		read(file[1])
+	}
+}
+
 // The configurations of proxies that aren't here name what the server reads.
 func TestConfigurations(t *testing.T) {
 	text := strings.Join(blocks(t, "yaml", "", ""), "")
