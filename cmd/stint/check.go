@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint/cmd/stint/internal/replay"
 	"github.com/stint-go/stint/cmd/stint/internal/serve"
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/policy"
 )
 
@@ -223,7 +224,9 @@ func explainCommand() *cobra.Command {
 				if e.Hidden {
 					fmt.Fprintln(out, "  hidden: no header field shows it")
 				}
-				if e.Key != "" {
+				if e.Key == keytext.GlobalText {
+					fmt.Fprintln(out, "  key:  all requests share it")
+				} else if e.Key != "" {
 					fmt.Fprintf(out, "  key:  %s, of %s\n", escape(e.Key), escape(keyInFile(e.KeyFrom)))
 				} else {
 					fmt.Fprintf(out, "  key:  of %s\n", escape(keyInFile(e.KeyFrom)))

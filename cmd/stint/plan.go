@@ -30,13 +30,13 @@ func planCommand() *cobra.Command {
 	var p planFlags
 	c := &cobra.Command{
 		Use:   "plan --policy FILE [--against FILE] [LOG...]",
-		Short: "Replay access logs through a policy, and say whom it would have denied",
+		Short: "Replay access logs through a policy, and show which requests it would deny",
 		Long: `Plan decides the requests of access logs by the limits of a policy file, as a server would have
 decided them, in the logs' own time. Logs may be compressed with gzip or zstd; several are merged by
 time; without one, or for -, standard input is read.
 
-What a log doesn't say is never guessed: a limit whose key, cost or slots need it is reported as not
-judged. A log with whole seconds is replayed twice, with the requests of a second all at once and
+Missing data is never guessed. A limit is reported as not judged if its key, its cost or its slots need
+data that the log lacks. A log with whole seconds is replayed twice, with the requests of a second all at once and
 evenly spread over it. The report shows both results, and a gate takes the worse one.
 
 The exit code is 1 if a gate (--max-denied, --max-flips) fails. For a gate, lines that can't be read and
@@ -51,7 +51,7 @@ or every request, can't be judged.`,
 	}
 	f := c.Flags()
 	f.StringVar(&p.policy, "policy", "", "`FILE` with the limits to plan")
-	f.StringVar(&p.against, "against", "", "`FILE` with the limits in force: report whose requests change")
+	f.StringVar(&p.against, "against", "", "`FILE` with the limits in force: report the requests that change")
 	p.input.flags(c)
 	p.functions.flag(c)
 	p.planFlag(c)

@@ -37,21 +37,23 @@ func suggestCommand() *cobra.Command {
 	var s suggestFlags
 	c := &cobra.Command{
 		Use:   "suggest --key KEY [--route PATTERN]... [LOG...]",
-		Short: "Suggest rates and bursts that let nearly all clients of access logs through",
-		Long: `Suggest says for each route which rate and burst would have let 99 %, 99.9 % and 99.99 % of the keys
-through untouched, and writes a policy file with these numbers and headroom. Requests that match no
+		Short: "Suggest rates and bursts that would have denied nothing to nearly all clients in access logs",
+		Long: `Suggest computes, for each route, the rate and burst that would have denied no request of 99 %, 99.9 % or
+99.99 % of the keys, and writes a policy file with these numbers times --headroom. Requests that match no
 --route get a limit of their own.
 
-Many pairs of a rate and a burst leave the same keys untouched. Of the round rates with which a key
-gets at most a quarter more through within the horizon than with any other, one with the shortest unit
-is suggested, and of these the one with which a key gets least. What each key needs is worked out from
-all of its requests. A log with whole seconds is read twice, with the requests of a second all at once and evenly spread,
-and the one that needs more counts.
+Many pairs of a rate and a burst fit the same keys. Suggest considers round rates. A client should get as few
+requests as possible through within --horizon: pairs that admit at most a quarter more than the strictest one
+are as good. Of these, suggest takes one whose rate has the shortest unit (second, minute, hour) and admits
+the least.
 
-It says nothing of a share if fewer than ten keys are beyond it: 99 % takes 1,000 keys, 99.9 % takes
-10,000 and 99.99 % takes 100,000. It says nothing at all if the log covers less than ten horizons.
+A log with whole seconds is replayed twice, with the requests of a second all at once and evenly spread over
+it. The larger result counts.
 
-It exits with 1 if it can suggest nothing.`,
+99 % needs a log with 1,000 keys, 99.9 % one with 10,000 and 99.99 % one with 100,000. The log must cover ten
+times --horizon.
+
+The exit code is 1 if nothing can be suggested.`,
 		Example: `  stint suggest --key remote-ip access.log.1.gz access.log
   stint suggest --key remote-ip --route 'POST /login' --route '/api/' --out policy.yaml --html report.html access.log
   stint suggest --key '{header: X-API-Key}' --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
@@ -59,11 +61,11 @@ It exits with 1 if it can suggest nothing.`,
 		RunE: func(c *cobra.Command, logs []string) error { return s.run(c, logs) },
 	}
 	f := c.Flags()
-	f.StringVar(&s.key, "key", "", "`KEY` that says who is limited, as policy files write it: remote-ip, {header: X-API-Key}, or a name with --func")
+	f.StringVar(&s.key, "key", "", "`KEY` that identifies a client, as policy files write it: remote-ip, {header: X-API-Key}, or a name of --func")
 	f.StringArrayVar(&s.routes, "route", nil, "`PATTERN` of requests that get a limit of their own, such as 'POST /login'")
-	f.StringVar(&s.share, "share", "", "`SHARE` of keys that the policy lets through: 99%, 99.9% or 99.99%; by default the largest that the log shows")
-	f.Float64Var(&s.headroom, "headroom", 1.25, "`FACTOR` by which the policy's numbers are larger than those that the log needs")
-	f.DurationVar(&s.horizon, "horizon", time.Minute, "let a key do little within this time")
+	f.StringVar(&s.share, "share", "", "`SHARE` of keys to which the policy denies nothing: 99%, 99.9% or 99.99% (default: the largest for which the log has enough keys)")
+	f.Float64Var(&s.headroom, "headroom", 1.25, "`FACTOR` by which the policy's numbers exceed the smallest that fit the log")
+	f.DurationVar(&s.horizon, "horizon", time.Minute, "`TIME` within which the suggested limit should admit as few requests of a key as possible")
 	f.StringVar(&s.out, "out", "", "write the policy to `FILE`; by default it follows the table")
 	s.input.flags(c)
 	s.functions.flag(c)
@@ -263,7 +265,7 @@ func (s *suggestFlags) describe(r *replay.Suggestions) *suggestionText {
 	}
 	head := []string{
 		fmt.Sprintf("Suggested from %d requests from %s to %s.", r.Log.Requests, r.Log.From.UTC().Format(time.DateTime), r.Log.To.UTC().Format(time.DateTime+" MST")),
-		fmt.Sprintf("Its numbers are %s times what it takes to let a share of the keys through untouched.", factor(r.Headroom)),
+		fmt.Sprintf("The numbers are %s times the smallest that deny nothing to the share of keys below.", factor(r.Headroom)),
 	}
 	if n := r.LeftOut["empty key"]; n > 0 {
 		head = append(head, fmt.Sprintf("%d requests had no key. They are denied, unless you write empty-key: skip.", n))
@@ -277,7 +279,7 @@ func (s *suggestFlags) describe(r *replay.Suggestions) *suggestionText {
 				return "", "Nothing is suggested: " + s.unknown(l.Shares) + "."
 			}
 			c := l.Chosen
-			return rateText(c.Suggested), fmt.Sprintf("%s of %d keys take %s.", shareName(c.Share), l.Keys, numbers(c.Least))
+			return rateText(c.Suggested), fmt.Sprintf("%s of %d keys need %s.", shareName(c.Share), l.Keys, numbers(c.Least))
 		}
 		return "", "The log doesn't say enough."
 	})
@@ -314,7 +316,7 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 		wrap(b, fmt.Sprintf("%d left out: %s", w.LeftOut[why], why))
 	}
 	fmt.Fprintln(b)
-	rows := [][]string{{"route", "requests", "keys", "untouched", "least that it takes", "with headroom", "touched"}}
+	rows := [][]string{{"route", "requests", "keys", "share", "needs", "with headroom", "keys denied"}}
 	var unknown []string
 	for _, l := range w.Shown {
 		name := truncate(orNone(l.Route), 24)
@@ -328,7 +330,7 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 			if i > 0 {
 				what = "nothing more"
 			}
-			unknown = append(unknown, fmt.Sprintf("%s: %s is suggested, since %s", name, what, share.Unknown))
+			unknown = append(unknown, fmt.Sprintf("%s: %s is suggested: %s", name, what, share.Unknown))
 			break // larger ones are not known either
 		}
 	}
@@ -339,13 +341,13 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 	if len(unknown) > 0 {
 		fmt.Fprintln(b)
 	}
-	rows = [][]string{{"touched key", "route", "requests", "burst that it takes"}}
+	rows = [][]string{{"denied key", "route", "requests", "burst needed"}}
 	for _, l := range w.Shown {
 		if l.Chosen == nil {
 			continue
 		}
 		for _, k := range l.Chosen.Top {
-			rows = append(rows, []string{truncate(k.Key, 44), truncate(orNone(l.Route), 24), number(k.Requests), number(k.Burst)})
+			rows = append(rows, []string{truncate(keyText(k.Key), 44), truncate(orNone(l.Route), 24), number(k.Requests), number(k.Burst)})
 		}
 	}
 	table(b, rows, 2)
@@ -377,11 +379,11 @@ type reportFlags struct {
 func (o *reportFlags) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.asJSON, "json", false, "write the report as JSON")
-	f.StringVar(&o.html, "html", "", "also write the report to `FILE`, as one page with pictures")
-	f.BoolVar(&o.hashKeys, "hash-keys", false, "show keys as hashes, for reports that others see")
-	f.Int64Var(&o.top, "top", 20, "how many keys are listed")
-	f.DurationVar(&o.window, "window", 0, "how far lines may be out of order, and how long requests may take (default 5m, of which a busy log is held for 30s or more)")
-	f.Int64Var(&o.maxKeys, "max-keys", 1<<20, "room for this many keys")
+	f.StringVar(&o.html, "html", "", "also write the report to `FILE`, as a page with charts")
+	f.BoolVar(&o.hashKeys, "hash-keys", false, "show hashes instead of keys, for reports that you share")
+	f.Int64Var(&o.top, "top", 20, "`N`: how many keys to list")
+	f.DurationVar(&o.window, "window", 0, "how far lines may be out of order, and how long requests may take (default 5m; 30s or more for a busy log)")
+	f.Int64Var(&o.maxKeys, "max-keys", 1<<20, "`N`: how many keys to keep in memory")
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
 }
 

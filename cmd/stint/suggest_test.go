@@ -119,10 +119,10 @@ func TestSuggestText(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	for _, want := range []string{
-		"in milliseconds\n", "\n  (none) ", "\n  POST / ", "        99%  ", "\nDELETE /: nothing is suggested, since 99% takes 1000 keys, and the log has 0\n",
-		"\n(none): nothing more is suggested, since 99.9% takes 10000 keys, and the log has 1192", "\n  10.0.",
-		"\n# Suggested from ", "\n# Its numbers are 1.25 times", "\nversion: 1\nkey: remote-ip\n# 99% of 1", "limits: [{name: per-client, rate: ", "\n  \"POST /\":\n    # 99% of ", "only: [{name: post, rate: ",
-		"\n  \"DELETE /\":\n    # Nothing is suggested: 99% takes 1000 keys, and the log has 0.\n    exempt: true",
+		"in milliseconds\n", "\n  (none) ", "\n  POST / ", "    99%  ", "\nDELETE /: nothing is suggested: 99% needs a log with 1000 keys, and this one has 0\n",
+		"\n(none): nothing more is suggested: 99.9% needs a log with 10000 keys, and this one has 1192", "\n  10.0.",
+		"\n# Suggested from ", "\n# The numbers are 1.25 times", "\nversion: 1\nkey: remote-ip\n# 99% of 1", "limits: [{name: per-client, rate: ", "\n  \"POST /\":\n    # 99% of ", "only: [{name: post, rate: ",
+		"\n  \"DELETE /\":\n    # Nothing is suggested: 99% needs a log with 1000 keys, and this one has 0.\n    exempt: true",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q isn't in:\n%s", want, out)
@@ -143,8 +143,8 @@ func TestSuggestNothing(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--key", "remote-ip", "few"}, 1, "99% takes 1000 keys, and the log has 900"},
-		{[]string{"--key", "remote-ip", "short"}, 1, "the log covers 9m0s: to know what keys do in 1m0s"},
+		{[]string{"--key", "remote-ip", "few"}, 1, "99% needs a log with 1000 keys, and this one has 900"},
+		{[]string{"--key", "remote-ip", "short"}, 1, "the log covers 9m0s, and must cover ten times"},
 		{[]string{"--key", "remote-ip", "--share", "99.9%", "short"}, 1, "the log covers 9m0s"},
 		{[]string{"--key", "{header: X-Key}", "few"}, 1, "the log doesn't have the header field X-Key"},
 		{[]string{"few"}, 2, "key"},
@@ -186,7 +186,7 @@ func TestSuggestHostileLog(t *testing.T) {
 		if code != 0 || err != nil {
 			t.Fatalf("exit code %d, %v: %s", code, err, errs)
 		}
-		for _, want := range []string{"<polyline", "<circle", "untouched", "keys touched", "prefers-color-scheme: dark", "version: 1"} {
+		for _, want := range []string{"<polyline", "<circle", "share of keys", "keys denied", "prefers-color-scheme: dark", "version: 1"} {
 			if !strings.Contains(string(page), want) {
 				t.Errorf("%q isn't in the page", want)
 			}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint/cmd/stint/internal/replay"
+	"github.com/stint-go/stint/internal/keytext"
 )
 
 // width is how many columns a report takes at most.
@@ -47,6 +48,14 @@ func durationText(seconds float64) string {
 		return d.Round(time.Second / 10).String()
 	}
 	return d.Round(time.Millisecond).String()
+}
+
+// keyText returns a key as a report shows it.
+func keyText(key string) string {
+	if key == keytext.GlobalText {
+		return "(all requests)"
+	}
+	return key
 }
 
 // truncate cuts a text to n columns.
@@ -92,13 +101,13 @@ func writeText(out io.Writer, r *replay.Report, gates []gate) error {
 	var b bytes.Buffer
 	logText(&b, &r.Log)
 	if n := r.Log.Overflow; n > 0 {
-		fmt.Fprintf(&b, "%d charges found no room for their key, and share counts: raise --max-keys\n", n)
+		fmt.Fprintf(&b, "%d charges shared counts with other keys, because there were too many keys: raise --max-keys\n", n)
 	}
 	for _, n := range r.NotJudged {
 		wrap(&b, "not judged: "+notJudgedText(n))
 	}
 	for _, n := range r.Against {
-		wrap(&b, "not judged of the limits in force: "+notJudgedText(n))
+		wrap(&b, "not judged, in the limits in force: "+notJudgedText(n))
 	}
 	fmt.Fprintln(&b)
 	for i := range r.Scenarios {
@@ -130,7 +139,7 @@ func logText(b *bytes.Buffer, l *replay.LogReport) {
 		wrap(b, text)
 	}
 	if l.Moved > 0 {
-		fmt.Fprintf(b, "%d requests took longer than the window, or were too late to be sorted: they count as arriving later; --window holds more\n", l.Moved)
+		fmt.Fprintf(b, "%d requests took longer than --window, or were logged too late to be sorted: they are replayed later than they arrived\n", l.Moved)
 	}
 }
 
@@ -191,7 +200,7 @@ func resolutionText(l *replay.LogReport) string {
 		s = "milliseconds"
 	}
 	if !l.Durations {
-		s += ", without how long requests took"
+		s += "; the log has no durations"
 	}
 	return s
 }
@@ -220,13 +229,13 @@ func scenarioText(b *bytes.Buffer, s *replay.Scenario, named bool) {
 	}
 	fmt.Fprintln(b)
 	if s.FailedAnyway > 0 {
-		fmt.Fprintf(b, "  %d of the denied had answered with a 5xx anyway\n", s.FailedAnyway)
+		fmt.Fprintf(b, "  %d of the denied requests had failed with a 5xx anyway\n", s.FailedAnyway)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Unjudged)) {
 		fmt.Fprintf(b, "  %d not judged: %s\n", s.Unjudged[why], why)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Reasons)) {
-		fmt.Fprintf(b, "  %d denied for another reason: %s\n", s.Reasons[why], why)
+		fmt.Fprintf(b, "  %d denied, not by a limit: %s\n", s.Reasons[why], why)
 	}
 	fmt.Fprintln(b)
 	rows := [][]string{{"limit", "requests", "denied", "", "waited", "keys", "keys denied", "peak use"}}
@@ -240,9 +249,9 @@ func scenarioText(b *bytes.Buffer, s *replay.Scenario, named bool) {
 	table(b, rows, 1)
 	countsTable(b, "route", s.Routes, "(none)")
 	countsTable(b, "status", s.Statuses, "(none)")
-	rows = [][]string{{"key", "limit", "denied", "of", "first", "last", "held up"}}
+	rows = [][]string{{"key", "limit", "denied", "of", "first", "last", "blocked"}}
 	for _, k := range s.Top {
-		rows = append(rows, []string{truncate(k.Key, 30), truncate(k.Limit, 14), number(k.Denied), number(k.Requests), timeText(k.First), timeText(k.Last), durationText(k.Held)})
+		rows = append(rows, []string{truncate(keyText(k.Key), 30), truncate(k.Limit, 14), number(k.Denied), number(k.Requests), timeText(k.First), timeText(k.Last), durationText(k.Held)})
 	}
 	table(b, rows, 2)
 	if s.Flips == nil {
@@ -256,7 +265,7 @@ func scenarioText(b *bytes.Buffer, s *replay.Scenario, named bool) {
 	fmt.Fprint(b, "\n\n")
 	rows = [][]string{{"key", "limit", "to denied", "to allowed"}}
 	for _, k := range f.Keys {
-		rows = append(rows, []string{truncate(cmp.Or(k.Key, "(none)"), 44), truncate(k.Limit, 24), number(k.ToDenied), number(k.ToAllowed)})
+		rows = append(rows, []string{truncate(cmp.Or(keyText(k.Key), "(none)"), 44), truncate(k.Limit, 24), number(k.ToDenied), number(k.ToAllowed)})
 	}
 	table(b, rows, 2)
 	if f.Others > 0 {

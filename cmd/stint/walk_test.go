@@ -49,7 +49,7 @@ func TestWalkThroughADay(t *testing.T) {
 		if !ok {
 			t.Fatalf("no command: %s", line)
 		}
-		code, out, errs := command(t, "", strings.Fields(args)...)
+		code, out, errs := command(t, "", words(args)...)
 		if code != 0 || strings.TrimRight(out, "\n") != strings.TrimRight(want, "\n") {
 			t.Errorf("%s: exit code %d: %s\nthe document isn't what it prints:\n%s", line, code, errs, out)
 		}
@@ -61,4 +61,16 @@ func TestWalkThroughADay(t *testing.T) {
 	if code, out, errs := command(t, "", "check", "--func", "user=header.X-User", inGo); code != 0 {
 		t.Errorf("the file that stands for Go code: exit code %d: %s%s", code, out, errs)
 	}
+}
+
+// words splits a command line, in which single quotes may be around a word.
+func words(line string) (all []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			all = append(all, part)
+		} else {
+			all = append(all, strings.Fields(part)...)
+		}
+	}
+	return all
 }

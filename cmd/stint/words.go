@@ -10,7 +10,7 @@ import (
 func toFileWords(text string) string { return fileWords.Replace(text) }
 
 var fileWords = strings.NewReplacer(
-	"which limits a WithLimitFunc adds", "the limits of its plan, which the application says: give --plan NAME",
+	"which limits a WithLimitFunc adds", "the limits of the request's plan, which only the application knows: give --plan NAME",
 	"requests don't have a GivenKey", "requests don't have a key: given, which is for jobs",
 )
 

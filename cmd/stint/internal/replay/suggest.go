@@ -89,7 +89,7 @@ type ShareSuggestion struct {
 	// Suggested is Least with headroom. Touched is how many keys it would have denied something,
 	// and Top those of them that need the largest burst at its rate.
 	Suggested Rate      `json:"suggested,omitzero"`
-	Touched   int64     `json:"touched"`
+	Touched   int64     `json:"keys_denied"`
 	Top       []KeyNeed `json:"top,omitempty"`
 	// Curve has the least burst at each rate that was considered, the slowest first. Least may have the
 	// same rate by a shorter unit.
@@ -164,9 +164,9 @@ func newNeeds(l *stint.Limiter, c *config, says Says, start time.Time) *needs {
 func whyUnsuited(e *read.Entry) string {
 	switch s := e.StoreLimit.Spec(); {
 	case e.Kind != limit.Charged || s.Algorithm != store.TokenBucket || s.Debt || s.Queue > 0:
-		return "numbers are suggested for rates by TokenBucket, without debt"
+		return "numbers are only suggested for rates by TokenBucket without debt"
 	case e.Settler != nil:
-		return "what it costs is settled when a request has ended"
+		return "its cost is only known when a request has ended"
 	}
 	return ""
 }
@@ -258,10 +258,10 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 		o := ShareSuggestion{Share: float64(oneIn-1) / float64(oneIn)}
 		switch {
 		case s.span < minSpanFactor*s.horizon:
-			o.Unknown = fmt.Sprintf("the log covers %v: to know what keys do in %v, it must cover %v",
+			o.Unknown = fmt.Sprintf("the log covers %v, and must cover ten times the horizon of %v: %v",
 				s.span.Round(time.Millisecond), s.horizon, minSpanFactor*s.horizon)
 		case n < 10*oneIn:
-			o.Unknown = fmt.Sprintf("%s takes %d keys, and the log has %d",
+			o.Unknown = fmt.Sprintf("%s needs a log with %d keys, and this one has %d",
 				strconv.FormatFloat(100-100/float64(oneIn), 'f', -1, 64)+"%", 10*oneIn, n)
 		default:
 			known++

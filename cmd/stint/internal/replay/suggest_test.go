@@ -107,13 +107,13 @@ func TestSuggestSaysWhatItDoesNotKnow(t *testing.T) {
 		known         []bool
 		why           string
 	}{
-		{"few keys", 999, time.Hour, time.Minute, []bool{false, false, false}, "99% takes 1000 keys, and the log has 999"},
-		{"a thousand", 1000, time.Hour, time.Minute, []bool{true, false, false}, "99.9% takes 10000 keys, and the log has 1000"},
-		{"ten thousand", 10_000, time.Hour, time.Minute, []bool{true, true, false}, "99.99% takes 100000 keys, and the log has 10000"},
+		{"few keys", 999, time.Hour, time.Minute, []bool{false, false, false}, "99% needs a log with 1000 keys, and this one has 999"},
+		{"a thousand", 1000, time.Hour, time.Minute, []bool{true, false, false}, "99.9% needs a log with 10000 keys, and this one has 1000"},
+		{"ten thousand", 10_000, time.Hour, time.Minute, []bool{true, true, false}, "99.99% needs a log with 100000 keys, and this one has 10000"},
 		{"a hundred thousand", 100_000, time.Hour, time.Minute, []bool{true, true, true}, ""},
-		{"long enough", 1000, 10 * time.Minute, time.Minute, []bool{true, false, false}, "99.9% takes 10000 keys"},
-		{"too short", 1000, 10*time.Minute - time.Millisecond, time.Minute, []bool{false, false, false}, "the log covers 9m59.999s: to know what keys do in 1m0s, it must cover 10m0s"},
-		{"a shorter horizon", 1000, 10*time.Minute - time.Millisecond, 59 * time.Second, []bool{true, false, false}, "99.9% takes"},
+		{"long enough", 1000, 10 * time.Minute, time.Minute, []bool{true, false, false}, "99.9% needs a log with 10000 keys"},
+		{"too short", 1000, 10*time.Minute - time.Millisecond, time.Minute, []bool{false, false, false}, "the log covers 9m59.999s, and must cover ten times the horizon of 1m0s: 10m0s"},
+		{"a shorter horizon", 1000, 10*time.Minute - time.Millisecond, 59 * time.Second, []bool{true, false, false}, "99.9% needs"},
 	} {
 		var requests []replay.Request
 		for c := range tt.clients {
@@ -177,7 +177,7 @@ func TestSuggestByRoute(t *testing.T) {
 		not = append(not, n.Limit+": "+n.Why)
 	}
 	slices.Sort(not)
-	if len(not) != 3 || !strings.HasPrefix(not[0], "paid: what it costs is settled") || !strings.HasPrefix(not[1], "quota: numbers are suggested for") || !strings.HasPrefix(not[2], "tenant: its key: the log doesn't have") {
+	if len(not) != 3 || !strings.HasPrefix(not[0], "paid: its cost is only known") || !strings.HasPrefix(not[1], "quota: numbers are only suggested for") || !strings.HasPrefix(not[2], "tenant: its key: the log doesn't have") {
 		t.Errorf("not judged: %q", not)
 	}
 	left := map[string]int64{"no limit applies": 1200, "no limit that numbers can be suggested for": 1200, "empty key": 1}
