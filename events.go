@@ -34,15 +34,16 @@ type Event struct {
 	// events that aren't about a decision (EventSettleFailed, EventUpdated, EventLimitChanged).
 	Request *http.Request
 	// Decision is the decision, for EventAdmitted, EventDenied, EventCanceled,
-	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit names the deciding
-	// limit: among those that denied, the one with the longest RetryAfter; if none denied, the
+	// EventDryRunDenied, EventBanned, EventSettled, EventExtended and EventEnded. Its Limit
+	// names the deciding limit: among those that denied, the one with the longest RetryAfter; if none denied, the
 	// one with the least remaining. For other events, Limits has only the Name and Cost of each
 	// limit that the event is about. Limit is set if exactly one of these limits is enforced.
 	Decision Decision
 	// Err is the cause of a failure, or of a denial that isn't by a limit. Decision describes a
 	// denial by a limit.
 	Err error
-	// Waited is the time that the request has waited for its turn or a slot.
+	// Waited is the time that the request has waited for its turn or a slot. For EventExtended, it
+	// is the time that the raise has waited.
 	Waited time.Duration
 	// StoreTook is the time spent in the store. For EventSettled and EventSettleFailed, it is
 	// the time to settle the cost. For EventEnded, it is the time to release slots, or 0 if the
@@ -273,6 +274,11 @@ const (
 	// another request may have got the slot. The lease has been restored, unless another
 	// process has reset the limit. Decision.Limits[0] is the limit, and Key(0) returns its key.
 	EventLeaseLost
+	// EventExtended: a Permit.Extend has asked the store. Decision is the answer of the limits
+	// that the raise is for, and Decision.Allowed reports whether the cost was raised. The Cost
+	// of each limit is the units that the raise adds. Err is set if the store failed, as in
+	// EventStoreFailed, or if the raise was canceled.
+	EventExtended
 	// EventWarning: the limiter has found a likely mistake in its use. Warning describes the
 	// mistake; see WithoutWarnings. The event may be sent before New returns, and on a
 	// goroutine of the limiter.
@@ -308,6 +314,7 @@ var eventKinds = [...]struct {
 	EventPolicy:        {name: "Policy", message: logs.PolicyRejected, over: logs.PolicyInForce},
 	EventLeaseLost:     {name: "LeaseLost", message: logs.LeaseLost},
 	EventWarning:       {name: "Warning", message: logs.Warning},
+	EventExtended:      {name: "Extended", decided: true},
 }
 
 // String returns the constant's name without Event: "Admitted".

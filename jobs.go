@@ -211,7 +211,7 @@ func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) er
 	a.call.Results[0] = *answer
 	a.call.Results[0].MoreAfter = answer.RetryAfter // of a cost of 1
 	a.observers = nil                               // there were none
-	a.recordResults()
+	a.version.recordResults(&a.call)
 	err := newDeniedOutsideHTTP(a.version, &a.call)
 	a.sendOutcome(EventDenied, nil)
 	return err

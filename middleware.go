@@ -51,6 +51,7 @@ import (
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 )
 
@@ -219,15 +220,22 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 	}
 }
 
-// Deny writes the response to a request for which Admit, Allow, Take or Wait has returned err.
+// Deny writes the response to a request for which Admit, Allow, Take, Wait or Extend has returned err.
 // err may be wrapped. The response is written by the handler of WithDenyHandler or
 // WithErrorHandler; without one, it is a problem body. Deny sets the same header fields as
 // Serve, unless Admit has set them. If the request's context ended while the request waited,
 // the status is 503.
 //
+// If w is the writer that Admit passed to next, or wraps it, and has an Unwrap method, Deny writes
+// nothing after the beginning of the response: a denied [Permit.Extend] can't change a response
+// that has begun. Other writers are written to in any case.
+//
 // If w has a method WriteError(error), and the limiter has no deny handler, error handler or
 // WithProblem, Deny calls it with err after the header fields are set, and writes no response.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
+	if respond.Begun(w) {
+		return
+	}
 	v := l.currentVersion()
 	setMissingFields(w.Header(), err)
 	// The version that denied answers, as far as the error tells: stintecho hands errors to the

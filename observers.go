@@ -175,8 +175,7 @@ func (s *sender) sendAbout(to *observerList, e *Event, charges []store.Charge) {
 // sendDecision sends an event with a call's decision and keys. If it says that the call is
 // admitted or denied, the events of bans and dry runs follow.
 func (s *sender) sendDecision(to *observerList, e *Event, c *decide.Call) {
-	e.Decision.set(c, make([]LimitStatus, len(c.Results)))
-	e.keys = keysOf(c.Charges)
+	e.setDecision(c)
 	if e.Kind == EventCanceled {
 		e.Decision.setCanceled()
 	}
@@ -184,6 +183,12 @@ func (s *sender) sendDecision(to *observerList, e *Event, c *decide.Call) {
 	if e.Kind == EventAdmitted || e.Kind == EventDenied {
 		s.sendConsequences(to, e, c)
 	}
+}
+
+// setDecision sets the decision and the keys of a call.
+func (e *Event) setDecision(c *decide.Call) {
+	e.Decision.set(c, make([]LimitStatus, len(c.Results)))
+	e.keys = keysOf(c.Charges)
 }
 
 // sendConsequences sends the events of bans that a decision has started, and of dry runs that would
@@ -277,7 +282,7 @@ func (s *sender) write(m logs.Message, e *Event) {
 	case EventStoreDegraded:
 		about = cmp.Or(e.degraded.store, s.store)
 		line.About, line.Whole, line.Incident = addressOf(about), addressOf(s.store), e.degraded.incident
-	case EventStoreFailed, EventSettleFailed:
+	case EventStoreFailed, EventSettleFailed, EventExtended:
 		about = s.store
 		line.About = addressOf(about)
 	case EventSourceFailed, EventLimitsFailed:
@@ -315,7 +320,7 @@ func (s *sender) write(m logs.Message, e *Event) {
 		if d := logged.degraded; d != nil && logged.Err != nil {
 			attrs = append(attrs, slog.String("decides", d.decides()))
 		}
-		if logged.Kind == EventStoreFailed {
+		if logged.Kind == EventStoreFailed || logged.Kind == EventExtended {
 			became := "passed"
 			if errors.As(logged.Err, new(*StoreError)) {
 				became = "denied"

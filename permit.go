@@ -2,11 +2,13 @@ package stint
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/permit"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
@@ -75,8 +77,8 @@ func (c *permitContext) Value(key any) any {
 }
 
 // FromContext returns the permit of the request, or nil. If the request has passed several
-// limiters, FromContext returns the permit of the innermost limiter. Its Decision and Settle
-// also include the limits of the outer limiters.
+// limiters, FromContext returns the permit of the innermost limiter. Its Decision, Settle and
+// Extend also include the limits of the outer limiters.
 func FromContext(ctx context.Context) *Permit {
 	if c := carriedBy(ctx); c != nil {
 		return &c.Permit
@@ -117,7 +119,8 @@ func (p *Permit) runNext(w http.ResponseWriter, r, req *http.Request, next func(
 	next(w, req)
 }
 
-// Decision returns the decision of all limiters that the request has passed, updated by Settle.
+// Decision returns the decision of all limiters that the request has passed, updated by Settle
+// and Extend.
 // Decision.Limits begins with the limits of the outermost limiter.
 func (p *Permit) Decision() Decision {
 	if p == nil {
@@ -206,6 +209,55 @@ func (v *permitReporter) Settled(p *permit.Core, took time.Duration) {
 		e.Request = p.Response.Request()
 	}
 	v.sendDecision(p, &e)
+}
+
+// Extended implements permit.Reporter.
+func (v *permitReporter) Extended(p *permit.Core, c *decide.Call, done decide.Raised) error {
+	of := permitSubject(p)
+	if p.Response != nil {
+		of.request = p.Response.Request()
+	}
+	_ = v.events.sendUnsettled(of, done.Undone)
+	e := of.event(EventExtended, done.Err)
+	e.Waited, e.StoreTook = c.Waited, c.Took
+	failed, storeFailed := done.Err.(*decide.Failed)
+	switch {
+	case storeFailed && failed.Closed:
+		done.Err = &StoreError{failed.Err}
+		v.sendRaiseFailed(p, e, c.Charges, done.Err)
+		return done.Err
+	case storeFailed:
+		v.sendRaiseFailed(p, e, c.Charges, failed.Err)
+		return nil
+	case c.Lost != nil: // all limits are dry runs
+		v.sendRaiseFailed(p, e, c.Lost.Charges, c.Lost.Err)
+		return nil
+	case done.Err != nil:
+		e.setDecision(c)
+		e.Decision.setCanceled()
+	default:
+		if v.events.destinations.storeFailed.Load() != 0 {
+			v.events.writeRecovery()
+		}
+		(*version)(v).recordResults(c)
+		if !done.Passed {
+			done.Err = newDeniedOutsideHTTP((*version)(v), c)
+		}
+		e.setDecision(c)
+	}
+	v.events.send(permitObservers(p), &e)
+	return done.Err
+}
+
+// sendRaiseFailed sends the event of a raise for which the store has failed, and logs the failure.
+func (v *permitReporter) sendRaiseFailed(p *permit.Core, e Event, charges []store.Charge, err error) {
+	e.Err = err
+	e.setCharges(charges)
+	e.Decision.Allowed = !errors.As(err, new(*StoreError))
+	s := &v.events
+	s.destinations.storeFailed.Store(time.Now().UnixNano())
+	defer s.send(permitObservers(p), &e) // also if the log panics
+	s.write(logs.StoreFailed, &e)
 }
 
 // Unsettled implements permit.Reporter.

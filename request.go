@@ -194,7 +194,7 @@ func (a *admission) decide(ctx context.Context) error {
 		return err
 	}
 	if !a.call.Allowed || a.version.dryRuns || a.call.Needs&limit.Waits != 0 {
-		a.recordResults()
+		a.version.recordResults(&a.call)
 	}
 	return nil
 }
@@ -408,8 +408,7 @@ func bytePayer(v *version, about subject) respond.Payer {
 
 // recordResults records which limits have denied the call or made it wait, and which dry runs
 // would have denied it. A plain call that passes has nothing to record.
-func (a *admission) recordResults() {
-	v, c := a.version, &a.call
+func (v *version) recordResults(c *decide.Call) {
 	for i, l := range c.Limits {
 		ch, r := &c.Charges[i], &c.Results[i]
 		switch {

@@ -126,6 +126,55 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 // lost. Settle may be called again if the error wraps store.ErrNotMade (errors.Is). After an
 // unknown outcome, the charge can't be settled again, because the difference might be refunded
 // twice: later calls of Settle return an error, and a WithSettle skips the charge.
+//
+// After an Extend, Settle can't go below the cost before the last raise. Settle waits for an
+// Extend that is under way.
 func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
 	return p.coreOrNil().Settle(ctx, cost, limits)
+}
+
+// Extend raises the cost of a request that has begun, for instance while a response streams.
+// cost is the total so far, in units of the limits, from 0 to 2^40. Extend charges the
+// difference to every limit that Settle with the same arguments would settle. If one of them
+// denies it, nothing is charged, the request keeps what it holds, and the error is a
+// *DeniedError. A limit whose cost is as high already isn't asked; if none is asked, Extend
+// returns nil.
+//
+//	for chunk := range chunks {
+//		used += chunk.Tokens
+//		if err := p.Extend(ctx, used); err != nil {
+//			return err // the budget is used up
+//		}
+//		write(chunk)
+//	}
+//
+// A limit with WithMaxWait or a queue makes Extend wait, in the line of the requests that wait
+// and before requests that haven't begun. Limiter.Wait doesn't change how long Extend waits. A step above the
+// burst of a bucket is always denied, unless the limit lets it wait for the rest; split it into
+// smaller steps. Extend uses the numbers that an Update has given the limits meanwhile.
+//
+// A Ban of the same limiter that is in force denies the raise. A Ban doesn't count denied
+// raises. A dry run never denies: what it would have denied isn't charged to it.
+//
+// If the store fails, Extend returns nil, or a *StoreError if one of the limits is FailClosed.
+// What passes without the store is never charged later, not by Settle or WithSettle either. A
+// permit without limits charges nothing, and Extend returns nil: a nil Permit, and the permit of a
+// Take during an outage of the store.
+//
+// Extend returns an error, and charges nothing, if cost is out of range, if ctx has ended, if
+// the permit has no limit of a given name, if a limit can't be settled, or if the named limits
+// are of several limiters, which don't decide together. The error wraps ctx's error if ctx ends
+// while Extend waits. If ctx's deadline ends the wait, the error is a *DeniedError.
+//
+// Calls of Extend on one permit take turns. The end of the permit (Done, or the return of the
+// handler) cancels an Extend that waits, and those that wait for their turn: they return an
+// error that wraps context.Canceled, and charge nothing. Don't call Extend after the end.
+//
+// When the response has begun, its status can't change any more. End the stream in a way that
+// its client understands, for instance by an event. Limiter.Deny writes nothing after the
+// beginning of a response whose writer the limiter wraps (see Limiter.Admit).
+//
+// Observers get one EventExtended for each call that asks the store.
+func (p *Permit) Extend(ctx context.Context, cost int64, limits ...string) error {
+	return p.coreOrNil().Extend(ctx, cost, limits)
 }

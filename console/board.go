@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"hash/maphash"
 	"net/http"
@@ -130,6 +131,10 @@ func (b *board) observe(e *stint.Event) {
 	case stint.EventAdmitted:
 		b.countSlots(e, 1)
 	case stint.EventWaiting, stint.EventCanceled, stint.EventSettled, stint.EventPaced, stint.EventBlocked, stint.EventEmptyKey, stint.EventDenied:
+	case stint.EventExtended:
+		if e.Err != nil && !errors.Is(e.Err, context.Canceled) {
+			b.recordRare(e)
+		}
 	case stint.EventLimitChanged:
 		b.recordChange(e.Change, now)
 	case stint.EventDryRunDenied:
@@ -322,6 +327,9 @@ func (b *board) recordRare(e *stint.Event) {
 	case stint.EventLeaseLost:
 		b.leases++
 		b.failures[e.Kind] = &f
+	case stint.EventExtended:
+		f.what = failureText[stint.EventStoreFailed]
+		b.failures[stint.EventStoreFailed] = &f
 	case stint.EventStoreFailed, stint.EventSettleFailed, stint.EventKeyFailed, stint.EventLimitsFailed:
 		if !isAnswer(e) {
 			b.failures[e.Kind] = &f

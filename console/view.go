@@ -328,7 +328,7 @@ func (b *board) totals(v *limiterView) (now uint32) {
 	for k := range outcomes {
 		switch kind := stint.EventKind(k); kind {
 		case stint.EventAdmitted, stint.EventDenied, stint.EventSettled, stint.EventPaced, stint.EventUpdated, stint.EventPolicy,
-			stint.EventWaiting, stint.EventEnded, stint.EventLimitChanged, stint.EventWarning:
+			stint.EventWaiting, stint.EventEnded, stint.EventLimitChanged, stint.EventExtended, stint.EventWarning:
 		default:
 			if outcomes[k] > 0 {
 				v.Other = append(v.Other, countView{eventName(kind), outcomes[k]})

@@ -12,9 +12,9 @@ import (
 // would be final, and otherwise by countDenial.
 
 // setFinal says whether a denial by the next decision of the store is the call's final answer. So it is if the call
-// waits for no rate: a Ban counts no other denials.
+// waits for no rate: a Ban counts no other denials. It counts no raises either.
 func (c *Call) setFinal(ctx context.Context) {
-	if c.Needs&limit.Counts == 0 {
+	if c.Needs&limit.Counts == 0 || c.raise {
 		return
 	}
 	final := true

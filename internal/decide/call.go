@@ -86,6 +86,7 @@ type callState struct {
 	// Waited is the total time waited, Took that which the store has taken.
 	Waited, Took time.Duration
 
+	raise      bool // it raises what a request costs that has begun
 	local      bool // by.Local decides it
 	classified bool // Class is set
 	served     bool // its line has served it a turn
@@ -163,7 +164,7 @@ func (c *Call) Add(l *limit.Limit, key string, cost int64) {
 	}
 	c.Charges = c.Charges[:n+1]
 	ch := &c.Charges[n]
-	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun, ch.Final = key, cost, 0, l.DryRun, l.Needs&limit.Counts != 0
+	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun, ch.Final = key, cost, 0, l.DryRun, l.Needs&limit.Counts != 0 && !c.raise
 	if ch.Limit != l.StoreLimit {
 		ch.Limit = l.StoreLimit
 	}

@@ -46,7 +46,7 @@ func (c *Call) Decide(ctx context.Context) error {
 	}
 	var err error
 	if c.Patient || c.Needs&(limit.Waits|limit.Slots) != 0 || c.by.Lines.Waiting() {
-		if err = c.wait(ctx); err == nil && !c.owns && c.Needs&limit.Counts != 0 {
+		if err = c.wait(ctx); err == nil && !c.owns && c.Needs&limit.Counts != 0 && !c.raise {
 			c.countDenial(ctx)
 		}
 		c.countLines()

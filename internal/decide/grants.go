@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
@@ -16,16 +17,17 @@ import (
 // Grants own what a call was granted, from Call.HandTo until ReleaseLocally and End. Package permit says
 // when they end. Grants are safe for concurrent use. ReleaseLocally is called once.
 type Grants struct {
-	mu    sync.Mutex // guards the results of the grants
-	more  *moreGrants
+	mu    sync.Mutex // guards the results of the grants, and what raises have changed
+	more  atomic.Pointer[moreGrants]
 	first Grant // without a Limit if there is none
 }
 
-// moreGrants are the grants behind the first. They stand apart, so that the permit of one limit and its request
-// take 512 bytes.
+// moreGrants are the grants behind the first, and what raises have changed. They stand apart, so that the permit of
+// one limit and its request take 512 bytes.
 type moreGrants struct {
-	list []Grant
-	room [1]Grant // the list of two limits
+	list   []Grant
+	room   [1]Grant // the list of two limits
+	raised atomic.Pointer[raised]
 }
 
 // Grant is a charge that one limit has granted. It keeps the result in less room than a store.Result, because
@@ -90,7 +92,7 @@ func (c *Call) HandTo(gs *Grants) {
 		if more.list = more.room[:]; n > len(more.room) {
 			more.list = make([]Grant, n)
 		}
-		gs.more = more
+		gs.more.Store(more)
 	}
 	c.owns = false
 	for i := range c.Charges {
@@ -102,20 +104,20 @@ func (c *Call) HandTo(gs *Grants) {
 
 // Len returns how many there are, At one of them. What At returns doesn't change.
 func (gs *Grants) Len() int {
-	switch {
-	case gs.first.Limit == nil:
+	if gs.first.Limit == nil {
 		return 0
-	case gs.more == nil:
-		return 1
 	}
-	return 1 + len(gs.more.list)
+	if more := gs.more.Load(); more != nil {
+		return 1 + len(more.list)
+	}
+	return 1
 }
 
 func (gs *Grants) At(i int) *Grant {
 	if i == 0 {
 		return &gs.first
 	}
-	return &gs.more.list[i-1]
+	return &gs.more.Load().list[i-1]
 }
 
 // Named returns which grants are of limits with a name.
@@ -128,14 +130,22 @@ func (gs *Grants) Named(name string) (named []int) {
 	return named
 }
 
-// charge returns the charge that settles the grant at a cost.
-func (g *Grant) charge(cost int64) store.Charge {
+// charge returns the charge that settles grant i: its receipt's part of the cost is cost then.
+func (gs *Grants) charge(i int, cost int64) store.Charge {
+	g, l := gs.At(i), gs.limitOf(i)
 	return store.Charge{
-		Key: g.Key, Limit: g.Limit.StoreLimit, Cost: cost, MaxWait: g.Limit.Wait.InQueue(), DryRun: g.Limit.DryRun, Receipt: g.receipt(),
+		Key: g.Key, Limit: l.StoreLimit, Cost: cost, MaxWait: l.Wait.InQueue(), DryRun: l.DryRun, Receipt: g.receipt(),
 	}
 }
 
-// currentCost returns what the limit has cost the request so far.
+// recalled returns the charge of grant i at what it has cost so far.
+func (gs *Grants) recalled(i int) store.Charge {
+	c := gs.charge(i, 0)
+	c.Cost = gs.costOf(i)
+	return c
+}
+
+// currentCost returns what the charge of the grant's receipt has cost so far.
 func (g *Grant) currentCost() int64 {
 	switch {
 	case !g.ok || g.Limit.Kind.Traits().Unsettled != "":
@@ -162,11 +172,12 @@ func (g *Grant) settling() bool { return g.receiptCost < 0 }
 // uncharged reports whether the limit is a dry run that would have denied, and so charged nothing.
 func (g *Grant) uncharged() bool { return g.Limit.DryRun && !g.ok }
 
-// recordSettled records the result of settling the grant, whose cost is known by that.
-func (g *Grant) recordSettled(r store.Result) {
+// recordSettled records the result of settling grant i, whose cost is known by that.
+func (gs *Grants) recordSettled(i int, r store.Result) {
+	g, l := gs.At(i), gs.limitOf(i)
 	r.OK, r.Delay = true, g.result().Delay
-	if g.Limit.Wait.For == limit.ForTurn {
-		g.Limit.CountWaiting(&r, 0)
+	if l.Wait.For == limit.ForTurn {
+		l.CountWaiting(&r, 0)
 	}
 	g.keepResult(&r)
 }
@@ -177,8 +188,7 @@ func (gs *Grants) Recall(c *Call) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	for i := range gs.Len() {
-		g := gs.At(i)
-		c.Limits, c.Charges, c.Results = append(c.Limits, g.Limit), append(c.Charges, g.charge(g.currentCost())), append(c.Results, g.result())
+		c.Limits, c.Charges, c.Results = append(c.Limits, gs.limitOf(i)), append(c.Charges, gs.recalled(i)), append(c.Results, gs.At(i).result())
 	}
 }
 
@@ -197,11 +207,11 @@ func (h *HandlerSettled) add(amends []Amend, grants int) {
 	}
 }
 
-// Settle makes charges cost what amends say, even if ctx has ended. handler, if it isn't nil, remembers
-// them. The settlement is empty if there was nothing to settle. It has an error and no charges if the store
-// wasn't asked.
+// Settle makes charges cost what amends say, even if ctx has ended, once a raise under way has ended. handler, if it
+// isn't nil, remembers them. The settlement is empty if there was nothing to settle. It has an error and no charges if
+// the store wasn't asked.
 func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed bool, handler *HandlerSettled) Settlement {
-	gs.mu.Lock()
+	gs.lockUnraised()
 	defer gs.mu.Unlock()
 	amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.At(a.Grant).uncharged() })
 	if len(amends) == 0 {
@@ -223,9 +233,8 @@ func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed 
 // beginSettling appends the charges that make the amends.
 func (gs *Grants) beginSettling(to []store.Charge, amends []Amend) []store.Charge {
 	for _, a := range amends {
-		g := gs.At(a.Grant)
-		to = append(to, g.charge(a.Cost))
-		g.setSettling(true)
+		to = append(to, gs.charge(a.Grant, gs.receiptCostFor(a.Grant, a.Cost)))
+		gs.At(a.Grant).setSettling(true)
 	}
 	return to
 }
@@ -235,7 +244,7 @@ func (gs *Grants) recordSettlement(s *Settlement, amends []Amend, results []stor
 	switch {
 	case s.Err == nil:
 		for i, a := range amends {
-			gs.At(a.Grant).recordSettled(results[i])
+			gs.recordSettled(a.Grant, results[i])
 		}
 		s.Amended = len(amends) > 0
 	case errors.Is(s.Err, store.ErrNotMade):
@@ -269,8 +278,7 @@ func (gs *Grants) ReleaseLocally(b *Backend, class uint8, learns bool, sample *a
 	gs.mu.Lock() // a Decision may be reading the results
 	defer gs.mu.Unlock()
 	for i := range gs.Len() {
-		g := gs.At(i)
-		c.Charges, c.Results = append(c.Charges, g.charge(g.currentCost())), append(c.Results, g.result())
+		c.Charges, c.Results = append(c.Charges, gs.recalled(i)), append(c.Results, gs.At(i).result())
 	}
 	changes := b.Keys.End(c.Charges, c.Results, sample)
 	for i := range c.Results {
@@ -336,7 +344,7 @@ func (gs *Grants) releaseInMemory(b *Backend) {
 func (gs *Grants) leases(to []store.Charge) []store.Charge {
 	for i := range gs.Len() {
 		if g := gs.At(i); g.lease != (store.LeaseID{}) {
-			to = append(to, g.charge(0))
+			to = append(to, gs.charge(i, 0))
 		}
 	}
 	return to
@@ -354,7 +362,7 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 	firstAmended := len(c.Charges)
 	amends := e.Amends
 	if len(amends) > 0 {
-		amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.At(a.Grant).stands(a, e.HandlerSettled.has(a.Grant)) })
+		amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.stands(a, e.HandlerSettled.has(a.Grant)) })
 		c.Charges = gs.beginSettling(c.Charges, amends)
 	}
 	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
@@ -365,8 +373,12 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 
 // stands reports whether an amend leaves the grant's cost as it is. So it does if the handler has settled
 // the charge itself.
-func (g *Grant) stands(a Amend, handlerSettled bool) bool {
-	return g.uncharged() || g.settling() || handlerSettled || g.receiptCost == a.Cost || a.AtLeast && a.Cost < g.receiptCost
+func (gs *Grants) stands(a Amend, handlerSettled bool) bool {
+	g := gs.At(a.Grant)
+	if g.uncharged() || g.settling() || handlerSettled || a.AtLeast && a.Cost < gs.costOf(a.Grant) {
+		return true
+	}
+	return g.receiptCost == gs.receiptCostFor(a.Grant, a.Cost)
 }
 
 // Include reports whether a grant is of a limit with a hash (inside.Hash), for a key.

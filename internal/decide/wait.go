@@ -65,10 +65,11 @@ func (c *Call) takeHere(ctx context.Context) error {
 	return err
 }
 
-// askFirst asks the store for a call that finds no line. If it has to wait, it joins one.
+// askFirst asks the store for a call that finds no line, or whose line it leads. If it has to wait, it joins one. A raise
+// is the owner of what it is granted, so that it can give it back if its permit ends: its line holds nothing for it.
 func (c *Call) askFirst(ctx context.Context) error {
 	held, holds := c.heldCharge()
-	if holds {
+	if holds = holds && !c.raise; holds {
 		// Of calls that come at once, one may be granted a turn, and the others join its line.
 		key := lines.KeyOf(c.Charges[held].Limit, c.Charges[held].Key)
 		c.Charges[held].MaxWait = 0
@@ -159,7 +160,12 @@ func (c *Call) awaited(ctx context.Context) (i int, found bool) {
 		if ch.Cost == 0 || ch.DryRun || l.Wait.For == limit.ForNothing || l.Wait.For == limit.ForSlot && !l.TakesSlots(ch.Cost) {
 			continue
 		}
-		n, found := c.by.Lines.Queued(lines.KeyOf(ch.Limit, ch.Key))
+		key := lines.KeyOf(ch.Limit, ch.Key)
+		n, found := c.by.Lines.Queued(key)
+		if c.raise { // it is before all but other raises
+			n = c.by.Lines.Raising(key)
+			found = n > 0
+		}
 		if !found || n == 0 && c.patience(ctx, i) <= 0 {
 			continue
 		}
@@ -287,10 +293,11 @@ func (c *Call) waitInLine(ctx context.Context, p *place) error {
 		c.arrived = start
 	}
 	ch, l := &c.Charges[i], c.Limits[i]
-	_, holds := c.heldCharge()
+	_, single := c.heldCharge()
+	holds := single && !c.raise
 	w := &lines.Waiter{
 		Key: lines.KeyOf(ch.Limit, ch.Key), Cost: ch.Cost, Class: c.Class, Arrived: c.arrived,
-		Until: start.Add(c.patience(ctx, i)), Room: c.room(i), Holds: holds, AtOnce: inside.AnswersAtOnce(c.store()), TakesSlots: c.Needs&limit.Slots != 0,
+		Until: start.Add(c.patience(ctx, i)), Room: c.room(i), Holds: holds, Single: single, Owns: c.raise, AtOnce: inside.AnswersAtOnce(c.store()), TakesSlots: c.Needs&limit.Slots != 0,
 		Supply: lines.SupplyOf(ch.Limit, start), Shares: l.Wait.Shares,
 	}
 	if !holds {
@@ -364,7 +371,7 @@ func (c *Call) askInLine(ctx context.Context, w *lines.Waiter, p *place) (moved 
 	}
 	a.Failed = false
 	if c.owns {
-		if w.Holds || c.delay() > 0 && !w.TakesSlots {
+		if w.Holds || c.delay() > 0 && !w.TakesSlots && !w.Owns {
 			a.Turn, p.answered = c.handTurn(i), false
 			if a.Turn.By = w; !w.Holds {
 				a.Turn.Set, a.Turn.Results = w.Set, slices.Clone(c.Results)
@@ -558,7 +565,7 @@ func (c *Call) countLines() {
 // beginWait notifies the call's owner that the call has begun to wait. A call that waits for several
 // things in turn begins once.
 func (c *Call) beginWait(i int, d time.Duration) {
-	if !c.BeganWaiting {
+	if !c.BeganWaiting && !c.raise {
 		c.BeganWaiting = true
 		c.waits(i, c.LineWaits[i].Queued, d)
 	}

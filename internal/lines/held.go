@@ -97,7 +97,7 @@ func (h *held) len() (n int) {
 // belowShare reports whether w's class is below its share: it holds no slot, or if w got its
 // slots it would hold no more than its share of all that are then held.
 func (h *held) belowShare(w *Waiter) bool {
-	if w.Shares == nil {
+	if w.Shares == nil || w.Class == Raises {
 		return false
 	}
 	shares := w.Shares()
@@ -108,11 +108,14 @@ func (h *held) belowShare(w *Waiter) bool {
 	return ofClass == 0 || (ofClass+w.Cost)*100 <= int64(shares[w.Class])*(total+w.Cost)
 }
 
-// rank returns where a waiter stands among others now: a class below its share is above
+// rank returns where a waiter stands among others now: a raise is above all requests, a class below its share is above
 // all that aren't, and otherwise a higher class is above a lower one. Waiters of one rank
 // go in the order in which they arrived.
 func (h *held) rank(w *Waiter) int {
 	rank := int(w.Class)
+	if w.Class == Raises {
+		return rank + Classes
+	}
 	if h.belowShare(w) {
 		rank += Classes
 	}

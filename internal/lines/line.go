@@ -36,9 +36,9 @@ const (
 type line struct {
 	key     Key
 	supply  Supply
-	classes [Classes][]*Waiter // in the order in which they arrived
+	classes [Raises + 1][]*Waiter // in the order in which they arrived
 	n       int64
-	units   [Classes]int64 // of the waiters of each class
+	units   [Raises + 1]int64 // of the waiters of each class
 
 	turns []*Turn // in the order of their instants
 	// asking is how many calls are asking, and askingCost what each of them costs: calls of different costs
@@ -102,7 +102,7 @@ func (l *line) waiting() (units int64) {
 // inOrder calls f with the waiters in the order in which they are served, until f returns false. Classes are ranked
 // now, and at most once.
 func (l *line) inOrder(h *held, f func(*Waiter) bool) {
-	var ranks [Classes]int
+	var ranks [Raises + 1]int
 	for class, q := range l.classes {
 		if ranks[class] = -1; len(q) > 0 {
 			ranks[class] = h.rank(q[0])

@@ -80,6 +80,19 @@ func (ls *Lines) Queued(key Key) (waiting int64, found bool) {
 	return l.n, true
 }
 
+// Raising returns how many raises wait in key's line.
+func (ls *Lines) Raising(key Key) int64 {
+	if !ls.Waiting() {
+		return 0
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.all[key]; l != nil {
+		return int64(len(l.classes[Raises]))
+	}
+	return 0
+}
+
 // Standing is what waits in a line.
 type Standing struct {
 	Units int64         // for which calls wait
@@ -230,6 +243,9 @@ func (ls *Lines) Join(w *Waiter, turn *Turn, comes time.Time) (queued int64, exp
 	w.woken = make(chan struct{}, 1)
 	l.insert(w)
 	w.line = ls.register(l)
+	if at := comes.Add(-l.horizon(w) - ls.trip); w.Class == Raises && !comes.IsZero() && at.Before(l.next) {
+		l.schedule(at, now) // it is before those for whom the line would ask later
+	}
 	ls.advance(l, now)
 	return l.n, expected, nil
 }

@@ -11,6 +11,9 @@ import (
 // Classes is the number of priority classes, from 0 on.
 const Classes = 10
 
+// Raises is the class of raises: calls of requests that have begun. It is above all others.
+const Raises = Classes
+
 // Shares are the percentages of a limit's slots that are reserved for classes; 0 for
 // none.
 type Shares [Classes]uint8
@@ -40,6 +43,11 @@ type Waiter struct {
 	Holds bool
 	// Set distinguishes the charges of calls with several: a turn is for one set. It is 0 for a call that Holds.
 	Set uint64
+	// Single: the call has no other charge than dry runs. Even if its line holds nothing for it, it may take a turn that
+	// the line holds.
+	Single bool
+	// Owns: the call, and not its line, owns what it is granted, and gives it back if it leaves.
+	Owns bool
 	// AtOnce: the store answers at once, so the call asks when its units have come, and reserves nothing.
 	AtOnce bool
 	// TakesSlots: the call takes slots of some limit, so it reserves nothing for long.
@@ -83,7 +91,7 @@ func (t *Turn) suits(w *Waiter) bool {
 	if t.Set != 0 {
 		return w.Set == t.Set
 	}
-	return w.Holds && w.Cost <= t.Cost
+	return (w.Holds || w.Single) && w.Cost <= t.Cost
 }
 
 // SetOf returns the Set of calls with such charges.

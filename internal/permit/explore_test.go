@@ -52,6 +52,7 @@ type reports func(string)
 func (r reports) LimitChanged(*Core, *adaptive.Change)         {}
 func (r reports) Settled(*Core, time.Duration)                 {}
 func (r reports) Unsettled(*Core, decide.Settlement) error     { r("unsettled"); return nil }
+func (r reports) Extended(*Core, *decide.Call, decide.Raised) error { return nil }
 func (r reports) WrongCost(*Core, store.Charge, error)         {}
 func (r reports) Paced(*Core, *read.Paced, respond.Moved)      {}
 func (r reports) Ended(*Core, time.Duration)                   { r("ended") }

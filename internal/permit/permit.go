@@ -63,6 +63,9 @@ type Reporter interface {
 	Unsettled(*Core, decide.Settlement) error
 	// WrongCost reports that a function of WithSettle has returned a cost that is out of range.
 	WrongCost(*Core, store.Charge, error)
+	// Extended reports the outcome of a raise for which the store was asked, which the call has, and returns the error for
+	// the caller of Extend.
+	Extended(*Core, *decide.Call, decide.Raised) error
 	// Paced reports how many bytes a Bandwidth let through, when the response is settled.
 	Paced(*Core, *read.Paced, respond.Moved)
 	// Ended reports the end of a permit, and how long the store took if it only released slots.
@@ -146,10 +149,10 @@ func (p *Core) Hold() (closed func()) {
 	return sync.OnceFunc(func() { p.end(released) })
 }
 
-// detach claims the slots for a caller that may release them after the handler has returned. It reports whether
+// detach claims the slots, and with them the end of raises, for a caller that may release them after the handler has returned. It reports whether
 // they could be claimed.
 func (p *Core) detach() bool {
-	if !p.claim() {
+	if !p.state.claim() {
 		return false
 	}
 	if p.learns() {
@@ -158,14 +161,14 @@ func (p *Core) detach() bool {
 	return true
 }
 
-// claim claims the slots. It reports false if they are claimed already, or if nothing is to be done at the permit's
-// end.
-func (p *Core) claim() bool { return p.hasEnd() && p.state.claim() }
+// claim claims the slots, and with them the end of raises. It reports false if they are claimed already, or if nothing
+// is to be done at the permit's end.
+func (p *Core) claim() bool { return (p.hasEnd() || p.Grants.Raised()) && p.state.claim() }
 
 // Finish ends the permit when its handler has returned or panicked. It must be deferred directly, because it recovers
 // the panic to record it, and panics again.
 func (p *Core) Finish() {
-	if !p.hasEnd() {
+	if !p.hasEnd() && !p.Grants.Raised() {
 		return
 	}
 	if p.Response != nil || p.learns() {
@@ -190,6 +193,9 @@ func (p *Core) Finish() {
 // that may panic runs before that (functions of WithSettle, writes to the client) or after it (the Reporter). If it
 // panics, the call of the store is made all the same.
 func (p *Core) end(parts uint32) {
+	if parts&released != 0 {
+		p.Grants.EndRaises()
+	}
 	if !p.Releases {
 		p.complete(parts, 0)
 		return
@@ -197,7 +203,9 @@ func (p *Core) end(parts uint32) {
 	var amends []decide.Amend
 	defer func() { p.settleEnd(parts, amends) }()
 	if parts&settled != 0 {
-		amends = p.amends()
+		if amends = p.amends(); len(amends) > 0 {
+			p.Grants.EndRaises()
+		}
 		p.pushResponse(amends)
 	}
 }

@@ -16,20 +16,22 @@ func (p *Core) Settle(ctx context.Context, cost int64, names []string) error {
 	if p == nil || p.Issuer == nil {
 		return nil
 	}
-	if cost < 0 || cost > store.MaxCost {
-		return fmt.Errorf("stint: Settle: %w: %d: write 0 to 2^40", store.ErrCost, cost)
-	}
-	var amends map[*Core][]decide.Amend
-	var err error
-	if len(names) == 0 {
-		amends = p.chooseAmends(cost)
-	} else {
-		amends, err = p.amendsNamed(cost, names)
-	}
+	amends, err := p.amendsFor("Settle", cost, names)
 	for q := p; q != nil && err == nil; q = q.Outer {
 		err = q.settle(ctx, amends[q])
 	}
 	return err
+}
+
+// amendsFor returns the amends of an operation, by the permits whose grants they are for.
+func (p *Core) amendsFor(operation string, cost int64, names []string) (map[*Core][]decide.Amend, error) {
+	if cost < 0 || cost > store.MaxCost {
+		return nil, fmt.Errorf("stint: %s: %w: %d: write 0 to 2^40", operation, store.ErrCost, cost)
+	}
+	if len(names) == 0 {
+		return p.chooseAmends(cost), nil
+	}
+	return p.amendsNamed(operation, cost, names)
 }
 
 // settle makes amends to grants of p.
@@ -52,16 +54,16 @@ func (p *Core) settle(ctx context.Context, amends []decide.Amend) error {
 }
 
 // amendsNamed returns the amends for limits with names.
-func (p *Core) amendsNamed(cost int64, names []string) (map[*Core][]decide.Amend, error) {
+func (p *Core) amendsNamed(operation string, cost int64, names []string) (map[*Core][]decide.Amend, error) {
 	amends := map[*Core][]decide.Amend{}
 	for _, name := range names {
 		q, grants := p.grantsNamed(name)
 		if q == nil {
-			return nil, fmt.Errorf("stint: Settle: the permit has no limit %q", name)
+			return nil, fmt.Errorf("stint: %s: the permit has no limit %q", operation, name)
 		}
 		for _, i := range grants {
 			if why := q.Grants.At(i).Limit.Kind.Traits().Unsettled; why != "" {
-				return nil, fmt.Errorf("stint: Settle: %q is %s", name, why)
+				return nil, fmt.Errorf("stint: %s: %q is %s", operation, name, why)
 			}
 			if a := q.amendTo(i, cost); !slices.Contains(amends[q], a) {
 				amends[q] = append(amends[q], a)

@@ -81,6 +81,20 @@ func (s *Watched) recordWritten(n int64) {
 // connection taken over.
 func (s *Watched) Answered() bool { return s.status != 0 || s.hijacked }
 
+// Begun reports whether a response has begun, as far as one of its writers, w or one that it wraps, is a Watched's.
+func Begun(w http.ResponseWriter) bool {
+	for {
+		if of, ok := w.(interface{ answered() bool }); ok && of.answered() {
+			return true
+		}
+		around, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = around.Unwrap()
+	}
+}
+
 // Unanswered is the status of a response that was never begun and whose client has left,
 // as nginx logs it.
 const Unanswered = 499

@@ -28,6 +28,8 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.w }
 func (w *writer) NeedsResponse() bool         { return w.s.Decides }
 func (w *writer) ImplicitStatus() int         { return w.s.implicit }
 
+func (w *writer) answered() bool { return w.s.Answered() }
+
 func (w *writer) Write(b []byte) (int, error) {
 	w.begin()
 	return w.s.sink.write(w.w, b)

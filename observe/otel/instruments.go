@@ -17,6 +17,7 @@ type instruments struct {
 	charged         metric.Int64Counter
 	settled         metric.Int64Counter
 	bans            metric.Int64Counter
+	extensions      metric.Int64Counter
 	leasesLost      metric.Int64Counter
 	slots           metric.Int64ObservableUpDownCounter
 	waiting         metric.Int64ObservableUpDownCounter
@@ -55,6 +56,7 @@ func (i *instruments) define(m metric.Meter) error {
 	i.charged = newInstrument(&all, m.Int64Counter, "stint.limit.cost.charged", "{unit}", "Units charged to admitted requests.")
 	i.settled = newInstrument(&all, m.Int64Counter, "stint.limit.cost.settled", "{unit}", "Units that ended requests cost.")
 	i.bans = newInstrument(&all, m.Int64Counter, "stint.bans", "{ban}", "Bans started.")
+	i.extensions = newInstrument(&all, m.Int64Counter, "stint.extensions", "{extension}", "Raises of a request's cost while it runs, by what became of them and the limit that bound.")
 	i.leasesLost = newInstrument(&all, m.Int64Counter, "stint.store.lost_leases", "{lease}", "Lost leases of slots that are still held.")
 	i.storeFailures = newInstrument(&all, m.Int64Counter, "stint.store.failures", "{failure}", "Calls of the store that failed.")
 	i.primaryFailures = newInstrument(&all, m.Int64Counter, "stint.store.primary_failures", "{failure}", "Calls that failed on the primary of a failover store.")

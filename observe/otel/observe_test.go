@@ -356,6 +356,19 @@ var scenarios = []struct {
 			"store.duration{error.type=_OTHER,limiter=api,outcome=error,store.operation=settle} 1 of 0.001",
 			"store.failures{limiter=api,outcome=lost,store.operation=settle} 1",
 		}},
+	{name: "raises",
+		opts: []stint.Option{stint.Rate(10, time.Hour, stint.WithName("x"))},
+		do: func(t *testing.T, w *watched) {
+			p := w.admit(1, "a")[0]
+			for _, cost := range []int64{4, 6, 12} {
+				_ = p.Extend(t.Context(), cost)
+			}
+			p.Done()
+		},
+		want: []string{
+			"extensions{limit=x,limiter=api,outcome=denied} 1",
+			"extensions{limit=x,limiter=api,outcome=granted} 2",
+		}},
 	{name: "an adaptive limit",
 		opts: []stint.Option{stint.AdaptiveConcurrency(1, 50, stint.WithName("backend"))},
 		do: func(t *testing.T, w *watched) {

@@ -111,6 +111,8 @@ func (o *observer) observe(e stint.Event) {
 		o.storeFailures.Add(ctx, 1, l.settleFailed.add...)
 	case stint.EventSettled:
 		o.recordStoreTime(ctx, &e, l.settled)
+	case stint.EventExtended:
+		o.recordExtension(ctx, &e, l)
 	case stint.EventWaiting:
 		o.series.at(id{limiter: e.Limiter, route: e.Route}).waiting.add(1)
 	case stint.EventEnded:
@@ -276,6 +278,26 @@ func (o *observer) countFailure(ctx context.Context, e *stint.Event, l *limiter)
 		as = l.failedClosed
 	}
 	o.storeFailures.Add(ctx, 1, as.add...)
+}
+
+// recordExtension records a raise of a request's cost. If the store failed, it has passed or not by the failure policy.
+func (o *observer) recordExtension(ctx context.Context, e *stint.Event, l *limiter) {
+	as := o.seriesOf(e, e.Decision.Limit)
+	switch {
+	case errors.Is(e.Err, context.Canceled):
+		o.recordStoreTime(ctx, e, l.took[canceled])
+		o.extensions.Add(ctx, 1, as.extended[extensionCanceled].add...)
+		return
+	case e.Err != nil:
+		o.countFailure(ctx, e, l)
+	default:
+		o.recordStoreTime(ctx, e, l.took[done])
+	}
+	outcome := extensionDenied
+	if e.Decision.Allowed {
+		outcome = extensionGranted
+	}
+	o.extensions.Add(ctx, 1, as.extended[outcome].add...)
 }
 
 func (o *observer) recordPacing(ctx context.Context, e *stint.Event) {

@@ -72,6 +72,15 @@ const (
 
 var answers = [...]string{allowed: "allowed", denied: "denied", dryRunDenied: "dry_run_denied"}
 
+// Outcomes of a raise of a request's cost.
+const (
+	extensionGranted = iota
+	extensionDenied
+	extensionCanceled
+)
+
+var extensions = [...]string{extensionGranted: "granted", extensionDenied: "denied", extensionCanceled: "canceled"}
+
 var reasons = [...]stint.AdaptiveReason{
 	stint.NotAdaptive, stint.AdaptiveStart, stint.AdaptiveGrowing, stint.AdaptiveQueueing,
 	stint.AdaptiveDrops, stint.AdaptiveSteady, stint.AdaptiveUnused,
@@ -107,6 +116,7 @@ type series struct {
 	plain    attributes
 	outcome  [len(outcomes)]attributes
 	answer   [len(answers)]attributes
+	extended [len(extensions)]attributes
 	sent     attributes // bytes of responses
 	received attributes // of requests
 	// pending is what admitted requests add to counters, until flushCounters: adding to a counter of the
@@ -137,6 +147,9 @@ func newSeries(all []attribute.KeyValue) *series {
 	}
 	for i, answer := range answers {
 		s.answer[i] = with(outcomeKey.String(answer))
+	}
+	for i, outcome := range extensions {
+		s.extended[i] = with(outcomeKey.String(outcome))
 	}
 	for i, reason := range reasons {
 		s.adaptive.reason[i] = with(reasonKey.String(reason.String()))
