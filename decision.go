@@ -132,6 +132,17 @@ func (d Decision) Retry() (after time.Duration, ok bool) {
 	return d.RetryAfter, true
 }
 
+// Status returns the state of the limit with a name: the first one in Limits. ok is false if the decision has
+// no such limit. Remaining of the Decision itself is that of the deciding limit, which may be another one.
+func (d Decision) Status(limit string) (status LimitStatus, ok bool) {
+	for _, l := range d.Limits {
+		if l.Name == limit {
+			return l, true
+		}
+	}
+	return LimitStatus{}, false
+}
+
 // setCanceled makes d the decision of a request that is no longer waiting: no limit has denied it.
 func (d *Decision) setCanceled() {
 	d.Allowed, d.RetryAfter = false, 0

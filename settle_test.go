@@ -415,6 +415,27 @@ func TestSettleAfterHijack(t *testing.T) {
 	}
 }
 
+// Remaining of a decision is that of the limit with the least left; Status is that of the limit named.
+func TestDecisionStatus(t *testing.T) {
+	l := limiter(t, stint.Rate(100, time.Minute, stint.WithName("tokens")), stint.Concurrency(4, stint.WithName("slots")),
+		stint.WithKey(stint.GivenKey()))
+	p, err := l.Take(context.Background(), "k", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Done()
+	tokens, ok := p.Decision().Status("tokens")
+	if !ok || tokens.Name != "tokens" || tokens.Remaining != 99 {
+		t.Errorf("tokens: %+v, %v", tokens, ok)
+	}
+	if other, ok := p.Decision().Status("token"); ok || other != (stint.LimitStatus{}) {
+		t.Errorf("a limit that isn't there: %+v, %v", other, ok)
+	}
+	if _, ok := (stint.Decision{}).Status("tokens"); ok {
+		t.Error("a decision without limits has one")
+	}
+}
+
 // The decision of a permit has the settled costs.
 func TestDecisionAfterSettle(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {

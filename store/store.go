@@ -188,7 +188,8 @@ type Result struct {
 	// Delay is the time that the caller must wait for the turn that the charge has reserved.
 	Delay time.Duration
 	// RetryAfter is 0 if OK is true. Otherwise it is the time after which the same charge would
-	// pass if no other caller came, or Never for a cost above what the limit ever lets pass. If a
+	// pass if no other caller came, or Never for a cost above what the limit ever lets pass. For a
+	// Concurrency it is 0 or Never, since nobody knows when a slot is released. If a
 	// cost needs a longer wait in the queue than MaxWait, even on an unused key, RetryAfter is
 	// the time until no unit is in use and by which MaxWait is too short.
 	RetryAfter time.Duration

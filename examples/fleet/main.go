@@ -70,5 +70,6 @@ func limited(shared store.Store, next http.Handler) http.Handler {
 }
 
 func hello(w http.ResponseWriter, r *http.Request) {
-	fmt.Fprintln(w, stint.FromContext(r.Context()).Decision().Remaining, "left")
+	calls, _ := stint.FromContext(r.Context()).Decision().Status("calls")
+	fmt.Fprintln(w, calls.Remaining, "left")
 }
