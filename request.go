@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
@@ -296,6 +297,7 @@ func routerRequest(w http.ResponseWriter, r *http.Request) *http.Request {
 // setFields sets the header fields of the call's decision in h. Dry runs have none.
 func (a *admission) setFields(h http.Header) {
 	a.fields.Begin()
+	divided := false
 	for i, l := range a.call.Limits {
 		ch, r := &a.call.Charges[i], &a.call.Results[i]
 		if ch.DryRun {
@@ -305,10 +307,15 @@ func (a *admission) setFields(h http.Header) {
 		if l.Needs&limit.Local != 0 {
 			capacity, _ = limit.DecidedCapacity(ch, r)
 		}
+		divided = divided || r.Capacity > 0
 		setItem(a.fields.Add(), l, capacity, r)
 	}
 	a.fields.Jitter = a.version.retryJitter
-	a.fields.Write(h, a.version.styles, a.reading.Policy())
+	policy := ""
+	if !divided {
+		policy = a.reading.Policy()
+	}
+	a.fields.Write(h, a.version.styles, policy)
 }
 
 // setItem sets what header fields say of a limit that has answered a charge with r. capacity is that of
@@ -320,6 +327,11 @@ func setItem(item *field.Item, l *limit.Limit, capacity int64, r *store.Result) 
 		l.Policy.Store(policy)
 	}
 	item.Name, item.Policy, item.Capacity = l.StoreLimit.Name(), policy.Text, policy.Capacity
+	if r.Capacity > 0 {
+		if item.Capacity = r.Capacity; item.Policy != "" {
+			item.Policy = field.Policy(item.Name, r.Units, compile.Span(l.StoreLimit.Spec()))
+		}
+	}
 	item.Remaining, item.Reset, item.Denied, item.Retry, item.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
 	if after, known := inside.MoreAfter(l.StoreLimit, r); known {
 		item.More = after

@@ -27,7 +27,8 @@ type Limit struct {
 	lookback   lookback                // SlidingWindow, SlidingLog
 	lastBounds *atomic.Pointer[bounds] // of a calendar Window
 
-	decider any // see DecidedBy
+	decider    any   // see DecidedBy
+	leastBurst int64 // see WithLeastBurst
 }
 
 // Spec returns the Spec from which the limit was made, with defaults filled in. The caller must not change it.
@@ -73,6 +74,42 @@ func (l *Limit) Unqueued() *Limit {
 	d := *l
 	d.queue = 0
 	return &d
+}
+
+// WithLeastBurst returns a copy of the limit, a bucket whose parts have a burst of units or more.
+func (l *Limit) WithLeastBurst(units int64) *Limit {
+	d := *l
+	d.leastBurst = units
+	return &d
+}
+
+// Part returns the limit's part for one of n processes: an n-th of its units and of its burst, rounded up. A Ban,
+// and a limit that a composite store decides, isn't divided.
+func (l *Limit) Part(n int64) *Limit {
+	if n <= 1 || l.spec.Algorithm == Ban || l.decider != nil {
+		return l
+	}
+	spec := l.spec
+	spec.Units = (spec.Units + n - 1) / n
+	if spec.Burst > 0 {
+		spec.Burst = max((spec.Burst+n-1)/n, min(l.leastBurst, spec.Burst))
+	}
+	part, problems := New(spec)
+	if problems != nil { // a rate of fewer units isn't worse than that of more
+		return l
+	}
+	if l.queue == 0 && l.spec.Queue > 0 {
+		part = part.Unqueued()
+	}
+	return part
+}
+
+// Whole returns what a charge of more than the limit ever admits at once costs, if it must pass all the same.
+func (l *Limit) Whole(maxWait time.Duration) int64 {
+	if l.spec.Debt || l.spec.Algorithm == WarmUp { // a debt pays for the rest
+		return l.largest
+	}
+	return l.Full(maxWait)
 }
 
 // Decider returns the value given to DecidedBy, or nil for a limit that every store

@@ -44,6 +44,8 @@ type Result struct {
 	RetryAfter time.Duration
 	ResetAfter time.Duration
 	MoreAfter  time.Duration
+	Units      int64
+	Capacity   int64
 	Receipt    Receipt
 }
 

@@ -145,6 +145,9 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 	if err == nil && l.Spec().Queue > 0 {
 		l = inside.Unqueued(l) // the lines of this process are its queue
 	}
+	if err == nil && r.Bytes != nil && r.Bytes.Block > 0 {
+		l = inside.WithLeastBurst(l, r.Bytes.Piece/r.Bytes.Block)
+	}
 	errs := append(append(optionerror.OfSpec(err), r.Errs...), r.Settings.Errs...)
 	if r.Hidden && !r.Kind.Traits().Shown {
 		errs.Add("WithHidden", "no header field shows such a limit", "leave it out")

@@ -56,6 +56,23 @@ func DecidedBy(l *store.Limit, decider any) *store.Limit {
 // Charge.MaxWait lets them reserve a turn.
 func Unqueued(l *store.Limit) *store.Limit { return (*store.Limit)(Limit(l).Unqueued()) }
 
+// WithLeastBurst returns a copy of the limit, with the same states, whose parts have a burst of units or more.
+func WithLeastBurst(l *store.Limit, units int64) *store.Limit {
+	return (*store.Limit)(Limit(l).WithLeastBurst(units))
+}
+
+// Part returns the limit's part for one of n processes, with the same states.
+func Part(l *store.Limit, n int64) *store.Limit { return (*store.Limit)(Limit(l).Part(n)) }
+
+// PartCost returns what a charge costs a part of its limit: a cost above the part costs the whole part, unless it
+// exceeds what the limit itself ever admits.
+func PartCost(c *store.Charge, part *store.Limit) int64 {
+	if whole := Limit(part).Whole(c.MaxWait); c.Cost > whole && c.Cost <= Limit(c.Limit).Largest() {
+		return whole
+	}
+	return c.Cost
+}
+
 // Decider returns the value given to DecidedBy, or nil for a limit that every store
 // decides.
 func Decider(l *store.Limit) any { return Limit(l).Decider() }

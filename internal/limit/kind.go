@@ -112,5 +112,8 @@ func DecidedCapacity(c *store.Charge, r *store.Result) (capacity int64, why adap
 	if rule := adaptive.RuleOf(c.Limit); rule != nil {
 		return rule.DecidedCapacity(c, r)
 	}
+	if r.Capacity > 0 {
+		return r.Capacity, adaptive.None
+	}
 	return inside.Full(c.Limit, c.MaxWait), adaptive.None
 }

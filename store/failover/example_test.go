@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 func Example() {
@@ -29,4 +31,24 @@ func Example() {
 	// true <nil> open
 	// true <nil> open
 	// {State:open Failures:3 Fallbacks:5 Denials:0 Opened:1 Probes:0}
+}
+
+// One of four processes, whose shared store fails, admits a quarter of the limit.
+func ExampleWithProcesses() {
+	remote := &side{err: errors.New("connection refused")} // such as a store on the network
+	s := failover.New(remote, memstore.New(), failover.WithProcesses(4))
+	defer s.Close()
+
+	calls, _ := store.NewLimit(store.Spec{Name: "calls", Units: 10, Period: time.Hour})
+	charges := []store.Charge{{Key: "user-42", Limit: calls, Cost: 1}}
+	results := make([]store.Result, 1)
+	for range 4 {
+		err := s.Take(context.Background(), charges, results)
+		fmt.Println(results[0].OK, results[0].Remaining, "of", results[0].Capacity, err)
+	}
+	// Output:
+	// true 2 of 3 <nil>
+	// true 1 of 3 <nil>
+	// true 0 of 3 <nil>
+	// false 0 of 3 <nil>
 }

@@ -52,7 +52,8 @@
 // # What is charged where
 //
 // The two stores count separately, so during an outage a key may use its limit once in each
-// store. A call that failed on the primary by a timeout or a lost connection may have been
+// store. With a secondary in the memory of each process, it may use its limit once in each
+// process, unless [WithProcesses] divides it. A call that failed on the primary by a timeout or a lost connection may have been
 // charged there as well as on the secondary. It isn't repeated on the primary.
 //
 // A charge is settled in the store that made it. If the primary made the charge and can't be
@@ -137,6 +138,7 @@ type Store struct {
 	observers      store.Observers
 
 	circuit circuit
+	parts   parts // of limits, for the secondary
 
 	failures, fallbacks, denials, opened, probes atomic.Uint64
 
@@ -239,9 +241,11 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 		return s.errorOf(err)
 	}
 	s.fallbacks.Add(1)
-	if err := s.secondary.Take(ctx, charges, results); err != nil {
+	divided := s.parts.divide(charges, true)
+	if err := s.secondary.Take(ctx, divided, results); err != nil {
 		return err
 	}
+	s.parts.show(charges, divided, results)
 	return markSide(secondarySide, results)
 }
 
@@ -311,9 +315,11 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 		if s.secondary == nil {
 			return errors.New("failover: the receipt was issued by a secondary, but this store has none")
 		}
-		if err := s.secondary.Settle(ctx, charges, results); err != nil {
+		divided := s.parts.divide(charges, false)
+		if err := s.secondary.Settle(ctx, divided, results); err != nil {
 			return err
 		}
+		s.parts.show(charges, divided, results)
 		return markSide(side, results)
 	}
 	err := s.ask(ctx, charges, func() error { return s.primary.Settle(ctx, charges, results) })

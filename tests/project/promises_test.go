@@ -22,6 +22,7 @@ import (
 	stintgin "github.com/stint-go/stint/adapters/gin"
 	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"
 	"github.com/stint-go/stint/tenants"
@@ -110,6 +111,11 @@ func promises(t *testing.T) map[string]promise {
 	l := limiter(t, key, rate, stint.Rate(9, s, stint.WithKey(stint.Global()), stint.WithName("all")))
 	plain := limiter(t, key, stint.Rate(9, s, stint.WithName("x")), stint.WithStore(storefake.New()))
 	reset := func(l *stint.Limiter, names ...string) error { _, err := l.Reset(ctx, "k", names...); return err }
+	parts := func(secondary store.Store, n int) error {
+		s := failover.New(memstore.New(), secondary, failover.WithProcesses(n))
+		defer s.Close()
+		return s.Take(ctx, nil, nil)
+	}
 	settle := func(cost int64, names ...string) error {
 		p, err := limiter(t, key, rate, stint.Concurrency(9)).Take(ctx, "k", 1)
 		if err != nil {
@@ -237,7 +243,8 @@ func promises(t *testing.T) map[string]promise {
 			[]error{limits(stint.Bandwidth(4096, stint.WithDirection(stint.Both)))}},
 		"Ban": {2, []error{with(stint.Ban(0, s, stint.WithBanFor(s))), with(stint.Ban(9, ms/2, stint.WithBanFor(s))), with(stint.Ban(9, s)), limits(stint.Ban(9, s, stint.WithBanFor(s))), with(stint.Ban(9, s, stint.WithBanFor(s), stint.WithKey(stint.RemoteIP())))},
 			[]error{with(stint.Ban(9, s, stint.WithBanFor(s)))}},
-		"store/CheckBan": {1, []error{store.CheckBan(ms - 1), store.CheckBan(365*24*time.Hour + 1), store.CheckBan(s, nil)}, []error{store.CheckBan(ms), store.CheckBan(365 * 24 * time.Hour)}},
+		"store/failover/WithProcesses": {1, []error{parts(nil, 2), parts(memstore.New(), 0), parts(memstore.New(), 1_000_001)}, []error{parts(memstore.New(), 1), parts(memstore.New(), 1_000_000)}},
+		"store/CheckBan":               {1, []error{store.CheckBan(ms - 1), store.CheckBan(365*24*time.Hour + 1), store.CheckBan(s, nil)}, []error{store.CheckBan(ms), store.CheckBan(365 * 24 * time.Hour)}},
 		"WithBanFor": {1, []error{with(stint.Ban(9, s, stint.WithBanFor(0))), with(stint.Ban(9, s, stint.WithBanFor(s+1))), with(stint.Ban(9, s, stint.WithBanFor(2*365*24*time.Hour)))},
 			[]error{with(stint.Ban(9, s, stint.WithBanFor(ms)))}},
 		"Mount": {1, []error{limiter(t, rate, stint.WithKey(stint.GivenKey())).Mount("stinthttp")},

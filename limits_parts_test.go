@@ -1,0 +1,71 @@
+package stint_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/test/storefake"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// While the secondary decides for one of several processes, decisions and fields show its part.
+func TestFieldsShowThePart(t *testing.T) {
+	for _, n := range []int{1, 8} {
+		s := failover.New(storefake.Down(), memstore.New(), failover.WithProcesses(n))
+		defer s.Close()
+		var decided stint.Decision
+		l := limiter(t, theKey, stint.Rate(80, time.Minute, stint.WithBurst(16), stint.WithName("calls")), stint.WithStore(s),
+			stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders),
+			stint.WithObserver(func(e stint.Event) {
+				if e.Kind == stint.EventAdmitted {
+					decided = e.Decision
+				}
+			}))
+		policy, capacity, left := `"calls";q=80;w=60`, "16", "15"
+		if n == 8 {
+			policy, capacity, left = `"calls";q=10;w=60`, "2", "1"
+		}
+		for denied := range 2 {
+			w := httptest.NewRecorder()
+			for range 1 + 16*denied {
+				w = httptest.NewRecorder()
+				l.Serve(w, httptest.NewRequest("GET", "/", nil), func(http.ResponseWriter, *http.Request) {})
+			}
+			if denied > 0 {
+				left = "0"
+			}
+			h := w.Header()
+			if h.Get("RateLimit-Policy") != policy || h.Get("X-RateLimit-Limit") != capacity || h.Get("X-RateLimit-Remaining") != left {
+				t.Errorf("%d processes, %d: %v", n, w.Code, h)
+			}
+		}
+		if got := decided.Limits[0].Capacity; decided.Limits[0].Name != "calls" || got != map[int]int64{1: 16, 8: 2}[n] {
+			t.Errorf("%d processes: a capacity of %d", n, got)
+		}
+	}
+}
+
+// A part of a Bandwidth has room for its chunks, so each byte is paid for.
+func TestBandwidthInParts(t *testing.T) {
+	s := failover.New(storefake.Down(), memstore.New(), failover.WithProcesses(8))
+	defer s.Close()
+	l := limiter(t, theKey, stint.Bandwidth(1<<20, stint.WithName("bytes")), stint.WithStore(s))
+	body := strings.Repeat("x", 128<<10)
+	began := time.Now()
+	w := httptest.NewRecorder()
+	l.Serve(w, httptest.NewRequest("GET", "/", nil), func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(body))
+	})
+	if w.Body.Len() != len(body) {
+		t.Errorf("%d of %d bytes", w.Body.Len(), len(body))
+	}
+	// 64 KiB are the burst, and the others come at 128 KiB a second.
+	if took := time.Since(began); took < 300*time.Millisecond {
+		t.Errorf("took %v at an eighth of the rate", took)
+	}
+}
