@@ -591,7 +591,7 @@ func TestEachKindHasItsFields(t *testing.T) {
 		{kind: stint.EventEnded, limits: waits, do: second, want: everyOne + " Decision Waited StoreTook Held"},
 		{kind: stint.EventEnded, limits: []stint.RouteOption{stint.Rate(9, time.Hour, name, two)}, want: everyOne + " Decision Status"},
 	}
-	seen := map[string]bool{"Path": true, "Warning": true} // those of events that aren't a request's
+	seen := map[string]bool{"Path": true, "Warning": true, "ByHand": true} // those of events that aren't a request's
 	kinds := map[stint.EventKind]bool{                     // these aren't
 		stint.EventUpdated: true, stint.EventStoreDegraded: true,
 		stint.EventPolicy: true, stint.EventLeaseLost: true, stint.EventWarning: true,
