@@ -304,6 +304,31 @@ func ExamplePermit_Settle() {
 	// Output: POST /complete → 200 650 tokens left
 }
 
+// A stream is charged while it runs, and ends when its budget is used up.
+func ExamplePermit_Extend() {
+	lim := stint.Must(stint.New(
+		stint.Quota(100, stint.Monthly, stint.WithName("tokens")),
+		stint.WithKey(stint.GivenKey())))
+	p, err := lim.Take(context.Background(), "a1", 40) // what a request usually costs
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Done()
+	for used := int64(30); ; used += 30 {
+		if err := p.Extend(context.Background(), used); errors.Is(err, stint.ErrDenied) {
+			fmt.Println("the budget ends before", used)
+			return
+		}
+		fmt.Println(used, "tokens sent")
+	}
+	// Output:
+	// 30 tokens sent
+	// 60 tokens sent
+	// 90 tokens sent
+	// the budget ends before 120
+}
+
 // Only failed logins count: here the one with the wrong password.
 func ExampleWithSettle() {
 	lim := stint.Must(stint.New(
