@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"testing"
@@ -517,5 +518,19 @@ func TestRollingDeploy(t *testing.T) {
 		if old < tt.wantOld-1 || old > tt.wantOld+1 || is < tt.want-1 || is > tt.want+1 || old+is > 100.1 {
 			t.Errorf("%d/s, %d of %d at old instances: %.1f + %.1f pass a second, want %v + %v", tt.demand, tt.old, tt.of, old, is, tt.wantOld, tt.want)
 		}
+	}
+}
+
+// If a rate can be counted, but not beside its warm-up, the error is about the warm-up.
+func TestWarmUpThatIsRejected(t *testing.T) {
+	spec := store.Spec{Name: "a", Algorithm: store.WarmUp, Units: 500201, Period: time.Minute, WarmUp: 476156 * time.Microsecond}
+	_, err := store.NewLimit(spec)
+	var problem *store.SpecError
+	if !errors.As(err, &problem) || problem.Field != "WarmUp" {
+		t.Errorf("%v", err)
+	}
+	spec.WarmUp = 480 * time.Millisecond
+	if _, err := store.NewLimit(spec); err != nil {
+		t.Errorf("what the error says to write: %v", err)
 	}
 }

@@ -43,7 +43,12 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 	if !l.chooseScale(1, func(c Scale) bool {
 		return w%c.Tick() == 0 && w/c.Tick() < mostWarm/c.PerTick
 	}) {
-		l.tooFast(bad)
+		if l.chooseScale(1, nil) { // the rate alone can be counted
+			bad("WarmUp", fmt.Sprintf("a warm-up of %v can't be counted in the ticks of %d per %v", s.WarmUp, s.Units, s.Period),
+				"write whole hundredths of a second, or a rounder rate")
+		} else {
+			l.tooFast(bad)
+		}
 		return
 	}
 	l.warm = l.scale.within(w)
