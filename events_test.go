@@ -589,12 +589,14 @@ func TestEachKindHasItsFields(t *testing.T) {
 		{kind: stint.EventPaced, limits: []stint.RouteOption{stint.Bandwidth(1024, name)}, do: write, want: everyOne + " Request Decision Pacing"},
 		{kind: stint.EventBanned, limits: []stint.RouteOption{stint.Rate(1, time.Hour, name), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban"))}, want: everyOne + decided},
 		{kind: stint.EventExtended, limits: []stint.RouteOption{stint.Rate(99, time.Hour, name)},
-			do: func(_ http.ResponseWriter, r *http.Request) { _ = stint.FromContext(r.Context()).Extend(r.Context(), 2) }, want: everyOne + " Decision StoreTook"},
+			do: func(_ http.ResponseWriter, r *http.Request) {
+				_ = stint.FromContext(r.Context()).Extend(r.Context(), 2)
+			}, want: everyOne + " Decision StoreTook"},
 		{kind: stint.EventEnded, limits: waits, do: second, want: everyOne + " Decision Waited StoreTook Held"},
 		{kind: stint.EventEnded, limits: []stint.RouteOption{stint.Rate(9, time.Hour, name, two)}, want: everyOne + " Decision Status"},
 	}
 	seen := map[string]bool{"Path": true, "Warning": true, "ByHand": true} // those of events that aren't a request's
-	kinds := map[stint.EventKind]bool{                     // these aren't
+	kinds := map[stint.EventKind]bool{                                     // these aren't
 		stint.EventUpdated: true, stint.EventStoreDegraded: true,
 		stint.EventPolicy: true, stint.EventLeaseLost: true, stint.EventWarning: true,
 	}
