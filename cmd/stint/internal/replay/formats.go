@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +57,7 @@ var formats = []format{
 	{name: "haproxy", layout: `$client [$start] $frontend $backend/$server $x/$x/$x/$x/$milliseconds $status $bytes_read $x $x $x $x/$x/$x/$x/$x $captures "$request"`},
 	{name: "envoy", layout: `[$start] "$request" $status $flags $received $body_bytes_sent $milliseconds $upstream "$http_x_forwarded_for" "$http_user_agent" "$http_x_request_id" "$host" "$upstream_host"`},
 	{name: "alb", layout: `$type $time_iso8601 $elb $client $target $processing_time $processing_time $processing_time $status $target_status $received $sent "$request_url" "$http_user_agent" `},
+	{name: "elb", layout: `$time_iso8601 $elb $client $target $processing_time $processing_time $processing_time $status $target_status $received $sent "$request_url" "$http_user_agent" `},
 	{name: "cloudfront", columns: true, mark: "x-edge-location", fields: fields("date", "date", "time", "time", "took s", "time-taken", "peer", "c-ip",
 		"method", "cs-method", "target", "cs-uri-stem", "query", "cs-uri-query", "host", "x-host-header", "status", "sc-status", "header.X-Forwarded-For", "x-forwarded-for")},
 	{name: "w3c", columns: true, mark: "cs-method", fields: fields("date", "date", "time", "time", "took ms", "time-taken", "peer", "c-ip",
@@ -101,6 +103,8 @@ var wrappings = []wrapping{
 	{"Docker's json-file", openDocker},
 	{"CRI", openCRI},
 	{"syslog", openSyslog},
+	{"kubectl logs", openKubectl},
+	{"docker compose", openCompose},
 }
 
 // wrapping is such a format, and the function that unwraps a line.
@@ -125,6 +129,35 @@ func openCRI(line []byte) ([]byte, bool) {
 	tag, rest, ok := bytes.Cut(rest, []byte(" "))
 	return rest, ok && isTime(at) && (string(stream) == "stdout" || string(stream) == "stderr") && string(tag) == "F"
 }
+
+// openKubectl opens "[pod/name/container] 2026-03-10T13:55:36.123456789Z ...", of which either may be missing.
+func openKubectl(line []byte) (rest []byte, ok bool) {
+	if bytes.HasPrefix(line, []byte("[pod/")) {
+		_, line, ok = bytes.Cut(line, []byte("] "))
+	}
+	if at, rest, spaced := bytes.Cut(line, []byte(" ")); spaced && isTime(at) && at[len(at)-1] == 'Z' {
+		return rest, true
+	}
+	return line, ok
+}
+
+// openCompose opens "web-1  | ...".
+func openCompose(line []byte) ([]byte, bool) {
+	name, rest, ok := bytes.Cut(line, []byte("| "))
+	name = bytes.TrimRight(name, " ")
+	return rest, ok && len(name) > 0 && bytes.IndexByte(name, ' ') < 0
+}
+
+// withoutColors removes the escape sequences of colors from a line that begins with one. Within other lines, clients
+// have sent them.
+func withoutColors(line []byte) []byte {
+	if len(line) == 0 || line[0] != 0x1b {
+		return line
+	}
+	return colors.ReplaceAll(line, nil)
+}
+
+var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 func isTime(b []byte) bool { return len(b) > 19 && b[4] == '-' && b[10] == 'T' }
 
@@ -327,7 +360,7 @@ func (r *reader) sample() (all [][]byte) {
 		if !complete && err == nil && len(all) > 0 {
 			break // the buffer ends within it
 		}
-		if line = bytes.TrimRight(line, "\r"); len(line) > 0 {
+		if line = withoutColors(bytes.TrimRight(line, "\r")); len(line) > 0 {
 			all = append(all, line)
 		}
 		head = rest
@@ -561,6 +594,9 @@ func (r *reader) read(to *Request) error {
 			return err
 		}
 		r.last = text
+		if text = withoutColors(text); len(text) == 0 {
+			continue
+		}
 		line, ok := r.wrapping.open(text)
 		if !ok || len(line) == 0 {
 			r.countBroken(text, "it isn't in "+r.wrapping.name)

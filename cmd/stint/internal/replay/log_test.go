@@ -123,6 +123,40 @@ func TestPeersWithPorts(t *testing.T) {
 	}
 }
 
+// Logs of servers' own words and behind the prefixes of tools.
+func TestMoreFormats(t *testing.T) {
+	const line = `192.0.2.7 - - [10/Mar/2026:13:55:36 +0000] "GET /a?b=c HTTP/1.1" 200 1`
+	for name, tt := range map[string]struct{ format, line, want string }{
+		"Apache's begin":       {`%h %t %{msec}t "%r" %s %D`, `192.0.2.7 [10/Mar/2026:13:55:36 +0000] 1773150936250 "GET /a?b=c HTTP/1.1" 200 500000`, "55:36.750 GET /a?b=c "},
+		"Apache's end":         {`%h %{end:usec}t "%r" %s`, `192.0.2.7 1773150936250000 "GET /a?b=c HTTP/1.1" 200`, "55:36.250 GET /a?b=c "},
+		"Apache's seconds":     {`%h %{sec}t "%r" %s`, `192.0.2.7 1773150936 "GET /a?b=c HTTP/1.1" 200`, "55:36.000 GET /a?b=c "},
+		"Apache's path":        {`%h %{sec}t %m %U%q %s`, `192.0.2.7 1773150936 GET /a?b=c 200`, "55:36.000 GET /a?b=c "},
+		"nginx's host":         {`$remote_addr $msec $request_method $host$request_uri $status`, `192.0.2.7 1773150936.250 GET a.test/a?b=c 200`, "55:36.250 GET /a?b=c a.test"},
+		"nginx's path":         {`$remote_addr $msec $request_method $uri$is_args$args $status`, `192.0.2.7 1773150936.250 GET /a?b=c 200`, "55:36.250 GET /a?b=c "},
+		"classic ELB":          {"", `2026-03-10T13:55:36.250000Z shop 192.0.2.7:2817 10.0.0.1:80 0.000073 0.001048 0.000057 200 200 0 29 "GET http://a.test:80/a?b=c HTTP/1.1" "curl/7.38.0" - -`, "55:36.250 GET /a?b=c a.test:80"},
+		"kubectl --timestamps": {"", "2026-03-10T13:55:36.123456789Z " + line, "55:36.000 GET /a?b=c "},
+		"kubectl --prefix":     {"", "[pod/web-5d/nginx] " + line, "55:36.000 GET /a?b=c "},
+		"kubectl, both":        {"", "[pod/web-5d/nginx] 2026-03-10T13:55:36.123456789Z " + line, "55:36.000 GET /a?b=c "},
+		"docker compose":       {"", "web-1  | " + line, "55:36.000 GET /a?b=c "},
+		"colors":               {"", "\x1b[36mweb-1  | \x1b[0m" + line, "55:36.000 GET /a?b=c "},
+	} {
+		l, err := replay.Read("a", strings.NewReader(tt.line+"\n"+tt.line+"\n"), options(tt.format, nil)...)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		all := read(t, l)
+		if len(all) != 2 {
+			t.Errorf("%s: %d requests", name, len(all))
+			continue
+		}
+		r := all[1]
+		if got := r.End.UTC().Format("04:05.000 ") + r.Method + " " + r.Target + " " + r.Host; got != tt.want || !strings.HasPrefix(r.Peer, "192.0.2.7") {
+			t.Errorf("%s: %s of %s, want %s", name, got, r.Peer, tt.want)
+		}
+	}
+}
+
 func TestFormatMistakes(t *testing.T) {
 	for format, want := range map[string]string{
 		`$remote_addr "$request"`:                       "no time",
@@ -130,6 +164,8 @@ func TestFormatMistakes(t *testing.T) {
 		`$remote_addr$time_local "$request"`:            "nothing between two variables, before time_local",
 		`$remote_addr [$time_local] "$request" $`:       "without a name",
 		`[$time_local] "$request" ${status`:             "without a }",
+		`%h %{%T}t.%{msec_frac}t "%r"`:                  "log %{msec}t or %{end:msec}t",
+		`%h %{sec}t %m %q`:                              "write %U%q",
 		`%t \"%r\" %{X-Key`:                             "without a }",
 		`[$time_local] "$request" "$cookie_session" $x`: "$http_cookie",
 	} {

@@ -59,6 +59,12 @@ var setters = map[string]func(d *draft, v string) bool{
 		}
 		return ok && d.Target != ""
 	},
+	// A host and a target, without anything between.
+	"host/target": func(d *draft, v string) bool {
+		at := max(strings.IndexByte(v, '/'), 0)
+		d.Host, d.Target = v[:at], v[at:]
+		return isTarget(d.Target)
+	},
 	"status": func(d *draft, v string) bool {
 		n, err := strconv.Atoi(v)
 		d.Status = n
@@ -119,6 +125,8 @@ func (s *Says) setter(part string) (setter, error) {
 	switch name {
 	case "peer", "peer:port":
 		s.Peer, name = true, "peer"
+	case "host/target":
+		s.Host, name = true, "target"
 	case "host", "url":
 		s.Host = true
 	case "status":

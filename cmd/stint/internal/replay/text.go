@@ -23,7 +23,7 @@ var variables = map[string]string{
 	// What nginx has no variable for.
 	"milliseconds": "took ms", "microseconds": "took us", "start": "start", "request_url": "url",
 	"processing_time": "took s",
-	"client":          "peer:port",
+	"client":          "peer:port", "host_uri": "host/target", "path_query": "target",
 }
 
 // textSplitter splits lines by the layout that a server was configured with.
@@ -47,7 +47,7 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 	hasTotal := slices.ContainsFunc(all, func(tok token) bool { // how long the server itself took
 		return tok.variable && slices.Contains([]string{"request_time", "milliseconds", "microseconds"}, tok.text)
 	})
-	for _, tok := range clientPorts(all) {
+	for _, tok := range joinTokens(all) {
 		last := &t.parts[len(t.parts)-1]
 		if !tok.variable {
 			last.suffix += tok.text
@@ -82,12 +82,30 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 	return t, nil
 }
 
-// clientPorts returns tokens in which an address, a colon and its port are one variable.
-func clientPorts(all []token) []token {
-	for i := 0; i+2 < len(all); i++ {
-		if all[i].text == "remote_addr" && all[i+1] == (token{text: ":"}) && all[i+2].text == "remote_port" &&
-			all[i].variable && all[i+2].variable {
-			all = slices.Replace(all, i, i+3, token{"client", true})
+// joined are sequences of variables that are read as one.
+var joined = []struct {
+	parts []token
+	as    string
+}{
+	{[]token{{"remote_addr", true}, {text: ":"}, {"remote_port", true}}, "client"},
+	{[]token{{"host", true}, {"request_uri", true}}, "host_uri"},
+	{[]token{{"http_host", true}, {"request_uri", true}}, "host_uri"},
+	{[]token{{"uri", true}, {"is_args", true}, {"args", true}}, "path_query"},
+}
+
+// joinTokens returns tokens in which such sequences are one variable. Of Apache's times, a finer one replaces %t.
+func joinTokens(all []token) []token {
+	for i := 0; i < len(all); i++ {
+		for _, j := range joined {
+			if n := i + len(j.parts); n <= len(all) && slices.Equal(all[i:n], j.parts) {
+				all = slices.Replace(all, i, n, token{j.as, true})
+			}
+		}
+	}
+	has := func(name string) bool { return slices.Contains(all, token{name, true}) }
+	for i := range all {
+		if all[i] == (token{"time_local", true}) && (has("start") || has("msec")) || all[i] == (token{"start", true}) && has("msec") {
+			all[i].text = "unused"
 		}
 	}
 	return all
@@ -140,8 +158,11 @@ func tokens(layout string) ([]token, error) {
 var apache = map[string]string{
 	"h": "remote_addr", "a": "remote_addr", "l": "unused", "u": "remote_user", "r": "request", "s": "status",
 	"b": "body_bytes_sent", "B": "body_bytes_sent", "O": "bytes_sent", "D": "microseconds", "T": "request_time",
-	"v": "server_name", "V": "host", "m": "request_method", "p": "server_port",
+	"v": "server_name", "V": "host", "m": "request_method", "p": "server_port", "U": "request_uri",
 }
+
+// apacheTimes are the arguments of %t that are numbers since 1970.
+var apacheTimes = map[string]bool{"sec": true, "msec": true, "usec": true}
 
 func apacheTokens(layout string) ([]token, error) {
 	var all []token
@@ -168,6 +189,16 @@ func apacheTokens(layout string) ([]token, error) {
 		switch name := apache[letter]; {
 		case letter == "t" && argument == "":
 			all = append(all, token{text: "["}, token{"time_local", true}, token{text: "]"})
+		case letter == "t" && apacheTimes[strings.TrimPrefix(argument, "begin:")]:
+			all = append(all, token{"start", true})
+		case letter == "t" && apacheTimes[strings.TrimPrefix(argument, "end:")]:
+			all = append(all, token{"msec", true})
+		case letter == "t":
+			return nil, fmt.Errorf("log format: %%{%s}t is a time that this command doesn't read: log %%{msec}t or %%{end:msec}t", argument)
+		case letter == "q":
+			if n := len(all); n == 0 || all[n-1] != (token{"request_uri", true}) {
+				return nil, errors.New("log format: %q is read behind %U: write %U%q")
+			}
 		case letter == "i" && argument != "":
 			all = append(all, token{"http_" + argument, true})
 		case letter == "p" && argument == "remote":
