@@ -79,20 +79,22 @@ const (
 	SlidingLog     Algorithm = store.SlidingLog
 )
 
-// Window is a period of the calendar: Hourly, Daily, Weekly, Monthly, or a window made by
+// Window is a period of the calendar: Hourly, Daily, Weekly, Monthly, Yearly, or a window made by
 // Every.
 type Window = store.Window
 
 // The calendar windows for Quota, in UTC. Daily.In(loc) is a day in a time zone, which has 23
-// or 25 hours when clocks change. A week starts on Monday.
+// or 25 hours when clocks change. A week starts on Monday. Monthly.From(t) is a billing month that
+// starts on the day of t. A key whose window is changed, also to another day, gets a fresh quota.
 var (
 	Hourly  Window = store.Hourly
 	Daily   Window = store.Daily
 	Weekly  Window = store.Weekly
 	Monthly Window = store.Monthly
+	Yearly  Window = store.Yearly
 )
 
-// Every returns the window of length d, aligned to the Unix epoch. d is a multiple of a
+// Every returns the window of length d, aligned to the Unix epoch or to From. d is a multiple of a
 // microsecond, from a millisecond to two years; New returns an error for any other.
 func Every(d time.Duration) Window { return store.Every(d) }
 
@@ -125,11 +127,11 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 // Quota lets n units pass per key in each calendar window, such as Daily, or in each window of
 // fixed length (Every). A request costs 1 unit unless WithCost says otherwise. The default
 // algorithm is a FixedWindow; an IntervalBucket keeps unused units up to its burst. The default
-// name is the name of the window ("hourly", "daily", "weekly", "monthly"), or "quota" for
-// Every.
+// name is the name of the window ("hourly", "daily", "weekly", "monthly", "yearly"), or "quota"
+// for Every.
 //
 // n is from 1 to 2^40. New returns an error for any other n, for the zero Window, for a time
-// zone on a window made by Every, and for any other algorithm.
+// zone on a window made by Every, for From with the zero Time, and for any other algorithm.
 //
 // A key can use up a day's quota in the first second. Combine the quota with a Rate to prevent
 // that.

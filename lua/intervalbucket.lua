@@ -106,7 +106,8 @@ local function intervalLength(unit)
   if unit > 0 then return unit end
   local kind = -unit % 8
   if kind == 1 then return floor(-unit / 8) end
-  return (({[2] = 2, [3] = 50, [4] = 216})[kind] or 792) * 3600000000
+  if kind == 7 then return 2 ^ min(floor(-unit / 8) % 64, 62) end
+  return (({[2] = 2, [3] = 50, [4] = 216, [6] = 8832})[kind] or 792) * 3600000000
 end
 
 -- refills.untilAtLatest, for the tokens in use and as an instant
@@ -120,7 +121,7 @@ local function intervalWords(v)
   local w = v and words(v) or {}
   local _, token, unit, used, burst, keptUntil = unpack(w, 1, 6)
   if not burst or token < 1 or token > maxCost or unit == 0
-    or unit < 0 and (unit == -1 or -unit % 8 < 1 or -unit % 8 > 5)
+    or unit < 0 and (unit == -1 or -unit % 8 < 1 or -unit % 8 == 7 and floor(-unit / 8) % 64 > 53)
     or burst < 0 or burst > maxCost or not validNotes(w, 6) or used == 0 and not keptUntil then
     return {}
   end

@@ -49,7 +49,7 @@ func sayings(t *testing.T) (all []placedOption) {
 		"algorithm": "fixed-window", "burst": "1", "direction": "both", "queue": "1",
 		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true", "hidden": "true",
 		"after":      "true",
-		"adaptation": "vegas", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "for": "1h",
+		"adaptation": "vegas", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "from": "2026-01-31T09:00:00Z", "for": "1h",
 	}
 	c, err := newConfig(nil)
 	if err != nil {

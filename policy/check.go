@@ -72,7 +72,7 @@ func replaceNames(text string, names []string) string {
 // fileWords are a file's words for the names of Go's in problems.
 var fileWords = map[string]string{
 	"Period": "rate", "Window": "quota",
-	"Hourly": "hourly", "Daily": "daily", "Weekly": "weekly", "Monthly": "monthly",
+	"Hourly": "hourly", "Daily": "daily", "Weekly": "weekly", "Monthly": "monthly", "Yearly": "yearly", "From": "from",
 	"GivenKey()": "given", "stint.RemoteIP()": "remote-ip", "RemoteIP()": "remote-ip", "Pattern()": "pattern",
 	"Method()": "method", "Global()": "global", `netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
 	"time.Second": "1s", "WithQueue(0)": "queue: 0", "stint.WithQueue": "queue", "stint.WithMaxWait": "max-wait",

@@ -17,18 +17,18 @@ import (
 type kind struct {
 	name       string
 	required   string       // a required field with an example, or empty
-	argument   string       // the field that is an argument of the limit rather than an option, or empty
+	arguments  []string     // the fields that are arguments of the limit rather than options
 	optionType reflect.Type // the options that the limit accepts
 	read       func(d *decoder, n *yaml.Node, l *limit)
 }
 
 var kinds = []kind{
-	{"rate", "", "", reflect.TypeFor[stint.RateOption](), readRate},
-	{"quota", "", "in", reflect.TypeFor[stint.RateOption](), readQuota},
-	{"concurrency", "", "", reflect.TypeFor[stint.SlotOption](), readConcurrency},
-	{"adaptive-concurrency", "", "", reflect.TypeFor[stint.SlotOption](), readAdaptive},
-	{"ban", "for: 1h", "for", reflect.TypeFor[stint.BanOption](), readBan},
-	{"bandwidth", "", "", reflect.TypeFor[stint.BandwidthOption](), readBandwidth},
+	{"rate", "", nil, reflect.TypeFor[stint.RateOption](), readRate},
+	{"quota", "", []string{"in", "from"}, reflect.TypeFor[stint.RateOption](), readQuota},
+	{"concurrency", "", nil, reflect.TypeFor[stint.SlotOption](), readConcurrency},
+	{"adaptive-concurrency", "", nil, reflect.TypeFor[stint.SlotOption](), readAdaptive},
+	{"ban", "for: 1h", []string{"for"}, reflect.TypeFor[stint.BanOption](), readBan},
+	{"bandwidth", "", nil, reflect.TypeFor[stint.BandwidthOption](), readBandwidth},
 }
 
 // onlyKinds are the fields that go with fewer kinds than the interface of their option has: New
@@ -58,7 +58,7 @@ func convert[O any](options []any) []O {
 // accepts reports whether the kind accepts a field.
 func (k *kind) accepts(o placedOption) bool {
 	if o.option == nil {
-		return o.field == k.argument
+		return slices.Contains(k.arguments, o.field)
 	}
 	if kinds := onlyKinds[o.field]; kinds != nil && !slices.Contains(kinds, k.name) {
 		return false
@@ -104,6 +104,7 @@ var windows = []struct {
 	window stint.Window
 }{
 	{"hourly", stint.Hourly}, {"daily", stint.Daily}, {"weekly", stint.Weekly}, {"monthly", stint.Monthly},
+	{"yearly", stint.Yearly},
 }
 
 func readQuota(d *decoder, n *yaml.Node, l *limit) {
@@ -128,10 +129,14 @@ func readQuota(d *decoder, n *yaml.Node, l *limit) {
 		}
 		window = stint.Every(every)
 	}
+	l.window, _, _ = strings.Cut(window.String(), " ")
 	l.make = func(opts []any) stint.Limit {
 		w := window
 		if l.zone != nil {
 			w = w.In(l.zone)
+		}
+		if l.from != nil {
+			w = w.From(l.from.in(l.zone))
 		}
 		return stint.Quota(units, w, convert[stint.RateOption](opts)...)
 	}

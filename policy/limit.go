@@ -23,6 +23,8 @@ type limit struct {
 	name     string                          // as given, or the default of the kind
 	named    bool
 	zone     *time.Location // of in
+	window   string         // of quota: "daily", or "every"
+	from     *from          // of from
 	banFor   time.Duration  // of for
 	dryRun   *bool
 	after    bool // after: true
@@ -212,6 +214,14 @@ func limitFields() []field[limit] {
 			l.zone = loc
 			addOption[any](l, "in", n, nil)
 		}},
+		{"from", func(d *decoder, n *yaml.Node, l *limit) {
+			if l.from = parseFrom(n.Value); n.Kind != yaml.ScalarNode || l.from == nil {
+				d.bad(n, "from is when a window begins: write %s", fromExample)
+				return
+			}
+			l.from.node = n
+			addOption[any](l, "from", n, nil)
+		}},
 		{"for", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "for"); ok {
 				l.banFor = v
@@ -312,6 +322,9 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 			d.bad(o.node, "%s doesn't go with %s: leave it out%s", o.field, l.kind.name, kindsText(o))
 		}
 	}
+	if l.from != nil && l.window != "" && !slices.Contains(fromForms[l.from.form], l.window) {
+		d.bad(l.from.node, "from %s doesn't say when a window of the quota begins: write %s", l.from.node.Value, fromExample)
+	}
 	if k := l.kind; k.required != "" {
 		needed, _, _ := strings.Cut(k.required, ":")
 		if !slices.ContainsFunc(l.options, func(o placedOption) bool { return o.field == needed }) {
@@ -364,19 +377,21 @@ func problemsAlone(l stint.Limit) []stint.OptionError {
 // build makes the limit with the given options.
 func (l *limit) build(options []placedOption) stint.Limit {
 	opts := make([]any, 0, len(options))
-	zone, banFor := l.zone, l.banFor
-	l.zone, l.banFor = nil, 0
+	zone, from, banFor := l.zone, l.from, l.banFor
+	l.zone, l.from, l.banFor = nil, nil, 0
 	for _, o := range options {
 		switch o.field {
 		case "in":
 			l.zone = zone
+		case "from":
+			l.from = from
 		case "for":
 			l.banFor = banFor
 		default:
 			opts = append(opts, o.option)
 		}
 	}
-	defer func() { l.zone, l.banFor = zone, banFor }()
+	defer func() { l.zone, l.from, l.banFor = zone, from, banFor }()
 	return l.make(opts)
 }
 

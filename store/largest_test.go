@@ -152,7 +152,7 @@ func FuzzLargest(f *testing.F) {
 	}
 	for _, s := range largest {
 		period := s.Period.Microseconds()
-		if length, ok := inside.Fixed(s.Window); ok {
+		if length, _, ok := inside.Fixed(s.Window); ok {
 			period = length
 		}
 		for _, cost := range []int64{1, 5, store.MaxCost} {

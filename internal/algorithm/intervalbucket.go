@@ -287,5 +287,5 @@ func validIntervalUnit(unit int64) bool {
 		return false
 	}
 	kind, _ := decodeWindow(unit)
-	return unit > 0 || noWindow < kind && kind <= monthlyWindow && intervalLength(unit) > 0
+	return unit > 0 || noWindow < kind && 0 < intervalLength(unit) && intervalLength(unit) <= exact
 }

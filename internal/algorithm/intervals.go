@@ -94,7 +94,7 @@ func intervalLength(unit int64) int64 {
 		return unit
 	}
 	switch kind, every := decodeWindow(unit); kind {
-	case everyWindow:
+	case everyWindow, everyFrom:
 		return every
 	case hourlyWindow:
 		return 2 * hour
@@ -102,6 +102,8 @@ func intervalLength(unit int64) int64 {
 		return 2*day + 2*hour
 	case weeklyWindow:
 		return 9 * day
+	case yearlyWindow:
+		return 368 * day
 	default:
 		return 33 * day
 	}

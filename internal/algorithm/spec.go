@@ -35,6 +35,7 @@ func New(s Spec) (*Limit, []*Problem) {
 	}
 	if len(problems) == named { // all but the name is valid
 		l.fillDefaults()
+		l.spec.Window = l.spec.Window.canonical()
 		l.workOutName()
 		l.period = l.spec.Period.Microseconds()
 		l.patience = l.longestWait()

@@ -98,9 +98,9 @@ func Around(w store.Window, wall int64, before, after int) []algorithm.Span {
 	return algorithm.Window(w).Around(wall, before, after)
 }
 
-// Fixed returns the length, in microseconds, of a window made by store.Every. For all others
-// ok is false: their lengths vary (see Around).
-func Fixed(w store.Window) (length int64, ok bool) { return algorithm.Window(w).Fixed() }
+// Fixed returns the length of a window made by store.Every, and how long after the Unix epoch one begins, in
+// microseconds. For all others ok is false: their lengths vary (see Around).
+func Fixed(w store.Window) (length, from int64, ok bool) { return algorithm.Window(w).Fixed() }
 
 // Nominal returns the approximate length of a window in microseconds: that of the
 // longest window in a location whose clocks never change.

@@ -60,6 +60,62 @@ var calendarRows = []row{
 		s.sleep(time.Hour)
 		s.left("k", window, 1)
 	}},
+	{"windows from a date", func(s *suite) {
+		kolkata := time.FixedZone("+5:30", 19800)
+		from := time.Date(2024, 2, 29, 9, 15, 30, 0, kolkata)
+		clock := func(year int, month time.Month, day, hour int) time.Time {
+			return time.Date(year, month, day, hour, 15, 30, 0, kolkata)
+		}
+		after := func(at time.Time, next func(n int) time.Time) time.Time { // the first that is later
+			for n := 0; ; n++ {
+				if t := next(n); t.After(at) {
+					return t
+				}
+			}
+		}
+		lastDay := func(year int, month time.Month) int { return time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day() }
+		for _, w := range []struct {
+			window store.Window
+			name   string
+			next   func(year int, month time.Month, day, n int) time.Time
+		}{
+			{store.Hourly, "hours", func(y int, m time.Month, d, n int) time.Time { return clock(y, m, d, n) }},
+			{store.Daily, "days", func(y int, m time.Month, d, n int) time.Time { return clock(y, m, d+n, 9) }},
+			{store.Weekly, "weeks", func(y int, m time.Month, d, n int) time.Time {
+				at := clock(y, m, d, 9)
+				return at.AddDate(0, 0, (int(time.Thursday)-int(at.Weekday())+7)%7+7*n)
+			}},
+			{store.Monthly, "months", func(y int, m time.Month, _, n int) time.Time {
+				first := time.Date(y, m+time.Month(n), 1, 0, 0, 0, 0, time.UTC)
+				return clock(first.Year(), first.Month(), min(29, lastDay(first.Year(), first.Month())), 9)
+			}},
+			{store.Yearly, "years", func(y int, _ time.Month, _, n int) time.Time {
+				return clock(y+n, time.February, lastDay(y+n, time.February), 9)
+			}},
+			{store.Every(100 * time.Minute), "every", func(y int, m time.Month, d, n int) time.Time {
+				return from.Add((clock(y, m, d, 0).Sub(from)/(100*time.Minute) + time.Duration(n)) * 100 * time.Minute)
+			}},
+		} {
+			window := w.window.From(from)
+			if w.name != "every" {
+				window = window.In(kolkata)
+			}
+			fixed := s.limit(store.Spec{Name: "st-from-" + w.name, Algorithm: store.FixedWindow, Units: 2, Window: window})
+			interval := s.limit(store.Spec{Name: "st-refill-" + w.name, Algorithm: store.IntervalBucket, Units: 2, Window: window})
+			for range 4 {
+				at := s.now().In(kolkata)
+				end := after(at, func(n int) time.Time { return w.next(at.Year(), at.Month(), at.Day(), n) })
+				s.ends(fixed, end)
+				at = s.now().In(kolkata)
+				end = after(at, func(n int) time.Time { return w.next(at.Year(), at.Month(), at.Day(), n) })
+				s.must(s.take("i", interval, 2))
+				s.sleep(end.Sub(at) - time.Microsecond)
+				s.left("i", interval, 0)
+				s.sleep(time.Microsecond)
+				s.left("i", interval, 2)
+			}
+		}
+	}},
 	{"zones apart", func(s *suite) {
 		// One name, two locations: the day of each key is that of the limit it is
 		// charged under.

@@ -20,7 +20,8 @@ var taken = map[string]string{
 			addr   string
 			n      int64
 			key    stint.Key
-			berlin *time.Location
+			berlin   *time.Location
+			customer struct{ Since time.Time }
 
 			user, account stint.Key
 			handler                http.Handler

@@ -155,6 +155,7 @@ func promises(t *testing.T) map[string]promise {
 		"store/Checked":           {1, []error{limits(stint.Rate(9, s, named), stint.WithStore(redisstore.New(nil)))}, []error{limits(stint.Rate(9, s, named), stint.WithStore(memstore.New()))}},
 		"store/Every":             {1, []error{window(store.Every(s + 1)), window(store.Every(3 * 365 * 24 * time.Hour))}, []error{window(store.Every(s))}},
 		"store/In":                {2, []error{window(store.Daily.In(nil)), window(store.Every(s).In(time.UTC))}, []error{window(store.Daily.In(time.UTC))}},
+		"store/From":              {1, []error{window(store.Daily.From(time.Time{}))}, []error{window(store.Daily.From(time.Unix(1, 0)))}},
 		"tenants/WithTTL":         {1, []error{cache(tenants.WithTTL(ms - 1))}, []error{cache(tenants.WithTTL(ms))}},
 		"tenants/WithSize":        {1, []error{cache(tenants.WithSize(0))}, []error{cache(tenants.WithSize(1))}},
 		"tenants/WithLoadTimeout": {1, []error{cache(tenants.WithLoadTimeout(ms - 1))}, []error{cache(tenants.WithLoadTimeout(ms))}},

@@ -110,6 +110,8 @@ func spanOf(s *store.Spec) time.Duration {
 		return 7*24*time.Hour + time.Hour
 	case s.Window == store.Monthly:
 		return 31*24*time.Hour + time.Hour
+	case s.Window == store.Yearly:
+		return 366 * 24 * time.Hour
 	}
 	return 0
 }

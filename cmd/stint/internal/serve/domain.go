@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -67,10 +68,12 @@ var units = map[time.Duration]service.RateLimitResponse_RateLimit_Unit{
 // shownLimit is a limit as responses show it. The unit is unknown if Envoy has no name for it.
 func shownLimit(s store.Spec) *service.RateLimitResponse_RateLimit {
 	period := s.Period
-	switch s.Window {
-	case store.Window{}:
-	case stint.Monthly:
+	switch name, _, _ := strings.Cut(s.Window.String(), " "); {
+	case s.Window == store.Window{}:
+	case name == "monthly":
 		period = 30 * 24 * time.Hour
+	case name == "yearly":
+		period = 365 * 24 * time.Hour
 	default:
 		period = s.Window.Length(time.Unix(0, 0))
 	}

@@ -294,9 +294,12 @@ func init() {
 }
 
 func (w *twins) window() store.Window {
-	window := pick(w, store.Hourly, store.Daily, store.Weekly, store.Monthly, store.Every(7*time.Second), store.Every(time.Hour))
-	if _, fixed := inside.Fixed(window); !fixed && w.roll(2) == 0 {
+	window := pick(w, store.Hourly, store.Daily, store.Weekly, store.Monthly, store.Yearly, store.Every(7*time.Second), store.Every(time.Hour))
+	if _, _, fixed := inside.Fixed(window); !fixed && w.roll(2) == 0 {
 		window = window.In(pick(w, zones...))
+	}
+	if w.roll(3) == 0 {
+		window = window.From(time.Date(2023+int(w.roll(4)), 1, int(w.roll(400)), 0, 0, int(w.roll(86400)), 0, time.UTC))
 	}
 	return window
 }

@@ -31,7 +31,7 @@ func intervalState(found string, s *algorithm.State) bool {
 // intervalUnit reports whether a limit may have such an interval: a number of microseconds, or the
 // code of a window (Numbers.Unit in internal/algorithm).
 func intervalUnit(unit int64) bool {
-	const kinds = 5 // of windows
+	const from = 7 // the kind of a window made by Every that has a From: its length is at most 2^53
 	kind := -unit % 8
-	return unit > 0 || unit < -1 && 1 <= kind && kind <= kinds
+	return unit > 0 || unit < -1 && 1 <= kind && (kind != from || -unit/8%64 <= 53)
 }

@@ -30,7 +30,7 @@ func varyWindow(l *limit, args []any, c *store.Charge, t *Times) {
 
 // zoned reports whether a script can't compute the limit's windows, which follow the calendar.
 func (l *limit) zoned() bool {
-	_, fixed := inside.Fixed(l.spec.Window)
+	_, _, fixed := inside.Fixed(l.spec.Window)
 	return l.spec.Window != (store.Window{}) && !fixed
 }
 
@@ -61,8 +61,11 @@ func (l *limit) around(wall int64) *calendar {
 	for i := range c.starts {
 		c.starts[i] = strconv.FormatInt(near[i].Start, 10)
 	}
-	if length, fixed := inside.Fixed(l.spec.Window); fixed {
+	if length, from, fixed := inside.Fixed(l.spec.Window); fixed {
 		c.limit = strconv.FormatInt(length, 10) + ",1"
+		if from > 0 {
+			c.limit = strconv.FormatInt(length, 10) + ",1," + strconv.FormatInt(from, 10)
+		}
 	} else {
 		c.limit = l.spans(spans)
 	}
