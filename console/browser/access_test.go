@@ -61,6 +61,7 @@ func TestTabOrder(t *testing.T) {
 		}
 	}
 	want := []string{"Skip to the figures", "What is limited", "key mallory", "Look up", "Pause", "close", "Link to this key", "Lift the bans of this key", "Reset this key, and lift its bans",
+		"Ban this key for an hour", "Ban this key for a day", "Ban this key for 30 days",
 		"shop", "caller", "bob", "workers", "login", "mallory", "ban", "mallory"}
 	if !slices.Equal(order, want) {
 		t.Errorf("the order is %q, want %q", order, want)
@@ -134,7 +135,7 @@ func TestScreenReader(t *testing.T) {
 		"main":         {""},
 		"heading":      {"What is limited", "mallory", "Nothing is wrong", "shop"},
 		"textbox":      {"Key"},
-		"button":       {"Pause", "Look up", "Lift the bans of this key", "Reset this key, and lift its bans"},
+		"button":       {"Pause", "Look up", "Lift the bans of this key", "Reset this key, and lift its bans", "Ban this key for a day"},
 		"link":         {"Skip to the figures", "close", "shop", "login"},
 		"region":       {"Nothing is wrong", "shop"},
 		"columnheader": {"limit", "denied, last 5 min", "denied most, else admitted most", "fullest key, last 5 min", "fullest key now"},
