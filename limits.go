@@ -247,7 +247,8 @@ func WithDebt() RateOption {
 // WithBuckets sets the number of buckets into which a SlidingWindow divides its period, from 1
 // to 1000. With more buckets, the limit is more precise and takes more memory. The default is
 // 10. New returns an error for other numbers, for more buckets than the period has
-// microseconds, and for other algorithms.
+// microseconds, and for other algorithms. It also returns an error if the buckets can't be
+// counted exactly; if the period is a multiple of 100 ms, any number can.
 func WithBuckets(k int64) RateOption {
 	return checkedRuleOption(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
 		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")

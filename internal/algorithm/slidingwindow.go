@@ -23,7 +23,7 @@ func (l *Limit) workOutSlidingWindow(bad wrong) {
 		return l.period/c.Tick() >= s.Buckets // a bucket is at least a tick
 	}); !ok {
 		bad("Buckets", fmt.Sprintf("%v can't be cut into %d buckets exactly", s.Period, s.Buckets),
-			"write a number of buckets by which the microseconds of the period can be divided, or at most 10")
+			"write a period that is a multiple of 100ms")
 		return
 	}
 	l.lookback = lookback{l.scale, l.token, s.Buckets}

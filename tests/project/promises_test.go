@@ -214,7 +214,7 @@ func promises(t *testing.T) map[string]promise {
 			[]error{of(stint.WithWarmUp(10 * s))}},
 		"WithDebt": {1, []error{of(stint.WithDebt(), stint.WithAlgorithm(stint.SlidingLog))},
 			[]error{of(stint.WithDebt())}},
-		"WithBuckets": {1, []error{of(stint.WithBuckets(0), stint.WithAlgorithm(stint.SlidingWindow)), limits(stint.Rate(9, ms, stint.WithBuckets(1001), stint.WithAlgorithm(stint.SlidingWindow))), of(stint.WithBuckets(5))},
+		"WithBuckets": {2, []error{of(stint.WithBuckets(0), stint.WithAlgorithm(stint.SlidingWindow)), limits(stint.Rate(9, ms, stint.WithBuckets(1001), stint.WithAlgorithm(stint.SlidingWindow))), of(stint.WithBuckets(5)), limits(stint.Rate(9, 1009*time.Microsecond, stint.WithBuckets(15), stint.WithAlgorithm(stint.SlidingWindow)))},
 			[]error{of(stint.WithBuckets(5), stint.WithAlgorithm(stint.SlidingWindow))}},
 		"WithMaxWait": {1, []error{of(stint.WithMaxWait(0)), of(stint.WithMaxWait(ms - 1))},
 			[]error{of(stint.WithMaxWait(ms))}},
