@@ -14,8 +14,8 @@ type from struct {
 	at   time.Time
 }
 
-const fromExample = "a date and time such as 2026-01-31T09:00:00Z, Monday or Monday 09:00 for weekly, 09:00 for daily, " +
-	"00:30 for hourly"
+const fromExample = "a date and time such as 2026-01-31T09:00:00Z, Monday or Monday 09:00 for weekly, " +
+	"09:00 for daily, 00:30 for hourly"
 
 // fromForms has the windows for which a form is enough.
 var fromForms = map[string][]string{
