@@ -508,7 +508,7 @@ func TestOneBadSpot(t *testing.T) {
 		args  []string
 		wants []string
 	}{
-		{[]string{"nul.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "bytes of NUL"}},
+		{[]string{"zeros.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "bytes of NUL"}},
 		{[]string{"much-nul"}, []string{"10 judged, 8 denied", "3 lines could not be read", "bytes of NUL"}},
 		{[]string{"long"}, []string{"10 judged, 8 denied", "1 lines could not be read", "longer than 1048576 bytes"}},
 		{[]string{"ahead.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "ahead.log:6: its time, 2027-03-10T12:00:04Z, is far from"}},
