@@ -130,7 +130,8 @@ func openCRI(line []byte) ([]byte, bool) {
 	return rest, ok && isTime(at) && (string(stream) == "stdout" || string(stream) == "stderr") && string(tag) == "F"
 }
 
-// openKubectl opens "[pod/name/container] 2026-03-10T13:55:36.123456789Z ...", of which either may be missing.
+// openKubectl removes what kubectl logs writes before a line, such as "[pod/name/container]
+// 2026-03-10T13:55:36.123456789Z". The name or the time may be missing.
 func openKubectl(line []byte) (rest []byte, ok bool) {
 	if bytes.HasPrefix(line, []byte("[pod/")) {
 		_, line, ok = bytes.Cut(line, []byte("] "))

@@ -282,9 +282,9 @@ type timeParser struct {
 	zone *time.Location // of times without one
 }
 
-// parse parses a time: that of nginx and Apache; that of RFC 3339, also with a space for the T, a comma before
-// the fraction or slashes; or a number since 1970, whose size says whether it is of seconds, milliseconds,
-// microseconds or nanoseconds. Without a zone, it is in the parser's.
+// parse parses a time. It knows the form of nginx and Apache, and that of RFC 3339, also with a space for the T,
+// with a comma before the fraction, or with slashes. A number counts from 1970: its size says whether it counts
+// seconds, milliseconds, microseconds or nanoseconds. A time without a zone is in the parser's zone.
 func (s *timeParser) parse(v string) (time.Time, bool) {
 	if v == s.text && v != "" {
 		return s.at, true

@@ -32,8 +32,8 @@ var proxies = map[string]*proxy{
 	"envoy":   {"", "", "", "X-Forwarded-Proto", false},
 }
 
-// forwarding are the fields that proxies write. None is among those of the client's request: keys by
-// address find the client in RemoteAddr.
+// forwarding lists the fields that proxies write. The client's request is rebuilt without them: keys by address
+// find the client in RemoteAddr.
 var forwarding = []string{
 	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Method", "X-Forwarded-Port", "X-Forwarded-Proto",
 	"X-Forwarded-Server", "X-Forwarded-Uri", "X-Original-Method", "X-Original-Uri", "Content-Length", "Connection",

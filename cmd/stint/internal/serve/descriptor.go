@@ -83,7 +83,7 @@ var Descriptors = policy.WithDescriptors(policy.Descriptors{
 	},
 })
 
-// hitsCost is what a limit costs a descriptor.
+// hitsCost makes a descriptor cost as many units as it has hits.
 var hitsCost = stint.WithCost(func(r *http.Request) int64 {
 	if d := descriptorOf(r); d != nil && d.hits > 0 {
 		return d.hits

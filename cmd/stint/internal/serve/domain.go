@@ -84,7 +84,7 @@ func shownLimit(s store.Spec) *service.RateLimitResponse_RateLimit {
 type verdict struct {
 	denied    bool
 	unlimited bool
-	// decision is that of its limits. It has none if no limit applies, or if the store failed.
+	// decision is the answer of the descriptor's limits. It is empty if no limit applies, or if the store failed.
 	decision stint.Decision
 	header   http.Header
 }

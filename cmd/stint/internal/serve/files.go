@@ -28,7 +28,7 @@ type policyFile struct {
 	log     *occasionally
 }
 
-// policyFiles are those of a server.
+// policyFiles holds the policy files of a server.
 type policyFiles struct {
 	requests  *policyFile // of forward auth
 	described []*policyFile
@@ -169,8 +169,8 @@ func (s *Server) reading(counts store.Store, domain string) []policy.Option {
 	return read
 }
 
-// baseOf returns the limiter of descriptors without a path: that of all if the file has no routes, or nil if it has
-// nothing else. A limiter that there is already is updated.
+// baseOf returns the limiter of descriptors without a path. Without routes in the file, that is all. If the file has
+// routes only, it is nil. If base exists already, it is updated.
 func baseOf(p *policy.Policy, all, base *stint.Limiter) (*stint.Limiter, error) {
 	switch options := p.WithoutRoutes(); {
 	case options == nil:
