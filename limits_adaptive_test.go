@@ -483,8 +483,22 @@ func TestAdaptiveLatencyIsTheHandlers(t *testing.T) {
 		seen := &events{}
 		l := limiter(t, theKey, seen.Option(),
 			stint.Rate(100, time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Hour)), stint.AdaptiveConcurrency(1, 100, stint.WithInitialLimit(5)))
-		for range 2 {
-			window(t, l, 20, lasts(35*time.Millisecond))
+		// One comes after another: a request has a slot while the store decides, so of 20 at
+		// one instant those beyond the fifth may be denied.
+		for range 4 {
+			for range 20 {
+				go func() {
+					p, err := l.Take(t.Context(), "k", 1)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer p.Done()
+					time.Sleep(35 * time.Millisecond)
+				}()
+				time.Sleep(100 * time.Microsecond)
+			}
+			time.Sleep(2 * time.Second)
 		}
 		if !strings.Contains(seen.Kinds(), "LimitChanged") {
 			t.Error(seen.Kinds())
