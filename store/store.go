@@ -51,7 +51,9 @@ type Store interface {
 	// status of the limit to results[i]. charges[i].Receipt is the Receipt from the Result of
 	// the earlier charge.
 	//
-	//   - A lower cost refunds the difference, except for units that have been refilled since.
+	//   - A lower cost refunds the difference, except for units that have been refilled since. If
+	//     the store's clock is set back and comes to the time of the charge again, the refund may
+	//     be of units that others have charged since.
 	//   - A higher cost adds debt: for a rate, up to the units that it gives in a year; for a
 	//     window, up to MaxCost units.
 	//   - Cost 0 cancels the charge. For a Concurrency, it releases the lease; Held and
