@@ -1,11 +1,12 @@
 // Command stint checks policy files, explains them, and plans limits: it replays an access log and
-// reports the keys that they would have denied. From a log it also suggests limits. And it decides requests
-// by a policy file, for proxies.
+// reports the keys that they would have denied. From a log it also suggests limits. It decides requests
+// by a policy file, for proxies. And it reads, resets and bans keys of a running system.
 //
 //	go run github.com/stint-go/stint/cmd/stint@latest check policy.yaml
 //	go run github.com/stint-go/stint/cmd/stint@latest suggest --key remote-ip --out policy.yaml access.log
 //	go run github.com/stint-go/stint/cmd/stint@latest plan --policy policy.yaml access.log
 //	go run github.com/stint-go/stint/cmd/stint@latest serve --forward-auth nginx policy.yaml
+//	go run github.com/stint-go/stint/cmd/stint@latest usage --policy policy.yaml --redis redis://10.0.0.7:6379 tenant-7
 //
 // It exits with 0; with 1 if a file has a mistake, a gate isn't passed or nothing can be suggested;
 // and with 2 on any other error.
@@ -29,7 +30,7 @@ var errFailed = errors.New("failed")
 func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root := &cobra.Command{
 		Use:           "stint",
-		Short:         "Check and serve policy files of stint, and plan and suggest limits by access logs",
+		Short:         "Check and serve policy files of stint, plan and suggest limits by access logs, and change the counts of keys",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -38,7 +39,8 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	root.AddCommand(checkCommand(), schemaCommand(), explainCommand(), planCommand(), suggestCommand(), serveCommand())
+	root.AddCommand(checkCommand(), schemaCommand(), explainCommand(), planCommand(), suggestCommand(), serveCommand(),
+		usageCommand(), resetCommand(), banCommand())
 	switch err := root.Execute(); {
 	case err == nil:
 		return 0
