@@ -511,10 +511,10 @@ func TestOneBadSpot(t *testing.T) {
 		{[]string{"zeros.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "bytes of NUL"}},
 		{[]string{"much-nul"}, []string{"10 judged, 8 denied", "3 lines could not be read", "bytes of NUL"}},
 		{[]string{"long"}, []string{"10 judged, 8 denied", "1 lines could not be read", "longer than 1048576 bytes"}},
-		{[]string{"ahead.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "ahead.log:6: its time, 2027-03-10T12:00:04Z, is far from"}},
+		{[]string{"ahead.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "ahead.log:6: the time 2027-03-10T12:00:04Z is far from the times of the lines before and after it"}},
 		{[]string{"ahead-first.log"}, []string{"10 judged, 8 denied", "1 lines could not be read"}},
 		{[]string{"late"}, []string{"201 judged", "logged out of order"}},
-		{[]string{"too-late"}, []string{"40 judged", "1 lines could not be read", "is far from those of the lines around it"}},
+		{[]string{"too-late"}, []string{"40 judged", "1 lines could not be read", "is far from the times of the lines before and after it"}},
 		{[]string{"--window", "10m", "too-late"}, []string{"41 judged", "logged out of order"}},
 		{[]string{"clock-set-back.log"}, []string{"10 judged, 8 denied", "clock-set-back.log:6: the clock goes back by 59m59s and stays there"}},
 		// Two requests, and one each ten minutes of 68 minutes.

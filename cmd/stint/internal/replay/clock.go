@@ -174,7 +174,8 @@ func (r *reader) dropSuspects(wrong func(*suspect) bool) {
 			kept = append(kept, *s)
 			continue
 		}
-		r.countBrokenAt(s.number, []byte(s.line), "its time, "+s.End.UTC().Format(time.RFC3339)+", is far from those of the lines around it")
+		r.countBrokenAt(s.number, []byte(s.line), "the time "+s.End.UTC().Format(time.RFC3339)+
+			" is far from the times of the lines before and after it")
 	}
 	c.suspects = kept
 }

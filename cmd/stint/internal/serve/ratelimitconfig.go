@@ -176,7 +176,7 @@ func readTrees(paths []string) (trees []*tree, err error) {
 			continue
 		}
 		if i := slices.IndexFunc(trees, func(o *tree) bool { return o.domain == t.domain }); i >= 0 {
-			errs = append(errs, &policy.Error{File: file, Line: 1, Column: 1, Text: fmt.Sprintf("the domain %q is that of %s: write its descriptors into one file", t.domain, trees[i].file)})
+			errs = append(errs, &policy.Error{File: file, Line: 1, Column: 1, Text: fmt.Sprintf("%s has the domain %q too: write all descriptors of a domain into one file", trees[i].file, t.domain)})
 		}
 		trees = append(trees, t)
 	}
@@ -220,7 +220,7 @@ func parseTree(file string, data []byte) (*tree, policy.Errors) {
 	root := doc.Content[0]
 	fields := p.mapping(root, "the configuration", "domain", "descriptors")
 	if n := fields["domain"]; n == nil || n.Kind != yaml.ScalarNode || n.Value == "" {
-		p.bad(cmp.Or(n, root), "no domain: write that of Envoy's filter")
+		p.bad(cmp.Or(n, root), "no domain: write the domain of Envoy's rate limit filter")
 	} else {
 		p.tree.domain = n.Value
 	}
@@ -288,7 +288,7 @@ func (p *treeReader) descriptors(n *yaml.Node, to *node, parent string) {
 		fields := p.mapping(item, "a descriptor", "key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold")
 		key, value := p.text(fields["key"], "key"), p.text(fields["value"], "value")
 		if key == "" {
-			p.bad(item, "a descriptor without a key: write that of an entry")
+			p.bad(item, "a descriptor without a key: write the key of an entry")
 			continue
 		}
 		name, of := key, parent+key
@@ -356,7 +356,7 @@ func (p *treeReader) rateLimit(n *yaml.Node, of string, shadow bool) *rule {
 		for _, item := range c.Content {
 			switch name := p.text(p.mapping(item, "an item of replaces", "name")["name"], "name"); name {
 			case "":
-				p.bad(item, "replaces without a name: write that of a rate_limit")
+				p.bad(item, "replaces without a name: write the name of a rate_limit")
 			case r.name:
 				p.bad(item, "replaces names its own rate_limit: leave it out")
 			default:

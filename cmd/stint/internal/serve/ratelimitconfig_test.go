@@ -221,7 +221,7 @@ func TestRateLimitConfigMistakes(t *testing.T) {
 		}
 	}
 	var mistakes policy.Errors
-	if _, err := readTrees([]string{file(t, messaging), file(t, addresses)}); !errors.As(err, &mistakes) || !strings.Contains(err.Error(), `the domain "shop" is that of`) {
+	if _, err := readTrees([]string{file(t, messaging), file(t, addresses)}); !errors.As(err, &mistakes) || !strings.Contains(err.Error(), `has the domain "shop" too: write all`) {
 		t.Errorf("two files of a domain: %v", err)
 	}
 }
