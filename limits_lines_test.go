@@ -350,3 +350,54 @@ func TestQueueWithinMaxWait(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// A rate is used in full where calls of a high class, or raises, take the turns of expensive calls of a low one: what
+// they don't need of a turn is there for the next call.
+func TestCheapCallsBeforeExpensiveOnes(t *testing.T) {
+	for _, raises := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limiter(t, theKey, stint.Rate(1000, time.Second, stint.WithBurst(700), stint.WithMaxWait(time.Minute)))
+			const span = 30 * time.Second
+			end := time.Now().Add(span)
+			var cheap, expensive atomic.Int64
+			use := func(call func() error, cost int64, n *atomic.Int64) {
+				if err := call(); err != nil {
+					t.Error(err)
+				}
+				if time.Now().Before(end) {
+					n.Add(cost)
+				}
+			}
+			for i := range 6 {
+				go func() {
+					time.Sleep(time.Duration(i) * 3_777_777)
+					for time.Now().Before(end) {
+						use(func() error { return l.Allow(context.Background(), "k", 600) }, 600, &expensive)
+					}
+				}()
+			}
+			for i := range 10 {
+				go func() {
+					time.Sleep(time.Duration(i) * 7_777_777)
+					p, cost := take(t, l, 1), int64(1)
+					defer p.Done()
+					for time.Now().Before(end) {
+						time.Sleep(500 * time.Millisecond)
+						use(func() error {
+							if raises {
+								cost += 20
+								return p.Extend(context.Background(), cost)
+							}
+							return l.Allow(stint.ContextWithPriority(context.Background(), 9), "k", 20)
+						}, 20, &cheap)
+					}
+				}()
+			}
+			time.Sleep(span + time.Minute)
+			all := int64(1000 * span / time.Second)
+			if used := cheap.Load() + expensive.Load(); used < all*95/100 || used > all+700 {
+				t.Errorf("raises %v: %d of %d units used, %d of them by cheap calls", raises, used, all, cheap.Load())
+			}
+		})
+	}
+}

@@ -46,6 +46,9 @@ type line struct {
 	asking     int
 	askingCost int64
 	askHolds   bool // those that are asking hold turns
+	// refunding is how many calls have been served a turn for more than they cost, and haven't left yet. They refund the
+	// rest, of which a store returns nothing once a later turn has been granted. So no call asks meanwhile.
+	refunding int
 	// next is the instant before which no call asks.
 	next time.Time
 	// firstAsk is where a call may be that asks for a turn and joins this line then. Once the line has waited for it, it
@@ -177,6 +180,10 @@ func (l *line) serve(h *held, now time.Time) {
 		l.remove(w)
 		l.passes.add(now, w.Cost)
 		w.turn, t.Behind = t, l.waiting()
+		if t.Set == 0 && t.Cost > w.Cost {
+			w.refunds = true
+			l.refunding++
+		}
 		w.wake()
 	}
 }
@@ -184,6 +191,9 @@ func (l *line) serve(h *held, now time.Time) {
 // ask tells calls to ask that should, and returns when to look again, or the zero Time if something else happens
 // before.
 func (l *line) ask(h *held, now time.Time, trip time.Duration) (next time.Time) {
+	if l.refunding > 0 {
+		return time.Time{}
+	}
 	for {
 		covered, w := len(l.turns), (*Waiter)(nil)
 		l.inOrder(h, func(x *Waiter) bool {
@@ -203,6 +213,9 @@ func (l *line) ask(h *held, now time.Time, trip time.Duration) (next time.Time) 
 			return l.next
 		case w.Holds && l.awaitsFirst():
 			return time.Time{}
+		}
+		if w.Cost > l.askingCost {
+			l.ahead = 0 // the store has granted smaller costs immediately
 		}
 		w.asking, w.Horizon = true, l.horizon(w)
 		l.asking, l.askingCost, l.askHolds = l.asking+1, w.Cost, w.Holds
@@ -311,5 +324,5 @@ func add(t time.Time, d time.Duration, n int64) time.Time {
 	return t.Add(d * time.Duration(n))
 }
 
-// over reports whether the line has neither waiters nor turns, and none is being asked for.
-func (l *line) over() bool { return l.n == 0 && len(l.turns) == 0 && l.asking == 0 }
+// over reports whether the line has neither waiters nor turns, and none is being asked for or refunded.
+func (l *line) over() bool { return l.n == 0 && len(l.turns) == 0 && l.asking == 0 && l.refunding == 0 }

@@ -465,6 +465,10 @@ func (ls *Lines) Leave(w *Waiter) {
 		w.asking = false
 		l.asking--
 	}
+	if w.refunds {
+		w.refunds = false
+		l.refunding--
+	}
 	if t := w.take(); t != nil {
 		t.At = now
 		l = ls.register(l)

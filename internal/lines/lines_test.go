@@ -46,6 +46,7 @@ type hall struct {
 // call is a call that does what its line tells it, and asks the test instead of a store.
 type call struct {
 	lines.Waiter
+	refunds  bool // a turn for more, until the script says that the rest has been refunded
 	leave    context.CancelFunc
 	answers  chan lines.Answer
 	expected atomic.Pointer[time.Time]
@@ -61,9 +62,9 @@ func (c *call) get() string {
 	return ""
 }
 
-func (h *hall) join(name string, w lines.Waiter, turn *lines.Turn, comes time.Time) {
+func (h *hall) join(name string, w lines.Waiter, turn *lines.Turn, comes time.Time, refunds bool) {
 	ctx, leave := context.WithCancel(h.t.Context())
-	c := &call{Waiter: w, leave: leave, answers: make(chan lines.Answer)}
+	c := &call{Waiter: w, refunds: refunds, leave: leave, answers: make(chan lines.Answer)}
 	h.calls[name] = c
 	go func() {
 		defer leave()
@@ -95,7 +96,12 @@ func (c *call) stand(ctx context.Context, h *hall) error {
 			if t.Cost != c.Cost {
 				state += fmt.Sprintf(" with %d", t.Cost)
 			}
-			c.set(state)
+			if c.set(state); c.refunds {
+				select {
+				case <-c.answers:
+				case <-ctx.Done():
+				}
+			}
 			return nil
 		}
 		state := "asks"
@@ -153,6 +159,7 @@ func (h *hall) do(action string) (said string) {
 		}
 		var turn *lines.Turn
 		var comes time.Time
+		refunds := false
 		for _, word := range words[1:] {
 			name, value, _ := strings.Cut(word, "=")
 			switch name {
@@ -176,11 +183,15 @@ func (h *hall) do(action string) (said string) {
 				w.Holds = false
 			case "slots":
 				w.Holds, w.TakesSlots = false, true
+			case "refunds":
+				refunds = true
 			default:
 				h.t.Fatalf("%s: what is %s?", action, word)
 			}
 		}
-		h.join(words[0], w, turn, comes)
+		h.join(words[0], w, turn, comes, refunds)
+	case "refunded":
+		h.calls[words[0]].answers <- lines.Answer{}
 	case "grant":
 		answer(lines.Answer{Turn: turnIn(duration(h, words[1]), h.calls[words[0]].Cost)})
 	case "pass":
@@ -414,6 +425,23 @@ func TestLine(t *testing.T) {
 			leave a					=>
 			grant a 300ms			=> a leaves
 			sleep 300ms				=> b passes with 3`},
+		{"no call asks before the rest of a turn has been refunded", slow, `
+			join a cost=3			=> a asks
+			join b class=9 refunds	=>
+			grant a 300ms			=>
+			sleep 300ms				=> b passes with 3
+			join c					=>
+			refunded b				=> a asks
+			grant a 100ms			=>
+			sleep 100ms				=> a passes, c asks`},
+		{"one that leaves with a turn for more", slow, `
+			join a cost=3			=> a asks
+			leave a					=>
+			join b refunds			=>
+			grant a 300ms			=> a leaves
+			sleep 300ms				=> b passes with 3
+			join c					=>
+			leave b					=> c asks`},
 		{"a turn for which no call waits passes", slow, `
 			join a					=> a asks
 			leave a					=>
@@ -514,6 +542,15 @@ func TestWindows(t *testing.T) {
 			grant c 700ms			=>
 			join d					=>
 			sleep 700ms				=> c passes, d asks`},
+		{"a higher cost than was granted immediately asks alone", slow, `
+			join a					=> a asks
+			join b					=>
+			join c cost=3			=>
+			join d cost=3			=>
+			grant a 0s				=> a passes, b asks
+			grant b 0s				=> b passes, c asks
+			grant c 300ms			=>
+			sleep 300ms				=> c passes, d asks`},
 		{"units that come one by one", sliding, `
 			trip 1ms				=>
 			join a					=> a asks

@@ -69,6 +69,7 @@ type Waiter struct {
 	asking  bool  // it has been told to ask, and hasn't answered
 	askedAt bool  // it has asked once more because its time was up
 	turn    *Turn // that it was served
+	refunds bool  // it was served a turn for more than it costs
 }
 
 // Turn is units of a limit that a line has reserved at an instant.
