@@ -1,5 +1,5 @@
 -- What the functions of several algorithms need. Twins of the functions of the same
--- names in store.
+-- names in internal/algorithm.
 
 local maxCost = 1099511627776 -- store.MaxCost
 

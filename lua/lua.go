@@ -1,5 +1,5 @@
 // Package lua holds the scripts that decide inside Redis or Valkey: the twins of the
-// steps in package store, which they must agree with to the integer. Package redisstore
+// steps in package internal/algorithm, which they must agree with to the integer. Package redisstore
 // runs them.
 //
 // # Files

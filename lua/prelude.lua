@@ -1,5 +1,5 @@
--- What all scripts share. Numbers are doubles: exact below 2^53, which is all
--- that store counts in.
+-- What all scripts share. Numbers are doubles: exact below 2^53, and no limit
+-- counts further.
 local call, floor, min, max = redis.call, math.floor, math.min, math.max
 local KEYS, ARGV = KEYS, ARGV
 local byte, sub, format, match, type, tonumber = string.byte, string.sub, string.format, string.match, type, tonumber

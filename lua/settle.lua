@@ -2,8 +2,7 @@
 --
 -- KEYS: the keys charged, each once. ARGV, after the clock: the number of settlements,
 -- and per settlement: the letter of its algorithm, number of its key, cost, and of the
--- receipt cost, instant, mark and lease, or the leases of several that are all released. In
--- place of the lease, a bucket's has 1 if settling has raised the cost before, else 0. Then
+-- receipt cost, instant, mark and lease, or the leases of several that are all released. Then
 -- empty, or the number of another key and the instant of the charge, or up to a tick before
 -- it, with a comma between: nothing is changed if that key says that the limit was reset
 -- since (reset.lua), or if the charge is so old that the key may have expired; then the

@@ -1,5 +1,5 @@
 -- Twin of internal/algorithm/tokenbucket.go: TokenBucket and LeakyBucket. The names are those of the step,
--- which explains the rules; g, v, i, row, many, fits, dirty, rare and lacking are take.lua's, and
+-- which explains the rules, except that top is the step's at + l.capacity; g, v, i, row, many, fits, dirty, rare and lacking are take.lua's, and
 -- due, charged, instant and mark are settle.lua's. It differs from the step:
 --
 --   - What is the same for all keys of a column is worked out once, in setup and looks. So
@@ -51,21 +51,22 @@ if tag ~= '' then lastPlain = top < 1e15 and top or 1e15 - 1 end
 -- as well.
 local needed = units
 if how ~= '' and match(limit, ',(%d),') == '1' then needed = 0 end
--- What charges sets, and the tat last written, and its text: full buckets get the same one.
+-- chargesetup sets below and late. written is the tat last written, and digits its text: full buckets all get
+-- the same one.
 local below, late, written, digits
 --:looksetup
--- queued: the limit's queue in units. On a state of another rate, a charge that may wait for a year
+-- queue: the limit's queue in units. On a state of another rate, a charge that may wait for a year
 -- or more is allowed only that (stepGeneral).
-local allowed, queued, maxWait, tooLarge = 0, 0, 0, false
+local allowed, queue, maxWait, tooLarge = 0, 0, 0, false
 if how ~= '' then
-  local largest, queue, token = match(limit, '(%d+),%d,(%d+):(%d+)')
+  local largest, waiting, token = match(limit, '(%d+),%d,(%d+):(%d+)')
   local wait, cost = match(how, '(.+),(.+)')
   maxWait, tooLarge = wait + 0, cost + 0 > largest + 0
-  queued = queue * token
-  allowed = queued
+  queue = waiting * token
+  allowed = queue
   if maxWait > 0 then
     local within = floor(maxWait / tick) * perTick
-    if queued == 0 or within < queued then allowed = within end
+    if queue == 0 or within < queue then allowed = within end
   end
 end
 -- In a batch, plain states aren't decoded but compared as texts, which are in the order of their
@@ -94,7 +95,7 @@ elseif v then
   found = found and tonumber(found)
   if not found or found > top then
     if not rare then lacking = row break end
-    state, found, dirty = rare.readBucket(limit, v)
+    state, found, dirty = rare.bucketUse(limit, v)
   end
   if found and found > at then tat = found end
 end
@@ -105,7 +106,7 @@ elseif peek then
   fits = g
 elseif state then
   local most = capacity + allowed - needed
-  if state.foreign and maxWait >= 31536000000000 then most = capacity + min(allowed, queued) - needed end
+  if state.foreign and maxWait >= 31536000000000 then most = capacity + min(allowed, queue) - needed end
   -- The first charge converts the state, so those behind it are allowed as usual.
   if state.inUse <= most then fits = min(g, floor((capacity + allowed - needed - state.inUse) / units) + 1) end
 elseif not tat then
@@ -183,9 +184,9 @@ local function setNumbers(s, token, unit, burst)
   return s
 end
 
--- rebaseBucket: the state in v as of now, nil if the bucket is full, and whether the clock was set back since. used is
--- what of the tat is in use.
-local function bucketWords(v)
+-- Returns the state in v as of now, or nil if the bucket is full; and whether the clock was set back since. used is
+-- by how much the tat is ahead of now: the tokens in use, in units of the state.
+local function rebaseBucket(v)
   local w = #v == 19 and match(v, '^%d+$') and plainWords(v) or words(v)
   local tat, token, unit, burst, ahead, keptUntil = w[1], w[2], w[3], w[4], w[5] or 0, w[6]
   if not burst or token < 1 or token >= 9007199254740 or not validScale(unit) or burst < 0
@@ -194,39 +195,39 @@ local function bucketWords(v)
   end
   local s = {tat = tat, ahead = ahead, keptUntil = keptUntil, refundsFrom = w[7], levels = {unpack(w, 8)}}
   setNumbers(s, token, unit, burst)
-  local most, moved = s.at + burst * token + max(ahead, -ahead), false
-  if tat > most then s.tat, moved = most, true end
-  if keptUntil and keptUntil <= now and not moved then
+  local latest, setBack = s.at + burst * token + max(ahead, -ahead), false
+  if tat > latest then s.tat, setBack = latest, true end
+  if keptUntil and keptUntil <= now and not setBack then
     s.keptUntil, s.levels = nil, {}
-  elseif moved or keptUntil and lastNoted(s) > now then -- refunds go by instants
+  elseif setBack or keptUntil and lastNoted(s) > now then -- refunds go by instants
     refuseRefunds(s, now, max(microsAt(s, s.tat), now + 1))
-    moved = true
+    setBack = true
   end
   s.used = max(s.tat - s.at, 0)
-  if s.used == 0 and not s.keptUntil then return nil, moved end
-  return s, moved
+  if s.used == 0 and not s.keptUntil then return nil, setBack end
+  return s, setBack
 end
 
--- bucketUse: the state in v if it has more than a tat of the limit's numbers, else false and the tat; and whether
--- the clock was set back since. inUse is what is used in the limit's units.
-function rare.readBucket(limit, v)
-  local s, moved = bucketWords(v)
-  if not s then return false, nil, moved end
+-- Returns the state in v if it needs more than a tat of the limit's numbers, else false and the tat; and, third,
+-- whether the clock was set back since. inUse is used in units of the limit.
+function rare.bucketUse(limit, v)
+  local s, setBack = rebaseBucket(v)
+  if not s then return false, nil, setBack end
   local f = fields(limit)
   s.foreign = s.token ~= f[4] or s.unit ~= f[5]
   s.sameNumbers = not s.foreign and s.burst == f[6]
-  if s.sameNumbers and not s.keptUntil and not moved then return false, s.tat end
+  if s.sameNumbers and not s.keptUntil and not setBack then return false, s.tat end
   s.inUse = s.foreign and convert(s.used, s.token, f[4]) or s.used
-  return s, nil, moved
+  return s, nil, setBack
 end
 
--- ahead: of a tat that is so much ahead of the capacity.
+-- The Ahead of a tat that is so many units ahead of the capacity.
 local function aheadBy(excess, waits)
   if excess <= 0 then return 0 end
   return waits and excess or -excess
 end
 
--- chargeGeneral, for g charges. room is the capacity beside one of them.
+-- For g charges. room is the capacity that is left beside one of them.
 function rare.chargeBucket(s, limit, at, room, units, g)
   local f = fields(limit)
   for _ = 1, g do
@@ -251,7 +252,7 @@ function rare.bucketText(s)
   return out, fade
 end
 
--- addDebtBucket; reports whether that changes the state.
+-- Reports whether that changes the state.
 local function addDebtBucket(s, tokens)
   local full = s.burst * s.token
   local year = floor(31536000000000 / s.tick) * s.perTick
@@ -263,13 +264,12 @@ local function addDebtBucket(s, tokens)
   return true
 end
 
--- refundableBucket
 local function refundableBucket(s, instant, mark)
   local low, from = lowestUse(s, instant, now)
   return max(min(low, mark - unitsAt(s, from)), 0)
 end
 
--- refundBucket; reports whether that changes the state.
+-- Reports whether that changes the state.
 local function refundBucket(s, tokens, due, instant, mark)
   local capacity, last = s.burst * s.token, mark == s.tat
   local waits = s.ahead > 0 and s.used > capacity
@@ -281,11 +281,11 @@ local function refundBucket(s, tokens, due, instant, mark)
   return true
 end
 
--- amendBucket: the state after a settlement, or its tat if it has no more than that; nothing if it hasn't changed.
+-- Returns the state after a settlement, or only its tat if it has no more than that; nothing if it hasn't changed.
 function rare.amendBucket(limit, v, due, charged, instant, mark)
-  local f, s, moved = fields(limit), nil, false
-  if v then s, moved = bucketWords(v) end
-  local diff, changed = due - charged, moved and s
+  local f, s, setBack = fields(limit), nil, false
+  if v then s, setBack = rebaseBucket(v) end
+  local diff, changed = due - charged, setBack and s
   if diff > 0 then
     s = s or setNumbers({used = 0, ahead = 0, levels = {}}, f[4], f[5], f[6])
     changed = addDebtBucket(s, diff) or changed

@@ -17,8 +17,8 @@ type levels []Entry
 
 const maxLevels = 8
 
-// startLevels returns the levels of a bucket that has none and has used in use now. The level is a
-// microsecond before, because a charge made now is later. Of earlier charges, only the receipts
+// startLevels returns the levels of a bucket that has none and has used in use now. It is dated a
+// microsecond back, so that a charge made now counts as later. Of earlier charges, only the receipts
 // know how much is still in use.
 func startLevels(now, used int64) levels { return levels{{At: now - 1, Units: used}} }
 

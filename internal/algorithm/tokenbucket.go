@@ -15,8 +15,8 @@ const (
 	// Tat is the theoretical arrival time: the instant at which the bucket is full again or, seen as a
 	// queue, at which it has run dry. What it is ahead of the present is in use.
 	Tat = 0
-	// Ahead is by how much Tat was ahead of the capacity when it was last written. It is positive if the
-	// last charge waited for its turn, and negative if all of it is a debt, for which no charge waits. A
+	// Ahead is by how much Tat was ahead of the capacity when it was last written, or 0 if it wasn't. It is
+	// positive if the last charge waits for its turn, and negative if it is a debt, for which no charge waits. A
 	// Tat further ahead than that can only come from a clock that has since been set back. It is clamped,
 	// or the key would be denied for as long as the clock was set back.
 	Ahead = 1
@@ -115,11 +115,11 @@ func (l *Limit) stepBucket(now *Now, c Charge, s *State, r *Result) {
 	}
 	// Written field by field: writing the whole State, with the Log that a bucket rarely
 	// has, would be most of the cost of a decision.
-	s.Live, s.Numbers, s.W[Tat], s.W[Ahead] = true, l.numbers, after, ahead(after-at-l.capacity, r.Delay > 0)
+	s.Live, s.Numbers, s.W[Tat], s.W[Ahead] = true, l.numbers, after, aheadBy(after-at-l.capacity, r.Delay > 0)
 }
 
-// ahead returns the Ahead of a tat that is n units ahead of the capacity.
-func ahead(n int64, waits bool) int64 {
+// aheadBy returns the Ahead of a tat that is n units ahead of the capacity.
+func aheadBy(n int64, waits bool) int64 {
 	switch {
 	case n <= 0:
 		return 0
@@ -207,7 +207,7 @@ func (l *Limit) allowed(c Charge) int64 {
 type bucketUse struct {
 	scale   Scale // of the state
 	token   int64 // of the state
-	drains  int64 // tokens in use, in the state's units
+	used    int64 // tokens in use, in the state's units
 	inUse   int64 // tokens in use, in the limit's units
 	foreign bool  // the limit has another scale or token
 }
@@ -215,10 +215,10 @@ type bucketUse struct {
 // bucketUse returns the tokens in use of a live state.
 func (l *Limit) bucketUse(now *Now, s *State) bucketUse {
 	u := bucketUse{scale: ScaleOf(s.Numbers.Unit), token: s.Numbers.Token}
-	u.drains = max(s.W[Tat]-u.scale.At(now.Steady), 0)
-	u.inUse = u.drains
+	u.used = max(s.W[Tat]-u.scale.At(now.Steady), 0)
+	u.inUse = u.used
 	if u.foreign = u.token != l.token || s.Numbers.Unit != l.numbers.Unit; u.foreign {
-		u.inUse = convert(u.drains, u.token, l.token)
+		u.inUse = convert(u.used, u.token, l.token)
 	}
 	return u
 }
@@ -227,12 +227,12 @@ func (l *Limit) bucketUse(now *Now, s *State) bucketUse {
 // the time of -n units more.
 func (u *bucketUse) until(n int64, l *Limit) time.Duration {
 	if u.foreign && n < 0 {
-		return u.scale.wait(u.drains) + l.scale.wait(-n)
+		return u.scale.wait(u.used) + l.scale.wait(-n)
 	}
 	if u.foreign {
 		n = unconvert(n, u.token, l.token)
 	}
-	return u.scale.wait(u.drains - n)
+	return u.scale.wait(u.used - n)
 }
 
 // convert returns n units of one rate's tokens in units of another's, by way of whole
@@ -286,13 +286,13 @@ func (l *Limit) stepGeneral(now *Now, c Charge, s *State, r *Result) {
 		r.Delay = l.scale.wait(use.inUse + needed - l.capacity)
 		// A charge that waits runs later, when no more is in use than there is room for beside it.
 		before := min(use.inUse, max(l.capacity-needed, 0))
-		l.chargeGeneral(now, s, before, use.inUse, units, r.Delay > 0)
+		l.chargeBucket(now, s, before, use.inUse, units, r.Delay > 0)
 		r.Receipt = Receipt{Instant: now.Steady, Mark: s.W[Tat], Cost: c.Cost}
 		use = l.bucketUse(now, s)
 	}
 	most := l.capacity + min(l.queue, allowed)
 	r.Remaining = max(most-use.inUse, 0) / l.token
-	r.ResetAfter = use.scale.wait(use.drains)
+	r.ResetAfter = use.scale.wait(use.used)
 	switch next := (r.Remaining + 1) * l.token; {
 	case next <= most:
 		r.MoreAfter = use.until(most-next, l)
@@ -303,16 +303,16 @@ func (l *Limit) stepGeneral(now *Now, c Charge, s *State, r *Result) {
 	}
 }
 
-// chargeGeneral adds units to the inUse of a state, which then has the limit's numbers. before is
-// what is in use when the charge runs.
-func (l *Limit) chargeGeneral(now *Now, s *State, before, inUse, units int64, waits bool) {
+// chargeBucket adds units to the inUse of a state, which then has the limit's numbers. before is
+// what is in use when the charge runs, which is later than now if it waits.
+func (l *Limit) chargeBucket(now *Now, s *State, before, inUse, units int64, waits bool) {
 	if s.Numbers != l.numbers {
 		s.noteNumbers(now.Steady, ScaleOf(s.Numbers.Unit).micros(s.W[Tat]))
 	} else {
 		s.noteCharge(now.Steady, before, inUse+units)
 	}
 	inUse += units
-	s.Numbers, s.W[Tat], s.W[Ahead] = l.numbers, l.scale.At(now.Steady)+inUse, ahead(inUse-l.capacity, waits)
+	s.Numbers, s.W[Tat], s.W[Ahead] = l.numbers, l.scale.At(now.Steady)+inUse, aheadBy(inUse-l.capacity, waits)
 }
 
 // rebaseBucket clamps a state from before the clock was set back, and drops what is over.
@@ -369,7 +369,7 @@ func (l *Limit) addDebtBucket(now *Now, tokens int64, s *State, r *Receipt) {
 	}
 	inUse := used + debt*token
 	s.noteCharge(now.Steady, used, inUse)
-	s.W[Tat], s.W[Ahead] = at+inUse, ahead(inUse-full, s.W[Ahead] > 0 && used > full)
+	s.W[Tat], s.W[Ahead] = at+inUse, aheadBy(inUse-full, s.W[Ahead] > 0 && used > full)
 }
 
 // refundableBucket returns the lowest number of units that have been in use since a charge, of
@@ -396,12 +396,13 @@ func (l *Limit) refundBucket(now *Now, tokens int64, c *Settlement, s *State, r 
 		return
 	}
 	if r.Mark -= back; back == refundable {
-		// What is missing has drained, or is others': a later settlement of this charge gives back none of it.
+		// The part of the refund that wasn't given back has drained, or belongs to other charges: a later
+		// settlement of this charge must not give it back.
 		r.Mark = min(r.Mark, r.Mark+back-tokens*l.token)
 	}
 	s.noteRefund(now.Steady, used, c.Receipt.Instant, back, last, max(l.scale.micros(s.W[Tat]), now.Steady+1))
 	s.W[Tat] = at + used - back
-	s.W[Ahead] = ahead(used-back-l.capacity, waits)
+	s.W[Ahead] = aheadBy(used-back-l.capacity, waits)
 	if s.W[Tat] <= at && s.W[KeptUntil] == 0 {
 		*s = State{}
 	}

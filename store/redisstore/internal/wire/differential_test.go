@@ -881,7 +881,7 @@ func (w *twins) compare() error {
 			}
 		}
 		if a := limits[0].Algorithm(); a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket {
-			// A look has the steps drop until if that is over, and the server keep it: that differs
+			// A look has the steps drop KeptUntil if that is over, and the server keep it: that differs
 			// if the clock is set back behind it.
 			*w.state(key) = got
 		}

@@ -2,7 +2,7 @@ package wire
 
 import "github.com/stint-go/stint/internal/algorithm"
 
-// decodeLevels decodes until, changed and the levels behind them, which are the last words of a
+// decodeLevels decodes keptUntil, refundsFrom and the levels behind them, which are the last words of a
 // bucket's state, and reports whether a limit may have written those (validNotes in
 // lua/levels.lua).
 func decodeLevels(words []int64, s *algorithm.State) bool {

@@ -70,7 +70,7 @@ func boolean(b bool) int64 {
 }
 
 // bucketState decodes a plain state, or tat:token:unit:burst and what few have behind that:
-// ahead, and the levels.
+// ahead, keptUntil, refundsFrom and the levels.
 func bucketState(found string, s *algorithm.State) bool {
 	if len(found) == plainDigits && leadingDigits(found) == plainDigits {
 		s.W[algorithm.Tat], _ = strconv.ParseInt(found[tagDigits:], 10, 64)
