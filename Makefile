@@ -52,9 +52,9 @@ test-faults: redis ## servers killed, paused and split under load, in 2 minutes:
 	@echo "killing, pausing and splitting servers under load: about 2 minutes"
 	STINT_SUITE=faults $(GO) test -count=1 $(RACE) -run '^TestFaults' ./store/redisstore ./internal/test/redistest
 
-test-servers: redis ## the store's suite on each kind of server and client, and priorities on one, in 3 minutes
+test-servers: redis ## the store's suite on each kind of server and client, priorities and shared pauses on one, in 3 minutes
 	@echo "the store's suite on a cluster, a sentinel, a ring, and with every option: about 3 minutes"
-	STINT_SUITE=servers $(GO) test -count=1 $(RACE) -run '^TestServers' . ./store/redisstore ./lua
+	STINT_SUITE=servers $(GO) test -count=1 $(RACE) -run '^TestServers' . ./store/redisstore ./lua ./adapters/internal/client
 
 test-compat: export GOGC ?= 400
 test-compat: redis lua5.4 ## the store's suite where scripts run on another Lua, Dragonfly's 5.4 or miniredis's, in 2 minutes

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 func ExampleNew() {
@@ -104,6 +105,44 @@ func ExampleWithDestination() {
 	)}
 	_ = client
 	// Output:
+}
+
+// Two processes call one API. When it denies a request of one process, the other waits, too.
+func ExampleWithSharedPause() {
+	var denied time.Time
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if denied.IsZero() {
+			denied = time.Now()
+			w.Header().Set("Retry-After-Ms", "200")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		fmt.Println("200 ms later:", time.Since(denied) >= 200*time.Millisecond)
+	}))
+	defer api.Close()
+
+	shared := memstore.New() // a redisstore, if the processes aren't in one example
+	process := func() *http.Client {
+		lim := stint.Must(stint.New(
+			stint.Rate(50, time.Second, stint.WithName("api-calls")),
+			stint.WithStore(shared),
+			stint.WithKey(stint.GivenKey()),
+		))
+		return &http.Client{Transport: stinthttp.NewTransport(lim, nil, stinthttp.WithSharedPause(), stinthttp.WithRetries(0))}
+	}
+	for _, client := range []*http.Client{process(), process()} {
+		resp, err := client.Get(api.URL)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = resp.Body.Close()
+		fmt.Println(resp.Status)
+	}
+	// Output:
+	// 429 Too Many Requests
+	// 200 ms later: true
+	// 200 OK
 }
 
 // A page of an account: what the caller has used of each limit. The page itself costs nothing.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/adapters/internal/client"
+	"github.com/stint-go/stint/store"
 )
 
 // TransportOption changes a default of NewTransport.
@@ -59,6 +60,41 @@ func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Retryable, t.RetryForbidden = retryable, true })
 }
 
+// PauseLimit is the name of the limit under which WithSharedPause keeps pauses in a store. Don't
+// use this name for other limits.
+const PauseLimit = client.PauseLimit
+
+// WithSharedPause makes all processes wait for a pause that a server asks one of them for. The
+// pause is kept in the store of lim, for its host and destination, if it is at most
+// WithMaxPause. It applies to the Transports whose limiters use that store and that have
+// WithSharedPause:
+//
+//	lim, err := stint.New(stint.Rate(50, time.Second, stint.WithName("api-calls")),
+//		stint.WithStore(redisstore.New(rdb)), stint.WithKey(stint.GivenKey()))
+//	client := &http.Client{Transport: stinthttp.NewTransport(lim, nil, stinthttp.WithSharedPause())}
+//
+// A later pause extends the pause in the store, and never shortens it. By the store's clock, the
+// pause ends at the same time in all processes. Then each process sends its requests at a growing
+// rate. Requests that can't wait that long are sent, as without WithSharedPause. The pause of 1 s
+// or more after a denial without a time isn't shared.
+//
+// A request looks for a pause in the store after its turn, before it is sent: one call of
+// the store, which on Redis is a round trip. If there is a pause, the request's charges are
+// refunded, and it takes another turn afterwards. A response that asks for a pause costs one more
+// call.
+//
+// If the store fails, or lim is nil, a pause applies to its process only. A pause in the store isn't
+// a ban of the limiter: it denies no other calls of lim, and Limiter.Reset doesn't end it. It is
+// stored under PauseLimit. By default, pauses apply to the Transport whose request was answered.
+// NewTransport panics if the store of lim doesn't implement store.Banner.
+func WithSharedPause() TransportOption {
+	return transportOption(func(t *client.Transport) {
+		if t.Limiter != nil {
+			t.Pauses = t.Limiter.Describe().Store
+		}
+	})
+}
+
 // NewTransport returns a RoundTripper that sends requests through base at the rate that lim
 // allows and that servers ask for. If base is nil, http.DefaultTransport is used. If lim is
 // nil, only the servers' responses limit the rate. The RoundTripper is safe for concurrent use,
@@ -91,7 +127,7 @@ func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 // pause counts. Malformed fields are ignored, and so are times that are over, such as
 // Retry-After: 0. After a 429 or 503 without a time, the pause is 1 s, and after further
 // denials of the same request 2 s, 4 s and so on. All requests to the destination wait for the
-// same pause. Afterwards they are sent one after another, at a growing rate, rather than all at
+// same pause, in all processes if there is a WithSharedPause. Afterwards they are sent one after another, at a growing rate, rather than all at
 // once.
 //
 // A request is retried after a 429 or 503 if net/http itself would retry it: a GET, HEAD,
@@ -136,6 +172,11 @@ func invalid(t *client.Transport) (wrong []error) {
 	} else if 0 < d && d < time.Millisecond { // its unit is missing
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d),
 			Write: fmt.Sprintf("write %d*time.Millisecond", int64(d))})
+	}
+	if _, bans := t.Pauses.(store.Banner); t.Pauses != nil && !bans {
+		wrong = append(wrong, &stint.OptionError{Option: "WithSharedPause()",
+			Problem: fmt.Sprintf("%T doesn't implement store.Banner", t.Pauses),
+			Write:   "leave it out, or write a store that does, such as those of memstore and redisstore"})
 	}
 	if t.Retries < 0 {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithRetries(%d)", t.Retries), Write: "write 0 or more"})

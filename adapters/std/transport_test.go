@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/test/storefake"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // With a real client and server, connections are reused, idle ones can be closed, and
@@ -79,6 +82,23 @@ func TestTransportOfAZeroLimiter(t *testing.T) {
 		}
 	}()
 	NewTransport(new(stint.Limiter), nil)
+}
+
+// A store that can't keep pauses is reported before any request. Without a limiter, pauses are the process's.
+func TestTransportSharesPauses(t *testing.T) {
+	on := func(s store.Store) *stint.Limiter {
+		return stint.Must(stint.New(stint.Rate(1, time.Second, stint.WithName("calls")), stint.WithStore(s), stint.WithKey(stint.GivenKey())))
+	}
+	NewTransport(on(memstore.New()), nil, WithSharedPause())
+	NewTransport(nil, nil, WithSharedPause())
+	defer func() {
+		var wrong *stint.OptionError
+		err, _ := recover().(error)
+		if !errors.As(err, &wrong) || wrong.Option != "WithSharedPause()" || !strings.Contains(err.Error(), "storefake.Store doesn't implement store.Banner: leave it out, or") {
+			t.Errorf("recovered %v", err)
+		}
+	}()
+	NewTransport(on(storefake.New()), nil, WithSharedPause())
 }
 
 // Transport reports all wrong options at once, before any request.

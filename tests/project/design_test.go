@@ -89,7 +89,7 @@ func designJobs(ctx context.Context, lim *stint.Limiter) error {
 }
 
 func designClient(lim *stint.Limiter) *http.Client {
-	client := &http.Client{Transport: stinthttp.NewTransport(lim, http.DefaultTransport)}
+	client := &http.Client{Transport: stinthttp.NewTransport(lim, http.DefaultTransport, stinthttp.WithSharedPause())}
 	return client
 }
 

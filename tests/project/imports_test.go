@@ -77,10 +77,10 @@ var imports = map[string]rule{
 	"internal/topkeys":                   {notEven: []string{"net/http", "net"}},
 	"console":                            {own: []string{".", "internal/keytext", "internal/read", "internal/topkeys", "store", "store/failover", "store/memstore"}},
 	"tenants":                            {own: []string{".", "internal/keytext", "internal/optionerror"}},
-	"adapters/internal/client":           {own: []string{".", "internal/background"}},
+	"adapters/internal/client":           {own: []string{".", "internal/background", "internal/keytext", "store"}},
 	"adapters/internal/pattern":          {},
 	"adapters/internal/frameworkcontext": {},
-	"adapters/std":                       {own: []string{".", "adapters/internal/client"}},
+	"adapters/std":                       {own: []string{".", "adapters/internal/client", "store"}},
 	"adapters/gin":                       {own: []string{".", "adapters/internal/frameworkcontext", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
 	"adapters/echo":                      {own: []string{".", "adapters/internal/frameworkcontext", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/background"
+	"github.com/stint-go/stint/store"
 )
 
 const (
@@ -40,6 +41,8 @@ type Transport struct {
 	Retryable   func(*http.Request) bool // whether a request may be sent twice
 	// RetryForbidden says that a 403 that asks for a pause is retried, too.
 	RetryForbidden bool
+	// Pauses is the limiter's store, which is a store.Banner, if it keeps pauses for all of its processes; or nil.
+	Pauses store.Store
 
 	gates gates
 }
@@ -89,11 +92,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		now := time.Now()
 		d := pause(resp, now)
-		if d == 0 && overloaded(resp.StatusCode) {
+		asked := d > 0
+		if !asked && overloaded(resp.StatusCode) {
 			d = firstBackoff << min(try, 10)
 		}
 		if d > 0 {
 			t.gates.close(to, now, d)
+		}
+		if asked {
+			t.sharePause(r.Context(), to, d)
 		}
 		again, opens := t.retry(r, resp, to, try, now.Add(d))
 		if again == nil {
@@ -106,8 +113,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // waitTurn waits until the destination's gate is open and lim gives a turn. If a gate
-// closes during the wait for lim, it waits for the gate too and asks lim once more:
-// otherwise everything that lim let go meanwhile would go at once.
+// closes during the wait for lim, or another process was asked for a pause meanwhile, it waits
+// for the gate too and asks lim once more: otherwise everything that lim let go meanwhile would
+// go at once.
 func (t *Transport) waitTurn(ctx context.Context, destination gateKey, notBefore time.Time) (*stint.Permit, error) {
 	for {
 		opened, err := t.passGate(ctx, destination)
@@ -124,6 +132,7 @@ func (t *Transport) waitTurn(ctx context.Context, destination gateKey, notBefore
 		if err != nil {
 			return nil, err
 		}
+		t.learnPause(ctx, destination)
 		now := time.Now()
 		opens := t.gates.opening(destination)
 		if !opens.After(opened) || !opens.After(now) || !t.worthWaiting(ctx, now, opens.Sub(now)) {

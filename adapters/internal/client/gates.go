@@ -54,11 +54,27 @@ type gates struct {
 // force changes nothing: it comes from another policy, or from an answer that took
 // longer to arrive.
 func (gs *gates) close(key gateKey, now time.Time, d time.Duration) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.extend(key, now, d)
+}
+
+// adopt closes the gate of key for a pause of another process, which lasted for left at some instant from asked to
+// now. If the gate may already be closed until its end, nothing changes: otherwise each answer would start the queue
+// anew, as the instants of two answers differ by the time that they take, and by rounding.
+func (gs *gates) adopt(key gateKey, asked, now time.Time, left time.Duration) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if g := gs.closed[key]; g == nil || asked.Add(left-time.Millisecond).After(g.opens) {
+		gs.extend(key, now, left)
+	}
+}
+
+// extend is close with gs.mu held.
+func (gs *gates) extend(key gateKey, now time.Time, d time.Duration) {
 	if len(key.host)+len(key.key) > maxName {
 		return
 	}
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
 	opens := now.Add(d)
 	if g := gs.closed[key]; g != nil {
 		if opens.After(g.opens) {

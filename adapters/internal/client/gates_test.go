@@ -217,3 +217,40 @@ func TestGateCloses(t *testing.T) {
 		}
 	}
 }
+
+// A pause of another process extends a gate only if it surely ends later: what two answers say about one pause
+// differs by the time that they take.
+func TestGateAdopts(t *testing.T) {
+	var gs gates
+	key := gateKey{host: "a"}
+	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
+	gs.adopt(key, at(-1), at(0), 10*time.Second)
+	opens, _ := gs.place(key, at(6))
+	if !opens.Equal(at(10_000)) {
+		t.Errorf("opens at %v", opens)
+	}
+	for _, answer := range [...]struct {
+		asked, answered int
+		left            time.Duration
+	}{
+		{0, 0, 10 * time.Second},
+		{1, 1, 9999 * time.Millisecond},
+		{1, 1, 9999*time.Millisecond + 999*time.Microsecond}, // rounded up
+		{5, 50, 9995 * time.Millisecond},
+		{5, 50, 9950 * time.Millisecond},
+		{9000, 9500, 600 * time.Millisecond},
+	} {
+		gs.adopt(key, at(answer.asked), at(answer.answered), answer.left)
+		if got := gs.closed[key]; !got.opens.Equal(opens) || got.queue != 1 {
+			t.Errorf("%+v: opens at %v, and the queue is %d", answer, got.opens, got.queue)
+		}
+	}
+	gs.adopt(key, at(9000), at(9010), 3*time.Second)
+	if got := gs.closed[key]; !got.opens.Equal(at(12_010)) || got.queue != 0 {
+		t.Errorf("a longer pause: opens at %v, and the queue is %d", got.opens, got.queue)
+	}
+	gs.adopt(gateKey{host: strings.Repeat("x", 1+maxName)}, noon, noon, time.Second)
+	if n := len(gs.closed); n != 1 {
+		t.Errorf("%d gates: a name beyond bounds was kept", n)
+	}
+}
