@@ -2,11 +2,13 @@ package store_test
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 	_ "time/tzdata"
 
+	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store"
 )
 
@@ -36,9 +38,14 @@ func TestSeveralLimitsEqualModels(t *testing.T) {
 	}
 }
 
-var algorithms = []store.Algorithm{
-	store.TokenBucket, store.IntervalBucket, store.LeakyBucket, store.FixedWindow,
-	store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp, store.Concurrency,
+// algorithms are those that have a model, and rates those whose units come back by time.
+var (
+	algorithms = without(versionstest.Algorithms(), store.Ban)
+	rates      = without(algorithms, store.Concurrency)
+)
+
+func without(all []store.Algorithm, one store.Algorithm) []store.Algorithm {
+	return slices.DeleteFunc(slices.Clone(all), func(a store.Algorithm) bool { return a == one })
 }
 
 // traces yields the seeds to run.

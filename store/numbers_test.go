@@ -148,7 +148,7 @@ func walkVersions(t *testing.T, n uint64, look func(d dice, v *versions) error) 
 	t.Helper()
 	for s := range traces(t, n) {
 		d := seed(s)
-		v := drawVersions(d, oneOf(d, algorithms[:len(algorithms)-1]...)) // slots have no numbers to convert
+		v := drawVersions(d, oneOf(d, rates...)) // slots have no numbers to convert
 		for range 1 + d.roll(40) {
 			if v.now.Steady > 15*years {
 				break
@@ -263,7 +263,7 @@ func TestRetryAfterOfSeveral(t *testing.T) {
 		d := seed(s)
 		var sets []*versions
 		for range 2 + d.roll(2) {
-			sets = append(sets, drawVersions(d, oneOf(d, algorithms[:len(algorithms)-1]...))) // slots have no turns
+			sets = append(sets, drawVersions(d, oneOf(d, rates...))) // slots have no turns
 		}
 		now := sets[0].now
 		decide := func(after time.Duration, cost int64, keep bool) ([]store.Result, bool, time.Duration) {
@@ -455,10 +455,7 @@ func TestRefundOfAnotherWarmUp(t *testing.T) {
 
 // What a settlement adds is charged whatever numbers the state has, also to an idle key.
 func TestRaisedOnAnotherVersionsState(t *testing.T) {
-	for a := range store.Ban {
-		if a == store.Concurrency {
-			continue
-		}
+	for _, a := range rates {
 		for _, idle := range []bool{false, true} {
 			s := store.Spec{Algorithm: a, Units: 5, Period: time.Hour}
 			if a == store.WarmUp {

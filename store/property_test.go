@@ -374,7 +374,7 @@ func TestReservingWithoutEnd(t *testing.T) {
 	t.Parallel()
 	for s := range traces(t, 400) {
 		d := seed(s)
-		a := oneOf(d, algorithms[:len(algorithms)-1]...) // slots have no turns
+		a := oneOf(d, rates...) // slots have no turns
 		r := drawRule(d, a)
 		m := newBench([]rule{r}, d.roll(years), d.roll(years)).attempts(0)
 		spec := r.limit.Spec()

@@ -138,14 +138,10 @@ func promised(all []spent, debt spent, to int64) bool {
 // promised is kept, whatever the others turn out to cost.
 func TestNoSpanAdmitsMore(t *testing.T) {
 	t.Parallel()
-	kinds := []store.Algorithm{
-		store.TokenBucket, store.LeakyBucket, store.IntervalBucket,
-		store.FixedWindow, store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp,
-	}
 	checked := 0
 	for s := range traces(t, 3000) {
 		d := seed(s)
-		r := drawRule(d, oneOf(d, kinds...))
+		r := drawRule(d, oneOf(d, rates...))
 		debts := d.roll(2) == 0
 		if !spendable(r, debts) {
 			continue

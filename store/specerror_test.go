@@ -1,13 +1,44 @@
 package store_test
 
 import (
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store"
 )
+
+// A limit keeps each field of its Spec.
+func TestSpecIsKept(t *testing.T) {
+	kept := map[string]bool{}
+	for _, s := range append(versionstest.Kinds(t),
+		store.Spec{Units: 2, Period: time.Second, Burst: 5, Queue: 3, Debt: true},
+		store.Spec{Algorithm: store.SlidingWindow, Units: 7, Period: time.Hour, Buckets: 5}) {
+		s.Name = "a"
+		l, err := store.NewLimit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given, got := reflect.ValueOf(s), reflect.ValueOf(l.Spec())
+		for i := range given.NumField() {
+			name := given.Type().Field(i).Name
+			if given.Field(i).IsZero() {
+				continue
+			}
+			if kept[name] = true; !reflect.DeepEqual(given.Field(i).Interface(), got.Field(i).Interface()) {
+				t.Errorf("%v: %s was %v and is %v", s.Algorithm, name, given.Field(i), got.Field(i))
+			}
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[store.Spec]()) {
+		if f.Name != "Algorithm" && !kept[f.Name] {
+			t.Errorf("no limit here has %s", f.Name)
+		}
+	}
+}
 
 // Every name of Go's in the problems that NewLimit reports is a value: whoever has other
 // words for them, gets texts without one.
@@ -39,7 +70,7 @@ func TestSpecErrorIn(t *testing.T) {
 		func(s *store.Spec) { s.Period, s.Window = 0, store.Every(3*year) },
 		func(s *store.Spec) { s.Period, s.Window = 0, store.Every(time.Hour).In(time.FixedZone("zone", 3600)) },
 	} {
-		for alg := range store.Ban + 1 {
+		for _, alg := range versionstest.Algorithms() {
 			s := store.Spec{Name: "a", Algorithm: alg, Units: 1, Period: time.Second}
 			vary(&s)
 			_, err := store.NewLimit(s)

@@ -122,7 +122,7 @@ func TestStateAsBytes(t *testing.T) {
 
 // readers are limits of every algorithm, whose numbers differ.
 var readers = func() (limits []*store.Limit) {
-	for a := range store.Ban + 1 {
+	for _, a := range versionstest.Algorithms() {
 		for i, s := range []store.Spec{
 			{Units: 3, Period: time.Second, Burst: 5},
 			{Units: 1, Period: 2 * year, Burst: 7, Queue: 9},
@@ -203,7 +203,7 @@ func TestStatesThatNoLimitWrites(t *testing.T) {
 	accepted, rejected := 0, 0
 	for n := range traces(t, 400) {
 		d := seed(n)
-		v := drawVersions(d, oneOf(d, algorithms[:len(algorithms)-1]...))
+		v := drawVersions(d, oneOf(d, rates...))
 		for range 1 + d.roll(20) {
 			if err := v.step(d); err != nil {
 				t.Fatalf("seed %d: %v", n, err)

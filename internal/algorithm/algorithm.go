@@ -69,10 +69,9 @@ func (a Algorithm) String() string {
 	return "Algorithm(" + strconv.Itoa(int(a)) + ")"
 }
 
-// The functions below call those of an algorithm. Only they name all algorithms. A default never stands for
-// one, so an algorithm that a switch lacks panics, except in fillDefaults and Rebase, which some
-// algorithms have no need of. They are switches rather than a table of functions: arguments of an
-// indirect call escape, and every charge would allocate its state.
+// The functions below call those of an algorithm. In this package, only they name all algorithms. A default
+// never stands for one, so an algorithm that a switch lacks panics. They are switches rather than a table of
+// functions: arguments of an indirect call escape, and every charge would allocate its state.
 
 // fillDefaults writes what the Spec leaves open.
 func (l *Limit) fillDefaults() {
@@ -83,6 +82,9 @@ func (l *Limit) fillDefaults() {
 		l.defaultInterval()
 	case SlidingWindow:
 		l.defaultSlidingWindow()
+	case FixedWindow, SlidingCounter, SlidingLog, WarmUp, Concurrency, Ban: // a Spec leaves nothing open
+	default:
+		panic(l.spec.Algorithm.String())
 	}
 }
 
@@ -160,6 +162,9 @@ func (l *Limit) Rebase(now *Now, s *State) {
 		l.rebaseWarmUp(now, s)
 	case Ban:
 		l.rebaseBan(now, s)
+	case Concurrency: // stores end leases by themselves
+	default:
+		panic(l.spec.Algorithm.String())
 	}
 }
 

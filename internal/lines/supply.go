@@ -48,6 +48,9 @@ func SupplyOf(l *store.Limit, now time.Time) Supply {
 			period = spec.Window.Length(now)
 		}
 		s.Window, s.AtOnce = period, spec.Algorithm == store.FixedWindow || spec.Algorithm == store.IntervalBucket
+	case store.WarmUp:
+	default:
+		panic("no supply of " + spec.Algorithm.String())
 	}
 	s.Every = max(period/time.Duration(spec.Units), 1)
 	return s

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,8 +21,8 @@ import (
 
 const root = "../../../../"
 
-// Every constant of store.Algorithm is in each table and document that has a place for each algorithm. What
-// it is missing in is what CONTRIBUTING.md lists for a new one. policy and cmd/stint have a test of theirs.
+// Every constant of store.Algorithm is in each switch, table and document that has a place for each algorithm.
+// policy and cmd/stint have a test of theirs. CONTRIBUTING.md lists a few places more, which few algorithms need.
 func TestEveryAlgorithmIsEverywhere(t *testing.T) {
 	names := constants(t, "store/algorithm.go")
 	steps := constants(t, "internal/algorithm/algorithm.go")
@@ -38,11 +37,12 @@ func TestEveryAlgorithmIsEverywhere(t *testing.T) {
 		}
 		check(i < len(steps) && steps[i] == name, "internal/algorithm/algorithm.go: the constant, at the same place")
 		check(a.String() == name, "internal/algorithm/algorithm.go: its line in algorithms")
-		l := limitOf(t, a)
-		check(l != nil, "internal/test/versionstest/versionstest.go: Kinds")
+		l, lacks := limitOf(t, a)
+		check(l != nil || lacks != "", "internal/test/versionstest/versionstest.go: Kinds")
+		check(lacks == "", "internal/algorithm/algorithm.go: its case in fillDefaults, workOut or Step: "+lacks)
 		if l != nil {
-			for _, panicked := range steplessFunctions(l) {
-				check(false, "internal/algorithm/algorithm.go: its case in "+panicked)
+			for _, function := range functionsWithout(l) {
+				check(false, "internal/algorithm/algorithm.go: its case in "+function)
 			}
 			_, letter, _ := strings.Cut(l.StateName(), "/")
 			letter, _, _ = strings.Cut(letter, ":")
@@ -58,17 +58,29 @@ func TestEveryAlgorithmIsEverywhere(t *testing.T) {
 		set := slices.IndexFunc(scripts.Names(), func(file string) bool { return scripts.Named(file) == c.set })
 		check(set >= 0, "internal/scripts/scripts.go: its line in algorithms, for a file in lua")
 		lower := strings.ToLower(name)
-		check(a == store.Ban || exists("store/storetest/testdata/"+lower+".trace"),
-			"store/storetest/testdata/"+lower+".trace")
-		for _, in := range []struct{ files, what string }{
-			{"limits.go", `\bstore\.NAME\b`},
-			{"docs/algorithms.md", `(?m)^## NAMEs?\b`},
-			{"docs/choosing.md", `\bNAME\b`},
-			{"store/*_test.go", `\b(store\.NAME|Algorithm: NAME)\b`},
-			{"internal/test/versionstest/*.go", `\bstore\.NAME\b`},
+		for _, in := range []struct {
+			file, what string
+			except     []store.Algorithm // which have no place there
+		}{
+			{"limits.go", `\bstore\.NAME\b`, nil},
+			{"internal/lines/supply.go", `\bstore\.NAME\b`, nil},
+			{"internal/test/versionstest/versionstest.go", `\bstore\.NAME\b`, nil},
+			{"internal/test/versionstest/bounds.go", `\bstore\.NAME\b`, []store.Algorithm{store.Concurrency}},
+			{"internal/memory/inplace_test.go", `\bstore\.NAME\b`, nil},
+			{"store/redisstore/internal/wire/differential_test.go", `\bstore\.NAME\b`, nil},
+			{"store/model_test.go", `\bstore\.NAME\b`, []store.Algorithm{store.Ban}},
+			{"store/storetest/testdata/" + lower + ".trace", `(?m) take `, []store.Algorithm{store.Ban}},
+			{"store/storetest/atleast.go", `\bNAME\b`, nil},
+			{"store/storetest/retry.go", `\bNAME\b`, []store.Algorithm{store.Concurrency, store.Ban}},
+			{"store/storetest/versions.go", `\bNAME\b`, []store.Algorithm{store.Concurrency}},
+			{"docs/algorithms.md", `(?m)^## NAMEs?\b`, nil},
+			{"docs/choosing.md", `\bNAME\b`, nil},
+			{"docs/guarantees.md", `\bNAME\b`, nil},
+			{"docs/plots/main.go", `\bNAME\b`, []store.Algorithm{store.Ban}},
+			{"docs/plots/timeline.go", `\bNAME\b`, []store.Algorithm{store.Ban}},
 		} {
-			found := mentions(t, in.files, strings.ReplaceAll(in.what, "NAME", name))
-			check(found, in.files)
+			found := mentions(t, in.file, strings.ReplaceAll(in.what, "NAME", name))
+			check(found || slices.Contains(in.except, a), in.file)
 		}
 		if missing != nil {
 			t.Errorf("%s is missing in\n\t%s", name, strings.Join(missing, "\n\t"))
@@ -79,8 +91,14 @@ func TestEveryAlgorithmIsEverywhere(t *testing.T) {
 	}
 }
 
-// limitOf returns a limit of the algorithm with the numbers that versionstest has for it, or nil.
-func limitOf(t *testing.T, a store.Algorithm) *store.Limit {
+// limitOf returns a limit of the algorithm with the numbers that versionstest has for it, or nil, and with
+// what NewLimit panicked.
+func limitOf(t *testing.T, a store.Algorithm) (l *store.Limit, panicked string) {
+	defer func() {
+		if p := recover(); p != nil {
+			panicked = fmt.Sprint(p)
+		}
+	}()
 	for _, s := range versionstest.Kinds(t) {
 		if s.Algorithm == a {
 			s.Name = "a"
@@ -88,14 +106,15 @@ func limitOf(t *testing.T, a store.Algorithm) *store.Limit {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return l
+			return l, ""
 		}
 	}
-	return nil
+	return nil, ""
 }
 
-// steplessFunctions returns the functions of internal/algorithm that panic for a limit.
-func steplessFunctions(limit *store.Limit) (names []string) {
+// functionsWithout returns the functions of internal/algorithm that have no case for the limit's algorithm,
+// and those that panic for another reason, with that reason.
+func functionsWithout(limit *store.Limit) (names []string) {
 	l, now, receipt := inside.Limit(limit), algorithm.Now{}, algorithm.Receipt{Cost: 1}
 	for name, call := range map[string]func(s *algorithm.State, r *algorithm.Result){
 		"Step": func(s *algorithm.State, r *algorithm.Result) {
@@ -110,8 +129,12 @@ func steplessFunctions(limit *store.Limit) (names []string) {
 	} {
 		func() {
 			defer func() {
-				if recover() != nil {
+				switch p := recover(); p {
+				case nil:
+				case limit.Spec().Algorithm.String():
 					names = append(names, name)
+				default:
+					names = append(names, fmt.Sprintf("%s, or in what that calls: %v", name, p))
 				}
 			}()
 			var s algorithm.State
@@ -147,20 +170,16 @@ func constants(t *testing.T, file string) (names []string) {
 	return names
 }
 
-func exists(file string) bool {
-	_, err := os.Stat(root + file)
-	return err == nil
-}
+var comment = regexp.MustCompile(`//.*`)
 
-// mentions reports whether one of some files has what an expression matches.
-func mentions(t *testing.T, files, expression string) bool {
-	all, err := filepath.Glob(root + files)
-	if err != nil || len(all) == 0 {
-		t.Fatal(files, err)
+// mentions reports whether a file has what an expression matches, in Go outside comments.
+func mentions(t *testing.T, file, expression string) bool {
+	text, err := os.ReadFile(root + file)
+	if err != nil && !strings.HasSuffix(file, ".trace") {
+		t.Fatal(err)
 	}
-	found := regexp.MustCompile(expression)
-	return slices.ContainsFunc(all, func(file string) bool {
-		text, err := os.ReadFile(file)
-		return err == nil && found.Match(text)
-	})
+	if strings.HasSuffix(file, ".go") {
+		text = comment.ReplaceAll(text, nil)
+	}
+	return regexp.MustCompile(expression).Match(text)
 }
