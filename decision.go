@@ -52,9 +52,8 @@ type LimitStatus struct {
 	Reason AdaptiveReason
 	// Capacity is the Remaining of an unused key: the burst plus the queue of a bucket, n of a
 	// window, or the number of slots of a concurrency limit. A Quota is a window, or a bucket if
-	// it is an IntervalBucket. For an
-	// AdaptiveConcurrency, Capacity is the current limit. A WithMaxWait that is shorter than the
-	// queue bounds the queue, here and in Remaining.
+	// it is an IntervalBucket. For an AdaptiveConcurrency, Capacity is the current limit. A
+	// WithMaxWait that is shorter than the queue bounds the queue, here and in Remaining.
 	Capacity int64
 	// InFlight is the number of slots of a concurrency limit that are held, including those of
 	// this request. InFlight may exceed Capacity after an Update has lowered the limit. For
