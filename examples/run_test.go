@@ -54,7 +54,7 @@ var visits = map[string]visit{
 	"fleet":       {redis: true, args: "-timeout 1m", within: time.Second, sees: []string{strings.Repeat("200 ", 10) + "429 429"}},
 	"gin":         {within: time.Second / 2, sees: []string{ok, ok, denied, `"search";r=0`}},
 	"grpc":        {alone: true, says: []string{`(?m)^call 3 OK .*r=0`, "(?m)^call 4 ResourceExhausted", "waiting for [12]s", "(?m)^call 4 OK", "(?m)^stream 1 OK", "(?m)^stream 2 ResourceExhausted", "(?m)^stream 2 OK"}},
-	"llm":         {sees: []string{"HTTP/1.1 200", `"tokens";r=5996`, `data: .*"text"`, `429 .*"tokens";r=99\d\d`, `200 .*"tokens";r=99\d\d`}},
+	"llm":         {sees: []string{"HTTP/1.1 200", `"tokens";r=9932`, `data: .*"text"`, "event: error", `"limit":"month"`, `429 .*"tokens";r=99\d\d`, `200 .*"tokens";r=99\d\d`}},
 	"login":       {sees: []string{"welcome\nwelcome\nwelcome\nwelcome\nwelcome\nwelcome\n", "(wrong.*\n){5}", `"login-account-address"`, `"login-address"`}},
 	"outgoing":    {alone: true, says: []string{`\d\.\ds  request 1: 200`, `(?m)^([6-9]|\d\d+)\.\ds  request 6: 200`}},
 	"policy":      {sees: []string{`"flow";q=10;w=1`, `"flow";q=5;w=1`, "earlier limits", "write burst"}},

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -48,9 +49,11 @@ func serve(t *testing.T, h http.Handler) *http.Transport {
 }
 
 // app is a gateway before a model that writes a token every millisecond.
-func app(t *testing.T) *http.Client {
+func app(t *testing.T) *http.Client { return appWith(t, 1_000_000) }
+
+func appWith(t *testing.T, perMonth int64) *http.Client {
 	upstream := serve(t, model(time.Millisecond))
-	return &http.Client{Transport: serve(t, gateway(&url.URL{Scheme: "http", Host: "model"}, upstream))}
+	return &http.Client{Transport: serve(t, gateway(&url.URL{Scheme: "http", Host: "model"}, upstream, perMonth))}
 }
 
 func ask(t *testing.T, client *http.Client, body string) *http.Response {
@@ -123,8 +126,8 @@ func TestTokensAreSettled(t *testing.T) {
 		name, body   string
 		status, cost int
 	}{
-		{"less than the most", `{"prompt":"tell me a story","max_tokens":1000}`, 200, 4 + 5*23},
-		{"the most", `{"prompt":"tell me a story","max_tokens":20}`, 200, 4 + 20},
+		{"more than was reserved", `{"prompt":"tell me a story","max_tokens":1000}`, 200, 4 + 5*23},
+		{"what was reserved", `{"prompt":"tell me a story","max_tokens":20}`, 200, 4 + 20},
 		{"a longer prompt than guessed", `{"prompt":"a b c d e f g h","max_tokens":1}`, 200, 8 + 1},
 		{"denied by the model", `{"prompt":"","max_tokens":1000}`, 422, 0},
 	}
@@ -195,11 +198,53 @@ func TestReservationHolds(t *testing.T) {
 		client := app(t)
 		first := ask(t, client, `{"prompt":"x","max_tokens":4096}`)
 		second := ask(t, client, `{"prompt":"x","max_tokens":4096}`)
-		if got := left(t, second, "tokens"); got != 10_000-2*4097 {
-			t.Errorf("%d tokens left beside two streams, want %d", got, 10_000-2*4097)
+		if got := left(t, second, "tokens"); got != 10_000-2*(1+usualTokens) {
+			t.Errorf("%d tokens left beside two streams, want %d", got, 10_000-2*(1+usualTokens))
 		}
 		drain(t, first)
 		drain(t, second)
+	})
+}
+
+// A stream is charged while it runs. When the month's tokens are used up, it ends with an event that says so.
+func TestStreamIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := appWith(t, 100)
+		resp := ask(t, client, `{"prompt":"tell me a story","max_tokens":1000}`)
+		body := drain(t, resp)
+		if got := 4 + strings.Count(body, `"text"`); resp.StatusCode != 200 || got != 100 {
+			t.Errorf("%s, and %d tokens, want 100", resp.Status, got)
+		}
+		last := strings.Split(strings.TrimSpace(body), "\n\n")
+		var said struct {
+			Limit      string
+			RetryAfter int64 `json:"retry_after"`
+		}
+		data, ok := strings.CutPrefix(last[len(last)-1], "event: error\ndata: ")
+		err := json.Unmarshal([]byte(data), &said)
+		if !ok || err != nil || said.Limit != "month" || said.RetryAfter < 30*24*3600 {
+			t.Errorf("the last event is %q (%v)", last[len(last)-1], err)
+		}
+	})
+}
+
+// When the minute's tokens are used up, a stream waits until there are more. It isn't cut.
+func TestStreamWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := app(t)
+		first := ask(t, client, `{"prompt":"`+strings.Repeat("x", 39_460)+`","max_tokens":1000}`)
+		start := time.Now()
+		resp := ask(t, client, `{"prompt":"tell me a story","max_tokens":1000}`)
+		if left := left(t, resp, "tokens"); resp.StatusCode != 200 || left != 2 || time.Since(start) > 50*time.Millisecond {
+			t.Errorf("%s after %v, and %d tokens left", resp.Status, time.Since(start), left)
+		}
+		if body := drain(t, resp); strings.Count(body, `"text"`) != 5*23 || !strings.HasSuffix(body, "data: [DONE]\n\n") {
+			t.Errorf("the stream ends with %q", body[max(0, len(body)-100):])
+		}
+		if took := time.Since(start); took < 200*time.Millisecond {
+			t.Errorf("it took %v, as long as a stream that has not waited", took)
+		}
+		drain(t, first)
 	})
 }
 
@@ -211,7 +256,7 @@ func TestWhatIsWrong(t *testing.T) {
 			`{"prompt":"x","max_tokens":-1}`:                                   400,
 			`nonsense`:                                                         400,
 			`{"prompt":"` + strings.Repeat("x", mostBody) + `"}`:               413,
-			`{"prompt":"` + strings.Repeat("x", 48_000) + `","max_tokens":10}`: 429, // more than a minute has
+			`{"prompt":"` + strings.Repeat("x", 48_000) + `","max_tokens":10}`: 200, // more than a minute has, by the estimate
 		} {
 			resp := ask(t, client, body)
 			drain(t, resp)
