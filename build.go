@@ -214,8 +214,10 @@ func (l *Limiter) observeStore(c *config) {
 
 // handleNotice sends the event of a notice of the store, or warns of it.
 func (l *Limiter) handleNotice(n store.Notice) {
-	if n.Kind == store.Degraded || n.Kind == store.Restored {
-		l.current.Load().backend.Lines.ForgetAll() // another store decides now
+	if degraded := n.Kind == store.Degraded; degraded || n.Kind == store.Restored {
+		if was := l.storeDegraded.Swap(degraded); !degraded || !was { // not if another probe has failed
+			l.current.Load().backend.Lines.ForgetAll() // another store decides now
+		}
 	}
 	switch n.Kind {
 	case store.CallFailed, store.Degraded, store.Restored:

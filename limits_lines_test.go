@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/test/redistest"
+	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
@@ -144,6 +145,32 @@ func TestTurnsOfAStoreThatNoLongerDecides(t *testing.T) {
 		defer stop()
 		if _, err := l.Take(wait, "k", 1); err != nil || time.Since(start) > 2*time.Minute {
 			t.Errorf("a request that waits up to 2m ends after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
+// A turn of the secondary is kept while probes of the primary fail: the same store still decides.
+func TestTurnsWhileThePrimaryStaysDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := failover.New(storefake.Down(), memstore.New(), failover.WithThreshold(1), failover.WithProbe(250*time.Millisecond, time.Second))
+		defer s.Close()
+		l := limiter(t, stint.WithKey(stint.GivenKey()), stint.WithStore(s),
+			stint.Rate(10, time.Minute, stint.WithBurst(1), stint.WithName("r"), stint.WithMaxWait(time.Hour)))
+		if err := l.Allow(t.Context(), "other", 1); err != nil { // opens the breaker
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		start := time.Now()
+		var all sync.WaitGroup
+		for range 11 {
+			all.Go(func() {
+				if _, err := l.Take(t.Context(), "k", 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if all.Wait(); time.Since(start).Round(time.Second) != time.Minute {
+			t.Errorf("11 requests at 10 a minute take %v", time.Since(start))
 		}
 	})
 }

@@ -75,6 +75,7 @@ type Limiter struct {
 
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys
+	storeDegraded atomic.Bool     // its preferred part doesn't decide
 
 	// Guarded by family.mu: see updateDestinations.
 	observers observers
