@@ -283,7 +283,7 @@ func insteadText(instead store.Store) string {
 	case instead == nil:
 		return "No store decides meanwhile: requests pass or are denied, as each limit's failure policy says."
 	case isMemory(instead):
-		return "Limits in memory decide meanwhile. Each process counts by itself."
+		return "Limits in memory decide meanwhile. Each process counts by itself, up to the limit or, with failover.WithProcesses(n), up to an n-th of it."
 	}
 	return fmt.Sprintf("A %s decides meanwhile.", strings.TrimPrefix(fmt.Sprintf("%T", instead), "*"))
 }

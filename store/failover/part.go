@@ -10,7 +10,9 @@ import (
 
 // WithProcesses divides the limits among n processes while the secondary decides, for a secondary in the memory of
 // each of them. Each rate and quota then has an n-th of its units and of its burst there, rounded up, and each
-// Concurrency an n-th of its slots. Bans aren't divided, and a Bandwidth keeps the burst that its chunks need. A cost
+// Concurrency an n-th of its slots. Bans aren't divided, and a Bandwidth keeps the burst that its chunks need. Queues
+// aren't divided either: as many requests wait in each process as without WithProcesses, and each waits up to n times
+// as long, or for its WithMaxWait, because the part gives an n-th of the units. A cost
 // above the part is charged as the whole part, because it would never pass otherwise. A Settle that raises a cost
 // above the part makes a debt, as always. Decisions and header fields show the part.
 //

@@ -127,7 +127,7 @@ func TestCostsAboveThePart(t *testing.T) {
 	})
 }
 
-// A Ban isn't divided, nor is any limit while the primary decides.
+// A Ban isn't divided, nor is a queue, nor is any limit while the primary decides.
 func TestUndivided(t *testing.T) {
 	ban, err := store.NewLimit(store.Spec{Name: "ban", Algorithm: store.Ban, Units: 8, Period: time.Hour, Ban: time.Hour})
 	if err != nil {
@@ -135,6 +135,30 @@ func TestUndivided(t *testing.T) {
 	}
 	if r := ask(t, fleet(t, 8)[0], ban, 1); r.Remaining != 8 || r.Capacity != 0 {
 		t.Errorf("a ban: %+v", r)
+	}
+	// Nor is the queue of a LeakyBucket: as many wait in each process, at the part's rate.
+	queue, err := store.NewLimit(store.Spec{Name: "queue", Algorithm: store.LeakyBucket, Units: 80, Period: time.Minute, Queue: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, last := range map[int]time.Duration{1: 15 * time.Second, 8: 2 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			waits, delay := 0, time.Duration(0)
+			for p := fleet(t, n)[0]; ; waits++ {
+				r := make([]store.Result, 1)
+				charge := store.Charge{Key: "k", Limit: queue, Cost: 1, MaxWait: time.Hour}
+				if err := p.Take(context.Background(), []store.Charge{charge}, r); err != nil {
+					t.Fatal(err)
+				}
+				if !r[0].OK {
+					break
+				}
+				delay = r[0].Delay
+			}
+			if waits != 1+20 || delay != last {
+				t.Errorf("%d processes: %d pass, the last after %v, want 21, the last after %v", n, waits, delay, last)
+			}
+		})
 	}
 	up := failover.New(memstore.New(), memstore.New(), failover.WithProcesses(8))
 	defer up.Close()
