@@ -34,7 +34,7 @@ var tested = map[string]string{
 	"docs/proxies.md nginx":             "TestProxies",
 	"docs/proxies.md sh":                "TestProxies, TestProxyCommands",
 	"docs/proxies.md yaml":              "TestProxyCommands",
-	"docs/recipes.md go tests/project":  "TestShuttingDown",
+	"docs/recipes.md go tests/project":  "TestRecipesAreThisCode",
 	"docs/recipes.md go tests/rpc":      "tests/rpc TestDocumentIsThisCode",
 	"docs/redis.md text":                "store/redisstore TestVerifyDocumentedRights",
 	"docs/rollout.md yaml":              "cmd/stint TestWalkThroughADay",

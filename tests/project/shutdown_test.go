@@ -72,10 +72,6 @@ func TestShuttingDown(t *testing.T) {
 			rdb.Close())
 	}
 
-	if code := blocks(t, "docs/recipes.md", "go tests/project"); !strings.Contains(read(t, "tests/project/shutdown_test.go"), indent(code[0])) {
-		t.Errorf("docs/recipes.md has code that isn't here:\n%s", code[0])
-	}
-
 	waiting := make(chan struct{}, 1)
 	defer lim.Observe(func(e stint.Event) {
 		if e.Kind == stint.EventWaiting {

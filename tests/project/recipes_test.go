@@ -1,0 +1,321 @@
+package project
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+// The blocks of docs/recipes.md that tests here run are in their code.
+func TestRecipesAreThisCode(t *testing.T) {
+	code := read(t, "tests/project/recipes_test.go") + read(t, "tests/project/shutdown_test.go")
+	for _, block := range blocks(t, "docs/recipes.md", "go tests/project") {
+		for part := range strings.SplitSeq(block, "\n\n") { // declarations and statements
+			if !strings.Contains(code, "\n"+part) && !strings.Contains(code, indent(part)) {
+				t.Errorf("docs/recipes.md has code that isn't here:\n%s", part)
+			}
+		}
+	}
+}
+
+// get sends a request with fields, in pairs of name and value.
+func get(h http.Handler, path string, fields ...string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	h.ServeHTTP(w, r)
+	return w
+}
+
+const step = 1 << 20 // bytes by which a charge is raised
+
+// metered charges the bytes of a response before it writes them.
+type metered struct {
+	http.ResponseWriter
+	ctx              context.Context // the request's
+	written, charged int64
+}
+
+func (w *metered) Write(b []byte) (int, error) {
+	if written := w.written + int64(len(b)); written > w.charged {
+		if err := stint.FromContext(w.ctx).Extend(w.ctx, written+step); err != nil {
+			return 0, err // the quota is used up, or the client has left
+		}
+		w.charged = written + step
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.written += int64(n)
+	return n, err
+}
+
+// A download is charged while it runs, and ends when the quota is used up.
+func TestDownload(t *testing.T) {
+	const perMonth, size = 5 << 20, 3 << 20
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	limit := stinthttp.New(
+		stint.Quota(perMonth, stint.Monthly, stint.WithName("transfer"), stint.WithFixedCost(step),
+			stint.WithSettle(func(_ *http.Request, _ int, written int64) int64 { return written })),
+		stint.WithKey(stint.Header("X-Customer")))
+	files := http.FileServer(http.Dir(dir))
+	downloads := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		files.ServeHTTP(&metered{ResponseWriter: w, ctx: r.Context(), charged: step}, r)
+	}))
+
+	server := httptest.NewServer(downloads)
+	defer server.Close()
+	var sizes []int
+	for sum := 0; ; {
+		r, err := http.NewRequest("GET", server.URL+"/file", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Customer", "a")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusTooManyRequests {
+			if resp.Header.Get("Retry-After") == "" {
+				t.Error("denied without a Retry-After")
+			}
+			break
+		}
+		if sizes, sum = append(sizes, len(body)), sum+len(body); sum > perMonth {
+			t.Fatalf("%d bytes of a quota of %d", sum, perMonth)
+		}
+		if cut := len(body) < size; cut != errors.Is(err, io.ErrUnexpectedEOF) || resp.ContentLength != size {
+			t.Errorf("%d bytes of %d: %v", len(body), resp.ContentLength, err)
+		}
+	}
+	if len(sizes) < 2 || sizes[0] != size || sizes[1] < step/2 || sizes[1] > perMonth-size {
+		t.Errorf("downloads of %d bytes", sizes)
+	}
+}
+
+// Critical requests get a slot where others don't any more.
+func TestSlotsForCriticalRequests(t *testing.T) {
+	critical := func(r *http.Request) bool { return r.URL.Path == "/checkout" }
+	lim := stint.Must(stint.New(
+		stint.Concurrency(100, stint.WithName("all")),
+		stint.Concurrency(80, stint.WithName("others"), stint.WithSkip(critical)),
+		stint.WithKey(stint.Global())))
+
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		h := stinthttp.Middleware(lim)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+		var running sync.WaitGroup
+		begin := func(n int, path string) (denied int) {
+			codes := make(chan int, n)
+			for range n {
+				running.Go(func() { codes <- get(h, path).Code })
+			}
+			synctest.Wait()
+			for range len(codes) { // the others run
+				if code := <-codes; code != http.StatusServiceUnavailable {
+					t.Errorf("%s: %d", path, code)
+				}
+				denied++
+			}
+			return denied
+		}
+		if denied := begin(90, "/search"); denied != 10 {
+			t.Errorf("%d of 90 searches are denied, want 10", denied)
+		}
+		if denied := begin(25, "/checkout"); denied != 5 {
+			t.Errorf("%d of 25 checkouts are denied, want 5", denied)
+		}
+		close(end)
+		running.Wait()
+	})
+}
+
+// A soft limit changes the answer and denies nothing.
+func TestSoftLimit(t *testing.T) {
+	lim := stint.Must(stint.New(
+		stint.Rate(100, time.Minute, stint.WithName("fair"), stint.WithDryRun(true)),
+		stint.Rate(1000, time.Minute, stint.WithName("calls")),
+		stint.WithKey(stint.Header("X-API-Key"))))
+	search := func(w http.ResponseWriter, r *http.Request) {
+		results := 50
+		if fair, ok := stint.FromContext(r.Context()).Decision().Status("fair"); ok && !fair.Allowed {
+			results = 5 // after 100 requests in a minute
+		}
+		fmt.Fprintln(w, "results:", results)
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		h := stinthttp.Middleware(lim)(http.HandlerFunc(search))
+		got := map[string]int{}
+		for range 1200 {
+			w := get(h, "/", "X-API-Key", "a")
+			if w.Code != http.StatusOK {
+				w.Body = bytes.NewBufferString(fmt.Sprint(w.Code))
+			}
+			got[strings.TrimSpace(w.Body.String())]++
+		}
+		if got["results: 50"] != 100 || got["results: 5"] != 900 || got["429"] != 200 {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// connection is a connection of some WebSocket library.
+type connection struct {
+	sent   []string
+	closed string
+}
+
+func (c *connection) Read(context.Context) (string, error) {
+	if len(c.sent) == 0 {
+		return "", io.EOF
+	}
+	message := c.sent[0]
+	c.sent = c.sent[1:]
+	return message, nil
+}
+
+func (c *connection) Close(reason string) error {
+	c.closed = reason
+	return nil
+}
+
+// Each connection has a limit of messages.
+func TestMessagesOfAConnection(t *testing.T) {
+	handled := 0
+	handle := func(string) { handled++ }
+
+	messages := stint.Must(stint.New(
+		stint.Rate(10, time.Second, stint.WithName("messages")),
+		stint.WithKey(stint.GivenKey())))
+	serve := func(ctx context.Context, conn *connection, id string) error {
+		for {
+			message, err := conn.Read(ctx)
+			if err != nil {
+				return err
+			}
+			if err := messages.Allow(ctx, id, 1); err != nil {
+				return conn.Close("too many messages")
+			}
+			handle(message)
+		}
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			id            string
+			sent, handled int
+			closed        string
+		}{{"192.0.2.1:5000", 12, 10, "too many messages"}, {"192.0.2.1:5001", 9, 9, ""}} {
+			handled = 0
+			conn := &connection{sent: make([]string, tt.sent)}
+			if err := serve(t.Context(), conn, tt.id); (err == nil) != (tt.closed != "") {
+				t.Error(err)
+			}
+			if handled != tt.handled || conn.closed != tt.closed {
+				t.Errorf("%s: %d messages handled, closed %q", tt.id, handled, conn.closed)
+			}
+		}
+	})
+}
+
+// A request is charged to its user and to the user's organisation, or to neither.
+func TestUserAndOrganisation(t *testing.T) {
+	user, organisation := stint.Header("X-User"), stint.Header("X-Organisation")
+
+	lim := stint.Must(stint.New(
+		stint.Rate(10, time.Minute, stint.WithName("user"), stint.WithKey(user)),
+		stint.Rate(25, time.Minute, stint.WithName("organisation"), stint.WithKey(organisation))))
+
+	synctest.Test(t, func(t *testing.T) {
+		h := mount(lim)
+		var got []int
+		var violated []string
+		for _, who := range []string{"ann acme", "bob acme", "cid acme", "dan zoo"} {
+			name, org, _ := strings.Cut(who, " ")
+			passed, last := 0, ""
+			for range 12 {
+				w := get(h, "/", "X-User", name, "X-Organisation", org)
+				if w.Code == http.StatusOK {
+					passed++
+				} else {
+					_, last, _ = strings.Cut(w.Body.String(), `"violated-policies":`)
+				}
+			}
+			got, violated = append(got, passed), append(violated, strings.Trim(last, "[]{}\"\n"))
+		}
+		if fmt.Sprint(got, violated) != "[10 10 5 10] [user user organisation user]" {
+			t.Errorf("passed: %v, denied by %v", got, violated)
+		}
+	})
+}
+
+// A key that is drained has nothing left, and no debt.
+func TestDrain(t *testing.T) {
+	testDrain(t, stint.Rate(100, time.Minute, stint.WithName("calls")))
+	testDrain(t, stint.Rate(100, time.Minute, stint.WithName("calls"), stint.WithAlgorithm(stint.SlidingLog)))
+	testDrain(t, stint.Quota(100, stint.Every(time.Minute), stint.WithName("calls")))
+}
+
+func testDrain(t *testing.T, limit stint.Limit) {
+	lim := stint.Must(stint.New(limit, stint.WithKey(stint.GivenKey()),
+		stint.Quota(1000, stint.Daily, stint.WithName("daily"))))
+
+	drain := func(ctx context.Context, key string) error {
+		permit, err := lim.Take(ctx, key, 1)
+		if errors.Is(err, stint.ErrDenied) {
+			return nil // nothing is left
+		}
+		if err != nil {
+			return err
+		}
+		defer permit.Done()
+		calls, _ := permit.Decision().Status("calls")
+		return permit.Settle(ctx, 1+calls.Remaining, "calls")
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		if err := lim.Allow(t.Context(), "a", 30); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := drain(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			d, err := lim.Peek(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Limits[0].Remaining != 0 || d.Limits[0].ResetAfter > time.Minute || d.Limits[1].Remaining != 969 {
+				t.Errorf("%+v", d.Limits)
+			}
+		}
+		var denied *stint.DeniedError
+		if err := lim.Allow(t.Context(), "a", 1); !errors.As(err, &denied) || denied.Decision.Limit != "calls" {
+			t.Errorf("got %v", err)
+		}
+		if err := lim.Allow(t.Context(), "b", 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
