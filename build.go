@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/memory"
 	"github.com/stint-go/stint/internal/mistakes"
+	"github.com/stint-go/stint/internal/near"
 	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/internal/permit"
 	"github.com/stint-go/stint/store"
@@ -101,7 +102,7 @@ func (l *Limiter) build(c *config, parent *version, generation *compile.Generati
 	f := l.family
 	s, lines, shared := f.chooseStore(c, l.current.Load(), parent)
 	v := &version{behavior: c.behavior, registry: f.registry,
-		events: sender{name: c.name, destinations: &l.destinations, store: s}}
+		events: sender{c.name, &l.destinations, s, &f.near}}
 	own, _ := s.(*memstore.Store)
 	v.memory = (*memory.Store)(own)
 	v.backend = f.newBackend(v, s, lines)
@@ -170,6 +171,7 @@ type family struct {
 
 	lines sync.Map // of *lines.Lines: those of each store are the same across Updates
 
+	near     near.Table     // what keys have reached of limits with WithNearLimit
 	names    mistakes.Names // for other families on the same store; guarded by mu
 	builds   mistakes.Builds
 	updates  mistakes.Updates // guarded by mu

@@ -143,12 +143,12 @@ type (
 		sharedSetting
 		marks
 	}
-	// settleOption is a settingOption that slots don't have.
-	settleOption struct{ settingOption }
+	// unitsOption is a settingOption that slots don't have.
+	unitsOption struct{ settingOption }
 )
 
-func (o settleOption) applyLimit(r *compile.Rule) {
-	onlyFor("WithSettle", o.settingOption.applyLimit, "Rate", "Quota")(r)
+func (o unitsOption) applyLimit(r *compile.Rule) {
+	onlyFor(o.name, o.settingOption.applyLimit, "Rate", "Quota")(r)
 }
 
 // checkedRuleOption returns an option of the limits that these constructors make, or of all that may have it

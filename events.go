@@ -34,7 +34,7 @@ type Event struct {
 	// events that aren't about a decision (EventSettleFailed, EventUpdated, EventLimitChanged).
 	Request *http.Request
 	// Decision is the decision, for EventAdmitted, EventDenied, EventCanceled,
-	// EventDryRunDenied, EventBanned, EventSettled, EventExtended and EventEnded. Its Limit
+	// EventDryRunDenied, EventBanned, EventSettled, EventExtended, EventNearLimit and EventEnded. Its Limit
 	// names the deciding limit: among those that denied, the one with the longest RetryAfter; if none denied, the
 	// one with the least remaining. For other events, Limits has only the Name and Cost of each
 	// limit that the event is about. Limit is set if exactly one of these limits is enforced.
@@ -68,6 +68,8 @@ type Event struct {
 	// EventAdmitted, EventDenied, EventCanceled or EventStoreFailed. Each EventWaiting is
 	// followed by exactly one event with EndsWait.
 	EndsWait bool
+	// Percent is the percentage of WithNearLimit that the use of the limit has reached, for EventNearLimit.
+	Percent int
 	// ByHand reports that Limiter.Ban has started the ban, and not a denial, for EventBanned.
 	ByHand bool
 
@@ -181,6 +183,9 @@ func (e Event) LogValue() slog.Value {
 		slog.String("path", e.Path), slog.String("warning", warning), slog.String("see", e.Warning.Link),
 		slog.String("error", why),
 	}
+	if e.Percent != 0 {
+		attrs = append(attrs, slog.Int("percent", e.Percent))
+	}
 	if e.ByHand {
 		attrs = append(attrs, slog.Bool("by_hand", true))
 	}
@@ -279,6 +284,10 @@ const (
 	// of each limit is the units that the raise adds. Err is set if the store failed, as in
 	// EventStoreFailed, or if the raise was canceled.
 	EventExtended
+	// EventNearLimit: a decision, an Extend or a Settle has taken a key's use of a limit to a
+	// percentage of WithNearLimit. Percent is that percentage, Decision.Limits[0] the state of the
+	// limit, and Key(0) the key. The event follows that of the decision, the Extend or the Settle.
+	EventNearLimit
 	// EventWarning: the limiter has found a likely mistake in its use. Warning describes the
 	// mistake; see WithoutWarnings. The event may be sent before New returns, and on a
 	// goroutine of the limiter.
@@ -315,6 +324,7 @@ var eventKinds = [...]struct {
 	EventLeaseLost:     {name: "LeaseLost", message: logs.LeaseLost},
 	EventWarning:       {name: "Warning", message: logs.Warning},
 	EventExtended:      {name: "Extended", decided: true},
+	EventNearLimit:     {name: "NearLimit", decided: true},
 }
 
 // String returns the constant's name without Event: "Admitted".

@@ -592,6 +592,7 @@ func TestEachKindHasItsFields(t *testing.T) {
 			do: func(_ http.ResponseWriter, r *http.Request) {
 				_ = stint.FromContext(r.Context()).Extend(r.Context(), 2)
 			}, want: everyOne + " Decision StoreTook"},
+		{kind: stint.EventNearLimit, limits: []stint.RouteOption{stint.Rate(10, time.Hour, name, stint.WithNearLimit(80))}, want: everyOne + " Request Decision Percent"},
 		{kind: stint.EventEnded, limits: waits, do: second, want: everyOne + " Decision Waited StoreTook Held"},
 		{kind: stint.EventEnded, limits: []stint.RouteOption{stint.Rate(9, time.Hour, name, two)}, want: everyOne + " Decision Status"},
 	}
@@ -673,7 +674,7 @@ func TestEventsShowEachField(t *testing.T) {
 		"Limiter": "front", "Route": "/", "Decision": stint.Decision{Limit: "x"}, "Err": errDown, "Waited": time.Second,
 		"StoreTook": time.Second, "Status": 200, "Held": time.Second, "Change": &stint.LimitChange{Limit: "x", From: 1, To: 2},
 		"Pacing": &stint.Pacing{Bytes: 7}, "Path": "limits.yaml", "Warning": &stint.Warning{Link: "https://a.test"},
-		"ByHand": true,
+		"ByHand": true, "Percent": 80,
 	}
 	base := stint.Event{Kind: stint.EventAdmitted}
 	typ := reflect.TypeFor[stint.Event]()

@@ -990,6 +990,26 @@ func ExamplePreflight() {
 	// true
 }
 
+// Observers are notified before a customer's month is used up.
+func ExampleWithNearLimit() {
+	limits := stint.Must(stint.New(
+		stint.Quota(100, stint.Monthly, stint.WithNearLimit(80, 95)),
+		stint.WithKey(stint.GivenKey()),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.EventNearLimit {
+				s := e.Decision.Limits[0]
+				fmt.Printf("%s has used %d %% of %s: %d left\n", e.Key(0), e.Percent, s.Name, s.Remaining)
+			}
+		})))
+
+	for range 12 {
+		_ = limits.Allow(context.Background(), "customer-7", 10)
+	}
+	// Output:
+	// customer-7 has used 80 % of monthly: 20 left
+	// customer-7 has used 95 % of monthly: 0 left
+}
+
 func ExampleWithQueue() {
 	// One at a time; another may wait for it, for up to 20 ms.
 	printer := stint.Must(stint.New(

@@ -80,3 +80,6 @@ func (l *Limiter) Open(w http.ResponseWriter, r *http.Request) (p *Permit, err e
 	}
 	return p, err
 }
+
+// SetNearRoom sets for how many keys the limiter remembers what they have reached of limits with WithNearLimit.
+func (l *Limiter) SetNearRoom(keys int) { l.family.near.Room = keys }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -273,6 +274,41 @@ func WithMaxWait(d time.Duration) ChargeOption {
 	valid, write := optionerror.CheckDuration(d, d > 0, "write a positive duration, or leave it out if nobody waits")
 	return checkedSetting(valid, fmt.Sprintf("WithMaxWait(%v)", d), write,
 		func(s *compile.Settings) { s.MaxWait = d })
+}
+
+// WithNearLimit announces that a key has nearly used up a rate or quota: observers get an
+// EventNearLimit when a decision, an Extend or a Settle takes the key's use of the limit from
+// below one of the percentages to that percentage or more. Each percentage is announced at most
+// once in a period for each key and limit, in this process. By default nothing is announced.
+//
+//		stint.Quota(10_000, stint.Monthly, stint.WithNearLimit(80, 95))
+//
+//	  - The use is a percentage of LimitStatus.Capacity: of the burst of a bucket, or of n of a
+//	    window. On a TokenBucket with a queue, it is a percentage of the burst alone.
+//	  - The period is the window, or the per of a Rate. In a later period, a percentage is announced
+//	    again once the use has been below it.
+//	  - If a charge takes the use to several percentages, the event has the highest, and the lower
+//	    ones count as announced.
+//	  - Use that other processes have charged counts. So in a fleet, each process that serves the key
+//	    may announce a percentage: at its first charge of the key after the percentage is reached.
+//	  - A limit whose numbers change announces the percentages of the new numbers.
+//	  - A dry run announces, too: LimitStatus.DryRun of the event is set. A denied request charges
+//	    nothing and announces nothing.
+//
+// A limiter and the limiters derived from it remember up to 100,000 keys that have reached a
+// percentage, until their period is over. If there are more, further events are left out, and the
+// log says how many for each limit.
+//
+// percent is from 1 to 100, in any order. New returns an error for other values, for none, for a
+// Concurrency or AdaptiveConcurrency, and for a limit that saves up no units: WithWarmUp, and
+// WithDebt without a burst. As a default of a limiter or route, WithNearLimit applies to its other
+// rates and quotas.
+func WithNearLimit(percent ...int) ChargeOption {
+	all := slices.Compact(slices.Sorted(slices.Values(percent)))
+	valid := len(all) > 0 && all[0] >= 1 && all[len(all)-1] <= 100
+	written := "WithNearLimit(" + strings.ReplaceAll(strings.Trim(fmt.Sprint(percent), "[]"), " ", ", ") + ")"
+	return unitsOption{checkedSetting(valid, written, "write percentages from 1 to 100, such as 80, 95",
+		func(s *compile.Settings) { s.Marks = all })}
 }
 
 // WithQueue sets the length of the queue: the number of requests that may wait for each key in

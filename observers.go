@@ -16,7 +16,9 @@ import (
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/failure"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/internal/near"
 	"github.com/stint-go/stint/store"
 )
 
@@ -143,6 +145,7 @@ type sender struct {
 	name         string // by WithLimiterName, or ""
 	destinations *destinations
 	store        store.Store // in which the limiter counts
+	near         *near.Table // of the limiter's family
 }
 
 // observers returns those who observe the limiter now, or nil if nobody does.
@@ -192,7 +195,8 @@ func (e *Event) setDecision(c *decide.Call) {
 }
 
 // sendConsequences sends the events of bans that a decision has started, and of dry runs that would
-// have denied it. They say the same as the decision's event, except that only one event ends a wait.
+// have denied it. They say the same as the decision's event, except that only one event ends a wait. Then come those
+// of limits that are near.
 func (s *sender) sendConsequences(to *observerList, decided *Event, c *decide.Call) {
 	e := *decided
 	e.EndsWait = false
@@ -208,6 +212,41 @@ func (s *sender) sendConsequences(to *observerList, decided *Event, c *decide.Ca
 			s.send(to, &e)
 		}
 	}
+	if decided.Kind == EventAdmitted {
+		s.sendNearLimits(subject{decided.Route, decided.Request, to}, c)
+	}
+}
+
+// sendNearLimits sends the events of limits that a call which was granted has brought a key near to.
+func (s *sender) sendNearLimits(of subject, c *decide.Call) {
+	for i, l := range c.Limits {
+		if l.Marks != nil && c.Results[i].OK {
+			s.sendIfNear(of, l, &c.Charges[i], &c.Results[i], c.Charges[i].Cost)
+		}
+	}
+}
+
+// sendIfNear sends an event if a charge, which has added units to a key's use of a limit, has taken it to one of the
+// limit's marks. An event that would be left out of the table isn't sent but logged, since its key could send more.
+func (s *sender) sendIfNear(of subject, l *limit.Limit, c *store.Charge, r *store.Result, added int64) {
+	if of.observers == nil {
+		return
+	}
+	percent, full := s.near.Reached(l, c, r, added)
+	if percent == 0 {
+		return
+	}
+	var status LimitStatus
+	status.set(c, r)
+	e := of.event(EventNearLimit, nil)
+	e.Limiter, e.Percent, e.keys = s.name, percent, []string{c.Key}
+	e.Decision = Decision{Allowed: true, Limit: status.Name, Remaining: status.Remaining,
+		ResetAfter: status.ResetAfter, Limits: []LimitStatus{status}}
+	if full {
+		s.write(logs.NearLimitLeftOut, &e)
+		return
+	}
+	s.send(of.observers, &e)
 }
 
 // sendBans sends the events of bans by hand, for those that have begun.

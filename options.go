@@ -14,7 +14,7 @@ import (
 
 // Option is an argument of [New], [Limiter.With] and [Limiter.Update]: a limit, an option that
 // is a default for limits ([WithKey], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait],
-// [WithDryRun], [WithFailurePolicy], [WithEmptyKey]), or an option of the limiter as a whole:
+// [WithNearLimit], [WithDryRun], [WithFailurePolicy], [WithEmptyKey]), or an option of the limiter as a whole:
 // [WithRoute], [WithLimitFunc], [WithStore], [WithSkip], [WithBlock], [WithDenyHandler],
 // [WithErrorHandler], [WithProblem], [WithHeaders], [WithRetryJitter], [WithPriority],
 // [WithObserver], [WithLogger], [WithLogKeys], [WithoutWarnings], [WithLimiterName],
@@ -87,8 +87,8 @@ type (
 		LimitOption
 	}
 	// ChargeOption is an option of [Rate], [Quota], [Concurrency] and [AdaptiveConcurrency]:
-	// [WithCost], [WithFixedCost] or [WithMaxWait]. [WithSettle] is an option of Rate and Quota
-	// only. Given to New, With or WithRoute, WithMaxWait is the default for the limits of these
+	// [WithCost], [WithFixedCost] or [WithMaxWait]. [WithSettle] and [WithNearLimit] are options of
+	// Rate and Quota only. Given to New, With or WithRoute, WithMaxWait is the default for the limits of these
 	// kinds there, and WithCost and WithFixedCost are the default for its rates and quotas: a
 	// request takes one slot of a concurrency limit that has no cost of its own.
 	ChargeOption interface {

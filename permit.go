@@ -199,16 +199,20 @@ func permitObservers(p *permit.Core) *observerList {
 func permitSubject(p *permit.Core) subject { return subject{p.Plan.Route(), nil, permitObservers(p)} }
 
 // Settled implements permit.Reporter.
-func (v *permitReporter) Settled(p *permit.Core, took time.Duration) {
+func (v *permitReporter) Settled(p *permit.Core, s decide.Settlement) {
 	if p.Observers == nil {
 		return
 	}
-	e := permitSubject(p).event(EventSettled, nil)
-	e.StoreTook = took
+	of := permitSubject(p)
 	if p.Response != nil {
-		e.Request = p.Response.Request()
+		of.request = p.Response.Request()
 	}
+	e := of.event(EventSettled, nil)
+	e.StoreTook = s.Took
 	v.sendDecision(p, &e)
+	for _, inc := range s.Increases {
+		v.events.sendIfNear(of, inc.Limit, &s.Charges[inc.Charge], &s.Results[inc.Charge], inc.Added)
+	}
 }
 
 // Extended implements permit.Reporter.
@@ -246,6 +250,9 @@ func (v *permitReporter) Extended(p *permit.Core, c *decide.Call, done decide.Ra
 		e.setDecision(c)
 	}
 	v.events.send(permitObservers(p), &e)
+	if done.Passed {
+		v.events.sendNearLimits(of, c)
+	}
 	return done.Err
 }
 

@@ -79,7 +79,7 @@ const AsCharged int64 = -1
 // delays the end of a response only if the response has no Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) ChargeOption {
 	settler := &read.Settler{Cost: cost}
-	return settleOption{checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
+	return unitsOption{checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
 		func(s *compile.Settings) { s.Settler = settler })}
 }
 

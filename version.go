@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -97,12 +98,12 @@ func (v *version) sendSourceAnswers(failures []read.Failure) {
 type limitText struct {
 	name string // "limit api", "limit login of POST /login"
 	// parts are its numbers, its key, and its other settings in words. A change is about one of them.
-	parts [6]string
+	parts [7]string
 }
 
 // usualParts are left out where a single limit is described.
 var usualParts = [len(limitText{}.parts)]string{2: "enforced", 3: "waits for nothing", 4: "open if the store fails",
-	5: "shown in header fields"}
+	5: "shown in header fields", 6: "not announced before it is used up"}
 
 // limitTexts describes the version's limits, each once, at the route that declares it.
 func (v *version) limitTexts() (all []limitText) {
@@ -133,6 +134,9 @@ func textOf(p *read.Plan, e *read.Entry) limitText {
 	}
 	if e.Hidden() {
 		t.parts[5] = "hidden from header fields"
+	}
+	if e.Marks != nil {
+		t.parts[6] = "announced at " + strings.Trim(fmt.Sprint(e.Marks), "[]") + " %"
 	}
 	return t
 }

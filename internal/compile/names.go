@@ -188,7 +188,7 @@ func (reg *Registry) Current(l *limit.Limit) *limit.Limit {
 		return l
 	}
 	next := new(limit.Limit)
-	reg.setLimit(next, r, current, Settings{DryRun: l.DryRun})
+	reg.setLimit(next, r, current, Settings{DryRun: l.DryRun, Marks: l.Marks})
 	next.Closed, next.Costs, next.NoRefund, next.Record = l.Closed, l.Costs, l.NoRefund, l.Record
 	next.Needs |= l.Needs
 	next.Wait.MaxWait = l.Wait.MaxWait

@@ -67,7 +67,9 @@ type Settings struct {
 	// key is empty; EmptySet: a WithEmptyKey says so, or that these requests are denied.
 	Skip                func(*http.Request) bool
 	SkipEmpty, EmptySet bool
-	Errs                optionerror.List
+	// Marks are the percentages of WithNearLimit, ascending.
+	Marks []int
+	Errs  optionerror.List
 }
 
 // options returns the options that are set.
@@ -84,6 +86,7 @@ func (s *Settings) options() (all []takenOption) {
 	add(s.Cost != nil, s.costOption(), costs)
 	add(s.Settler != nil, "WithSettle", settled)
 	add(s.MaxWait != 0, "WithMaxWait", waits)
+	add(s.Marks != nil, "WithNearLimit", settled)
 	add(s.DryRun, "WithDryRun", any)
 	add(s.FailureSet, "WithFailurePolicy", any)
 	add(s.Skip != nil, "WithSkip", any)
@@ -134,6 +137,9 @@ func (s Settings) WithDefaults(defaults Settings) Settings {
 	if !s.EmptySet {
 		s.SkipEmpty, s.EmptySet = defaults.SkipEmpty, defaults.EmptySet
 	}
+	if s.Marks == nil {
+		s.Marks = defaults.Marks
+	}
 	return s
 }
 
@@ -155,6 +161,10 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 	if r.Line.Shares != nil && r.Line.Room != nil && *r.Line.Room == 0 {
 		errs.Add("WithShare", "%s lets nobody wait, and shares order those who wait", "raise it, or leave the shares out",
 			"WithQueue(0)")
+	}
+	if err == nil && r.Settings.Marks != nil && !limit.HasUse(l) {
+		errs.Add("WithNearLimit", "the limit saves up no units, of which a caller could use a part",
+			"write %s with another algorithm, or leave it out", "stint.WithBurst")
 	}
 	if errs != nil {
 		return nil, errs.At("", name)
@@ -260,6 +270,9 @@ func (reg *Registry) setLimit(to *limit.Limit, r *Rule, l *store.Limit, s Settin
 	to.Needs = t.Needs
 	if !s.DryRun {
 		to.Needs |= t.Enforced
+	}
+	if t.Settled && limit.HasUse(l) {
+		to.Marks = s.Marks
 	}
 	reg.setWait(to, r, l, s)
 	if to.Wait.Queues || to.Wait.MaxWait > 0 {

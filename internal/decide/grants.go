@@ -172,14 +172,14 @@ func (g *Grant) settling() bool { return g.receiptCost < 0 }
 // uncharged reports whether the limit is a dry run that would have denied, and so charged nothing.
 func (g *Grant) uncharged() bool { return g.Limit.DryRun && !g.ok }
 
-// recordSettled records the result of settling grant i, whose cost is known by that.
-func (gs *Grants) recordSettled(i int, r store.Result) {
+// recordSettled completes and records the result of settling grant i, whose cost is known by that.
+func (gs *Grants) recordSettled(i int, r *store.Result) {
 	g, l := gs.At(i), gs.limitOf(i)
 	r.OK, r.Delay = true, g.result().Delay
 	if l.Wait.For == limit.ForTurn {
-		l.CountWaiting(&r, 0)
+		l.CountWaiting(r, 0)
 	}
-	g.keepResult(&r)
+	g.keepResult(r)
 }
 
 // Recall adds the grants to a call, as if it had just been granted them, at what they
@@ -243,8 +243,13 @@ func (gs *Grants) beginSettling(to []store.Charge, amends []Amend) []store.Charg
 func (gs *Grants) recordSettlement(s *Settlement, amends []Amend, results []store.Result) {
 	switch {
 	case s.Err == nil:
+		first := len(s.Charges) - len(amends)
 		for i, a := range amends {
-			gs.recordSettled(a.Grant, results[i])
+			gs.recordSettled(a.Grant, &results[i])
+			c, l := &s.Charges[first+i], gs.limitOf(a.Grant)
+			if added := c.Cost - c.Receipt.Cost; l.Marks != nil && added > 0 {
+				s.Increases = append(s.Increases, Increase{l, first + i, added})
+			}
 		}
 		s.Amended = len(amends) > 0
 	case errors.Is(s.Err, store.ErrNotMade):

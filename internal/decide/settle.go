@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/inside"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/store"
 )
@@ -16,8 +17,17 @@ type Settlement struct {
 	Charges []store.Charge // at the costs asked for
 	Results []store.Result // nil after an error
 	Amended bool           // a cost has changed that isn't a lease's
-	Took    time.Duration  // the store, if that was asked for
-	Err     error          // the store's
+	// Increases are the charges that cost more than before, of limits with Marks.
+	Increases []Increase
+	Took      time.Duration // the store, if that was asked for
+	Err       error         // the store's
+}
+
+// Increase is a charge that a settlement has made cost more.
+type Increase struct {
+	Limit  *limit.Limit
+	Charge int   // in Settlement.Charges and Results
+	Added  int64 // units
 }
 
 // Settle makes earlier charges cost what they say now, even if ctx has ended, for as long

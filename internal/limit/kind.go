@@ -117,3 +117,26 @@ func DecidedCapacity(c *store.Charge, r *store.Result) (capacity int64, why adap
 	}
 	return inside.Full(c.Limit, c.MaxWait), adaptive.None
 }
+
+// HasUse reports whether keys have a use of a rate or quota, as Limit.Use returns it: a bucket saves up units.
+func HasUse(l *store.Limit) bool {
+	s := l.Spec()
+	switch s.Algorithm {
+	case store.WarmUp:
+		return false
+	case store.TokenBucket:
+		return s.Burst > 0
+	}
+	return true
+}
+
+// Use returns how many units a key has used of a limit after a charge, and of how many: the burst of a bucket, the units
+// of a window, or the burst and the queue of a LeakyBucket. Units that are owed, or wait in a queue, are used, too.
+func (l *Limit) Use(c *store.Charge, r *store.Result) (used, of int64) {
+	of, _ = DecidedCapacity(c, r)
+	used = max(of-r.Remaining, 0)
+	if s := c.Limit.Spec(); s.Algorithm == store.TokenBucket && s.Queue > 0 {
+		of = s.Burst
+	}
+	return used, of
+}

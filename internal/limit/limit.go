@@ -25,6 +25,8 @@ type Limit struct {
 	// NoRefund: the interpretations of an ambiguous request settle it by different WithSettles, so it is
 	// never settled below its charge.
 	NoRefund bool
+	// Marks are the percentages of its use at which observers are notified, ascending; or nil.
+	Marks []int
 	// Record is what it has done. After an Update that leaves the numbers, the new limit has the same Record.
 	Record *Record
 	// Policy is its part of header fields, or nil. That of an adaptive limit is replaced
@@ -36,6 +38,7 @@ type Limit struct {
 func (l *Limit) CopyTo(to *Limit) {
 	to.StoreLimit, to.Kind, to.Needs, to.Wait = l.StoreLimit, l.Kind, l.Needs, l.Wait
 	to.DryRun, to.Closed, to.Costs, to.NoRefund, to.Record = l.DryRun, l.Closed, l.Costs, l.NoRefund, l.Record
+	to.Marks = l.Marks
 	to.Policy.Store(l.Policy.Load())
 }
 
@@ -49,6 +52,9 @@ func (l *Limit) Merge(o *Limit) {
 	}
 	l.DryRun, l.Closed, l.Costs = l.DryRun && o.DryRun, l.Closed || o.Closed, l.Costs || o.Costs
 	l.Needs |= o.Needs
+	if l.Marks == nil {
+		l.Marks = o.Marks
+	}
 	if o.Wait.longest() < l.Wait.longest() {
 		l.Wait = o.Wait
 	}

@@ -43,6 +43,7 @@ const (
 	PolicyInForce
 	PolicyRejected
 	Warning
+	NearLimitLeftOut
 	Made
 	LimitsChanged
 	DryRun
@@ -86,7 +87,9 @@ var messageInfos = [messages]struct {
 	PolicyInForce: {level: slog.LevelInfo, text: "the policy is in force", after: PolicyRejected},
 	PolicyRejected: {level: slog.LevelError,
 		text: "the policy could not be reloaded, and the last good one stays in force", begins: true},
-	Warning:       {level: slog.LevelWarn, text: "a likely mistake"},
+	Warning: {level: slog.LevelWarn, text: "a likely mistake"},
+	NearLimitLeftOut: {level: slog.LevelWarn,
+		text: "an EventNearLimit was left out, because 100,000 keys have reached a percentage in this period"},
 	Made:          {level: slog.LevelDebug, text: "a limiter is made"},
 	LimitsChanged: {level: slog.LevelInfo, text: "the limits have changed"},
 	DryRun:        {level: slog.LevelDebug, text: "a limit in a dry run would have denied a request"},

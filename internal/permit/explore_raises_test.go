@@ -52,7 +52,7 @@ type Raisable struct{ core Core }
 type quiet struct{}
 
 func (quiet) LimitChanged(*Core, *adaptive.Change)                    {}
-func (quiet) Settled(*Core, time.Duration)                            {}
+func (quiet) Settled(*Core, decide.Settlement)                        {}
 func (quiet) Unsettled(_ *Core, s decide.Settlement) error            { return s.Err }
 func (quiet) WrongCost(*Core, store.Charge, error)                    {}
 func (quiet) Paced(*Core, *read.Paced, respond.Moved)                 {}

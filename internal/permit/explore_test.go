@@ -50,7 +50,7 @@ type Explored struct{ core Core }
 type reports func(string)
 
 func (r reports) LimitChanged(*Core, *adaptive.Change)         {}
-func (r reports) Settled(*Core, time.Duration)                 {}
+func (r reports) Settled(*Core, decide.Settlement)             {}
 func (r reports) Unsettled(*Core, decide.Settlement) error     { r("unsettled"); return nil }
 func (r reports) Extended(*Core, *decide.Call, decide.Raised) error { return nil }
 func (r reports) WrongCost(*Core, store.Charge, error)         {}

@@ -56,8 +56,8 @@ type Issuer struct {
 type Reporter interface {
 	// LimitChanged reports that the end of a permit has changed an adaptive limit.
 	LimitChanged(*Core, *adaptive.Change)
-	// Settled reports that the cost of a permit has changed, and how long the store took.
-	Settled(p *Core, took time.Duration)
+	// Settled reports that a settlement has changed the cost of a permit. Its slices are valid until Settled returns.
+	Settled(*Core, decide.Settlement)
 	// Unsettled reports that the store has failed to settle a permit, and returns the error for the caller of
 	// Settle. If there are no charges, the store wasn't called, and only the caller needs to know.
 	Unsettled(*Core, decide.Settlement) error
@@ -254,7 +254,7 @@ func (p *Core) reportEnd(parts uint32, changes []adaptive.Change, s decide.Settl
 	case s.Err != nil:
 		_ = report.Unsettled(p, s)
 	case s.Amended:
-		report.Settled(p, s.Took)
+		report.Settled(p, s)
 	default:
 		took = s.Took
 	}

@@ -48,7 +48,7 @@ func (p *Core) settle(ctx context.Context, amends []decide.Amend) error {
 		return p.Issuer.Reporter.Unsettled(p, s)
 	}
 	if s.Amended {
-		p.Issuer.Reporter.Settled(p, s.Took)
+		p.Issuer.Reporter.Settled(p, s)
 	}
 	return nil
 }

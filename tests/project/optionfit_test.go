@@ -43,6 +43,7 @@ var fits = []struct{ option, takes string }{
 	{"WithFixedCost(1)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
 	{"WithMaxWait(1)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
 	{"WithSettle(stint.FailedOnly)", "New WithRoute Rate Quota / Concurrency AdaptiveConcurrency"},
+	{"WithNearLimit(80)", "New WithRoute Rate Quota / Concurrency AdaptiveConcurrency"},
 
 	{"WithStore(nil)", "New"},
 	{"WithRoute(``)", "New"},
