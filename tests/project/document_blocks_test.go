@@ -44,6 +44,13 @@ var tested = map[string]string{
 	"docs/serve.md nginx":               "tests/serve TestNginx",
 	"docs/serve.md yaml":                "tests/serve TestConfigurations",
 	"observe/otel/README.md go":         "observe/otel TestREADMECompiles",
+
+	"docs/first-service.md console":                "TestFirstService",
+	"docs/first-service.md go tests/project":       "TestFirstService",
+	"docs/first-service.md sh":                     "TestFirstService",
+	"docs/first-service.zh-CN.md console":          "TestTranslation",
+	"docs/first-service.zh-CN.md go tests/project": "TestTranslation",
+	"docs/first-service.zh-CN.md sh":               "TestTranslation",
 }
 
 var fenced = regexp.MustCompile("(?sm)^```([^\n]+)\n(.*?)^```$")

@@ -1,7 +1,6 @@
 package project
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -105,12 +104,7 @@ func TestTestsOfTheDocument(t *testing.T) {
 // readmeProgram is the README's whole program, on an address of its own.
 func readmeProgram(t *testing.T) (text, addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr = l.Addr().String()
-	_ = l.Close()
+	addr = freeAddress(t)
 	_, text, _ = strings.Cut(read(t, "README.md"), "```go\npackage main\n")
 	text, _, _ = strings.Cut(text, "```")
 	return "package main\n" + strings.ReplaceAll(text, "127.0.0.1:8080", addr), addr

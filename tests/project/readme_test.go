@@ -64,11 +64,18 @@ type starter func(addr string) (*exec.Cmd, []string)
 // compile compiles a program of the README, which listens on the address written in it.
 func compile(t *testing.T, program string) starter {
 	t.Helper()
+	binary := compileFile(t, program)
+	return func(string) (*exec.Cmd, []string) { return exec.Command(binary), nil }
+}
+
+// compileFile compiles a program in one file, and returns the binary's path.
+func compileFile(t *testing.T, program string) string {
+	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "main.go"), program, 0o666)
 	binary := filepath.Join(dir, "program")
 	run(t, ".", "go", "build", "-o", binary, filepath.Join(dir, "main.go"))
-	return func(string) (*exec.Cmd, []string) { return exec.Command(binary), nil }
+	return binary
 }
 
 // checkCommand checks a command of the README. If it is go run, it returns the program's starter.
@@ -128,12 +135,7 @@ func addImports(program string) string {
 // Tests here don't import internal/test/redistest, of another module.
 func startRedis(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := freeAddress(t)
 	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strings.TrimPrefix(addr, "127.0.0.1:"), "--save", "")
 	cmd.Dir = t.TempDir()
 	if err := cmd.Start(); err != nil {
@@ -225,16 +227,20 @@ func shows(session, printed string) bool {
 	return regexp.MustCompile(`^` + pattern.String() + `$`).MatchString(printed)
 }
 
-// The README in Chinese has the sections, blocks, lists, tables and links of the README.
+// Each document in Chinese has the sections, blocks, lists, tables and links of the English one.
 func TestTranslation(t *testing.T) {
-	english, chinese := outline(t, "README.md"), outline(t, "README.zh-CN.md")
-	for i := range min(len(english), len(chinese)) {
-		if english[i] != chinese[i] {
-			t.Fatalf("README.md has\n%s\nREADME.zh-CN.md\n%s", english[i], chinese[i])
+	for _, translated := range []string{"README.zh-CN.md", "docs/first-service.zh-CN.md"} {
+		original := strings.Replace(translated, ".zh-CN", "", 1)
+		english, chinese := outline(t, original), outline(t, translated)
+		for i := range min(len(english), len(chinese)) {
+			if english[i] != chinese[i] {
+				t.Errorf("%s has\n%s\n%s\n%s", original, english[i], translated, chinese[i])
+				break
+			}
 		}
-	}
-	if len(english) != len(chinese) {
-		t.Errorf("README.md has %d parts, README.zh-CN.md %d", len(english), len(chinese))
+		if len(english) != len(chinese) {
+			t.Errorf("%s has %d parts, %s %d", original, len(english), translated, len(chinese))
+		}
 	}
 }
 
@@ -261,9 +267,11 @@ func outline(t *testing.T, name string) (parts []string) {
 			parts = append(parts, line[:1])
 		}
 		for _, m := range link.FindAllStringSubmatch(line, -1) {
-			if !strings.HasPrefix(m[1], "README") { // one leads to the other
-				links = append(links, m[1])
+			to := strings.Replace(m[1], ".zh-CN.md", ".md", 1)
+			if strings.HasPrefix(to, "#") { // a heading of the same document
+				to = "#"
 			}
+			links = append(links, to)
 		}
 		text = rest
 	}
