@@ -45,7 +45,7 @@ func texts(v any) (all []string) {
 // dry-run, which goes with all.
 func sayings(t *testing.T) (all []placedOption) {
 	values := map[string]string{
-		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "failure": "open", "empty-key": "skip", "skip": "[preflight]",
+		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "near-limit": "[80]", "failure": "open", "empty-key": "skip", "skip": "[preflight]",
 		"algorithm": "fixed-window", "burst": "1", "direction": "both", "queue": "1",
 		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true", "hidden": "true",
 		"after":      "true",

@@ -37,6 +37,7 @@ var onlyKinds = map[string][]string{
 	"burst":         {"rate", "quota", "bandwidth"},
 	"queue":         {"rate", "concurrency", "adaptive-concurrency"},
 	"settle":        {"rate", "quota"},
+	"near-limit":    {"rate", "quota"},
 	"after":         {"rate", "quota"},
 	"debt":          {"rate"},
 	"warm-up":       {"rate"},

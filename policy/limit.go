@@ -90,6 +90,11 @@ func settingsFields[T any](settingsOf func(*T) *settings) []field[T] {
 				addSetting(settingsOf(to), "max-wait", n, stint.WithMaxWait(v))
 			}
 		}},
+		{"near-limit", func(d *decoder, n *yaml.Node, to *T) {
+			if o := d.nearLimit(n); o != nil {
+				addSetting(settingsOf(to), "near-limit", n, o)
+			}
+		}},
 		{"failure", func(d *decoder, n *yaml.Node, to *T) {
 			switch word, _ := d.word(n, "failure policy", "open", "closed"); word {
 			case "open":
@@ -108,6 +113,25 @@ func settingsFields[T any](settingsOf func(*T) *settings) []field[T] {
 			}
 		}},
 	}
+}
+
+// nearLimit reads the percentages of a near-limit, or returns nil.
+func (d *decoder) nearLimit(n *yaml.Node) stint.ChargeOption {
+	const example = "[80, 95]"
+	items, ok := d.list(n, "near-limit", example)
+	if ok && len(items) == 0 {
+		d.bad(n, "near-limit is empty: write some percentages, such as %s", example)
+	}
+	var percent []int
+	for _, item := range items {
+		if v := d.between(item, "a percentage of near-limit", 1, 100); v != nil {
+			percent = append(percent, int(*v))
+		}
+	}
+	if len(percent) == 0 || len(percent) < len(items) {
+		return nil
+	}
+	return stint.WithNearLimit(percent...)
 }
 
 // skipField is the field skip of a limit and of a route. That of the file exempts requests from all.

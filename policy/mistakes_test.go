@@ -63,7 +63,7 @@ var mistakes = []mistake{
 		`4:1: "key" is set twice, first in line 3: leave one out`,
 		`6:1: "routes" has no value: write one, or leave it out`,
 		`7:1: a name is text: put it in quotes`,
-		`8:1: unknown field "fallback" of a policy: write version, domain, keys, dry-run, key, cost, settle, max-wait, failure, empty-key, priority, limits, routes, plans, default-plan, headers, deny-handler, retry-jitter, skip or block`,
+		`8:1: unknown field "fallback" of a policy: write version, domain, keys, dry-run, key, cost, settle, max-wait, near-limit, failure, empty-key, priority, limits, routes, plans, default-plan, headers, deny-handler, retry-jitter, skip or block`,
 	}},
 	{"a double key in JSON", `{"version": 1, "key": "global", "limits": [{"rate": "1/s", "rate": "2/s"}]}`, false, []string{`1:60: "rate" is set twice, first in line 1: leave one out`}},
 
@@ -88,6 +88,14 @@ var mistakes = []mistake{
 	one("{rate: 1/s, max-wait: 2}", true, `4:25: max-wait is a duration: write one such as 30s, 5m, 1h30m or 1d`),
 	one("{rate: 1/s, max-wait: 0s}", false, `4:25: max-wait of 0: write a positive duration, or leave it out`),
 	one("{rate: 1/s, max-wait: -2s}", true, `4:25: duration "-2s": write one such as 30s, 5m, 1h30m or 1d`),
+
+	one("{rate: 1/s, near-limit: 80}", true, `4:27: near-limit is a list: write [80, 95]`),
+	one("{rate: 1/s, near-limit: []}", true, `4:27: near-limit is empty: write some percentages, such as [80, 95]`),
+	one("{rate: 1/s, near-limit: [80, 0, 101, 80%]}", true, `4:32: a percentage of near-limit is a whole number from 1 to 100: write one`,
+		`4:35: a percentage of near-limit is a whole number from 1 to 100: write one`, `4:40: a percentage of near-limit is a whole number from 1 to 100: write one`),
+	one("{concurrency: 8, near-limit: [80]}", true, `4:32: near-limit doesn't go with concurrency: leave it out, or make it a limit with rate or quota`),
+	one("{rate: 10/m, warm-up: 1s, near-limit: [80]}", false,
+		`4:41: the limit saves up no units, of which a caller could use a part: write burst with another algorithm, or leave it out`),
 
 	one("{rate: 1/s, settle: failed}", false, `4:23: unknown settle "failed": write tokens, failed-only or {refund-on: [...]}; functions are registered with policy.WithSettleFunc`),
 	one("{rate: 1/s, settle: {}}", true, `4:23: settle is empty: write failed-only or {refund-on: [304, 503]}`),

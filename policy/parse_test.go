@@ -63,6 +63,11 @@ func TestSameAsGo(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					lim.Observe(func(e stint.Event) {
+						if e.Kind == stint.EventNearLimit {
+							stores[i].asked = append(stores[i].asked, fmt.Sprint(e))
+						}
+					})
 					sites[i] = stinthttp.Middleware(lim)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						time.Sleep(took)
 						_, _ = io.Copy(io.Discard, r.Body)
