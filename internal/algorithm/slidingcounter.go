@@ -50,11 +50,13 @@ func (l *Limit) counterStart(at int64) int64 { return at - floorMod(at, l.period
 // near the end of that.
 func (l *Limit) rebaseCounter(now *Now, s *State) {
 	present := l.counterStart(now.Steady)
-	if s.W[Start] > present {
+	switch start := s.W[Start]; {
+	case start > present:
 		s.W[Previous], s.W[Count] = 0, min(s.W[Previous]+s.W[Count], MaxCost)
-	}
-	for ended := min((present-s.W[Start])/l.period, 3); ended > 0; ended-- {
-		s.W[Previous], s.W[Count], s.W[Next] = s.W[Count], s.W[Next], 0
+	case start < present:
+		for ended := min((present-start)/l.period, 3); ended > 0; ended-- {
+			s.W[Previous], s.W[Count], s.W[Next] = s.W[Count], s.W[Next], 0
+		}
 	}
 	if s.W[Start] = present; s.W[Count]|s.W[Previous]|s.W[Next] == 0 {
 		*s = State{}
@@ -71,9 +73,9 @@ func (l *Limit) estimate(at int64, s *State) int64 {
 
 // nearest returns n * part / whole, rounded to the nearest, and a half up. part is at most whole.
 func nearest(n, part, whole int64) int64 {
-	hi, lo := bits.Mul64(2*uint64(n), uint64(part))
-	lo, carry := bits.Add64(lo, uint64(whole), 0)
-	q, _ := bits.Div64(hi+carry, lo, 2*uint64(whole))
+	hi, lo := bits.Mul64(uint64(n), uint64(part))
+	lo, carry := bits.Add64(lo, uint64(whole)/2, 0)
+	q, _ := bits.Div64(hi+carry, lo, uint64(whole))
 	return int64(q)
 }
 
@@ -134,9 +136,9 @@ func (l *Limit) firstFit(at int64, s *State, cost int64) (window, free int64) {
 		}
 		gone := int64(0) // elapsed part of the window at which prev's share leaves enough room
 		if prev > room {
-			hi, lo := bits.Mul64(2*uint64(room)+1, uint64(l.period))
-			lo, borrow := bits.Sub64(lo, 1, 0)
-			covered, _ := bits.Div64(hi-borrow, lo, 2*uint64(prev))
+			hi, lo := bits.Mul64(uint64(room), uint64(l.period))
+			lo, carry := bits.Add64(lo, uint64(l.period-1)/2, 0)
+			covered, _ := bits.Div64(hi+carry, lo, uint64(prev))
 			gone = l.period - int64(covered)
 		}
 		if gone < l.period {
