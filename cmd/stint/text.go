@@ -162,7 +162,7 @@ func faultTexts(l *replay.LogReport) (all []string) {
 func brokenText(broken *replay.Broken) string {
 	s := fmt.Sprintf("%d lines could not be read", broken.Lines)
 	if n := broken.NotRequests; n > 0 {
-		s += fmt.Sprintf(" (%d are of clients that sent no HTTP request and got a 4xx)", n)
+		s += fmt.Sprintf(" (%d of them are no requests, so nothing is missing)", n)
 	}
 	if len(broken.First) > 0 {
 		s += ", such as"

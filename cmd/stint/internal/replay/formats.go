@@ -22,8 +22,8 @@ type format struct {
 	columns bool
 	// fields are the columns, or the places in JSON objects. Those that a log lacks aren't known.
 	fields []field
-	// mark is a field without which a log has another format.
-	mark string
+	// marks are names of which some line has all, separated by spaces. Otherwise a log has another format.
+	marks string
 	// header is where the values of a header field are, with %s for its name as the format writes it, or "".
 	header string
 	// headers is an object that has all header fields of a request, or "".
@@ -31,6 +31,8 @@ type format struct {
 	// shows reports what a request shows: 1 that this is the format, -1 that it is another, 0 nothing. nil
 	// for a format that shows itself.
 	shows func(*Request) int
+	// splitter makes the splitter of a format that needs its own, or nil.
+	splitter func(*Says) splitter
 }
 
 // field is a part of a request and its name in a log.
@@ -55,23 +57,35 @@ var formats = []format{
 	{name: "common", layout: common},
 	{name: "vhost_combined", layout: `$server_name:$server_port ` + combined},
 	{name: "haproxy", layout: `$client [$start] $frontend $backend/$server $x/$x/$x/$x/$milliseconds $status $bytes_read $x $x $x $x/$x/$x/$x/$x $captures "$request"`},
+	{name: "istio", layout: `[$start] "$request" $status $flags $details $termination "$failure" $received $body_bytes_sent $milliseconds $upstream "$http_x_forwarded_for" "$http_user_agent" "$http_x_request_id" "$host" "$upstream_host" $cluster $upstream_local $downstream_local $client $server_name $route`},
 	{name: "envoy", layout: `[$start] "$request" $status $flags $received $body_bytes_sent $milliseconds $upstream "$http_x_forwarded_for" "$http_user_agent" "$http_x_request_id" "$host" "$upstream_host"`},
 	{name: "alb", layout: `$type $time_iso8601 $elb $client $target $processing_time $processing_time $processing_time $status $target_status $received $sent "$request_url" "$http_user_agent" `},
 	{name: "elb", layout: `$time_iso8601 $elb $client $target $processing_time $processing_time $processing_time $status $target_status $received $sent "$request_url" "$http_user_agent" `},
-	{name: "cloudfront", columns: true, mark: "x-edge-location", fields: fields("date", "date", "time", "time", "took s", "time-taken", "peer", "c-ip",
+	{name: "cloudfront", columns: true, marks: "x-edge-location", fields: fields("date", "date", "time", "time", "took s", "time-taken", "peer", "c-ip",
 		"method", "cs-method", "target", "cs-uri-stem", "query", "cs-uri-query", "host", "x-host-header", "status", "sc-status", "header.X-Forwarded-For", "x-forwarded-for")},
-	{name: "w3c", columns: true, mark: "cs-method", fields: fields("date", "date", "time", "time", "took ms", "time-taken", "peer", "c-ip",
+	{name: "w3c", columns: true, marks: "cs-method", fields: fields("date", "date", "time", "time", "took ms", "time-taken", "peer", "c-ip",
 		"method", "cs-method", "target", "cs-uri-stem", "query", "cs-uri-query", "host", "cs-host", "status", "sc-status", "bytes", "sc-bytes", "header."+UserField, "cs-username")},
-	{name: "caddy", mark: "request.uri", header: "request.headers.%s", headers: "request.headers", fields: fields("end", "ts", "took s", "duration", "peer", "request.remote_ip",
+	{name: "caddy", marks: "request.uri", header: "request.headers.%s", headers: "request.headers", fields: fields("end", "ts", "took s", "duration", "peer", "request.remote_ip",
 		"method", "request.method", "target", "request.uri", "host", "request.host", "status", "status", "bytes", "size")},
-	{name: "traefik", mark: "DownstreamStatus", header: "request_%s", fields: fields("start", "StartUTC", "took ns", "Duration", "peer", "ClientHost",
+	{name: "traefik", marks: "DownstreamStatus", header: "request_%s", fields: fields("start", "StartUTC", "took ns", "Duration", "peer", "ClientHost",
 		"method", "RequestMethod", "target", "RequestPath", "host", "RequestHost", "status", "DownstreamStatus", "bytes", "DownstreamContentSize")},
-	{name: "envoy-json", mark: "response_code", fields: fields("start", "start_time", "took ms", "duration",
-		"method", "method", "target", "path", "host", "authority", "status", "response_code", "bytes", "bytes_sent")},
-	{name: "nginx-json", mark: "request_uri", header: "http_%s", fields: fields("end", "msec", "took s", "request_time", "peer", "remote_addr",
+	{name: "envoy-json", marks: "response_code", fields: fields("start", "start_time", "took ms", "duration",
+		"peer:port", "downstream_remote_address",
+		"method", "method", "target", "path", "host", "authority", "status", "response_code", "bytes", "bytes_sent",
+		"header.X-Forwarded-For", "x_forwarded_for", "header.User-Agent", "user_agent", "header.X-Request-Id", "request_id")},
+	{name: "nginx-json", marks: "request_uri", header: "http_%s", fields: fields("end", "msec", "took s", "request_time", "peer", "remote_addr",
 		"method", "request_method", "target", "request_uri", "host", "host", "status", "status", "bytes", "body_bytes_sent")},
-	{name: "cloudflare", mark: "ClientRequestURI", fields: fields("end", "EdgeEndTimestamp", "start", "EdgeStartTimestamp", "peer", "ClientIP",
+	{name: "cloudflare", marks: "ClientRequestURI", fields: fields("end", "EdgeEndTimestamp", "start", "EdgeStartTimestamp", "peer", "ClientIP",
 		"method", "ClientRequestMethod", "target", "ClientRequestURI", "host", "ClientRequestHost", "status", "EdgeResponseStatus", "bytes", "EdgeResponseBytes")},
+	{name: "gin", splitter: newGinSplitter},
+	{name: "echo", marks: "latency_human", fields: fields("end", "time", "took ns", "latency", "peer", "remote_ip",
+		"method", "method", "target", "uri", "host", "host", "status", "status", "bytes", "bytes_out", "header.User-Agent", "user_agent")},
+	{name: "echo-v5", marks: "msg latency remote_ip bytes_in request_id", fields: fields("end", "time", "took ns", "latency", "peer", "remote_ip",
+		"method", "method", "target", "uri", "host", "host", "status", "status", "bytes", "bytes_out", "header.User-Agent", "user_agent")},
+	// How long a request took isn't read: the log doesn't say in which unit. Of the names of one part, a log's first
+	// counts.
+	{name: "slog", marks: "level msg method", fields: fields("end", "time", "method", "method", "target", "uri", "target", "target",
+		"target", "url", "target", "path", "host", "host", "status", "status", "peer", "remote_addr", "peer", "remote_ip", "peer", "remote", "peer", "peer")},
 	{name: "json"},
 }
 
@@ -99,54 +113,111 @@ func showsForwarded(r *Request) int {
 
 // wrappings are the formats in which collectors of logs wrap lines.
 var wrappings = []wrapping{
-	{"", func(line []byte) ([]byte, bool) { return line, true }},
+	{"", func(line []byte) ([]byte, []byte, bool) { return line, nil, true }},
 	{"Docker's json-file", openDocker},
 	{"CRI", openCRI},
 	{"syslog", openSyslog},
 	{"kubectl logs", openKubectl},
 	{"docker compose", openCompose},
+	{"journald's JSON", openJournal},
+	{"Caddy's console format", openCaddyConsole},
 }
 
-// wrapping is such a format, and the function that unwraps a line.
+// wrapping is such a format, and the function that unwraps a line. It also returns the time that the wrapping has, or
+// nil, and whether the line is wrapped so.
 type wrapping struct {
 	name string
-	open func(line []byte) ([]byte, bool)
+	open func(line []byte) (inner, at []byte, ok bool)
 }
 
+// wrapped is a line without its wrapping, and the time of the wrapping.
+type wrapped struct{ line, at []byte }
+
 // openDocker opens {"log":"...\n","stream":"stdout","time":"..."}.
-func openDocker(line []byte) ([]byte, bool) {
-	var entry struct{ Log, Stream *string }
-	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &entry) != nil || entry.Log == nil || entry.Stream == nil {
-		return nil, false
+func openDocker(line []byte) (inner, at []byte, ok bool) {
+	var entry struct {
+		Log, Stream *string
+		Time        string
 	}
-	return []byte(strings.TrimRight(*entry.Log, "\r\n")), true
+	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &entry) != nil || entry.Log == nil || entry.Stream == nil {
+		return nil, nil, false
+	}
+	return []byte(strings.TrimRight(*entry.Log, "\r\n")), []byte(entry.Time), true
 }
 
 // openCRI opens "2026-03-10T13:55:36.123456789Z stdout F ...". A line in several parts stays closed.
-func openCRI(line []byte) ([]byte, bool) {
+func openCRI(line []byte) (inner, at []byte, ok bool) {
 	at, rest, _ := bytes.Cut(line, []byte(" "))
 	stream, rest, _ := bytes.Cut(rest, []byte(" "))
 	tag, rest, ok := bytes.Cut(rest, []byte(" "))
-	return rest, ok && isTime(at) && (string(stream) == "stdout" || string(stream) == "stderr") && string(tag) == "F"
+	return rest, at, ok && isTime(at) && (string(stream) == "stdout" || string(stream) == "stderr") && string(tag) == "F"
 }
 
 // openKubectl removes what kubectl logs writes before a line, such as "[pod/name/container]
-// 2026-03-10T13:55:36.123456789Z". The name or the time may be missing.
-func openKubectl(line []byte) (rest []byte, ok bool) {
+// 2026-03-10T13:55:36.123456789Z". The name or the time may be missing. docker logs writes the same time.
+func openKubectl(line []byte) (inner, at []byte, ok bool) {
 	if bytes.HasPrefix(line, []byte("[pod/")) {
 		_, line, ok = bytes.Cut(line, []byte("] "))
 	}
-	if at, rest, spaced := bytes.Cut(line, []byte(" ")); spaced && isTime(at) && at[len(at)-1] == 'Z' {
-		return rest, true
+	if rest, at := cutTime(line); at != nil {
+		return rest, at, true
 	}
-	return line, ok
+	return line, nil, ok
 }
 
-// openCompose opens "web-1  | ...".
-func openCompose(line []byte) ([]byte, bool) {
+// cutTime cuts a time in UTC off the beginning of a line.
+func cutTime(line []byte) (rest, at []byte) {
+	if at, rest, spaced := bytes.Cut(line, []byte(" ")); spaced && isTime(at) && at[len(at)-1] == 'Z' {
+		return rest, at
+	}
+	return line, nil
+}
+
+// openCompose opens "web-1  | ...", with a time behind the | or without.
+func openCompose(line []byte) (inner, at []byte, ok bool) {
 	name, rest, ok := bytes.Cut(line, []byte("| "))
 	name = bytes.TrimRight(name, " ")
-	return rest, ok && len(name) > 0 && bytes.IndexByte(name, ' ') < 0
+	inner, at = cutTime(rest)
+	return inner, at, ok && len(name) > 0 && bytes.IndexByte(name, ' ') < 0
+}
+
+// openJournal opens {"__REALTIME_TIMESTAMP":"1773150936250000","MESSAGE":"..."}. A message that isn't plain text is
+// a list of bytes.
+func openJournal(line []byte) (inner, at []byte, ok bool) {
+	var entry struct {
+		At      string          `json:"__REALTIME_TIMESTAMP"`
+		Message json.RawMessage `json:"MESSAGE"`
+	}
+	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &entry) != nil || entry.At == "" || len(entry.Message) == 0 {
+		return nil, nil, false
+	}
+	var text string
+	if json.Unmarshal(entry.Message, &text) == nil {
+		return []byte(text), []byte(entry.At), true
+	}
+	var numbers []uint8ByNumber
+	if json.Unmarshal(entry.Message, &numbers) != nil {
+		return nil, nil, false
+	}
+	for _, n := range numbers {
+		inner = append(inner, byte(n))
+	}
+	return withoutColors(inner), []byte(entry.At), true
+}
+
+// uint8ByNumber is a byte that JSON has as a number: a slice of uint8 would be in base64.
+type uint8ByNumber uint8
+
+// openCaddyConsole opens "2026/03/10 13:55:36.250	INFO	http.log.access	handled request	{...}", with tabs between.
+func openCaddyConsole(line []byte) (inner, at []byte, ok bool) {
+	at, rest, _ := bytes.Cut(line, []byte("\t"))
+	if len(at) < len("2026/03/10 13:55:36") || at[4] != '/' || bytes.IndexByte(rest, '\t') < 0 {
+		return nil, nil, false
+	}
+	if i := bytes.Index(rest, []byte("\t{")); i >= 0 {
+		return rest[i+1:], at, true
+	}
+	return []byte("{}"), at, true // a message without fields
 }
 
 // withoutColors removes the escape sequences of colors from a line that begins with one. Within other lines, clients
@@ -165,11 +236,11 @@ func isTime(b []byte) bool { return len(b) > 19 && b[4] == '-' && b[10] == 'T' }
 // openSyslog opens "<190>1 2026-03-10T13:55:36Z host app process id data ..." (RFC 5424) and
 // "<190>Mar 10 13:55:36 host tag: ..." (RFC 3164), the latter also as files have it: without the
 // number, and with a time of RFC 3339.
-func openSyslog(line []byte) ([]byte, bool) {
+func openSyslog(line []byte) (inner, at []byte, ok bool) {
 	if line[0] == '<' {
 		_, after, ok := bytes.Cut(line, []byte(">"))
 		if !ok {
-			return nil, false
+			return nil, nil, false
 		}
 		line = after
 	}
@@ -179,25 +250,28 @@ func openSyslog(line []byte) ([]byte, bool) {
 	}
 	switch first := word(); {
 	case string(first) == "1" && isTime(line):
-		for range 5 {
+		at = word()
+		for range 4 {
 			word()
 		}
-		return syslogData(line)
+		inner, ok = syslogData(line)
+		return inner, at, ok
 	case isTime(first):
+		at = first
 	case len(first) == 3 && len(line) > 12:
 		if line[0] == ' ' { // a day of one digit
 			line = line[1:]
 		}
 		word()
-		if at := word(); len(at) != 8 || at[2] != ':' {
-			return nil, false
+		if clock := word(); len(clock) != 8 || clock[2] != ':' {
+			return nil, nil, false
 		}
 	default:
-		return nil, false
+		return nil, nil, false
 	}
 	word() // the host
 	tag := word()
-	return line, bytes.HasSuffix(tag, []byte(":"))
+	return line, at, bytes.HasSuffix(tag, []byte(":"))
 }
 
 // syslogData takes the structured data off, which are - or "[...]", and the mark of UTF-8.
@@ -284,8 +358,9 @@ func Formats() (names []string) {
 }
 
 // Read reads a log from a text file. The format is recognized by the first lines, or set by
-// WithFormat. The prefixes of syslog, CRI (Kubernetes) and Docker's json-file are recognized,
-// too. name is the file's name, for messages.
+// WithFormat. The prefixes and wrappings of collectors, such as syslog, CRI (Kubernetes) and Docker's json-file, are
+// recognized, too. If their times are finer than those of the lines, they count. name is the file's name, for
+// messages.
 //
 // A line is counted as broken if it doesn't match the format, if its request can't be parsed,
 // or if its peer isn't an address. Times without a zone are taken as UTC. Read returns an error
@@ -303,7 +378,7 @@ func Read(name string, r io.Reader, opts ...ReadOption) (Log, error) {
 	if err := l.choose(&c); err != nil {
 		return nil, err
 	}
-	if err := l.begin(); err != nil {
+	if err := l.begin(&l.draft.shown); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -334,6 +409,7 @@ type splitter interface {
 const (
 	otherFormat = "it doesn't have the log's format"
 	notRequest  = "the client sent no HTTP request, and the server refused it"
+	otherLine   = "it is another message, not about a request"
 )
 
 func unreadable(part string) string { return "its " + part + " can't be read" }
@@ -347,6 +423,7 @@ type reader struct {
 	zone     *time.Location
 	draft    draft
 	wrapping wrapping
+	stamped  bool // the wrapping's times count
 	splitter
 }
 
@@ -396,12 +473,13 @@ func (r *reader) choose(c *readConfig) error {
 	}
 	var best *reader
 	var bad error // of the last format
-	most, inner := -1, lines
+	most, others := -1, 0
+	var inner []wrapped
 	for _, w := range wrappings {
-		var opened [][]byte
+		var opened []wrapped
 		for _, line := range lines {
-			if in, ok := w.open(line); ok && len(in) > 0 {
-				opened = append(opened, in)
+			if in, at, ok := w.open(line); ok && len(in) > 0 {
+				opened = append(opened, wrapped{in, at})
 			}
 		}
 		if w.name != "" && len(opened) == 0 {
@@ -412,21 +490,24 @@ func (r *reader) choose(c *readConfig) error {
 			if bad = candidate.compile(f.with(c.headers), c.fields, opened); bad != nil {
 				continue
 			}
-			n := candidate.countReadable(f, opened)
+			n, other := candidate.countReadable(f, opened)
 			if plain := (&reader{}); n == 0 && len(c.fields) > 0 && plain.compile(f.with(c.headers), nil, opened) == nil {
-				n = plain.countReadable(f, opened) // by a field that was named wrongly, no line is read
+				n, other = plain.countReadable(f, opened) // by a field that was named wrongly, no line is read
 			}
 			// A later one is taken if it reads far more: what the first can't read may be broken.
 			if n > most+most/8 {
-				best, most, inner = candidate, n, opened
+				best, most, others, inner = candidate, n, other, opened
 			}
 		}
 	}
-	isJSON := len(inner) > 0 && inner[0][0] == '{'
+	isJSON := len(lines) > 0 && lines[0][0] == '{'
+	if len(inner) > 0 {
+		isJSON = inner[0].line[0] == '{'
+	}
 	switch {
 	case best == nil && c.format != "":
 		return bad
-	case c.format != "" || 2*most >= len(lines):
+	case c.format != "" || most > 0 && 2*most >= len(lines)-others:
 	case isJSON && len(c.fields) == 0:
 		return fmt.Errorf("%s: no known server's JSON: give a field for each part of a request, such as end=time, method=verb and target=url", r.name)
 	case isJSON:
@@ -436,7 +517,8 @@ func (r *reader) choose(c *readConfig) error {
 	default:
 		return fmt.Errorf("%s: the format isn't known: %s", r.name, writeFormat())
 	}
-	r.wrapping, r.splitter, r.says = best.wrapping, best.splitter, best.says
+	best.stamped = best.stamped || best.refinedBy(inner)
+	r.wrapping, r.splitter, r.says, r.stamped = best.wrapping, best.splitter, best.says, best.stamped
 	r.draft = newDraft(&r.says, r.zone)
 	if candidate, ok := r.splitter.(*columnSplitter); ok {
 		candidate.says, candidate.names = &r.says, nil
@@ -455,15 +537,27 @@ func writeFormat() string {
 }
 
 // compile makes a reader of a format. lines are the first of the log.
-func (r *reader) compile(f format, named []field, lines [][]byte) (err error) {
+func (r *reader) compile(f format, named []field, lines []wrapped) (err error) {
 	says := &r.says
 	says.Format = f.name
 	r.draft = newDraft(says, r.zone)
+	hasTimes := slices.ContainsFunc(lines, func(l wrapped) bool { return len(l.at) > 0 })
+	if f.splitter != nil {
+		if len(named) > 0 {
+			return errFieldsOfText
+		}
+		r.splitter = f.splitter(says)
+		return nil
+	}
 	if f.layout != "" {
 		if len(named) > 0 {
 			return errFieldsOfText
 		}
-		r.splitter, err = newTextSplitter(f.layout, says)
+		var timed bool
+		r.splitter, timed, err = newTextSplitter(f.layout, says)
+		if r.stamped = !timed; err == nil && !timed && !hasTimes {
+			err = errNoTimeInLayout
+		}
 		return err
 	}
 	all := slices.Clone(named)
@@ -473,7 +567,7 @@ func (r *reader) compile(f format, named []field, lines [][]byte) (err error) {
 		}
 	}
 	for _, f := range f.fields {
-		name, _, _ := strings.Cut(f.part, " ")
+		name, _, _ := strings.Cut(strings.TrimSuffix(f.part, ":port"), " ")
 		if !slices.ContainsFunc(named, func(g field) bool { return g.part == name || strings.HasPrefix(g.part, name+" ") }) {
 			all = append(all, f)
 		}
@@ -483,16 +577,18 @@ func (r *reader) compile(f format, named []field, lines [][]byte) (err error) {
 		r.splitter = &columnSplitter{fields: all, says: says}
 		return nil
 	}
-	if all = presentFields(all, lines); f.mark != "" && !slices.ContainsFunc(all, func(have field) bool { return have.name == f.mark }) {
-		return fmt.Errorf("the log isn't in the format %s: no line has %s", f.name, f.mark)
+	if !hasMarks(f.marks, lines) {
+		return fmt.Errorf("the log isn't in the format %s: no line has %s", f.name, strings.ReplaceAll(f.marks, " ", ", "))
 	}
+	all = presentFields(all, lines)
 	has := func(parts ...string) bool {
 		return !slices.ContainsFunc(parts, func(part string) bool {
 			return !slices.ContainsFunc(all, func(f field) bool { return f.part == part })
 		})
 	}
+	r.stamped = !has("end") && !has("start")
 	switch {
-	case !has("end") && !has("start"):
+	case r.stamped && !hasTimes:
 		return errors.New("no time: give a field end=NAME or start=NAME")
 	case !has("method", "target") && !has("request"):
 		return errors.New("no request: give fields method=NAME and target=NAME")
@@ -521,14 +617,28 @@ func (f format) with(headers []string) format {
 	return f
 }
 
-// presentFields returns the fields that some line has, or that were given.
-func presentFields(all []field, lines [][]byte) []field {
+// hasMarks reports whether some line has all of the names.
+func hasMarks(names string, lines []wrapped) bool {
+	return names == "" || slices.ContainsFunc(lines, func(l wrapped) bool {
+		object, ok := parseObject(string(l.line))
+		for name := range strings.FieldsSeq(names) {
+			if ok {
+				_, ok = valueAt(object, strings.Split(name, "."))
+			}
+		}
+		return ok
+	})
+}
+
+// presentFields returns the fields that some line has, or that were given. Of several names of one part, it returns
+// the first.
+func presentFields(all []field, lines []wrapped) []field {
 	places := make([]jsonField, len(all))
 	for i, f := range all {
 		places[i] = jsonField{field: f, path: strings.Split(f.name, "."), found: f.required}
 	}
 	for _, line := range lines {
-		object, _ := parseObject(string(line))
+		object, _ := parseObject(string(line.line))
 		for i := range places {
 			p := &places[i]
 			switch {
@@ -543,23 +653,26 @@ func presentFields(all []field, lines [][]byte) []field {
 	}
 	var some []field
 	for _, p := range places {
-		if p.found {
+		if p.found && (p.required || !slices.ContainsFunc(some, func(f field) bool { return f.part == p.field.part && !f.required })) {
 			some = append(some, p.field)
 		}
 	}
 	return some
 }
 
-// countReadable returns how many lines a format reads.
-func (r *reader) countReadable(f format, lines [][]byte) (n int) {
+// countReadable returns how many lines a format reads, and how many aren't about requests.
+func (r *reader) countReadable(f format, lines []wrapped) (n, others int) {
 	recognized := f.shows == nil
-	for _, line := range lines {
+	for _, l := range lines {
 		var request Request
-		if r.directive(line) {
+		if r.directive(l.line) {
 			n++
 			continue
 		}
-		if r.parseLine(line, &request) != "" {
+		if why := r.parseLine(l.line, l.at, &request); why != "" {
+			if why == otherLine {
+				others++
+			}
 			continue
 		}
 		if f.shows != nil {
@@ -571,10 +684,36 @@ func (r *reader) countReadable(f format, lines [][]byte) (n int) {
 		}
 		n++
 	}
-	if c, ok := r.splitter.(*columnSplitter); !recognized || ok && !slices.Contains(c.names, f.mark) {
-		return 0
+	if c, ok := r.splitter.(*columnSplitter); !recognized || ok && !slices.Contains(c.names, f.marks) {
+		return 0, 0
 	}
-	return n
+	return n, others
+}
+
+// refinedBy reports whether the times of the wrapping are finer than those of the lines. That is so if the lines'
+// are whole seconds, and the wrapping's agree with them.
+func (r *reader) refinedBy(lines []wrapped) bool {
+	agree, all := 0, 0
+	for _, l := range lines {
+		var request Request
+		if r.directive(l.line) || r.parseLine(l.line, l.at, &request) != "" {
+			continue
+		}
+		if !r.draft.start.IsZero() || request.End.Nanosecond() != 0 {
+			return false
+		}
+		all++
+		if at, ok := r.draft.wrapped.parse(string(l.at)); ok && at.Nanosecond() != 0 && writtenAfter(request.End, at) {
+			agree++
+		}
+	}
+	return all > 0 && 10*agree >= 9*all
+}
+
+// writtenAfter reports whether a line with a time in whole seconds may have been written at another time.
+func writtenAfter(second, at time.Time) bool {
+	late := at.Sub(second)
+	return late >= 0 && late < 2*time.Second
 }
 
 // directive reports whether a line describes the lines behind it, and handles it.
@@ -598,7 +737,7 @@ func (r *reader) read(to *Request) error {
 		if text = withoutColors(text); len(text) == 0 {
 			continue
 		}
-		line, ok := r.wrapping.open(text)
+		line, at, ok := r.wrapping.open(text)
 		if !ok || len(line) == 0 {
 			r.countBroken(text, "it isn't in "+r.wrapping.name)
 			continue
@@ -606,7 +745,7 @@ func (r *reader) read(to *Request) error {
 		if r.directive(line) {
 			continue
 		}
-		if why := r.parseLine(line, to); why != "" {
+		if why := r.parseLine(line, at, to); why != "" {
 			r.countBroken(text, why)
 			continue
 		}
@@ -615,11 +754,14 @@ func (r *reader) read(to *Request) error {
 	}
 }
 
-// parseLine reads a request from a line, and returns what is wrong with it, or "".
-func (r *reader) parseLine(line []byte, to *Request) string {
+// parseLine reads a request from a line that was wrapped at a time, and returns what is wrong with it, or "".
+func (r *reader) parseLine(line, at []byte, to *Request) string {
 	r.draft.reset(to)
 	if why := r.split(string(line), &r.draft); why != "" {
 		return why
+	}
+	if r.stamped {
+		r.draft.writtenAt, _ = r.draft.wrapped.parse(string(at))
 	}
 	return r.draft.finish()
 }

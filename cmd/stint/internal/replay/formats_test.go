@@ -31,8 +31,6 @@ func TestFormats(t *testing.T) {
 	}
 	whole := replay.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Remote-User", "Referer", "User-Agent"}}
 	object := replay.Says{Resolution: time.Millisecond, Took: true, Peer: true, Host: true, Status: true}
-	finer := object
-	finer.Resolution = time.Microsecond
 	seen := map[string]bool{}
 	for _, tt := range []struct {
 		file, format     string
@@ -50,7 +48,7 @@ func TestFormats(t *testing.T) {
 			with(func(r *replay.Request) {
 				r.Fields = []string{"ann", "https://example.com/", browser, "203.0.113.9, 198.51.100.1"}
 			}), 3, 1},
-		{"ingress-nginx", "ingress-nginx", replay.Says{Resolution: time.Millisecond, Took: true, Peer: true, Status: true, Fields: []string{"Remote-User", "Referer", "User-Agent"}},
+		{"ingress-nginx", "ingress-nginx", replay.Says{Resolution: time.Second, Took: true, Peer: true, Status: true, Fields: []string{"Remote-User", "Referer", "User-Agent"}},
 			with(func(r *replay.Request) { r.Fields, r.Took = plain.Fields, 5*time.Millisecond }), 3, 1},
 		{"syslog-3164", "combined in syslog", whole, plain, 3, 1},
 		{"syslog-3164-file", "combined in syslog", whole, plain, 3, 1},
@@ -58,10 +56,10 @@ func TestFormats(t *testing.T) {
 		{"syslog-5424", "combined in syslog", whole, plain, 3, 1},
 		{"cri", "combined in CRI", whole, plain, 3, 2},
 		{"docker", "combined in Docker's json-file", whole, plain, 3, 1},
-		{"caddy", "caddy", finer, with(func(r *replay.Request) {
+		{"caddy", "caddy", object, with(func(r *replay.Request) {
 			r.End, r.Took, r.Host = second.Add(250*time.Millisecond), 1500*time.Microsecond, "api.example.com"
 		}), 2, 0},
-		{"caddy-docker", "caddy in Docker's json-file", finer, with(func(r *replay.Request) {
+		{"caddy-docker", "caddy in Docker's json-file", object, with(func(r *replay.Request) {
 			r.End, r.Took, r.Host = second.Add(250*time.Millisecond), 1500*time.Microsecond, "api.example.com"
 		}), 2, 0},
 		{"alb", "alb", replay.Says{Resolution: time.Microsecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"User-Agent"}},
@@ -69,12 +67,12 @@ func TestFormats(t *testing.T) {
 				r.End, r.Took, r.Peer, r.Host, r.Written = second.Add(250641*time.Microsecond), slow, "192.0.2.7:2817", "www.example.com:443", 0
 				r.Fields = []string{"curl/8.5.0"}
 			}), 2, 1},
-		{"cloudfront", "cloudfront", replay.Says{Resolution: time.Millisecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"Host", "Referer", "User-Agent", "Cookie", "X-Forwarded-For"}},
+		{"cloudfront", "cloudfront", replay.Says{Resolution: time.Second, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"Host", "Referer", "User-Agent", "Cookie", "X-Forwarded-For"}},
 			with(func(r *replay.Request) {
 				r.Took, r.Host, r.Written = slow, "www.example.com", 0
 				r.Fields = []string{"d111111abcdef8.cloudfront.net", "https://example.com/", "Mozilla/5.0 (X11)", "", "203.0.113.9, 198.51.100.1"}
 			}), 2, 0},
-		{"w3c", "w3c", replay.Says{Resolution: time.Millisecond, Took: true, Peer: true, Status: true, Fields: []string{"Remote-User", "User-Agent", "Referer"}},
+		{"w3c", "w3c", replay.Says{Resolution: time.Second, Took: true, Peer: true, Status: true, Fields: []string{"Remote-User", "User-Agent", "Referer"}},
 			with(func(r *replay.Request) {
 				r.Took, r.Written, r.Fields = slow, 0, []string{"ann", "Mozilla/5.0 (Windows NT 10.0)", ""}
 			}), 3, 0},
@@ -89,6 +87,31 @@ func TestFormats(t *testing.T) {
 			}), 2, 0},
 		{"envoy-json", "envoy-json", replay.Says{Resolution: time.Millisecond, Took: true, Host: true, Status: true},
 			with(func(r *replay.Request) { timed(r); r.Peer = "" }), 1, 0},
+		{"istio", "istio", replay.Says{Resolution: time.Millisecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"X-Forwarded-For", "User-Agent", "X-Request-Id"}},
+			with(func(r *replay.Request) {
+				timed(r)
+				r.Peer, r.Fields = "192.0.2.7:54241", []string{"203.0.113.9,192.0.2.7", "curl/8.5.0", "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2"}
+			}), 2, 1},
+		{"istio-json", "envoy-json", replay.Says{Resolution: time.Millisecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"X-Forwarded-For", "User-Agent", "X-Request-Id"}},
+			with(func(r *replay.Request) {
+				timed(r)
+				r.Peer, r.Fields = "192.0.2.7:54241", []string{"203.0.113.9,192.0.2.7", "curl/8.5.0", "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2"}
+			}), 2, 0},
+		{"gin", "gin", replay.Says{Resolution: time.Second, Took: true, Peer: true, Status: true},
+			with(func(r *replay.Request) { r.Took, r.Written = slow, 0 }), 4, 6},
+		{"echo", "echo", replay.Says{Resolution: time.Microsecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"User-Agent"}},
+			with(func(r *replay.Request) { timed(r); r.Fields = []string{"curl/8.5.0"} }), 2, 0},
+		{"echo-v5", "echo-v5", replay.Says{Resolution: time.Microsecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"User-Agent"}},
+			with(func(r *replay.Request) { timed(r); r.Fields = []string{"curl/8.5.0"} }), 2, 1},
+		{"slog", "slog", replay.Says{Resolution: time.Millisecond, Peer: true, Status: true},
+			with(func(r *replay.Request) {
+				r.End, r.Peer, r.Written = second.Add(250*time.Millisecond), "192.0.2.7:1234", 0
+			}), 2, 1},
+		{"journald", "combined in journald's JSON", replay.Says{Resolution: time.Millisecond, Peer: true, Status: true, Fields: whole.Fields},
+			with(func(r *replay.Request) { r.End, r.Fields = second.Add(250*time.Millisecond), plain.Fields }), 3, 1},
+		{"caddy-console", "caddy in Caddy's console format", object, with(func(r *replay.Request) {
+			r.End, r.Took, r.Host = second.Add(250*time.Millisecond), 1500*time.Microsecond, "api.example.com"
+		}), 2, 2},
 		{"traefik", "traefik", object, with(timed), 1, 0},
 		{"nginx-json", "nginx-json", replay.Says{Resolution: time.Millisecond, Took: true, Peer: true, Status: true},
 			with(func(r *replay.Request) { timed(r); r.Host = "" }), 1, 0},

@@ -67,8 +67,9 @@ type Request struct {
 // Broken counts the lines from which no request could be read.
 type Broken struct {
 	Lines int64 `json:"lines"`
-	// NotRequests is how many of the lines are no loss: the client sent no HTTP request (such as a TLS
-	// handshake to a plain port), and the server answered with a 4xx before any handler.
+	// NotRequests is how many of the lines are no loss. Either the client sent no HTTP request (such as a TLS
+	// handshake to a plain port), and the server answered with a 4xx before any handler. Or the line is another
+	// message of a log that has more than requests.
 	NotRequests int64 `json:"not_requests,omitempty"`
 	// First has up to five of these lines, each cut to 200 bytes, with the file, the line
 	// number and the problem.
@@ -161,7 +162,7 @@ func (l *lineReader) countNUL() {
 func (l *lineReader) countBrokenAt(number int64, line []byte, why string) {
 	l.nul = false
 	l.broken.Lines++
-	if why == notRequest {
+	if why == notRequest || why == otherLine {
 		l.broken.NotRequests++
 	}
 	if len(l.broken.First) < maxBroken {
@@ -169,7 +170,8 @@ func (l *lineReader) countBrokenAt(number int64, line []byte, why string) {
 	}
 }
 
-// resolution is the finest resolution that times have shown.
+// resolution is the finest resolution that times of a log have shown. Durations don't count: if the time is in whole
+// seconds, a request that took 0.250 s may have arrived at any time of a second.
 type resolution struct{ finest time.Duration }
 
 func (r *resolution) add(t time.Time) {
@@ -187,7 +189,7 @@ func (r *resolution) add(t time.Time) {
 	}
 }
 
-// lookahead is a log some of whose requests have been read to see its resolution.
+// lookahead is a log some of whose requests have been read to see the resolution of their times.
 type lookahead struct {
 	parse    func(*Request) error
 	says     Says
@@ -198,21 +200,19 @@ type lookahead struct {
 // lookaheadRequests is how many requests are read to see the resolution of their times.
 const lookaheadRequests = 1000
 
-func (a *lookahead) begin() error {
-	var finest resolution
+// begin reads these requests. shown is the resolution that parse has seen.
+func (a *lookahead) begin(shown *resolution) error {
 	for len(a.buffered) < lookaheadRequests {
 		var r Request
 		if a.err = a.parse(&r); a.err != nil {
 			break
 		}
-		finest.add(r.End.Add(-r.Took)) // a log may have when a request began
-		finest.add(r.End)
 		a.buffered = append(a.buffered, r)
 	}
 	if a.err != nil && a.err != io.EOF {
 		return a.err
 	}
-	a.says.Resolution = finest.finest
+	a.says.Resolution = shown.finest
 	return nil
 }
 

@@ -25,7 +25,10 @@ type draft struct {
 	date, clock, query string
 	client             string     // by the server's own rules, before its peer
 	begin, end         timeParser // the last times that were parsed
+	wrapped            timeParser // of the line's wrapping
+	writtenAt          time.Time  // by the wrapping, if that counts
 	values             []string   // of columns
+	shown              resolution // of the times
 }
 
 func newDraft(says *Says, zone *time.Location) draft {
@@ -33,7 +36,7 @@ func newDraft(says *Says, zone *time.Location) draft {
 	if zone == nil {
 		zone = time.UTC
 	}
-	d.begin.zone, d.end.zone = zone, zone
+	d.begin.zone, d.end.zone, d.wrapped.zone = zone, zone, zone
 	return d
 }
 
@@ -42,7 +45,7 @@ var setters = map[string]func(d *draft, v string) bool{
 	"peer": func(d *draft, v string) bool { d.Peer = v; return isAddress(v) },
 	// An address and a port, with or without brackets around an IPv6 address.
 	"peer:port": func(d *draft, v string) bool { d.Peer = withoutBarePort(v); return isAddress(d.Peer) },
-	"method":    func(d *draft, v string) bool { d.Method = v; return v != "" && v != "-" },
+	"method":    func(d *draft, v string) bool { d.Method = v; return v != "-" && isMethod(v) },
 	"target":    func(d *draft, v string) bool { d.Target = v; return v != "-" && isTarget(v) },
 	"query":     func(d *draft, v string) bool { d.query = v; return v == "" || isTarget(v) },
 	"host":      func(d *draft, v string) bool { d.Host = v; return true },
@@ -161,6 +164,7 @@ func (d *draft) reset(r *Request) {
 	fields := r.Fields[:0] // of a request that is over
 	*r = Request{}
 	d.Request, d.start, d.date, d.clock, d.query, d.client = r, time.Time{}, "", "", "", ""
+	d.writtenAt = time.Time{}
 	if n := len(d.says.Fields); n > 0 {
 		r.Fields = slices.Grow(fields, n)[:n]
 		clear(r.Fields)
@@ -172,7 +176,12 @@ func (d *draft) finish() string {
 	if d.clock != "" {
 		d.End, _ = d.end.parse(d.date + "T" + d.clock)
 	}
+	if d.End.IsZero() && d.start.IsZero() || d.End.Nanosecond() == 0 && writtenAfter(d.End, d.writtenAt) {
+		d.End = d.writtenAt
+	}
 	switch {
+	case d.Method == "" && d.Target == "" && d.Status == 0 && d.says.Status:
+		return otherLine
 	case (d.Method == "" || d.Target == "") && d.Status/100 == 4:
 		return notRequest
 	case d.Method == "" || d.Target == "":
@@ -184,9 +193,13 @@ func (d *draft) finish() string {
 	case d.End.IsZero() && d.start.IsZero():
 		return "it has no time"
 	case d.End.IsZero():
+		d.shown.add(d.start)
 		d.End = d.start.Add(d.Took)
-	case !d.start.IsZero() && d.Took == 0 && d.says.Took:
-		d.Took = max(d.End.Sub(d.start), 0)
+	default:
+		d.shown.add(d.End)
+		if !d.start.IsZero() && d.Took == 0 && d.says.Took {
+			d.Took = max(d.End.Sub(d.start), 0)
+		}
 	}
 	if i := d.says.forwardedAt; i > 0 && d.Fields[i-1] == "" && d.client != d.Peer {
 		d.Fields[i-1] = d.client
@@ -259,6 +272,13 @@ func requestLine(line string) (method, target string, ok bool) {
 		return "", "", false
 	}
 	return method, target, isTarget(target)
+}
+
+// isMethod reports whether a text may be a request's method.
+func isMethod(s string) bool {
+	return s != "" && strings.IndexFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	}) < 0
 }
 
 // isTarget reports whether a text may be the target of a request: anything else never reached

@@ -36,13 +36,14 @@ type piece struct {
 	suffix string // the text
 }
 
-// newTextSplitter cuts a layout into its first text and pieces; the first piece has no variable.
-func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
+// newTextSplitter cuts a layout into its first text and pieces; the first piece has no variable. timed reports
+// whether the layout has a time.
+func newTextSplitter(layout string, says *Says) (t *textSplitter, timed bool, err error) {
 	all, err := tokens(layout)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	t := &textSplitter{parts: []piece{{}}}
+	t = &textSplitter{parts: []piece{{}}}
 	seen := map[string]bool{}
 	hasTotal := slices.ContainsFunc(all, func(tok token) bool { // how long the server itself took
 		return tok.variable && slices.Contains([]string{"request_time", "milliseconds", "microseconds"}, tok.text)
@@ -54,7 +55,7 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 			continue
 		}
 		if len(t.parts) > 1 && last.suffix == "" {
-			return nil, fmt.Errorf("log format: nothing between two variables, before %s: no line can be read by it", tok.text)
+			return nil, false, fmt.Errorf("log format: nothing between two variables, before %s: no line can be read by it", tok.text)
 		}
 		p := piece{quoted: strings.HasSuffix(last.suffix, `"`)}
 		part := variables[tok.text]
@@ -62,25 +63,24 @@ func newTextSplitter(layout string, says *Says) (*textSplitter, error) {
 			part = "header." + strings.ReplaceAll(field, "_", "-")
 		}
 		if cookie, ok := strings.CutPrefix(tok.text, "cookie_"); ok {
-			return nil, fmt.Errorf("log format: $cookie_%s is one cookie of a field: log $http_cookie for limits by cookies",
+			return nil, false, fmt.Errorf("log format: $cookie_%s is one cookie of a field: log $http_cookie for limits by cookies",
 				cookie)
 		}
 		if part != "" && !(hasTotal && tok.text == "upstream_response_time") {
 			if p.setter, err = says.setter(part); err != nil {
-				return nil, fmt.Errorf("log format: %w", err)
+				return nil, false, fmt.Errorf("log format: %w", err)
 			}
 			seen[p.part] = true
 		}
 		t.parts = append(t.parts, p)
 	}
-	switch {
-	case !seen["end"] && !seen["start"]:
-		return nil, errors.New("log format: no time: it needs $time_local, $time_iso8601 or $msec")
-	case !seen["request"] && !seen["url"] && !(seen["method"] && seen["target"]):
-		return nil, errors.New("log format: no request: it needs $request, or $request_method and $request_uri")
+	if !seen["request"] && !seen["url"] && !(seen["method"] && seen["target"]) {
+		return nil, false, errors.New("log format: no request: it needs $request, or $request_method and $request_uri")
 	}
-	return t, nil
+	return t, seen["end"] || seen["start"], nil
 }
+
+var errNoTimeInLayout = errors.New("log format: no time: it needs $time_local, $time_iso8601 or $msec")
 
 // joined are sequences of variables that are read as one.
 var joined = []struct {
