@@ -121,7 +121,7 @@ func (b *board) observe(e *stint.Event) {
 	p.mu.Lock()
 	now := b.currentSecond()
 	p.record(b, e, now)
-	if e.Kind == stint.EventDenied || e.Kind == stint.EventDryRunDenied {
+	if denies(e) {
 		p.recordDenial(e)
 	}
 	p.mu.Unlock()
@@ -148,6 +148,17 @@ func (b *board) observe(e *stint.Event) {
 	default:
 		b.recordRare(e)
 	}
+}
+
+// denies reports whether e is the denial of a request or of a raise.
+func denies(e *stint.Event) bool {
+	switch e.Kind {
+	case stint.EventDenied, stint.EventDryRunDenied:
+		return true
+	case stint.EventExtended:
+		return e.Err == nil && !e.Decision.Allowed
+	}
+	return false
 }
 
 // currentSecond returns the second that events are counted in. It starts the board's clock: until a

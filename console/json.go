@@ -61,7 +61,7 @@ type Limit struct {
 	Capacity int64 `json:"capacity"`
 }
 
-// Count is the number of recent requests of a key that a limit has denied, or admitted.
+// Count is the number of recent requests and raises (Permit.Extend) of a key that a limit has denied, or admitted.
 type Count struct {
 	Key     string `json:"key"`
 	Link    string `json:"link,omitempty"` // of the key, relative to the page

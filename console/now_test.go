@@ -136,6 +136,37 @@ func TestWhomADryRunWouldDeny(t *testing.T) {
 	})
 }
 
+// A raise of a request's cost counts where its limits' answers do, and isn't another request.
+func TestRaises(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, stint.WithKey(stint.Header("X-Api-Key")), stint.Quota(100, stint.Daily, stint.WithName("tokens"), stint.WithFixedCost(10)))
+		h := page(t, console.Limiters(l), console.WithKeysInClear())
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Api-Key", "stream")
+		l.Serve(httptest.NewRecorder(), r, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			p := stint.FromContext(r.Context())
+			for _, cost := range []int64{40, 70, 130} {
+				if err := p.Extend(r.Context(), cost); (err == nil) != (cost < 100) {
+					t.Error(err)
+				}
+			}
+		}))
+		time.Sleep(2 * time.Second)
+		for target, wants := range map[string][]string{
+			"/": {"allowed 1 denied 0", "25.0 % 1 of 4 stream"},
+			"/?limiter=0&limit=tokens": {"most denied stream 1 most admitted stream 3", "allowed 3 denied 1",
+				"stream tokens 1 00:00:00 — 24h0m0s 30 of 100 left, 60 needed"},
+		} {
+			got := text(ask(h, "GET", target, nil).Body.String())
+			for _, want := range wants {
+				if !strings.Contains(got, want) {
+					t.Errorf("%s doesn't say %q but %s", target, want, got)
+				}
+			}
+		}
+	})
+}
+
 // Denials are grouped by key: a limit with few of them isn't hidden by one with many.
 func TestDenialsAreGrouped(t *testing.T) {
 	l := limiter(t, stint.WithKey(stint.Header("X-Api-Key")), stint.Rate(1, time.Hour, stint.WithName("api")),

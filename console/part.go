@@ -67,7 +67,7 @@ type batch struct {
 	took               []uint16
 }
 
-// answer is a limit's answer to a request.
+// answer is a limit's answer to a request or a raise.
 type answer struct {
 	limit             string
 	end               int // of its key in keys
@@ -75,7 +75,7 @@ type answer struct {
 	left, capacity    int64 // units, afterwards
 }
 
-// figures are a part's figures of a limit.
+// figures are a part's figures of a limit: of its answers to requests and to raises.
 type figures struct {
 	limit                  *limit
 	allowed, denied, bound uint64
@@ -123,6 +123,10 @@ func (p *part) record(b *board, e *stint.Event, now uint32) {
 	case stint.EventKeyFailed, stint.EventLimitsFailed:
 		if isAnswer(e) {
 			t.decisions[denied]++
+		}
+	case stint.EventExtended: // of a request that is admitted already
+		if e.Err == nil {
+			t.addDecision(e)
 		}
 	case stint.EventDryRunDenied:
 		for i := range e.Decision.Limits {

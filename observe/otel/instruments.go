@@ -53,7 +53,7 @@ func (i *instruments) define(m metric.Meter) error {
 	var all mistakes
 	i.decisions = newInstrument(&all, m.Int64Counter, "stint.decisions", "{decision}", "Requests decided, by what became of them and the limit that bound.")
 	i.limitDecisions = newInstrument(&all, m.Int64Counter, "stint.limit.decisions", "{decision}", "Each limit's own answer to each request.")
-	i.charged = newInstrument(&all, m.Int64Counter, "stint.limit.cost.charged", "{unit}", "Units charged to admitted requests.")
+	i.charged = newInstrument(&all, m.Int64Counter, "stint.limit.cost.charged", "{unit}", "Units charged to admitted requests, also while they run.")
 	i.settled = newInstrument(&all, m.Int64Counter, "stint.limit.cost.settled", "{unit}", "Units that ended requests cost.")
 	i.bans = newInstrument(&all, m.Int64Counter, "stint.bans", "{ban}", "Bans started.")
 	i.extensions = newInstrument(&all, m.Int64Counter, "stint.extensions", "{extension}", "Raises of a request's cost while it runs, by what became of them and the limit that bound.")

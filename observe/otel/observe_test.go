@@ -368,6 +368,9 @@ var scenarios = []struct {
 		want: []string{
 			"extensions{limit=x,limiter=api,outcome=denied} 1",
 			"extensions{limit=x,limiter=api,outcome=granted} 2",
+			"limit.cost.charged{limit=x,limiter=api} 6",
+			"limit.utilization{limit=x,limiter=api} 4 of 1.7",
+			"limit.decisions{limit=x,limiter=api,outcome=allowed} 1",
 		}},
 	{name: "an adaptive limit",
 		opts: []stint.Option{stint.AdaptiveConcurrency(1, 50, stint.WithName("backend"))},

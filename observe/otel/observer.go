@@ -292,12 +292,27 @@ func (o *observer) recordExtension(ctx context.Context, e *stint.Event, l *limit
 		o.countFailure(ctx, e, l)
 	default:
 		o.recordStoreTime(ctx, e, l.took[done])
+		o.recordUse(ctx, e)
 	}
 	outcome := extensionDenied
 	if e.Decision.Allowed {
 		outcome = extensionGranted
 	}
 	o.extensions.Add(ctx, 1, as.extended[outcome].add...)
+}
+
+// recordUse records what a raise has charged, and how much of its limits is used.
+func (o *observer) recordUse(ctx context.Context, e *stint.Event) {
+	for i := range e.Decision.Limits {
+		at := &e.Decision.Limits[i]
+		s := o.seriesOf(e, at.Name)
+		if at.Capacity > 0 {
+			o.utilization.Record(ctx, share(at), s.plain.record...)
+		}
+		if e.Decision.Allowed && at.Allowed {
+			s.pending.charged.add(at.Cost)
+		}
+	}
 }
 
 func (o *observer) recordPacing(ctx context.Context, e *stint.Event) {
