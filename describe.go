@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/compile"
@@ -49,6 +50,8 @@ type Rule struct {
 	// ByAddress reports whether the key is a client's address, or the network of an IPv6 address.
 	ByAddress bool
 	DryRun    bool
+	// NearLimit has the percentages of WithNearLimit, ascending. It is nil if the limit has none.
+	NearLimit []int
 	// Since is the time at which the rule took effect in this process with its current numbers.
 	// An Update that doesn't change the rule doesn't change Since.
 	Since time.Time
@@ -92,6 +95,6 @@ func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, er
 func ruleOf(route string, e *read.Entry) Rule {
 	return Rule{Limit: e.Name(), Route: route, Text: compile.Text(e), Spec: e.StoreLimit.Spec(),
 		Key: Key{e.Key}, Shared: e.Key.Constant != "", ByAddress: e.Key.Client != nil, DryRun: e.DryRun,
-		Local: e.Needs&limit.Local != 0,
+		NearLimit: slices.Clone(e.Marks), Local: e.Needs&limit.Local != 0,
 		Since: e.Record.Since, Bound: e.Record.Bound(), WouldDeny: e.Record.DryRunDenials()}
 }

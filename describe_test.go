@@ -143,3 +143,20 @@ func TestDescribeWhatWasDone(t *testing.T) {
 		want("api 1h0m1s false 0, tried 0s true 4, slots 0s true 0, login 0s false 0, /lost /l/")
 	})
 }
+
+// A Rule has the percentages of its limit, which the caller may change.
+func TestDescribeNearLimit(t *testing.T) {
+	l := limiter(t, everybody, stint.WithNearLimit(80, 50), stint.Rate(9, time.Hour), stint.Rate(9, time.Hour, stint.WithNearLimit(95)), stint.Concurrency(9))
+	for range 2 {
+		var all []string
+		for _, r := range l.Describe().Rules {
+			all = append(all, fmt.Sprint(r.NearLimit))
+			if r.NearLimit != nil {
+				r.NearLimit[0] = 1
+			}
+		}
+		if got := strings.Join(all, " "); got != "[50 80] [95] []" {
+			t.Errorf("percentages %s", got)
+		}
+	}
+}

@@ -73,9 +73,10 @@ type limit struct {
 	name          string
 	dryRunDenials atomic.Uint64
 	bans          atomic.Uint64
-	held          atomic.Int64 // slots, of this process
-	lastHeld      atomic.Int64 // slots of the key admitted last, of all processes
-	capacity      atomic.Int64 // of that key
+	reached       atomic.Uint64 // percentages of WithNearLimit, by keys
+	held          atomic.Int64  // slots, of this process
+	lastHeld      atomic.Int64  // slots of the key admitted last, of all processes
+	capacity      atomic.Int64  // of that key
 	adaptation    atomic.Pointer[adaptation]
 	sourced       atomic.Pointer[sourcedRule]
 }
@@ -140,6 +141,10 @@ func (b *board) observe(e *stint.Event) {
 	case stint.EventDryRunDenied:
 		if l := b.limit(e.Decision.Limit); l != nil {
 			l.dryRunDenials.Add(1)
+		}
+	case stint.EventNearLimit:
+		if l := b.limit(e.Decision.Limit); l != nil {
+			l.reached.Add(1)
 		}
 	case stint.EventBanned:
 		if l := b.limit(e.Decision.Limit); l != nil {

@@ -188,6 +188,25 @@ func TestPageTellsOfAdaptiveLimits(t *testing.T) {
 	})
 }
 
+// The page counts how often a limit was announced as nearly used up.
+func TestPageTellsOfNearLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, stint.WithKey(stint.Header("X-Api-Key")), stint.Rate(10, 24*time.Hour, stint.WithName("workers"), stint.WithNearLimit(50, 90)))
+		h := page(t, console.Limiters(l))
+		traffic(l, "/", "a", 4)
+		if got := opened(h); strings.Contains(got, "announced as near") {
+			t.Errorf("before a key is near: %s", got)
+		}
+		traffic(l, "/", "a", 6)
+		traffic(l, "/", "b", 5)
+		time.Sleep(2 * time.Second) // the page is made once a second
+		opens(t, h, "announced as near 3")
+		if got := text(ask(h, "GET", "/?limiter=0", nil).Body.String()); !strings.Contains(got, "keys near a limit 3") {
+			t.Errorf("the limiter's page says %s", got)
+		}
+	})
+}
+
 // The page says which routes nothing has matched, which limits never bind, and how long a dry run
 // has reported.
 func TestPageTellsWhatDoesNothing(t *testing.T) {

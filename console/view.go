@@ -72,6 +72,7 @@ type limitView struct {
 	Local                 bool
 	Allowed, Denied       uint64
 	Bound, Dry, Bans      uint64
+	Reached               uint64 // percentages of WithNearLimit, by keys
 	ban                   bool
 	Share                 string
 	Held, Last, Of        int64
@@ -355,6 +356,7 @@ var eventText = map[stint.EventKind]string{
 	stint.EventSettleFailed:  "not settled",
 	stint.EventDryRunDenied:  "denied in dry run",
 	stint.EventBanned:        "bans started",
+	stint.EventNearLimit:     "keys near a limit",
 	stint.EventStoreDegraded: "changes of the primary store",
 	stint.EventLeaseLost:     "leases lost",
 	stint.EventSourceFailed:  "limits not read",
@@ -383,7 +385,7 @@ func (b *board) orderedLimits(d stint.Description) (all []*limit) {
 
 // viewLimit returns the view of a limit.
 func (p *page) viewLimit(b *board, l *limit, d stint.Description, now uint32) limitView {
-	v := limitView{Name: l.name, Dry: l.dryRunDenials.Load(), Bans: l.bans.Load(), Held: max(0, l.held.Load()), Last: l.lastHeld.Load(), Of: l.capacity.Load()}
+	v := limitView{Name: l.name, Dry: l.dryRunDenials.Load(), Bans: l.bans.Load(), Reached: l.reached.Load(), Held: max(0, l.held.Load()), Last: l.lastHeld.Load(), Of: l.capacity.Load()}
 	v.describe(d)
 	var s limitSeries
 	p.addFigures(&v, &s, b, now)

@@ -17,6 +17,7 @@ type instruments struct {
 	charged         metric.Int64Counter
 	settled         metric.Int64Counter
 	bans            metric.Int64Counter
+	nearLimits      metric.Int64Counter
 	extensions      metric.Int64Counter
 	leasesLost      metric.Int64Counter
 	slots           metric.Int64ObservableUpDownCounter
@@ -56,6 +57,7 @@ func (i *instruments) define(m metric.Meter) error {
 	i.charged = newInstrument(&all, m.Int64Counter, "stint.limit.cost.charged", "{unit}", "Units charged to admitted requests, also while they run.")
 	i.settled = newInstrument(&all, m.Int64Counter, "stint.limit.cost.settled", "{unit}", "Units that ended requests cost.")
 	i.bans = newInstrument(&all, m.Int64Counter, "stint.bans", "{ban}", "Bans started.")
+	i.nearLimits = newInstrument(&all, m.Int64Counter, "stint.near_limits", "{key}", "Keys whose use of a limit has reached a percentage.")
 	i.extensions = newInstrument(&all, m.Int64Counter, "stint.extensions", "{extension}", "Raises of a request's cost while it runs, by what became of them and the limit that bound.")
 	i.leasesLost = newInstrument(&all, m.Int64Counter, "stint.store.lost_leases", "{lease}", "Lost leases of slots that are still held.")
 	i.storeFailures = newInstrument(&all, m.Int64Counter, "stint.store.failures", "{failure}", "Calls of the store that failed.")

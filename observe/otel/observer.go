@@ -124,6 +124,9 @@ func (o *observer) observe(e stint.Event) {
 			add = append(slices.Clone(add), metric.WithAttributes(byHandKey.Bool(true)))
 		}
 		o.bans.Add(ctx, 1, add...)
+	case stint.EventNearLimit:
+		s := &e.Decision.Limits[0]
+		o.nearLimits.Add(ctx, 1, o.seriesOf(&e, s.Name).nearLimit(e.Percent, s.DryRun)...)
 	case stint.EventPaced:
 		o.recordPacing(ctx, &e)
 	case stint.EventLimitChanged:

@@ -2,6 +2,7 @@ package stintotel
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,6 +25,8 @@ const (
 	errorKey     = attribute.Key("error.type")
 	warningKey   = attribute.Key("stint.warning")
 	byHandKey    = attribute.Key("stint.by_hand")
+	percentKey   = attribute.Key("stint.percent")
+	dryRunKey    = attribute.Key("stint.dry_run")
 )
 
 // outcomes are the outcomes of a request, by the event that reports them.
@@ -155,6 +158,15 @@ func newSeries(all []attribute.KeyValue) *series {
 		s.adaptive.reason[i] = with(reasonKey.String(reason.String()))
 	}
 	return s
+}
+
+// nearLimit returns the attributes of a key that has reached a percentage. That is rare, so they are made each time.
+func (s *series) nearLimit(percent int, dryRun bool) []metric.AddOption {
+	more := []attribute.KeyValue{percentKey.Int(percent)}
+	if dryRun {
+		more = append(more, dryRunKey.Bool(true))
+	}
+	return append(slices.Clone(s.plain.add), metric.WithAttributes(more...))
 }
 
 // level is the value of a gauge, or a pending addition to a counter. It is reported once it

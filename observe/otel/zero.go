@@ -44,6 +44,9 @@ func (o *observer) startCounters(d stint.Description) {
 			zero(o.limitDecisions, s.answer[denied])
 			zero(o.decisions, s.outcome[stint.EventDenied])
 		}
+		for _, percent := range r.NearLimit {
+			o.nearLimits.Add(context.Background(), 0, s.nearLimit(percent, r.DryRun)...)
+		}
 		switch r.Spec.Algorithm {
 		case store.Ban:
 			zero(o.bans, s.plain)
