@@ -67,6 +67,7 @@ var paths = []struct {
 	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.XRateLimitHeaders), stint.WithoutPermit()}, true, 0},
 	{"AllowedBan", []stint.Option{ample(), stint.Ban(10, time.Minute, stint.WithBanFor(time.Hour))}, true, 2},
 	{"AllowedConcurrency", []stint.Option{stint.Concurrency(4)}, true, 1},
+	{"AllowedConcurrencyFairQueue", []stint.Option{stint.Concurrency(4, stint.WithQueue(10), stint.WithFairQueue(stint.Header("X-Tenant")))}, true, 1},
 	{"AllowedAdaptive", []stint.Option{stint.AdaptiveConcurrency(1, 100)}, true, 6},
 	{"Banned", []stint.Option{stint.Rate(1, 700*24*time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(365*24*time.Hour))}, false, 0},
 	{"Denied", []stint.Option{stint.Rate(1, 700*24*time.Hour)}, false, 0},

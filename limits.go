@@ -264,9 +264,9 @@ func WithBuckets(k int64) RateOption {
 // On a limit with a queue, d is the longest wait in the queue. On a Concurrency or
 // AdaptiveConcurrency, the number of requests that may wait for each key is the number of
 // slots, unless WithQueue sets another. Requests of one limit and key that wait in this process
-// are served by class (WithPriority), and within a class in order of arrival. A waiting request
-// holds no slots and no units. A request that may not wait is denied while others wait. See
-// docs/waiting.md.
+// are served by class (WithPriority), and within a class in order of arrival; WithFairQueue serves
+// them by tenant. A waiting request holds no slots and no units. A request that may not wait is
+// denied while others wait. See docs/waiting.md.
 //
 // Keep d to a few seconds: an HTTP/1.1 server doesn't detect that a client has disconnected
 // while the request's body is unread.
@@ -314,7 +314,8 @@ func WithNearLimit(percent ...int) ChargeOption {
 // WithQueue sets the length of the queue: the number of requests that may wait for each key in
 // this process. In a fleet of P processes, P times n requests may wait. If the queue is full, a
 // request is denied at once, unless it replaces a waiting request of a lower class (see
-// WithPriority). n is 0 or more; with 0, no request waits.
+// WithPriority) or of a tenant with more requests (see WithFairQueue). n is 0 or more; with 0, no
+// request waits.
 //
 // On a Rate, requests wait for their turn, and n is at most 2^40. The default is the rate's n
 // for LeakyBucket and 0 for TokenBucket. New returns an error for other algorithms. The last of
@@ -403,6 +404,43 @@ func WithShare(class, percent int) SlotOption {
 			shares[class] = uint8(percent)
 		}
 	}}
+}
+
+// WithFairQueue divides the slots of a Concurrency fairly among tenants, however many requests
+// each of them sends. key is the tenant of a request. By default waiting requests get slots by
+// class and in order of arrival, so a tenant with more requests gets more slots.
+//
+//	stint.Concurrency(20, stint.WithQueue(20), stint.WithKey(stint.Global()),
+//		stint.WithFairQueue(stint.Header("X-Tenant"))) // which the gateway sets
+//
+// A free slot goes to the tenant that holds the fewest slots in this process. Of several such
+// tenants, the one that has waited longest for its next slot gets it, and of its requests the
+// oldest. A tenant that is alone gets all slots, and no request is interrupted.
+//
+// If the queue is full, a new request replaces the newest request of the tenant that has the
+// most requests, running and waiting, if that tenant has at least two more than the tenant of
+// the new request. The replaced request is denied because the queue is full. A request that
+// takes several slots (WithCost) counts as many. The class of a request (WithPriority) has no
+// effect on this limit.
+//
+// Clients must not be able to make up the tenant, because a client with many names would be many
+// tenants. Use what authentication has set. If the key is empty or an error, the request belongs
+// to one tenant that all such requests share. Take and Wait use the key that they are given. key
+// is called concurrently, at most once for each request.
+//
+// Tenants are compared among the requests of one key of the limit, which is commonly Global.
+// Each process counts the slots that it holds itself, so a fleet is less fair than one process;
+// see docs/waiting.md. If an Update adds a fair queue, requests that came before belong to no
+// tenant.
+//
+// New returns an error for the zero Key, for an AdaptiveConcurrency, beside WithShare, and for a
+// limit for which no request waits: it needs WithQueue or WithMaxWait.
+func WithFairQueue(key Key) SlotOption {
+	k := key.described()
+	return ruleOption{ruleChange: onlyFor("WithFairQueue", func(r *compile.Rule) {
+		r.Line.Tenant = k
+		r.Errs = append(r.Errs, k.Problems.Within("WithFairQueue")...)
+	}, "Concurrency")}
 }
 
 // ContextWithPriority returns a context that sets the priority class of its requests, and of

@@ -250,8 +250,8 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	answer(v, w, r, err)
 }
 
-// Mount returns an error if an adapter can't mount the limiter, because the key of a limit is
-// GivenKey or a Key of another adapter. adapter is the name of the adapter's package, such as
+// Mount returns an error if an adapter can't mount the limiter, because the key of a limit or of
+// a WithFairQueue is GivenKey or a Key of another adapter. adapter is the name of the adapter's package, such as
 // "stintgin". Adapters call Mount and panic if it returns an error; otherwise every request
 // would be denied.
 func (l *Limiter) Mount(adapter string) error {
@@ -259,7 +259,7 @@ func (l *Limiter) Mount(adapter string) error {
 	var errs []error
 	check := func(what string, k *keys.Key) {
 		if k.Given {
-			errs = append(errs, fmt.Errorf("stint: %s: GivenKey, which requests don't have: write another WithKey, or use the limiter with Take", what))
+			errs = append(errs, fmt.Errorf("stint: %s: GivenKey, which requests don't have: write another key, or use the limiter with Take", what))
 		}
 		for _, other := range k.Adapters {
 			if other != adapter {
@@ -268,7 +268,11 @@ func (l *Limiter) Mount(adapter string) error {
 		}
 	}
 	for e := range v.plans.Entries {
-		check(fmt.Sprintf("limit %q", e.Name()), e.Key)
+		what := fmt.Sprintf("limit %q", e.Name())
+		check(what, e.Key)
+		if e.Tenant != nil {
+			check(what+": WithFairQueue", e.Tenant)
+		}
 	}
 	for _, f := range v.compiled.Funcs {
 		check("limits of a "+f.Option(), f.Defaults.Key)

@@ -48,8 +48,9 @@ type (
 		ofRate()
 	}
 	// SlotOption is an option of [Concurrency] and [AdaptiveConcurrency]: [WithShare], a
-	// [LimitOption], a [SharedOption] or a [ChargeOption]. [WithAdaptation], [WithInitialLimit]
-	// and [WithSampleWindow] are options of AdaptiveConcurrency only.
+	// [LimitOption], a [SharedOption] or a [ChargeOption]. [WithFairQueue] is an option of
+	// Concurrency only. [WithAdaptation], [WithInitialLimit] and [WithSampleWindow] are options of
+	// AdaptiveConcurrency only.
 	SlotOption interface {
 		applyLimit(*compile.Rule)
 		ofSlots()

@@ -43,7 +43,7 @@ type admission struct {
 var admissions = sync.Pool{New: func() any {
 	a := new(admission)
 	a.reading.Init(&a.call, a.charged)
-	a.call.Init(a.reading.Class, a.sendWaiting)
+	a.call.Init(a.reading.Class, a.reading.Tenant, a.sendWaiting)
 	return a
 }}
 

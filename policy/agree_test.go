@@ -47,7 +47,7 @@ func sayings(t *testing.T) (all []placedOption) {
 	values := map[string]string{
 		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "near-limit": "[80]", "failure": "open", "empty-key": "skip", "skip": "[preflight]",
 		"algorithm": "fixed-window", "burst": "1", "direction": "both", "queue": "1",
-		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true", "hidden": "true",
+		"shares": "[{class: 1, percent: 1}]", "fair-queue": "{header: X-Tenant}", "buckets": "2", "warm-up": "1s", "debt": "true", "hidden": "true",
 		"after":      "true",
 		"adaptation": "vegas", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "from": "2026-01-31T09:00:00Z", "for": "1h",
 	}

@@ -76,7 +76,7 @@ var fileWords = map[string]string{
 	"GivenKey()": "given", "stint.RemoteIP()": "remote-ip", "RemoteIP()": "remote-ip", "Pattern()": "pattern",
 	"Method()": "method", "Global()": "global", `netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
 	"time.Second": "1s", "WithQueue(0)": "queue: 0", "stint.WithQueue": "queue", "stint.WithMaxWait": "max-wait",
-	"stint.WithBurst": "burst",
+	"stint.WithBurst": "burst", "WithShare": "shares",
 }
 
 func init() {

@@ -36,6 +36,7 @@ var kinds = []kind{
 var onlyKinds = map[string][]string{
 	"burst":         {"rate", "quota", "bandwidth"},
 	"queue":         {"rate", "concurrency", "adaptive-concurrency"},
+	"fair-queue":    {"concurrency"},
 	"settle":        {"rate", "quota"},
 	"near-limit":    {"rate", "quota"},
 	"after":         {"rate", "quota"},

@@ -203,6 +203,11 @@ func limitFields() []field[limit] {
 		}},
 		{"queue", number("queue", 0, stint.WithQueue)},
 		{"shares", func(d *decoder, n *yaml.Node, l *limit) { d.shares(n, l) }},
+		{"fair-queue", func(d *decoder, n *yaml.Node, l *limit) {
+			if k := d.key(n); k != noKey {
+				addOption(l, "fair-queue", n, stint.WithFairQueue(k))
+			}
+		}},
 		{"buckets", number("buckets", 1, stint.WithBuckets)},
 		{"warm-up", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "warm-up"); ok {
@@ -359,7 +364,7 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 		return l
 	}
 	l.built = l.build(all)
-	mistakes := problemsAlone(l.built)
+	mistakes := l.problemsAlone(l.built)
 	for _, e := range mistakes {
 		o := l.causeOf(all, e)
 		d.bad(o.node, "%s", inFileWords(o.field+" "+o.node.Value, e))
@@ -392,10 +397,14 @@ func kindsText(o placedOption) string {
 }
 
 // problemsAlone returns the problems stint.Check finds with a limit by itself: what it needs
-// beside it is checked with the whole policy. The limit beside it here has no name, so
-// that the names can't clash.
-func problemsAlone(l stint.Limit) []stint.OptionError {
-	return problemsOf(l, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
+// beside it is checked with the whole policy, and so is whether its requests wait. The limit beside it here has no
+// name, so that the names can't clash.
+func (l *limit) problemsAlone(built stint.Limit) []stint.OptionError {
+	opts := []stint.Option{built, stint.Rate(1, time.Second), stint.WithKey(stint.Global())}
+	if l.kind.name == "concurrency" {
+		opts = append(opts, stint.WithMaxWait(time.Second)) // which may be that of the route or of the file
+	}
+	return problemsOf(opts...)
 }
 
 // build makes the limit with the given options.
@@ -426,7 +435,7 @@ func (l *limit) causeOf(options []placedOption, e stint.OptionError) placedOptio
 	for i, o := range slices.Backward(options) {
 		without := slices.Delete(slices.Clone(options), i, i+1)
 		same := func(o stint.OptionError) bool { return o.Error() == e.Error() }
-		if !slices.ContainsFunc(problemsAlone(l.build(without)), same) {
+		if !slices.ContainsFunc(l.problemsAlone(l.build(without)), same) {
 			return o
 		}
 	}

@@ -252,6 +252,12 @@ var mistakes = []mistake{
 		`4:54: the shares add up to 101 percent: write at most 100 in total`),
 	one("{concurrency: 8, shares: [{class: 1, percent: 10}, {class: 2, percent: 10}, {class: 1, percent: 20}]}", false,
 		`4:79: the class has a share already: leave one out`),
+	one("{concurrency: 8, queue: 9, fair-queue: {heder: X-Tenant}}", true, `4:43: unknown field "heder" of a key: write header`),
+	one("{concurrency: 8, fair-queue: {header: X-Tenant}}", false, `4:3: no request waits for a slot, and a fair queue orders those that wait: write queue or max-wait, or leave the fair queue out`),
+	one("{concurrency: 8, queue: 9, shares: [{class: 1, percent: 10}], fair-queue: global}", false,
+		`4:77: it orders those who wait by tenant, and shares beside it by class: leave one of the two out`),
+	one("{adaptive-concurrency: 1-8, queue: 9, fair-queue: global}", true,
+		`4:53: fair-queue doesn't go with adaptive-concurrency: leave it out, or make it a limit with concurrency`),
 	one("{rate: 1/s, shares: [{class: 1, percent: 10}]}", true,
 		`4:24: shares doesn't go with rate: leave it out, or make it a limit with concurrency or adaptive-concurrency`),
 

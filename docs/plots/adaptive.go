@@ -18,7 +18,8 @@ var run string
 // series is one algorithm's run, a column's points over the seconds.
 type series map[string]map[string][]point
 
-func readRun(text string) (series, error) {
+// readRun reads a file of runs, which has the name of each in its first column and its instants in one called at.
+func readRun(file, at, text string) (series, error) {
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil {
 		return nil, err
@@ -30,16 +31,16 @@ func readRun(text string) (series, error) {
 			columns = map[string][]point{}
 			all[row[0]] = columns
 		}
-		var at float64
+		var instant float64
 		for i, name := range rows[0][1:] {
 			x, err := strconv.ParseFloat(row[i+1], 64)
 			if err != nil {
-				return nil, fmt.Errorf("adaptive.csv, line %d, %s: %w", n+2, name, err)
+				return nil, fmt.Errorf("%s, line %d, %s: %w", file, n+2, name, err)
 			}
-			if name == "seconds" {
-				at = x
+			if name == at {
+				instant = x
 			}
-			columns[name] = append(columns[name], point{at, x})
+			columns[name] = append(columns[name], point{instant, x})
 		}
 	}
 	return all, nil
@@ -48,7 +49,7 @@ func readRun(text string) (series, error) {
 // drawAdaptive shows the limit beside what it is to find, and how long requests
 // took.
 func drawAdaptive(dir string) error {
-	all, err := readRun(run)
+	all, err := readRun("adaptive.csv", "seconds", run)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Command plots draws the pictures of the documents from the algorithms
 // themselves: traffic with instants of its own goes through store.Decide, and
 // what passes is drawn. It reads no clock, so the same code draws the same
-// files. AdaptiveConcurrency under real load is drawn from the table that
-// examples/adaptive wrote in one run. It is a module of its own, so that its
+// files. AdaptiveConcurrency under real load and fair queues are drawn from the
+// tables that examples/adaptive and examples/fairqueue wrote in one run. It is a module of its own, so that its
 // dependencies never reach a user's go.sum.
 package main
 
@@ -34,7 +34,7 @@ func drawAll(dir string) error {
 			return fmt.Errorf("%s: %w", r.file, err)
 		}
 	}
-	for _, draw := range []func(dir string) error{drawTimeline, drawWarmUp, drawConcurrency, drawAdaptive} {
+	for _, draw := range []func(dir string) error{drawTimeline, drawWarmUp, drawConcurrency, drawAdaptive, drawFairQueue} {
 		if err := draw(dir); err != nil {
 			return err
 		}

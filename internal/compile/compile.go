@@ -104,13 +104,14 @@ type compiler struct {
 	result     *Result
 	funcs      []*read.Func // of the options
 	errs       optionerror.List
-	idle       []idleShares
+	idle       []idleQueue
 }
 
-// idleShares is a limit at a route where its shares order no waiters. That is a problem if it has no other
-// place.
-type idleShares struct {
+// idleQueue is a limit at a route where its shares or its fair queue order no waiters. That is a problem if it has no
+// other place.
+type idleQueue struct {
 	limit    *store.Limit
+	shares   bool // for callers of Limiter.Wait these are enough
 	problems optionerror.List
 }
 
@@ -156,7 +157,7 @@ func (k *compiler) run() {
 	}
 	k.plans(level)
 	k.checkSettings("", k.Config.Defaults, k.Limits)
-	k.checkShares()
+	k.checkQueues()
 	switch key := k.result.Defaults.Key; {
 	case len(k.Funcs) == 0:
 	case key == nil:
@@ -192,7 +193,7 @@ func (k *compiler) entries(route string, rules []*Rule, defaults Settings) (all 
 				k.bad(*problem)
 			}
 			if problems := checkWaiters(r, e); problems != nil {
-				k.idle = append(k.idle, idleShares{compiled, problems.At(route, e.Name())})
+				k.idle = append(k.idle, idleQueue{compiled, r.Line.Shares != nil, problems.At(route, e.Name())})
 			}
 			all = append(all, e)
 		}
@@ -377,20 +378,20 @@ func (k *compiler) banProblem(route string, ban *read.Entry) (first *optionerror
 	return first
 }
 
-// checkShares reports shares that order no waiters in any place. The limiter's own limits are also
-// those of Limiter.Wait, which lets callers wait for slots whatever their options say.
-func (k *compiler) checkShares() {
-	orders := map[*store.Limit]bool{}
+// checkQueues reports shares and fair queues that order no waiters in any place. The limiter's own limits are also
+// those of Limiter.Wait, which lets callers wait for slots whatever their options say. For shares that is enough.
+func (k *compiler) checkQueues() {
+	given, waits := map[*store.Limit]bool{}, map[*store.Limit]bool{}
 	for _, e := range k.result.Plans.Base.Entries {
-		orders[e.StoreLimit] = true
+		given[e.StoreLimit] = true
 	}
 	for e := range k.result.Plans.Entries {
 		if e.Needs&limit.Waits != 0 {
-			orders[e.StoreLimit] = true
+			waits[e.StoreLimit] = true
 		}
 	}
 	for _, i := range k.idle {
-		if !orders[i.limit] {
+		if !waits[i.limit] && !(i.shares && given[i.limit]) {
 			k.errs = append(k.errs, i.problems...)
 		}
 	}

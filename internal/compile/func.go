@@ -65,6 +65,10 @@ func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", What: "requests don't have it",
 			Write: "write another key, or leave it out"}}
 	}
+	if t := r.Line.Tenant; t != nil && t.Given {
+		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithFairQueue(GivenKey())", What: "requests don't have it",
+			Write: "write another key, or leave it out"}}
+	}
 	sample := f.generation.Names().samples[settings.Key]
 	if sample == nil {
 		sample = new(keysample.Sample) // a key of its own isn't sampled

@@ -49,6 +49,7 @@ type Rule struct {
 type Line struct {
 	Room   *int64 // by WithQueue, or nil
 	Shares *lines.Shares
+	Tenant *keys.Key // by WithFairQueue, or nil
 }
 
 // Settings are the shared options. A nil or zero field isn't set.
@@ -166,6 +167,10 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 		errs.Add("WithNearLimit", "the limit saves up no units, of which a caller could use a part",
 			"write %s with another algorithm, or leave it out", "stint.WithBurst")
 	}
+	if r.Line.Shares != nil && r.Line.Tenant != nil {
+		errs.Add("WithFairQueue", "it orders those who wait by tenant, and %s beside it by class", "leave one of the two out",
+			"WithShare")
+	}
 	if errs != nil {
 		return nil, errs.At("", name)
 	}
@@ -217,6 +222,7 @@ func (reg *Registry) entry(r *Rule, l *store.Limit, s Settings, sample *keysampl
 	if t.Settled {
 		e.Settler = s.Settler
 	}
+	e.Tenant = r.Line.Tenant
 	reg.setLimit(&e.Limit, r, l, s)
 	e.Record = &limit.Record{Since: time.Now()}
 	e.Costs = e.Cost != nil
@@ -249,13 +255,20 @@ func checkFixedCost(route string, e *read.Entry) *optionerror.Problem {
 	return nil
 }
 
-// checkWaiters returns the problem of a limit that has shares, of which only requests take slots, and
+// checkWaiters returns the problem of a limit that has shares or a fair queue, of which only requests take slots, and
 // for which none of them waits.
 func checkWaiters(r *Rule, e *read.Entry) (l optionerror.List) {
-	if r.Line.Shares != nil && e.Needs&limit.Waits == 0 {
+	if e.Needs&limit.Waits != 0 {
+		return nil
+	}
+	if r.Line.Shares != nil {
 		l.Add("WithShare", "no request waits for a slot, and shares order those that wait",
 			"write %s or %s, or leave the shares out",
 			"stint.WithQueue", "stint.WithMaxWait")
+	}
+	if r.Line.Tenant != nil {
+		l.Add("WithFairQueue", "no request waits for a slot, and a fair queue orders those that wait",
+			"write %s or %s, or leave the fair queue out", "stint.WithQueue", "stint.WithMaxWait")
 	}
 	return l
 }
@@ -270,6 +283,9 @@ func (reg *Registry) setLimit(to *limit.Limit, r *Rule, l *store.Limit, s Settin
 	to.Needs = t.Needs
 	if !s.DryRun {
 		to.Needs |= t.Enforced
+		if r.Line.Tenant != nil {
+			to.Needs |= limit.Fair
+		}
 	}
 	if t.Settled && limit.HasUse(l) {
 		to.Marks = s.Marks

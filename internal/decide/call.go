@@ -60,10 +60,12 @@ type Call struct {
 	callState
 	slowPath
 
-	by        *Backend
-	readClass func(context.Context) int
-	waits     func(i int, queued int64, d time.Duration)
-	first     lines.Key // that Lines.BeginFirst got, or the zero Key
+	by         *Backend
+	readClass  func(context.Context) int
+	readTenant func(i int) string
+	waits      func(i int, queued int64, d time.Duration)
+	first      lines.Key      // that Lines.BeginFirst got, or the zero Key
+	tenants    []lines.Tenant // has an element for each charge, or is empty
 }
 
 // callState is the part of a call that Reset zeroes. It has no pointers: see Add.
@@ -121,10 +123,12 @@ type Lost struct {
 }
 
 // Init makes a call ready for use, once. class returns its class, and is called at most
-// once in each use, if the call takes a slot or waits. waits is called when the call begins to wait
-// for charge i: for d, if that is known, and as one of queued. Both may panic.
-func (c *Call) Init(class func(context.Context) int, waits func(i int, queued int64, d time.Duration)) {
-	c.readClass, c.waits = class, waits
+// once in each use, if the call takes a slot or waits. tenant returns the key of the tenant of charge i, and is
+// called if the limit needs that (limit.Fair). waits is called when the call begins to wait
+// for charge i: for d, if that is known, and as one of queued. All may panic.
+func (c *Call) Init(class func(context.Context) int, tenant func(i int) string,
+	waits func(i int, queued int64, d time.Duration)) {
+	c.readClass, c.readTenant, c.waits = class, tenant, waits
 }
 
 // By sets what decides the call from now on, while it has no charges.
@@ -141,6 +145,9 @@ func (c *Call) Reset() {
 	// The slices' elements aren't cleared: that would cost a tenth of a decision. The
 	// next charges overwrite them, and a pool doesn't retain calls for long.
 	c.Limits, c.Charges, c.Results = c.Limits[:0], c.Charges[:0], c.Results[:0]
+	if len(c.tenants) > 0 {
+		c.tenants = c.tenants[:0]
+	}
 	c.callState = callState{}
 	if c.LineWaits != nil || c.Lost != nil || !c.arrived.IsZero() {
 		c.slowPath = slowPath{}
@@ -205,7 +212,7 @@ func (c *Call) Undo(ctx context.Context) Settlement {
 	c.owns = false
 	made := make([]store.Charge, 0, len(c.Charges))
 	for i, ch := range c.Charges {
-		c.Limits[i].ReleaseHere(c.by.Lines, ch.Key, ch.Cost, c.Class)
+		c.Limits[i].ReleaseHere(c.by.Lines, ch.Key, ch.Cost, c.Class, c.tenantOf(i))
 		if r := c.Results[i].Receipt; r.Cost > 0 {
 			ch.Cost, ch.Receipt = 0, r
 			made = append(made, ch)
@@ -227,10 +234,14 @@ func (c *Call) Keep(keep func(*limit.Limit) bool) {
 		if len(c.LineWaits) > 0 {
 			c.LineWaits[n] = c.LineWaits[i]
 		}
+		if len(c.tenants) > 0 {
+			c.tenants[n] = c.tenants[i]
+		}
 		n++
 	}
 	c.Limits, c.Charges, c.Results = c.Limits[:n], c.Charges[:n], c.Results[:n]
 	c.LineWaits = c.LineWaits[:min(n, len(c.LineWaits))]
+	c.tenants = c.tenants[:min(n, len(c.tenants))]
 }
 
 // classOf sets and returns the call's class. It reads it at most once.
@@ -239,4 +250,26 @@ func (c *Call) classOf(ctx context.Context) uint8 {
 		c.Class, c.classified = uint8(min(max(c.readClass(ctx), 0), lines.Classes-1)), true
 	}
 	return c.Class
+}
+
+// readTenants sets the tenants of the charges, once.
+func (c *Call) readTenants() {
+	if len(c.tenants) > 0 {
+		return
+	}
+	for i, l := range c.Limits {
+		t := lines.Tenant(0)
+		if l.Needs&limit.Fair != 0 {
+			t = lines.TenantOf(c.readTenant(i))
+		}
+		c.tenants = append(c.tenants, t)
+	}
+}
+
+// tenantOf returns the tenant of charge i, or 0 if its limit had no fair queue when the tenants were read.
+func (c *Call) tenantOf(i int) lines.Tenant {
+	if len(c.tenants) == 0 {
+		return 0
+	}
+	return c.tenants[i]
 }

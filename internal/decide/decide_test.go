@@ -73,7 +73,7 @@ func newLimit(t *testing.T, s store.Spec) *store.Limit {
 // call returns a call of three units and a slot of a key.
 func (b *bench) call() *decide.Call {
 	c := new(decide.Call)
-	c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
+	c.Init(func(context.Context) int { return 0 }, nil, func(int, int64, time.Duration) {})
 	c.By(b.Backend)
 	c.Add(b.rate, "key", 3)
 	c.Add(b.slots, "key", 1)
@@ -189,7 +189,7 @@ func TestMayWait(t *testing.T) {
 				b.rate.Needs, b.rate.Wait = limit.Waits, limit.Wait{MaxWait: 15 * time.Minute}
 				call := func(ctx context.Context, cost int64) (*decide.Call, error) {
 					c := new(decide.Call)
-					c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
+					c.Init(func(context.Context) int { return 0 }, nil, func(int, int64, time.Duration) {})
 					c.By(b.Backend)
 					c.Add(b.rate, "key", cost)
 					return c, c.Decide(ctx)
@@ -312,7 +312,7 @@ func TestStorePanics(t *testing.T) {
 func TestStoreDownBesideAdaptive(t *testing.T) {
 	b := newBench(t)
 	c := new(decide.Call)
-	c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
+	c.Init(func(context.Context) int { return 0 }, nil, func(int, int64, time.Duration) {})
 	c.By(b.Backend)
 	here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 10}),
 		adaptive.Config{Algorithm: adaptive.Gradient2, Min: 1, Max: 10, Start: 5, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance})
@@ -402,7 +402,7 @@ func TestRankOutlivesTheStore(t *testing.T) {
 		}
 		begin := func(name string, stored int64) *decide.Call {
 			c := new(decide.Call)
-			c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) { note(name + " waits") })
+			c.Init(func(context.Context) int { return 0 }, nil, func(int, int64, time.Duration) { note(name + " waits") })
 			c.By(b.Backend)
 			if stored > 0 {
 				c.Add(b.slots, "key", stored)

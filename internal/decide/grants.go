@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/store"
 )
 
@@ -43,8 +44,10 @@ type Grant struct {
 	resetAfter, wait time.Duration
 	ok               bool
 
-	// The receipt. Its fields stand here so that the small ones share a word with ok.
+	// The receipt, and in tenant the 48 bits of the tenant of a fair queue that holds the slots. The fields stand here so
+	// that the small ones share a word with ok.
 	path          uint8
+	tenant        [3]uint16
 	lease         store.LeaseID
 	instant, mark int64
 	receiptCost   int64 // its Cost; see setSettling
@@ -99,7 +102,21 @@ func (c *Call) HandTo(gs *Grants) {
 		g, ch := gs.At(i), &c.Charges[i]
 		g.Limit, g.Key, g.Cost = c.Limits[i], ch.Key, ch.Cost
 		g.keepResult(&c.Results[i])
+		if len(c.tenants) > 0 {
+			g.keepTenant(c.tenants[i])
+		}
 	}
+}
+
+// keepTenant keeps the tenant that holds the slots.
+func (g *Grant) keepTenant(t lines.Tenant) {
+	g.tenant = [3]uint16{uint16(t), uint16(t >> 16), uint16(t >> 32)}
+}
+
+// keptTenant returns the tenant that holds the slots, or 0.
+func (g *Grant) keptTenant() lines.Tenant {
+	t := &g.tenant
+	return lines.Tenant(t[0]) | lines.Tenant(t[1])<<16 | lines.Tenant(t[2])<<32
 }
 
 // Len returns how many there are, At one of them. What At returns doesn't change.
@@ -273,7 +290,7 @@ type Amend struct {
 func (gs *Grants) ReleaseLocally(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
 	for i := range gs.Len() {
 		g := gs.At(i)
-		g.Limit.ReleaseHere(b.Lines, g.Key, g.Cost, class)
+		g.Limit.ReleaseHere(b.Lines, g.Key, g.Cost, class, g.keptTenant())
 	}
 	if !learns {
 		return nil

@@ -20,6 +20,9 @@ func (c *Call) wait(ctx context.Context) error {
 	if c.Needs&limit.Slots != 0 {
 		c.classOf(ctx) // slots are counted by class: read it before there is anything to lose
 	}
+	if c.Needs&limit.Fair != 0 {
+		c.readTenants()
+	}
 	c.setFinal(ctx)
 	if i, found := c.awaited(ctx); found {
 		return c.waitBehind(ctx, i)
@@ -59,7 +62,7 @@ func (c *Call) takeHere(ctx context.Context) error {
 	err := c.take(ctx)
 	if c.owns {
 		for i, l := range c.Limits {
-			l.HoldHere(c.by.Lines, c.Charges[i].Key, c.Charges[i].Cost, c.Class)
+			l.HoldHere(c.by.Lines, c.Charges[i].Key, c.Charges[i].Cost, c.Class, c.tenantOf(i))
 		}
 	}
 	return err
@@ -296,7 +299,7 @@ func (c *Call) waitInLine(ctx context.Context, p *place) error {
 	_, single := c.heldCharge()
 	holds := single && !c.raise
 	w := &lines.Waiter{
-		Key: lines.KeyOf(ch.Limit, ch.Key), Cost: ch.Cost, Class: c.Class, Arrived: c.arrived,
+		Key: lines.KeyOf(ch.Limit, ch.Key), Cost: ch.Cost, Class: c.Class, Tenant: c.tenantOf(i), Arrived: c.arrived,
 		Until: start.Add(c.patience(ctx, i)), Room: c.room(i), Holds: holds, Single: single, Owns: c.raise, AtOnce: inside.AnswersAtOnce(c.store()), TakesSlots: c.Needs&limit.Slots != 0,
 		Supply: lines.SupplyOf(ch.Limit, start), Shares: l.Wait.Shares,
 	}

@@ -117,21 +117,22 @@ const (
 	Paces                      // are charged for bytes as they move, and for nothing before
 	Watches                    // have their response observed
 	Releases                   // leave something to do when they end
+	Fair                       // wait for slots by tenant
 )
 
 // TakesSlots reports whether a charge of the limit takes slots from others. A dry run takes none.
 func (l *Limit) TakesSlots(cost int64) bool { return l.Needs&Slots != 0 && cost > 0 }
 
-// HoldHere counts the slots of a charge as held by a class, in this process.
-func (l *Limit) HoldHere(ls *lines.Lines, key string, cost int64, class uint8) {
+// HoldHere counts the slots of a charge as held by a class and a tenant, in this process.
+func (l *Limit) HoldHere(ls *lines.Lines, key string, cost int64, class uint8, t lines.Tenant) {
 	if l.TakesSlots(cost) {
-		ls.AddHeld(lines.KeyOf(l.StoreLimit, key), class, cost)
+		ls.AddHeld(lines.KeyOf(l.StoreLimit, key), class, t, cost)
 	}
 }
 
 // ReleaseHere counts them as released.
-func (l *Limit) ReleaseHere(ls *lines.Lines, key string, cost int64, class uint8) {
+func (l *Limit) ReleaseHere(ls *lines.Lines, key string, cost int64, class uint8, t lines.Tenant) {
 	if l.TakesSlots(cost) {
-		ls.AddHeld(lines.KeyOf(l.StoreLimit, key), class, -cost)
+		ls.AddHeld(lines.KeyOf(l.StoreLimit, key), class, t, -cost)
 	}
 }

@@ -21,6 +21,7 @@ import (
 type wish = struct {
 	Key            string
 	Class          uint8
+	Tenant         string // of a fair queue; or ""
 	Arrived, Until time.Time
 	Room           int64
 	Share          uint8         // of class 0
@@ -42,7 +43,7 @@ type explored interface {
 	// passes, is granted slots, or if the store fails.
 	Stand(ctx context.Context, w wish, joins func(key string, n int64, joined bool), ask func(mayWait bool) reply) error
 	Full(error) bool
-	Hold(key string, class uint8, n int64)
+	Hold(key string, class uint8, tenant string, n int64)
 	Release(key string)
 	Give() bool
 	Counts() (waiting, lines, held int)
@@ -64,6 +65,7 @@ func (x Explored) New() any { return Explored{new(Lines)} }
 type wish = struct {
 	Key            string
 	Class          uint8
+	Tenant         string
 	Arrived, Until time.Time
 	Room           int64
 	Share          uint8
@@ -78,6 +80,13 @@ type reply = struct {
 }
 
 func keyOf(key string) Key { return Key{Limit: key, Key: "k"} }
+
+func tenantOf(tenant string) Tenant {
+	if tenant == "" {
+		return 0
+	}
+	return Tenant(tenant[0])
+}
 
 func (x Explored) Stand(ctx context.Context, w wish, joins func(string, int64, bool), ask func(bool) reply) error {
 	var turn *Turn
@@ -126,7 +135,8 @@ func (x Explored) inLine(
 	ctx context.Context, w wish, turn *Turn, joins func(string, int64, bool), ask func(bool) reply,
 ) (a reply, err error) {
 	waiter := &Waiter{
-		Key: keyOf(w.Key), Cost: 1, Class: w.Class, Arrived: w.Arrived, Until: w.Until, Room: w.Room,
+		Key: keyOf(w.Key), Cost: 1, Class: w.Class, Tenant: tenantOf(w.Tenant),
+		Arrived: w.Arrived, Until: w.Until, Room: w.Room,
 		Holds: w.Every > 0, Supply: Supply{Every: w.Every}, Shares: func() *Shares { return &Shares{0: w.Share} },
 	}
 	defer x.Leave(waiter)
@@ -157,7 +167,9 @@ func (x Explored) ask(w *Waiter, ask func(bool) reply) (a reply) {
 
 func (x Explored) Full(err error) bool { return err == ErrFull }
 
-func (x Explored) Hold(key string, class uint8, n int64) { x.AddHeld(keyOf(key), class, n) }
+func (x Explored) Hold(key string, class uint8, tenant string, n int64) {
+	x.AddHeld(keyOf(key), class, tenantOf(tenant), n)
+}
 
 func (x Explored) Release(key string) { x.Wake(keyOf(key)) }
 
@@ -169,8 +181,8 @@ type scene interface {
 	scenario(explored) func(*steps.Run)
 }
 
-// crowd is callers that want slots, of which there is one of each key: "name:keys". They
-// rank by their names. Visitors come while it is explored.
+// crowd is callers that want slots, of which there is one of each key: "name:keys", or "name:key:tenant" in a fair
+// queue. They rank by their names. Visitors come while it is explored.
 type crowd struct {
 	holders, visitors []string
 	leaves            string // whose client leaves at some moment
@@ -178,14 +190,16 @@ type crowd struct {
 	ranked            bool   // those that come later have a higher class
 	share             uint8  // of class 0; callers of class 1 have names in upper case
 	counts            bool   // who holds what is counted
+	fair              bool   // so it is, and callers with tenants rank by that
+	holds             int64  // slots that tenant B holds all the time, beside the only one that others want
 	// inTurn: the second comes when the first has been denied, and what is held is given back
 	// when both stand in one line.
 	inTurn bool
 }
 
 func (c crowd) String() string {
-	return fmt.Sprintf("slots: %q hold, %q come, %q leave, room for %d, ranked %t, share %d, in turn %t",
-		c.holders, c.visitors, c.leaves, c.room, c.ranked, c.share, c.inTurn)
+	return fmt.Sprintf("slots: %q hold, %q come, %q leave, room for %d, ranked %t, share %d, fair %t, B holds %d, in turn %t",
+		c.holders, c.visitors, c.leaves, c.room, c.ranked, c.share, c.fair, c.holds, c.inTurn)
 }
 
 // slotHall is one run: slots that a store counts, which decides each call in a step, and their lines.
@@ -194,6 +208,7 @@ type slotHall struct {
 	crowd
 	lines    explored
 	taken    map[string]string // by whom
+	held     map[string]int64  // by each tenant
 	visitors []*visitor
 	turns    int // that visitors have had
 	// If all come in turn, these are closed: when the first has been denied, and when both
@@ -220,6 +235,7 @@ func (h *slotHall) await(c chan struct{}) {
 type visitor struct {
 	*slotHall
 	name, keys string
+	tenant     string
 	class      uint8
 	came       time.Time
 	granted    bool
@@ -237,6 +253,9 @@ func (v *visitor) turn() int {
 
 // before reports whether v ranks before o.
 func (v *visitor) before(o *visitor) bool {
+	if v.fair && v.held[v.tenant] != v.held[o.tenant] {
+		return v.held[v.tenant] < v.held[o.tenant]
+	}
 	if v.share > 0 && v.class != o.class { // it holds nothing, so it is owed its share
 		return v.class < o.class
 	}
@@ -295,8 +314,9 @@ func (v *visitor) take() {
 
 // count counts what the visitor holds, where that matters.
 func (v *visitor) count(n int64) {
-	if v.counts {
-		v.lines.Hold(v.keys, v.class, n)
+	if v.counts || v.fair {
+		v.held[v.tenant] += n
+		v.lines.Hold(v.keys, v.class, v.tenant, n)
 	}
 }
 
@@ -312,9 +332,11 @@ func (v *visitor) giveBack() {
 
 func (v *visitor) visit(ctx context.Context) {
 	wanted := wish{
-		Key: v.keys[:1], Class: v.class, Arrived: v.came, Until: v.came.Add(time.Minute), Room: v.room, Share: v.share,
+		Key: v.keys[:1], Class: v.class, Tenant: v.tenant, Arrived: v.came, Until: v.came.Add(time.Minute), Room: v.room,
+		Share: v.share,
 	}
 	err := v.lines.Stand(ctx, wanted, v.joins, v.asks)
+	stood := v.stands != ""
 	v.stands = ""
 	full, last := v.lines.Full(err), v == v.visitors[len(v.visitors)-1]
 	switch {
@@ -324,6 +346,10 @@ func (v *visitor) visit(ctx context.Context) {
 		v.Broken("%s: %v, granted: %v", v.name, err, v.granted)
 	case full && (int(v.room) >= len(v.visitors)-len(v.holders) || (v.ranked || v.share > 0) && last):
 		v.Broken("%s finds the line full, or is replaced", v.name)
+	case full && v.fair && last && v.holds > 0:
+		v.Broken("%s finds the line full or is replaced, although tenant B has more", v.name)
+	case full && v.fair && stood && v.holds == 0:
+		v.Broken("%s is replaced, although its tenant has one", v.name)
 	}
 }
 
@@ -332,14 +358,16 @@ func (c crowd) scenario(lines explored) func(*steps.Run) {
 		r.Freeze()
 		start := twin.Now()
 		h := &slotHall{
-			Run: r, crowd: c, taken: map[string]string{}, lines: lines.(interface{ New() any }).New().(explored),
+			Run: r, crowd: c, taken: map[string]string{}, held: map[string]int64{},
+			lines:  lines.(interface{ New() any }).New().(explored),
 			denied: make(chan struct{}), come: make(chan struct{}),
 		}
 		person := func(who string) *visitor {
 			name, keys, _ := strings.Cut(who, ":")
+			keys, tenant, _ := strings.Cut(keys, ":")
 			n := len(h.visitors)
 			came := start.Add(time.Duration(strings.ToLower(name)[0]) * time.Microsecond)
-			v := &visitor{slotHall: h, name: name, keys: keys, came: came}
+			v := &visitor{slotHall: h, name: name, keys: keys, tenant: tenant, came: came}
 			switch {
 			case c.ranked:
 				v.class = uint8(n)
@@ -348,6 +376,10 @@ func (c crowd) scenario(lines explored) func(*steps.Run) {
 			}
 			h.visitors = append(h.visitors, v)
 			return v
+		}
+		if c.holds > 0 {
+			h.held["B"] += c.holds
+			h.lines.Hold("x", 0, "B", c.holds)
 		}
 		for _, who := range c.holders {
 			v := person(who)
@@ -376,6 +408,9 @@ func (c crowd) scenario(lines explored) func(*steps.Run) {
 			}
 		}
 		r.End(func() {
+			if c.holds > 0 {
+				h.lines.Hold("x", 0, "B", -c.holds)
+			}
 			if waiting, lines, held := h.lines.Counts(); waiting+lines+held > 0 {
 				r.Broken("%d wait in %d lines, slots of %d keys are held", waiting, lines, held)
 			}
@@ -596,6 +631,7 @@ func TestEveryOrder(t *testing.T) {
 		return
 	}
 	x, b, bc := []string{"a:x"}, []string{"b:x"}, []string{"b:x", "c:x"}
+	fair := []string{"b:x:B", "c:x:C"}
 	const slow, fast = 100 * time.Millisecond, 5 * time.Millisecond
 	steps.Explore(t, mutants, []scene{
 		crowd{holders: x, visitors: b, room: 9, counts: true},
@@ -616,6 +652,10 @@ func TestEveryOrder(t *testing.T) {
 		crowd{holders: x, visitors: []string{"B:x", "c:x"}, room: 1, share: 50},
 		crowd{holders: x, visitors: bc, room: 9, ranked: true},
 		crowd{holders: x, visitors: []string{"d:xy", "c:yx"}, room: 9, inTurn: true},
+		crowd{holders: []string{"a:x:B"}, visitors: fair, room: 9, fair: true},
+		crowd{holders: []string{"a:x:C"}, visitors: fair, room: 9, fair: true, holds: 1},
+		crowd{holders: []string{"a:x:A"}, visitors: fair, room: 1, fair: true},
+		crowd{holders: []string{"a:x:A"}, visitors: fair, room: 1, fair: true, holds: 1},
 	}, func(variant string, s scene) func(*steps.Run) { return s.scenario(variants[variant]) })
 }
 
@@ -657,10 +697,10 @@ var mutants = []steps.Variant{
 		Was: "		last.wake()\n", Is: ""}}},
 	{Name: "a replaced call goes on waiting", Edits: []steps.Edit{{File: "lines.go",
 		Was: "		l.remove(last)\n		last.wake()\n", Is: ""}}},
-	{Name: "no call is replaced", Edits: []steps.Edit{{File: "lines.go",
-		Was: "ls.held.rank(last) >= ls.held.rank(w)", Is: "true"}}},
-	{Name: "one of the same rank is replaced", Edits: []steps.Edit{{File: "lines.go",
-		Was: "ls.held.rank(last) >= ls.held.rank(w)", Is: "ls.held.rank(last) > ls.held.rank(w)"}}},
+	{Name: "no call is replaced", Edits: []steps.Edit{{File: "line.go",
+		Was: "h.rank(last) >= h.rank(call)", Is: "true"}}},
+	{Name: "one of the same rank is replaced", Edits: []steps.Edit{{File: "line.go",
+		Was: "h.rank(last) >= h.rank(call)", Is: "h.rank(last) > h.rank(call)"}}},
 	{Name: "a release tells no call", Edits: []steps.Edit{{File: "lines.go",
 		Was: "		ls.hurry(l, drop, time.Now())\n", Is: "		_ = drop\n"}}},
 	{Name: "a wake-up is for those who sleep", Edits: []steps.Edit{{File: "lines.go",
@@ -673,6 +713,16 @@ var mutants = []steps.Variant{
 		Was: "if rank > ranks[best]", Is: "if rank >= 0 && ranks[best] < 0"}}},
 	{Name: "a share is owed nothing", Edits: []steps.Edit{{File: "held.go",
 		Was: "return ofClass == 0 || ", Is: "return false && "}}},
+	{Name: "the tenant that holds the most goes first", Edits: []steps.Edit{{File: "line.go",
+		Was: "q.held < fairest.held", Is: "q.held > fairest.held"}}},
+	{Name: "tenants go by arrival", Edits: []steps.Edit{{File: "line.go",
+		Was: "q.held, q.ranked = h.byTenant(q.hash), true", Is: "q.held, q.ranked = 0, true"}}},
+	{Name: "no tenant's call is replaced", Edits: []steps.Edit{{File: "line.go",
+		Was: "last == nil || most-last.Cost < own", Is: "last != nil || true"}}},
+	{Name: "a call is replaced by one of a tenant that then has more", Edits: []steps.Edit{{File: "line.go",
+		Was: "most-last.Cost < own", Is: "most < own"}}},
+	{Name: "slots that a tenant gives back stay counted", Edits: []steps.Edit{{File: "held.go",
+		Was: "p.tenants[hash] += n;", Is: "p.tenants[hash] += max(n, 0);"}}},
 	{Name: "no line is counted as waiting", Edits: []steps.Edit{{File: "lines.go",
 		Was: "ls.n.Load() > 0", Is: "ls.n.Load() > 1"}}},
 	{Name: "slots that are given back stay counted", Edits: []steps.Edit{{File: "held.go",

@@ -24,8 +24,10 @@ type heldPart struct {
 	// keys are by a hash of 64 bits, which takes half the time of a map by their texts. Two keys
 	// with the same hash would count for each other's shares.
 	keys  map[uint64]*holdings
-	empty int      // how many of the keys hold nothing
-	_     [40]byte // each lock on a cache line of its own
+	empty int // how many of the keys hold nothing
+	// tenants has the slots that each tenant of a key holds, by a hash of both. Tenants that hold none aren't in it.
+	tenants map[uint64]int64
+	_       [32]byte // each lock on a cache line of its own
 }
 
 const heldParts = 16
@@ -38,15 +40,30 @@ var heldSeed = maphash.MakeSeed()
 
 func hashOf(key Key) uint64 { return maphash.Comparable(heldSeed, key) }
 
-// part returns the part of a key, and the key's hash in it.
-func (h *held) part(key Key) (p *heldPart, hash uint64) {
-	hash = hashOf(key)
-	return &h[hash%heldParts], hash
+// Tenant identifies a tenant of a fair queue, by 48 bits of a hash of its key: so many have room in a grant. The zero
+// Tenant is none.
+type Tenant uint64
+
+// TenantOf returns the tenant that has a key. It may be empty.
+func TenantOf(key string) Tenant { return Tenant(max(maphash.String(heldSeed, key)>>16, 1)) }
+
+// of returns the hash under which a tenant of a key is counted.
+func (t Tenant) of(key Key) uint64 { return hashOf(key) ^ uint64(t)*0x9E3779B97F4A7C15 }
+
+// part returns the part of a hash.
+func (h *held) part(hash uint64) *heldPart { return &h[hash%heldParts] }
+
+// add counts n slots of key as held by a class and by a tenant, or as released if n is negative.
+func (h *held) add(key Key, class uint8, t Tenant, n int64) {
+	hash := hashOf(key)
+	h.part(hash).add(hash, class, n)
+	if t != 0 {
+		hash = t.of(key)
+		h.part(hash).addTenant(hash, n)
+	}
 }
 
-// add counts n slots of key as held by a class, or as released if n is negative.
-func (h *held) add(key Key, class uint8, n int64) {
-	p, hash := h.part(key)
+func (p *heldPart) add(hash uint64, class uint8, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.keys[hash]
@@ -72,9 +89,29 @@ func (h *held) add(key Key, class uint8, n int64) {
 	}
 }
 
+func (p *heldPart) addTenant(hash uint64, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tenants == nil {
+		p.tenants = map[uint64]int64{}
+	}
+	if p.tenants[hash] += n; p.tenants[hash] == 0 {
+		delete(p.tenants, hash)
+	}
+}
+
+// byTenant returns how many slots are held under the hash of a tenant of a key.
+func (h *held) byTenant(hash uint64) int64 {
+	p := h.part(hash)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tenants[hash]
+}
+
 // slots returns how many slots of a key are held, by a class and in total.
 func (h *held) slots(key Key, class uint8) (ofClass, total int64) {
-	p, hash := h.part(key)
+	hash := hashOf(key)
+	p := h.part(hash)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now := p.keys[hash]; now != nil {
@@ -83,12 +120,12 @@ func (h *held) slots(key Key, class uint8) (ofClass, total int64) {
 	return 0, 0
 }
 
-// len returns of how many keys slots are held.
+// len returns of how many keys slots are held, and by how many tenants of them.
 func (h *held) len() (n int) {
 	for i := range h {
 		p := &h[i]
 		p.mu.Lock()
-		n += len(p.keys) - p.empty
+		n += len(p.keys) - p.empty + len(p.tenants)
 		p.mu.Unlock()
 	}
 	return n

@@ -36,9 +36,9 @@ const (
 type line struct {
 	key     Key
 	supply  Supply
-	classes [Raises + 1][]*Waiter // in the order in which they arrived
+	classes [Raises + 1]queue
+	tenants []*queue // of the waiters with a Tenant, who are in no class; each has some
 	n       int64
-	units   [Raises + 1]int64 // of the waiters of each class
 
 	turns []*Turn // in the order of their instants
 	// asking is how many calls are asking, and askingCost what each of them costs: calls of different costs
@@ -67,18 +67,50 @@ type line struct {
 	timer *time.Timer // of Lines.advance
 }
 
-// insert puts a waiter where it belongs in its class. A waiter from another line may
+// queue is the waiters of a line that have one class, or one tenant.
+type queue struct {
+	waiters []*Waiter // in the order in which they arrived
+	units   int64     // for which they wait
+
+	// These are of a tenant's queue.
+	tenant Tenant
+	hash   uint64    // of the tenant, among those that hold slots
+	passed time.Time // when the last of its waiters has passed that did
+	held   int64     // how many slots the tenant held when it was ranked
+	ranked bool      // inOrder has still to come to it
+}
+
+// since returns since when the tenant has waited for its next slot: since its first waiter has arrived, or a waiter
+// before that has passed.
+func (q *queue) since() time.Time { return later(q.waiters[0].Arrived, q.passed) }
+
+// queueOf returns the queue of a waiter. If its tenant has none, queueOf makes one.
+func (l *line) queueOf(w *Waiter) *queue {
+	if w.Tenant == 0 {
+		return &l.classes[w.Class]
+	}
+	for _, q := range l.tenants {
+		if q.tenant == w.Tenant {
+			return q
+		}
+	}
+	q := &queue{tenant: w.Tenant, hash: w.Tenant.of(l.key)}
+	l.tenants = append(l.tenants, q)
+	return q
+}
+
+// insert puts a waiter where it belongs in its queue. A waiter from another line may
 // have arrived before some that wait here.
 func (l *line) insert(w *Waiter) {
-	q := &l.classes[w.Class]
-	i := len(*q)
-	for i > 0 && (*q)[i-1].Arrived.After(w.Arrived) {
+	q := l.queueOf(w)
+	i := len(q.waiters)
+	for i > 0 && q.waiters[i-1].Arrived.After(w.Arrived) {
 		i--
 	}
-	*q = slices.Insert(*q, i, w)
+	q.waiters = slices.Insert(q.waiters, i, w)
+	q.units += w.Cost
 	w.inLine = true
 	l.n++
-	l.units[w.Class] += w.Cost
 }
 
 // remove takes a waiter out of the line, if it stands there.
@@ -86,31 +118,50 @@ func (l *line) remove(w *Waiter) {
 	if !w.inLine {
 		return
 	}
-	q := &l.classes[w.Class]
-	i := slices.Index(*q, w)
-	*q = slices.Delete(*q, i, i+1)
+	q := l.queueOf(w)
+	i := slices.Index(q.waiters, w)
+	q.waiters = slices.Delete(q.waiters, i, i+1)
+	q.units -= w.Cost
 	w.inLine = false
 	l.n--
-	l.units[w.Class] -= w.Cost
+	if len(q.waiters) == 0 && q.tenant != 0 {
+		i := slices.Index(l.tenants, q)
+		l.tenants = slices.Delete(l.tenants, i, i+1)
+	}
+}
+
+// pass takes a waiter out of the line that has passed.
+func (l *line) pass(w *Waiter, now time.Time) {
+	if w.inLine {
+		l.queueOf(w).passed = now
+	}
+	l.remove(w)
+	l.passes.add(now, w.Cost)
 }
 
 // waiting returns the units for which calls wait.
 func (l *line) waiting() (units int64) {
-	for _, n := range l.units {
-		units += n
+	for i := range l.classes {
+		units += l.classes[i].units
+	}
+	for _, q := range l.tenants {
+		units += q.units
 	}
 	return units
 }
 
-// inOrder calls f with the waiters in the order in which they are served, until f returns false. Classes are ranked
-// now, and at most once.
+// inOrder calls f with the waiters in the order in which they are served, until f returns false. Classes and tenants
+// are ranked now, and at most once. A line has both only for a while after an Update has made its queue fair, or no
+// longer: then the first of either goes first that has waited longer.
 func (l *line) inOrder(h *held, f func(*Waiter) bool) {
 	var ranks [Raises + 1]int
-	for class, q := range l.classes {
+	for class := range l.classes {
+		q := l.classes[class].waiters
 		if ranks[class] = -1; len(q) > 0 {
 			ranks[class] = h.rank(q[0])
 		}
 	}
+	l.rankTenants(h)
 	for {
 		best := 0
 		for class, rank := range ranks {
@@ -118,16 +169,43 @@ func (l *line) inOrder(h *held, f func(*Waiter) bool) {
 				best = class
 			}
 		}
-		if ranks[best] < 0 {
+		next := &l.classes[best]
+		switch fair := l.fairest(); {
+		case fair != nil && (ranks[best] < 0 || fair.waiters[0].Arrived.Before(next.waiters[0].Arrived)):
+			next, fair.ranked = fair, false
+		case ranks[best] < 0:
 			return
+		default:
+			ranks[best] = -1
 		}
-		ranks[best] = -1
-		for _, w := range l.classes[best] {
+		for _, w := range next.waiters {
 			if !f(w) {
 				return
 			}
 		}
 	}
+}
+
+// rankTenants looks up how many slots each tenant holds now.
+func (l *line) rankTenants(h *held) {
+	for _, q := range l.tenants {
+		q.held, q.ranked = h.byTenant(q.hash), true
+	}
+}
+
+// fairest returns the queue of the tenant that holds the fewest slots, of those that are ranked, or nil. Of several such
+// tenants, it is the one that has waited longest for its next slot. So a tenant with more waiters isn't served more
+// often.
+func (l *line) fairest() (fairest *queue) {
+	for _, q := range l.tenants {
+		switch {
+		case !q.ranked:
+		case fairest == nil || q.held < fairest.held,
+			q.held == fairest.held && q.since().Before(fairest.since()):
+			fairest = q
+		}
+	}
+	return fairest
 }
 
 // first returns the first waiter that suits, or nil.
@@ -141,19 +219,57 @@ func (l *line) first(h *held, suits func(*Waiter) bool) (first *Waiter) {
 	return first
 }
 
-// replaceable returns the waiter that is replaced first: the last of the lowest rank, among those
+// replacedBy returns the waiter that a call replaces which finds the line full, or nil.
+func (l *line) replacedBy(h *held, call *Waiter) *Waiter {
+	if call.Tenant != 0 {
+		return l.greediest(h, call)
+	}
+	last := l.replaceable(h)
+	if last == nil || h.rank(last) >= h.rank(call) {
+		return nil
+	}
+	return last
+}
+
+// replaceable returns the waiter of a class that is replaced first: the last of the lowest rank, among those
 // for which the line is full.
 func (l *line) replaceable(h *held) (last *Waiter) {
-	for _, q := range l.classes {
-		for _, w := range slices.Backward(q) {
-			if w.Room > l.n {
-				continue
-			}
-			if last == nil || h.rank(w) < h.rank(last) {
-				last = w
-			}
-			break
+	for i := range l.classes {
+		if w := l.lastIn(&l.classes[i]); w != nil && (last == nil || h.rank(w) < h.rank(last)) {
+			last = w
 		}
+	}
+	return last
+}
+
+// lastIn returns the last waiter of a queue for which the line is full, or nil.
+func (l *line) lastIn(q *queue) *Waiter {
+	for _, w := range slices.Backward(q.waiters) {
+		if w.Room <= l.n {
+			return w
+		}
+	}
+	return nil
+}
+
+// greediest returns the waiter of a tenant that a call of another tenant replaces, or nil: the last of the tenant that
+// has the most slots, running and waiting, if it has no fewer without it than the call's tenant has with the call. So
+// two tenants never replace each other's calls in turn. Of several such tenants, it is the one whose last waiter came
+// last.
+func (l *line) greediest(h *held, call *Waiter) (last *Waiter) {
+	most, own := int64(0), call.Cost+h.byTenant(call.Tenant.of(l.key))
+	for _, q := range l.tenants {
+		if q.tenant == call.Tenant {
+			own += q.units
+			continue
+		}
+		w, n := l.lastIn(q), q.units+h.byTenant(q.hash)
+		if w != nil && (last == nil || n > most || n == most && w.Arrived.After(last.Arrived)) {
+			last, most = w, n
+		}
+	}
+	if last == nil || most-last.Cost < own {
+		return nil
 	}
 	return last
 }
@@ -177,8 +293,7 @@ func (l *line) serve(h *held, now time.Time) {
 		if w == nil {
 			continue
 		}
-		l.remove(w)
-		l.passes.add(now, w.Cost)
+		l.pass(w, now)
 		w.turn, t.Behind = t, l.waiting()
 		if t.Set == 0 && t.Cost > w.Cost {
 			w.refunds = true
@@ -292,8 +407,8 @@ func (l *line) estimate(now time.Time, class uint8, cost int64) time.Time {
 	if l.supply.Prepaid {
 		units = 0
 	}
-	for _, n := range l.units[class:] {
-		units += n
+	for i := range l.classes[class:] {
+		units += l.classes[int(class)+i].units
 	}
 	held := int64(0)
 	for _, t := range l.turns {

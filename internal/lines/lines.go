@@ -8,7 +8,8 @@
 //  1. A call that has to wait enters the line of a limit and key with [Lines.Join]. If the line is full, the
 //     call replaces the last waiter of the lowest rank, if that is below its own. If its turn would come too
 //     late, the call isn't let in. A class below its share ranks above all others; otherwise a higher class ranks
-//     above a lower one, and within a class the order is that of arrival.
+//     above a lower one, and within a class the order is that of arrival. In a fair queue (Waiter.Tenant), the tenant
+//     that holds the fewest slots ranks highest, and a call replaces the last waiter of the tenant that has the most.
 //  2. [Lines.Wait] returns when the call is to ask the store, or when the line has served it a turn. The call
 //     asks, and tells the line by [Lines.Answer].
 //  3. A call with one charge (Waiter.Holds) asks with as much MaxWait as it has left. The turn that it is granted
@@ -88,7 +89,7 @@ func (ls *Lines) Raising(key Key) int64 {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if l := ls.all[key]; l != nil {
-		return int64(len(l.classes[Raises]))
+		return int64(len(l.classes[Raises].waiters))
 	}
 	return 0
 }
@@ -158,8 +159,8 @@ func (ls *Lines) EndFirst(key Key) {
 
 func (ls *Lines) firstOf(key Key) *firstAsk { return &ls.firsts[hashOf(key)%uint64(len(ls.firsts))] }
 
-// AddHeld counts n slots of key as held by a class, or as released if n is negative.
-func (ls *Lines) AddHeld(key Key, class uint8, n int64) { ls.held.add(key, class, n) }
+// AddHeld counts n slots of key as held by a class and, if it isn't zero, by a tenant, or as released if n is negative.
+func (ls *Lines) AddHeld(key Key, class uint8, t Tenant, n int64) { ls.held.add(key, class, t, n) }
 
 // Wake tells key's line that a slot has been released.
 func (ls *Lines) Wake(key Key) { ls.change(key, false) }
@@ -262,8 +263,8 @@ func (ls *Lines) admit(l *line, w *Waiter, hasTurn bool, now time.Time) (expecte
 		}
 	}
 	if l.n >= w.Room {
-		last := l.replaceable(&ls.held)
-		if last == nil || ls.held.rank(last) >= ls.held.rank(w) {
+		last := l.replacedBy(&ls.held, w)
+		if last == nil {
 			return expected, ErrFull
 		}
 		l.remove(last)
@@ -364,8 +365,7 @@ func (ls *Lines) Answer(w *Waiter, a Answer) {
 		l.hold(a.Turn)
 		l.scheduleNext(&ls.held, a.Turn.At, now, ls.trip)
 	case a.Passed:
-		l.remove(w)
-		l.passes.add(now, w.Cost)
+		l.pass(w, now)
 		l.granted(a.At, w.Cost, now, ls.trip)
 		l.scheduleNext(&ls.held, a.At, now, ls.trip)
 	case a.Elsewhere:
@@ -545,7 +545,8 @@ func (ls *Lines) poll() time.Duration {
 	return d - d/10 + rand.N(d/5)
 }
 
-// Counts returns how many calls wait, in how many lines, and of how many keys slots are held.
+// Counts returns how many calls wait, in how many lines, and of how many keys slots are held, and by how many tenants
+// of them.
 func (ls *Lines) Counts() (waiting, lines, held int) {
 	ls.mu.Lock()
 	for _, l := range ls.all {

@@ -20,7 +20,7 @@ import (
 
 // hall is one line, with the calls that have come to it. A script says what happens:
 //
-//	join NAME [class=N] [cost=N] [arrived=D] [until=D] [room=N] [share=N] [turn=D] [comes=D] [several] [slots]
+//	join NAME [class=N] [tenant=T] [cost=N] [arrived=D] [until=D] [room=N] [share=N] [turn=D] [comes=D] [several] [slots]
 //	grant NAME D	the store grants a turn in D to a call that asks
 //	pass NAME D	it grants everything to a call that has several charges, to run in D
 //	deny NAME D	it denies the call, which is to ask again after D
@@ -29,7 +29,7 @@ import (
 //	leave NAME	the caller leaves
 //	sleep D	time passes
 //	trip D	each call of the store takes D from now on
-//	hold CLASS N	a class holds N slots more
+//	hold CLASS N	a class holds N slots more; or, as hold tenant=T N, a tenant
 //	wake, forget, wakeall, forgetall, give N, estimate N, standing, counts
 //
 // Each action is followed by what it changes: "=> b asks, a passes".
@@ -173,6 +173,8 @@ func (h *hall) do(action string) (said string) {
 				w.Until = now.Add(duration(h, value))
 			case "room":
 				w.Room = number(h, value)
+			case "tenant":
+				w.Tenant = lines.TenantOf(value)
 			case "share": // of class 0
 				w.Shares = func() *lines.Shares { return &lines.Shares{0: uint8(number(h, value))} }
 			case "turn":
@@ -209,7 +211,13 @@ func (h *hall) do(action string) (said string) {
 	case "trip":
 		h.took = duration(h, words[0])
 	case "hold":
-		h.AddHeld(h.key, uint8(number(h, words[0])), number(h, words[1]))
+		class, tenant := uint8(0), lines.Tenant(0)
+		if name, ok := strings.CutPrefix(words[0], "tenant="); ok {
+			tenant = lines.TenantOf(name)
+		} else {
+			class = uint8(number(h, words[0]))
+		}
+		h.AddHeld(h.key, class, tenant, number(h, words[1]))
 	case "wake":
 		h.Wake(h.key)
 	case "forget":
@@ -365,6 +373,117 @@ func TestLine(t *testing.T) {
 			join h room=2 class=2	=> g is replaced
 			grant a 100ms			=> a is replaced
 			sleep 100ms				=> e asks, h passes`},
+		{"the tenant that holds the fewest slots first, and of two the one that came first", ofSlots, `
+			hold tenant=A 2			=>
+			hold tenant=B 1			=>
+			join a tenant=A			=> a asks within 10ms
+			deny a 0s				=>
+			join b tenant=B			=>
+			join c tenant=C class=9	=>
+			join d tenant=D			=>
+			wake					=> c asks within 10ms
+			pass c 0s				=> c passes, d asks within 10ms
+			deny d 0s				=>
+			join e tenant=C			=>
+			hold tenant=C 1			=>
+			hold tenant=D 9			=>
+			wake					=> b asks within 10ms
+			deny b 0s				=>
+			hold tenant=B 1			=>
+			wake					=> e asks within 10ms
+			pass e 0s				=> a asks within 10ms, e passes
+			pass a 0s				=> a passes, b asks within 10ms
+			pass b 0s				=> b passes, d asks within 10ms`},
+		{"of two tenants that hold as many, the one that has waited longest for its next slot", ofSlots, `
+			join a tenant=A				=> a asks within 10ms
+			deny a 0s					=>
+			join b tenant=A arrived=1ms	=>
+			join c tenant=A arrived=2ms	=>
+			join d tenant=B arrived=3ms	=>
+			join e tenant=B arrived=4ms	=>
+			sleep 10ms					=>
+			wake						=> a asks within 10ms
+			pass a 0s					=> a passes, d asks within 10ms
+			sleep 1ms					=>
+			pass d 0s					=> b asks within 10ms, d passes
+			sleep 1ms					=>
+			pass b 0s					=> b passes, e asks within 10ms
+			sleep 1ms					=>
+			pass e 0s					=> c asks within 10ms, e passes
+			leave c						=>
+			pass c 0s					=> c passes
+			counts						=> 0 wait in 0 lines, 0 hold`},
+		{"a replaced call that passes all the same", ofSlots, `
+			join a tenant=A room=2				=> a asks within 10ms
+			join b tenant=A room=9 arrived=1ms	=>
+			join c tenant=B room=2 arrived=2ms	=>
+			join d tenant=B room=2				=> d is replaced
+			pass a 0s							=> a passes, b asks within 10ms
+			pass b 0s							=> b passes, c asks within 10ms
+			leave c								=>
+			deny c 0s							=> c leaves
+			counts								=> 0 wait in 0 lines, 0 hold`},
+		{"a tenant that holds as many as before the wait", ofSlots, `
+			hold tenant=A 1			=>
+			hold tenant=B 1			=>
+			join a tenant=A			=> a asks within 10ms
+			deny a 0s				=>
+			join b tenant=B			=>
+			hold tenant=A -1		=>
+			hold tenant=B -1		=>
+			wake					=> a asks within 10ms
+			leave a					=>
+			leave b					=> b leaves
+			deny a 0s				=> a leaves
+			counts					=> 0 wait in 0 lines, 0 hold`},
+		{"a full line, and the newest of the tenant with the most, running and waiting", ofSlots, `
+			hold tenant=B 2						=>
+			join a tenant=A room=5				=> a asks within 10ms
+			deny a 0s							=>
+			join b tenant=A room=5 arrived=1ms	=>
+			join c tenant=A room=5 arrived=2ms	=>
+			join d tenant=B room=5 arrived=3ms	=>
+			join e tenant=B room=5 arrived=4ms	=>
+			join f tenant=C room=5 arrived=5ms	=> e is replaced
+			join g tenant=A room=5 arrived=6ms	=> g is replaced
+			join h tenant=B room=5 arrived=6ms	=> h is replaced
+			join i tenant=C room=5 arrived=6ms	=> d is replaced
+			join j tenant=C room=5 arrived=7ms	=> j is replaced
+			hold tenant=B -1					=>
+			join k tenant=B room=5 arrived=8ms	=> c is replaced
+			join l tenant=B room=5 arrived=9ms	=> l is replaced
+			hold tenant=B -1					=>
+			join m tenant=D room=5 arrived=9ms	=> i is replaced`},
+		{"of several tenants with the most, the newest", ofSlots, `
+			join a tenant=A room=4				=> a asks within 10ms
+			join b tenant=B room=4 arrived=1ms	=>
+			join c tenant=B room=4 arrived=2ms	=>
+			join d tenant=A room=4 arrived=3ms	=>
+			join e tenant=C room=4 arrived=4ms	=> d is replaced
+			join f tenant=D room=4 arrived=5ms	=> c is replaced
+			join g tenant=A room=4 arrived=6ms	=> g is replaced`},
+		{"a cost of several slots counts as many in a full line", ofSlots, `
+			join a tenant=A cost=5 room=2	=> a asks within 10ms
+			join b tenant=A cost=3 room=2	=>
+			join c tenant=B cost=6 room=2	=> c is replaced
+			join d tenant=B cost=5 room=2	=> b is replaced
+			join e tenant=A cost=1 room=2	=> e is replaced`},
+		{"who has room beside all others isn't replaced for a tenant either", ofSlots, `
+			join a tenant=A room=9	=> a asks within 10ms
+			join b tenant=A room=2	=>
+			join c tenant=A room=9	=>
+			join d tenant=B room=3	=> b is replaced
+			join e tenant=C room=3	=> e is replaced`},
+		{"calls of a class and of a tenant, by arrival", ofSlots, `
+			join a class=1				=> a asks within 10ms
+			deny a 0s					=>
+			join b tenant=B arrived=1ms	=>
+			join c class=2 arrived=2ms	=>
+			join d tenant=D arrived=3ms	=>
+			wake					=> b asks within 10ms
+			pass b 0s				=> b passes, c asks within 10ms
+			pass c 0s				=> a asks within 10ms, c passes
+			pass a 0s				=> a passes, d asks within 10ms`},
 		{"no room at all, and nobody waits", slow, `
 			join a room=0			=> a asks
 			join b room=0			=> b is replaced`},

@@ -36,6 +36,7 @@ type Waiter struct {
 	Key     Key
 	Cost    int64 // in units of the limit
 	Class   uint8
+	Tenant  Tenant    // in a fair queue, where it takes the place of Class
 	Arrived time.Time // when the call began to wait, in whichever line
 	Until   time.Time // when the call stops waiting in this line
 	Room    int64     // how many may wait in the line

@@ -249,7 +249,7 @@ func (e *Entry) withCost(cost *Cost) *Entry {
 // copy returns a copy of the entry, which records what happens with it.
 func (e *Entry) copy() *Entry {
 	c := &Entry{Key: e.Key, Sample: e.Sample, Cost: e.Cost, Fixed: e.Fixed, TakesRouteCost: e.TakesRouteCost,
-		Settler: e.Settler, Bytes: e.Bytes, Skip: e.Skip, SkipEmpty: e.SkipEmpty}
+		Settler: e.Settler, Bytes: e.Bytes, Tenant: e.Tenant, Skip: e.Skip, SkipEmpty: e.SkipEmpty}
 	e.CopyTo(&c.Limit)
 	return c
 }

@@ -26,6 +26,7 @@ type Entry struct {
 	TakesRouteCost bool                      // a route's Cost is the limit's
 	Settler        *Settler                  // nil: the charge stays
 	Bytes          *Bytes                    // of a Bandwidth
+	Tenant         *keys.Key                 // of a fair queue: whose requests wait; or nil
 
 	Skip      func(*http.Request) bool // nil: the limit is for all requests
 	SkipEmpty bool                     // a limit whose key is empty is left out; otherwise the request is denied
@@ -195,7 +196,8 @@ func (p *Plans) Shows() bool {
 // shows reports whether a function of the application sees a request that the limit is
 // charged for.
 func (e *Entry) shows() bool {
-	return e.Key != nil && e.Key.Signs&keysample.OfFunction != 0 || e.Cost != nil && e.Fixed == 0 || e.Settler != nil ||
+	ofFunction := func(k *keys.Key) bool { return k != nil && k.Signs&keysample.OfFunction != 0 }
+	return ofFunction(e.Key) || ofFunction(e.Tenant) || e.Cost != nil && e.Fixed == 0 || e.Settler != nil ||
 		e.Skip != nil
 }
 

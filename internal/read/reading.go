@@ -517,6 +517,10 @@ func (q *Reading) ChargeGiven(key string, cost int64, entries []*Entry) error {
 		if q.find(e.StoreLimit, entryKey) < 0 {
 			q.add(e, entryKey, cost)
 		}
+		if e.Tenant != nil {
+			tenant, _ := e.Tenant.ForGiven(encoded, encodeErr) // an empty one if the key can't be encoded
+			q.keepKey(e.Tenant, tenant)
+		}
 	}
 	if q.call.Needs&limit.Local != 0 {
 		q.putLocalLast()
@@ -558,4 +562,19 @@ func (q *Reading) Class(ctx context.Context) int {
 	}
 	n, _ := ctx.Value(priorityKey{}).(int)
 	return n
+}
+
+// Tenant returns the key of the tenant of charge i, whose limit has a fair queue. It is "" if the request's key for that
+// is empty, or can't be determined.
+func (q *Reading) Tenant(i int) string {
+	k := q.entries[i].Tenant
+	text, known := q.knownKey(k)
+	if !known {
+		raw, err := k.Read(q.R)
+		if err == nil {
+			text, _ = keytext.Encode(raw)
+		}
+		q.keepKey(k, text)
+	}
+	return text
 }

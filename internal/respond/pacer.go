@@ -77,7 +77,7 @@ func newPacer(payer Payer, ctx context.Context, limits []ByteLimit) *pacer {
 			p.piece = e.Piece
 		}
 	}
-	p.call.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) { p.beforePause() })
+	p.call.Init(func(context.Context) int { return 0 }, nil, func(int, int64, time.Duration) { p.beforePause() })
 	p.call.By(payer.Backend)
 	return p
 }

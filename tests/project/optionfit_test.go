@@ -30,6 +30,7 @@ var fits = []struct{ option, takes string }{
 	{"WithDebt()", "Rate / Quota"},
 	{"WithBuckets(1)", "Rate / Quota"},
 	{"WithShare(1, 1)", "Concurrency AdaptiveConcurrency"},
+	{"WithFairQueue(stint.GivenKey())", "Concurrency / AdaptiveConcurrency"},
 	{"WithAdaptation(stint.Vegas())", "AdaptiveConcurrency / Concurrency"},
 	{"WithInitialLimit(1)", "AdaptiveConcurrency / Concurrency"},
 	{"WithSampleWindow(time.Second)", "AdaptiveConcurrency / Concurrency"},
@@ -129,11 +130,12 @@ func TestOptionsThatNewRejects(t *testing.T) {
 	slots := []stint.SlotOption{stint.WithAdaptation(stint.Vegas()), stint.WithInitialLimit(1), stint.WithSampleWindow(time.Second)}
 	settle := stint.WithSettle(stint.FailedOnly)
 	const (
-		noBurst  = "WithBurst: %s doesn't take it: leave it out, or write it in a Rate, Quota or Bandwidth"
-		noQueue  = "WithQueue: %s doesn't take it: leave it out, or write it in a Rate, Concurrency or AdaptiveConcurrency"
-		noSettle = "WithSettle: %s doesn't take it: leave it out, or write it in a Rate or Quota"
-		rateOnly = "%s: a Quota doesn't take it: leave it out, or write it in a Rate"
-		adaptive = "%s: a Concurrency doesn't take it: leave it out, or write it in an AdaptiveConcurrency"
+		noBurst   = "WithBurst: %s doesn't take it: leave it out, or write it in a Rate, Quota or Bandwidth"
+		noQueue   = "WithQueue: %s doesn't take it: leave it out, or write it in a Rate, Concurrency or AdaptiveConcurrency"
+		noSettle  = "WithSettle: %s doesn't take it: leave it out, or write it in a Rate or Quota"
+		rateOnly  = "%s: a Quota doesn't take it: leave it out, or write it in a Rate"
+		slotsOnly = "%s: an AdaptiveConcurrency doesn't take it: leave it out, or write it in a Concurrency"
+		adaptive  = "%s: a Concurrency doesn't take it: leave it out, or write it in an AdaptiveConcurrency"
 	)
 	words := map[string]stint.Limit{
 		fmt.Sprintf(noBurst, "a Concurrency"):           stint.Concurrency(1, burst),
@@ -148,6 +150,7 @@ func TestOptionsThatNewRejects(t *testing.T) {
 		fmt.Sprintf(adaptive, "WithAdaptation"):         stint.Concurrency(1, slots[0]),
 		fmt.Sprintf(adaptive, "WithInitialLimit"):       stint.Concurrency(1, slots[1]),
 		fmt.Sprintf(adaptive, "WithSampleWindow"):       stint.Concurrency(1, slots[2]),
+		fmt.Sprintf(slotsOnly, "WithFairQueue"):         stint.AdaptiveConcurrency(1, 2, queue, stint.WithFairQueue(stint.GivenKey())),
 		fmt.Sprintf(noSettle, "a Concurrency"):          stint.Concurrency(1, settle),
 		fmt.Sprintf(noSettle, "an AdaptiveConcurrency"): stint.AdaptiveConcurrency(1, 2, settle),
 	}

@@ -104,6 +104,7 @@ func promises(t *testing.T) map[string]promise {
 	cidr := netip.MustParsePrefix("10.0.0.0/8")
 	everyone := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/1"), netip.MustParsePrefix("128.0.0.0/1")}
 	handler := http.NotFoundHandler()
+	fair := stint.WithFairQueue(stint.GivenKey())
 	class := func(*http.Request) int { return 1 }
 	cost := func(*http.Request) int64 { return 1 }
 	yes := func(*http.Request) bool { return true }
@@ -227,6 +228,8 @@ func promises(t *testing.T) map[string]promise {
 			[]error{slotsWith(made, key, stint.WithPriority(class)), with(stint.WithPriority(class)), made(key, stint.Rate(9, s, stint.WithMaxWait(s)), stint.WithPriority(class))}},
 		"WithShare": {2, []error{slots(stint.WithQueue(9), stint.WithShare(10, 50)), slots(stint.WithQueue(9), stint.WithShare(1, 0)), slots(stint.WithQueue(9), stint.WithShare(1, 50), stint.WithShare(1, 10)), slots(stint.WithQueue(9), stint.WithShare(1, 60), stint.WithShare(2, 60)), slots(stint.WithQueue(0), stint.WithShare(1, 50))},
 			[]error{slots(stint.WithQueue(9), stint.WithShare(1, 60), stint.WithShare(2, 40)), slots(stint.WithShare(1, 50))}},
+		"WithFairQueue": {1, []error{slots(stint.WithQueue(9), stint.WithFairQueue(stint.Key{})), slots(stint.WithQueue(9), fair, stint.WithShare(1, 50)), slots(fair), slots(stint.WithQueue(0), fair), adaptive(stint.WithQueue(9), fair)},
+			[]error{slots(stint.WithQueue(9), fair), slots(stint.WithMaxWait(s), fair)}},
 		"Concurrency": {1, []error{limits(stint.Concurrency(0)), limits(stint.Concurrency(1<<40 + 1))},
 			[]error{limits(stint.Concurrency(1))}},
 		"AdaptiveConcurrency": {1, []error{limits(stint.AdaptiveConcurrency(0, 9)), limits(stint.AdaptiveConcurrency(9, 8)), limits(stint.AdaptiveConcurrency(1, 1_000_001))},
