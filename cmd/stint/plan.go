@@ -65,7 +65,7 @@ or every request, can't be judged.`,
 // flags adds the flags for reading logs.
 func (in *input) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: "+strings.Join(replay.Formats(), ", ")+", or the server's own log_format or LogFormat")
+	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: "+strings.Join(replay.Formats(), ", ")+", or the server's own log_format (nginx), LogFormat (Apache) or log-format (HAProxy)")
 	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME` says where a part of a request is in JSON or in columns: end, start, took (in seconds; or s=, ms=, us=, ns= for another unit), peer, method, target, query, request, host, status, bytes, header.NAME")
 	f.StringVar(&in.zone, "zone", "", "`ZONE` of times that are logged without one, such as Europe/Berlin or Local (default UTC)")
 	f.StringVar(&in.proxy, "proxy", "", "the logs are of a proxy at this `ADDRESS`, in front of the server that has the limits. The proxy adds its client to X-Forwarded-For; what it received there must be logged if its clients are proxies, such as a CDN")

@@ -322,7 +322,7 @@ func WithHeaders(names ...string) ReadOption {
 }
 
 // WithFormat sets the format of a log: one of Formats, or the server's own configuration, which
-// is nginx's log_format or Apache's LogFormat. Log the durations of requests ($request_time, or
+// is nginx's log_format, Apache's LogFormat or HAProxy's log-format. Log the durations of requests ($request_time, or
 // else $upstream_response_time; %D or %T), since limits that need them aren't judged otherwise.
 // Text after the last variable is ignored. By default, the format is recognized.
 func WithFormat(format string) ReadOption {
@@ -530,10 +530,10 @@ func (r *reader) choose(c *readConfig) error {
 	return nil
 }
 
-var errFieldsOfText = errors.New("a field is for logs of JSON or of columns: for text, give the server's log_format or LogFormat")
+var errFieldsOfText = errors.New("a field is for logs of JSON or of columns: for text, give the server's log_format, LogFormat or log-format as --format")
 
 func writeFormat() string {
-	return fmt.Sprintf("write one of %s, or the server's log_format or LogFormat, such as '%s'", strings.Join(Formats(), ", "), common)
+	return fmt.Sprintf("write one of %s, or the server's log_format (nginx), LogFormat (Apache) or log-format (HAProxy), such as '%s'", strings.Join(Formats(), ", "), common)
 }
 
 // compile makes a reader of a format. lines are the first of the log.

@@ -338,6 +338,19 @@ func (s *timeParser) parse(v string) (time.Time, bool) {
 	return at, true
 }
 
+// parseLayout parses a time of a layout.
+func (s *timeParser) parseLayout(layout, v string) (time.Time, bool) {
+	if v == s.text && v != "" {
+		return s.at, true
+	}
+	at, err := time.ParseInLocation(layout, v, s.zone)
+	if err != nil {
+		return time.Time{}, false
+	}
+	s.text, s.at = strings.Clone(v), at
+	return at, true
+}
+
 // zoneLayout returns the layout of the zone at the end of a time.
 func zoneLayout(v string) string {
 	n := len(v)

@@ -33,6 +33,8 @@ type textSplitter struct{ parts []piece }
 type piece struct {
 	setter        // set is nil if the value is ignored
 	quoted bool   // the value has escapes
+	width  int    // of a value of so many bytes, or 0
+	local  bool   // it is $time_local
 	suffix string // the text
 }
 
@@ -59,6 +61,7 @@ func newTextSplitter(layout string, says *Says) (t *textSplitter, timed bool, er
 		}
 		p := piece{quoted: strings.HasSuffix(last.suffix, `"`)}
 		part := variables[tok.text]
+		p.width, p.local = len(tok.layout), tok.text == "time_local"
 		if field, ok := strings.CutPrefix(tok.text, "http_"); ok && part == "" {
 			part = "header." + strings.ReplaceAll(field, "_", "-")
 		}
@@ -70,27 +73,44 @@ func newTextSplitter(layout string, says *Says) (t *textSplitter, timed bool, er
 			if p.setter, err = says.setter(part); err != nil {
 				return nil, false, fmt.Errorf("log format: %w", err)
 			}
-			seen[p.part] = true
+			if seen[p.part] = true; tok.layout != "" {
+				p.setter.set = layoutSetter(p.part, tok.layout)
+			}
 		}
 		t.parts = append(t.parts, p)
 	}
+	for i := range t.parts { // a time with a space in it, before a space
+		if p := &t.parts[i]; p.local && strings.HasPrefix(p.suffix, " ") {
+			p.width = len("10/Mar/2026:13:55:36 +0000")
+		}
+	}
 	if !seen["request"] && !seen["url"] && !(seen["method"] && seen["target"]) {
-		return nil, false, errors.New("log format: no request: it needs $request, or $request_method and $request_uri")
+		return nil, false, errors.New("log format: no request: it needs $request, or $request_method and $request_uri, of nginx; " +
+			"%r, or %m and %U%q, of Apache; %r, or %HM and %HU, of HAProxy")
 	}
 	return t, seen["end"] || seen["start"], nil
 }
 
-var errNoTimeInLayout = errors.New("log format: no time: it needs $time_local, $time_iso8601 or $msec")
+var errNoTimeInLayout = errors.New("log format: no time: it needs $time_local, $time_iso8601 or $msec of nginx, %t of Apache, " +
+	"or %tr, %trg or %trl of HAProxy (%t is when the connection was accepted)")
+
+// layoutSetter returns the setter of a time that is written by a layout of package time.
+func layoutSetter(part, layout string) func(*draft, string) bool {
+	if part == "start" {
+		return func(d *draft, v string) (ok bool) { d.start, ok = d.begin.parseLayout(layout, v); return ok }
+	}
+	return func(d *draft, v string) (ok bool) { d.End, ok = d.end.parseLayout(layout, v); return ok }
+}
 
 // joined are sequences of variables that are read as one.
 var joined = []struct {
 	parts []token
 	as    string
 }{
-	{[]token{{"remote_addr", true}, {text: ":"}, {"remote_port", true}}, "client"},
-	{[]token{{"host", true}, {"request_uri", true}}, "host_uri"},
-	{[]token{{"http_host", true}, {"request_uri", true}}, "host_uri"},
-	{[]token{{"uri", true}, {"is_args", true}, {"args", true}}, "path_query"},
+	{[]token{variable("remote_addr"), {text: ":"}, variable("remote_port")}, "client"},
+	{[]token{variable("host"), variable("request_uri")}, "host_uri"},
+	{[]token{variable("http_host"), variable("request_uri")}, "host_uri"},
+	{[]token{variable("uri"), variable("is_args"), variable("args")}, "path_query"},
 }
 
 // joinTokens returns tokens in which such sequences are one variable. Of Apache's times, a finer one replaces %t.
@@ -98,14 +118,16 @@ func joinTokens(all []token) []token {
 	for i := 0; i < len(all); i++ {
 		for _, j := range joined {
 			if n := i + len(j.parts); n <= len(all) && slices.Equal(all[i:n], j.parts) {
-				all = slices.Replace(all, i, n, token{j.as, true})
+				all = slices.Replace(all, i, n, variable(j.as))
 			}
 		}
 	}
-	has := func(name string) bool { return slices.Contains(all, token{name, true}) }
+	has := func(name string) bool {
+		return slices.ContainsFunc(all, func(t token) bool { return t.variable && t.text == name })
+	}
 	for i := range all {
-		if all[i] == (token{"time_local", true}) && (has("start") || has("msec")) || all[i] == (token{"start", true}) && has("msec") {
-			all[i].text = "unused"
+		if all[i] == variable("time_local") && (has("start") || has("msec")) || all[i].variable && all[i].text == "start" && has("msec") {
+			all[i] = token{text: "unused", variable: true, layout: all[i].layout}
 		}
 	}
 	return all
@@ -118,11 +140,21 @@ func (t *textSplitter) missingFields() []string { return nil }
 type token struct {
 	text     string
 	variable bool
+	time     bool   // text is the argument of Apache's %t
+	layout   string // of a time, for package time, or ""
 }
 
-// tokens cuts a layout of nginx or of Apache.
+func variable(name string) token { return token{text: name, variable: true} }
+
+// tokens cuts a layout of nginx, Apache or HAProxy.
 func tokens(layout string) ([]token, error) {
-	if strings.Contains(layout, "%") && !strings.Contains(layout, "$") {
+	switch {
+	case strings.Contains(layout, "$") || !strings.Contains(layout, "%"):
+	case isHAProxy.MatchString(layout):
+		return haproxyTokens(layout)
+	case isEnvoy.MatchString(layout):
+		return nil, errors.New("log format: Envoy's format strings aren't read: write --format envoy, istio or envoy-json, if it is one of these")
+	default:
 		return apacheTokens(layout)
 	}
 	var all []token
@@ -143,7 +175,7 @@ func tokens(layout string) ([]token, error) {
 		if n == 0 {
 			return nil, fmt.Errorf("log format: a $ without a name at %q", "$"+after)
 		}
-		all = append(all, token{after[:n], true})
+		all = append(all, variable(after[:n]))
 		if rest = after[n:]; braced {
 			if !strings.HasPrefix(rest, "}") {
 				return nil, fmt.Errorf("log format: ${%s without a }", after[:n])
@@ -160,9 +192,6 @@ var apache = map[string]string{
 	"b": "body_bytes_sent", "B": "body_bytes_sent", "O": "bytes_sent", "D": "microseconds", "T": "request_time",
 	"v": "server_name", "V": "host", "m": "request_method", "p": "server_port", "U": "request_uri",
 }
-
-// apacheTimes are the arguments of %t that are numbers since 1970.
-var apacheTimes = map[string]bool{"sec": true, "msec": true, "usec": true}
 
 func apacheTokens(layout string) ([]token, error) {
 	var all []token
@@ -188,32 +217,28 @@ func apacheTokens(layout string) ([]token, error) {
 		rest = after[1:]
 		switch name := apache[letter]; {
 		case letter == "t" && argument == "":
-			all = append(all, token{text: "["}, token{"time_local", true}, token{text: "]"})
-		case letter == "t" && apacheTimes[strings.TrimPrefix(argument, "begin:")]:
-			all = append(all, token{"start", true})
-		case letter == "t" && apacheTimes[strings.TrimPrefix(argument, "end:")]:
-			all = append(all, token{"msec", true})
+			all = append(all, token{text: "["}, variable("time_local"), token{text: "]"})
 		case letter == "t":
-			return nil, fmt.Errorf("log format: %%{%s}t is a time that this command doesn't read: log %%{msec}t or %%{end:msec}t", argument)
+			all = append(all, token{text: argument, variable: true, time: true})
 		case letter == "q":
-			if n := len(all); n == 0 || all[n-1] != (token{"request_uri", true}) {
+			if n := len(all); n == 0 || all[n-1] != variable("request_uri") {
 				return nil, errors.New("log format: %q is read behind %U: write %U%q")
 			}
 		case letter == "i" && argument != "":
-			all = append(all, token{"http_" + argument, true})
+			all = append(all, variable("http_"+argument))
 		case letter == "p" && argument == "remote":
-			all = append(all, token{"remote_port", true})
+			all = append(all, variable("remote_port"))
 		case letter == "T" && argument == "ms":
-			all = append(all, token{"milliseconds", true})
+			all = append(all, variable("milliseconds"))
 		case letter == "T" && argument == "us":
-			all = append(all, token{"microseconds", true})
+			all = append(all, variable("microseconds"))
 		case name != "" && (argument == "" || letter == "T" && argument == "s" || letter == "a" && argument == "c"):
-			all = append(all, token{name, true})
+			all = append(all, variable(name))
 		default:
-			all = append(all, token{"unused", true})
+			all = append(all, variable("unused"))
 		}
 	}
-	return all, nil
+	return joinApacheTimes(all)
 }
 
 // split implements splitter.
@@ -253,6 +278,12 @@ func (t *textSplitter) split(rest string, d *draft) string {
 
 // valueEnd returns where the value of a piece ends, or -1.
 func valueEnd(s string, p *piece) int {
+	if p.width > 0 {
+		if p.width > len(s) || !strings.HasPrefix(s[p.width:], p.suffix) {
+			return -1
+		}
+		return p.width
+	}
 	if p.suffix == "" { // the last: up to a space, where the format may go on
 		if i := strings.IndexByte(s, ' '); i >= 0 {
 			return i
