@@ -51,6 +51,8 @@ var tested = map[string]string{
 	"docs/first-service.zh-CN.md console":          "TestTranslation",
 	"docs/first-service.zh-CN.md go tests/project": "TestTranslation",
 	"docs/first-service.zh-CN.md sh":               "TestTranslation",
+	"docs/headers.md console":                      "TestHeaders",
+	"docs/headers.md text":                         "TestHeaders",
 }
 
 var fenced = regexp.MustCompile("(?sm)^```([^\n]+)\n(.*?)^```$")

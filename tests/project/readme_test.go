@@ -212,9 +212,9 @@ func listens(t *testing.T, addr string) {
 }
 
 // shows reports whether a session matches what was printed: a line of dots stands for any
-// number of lines, and r, the number left, and t, the seconds until more is, may differ.
+// number of lines, and r, the number left, t, the seconds until more is, and an instant may differ.
 func shows(session, printed string) bool {
-	number := regexp.MustCompile(`\b([rt])=[0-9]+`)
+	number := regexp.MustCompile(`\b([rt]=|Reset: 1)[0-9]+`)
 	var pattern strings.Builder
 	for line := range strings.Lines(session) {
 		line = strings.TrimRight(line, "\n")
@@ -222,7 +222,7 @@ func shows(session, printed string) bool {
 			pattern.WriteString(`(?:(?:[^$\n].*)?\n)*`)
 			continue
 		}
-		pattern.WriteString(number.ReplaceAllString(regexp.QuoteMeta(line), `$1=[0-9]+`) + `\r?\n?`)
+		pattern.WriteString(number.ReplaceAllString(regexp.QuoteMeta(line), `${1}[0-9]+`) + `\r?\n?`)
 	}
 	return regexp.MustCompile(`^` + pattern.String() + `$`).MatchString(printed)
 }
