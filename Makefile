@@ -162,8 +162,8 @@ lint: ## gofmt, go vet, staticcheck, names in comments; rules and reasons in sta
 	$(WORKSPACE) $(STATICCHECK) $(EVERYTHING)
 	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^TestNames' ./project
 
-api: ## testdata/api.txt, the exported names, written anew
-	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^TestAPI$$' ./project -update
+api: ## testdata/api.txt, the exported names, and docs/options.md, the options, written anew
+	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^(TestAPI|TestOptionsDocument)$$' ./project -update
 
 tidy: ## go.mod and go.sum of every module: those beside the root follow it
 	$(WORKSPACE) scripts/tidy

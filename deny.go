@@ -76,9 +76,9 @@ func Degrade(h http.Handler) http.Handler {
 // an Only; then the WithDenyHandler of the limiter. If a request can be interpreted in several ways,
 // the first interpretation that has a handler decides.
 //
-// Without a WithDenyHandler, the function of WithErrorHandler writes the response. Without
-// both, the response has the status of the denial and an application/problem+json body (RFC
-// 9457) with the names of the limits that denied.
+// By default, the function of WithErrorHandler writes the response. Without both, the response
+// has the status of the denial and an application/problem+json body (RFC 9457) with the names
+// of the limits that denied.
 func WithDenyHandler(h http.Handler) RouteOption {
 	return denyHandlerOption{settingOf("WithDenyHandler(nil)", h == nil), h}
 }
@@ -105,8 +105,8 @@ func (o denyHandlerOption) check(errs *optionerror.List) {
 }
 
 // WithErrorHandler sets the function that writes the responses to all denied requests, except
-// those that a WithDenyHandler handles. New returns an error if h is nil. The error passed to h
-// is one of these:
+// those that a WithDenyHandler handles. By default, the limiter writes a problem body. New
+// returns an error if h is nil. The error passed to h is one of these:
 //
 //   - A limit denies the request: a *DeniedError. errors.Is(err, ErrDenied) is true.
 //   - The key can't be determined: an error of a KeyFunc, ErrEmptyKey or ErrKeyTooLong.
@@ -119,8 +119,8 @@ func (o denyHandlerOption) check(errs *optionerror.List) {
 // The status of the denial is the result of the error's StatusCode method. For an error without
 // that method, the status is 503 if a context has ended, and 500 otherwise. If h hasn't called
 // WriteHeader, the first Write, ReadFrom or Flush sends the status of the denial. If h writes a
-// status, that status is sent. If h writes nothing, or if no WithErrorHandler is given, the
-// limiter writes a problem body without the error's text.
+// status, that status is sent. If h writes nothing, the limiter writes a problem body without
+// the error's text.
 //
 // The writer passed to h, and to the handler of WithDenyHandler, has a method
 // ImplicitStatus() int, which returns the status that is sent if h writes none. Adapters call

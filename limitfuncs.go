@@ -15,8 +15,8 @@ import (
 
 // WithLimitFunc adds limits that depend on the request, such as the limits of a tenant's plan.
 // These limits are decided together with those of the limiter and its routes. They don't apply
-// on a route with Only or Exempt. WithLimitFunc requires a default WithKey. New returns an
-// error if f is nil. f is called concurrently.
+// on a route with Only or Exempt. By default a limiter has no such function. WithLimitFunc
+// requires a default WithKey. New returns an error if f is nil. f is called concurrently.
 //
 // If f returns an error, the request is denied and the error is passed to the error handler.
 // The status is the result of the error's StatusCode() int method, or 500 without one. If the
@@ -42,10 +42,10 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 }
 
 // WithLimitSource adds limits that depend on a key, such as a tenant's, and are loaded at run
-// time, for instance by package tenants. For a request, s is called with the key that k
-// returns, which may be empty, but is at most 4 KiB long (ErrKeyTooLong). Allow, Take, Wait,
-// Peek, PeekAll and Reset call s with the key that they are given. If s returns invalid limits,
-// the error is also a *SourceError.
+// time, for instance by package tenants. By default a limiter has no source. For a request, s
+// is called with the key that k returns, which may be empty, but is at most 4 KiB long
+// (ErrKeyTooLong). Allow, Take, Wait, Peek, PeekAll and Reset call s with the key that they are
+// given. If s returns invalid limits, the error is also a *SourceError.
 //
 // If k or s returns an error without limits, the request is denied as after an error of a
 // WithLimitFunc. If s returns both limits and an error, the limits apply and the error is only

@@ -217,8 +217,9 @@ func WithName(name string) LimitOption {
 
 // WithWarmUp makes a Rate start at a third of its rate, and rise to the full rate while it is
 // used for the time d. While the Rate is idle, its rate falls again. The curve is that of
-// Guava's SmoothWarmingUp. d is a positive multiple of a microsecond, at most two years. New
-// returns an error for any other d, and if the limit also has a WithAlgorithm.
+// Guava's SmoothWarmingUp. By default a Rate has no warm-up. d is a positive multiple of a
+// microsecond, at most two years. New returns an error for any other d, and if the limit also
+// has a WithAlgorithm.
 //
 // Requests are spaced evenly, and an idle key saves up no units: without a WithMaxWait (or
 // Limiter.Wait), a request that comes before its turn is denied.
@@ -700,9 +701,9 @@ const (
 	Both // of one rate: uploads and downloads share it
 )
 
-// WithDirection sets which bodies a [Bandwidth] counts: [Responses] (the default), [Requests],
-// or [Both]. With Both, requests and responses share the rate. New returns an error for any
-// other value.
+// WithDirection sets which bodies a [Bandwidth] counts: [Responses], [Requests], or [Both]. The
+// default is Responses. With Both, requests and responses share the rate. New returns an error
+// for any other value.
 func WithDirection(d Direction) BandwidthOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) {
 		if d > Both {

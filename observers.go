@@ -22,11 +22,11 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// WithObserver passes the limiter's events to f, like Limiter.Observe, from the first event. If
-// WithObserver is given several times, all functions are called in order. An Update with a
-// WithObserver replaces all earlier functions of WithObserver. The replaced functions still get
-// the events of requests whose decision had begun. New returns an error if f is nil. f is
-// called concurrently.
+// WithObserver passes the limiter's events to f, like Limiter.Observe, from the first event. By
+// default a limiter has no observer. If WithObserver is given several times, all functions are
+// called in order. An Update with a WithObserver replaces all earlier functions of
+// WithObserver. The replaced functions still get the events of requests whose decision had
+// begun. New returns an error if f is nil. f is called concurrently.
 func WithObserver(f func(Event)) Option {
 	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
 		func(c *config) { c.observers = append(c.observers, f) })

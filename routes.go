@@ -6,10 +6,11 @@ import (
 	"github.com/stint-go/stint/internal/compile"
 )
 
-// WithRoute adds limits for requests that match pattern. They apply in addition to the
-// limiter's own limits and those of every other route that matches. Patterns, and their order
-// from specific to general, are those of http.ServeMux ("POST /login", "/files/",
-// "api.example.com/"). Hosts are compared without regard to case.
+// WithRoute adds limits for requests that match pattern. By default, all requests have the
+// limits of the limiter. A route's limits apply in addition to the limiter's own limits and
+// those of every other route that matches. Patterns, and their order from specific to general,
+// are those of http.ServeMux ("POST /login", "/files/", "api.example.com/"). Hosts are compared
+// without regard to case.
 //
 //	stint.WithRoute("POST /login", stint.Rate(5, time.Minute)), // beside the limiter's limits
 //	stint.WithRoute("GET /search", stint.Only(stint.Rate(2, time.Second))), // instead of them

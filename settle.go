@@ -27,8 +27,8 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 }
 
 // WithFixedCost sets the same cost for all requests, for instance for the requests of a route.
-// units is from 1 to 2^40. New returns an error for other values, and for a cost that can never
-// pass a limit, or not within its WithMaxWait.
+// The default is 1. units is from 1 to 2^40. New returns an error for other values, and for a
+// cost that can never pass a limit, or not within its WithMaxWait.
 func WithFixedCost(units int64) ChargeOption {
 	o := checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "write 1 to 2^40",
 		func(s *compile.Settings) {
@@ -43,9 +43,10 @@ const AsCharged int64 = -1
 
 // WithSettle sets the cost of a request from its response. When the handler has returned, cost
 // is called with the status and the number of body bytes written, and its result replaces the
-// charge. A difference is refunded or charged in addition. An additional charge may delay later
-// requests. AsCharged leaves the charge unchanged. cost gets the same request as the next
-// handler, with its permit and, if the router sets them, its pattern and path values.
+// charge. By default a request keeps the cost that it was charged before the handler. A
+// difference is refunded or charged in addition. An additional charge may delay later requests.
+// AsCharged leaves the charge unchanged. cost gets the same request as the next handler, with
+// its permit and, if the router sets them, its pattern and path values.
 //
 //	// Only failed logins count.
 //	stint.WithRoute("POST /login", stint.Rate(5, time.Minute), stint.WithSettle(stint.FailedOnly))

@@ -17,11 +17,11 @@ import (
 // minToken is the length of the shortest token in bytes.
 const minToken = 16
 
-// WithAuthorizer sets who may see the page and, with WithActions, use its actions:
-// requests for which allow returns ok, such as those that single sign-on has let
-// through. All others are answered with 403. who names the caller in the log of actions;
-// it may be empty. The console calls allow for every request, which an open page makes
-// every half minute. allow must be safe for concurrent use.
+// WithAuthorizer sets who may see the page and, with WithActions, use its actions: requests for
+// which allow returns ok, such as those that single sign-on has let through. By default,
+// every caller that has the token may see it (WithToken). All others are answered with 403. who
+// names the caller in the log of actions; it may be empty. The console calls allow for every
+// request, which an open page makes every half minute. allow must be safe for concurrent use.
 func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 	return option(func(p *page) {
 		if p.authorize = allow; allow == nil {
@@ -34,7 +34,8 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 // WithToken admits callers that have the secret: scripts send it as "Authorization: Bearer
 // secret"; browsers are asked for it once, or open a link that ends in ?token=secret, and keep
 // a cookie. The cookie is as sensitive as the secret, and ends with the browser's session. All
-// other requests are answered with 401.
+// other requests are answered with 401. Without WithToken and WithAuthorizer, New makes a token
+// and writes a link with it to standard error.
 //
 // The secret has at least 16 bytes, from a random source. Replicas behind one address share it:
 // then the link of a key, which is made with it, opens in each. If WithAuthorizer is also set,

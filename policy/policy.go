@@ -252,9 +252,9 @@ func WithDenyHandler(name string, h http.Handler) Option {
 	return option(func(c *config) { register(c, c.handlers, "WithDenyHandler", name, h, h == nil) })
 }
 
-// WithPlanFunc sets the function that returns the name of a request's plan. A file with
-// plans requires it. If the file has no plan of that name, its default-plan applies;
-// without a default-plan that is an error. Errors are handled like those of a function
+// WithPlanFunc sets the function that returns the name of a request's plan. A file with plans
+// requires it; there is no default. If the file has no plan of that name, its default-plan
+// applies; without a default-plan that is an error. Errors are handled like those of a function
 // given to stint.WithLimitFunc: they never let a request pass.
 func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 	return option(func(c *config) {
@@ -268,8 +268,9 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 	})
 }
 
-// WithPlan gives all requests the plan of that name, in place of WithPlanFunc: its limits are among those
-// at the top. It is for tools that look at one plan of a file, which must have it.
+// WithPlan gives all requests the plan of that name, in place of WithPlanFunc: its limits are
+// among those at the top. By default, WithPlanFunc decides. It is for tools that look at one
+// plan of a file, which must have it.
 func WithPlan(name string) Option {
 	return option(func(c *config) {
 		if c.onlyPlan = name; name == "" {
@@ -278,8 +279,9 @@ func WithPlan(name string) Option {
 	})
 }
 
-// WithSecret sets the secret for keys that a file wants hashed; see stint.Hash, which
-// also says how long it must be. A secret doesn't belong in a file.
+// WithSecret sets the secret for keys that a file wants hashed; see stint.Hash, which also says
+// how long it must be. Without it, a hashed key is a mistake. A secret doesn't belong in a
+// file.
 func WithSecret(secret []byte) Option {
 	return option(func(c *config) {
 		for _, e := range problemsOf(probe, stint.WithKey(stint.Hash(secret, stint.Global()))) {
@@ -290,9 +292,9 @@ func WithSecret(secret []byte) Option {
 }
 
 // WithOptions adds options that a file can't express, such as a store, handlers and observers.
-// Policy.Options begins with these options, and every update by Watch includes them. For a
-// watched limiter, pass such options to WithOptions, because an update clears all other
-// options.
+// By default there are none. Policy.Options begins with these options, and every update by
+// Watch includes them. For a watched limiter, pass such options to WithOptions, because an
+// update clears all other options.
 func WithOptions(opts ...stint.Option) Option {
 	return option(func(c *config) { c.options = append(c.options, opts...) })
 }

@@ -40,9 +40,9 @@ type Change struct {
 	Err error
 }
 
-// WithObserver calls f after every change, whether it came into force or not. Calls are
-// made one at a time, on a goroutine of the Watcher: a panic of f is logged. If given
-// several times, all functions are called, in order. f must not be nil.
+// WithObserver calls f after every change, whether it came into force or not. By default
+// nothing is called. Calls are made one at a time, on a goroutine of the Watcher: a panic of f
+// is logged. If given several times, all functions are called, in order. f must not be nil.
 func WithObserver(f func(Change)) Option {
 	return option(func(c *config) {
 		if f == nil {

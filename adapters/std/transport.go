@@ -48,9 +48,9 @@ func WithRetries(n int) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Retries = n })
 }
 
-// WithRetryable sets which requests may be retried after a 429 or 503, instead of those that
-// net/http itself would retry (see NewTransport). They are also retried after a 403 that asks
-// for a pause, by which some APIs answer a rate limit:
+// WithRetryable sets which requests may be retried after a 429 or 503. By default, those
+// requests are retried that net/http itself would retry (see NewTransport). They are also
+// retried after a 403 that asks for a pause, by which some APIs answer a rate limit:
 //
 //	stinthttp.WithRetryable(func(r *http.Request) bool { return r.URL.Host == "api.github.com" && r.Method == "GET" })
 //

@@ -56,10 +56,10 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	})
 }
 
-// WithMemory also reports what a store in memory holds, under a name
-// (stint.store.name). Use it for a store inside another one, such as the secondary of a
-// failover: a limiter's own store is reported without it, under the limiter's name.
-// Observe fails if s is nil.
+// WithMemory also reports what a store in memory holds, under a name (stint.store.name). Use it
+// for a store inside another one, such as the secondary of a failover: a limiter's own store is
+// reported without it, under the limiter's name. By default no other store is reported. Observe
+// fails if s is nil.
 func WithMemory(name string, s *memstore.Store) Option {
 	return option(func(c *config) { c.memory = append(c.memory, &memory{name, s}) })
 }
