@@ -28,7 +28,7 @@ var (
 	parts = template.Must(template.New("parts").Funcs(template.FuncMap{
 		"percent": percent, "span": durationText, "stamp": timeText, "resolution": resolutionText, "notJudged": notJudgedText, "plain": escape,
 		"timeline": drawTimeline, "uses": drawUses, "curves": drawCurves, "sorted": sorted, "reasons": sortedReasons,
-		"numbers": numbers, "key": keyText, "faults": func(l replay.LogReport) []string { return faultTexts(&l) }, "broken": func(b replay.Broken) string { return brokenText(&b) }, "share": shareName, "factor": factor,
+		"numbers": numbers, "atLeast": atLeast, "busiestNotes": func() []string { return busiestNotes }, "key": keyText, "faults": func(l replay.LogReport) []string { return faultTexts(&l) }, "broken": func(b replay.Broken) string { return brokenText(&b) }, "share": shareName, "factor": factor,
 		"utc": func(t time.Time) string { return t.UTC().Format(time.DateTime + " MST") },
 		"or":  func(s, none string) string { return map[bool]string{true: none, false: s}[s == ""] },
 	}).Parse(partsText))

@@ -50,10 +50,11 @@ the least.
 A log with whole seconds is replayed twice, with the requests of a second all at once and evenly spread over
 it. The larger result counts.
 
-99 % needs a log with 1,000 keys, 99.9 % one with 10,000 and 99.99 % one with 100,000. The log must cover ten
-times --horizon.
+99 % needs a log with 1,000 keys, 99.9 % one with 10,000 and 99.99 % one with 100,000. With fewer than 1,000
+keys, suggest writes no policy: it shows the rate, burst and quota that each of the busiest keys needs. The log
+must cover ten times --horizon.
 
-The exit code is 1 if nothing can be suggested.`,
+The exit code is 1 if no policy can be suggested.`,
 		Example: `  stint suggest --key remote-ip access.log.1.gz access.log
   stint suggest --key remote-ip --route 'POST /login' --route '/api/' --out policy.yaml --html report.html access.log
   stint suggest --key '{header: X-API-Key}' --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
@@ -341,6 +342,7 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 	if len(unknown) > 0 {
 		fmt.Fprintln(b)
 	}
+	w.busiestText(b)
 	rows = [][]string{{"denied key", "route", "requests", "burst needed"}}
 	for _, l := range w.Shown {
 		if l.Chosen == nil {
@@ -353,8 +355,45 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 	table(b, rows, 2)
 }
 
+// busiestText writes the needs of the busiest keys, where there are too few keys to suggest anything.
+func (w *suggestionText) busiestText(b *bytes.Buffer) {
+	rows := [][]string{{"busiest key", "route", "requests", "rate it needs", "busiest hour", "busiest day"}}
+	for _, l := range w.Shown {
+		for _, k := range l.Busiest {
+			rows = append(rows, []string{truncate(keyText(k.Key), 30), truncate(orNone(l.Route), 18), number(k.Requests),
+				numbers(k.Rate), atLeast(k.Hour), atLeast(k.Day)})
+		}
+	}
+	if len(rows) == 1 {
+		return
+	}
+	table(b, rows, 2)
+	for _, note := range busiestNotes {
+		wrap(b, note)
+	}
+	fmt.Fprintln(b)
+}
+
+// busiestNotes explain the table of the busiest keys.
+var busiestNotes = []string{
+	"The rate and burst, or a quota of the busiest hour or day (UTC), would have denied the key nothing.",
+	"So few keys are no base for a policy: choose numbers for all keys yourself, with headroom.",
+	"A - needs a longer log.",
+}
+
+// atLeast is a number in a table, or - if it isn't known.
+func atLeast(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return number(n)
+}
+
 // numbers is a rate and a burst in a table.
 func numbers(r replay.Rate) string {
+	if r == (replay.Rate{}) {
+		return "-"
+	}
 	return fmt.Sprintf("%d/%s burst %d", r.Units, periods[r.Seconds], r.Burst)
 }
 

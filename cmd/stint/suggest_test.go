@@ -172,6 +172,31 @@ func TestSuggestNothing(t *testing.T) {
 	}
 }
 
+// With few clients, the busiest ones' needs are shown, and no policy is written.
+func TestSuggestFewClients(t *testing.T) {
+	files(t, map[string]string{"log": crowd(60, 65, "")})
+	code, out, errs := command(t, "", "suggest", "--key", "remote-ip", "--top", "3", "--out", "p.yaml", "--html", "r.html", "log")
+	if code != 1 || errs != "" {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, want := range []string{"99% needs a log with 1000 keys, and this one has 60\n", "\n  busiest key  route   requests ", " busiest hour  busiest day\n  10.0.0.0 ",
+		" burst ", "So few keys are no base for a policy", "A - needs a longer log."} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q isn't in:\n%s", want, out)
+		}
+	}
+	if n := strings.Count(out, "\n  10.0."); n != 3 {
+		t.Errorf("%d keys:\n%s", n, out)
+	}
+	page, err := os.ReadFile("r.html")
+	if err != nil || !strings.Contains(string(page), "What the busiest keys need") || strings.Contains(string(page), "version: 1") {
+		t.Errorf("%v: %s", err, page)
+	}
+	if _, err := os.Stat("p.yaml"); err == nil {
+		t.Error("a policy was written")
+	}
+}
+
 // What clients write is escaped wherever it is shown, and hashed keys show nothing.
 func TestSuggestHostileLog(t *testing.T) {
 	files(t, map[string]string{"log": crowd(1200, 12, "\x1b[31m<script>alert(1)</script>\u202e") + "\x1b[31m<script>alert(1)</script>\n"})

@@ -73,6 +73,20 @@ type LimitSuggestion struct {
 	Keys     int64  `json:"keys"`
 	// Shares has the numbers for each share of keys, the smallest first.
 	Shares []ShareSuggestion `json:"shares"`
+	// Busiest has the keys with the most requests, if there are too few keys to suggest a policy for a share of them.
+	Busiest []BusyKey `json:"busiest,omitempty"`
+}
+
+// BusyKey has the numbers with which a key has no request denied, without headroom.
+type BusyKey struct {
+	Key      string `json:"key"`
+	Requests int64  `json:"requests"`
+	// Rate is a rate and a burst, chosen as ShareSuggestion.Least is. It is zero if the log is too short for one.
+	Rate Rate `json:"rate,omitzero"`
+	// Hour and Day are the most units in an hour and in a day of UTC. One is 0 if the log covers less than nine
+	// tenths of such a time.
+	Hour int64 `json:"hour,omitempty"`
+	Day  int64 `json:"day,omitempty"`
 }
 
 // ShareSuggestion has the numbers with which a share of a limit's keys has no request denied.
@@ -138,8 +152,27 @@ type needs struct {
 type limitNeeds struct {
 	name, route string
 	requests    int64
-	keys        map[string]*curve
+	keys        map[string]*keyNeeds
 }
+
+// keyNeeds has those of one key.
+type keyNeeds struct {
+	curve
+	hour, day busiest
+}
+
+// busiest is the most units within one of the times of a period, which begin at multiples of it.
+type busiest struct{ number, units, most int64 }
+
+func (b *busiest) add(us int64, period time.Duration, units int64) {
+	if number := us / period.Microseconds(); number != b.number {
+		b.number, b.units = number, 0
+	}
+	b.units += units
+	b.most = max(b.most, b.units)
+}
+
+const day = 24 * time.Hour
 
 func newNeeds(l *stint.Limiter, c *config, says Says, start time.Time) *needs {
 	d := &needs{judge: newJudge(l, says, c, c.predicates, start.Truncate(time.Second)),
@@ -152,7 +185,7 @@ func newNeeds(l *stint.Limiter, c *config, says Says, start time.Time) *needs {
 			case why != "":
 				d.judge.noteNotJudged(e.Name(), p.Pattern, why)
 			default:
-				d.byLimit[l] = &limitNeeds{name: e.Name(), route: p.Pattern, keys: map[string]*curve{}}
+				d.byLimit[l] = &limitNeeds{name: e.Name(), route: p.Pattern, keys: map[string]*keyNeeds{}}
 				d.limits = append(d.limits, d.byLimit[l])
 			}
 		}
@@ -195,12 +228,14 @@ func (d *needs) decide(at time.Time, logged *Request, r *http.Request, why strin
 			if d.keys++; d.keys > d.maxKeys {
 				return fmt.Errorf("there are more than %d keys: give a larger number, or a key with fewer values", d.maxKeys)
 			}
-			k = new(curve)
+			k = new(keyNeeds)
 			need.keys[ch.Key] = k
 		}
 		need.requests++
 		k.requests++
 		k.add(us, ch.Cost)
+		k.hour.add(us, time.Hour, ch.Cost)
+		k.day.add(us, day, ch.Cost)
 	}
 	if !counted {
 		d.leftOut["no limit that numbers can be suggested for"]++
@@ -218,7 +253,7 @@ func (r *replay) suggestions(all []*needs) *Suggestions {
 		l := LimitSuggestion{Limit: d.name, Route: d.route, Requests: d.requests, Keys: int64(len(d.keys))}
 		s := sizing{config: r.config, span: span, keys: make([]keyCount, 0, len(d.keys))}
 		for key, c := range d.keys {
-			s.keys = append(s.keys, keyCount{key, c.requests})
+			s.keys = append(s.keys, keyCount{key, c.requests, c.hour.most, c.day.most})
 		}
 		slices.SortFunc(s.keys, func(a, b keyCount) int { return cmp.Compare(a.key, b.key) })
 		for n := range all {
@@ -230,7 +265,9 @@ func (r *replay) suggestions(all []*needs) *Suggestions {
 			s.envelopes = append(s.envelopes, es)
 		}
 		s.names = names
-		l.Shares = s.shares()
+		if l.Shares = s.shares(); int64(len(s.keys)) < minKeys && s.longEnough() {
+			l.Busiest = s.busiest()
+		}
 		out.Limits = append(out.Limits, l)
 	}
 	return out
@@ -246,8 +283,56 @@ type sizing struct {
 }
 
 type keyCount struct {
-	key      string
-	requests int64
+	key                 string
+	requests, hour, day int64
+}
+
+// minKeys is how many keys the smallest share needs.
+const minKeys = 1000
+
+func (s *sizing) longEnough() bool { return s.span >= minSpanFactor*s.horizon }
+
+// covers reports whether a bucket is seen refilling ten times in the log.
+func (s *sizing) covers(r Rate, burst int64) bool {
+	return float64(burst)/r.perSecond() <= s.span.Seconds()/minSpanFactor
+}
+
+// busiest returns what the keys with the most requests need.
+func (s *sizing) busiest() (all []BusyKey) {
+	order := make([]int, len(s.keys))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.keys[b].requests, s.keys[a].requests) })
+	for _, i := range order[:min(int64(len(order)), s.top)] {
+		k := &s.keys[i]
+		one := BusyKey{Key: displayKey(k.key, s.hash), Requests: k.requests, Rate: s.rateOf(i)}
+		if s.span >= time.Hour*9/10 {
+			one.Hour = k.hour
+		}
+		if s.span >= day*9/10 {
+			one.Day = k.day
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// rateOf returns the rate and burst that a key needs, or zero if the log is too short for any.
+func (s *sizing) rateOf(key int) Rate {
+	var curve []Rate
+	for _, r := range candidates {
+		for _, es := range s.envelopes {
+			r.Burst = max(r.Burst, es[key].burst(r))
+		}
+		if n := len(curve); s.covers(r, r.Burst) && (n == 0 || r.Burst < curve[n-1].Burst) {
+			curve = append(curve, r)
+		}
+	}
+	if len(curve) == 0 {
+		return Rate{}
+	}
+	return inShortestUnit(curve[pickPoint(curve, s.horizon)])
 }
 
 // shares returns the numbers for each share.
@@ -257,7 +342,7 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 	for _, oneIn := range touchedOneIn {
 		o := ShareSuggestion{Share: float64(oneIn-1) / float64(oneIn)}
 		switch {
-		case s.span < minSpanFactor*s.horizon:
+		case !s.longEnough():
 			o.Unknown = fmt.Sprintf("the log covers %v, and must cover ten times the horizon of %v: %v",
 				s.span.Round(time.Millisecond), s.horizon, minSpanFactor*s.horizon)
 		case n < 10*oneIn:
@@ -271,14 +356,10 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 	if known == 0 {
 		return out
 	}
-	// A bucket that refills less than ten times in the log hasn't been seen doing so.
-	covers := func(r Rate, burst int64) bool {
-		return float64(burst)/r.perSecond() <= s.span.Seconds()/minSpanFactor
-	}
 	scenarioOf := make([][]string, known) // the scenario of each point
 	last := s.bursts(candidates[len(candidates)-1], known)
 	for _, r := range candidates {
-		if !covers(r, last[0].burst) { // nor any larger
+		if !s.covers(r, last[0].burst) { // nor any larger
 			continue
 		}
 		quantiles, unchanged := s.bursts(r, known), true
@@ -286,13 +367,13 @@ func (s *sizing) shares() (out []ShareSuggestion) {
 			o := &out[i]
 			r.Burst = quantiles[i].burst
 			unchanged = unchanged && r.Burst == last[i].burst
-			if n := len(o.Curve); !covers(r, r.Burst) || n > 0 && o.Curve[n-1].Burst == last[i].burst {
+			if n := len(o.Curve); !s.covers(r, r.Burst) || n > 0 && o.Curve[n-1].Burst == last[i].burst {
 				continue // at a higher rate it needs no less
 			}
 			o.Curve = append(o.Curve, r)
 			scenarioOf[i] = append(scenarioOf[i], s.names[quantiles[i].scenario])
 		}
-		if unchanged && covers(r, r.Burst) {
+		if unchanged && s.covers(r, r.Burst) {
 			break
 		}
 	}

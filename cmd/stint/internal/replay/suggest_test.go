@@ -216,6 +216,70 @@ func TestSuggestTop(t *testing.T) {
 	}
 }
 
+// With few keys, each of the busiest gets numbers that deny it nothing, and one less would.
+func TestBusiestKeys(t *testing.T) {
+	says := everything
+	for _, says.Resolution = range []time.Duration{time.Millisecond, time.Second} {
+		requests := crowd(5, 60, says.Resolution)
+		for i := range requests { // over five hours and some
+			requests[i].End = requests[i].End.Add(30 * requests[i].End.Sub(requests[0].End))
+		}
+		lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
+		r, err := replay.Suggest(lim, &sliceLog{says, slices.Clone(requests)}, replay.WithTop(7))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := r.Limits[0]
+		if l.Keys != 60 || len(l.Busiest) != 7 || l.Shares[0].Unknown == "" {
+			t.Fatalf("%+v", l)
+		}
+		denied := func(key string, option stint.Option) (n int64) {
+			lim := made(option, stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings())
+			for _, s := range run(t, lim, says, slices.Clone(requests), replay.WithTop(1000)).Scenarios {
+				for _, k := range s.Top {
+					if k.Key == key {
+						n = max(n, k.Denied)
+					}
+				}
+			}
+			return n
+		}
+		for i, k := range l.Busiest {
+			if k.Rate.Burst < 1 || k.Hour < 1 || k.Day != 0 || i > 0 && k.Requests > l.Busiest[i-1].Requests {
+				t.Fatalf("%+v", k)
+			}
+			rate := func(burst int64) stint.Option { return stint.Rate(k.Rate.Units, k.Rate.Per(), stint.WithBurst(burst)) }
+			if n := denied(k.Key, rate(k.Rate.Burst)); n > 0 {
+				t.Errorf("%+v: %d denied", k, n)
+			}
+			if k.Rate.Burst > 1 && denied(k.Key, rate(k.Rate.Burst-1)) == 0 {
+				t.Errorf("%+v: a smaller burst denies nothing", k)
+			}
+			if n := denied(k.Key, stint.Quota(k.Hour, stint.Hourly)); n > 0 {
+				t.Errorf("%+v: the quota denies %d", k, n)
+			}
+			if k.Hour > 1 && denied(k.Key, stint.Quota(k.Hour-1, stint.Hourly)) == 0 {
+				t.Errorf("%+v: a smaller quota denies nothing", k)
+			}
+		}
+	}
+	// A day is known of a log that covers nearly one.
+	var requests []replay.Request
+	for i := range 24 {
+		requests = append(requests, at(time.Duration(i)*time.Hour, "192.0.2.1"))
+	}
+	for _, tt := range []struct{ hours, want int64 }{{24, 24}, {22, 0}} {
+		lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
+		r, err := replay.Suggest(lim, &sliceLog{everything, slices.Clone(requests[:tt.hours])}, replay.WithHashedKeys([]byte("secret")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k := r.Limits[0].Busiest[0]; !strings.HasPrefix(k.Key, "#") || k.Hour != 1 || (k.Day > 0) != (tt.want > 0) {
+			t.Errorf("%d hours: %+v", tt.hours, k)
+		}
+	}
+}
+
 func TestSuggestErrors(t *testing.T) {
 	lim := made(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()))
 	for _, o := range []replay.SuggestOption{replay.WithHeadroom(0.99), replay.WithHeadroom(math.NaN()), replay.WithHeadroom(1001), replay.WithHorizon(0), replay.WithHorizon(math.MaxInt64), replay.WithTop(-1)} {
