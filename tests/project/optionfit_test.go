@@ -133,6 +133,7 @@ func TestOptionsThatNewRejects(t *testing.T) {
 		noBurst   = "WithBurst: %s doesn't take it: leave it out, or write it in a Rate, Quota or Bandwidth"
 		noQueue   = "WithQueue: %s doesn't take it: leave it out, or write it in a Rate, Concurrency or AdaptiveConcurrency"
 		noSettle  = "WithSettle: %s doesn't take it: leave it out, or write it in a Rate or Quota"
+		noNear    = "WithNearLimit: %s doesn't take it: leave it out, or write it in a Rate or Quota"
 		rateOnly  = "%s: a Quota doesn't take it: leave it out, or write it in a Rate"
 		slotsOnly = "%s: an AdaptiveConcurrency doesn't take it: leave it out, or write it in a Concurrency"
 		adaptive  = "%s: a Concurrency doesn't take it: leave it out, or write it in an AdaptiveConcurrency"
@@ -153,6 +154,8 @@ func TestOptionsThatNewRejects(t *testing.T) {
 		fmt.Sprintf(slotsOnly, "WithFairQueue"):         stint.AdaptiveConcurrency(1, 2, queue, stint.WithFairQueue(stint.GivenKey())),
 		fmt.Sprintf(noSettle, "a Concurrency"):          stint.Concurrency(1, settle),
 		fmt.Sprintf(noSettle, "an AdaptiveConcurrency"): stint.AdaptiveConcurrency(1, 2, settle),
+		fmt.Sprintf(noNear, "a Concurrency"):            stint.Concurrency(1, stint.WithNearLimit(80)),
+		fmt.Sprintf(noNear, "an AdaptiveConcurrency"):   stint.AdaptiveConcurrency(1, 2, stint.WithNearLimit(80)),
 	}
 	rejected := 0
 	for _, f := range fits {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,8 +18,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 // The blocks of docs/recipes.md that tests here run are in their code.
@@ -318,4 +324,108 @@ func testDrain(t *testing.T, limit stint.Limit) {
 			t.Error(err)
 		}
 	})
+}
+
+// mailer mails customers who have nearly used up their quota. It is one for each process.
+type mailer struct {
+	rdb    redis.UniversalClient
+	events chan stint.Event
+	mail   func(customer string, percent int, left int64) error
+}
+
+// observe is called on the goroutines of requests, which must not wait for mails.
+func (m *mailer) observe(e stint.Event) {
+	if e.Kind == stint.EventNearLimit && !e.Decision.Limits[0].DryRun {
+		select {
+		case m.events <- e:
+		default:
+			slog.Warn("too many mails at once", "event", e)
+		}
+	}
+}
+
+func (m *mailer) run(ctx context.Context) {
+	for e := range m.events {
+		s := e.Decision.Limits[0]
+		id := fmt.Sprintf("mailed:%s:%s:%d", s.Name, e.Key(0), e.Percent)
+		first, err := m.rdb.SetNX(ctx, id, "", s.ResetAfter).Result() // until the window ends
+		if err == nil && first {
+			err = m.mail(e.Key(0), e.Percent, s.Remaining)
+		}
+		if err != nil {
+			slog.Warn("no mail", "event", e, "error", err)
+		}
+	}
+}
+
+// Each customer gets one mail for a percentage, although several processes serve them.
+func TestMailBeforeQuotaIsUsedUp(t *testing.T) {
+	server := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = rdb.Close() }()
+	sent := map[string]int{}
+	var mu sync.Mutex
+	send := func(customer string, percent int, left int64) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if left > int64(1000-10*percent) || customer == "none" {
+			t.Errorf("%s has %d left at %d %%", customer, left, percent)
+		}
+		sent[fmt.Sprint(customer, " at ", percent)]++
+		return nil
+	}
+	var ends []func()
+	var processes []http.Handler
+	for range 3 {
+		h, end := mailingProcess(t, rdb, send)
+		processes, ends = append(processes, h), append(ends, end)
+	}
+	var all sync.WaitGroup
+	for i, h := range processes {
+		all.Go(func() {
+			for n := range 400 { // 3 times
+				get(h, "/", "X-Customer", "a")
+				if n < 290 {
+					get(h, "/", "X-Customer", "b")
+				}
+				if n < 200 && i < 2 {
+					get(h, "/", "X-Customer", "none")
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, end := range ends {
+		end()
+	}
+	if want := map[string]int{"a at 80": 1, "a at 95": 1, "b at 80": 1}; !maps.Equal(sent, want) {
+		t.Errorf("mails %v, want %v", sent, want)
+	}
+	for _, id := range []string{"mailed:calls:a:80", "mailed:calls:b:80"} {
+		if d := server.TTL(id); d <= 0 || d > 31*24*time.Hour {
+			t.Errorf("%s lasts %v", id, d)
+		}
+	}
+}
+
+// mailingProcess starts a process of a fleet. end returns when it has sent its mails.
+func mailingProcess(t *testing.T, rdb redis.UniversalClient, send func(string, int, int64) error) (_ http.Handler, end func()) {
+	ctx := context.Background()
+	shared := redisstore.New(rdb, redisstore.WithTimeout(time.Minute)) // or a slow machine passes requests uncounted
+
+	mails := &mailer{rdb: rdb, events: make(chan stint.Event, 1000), mail: send}
+	var sending sync.WaitGroup
+	sending.Go(func() { mails.run(ctx) })
+	lim, err := stint.New(
+		stint.Quota(1000, stint.Monthly, stint.WithName("calls"), stint.WithNearLimit(80, 95)),
+		stint.WithKey(stint.Header("X-Customer")),
+		stint.WithStore(shared),
+		stint.WithObserver(mails.observe))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stinthttp.Middleware(lim)(http.NotFoundHandler()), func() {
+		close(mails.events)
+		sending.Wait()
+	}
 }
