@@ -136,6 +136,7 @@ type config struct {
 	hasKey      bool // the options contain a default key
 	sharedStore bool // the options contain a store that others may share, so limits need names
 	server      bool // of proxies: WithServer
+	givenKeys   bool // WithGivenKeys
 	descriptors *Descriptors
 
 	observers []func(Change)

@@ -16,6 +16,11 @@ func WithServer() Option {
 	return option(func(c *config) { c.server = true })
 }
 
+// WithGivenKeys lets a file have the key given in spite of WithServer, because the clients of the server give the keys.
+func WithGivenKeys() Option {
+	return option(func(c *config) { c.givenKeys = true })
+}
+
 // Descriptors says how a server answers Envoy's rate limit service, whose requests are lists of named
 // values, called descriptors.
 type Descriptors struct {
@@ -80,7 +85,7 @@ func (d *decoder) checkServed(n *yaml.Node, field string) {
 	if d.domain != "" {
 		why = undescribed[field]
 	}
-	if why == "" && (d.config.server || d.domain != "") {
+	if why == "" && (d.config.server || d.domain != "") && !(field == "given" && d.config.givenKeys && d.domain == "") {
 		why = unserved[field]
 	}
 	if why != "" {

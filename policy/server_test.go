@@ -56,6 +56,11 @@ plans:
 		}
 	}
 
+	_, err = policy.Parse("p.yaml", []byte(file), policy.WithServer(), policy.WithGivenKeys())
+	if !errors.As(err, &all) || len(all) != len(wants)-1 || strings.Contains(err.Error(), "given:") {
+		t.Errorf("WithGivenKeys: %v", err)
+	}
+
 	const served = "version: 1\nkey: {hash: remote-ip}\nlimits: [{name: a, rate: 1/1s, max-wait: 1s}, {ban: 3/1m, for: 1h}]\nroutes: {GET /healthz: {exempt: true}}\n"
 	if _, err := policy.Parse("p.yaml", []byte(served), policy.WithServer(), policy.WithSecret(secret)); err != nil {
 		t.Error(err)

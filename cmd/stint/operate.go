@@ -39,7 +39,8 @@ those on --redis. Redis's password comes from --redis-password-file or STINT_RED
 func (o *operation) flags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&o.policy, "policy", "", "the policy `FILE` that has the limits")
-	flags.StringVar(&o.redis, "redis", "", "the `URL` of the Redis that keeps the counts, such as redis://10.0.0.7:6379/0, without a password")
+	flags.StringVar(&o.redis, "redis", "",
+		"the `URL` of the Redis that keeps the counts, such as redis://10.0.0.7:6379/0, without a password")
 	flags.StringVar(&o.passwordFile, "redis-password-file", "", "the `FILE` that has Redis's password")
 	for _, name := range []string{"policy", "redis"} {
 		if err := c.MarkFlagRequired(name); err != nil {
@@ -128,7 +129,8 @@ func usage(c *cobra.Command, l *stint.Limiter, key string) error {
 		if s.ResetAfter > 0 {
 			again = rounded(s.ResetAfter)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\n", s.Name, max(s.Capacity-s.Remaining, s.InFlight), s.Remaining, s.Capacity, again,
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\n", s.Name, max(s.Capacity-s.Remaining, s.InFlight), s.Remaining,
+			s.Capacity, again,
 			strings.Join(notes, ", "))
 	}
 	return w.Flush()
@@ -142,8 +144,11 @@ func rounded(d time.Duration) string {
 	return d.String()
 }
 
+// action changes a key, and says what it has done.
+type action func(context.Context, *stint.Limiter) (string, error)
+
 // change does what a command does to a key, unless its caller says no. It writes how the key stands before and after.
-func (o *operation) change(c *cobra.Command, key, question string, do func(context.Context, *stint.Limiter) (string, error)) error {
+func (o *operation) change(c *cobra.Command, key, question string, do action) error {
 	return o.on(c, func(l *stint.Limiter) error {
 		out := c.OutOrStdout()
 		fmt.Fprintln(out, "before:")
@@ -192,7 +197,8 @@ func resetCommand() *cobra.Command {
 		Example: "  stint reset --policy policy.yaml --redis redis://10.0.0.7:6379 --limit daily tenant-7",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.change(c, args[0], "reset the key "+escape(args[0])+"?", func(ctx context.Context, l *stint.Limiter) (string, error) {
+			question := "reset the key " + escape(args[0]) + "?"
+			return o.change(c, args[0], question, func(ctx context.Context, l *stint.Limiter) (string, error) {
 				found, err := l.Reset(ctx, args[0], o.limits...)
 				if !found {
 					return "there was nothing to reset: no limit has counted anything for this key", err
@@ -220,9 +226,10 @@ func banCommand() *cobra.Command {
 			if err != nil || store.CheckBan(d) != nil {
 				return fmt.Errorf("%.80q: write how long, from 1ms to 8760h, such as 30m or 24h", args[1])
 			}
-			return o.change(c, args[0], fmt.Sprintf("ban the key %s for %s?", escape(args[0]), args[1]), func(ctx context.Context, l *stint.Limiter) (string, error) {
-				return "banned", l.Ban(ctx, args[0], d, o.limits...)
-			})
+			return o.change(c, args[0], fmt.Sprintf("ban the key %s for %s?", escape(args[0]), args[1]),
+				func(ctx context.Context, l *stint.Limiter) (string, error) {
+					return "banned", l.Ban(ctx, args[0], d, o.limits...)
+				})
 		},
 	}
 	o.flags(c)

@@ -64,14 +64,16 @@ func TestOperate(t *testing.T) {
 		{"y\n", "ban tenant-7 1h", 0, "before:\n" + used + "ban the key tenant-7 for 1h? [y/N] banned\nafter:\n" + banned, ""},
 		{"", "reset tenant-7 --yes --limit bans", 0, "before:\n" + banned + "reset\nafter:\n" + used, ""},
 		{"", "reset tenant-7 --yes", 0, "before:\n" + used + "reset\nafter:\n" + fresh, ""},
-		{"", "reset tenant-7 --yes", 0, "before:\n" + fresh + "there was nothing to reset: no limit has counted anything for this key\nafter:\n" + fresh, ""},
+		{"", "reset tenant-7 --yes", 0,
+			"before:\n" + fresh + "there was nothing to reset: no limit has counted anything for this key\nafter:\n" + fresh, ""},
 		{"", "ban tenant-7 1h --yes --limit daily", 2, "before:\n" + fresh, "is no Ban"},
 		{"", "ban tenant-7 1x --yes", 2, "", `"1x": write how long`},
 		{"", "ban tenant-7 9000h --yes", 2, "", `"9000h": write how long`},
 	} {
 		code, out, errs := run(tt.stdin, tt.args)
 		if code != tt.code || out != tt.out || !strings.Contains(errs, tt.errs) || tt.errs == "" && errs != "" {
-			t.Errorf("%s: exit code %d, want %d\n%s\nwant\n%s\nerrors %q, want %q", tt.args, code, tt.code, out, tt.out, errs, tt.errs)
+			t.Errorf("%s: exit code %d, want %d\n%s\nwant\n%s\nerrors %q, want %q", tt.args, code, tt.code, out,
+				tt.out, errs, tt.errs)
 		}
 	}
 	if err := l.Ban(t.Context(), "tenant-7", time.Hour); err != nil {
@@ -88,7 +90,8 @@ func TestOperate(t *testing.T) {
 func TestOperateErrors(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "secret of Redis")
 	files(t, map[string]string{
-		"policy.yaml": running, "unnamed.yaml": "version: 1\nkey: tenant\nlimits: [{name: a, rate: 1/1s}]\n", "password": "secret of Redis\n",
+		"policy.yaml": running, "unnamed.yaml": "version: 1\nkey: tenant\nlimits: [{name: a, rate: 1/1s}]\n",
+		"password": "secret of Redis\n",
 	})
 	at := " --redis redis://" + server.Addr()
 	for _, tt := range []struct {
@@ -100,12 +103,14 @@ func TestOperateErrors(t *testing.T) {
 		{"usage k --policy policy.yaml --redis 10.0.0.7", 2, "write a URL such as redis://"},
 		{"usage k --policy policy.yaml --redis redis://:pass@10.0.0.7", 2, "--redis has a password"},
 		{"usage k --policy missing.yaml --redis-password-file password" + at, 2, "missing.yaml"},
-		{"usage k --policy unnamed.yaml --redis-password-file password" + at, 1, `unnamed.yaml:2:6: unknown key "tenant"`},
+		{"usage k --policy unnamed.yaml --redis-password-file password" + at, 1,
+			`unnamed.yaml:2:6: unknown key "tenant"`},
 		{"usage k --policy unnamed.yaml --func tenant --redis-password-file password" + at, 0, ""},
 		{"usage k --policy policy.yaml" + at, 2, "NOAUTH"},
 		{"usage k --policy policy.yaml --redis redis://127.0.0.1:1", 2, "refused"},
 		{"reset k --yes --limit x --policy policy.yaml --redis-password-file password" + at, 2, `no limit "x"`},
-		{"reset k --yes --limit all --policy policy.yaml --redis-password-file password" + at, 2, `the key of "all" is constant`},
+		{"reset k --yes --limit all --policy policy.yaml --redis-password-file password" + at, 2,
+			`the key of "all" is constant`},
 	} {
 		code, _, errs := command(t, "", strings.Fields(tt.args)...)
 		if code != tt.code || !strings.Contains(errs, tt.want) {

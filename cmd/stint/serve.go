@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/cmd/stint/internal/serve"
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/policy"
 )
 
@@ -35,34 +36,40 @@ func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use:   "serve POLICY...",
-		Short: "Decide requests for proxies: nginx, Traefik, Caddy, Envoy",
+		Short: "Decide requests for proxies (nginx, Traefik, Caddy, Envoy) and for services in other languages",
 		Long: `Serve decides requests by policy files, for proxies that ask before they pass a request on: by forward
-auth, or by Envoy's rate limit service. It applies changes of the files at once. With --redis, replicas
-share exact counts. POLICY is a file, or a folder of files. A file with a domain is for the rate limit
-service, and the one without is for forward auth.
+auth, or by Envoy's rate limit service. Services in other languages take, extend and settle permits over
+HTTP, by key. It applies changes of the files at once. With --redis, replicas share exact counts. POLICY is
+a file, or a folder of files. A file with a domain is for the rate limit service, and one without is for
+forward auth and --listen-api, whose clients call it by its name without the extension.
 
 It has no slots and sees no response: concurrency, bandwidth and settle in a file are mistakes, and so
 are names of an application's functions.
 
 Secrets come from files or the environment, never from arguments:
 
-  of hashed keys          --secret-file      STINT_SECRET
+  of hashed keys, and of the tokens of --listen-api
+                          --secret-file      STINT_SECRET
   the live page's token   --token-file       STINT_TOKEN
   Redis's password        --redis-password-file  STINT_REDIS_PASSWORD
 
-The admin listener has /healthz, /readyz, /metrics and, with a token, the live page under /console/.
+The admin listener has /healthz, /readyz, /metrics and, with a token, the live page under /console/, and
+/v1/reset and /v1/ban for the keys of --listen-api.
 SIGTERM makes /readyz answer 503; after --drain the server stops, when the requests in flight have ended.
 
 It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 		Example: `  stint serve --forward-auth nginx policy.yaml
   stint serve --forward-auth traefik --listen-auth :8081 --redis redis://10.0.0.7:6379 --trust 10.0.0.0/8 policy.yaml
-  stint serve --rls :8082 --redis redis://10.0.0.7:6379 domains/`,
+  stint serve --rls :8082 --redis redis://10.0.0.7:6379 domains/
+  stint serve --listen-api :8083 --redis redis://10.0.0.7:6379 --secret-file secret llm.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch configured := len(f.config.RateLimitConfigs) > 0; {
 			case configured && len(args) > 0:
 				return errors.New("policy files beside --ratelimit-config: leave one of both out")
 			case configured && f.config.Proxy != "":
 				return errors.New("--forward-auth beside --ratelimit-config: leave it out, or serve it with a policy file by another process")
+			case configured && f.config.APIAddr != "":
+				return errors.New("--listen-api beside --ratelimit-config: leave it out, or serve it with a policy file by another process")
 			case configured && f.config.RLSAddr == "":
 				return errors.New("--ratelimit-config without --rls: give --rls :8081")
 			case !configured && len(args) == 0:
@@ -99,11 +106,13 @@ It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 	flags.StringVar(&f.config.RLSAddr, "rls", "", "the `ADDRESS` that Envoy's rate limit service listens on, such as :8082")
 	flags.StringArrayVar(&f.config.RateLimitConfigs, "ratelimit-config", nil, "`FILE` or folder of the configuration of envoyproxy/ratelimit, in place of POLICY")
 	flags.StringSliceVar(&f.trust, "trust", nil, "the `NETWORKS` of the proxies, which alone are answered and whose X-Forwarded-For is believed (default: loopback and private networks)")
+	flags.StringVar(&f.config.APIAddr, "listen-api", "", "the `ADDRESS` that services in other languages ask, such as :8083")
+	flags.DurationVar(&f.config.TokenLife, "token-life", time.Hour, "how long a permit's token may be used, at most 24h; each call returns a new one")
 	flags.StringVar(&f.config.AdminAddr, "admin", "127.0.0.1:8084", "the `ADDRESS` of health, metrics and the live page; \"\" for none")
 	flags.StringVar(&f.redis, "redis", "", "the `URL` of the Redis that keeps the counts, such as redis://10.0.0.7:6379/0, without a password")
 	flags.StringVar(&f.redisFile, "redis-password-file", "", "the `FILE` that has Redis's password")
-	flags.StringVar(&f.secretFile, "secret-file", "", "the `FILE` that has the secret of hashed keys")
-	flags.StringVar(&f.tokenFile, "token-file", "", "the `FILE` that has the token of the live page")
+	flags.StringVar(&f.secretFile, "secret-file", "", "the `FILE` that has the secret of hashed keys and of tokens, the same on all replicas")
+	flags.StringVar(&f.tokenFile, "token-file", "", "the `FILE` that has the token of the live page and of /v1/reset and /v1/ban")
 	flags.DurationVar(&f.config.Drain, "drain", 5*time.Second, "how long to serve on after SIGTERM, while load balancers notice")
 	flags.StringVar(&f.logFormat, "log-format", "json", "`json` or text")
 	return c
@@ -121,14 +130,18 @@ func (f *serveFlags) resolve(c *cobra.Command) (serve.Config, error) {
 		return config, fmt.Errorf("--log-format %s: write json or text", f.logFormat)
 	}
 	switch {
-	case config.Proxy == "" && config.RLSAddr == "":
-		return config, errors.New("nothing to serve: give --forward-auth nginx, traefik, caddy or envoy, or --rls :8082")
+	case config.Proxy == "" && config.RLSAddr == "" && config.APIAddr == "":
+		return config, errors.New("nothing to serve: give --forward-auth nginx, traefik, caddy or envoy, --rls :8082, or --listen-api :8083")
 	case config.Proxy != "" && !slices.Contains(serve.Proxies, config.Proxy):
 		return config, fmt.Errorf("--forward-auth %s: write nginx, traefik, caddy or envoy", config.Proxy)
 	case config.PathPrefix != "" && config.Proxy != "envoy":
 		return config, fmt.Errorf("--path-prefix is for --forward-auth envoy: leave it out")
 	case config.Proxy == "" && c.Flags().Changed("listen-auth"):
 		return config, errors.New("--listen-auth without --forward-auth: leave it out")
+	case config.APIAddr == "" && c.Flags().Changed("token-life"):
+		return config, errors.New("--token-life without --listen-api: leave it out")
+	case config.TokenLife < time.Second || config.TokenLife > serve.LongestLife:
+		return config, fmt.Errorf("--token-life %v: write a second to %v", config.TokenLife, serve.LongestLife)
 	case config.PathPrefix != "" && !strings.HasPrefix(config.PathPrefix, "/"):
 		return config, fmt.Errorf("--path-prefix %s: write a path, such as /auth", config.PathPrefix)
 	}
@@ -159,6 +172,13 @@ func (f *serveFlags) resolve(c *cobra.Command) (serve.Config, error) {
 	}
 	if config.Secret, err = secret("--secret-file", f.secretFile, "STINT_SECRET"); err != nil {
 		return config, err
+	}
+	switch {
+	case config.APIAddr == "":
+	case config.Secret == nil:
+		return config, errors.New("--listen-api without a secret for tokens: give --secret-file, or STINT_SECRET in the environment, the same on all replicas")
+	case len(config.Secret) < keytext.MinSecret:
+		return config, fmt.Errorf("the secret for tokens has %d bytes: write at least %d, at random", len(config.Secret), keytext.MinSecret)
 	}
 	token, err := secret("--token-file", f.tokenFile, "STINT_TOKEN")
 	config.Token = string(token)

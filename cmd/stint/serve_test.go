@@ -14,6 +14,7 @@ func TestServeRejects(t *testing.T) {
 		"hash.yaml":  "version: 1\nkey: {hash: remote-ip}\nlimits: [{name: a, rate: 1/1s}]\n",
 		"empty":      "\n",
 		"short":      "short\n",
+		"long":       "a secret of sixteen bytes\n",
 	})
 	for _, tt := range []struct {
 		args string
@@ -39,6 +40,13 @@ func TestServeRejects(t *testing.T) {
 		{"--forward-auth nginx --secret-file short hash.yaml", 2, "WithSecret"},
 		{"--forward-auth nginx --token-file short --admin 127.0.0.1:0 good.yaml", 2, "at least 16"},
 		{"--forward-auth nginx --log-format xml good.yaml", 2, "write json or text"},
+		{"--listen-api 127.0.0.1:0 good.yaml", 2, "--listen-api without a secret for tokens: give --secret-file"},
+		{"--listen-api 127.0.0.1:0 --secret-file short good.yaml", 2, "the secret for tokens has 5 bytes: write at least 16"},
+		{"--listen-api 127.0.0.1:0 --secret-file long --token-life 25h good.yaml", 2, "--token-life 25h0m0s: write a second to 24h0m0s"},
+		{"--listen-api 127.0.0.1:0 --secret-file long --token-life 0s good.yaml", 2, "--token-life 0s: write a second"},
+		{"--listen-api 127.0.0.1:0 --secret-file long slots.yaml", 1, "slots.yaml:3:33: concurrency: nothing would release its slots"},
+		{"--listen-api :0 --ratelimit-config x", 2, "--listen-api beside"},
+		{"--forward-auth nginx --token-life 2h good.yaml", 2, "--token-life without --listen-api"},
 		{"--forward-auth nginx missing.yaml", 2, "missing.yaml"},
 		{"--forward-auth nginx slots.yaml", 1, "slots.yaml:3:33: concurrency: nothing would release its slots"},
 		{"--forward-auth nginx named.yaml", 1, `named.yaml:2:6: unknown key "tenant"`},

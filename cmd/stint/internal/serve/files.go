@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,19 +31,17 @@ type policyFile struct {
 
 // policyFiles holds the policy files of a server.
 type policyFiles struct {
-	requests  *policyFile // of forward auth
+	plain     []*policyFile // without a domain
+	requests  *policyFile   // of them, that of forward auth; or nil
 	described []*policyFile
 
-	byDomain   map[string]*domain // of described
-	configured *configured        // or nil
+	byName     map[string]*stint.Limiter // of plain
+	byDomain   map[string]*domain        // of described
+	configured *configured               // or nil
 }
 
 func (fs *policyFiles) all() []*policyFile {
-	all := slices.Clone(fs.described)
-	if fs.requests != nil {
-		all = append(all, fs.requests)
-	}
-	return all
+	return append(slices.Clone(fs.described), fs.plain...)
 }
 
 // domains returns the domains of the files by name.
@@ -62,13 +61,13 @@ func (s *Server) open() (*policyFiles, error) {
 	var counts store.Store = memstore.New()
 	if s.config.Redis != nil {
 		rdb := redis.NewClient(s.config.Redis)
-		shared := redisstore.New(rdb)
+		shared := redisstore.New(rdb, s.config.redis...)
 		s.closers = append(s.closers, func() { _ = rdb.Close() }, func() { _ = shared.Close() })
 		counts = shared
 	} else {
 		s.config.Logger.Warn("counts are this process's own, and end with it: give --redis to share them with other replicas")
 	}
-	fs := &policyFiles{byDomain: map[string]*domain{}}
+	fs := &policyFiles{byDomain: map[string]*domain{}, byName: map[string]*stint.Limiter{}}
 	if s.config.RateLimitConfigs != nil {
 		fs.configured = &configured{paths: s.config.RateLimitConfigs, counts: counts, logger: s.config.Logger, log: s.log}
 		fs.configured.changed()
@@ -94,6 +93,8 @@ func (s *Server) open() (*policyFiles, error) {
 		return nil, errs
 	case s.config.Proxy != "" && fs.requests == nil:
 		return nil, errors.New("--forward-auth needs a file without a domain")
+	case s.config.APIAddr != "" && fs.plain == nil:
+		return nil, errors.New("--listen-api needs a file without a domain")
 	case s.config.RLSAddr != "" && fs.described == nil:
 		return nil, errors.New("--rls needs a file with a domain: write the domain of Envoy's filter at its top, such as domain: shop")
 	}
@@ -109,13 +110,10 @@ func (s *Server) open() (*policyFiles, error) {
 // add adds a file, unless nothing would be decided by it.
 func (fs *policyFiles) add(f *policyFile, c Config) error {
 	switch {
-	case f.domain == nil && c.Proxy == "":
-		return fmt.Errorf("%s has no domain, and nothing asks for its limits: write the domain of Envoy's filter at its top, or give --forward-auth", f.path)
-	case f.domain == nil && fs.requests != nil:
-		return fmt.Errorf("%s and %s have no domain: write their limits into one file", fs.requests.path, f.path)
+	case f.domain == nil && c.Proxy == "" && c.APIAddr == "":
+		return fmt.Errorf("%s has no domain, and nothing asks for its limits: write the domain of Envoy's filter at its top, or give --forward-auth or --listen-api", f.path)
 	case f.domain == nil:
-		fs.requests = f
-		return nil
+		return fs.addPlain(f, c)
 	case c.RLSAddr == "":
 		return fmt.Errorf("%s has a domain, which Envoy's rate limit service asks for: give --rls", f.path)
 	}
@@ -129,15 +127,39 @@ func (fs *policyFiles) add(f *policyFile, c Config) error {
 	return nil
 }
 
+// addPlain adds a file without a domain.
+func (fs *policyFiles) addPlain(f *policyFile, c Config) error {
+	name := nameOf(f.path)
+	switch {
+	case c.Proxy != "" && fs.requests != nil:
+		return fmt.Errorf("%s and %s have no domain: write their limits into one file", fs.requests.path, f.path)
+	case fs.byName[name] != nil:
+		return fmt.Errorf("two files have the name %s, by which clients ask for their limits: rename one", name)
+	case c.APIAddr != "" && len(plansOf(f.limiter).Base.Entries) == 0:
+		return fmt.Errorf("%s has limits in routes only, and clients of --listen-api have no requests: write limits at the top", f.path)
+	}
+	if c.Proxy != "" {
+		fs.requests = f
+	}
+	fs.plain, fs.byName[name] = append(fs.plain, f), f.limiter
+	return nil
+}
+
+// nameOf returns the name by which clients ask for a file's limits.
+func nameOf(path string) string {
+	name := filepath.Base(path)
+	return strings.TrimSuffix(name, filepath.Ext(name))
+}
+
 // openFile reads a policy file and makes its limiters.
 func (s *Server) openFile(path string, counts store.Store) (*policyFile, error) {
 	f := &policyFile{path: path, log: s.log}
 	// The domain, which a change of the file can't change, says how the file is read.
-	probe, err := policy.Load(path, s.reading(counts, "")...)
+	probe, err := policy.Load(path, s.reading(counts, path, "")...)
 	if err != nil {
 		return nil, err
 	}
-	f.read = s.reading(counts, probe.Domain())
+	f.read = s.reading(counts, path, probe.Domain())
 	p, err := policy.Load(path, f.read...)
 	if err != nil {
 		return nil, err
@@ -154,7 +176,7 @@ func (s *Server) openFile(path string, counts store.Store) (*policyFile, error) 
 }
 
 // reading returns the options that a file is read with.
-func (s *Server) reading(counts store.Store, domain string) []policy.Option {
+func (s *Server) reading(counts store.Store, path, domain string) []policy.Option {
 	options := []stint.Option{stint.WithLogger(s.config.Logger), stint.WithStore(counts)}
 	if domain != "" {
 		options = append(options, hitsCost)
@@ -162,7 +184,13 @@ func (s *Server) reading(counts store.Store, domain string) []policy.Option {
 			options = append(options, stint.WithLimiterName(domain))
 		}
 	}
+	if name := nameOf(path); domain == "" && s.config.APIAddr != "" && algorithm.ValidName(name) {
+		options = append(options, stint.WithLimiterName(name))
+	}
 	read := []policy.Option{policy.WithServer(), Descriptors, policy.WithOptions(options...)}
+	if s.config.APIAddr != "" && s.config.Proxy == "" {
+		read = append(read, policy.WithGivenKeys())
+	}
 	if s.config.Secret != nil {
 		read = append(read, policy.WithSecret(s.config.Secret))
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/stint-go/stint/console"
 	stintotel "github.com/stint-go/stint/observe/otel"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 // Config is what the flags of stint serve say.
@@ -40,11 +41,15 @@ type Config struct {
 
 	RLSAddr string // where Envoy's rate limit service listens; "" for none
 
+	APIAddr   string        // where the interface for other languages listens; "" for none
+	TokenLife time.Duration // of its tokens, at most LongestLife
+
 	AdminAddr string // of health, metrics and the live page; "" for none
 	Token     string // opens the live page; without one there is none
 
 	Redis  *redis.Options // nil: counts are this process's own
-	Secret []byte         // of hashed keys; or nil
+	redis  []redisstore.Option
+	Secret []byte // of hashed keys and of tokens; or nil
 
 	Drain  time.Duration // how long it serves on after it has become unready
 	Logger *slog.Logger
@@ -55,8 +60,8 @@ const shutdownTimeout = 10 * time.Second
 
 // Server is a running server. Start makes one.
 type Server struct {
-	// AuthAddr, RLSAddr and AdminAddr are the addresses that it listens on, or nil.
-	AuthAddr, RLSAddr, AdminAddr net.Addr
+	// AuthAddr, RLSAddr, APIAddr and AdminAddr are the addresses that it listens on, or nil.
+	AuthAddr, RLSAddr, APIAddr, AdminAddr net.Addr
 
 	config   Config
 	log      *occasionally
@@ -72,7 +77,7 @@ type Server struct {
 // Start starts a server. Its errors are those of the configuration, of the policy files (policy.Errors), of
 // Redis and of listening. The server runs until Stop.
 func Start(ctx context.Context, c Config) (_ *Server, err error) {
-	s := &Server{config: c, failed: make(chan error, 4), log: newOccasionally(c.Logger)}
+	s := &Server{config: c, failed: make(chan error, 5), log: newOccasionally(c.Logger)}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -94,7 +99,13 @@ func Start(ctx context.Context, c Config) (_ *Server, err error) {
 	case err != nil: // during an outage the policy says what passes
 		c.Logger.Warn("the store doesn't answer: the server is unready until it does", "error", err)
 	}
-	admin, err := s.adminHandler()
+	var tokens *api
+	if c.APIAddr != "" {
+		if tokens, err = newAPI(&c, trusts, files.byName, s.log); err != nil {
+			return nil, err
+		}
+	}
+	admin, err := s.adminHandler(tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +130,11 @@ func Start(ctx context.Context, c Config) (_ *Server, err error) {
 	}
 	if c.RLSAddr != "" {
 		if s.RLSAddr, err = s.listenRLS(trusts, files.domains); err != nil {
+			return nil, err
+		}
+	}
+	if tokens != nil {
+		if s.APIAddr, err = s.listen("other languages", c.APIAddr, tokens); err != nil {
 			return nil, err
 		}
 	}
@@ -179,8 +195,8 @@ func (s *Server) listen(what, addr string, h http.Handler) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// adminHandler returns the handler of the admin listener.
-func (s *Server) adminHandler() (http.Handler, error) {
+// adminHandler returns the handler of the admin listener. tokens may be nil.
+func (s *Server) adminHandler(tokens *api) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
 	if err != nil {
@@ -206,6 +222,10 @@ func (s *Server) adminHandler() (http.Handler, error) {
 			return nil, err
 		}
 		mux.Handle("/console/", page)
+		if tokens != nil {
+			mux.Handle("/v1/reset", tokens.admin(s.config.Token, tokens.reset))
+			mux.Handle("/v1/ban", tokens.admin(s.config.Token, tokens.ban))
+		}
 	}
 	return mux, nil
 }

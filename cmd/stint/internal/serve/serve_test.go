@@ -18,7 +18,13 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(replicaOn) != "" {
+		runReplica()
+		return
+	}
+	redistest.Main(m)
+}
 
 // ask sends a request of a client through nginx's forward auth, and returns the status.
 func ask(t testing.TB, s *Server, c client) int {

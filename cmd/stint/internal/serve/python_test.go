@@ -1,0 +1,222 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/test/redistest"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// replicaOn is the variable of the environment that makes the test binary a replica on a Redis, of the file
+// replicaOf.
+const (
+	replicaOn = "STINT_TEST_REPLICA"
+	replicaOf = "STINT_TEST_POLICY"
+)
+
+// runReplica runs a replica until its standard input ends. It writes its address.
+func runReplica() {
+	s, err := Start(context.Background(), Config{
+		Policies: []string{os.Getenv(replicaOf)}, APIAddr: "127.0.0.1:0", TokenLife: time.Hour, Trust: Private,
+		Redis:  &redis.Options{Addr: os.Getenv(replicaOn), DialerRetries: 1, ContextTimeoutEnabled: true},
+		redis:  []redisstore.Option{redisstore.WithTimeout(20 * time.Second)}, // however slow the machine is
+		Secret: []byte("a secret of sixteen bytes"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(s.APIAddr)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// startReplica starts a process of its own, and returns its URL and what kills it.
+func startReplica(t *testing.T, server *redistest.Server, policy string) (url string, kill func()) {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), replicaOn+"="+server.Addr(), replicaOf+"="+policy)
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() { _ = c.Process.Kill() }
+	t.Cleanup(func() {
+		kill()
+		_ = in.Close()
+		_ = c.Wait()
+	})
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://" + strings.TrimSpace(address), kill
+}
+
+// load takes, extends and settles permits by the example, in threads. A token may turn out to be used if the replica
+// died after it had used it.
+const load = `
+import json, sys, threading, urllib.error
+from stint_client import Limiter
+replicas, threads, rounds = sys.argv[1:3], 8, 40
+lock, settled, unsure = threading.Lock(), 0, 0
+def work(i):
+    global settled, unsure
+    limiter = Limiter("policy", replicas[::-1] if i % 2 else replicas, timeout=60)
+    for _ in range(rounds):
+        permit = limiter.take("k", 5)
+        assert permit.allowed and permit.limits[0]["name"] == "calls", permit.limits
+        try:
+            assert permit.extend(8)
+            assert permit.settle(6)
+            sure = 1
+        except urllib.error.HTTPError as e:
+            assert e.code == 409, e.read()
+            sure = 0
+        with lock:
+            settled, unsure = settled + sure, unsure + 1 - sure
+            print(json.dumps([settled, unsure]), flush=True)
+failed = []
+threading.excepthook = lambda args: failed.append(args) or sys.__excepthook__(args.exc_type, args.exc_value, args.exc_traceback)
+all = [threading.Thread(target=work, args=[i]) for i in range(threads)]
+[t.start() for t in all], [t.join() for t in all]
+permit = Limiter("policy", replicas, timeout=60).take("k", 2000000)
+assert not permit.allowed and permit.retry_after is None and permit.token is None
+sys.exit(1 if failed else 0)
+`
+
+// The example in Python shares limits over two replicas, one of which is killed under load. Each permit is settled once:
+// what is charged is what was settled, but for the calls that were in flight at the replica that died.
+func TestPythonExample(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 isn't installed")
+	}
+	example, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(example, "stint_client.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n >= 50 {
+		t.Errorf("the example has %d lines", n)
+	}
+	server := redistest.Start(t)
+	policy := file(t, "version: 1\nkey: given\nlimits: [{name: calls, rate: 1000000/1000h, algorithm: fixed-window}]\n")
+	first, kill := startReplica(t, server, policy)
+	second, _ := startReplica(t, server, policy)
+
+	c := exec.Command(python, "-c", load, first, second)
+	c.Env = append(os.Environ(), "PYTHONPATH="+example, "PYTHONDONTWRITEBYTECODE=1")
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var counts [2]int64 // settled, unsure
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if err := json.Unmarshal(lines.Bytes(), &counts); err != nil {
+			t.Errorf("%q: %v", lines.Text(), err)
+		}
+		if counts[0] == 80 {
+			kill()
+		}
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatalf("the example fails: %v", err)
+	}
+	const threads, permits = 8, 320
+	settled, unsure := counts[0], counts[1]
+	if settled+unsure != permits || unsure > threads {
+		t.Errorf("%d settled and %d unsure, of %d", settled, unsure, permits)
+	}
+	d, err := newReplicaOf(t, shared(t, server),
+		"version: 1\nkey: given\nlimits: [{name: calls, rate: 1000000/1000h, algorithm: fixed-window}]\n").limiter.Peek(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, least, most := 1000000-d.Remaining, 6*settled+5*unsure, 6*settled+8*unsure+5*threads
+	t.Logf("%d settled, %d unsure, %d used", settled, unsure, used)
+	if used < least || used > most {
+		t.Errorf("%d units are used, want %d to %d", used, least, most)
+	}
+}
+
+// docs/other-languages.md is as it says: its file, its call and what that answers, and its program.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/other-languages.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := string(text)
+	between := func(begin, end string) string {
+		t.Helper()
+		_, rest, ok := strings.Cut(document, begin)
+		part, _, closed := strings.Cut(rest, end)
+		if !ok || !closed {
+			t.Fatalf("the document has no %q", begin)
+		}
+		return part
+	}
+	llm := filepath.Join(t.TempDir(), "llm.yaml")
+	if err := os.WriteFile(llm, []byte(between("```yaml\n", "```")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := start(t, "", func(c *Config) {
+		c.Policies, c.Proxy, c.APIAddr, c.TokenLife, c.Secret = []string{llm}, "", "127.0.0.1:0", time.Hour,
+			[]byte("a secret of sixteen bytes")
+	})
+	said := between(" http://127.0.0.1:8083/v1/take\n    ", "…")
+	if status, got := postTo(t, s.APIAddr, "/v1/take", between(" -d '", "'")); status != 200 ||
+		!strings.HasPrefix(got, strings.TrimSpace(said)) {
+		t.Errorf("take: %d: %s, and the document has %s", status, got, said)
+	}
+
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 isn't installed")
+	}
+	example, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := strings.NewReplacer("http://10.0.0.8:8083", "http://127.0.0.1:1", "http://10.0.0.9:8083",
+		"http://"+s.APIAddr.String()).
+		Replace(between("```python\n", "```"))
+	c := exec.Command(python, "-c",
+		"from types import SimpleNamespace\nanswer = lambda: [SimpleNamespace(tokens=300)] * 3\n"+program)
+	c.Env = append(os.Environ(), "PYTHONPATH="+example, "PYTHONDONTWRITEBYTECODE=1")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const used = 500 + 3*300
+	if _, got := postTo(t, s.APIAddr, "/v1/peek", `{"limiter": "llm", "key": "tenant-7"}`); !strings.Contains(got,
+		fmt.Sprint(20_000_000-used)) {
+		t.Errorf("after the program: %s", got)
+	}
+}
