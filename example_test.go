@@ -95,6 +95,22 @@ func ExampleNew_errors() {
 	// stint: limit "concurrency": no key, and no default is safe: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
 }
 
+// A customer's month begins on its billing day, and its year too.
+func ExampleQuota_billingDay() {
+	berlin := time.FixedZone("Berlin", 3600) // or time.LoadLocation("Europe/Berlin")
+	since := time.Date(2024, 2, 29, 9, 0, 0, 0, berlin)
+	lim := stint.Must(stint.New(
+		stint.Quota(1_000_000, stint.Monthly.In(berlin).From(since), stint.WithName("month")),
+		stint.Quota(10_000_000, stint.Yearly.In(berlin).From(since), stint.WithName("year")),
+		stint.WithKey(stint.Header("X-Customer"))))
+	for _, rule := range lim.Describe().Rules {
+		fmt.Println(rule.Text)
+	}
+	// Output:
+	// FixedWindow: 1000000 monthly from day 29 09:00 in Berlin
+	// FixedWindow: 10000000 yearly from 29 February 09:00 in Berlin
+}
+
 // Any router that knows net/http's types can mount a limiter in one line.
 func ExampleLimiter_Serve() {
 	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP())))

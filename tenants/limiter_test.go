@@ -608,3 +608,46 @@ func TestLongKeys(t *testing.T) {
 	}
 	runtime.KeepAlive(cache)
 }
+
+// Each tenant's month begins on its own billing day, in its own zone. Another day is another window.
+func TestBillingDays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // from 1 January 2000
+		tokyo := time.FixedZone("Tokyo", 9*3600)
+		since := map[string]time.Time{
+			"acme": time.Date(1999, 5, 15, 9, 0, 0, 0, time.UTC),
+			"zoo":  time.Date(1999, 8, 31, 0, 0, 0, 0, tokyo),
+		}
+		cache, err := tenants.New(func(_ context.Context, tenant string) ([]stint.Limit, error) {
+			from := since[tenant]
+			return []stint.Limit{stint.Quota(1, stint.Monthly.In(from.Location()).From(from), stint.WithName("month"))}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newClient(cache)
+		for _, step := range []struct {
+			at        string
+			acme, zoo int
+		}{
+			{"2000-01-01 00:00:00", 200, 200}, {"2000-01-15 08:59:59", 429, 429}, {"2000-01-15 09:00:00", 200, 429},
+			{"2000-01-30 14:59:59", 429, 429}, {"2000-01-30 15:00:00", 429, 200}, // in Tokyo the 31st
+			{"2000-02-28 14:59:59", 200, 429}, {"2000-02-28 15:00:00", 429, 200}, // the month's last day
+		} {
+			at, err := time.Parse(time.DateTime, step.at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Until(at))
+			for tenant, want := range map[string]int{"acme": step.acme, "zoo": step.zoo} {
+				if got, _ := c.send(tenant); got != want {
+					t.Errorf("%s at %s: %d, want %d", tenant, step.at, got, want)
+				}
+			}
+		}
+		since["acme"] = since["acme"].Add(time.Hour)
+		cache.Forget("acme")
+		if got, _ := c.send("acme"); got != 200 {
+			t.Errorf("with another billing day: %d, want 200", got)
+		}
+	})
+}
