@@ -1116,6 +1116,37 @@ func ExampleWithShare() {
 	// batch
 }
 
+func ExampleWithFairQueue() {
+	// Two workers run jobs of all tenants. Tenant a has sent three jobs before b sends its first.
+	waiting := make(chan struct{}, 1)
+	lim := stint.Must(stint.New(
+		stint.Concurrency(2, stint.WithQueue(10), stint.WithFairQueue(stint.GivenKey())),
+		stint.WithKey(stint.Global()), // all tenants share the workers
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.EventWaiting {
+				waiting <- struct{}{}
+			}
+		})))
+	ctx := context.Background()
+	running, _ := lim.Take(ctx, "a", 1)
+	second, _ := lim.Take(ctx, "a", 1)
+	var more sync.WaitGroup
+	for _, tenant := range []string{"a", "b"} {
+		more.Go(func() {
+			p, _ := lim.Take(ctx, tenant, 1)
+			fmt.Println("a job of", tenant)
+			p.Done()
+		})
+		<-waiting
+	}
+	running.Done() // a still holds a slot, and b holds none
+	more.Wait()
+	second.Done()
+	// Output:
+	// a job of b
+	// a job of a
+}
+
 func ExampleContextWithPriority() {
 	waiting := make(chan struct{}, 1)
 	lim := stint.Must(stint.New(

@@ -347,7 +347,7 @@ func WithQueue(n int64) LimitOption {
 // If the queue is full, a new request replaces the last waiting request of the lowest class, if
 // that class is below its own. The replaced request is denied because the queue is full. A
 // request of a low class may wait until its WithMaxWait ends. To reserve slots for a class, use
-// WithShare.
+// WithShare. A Concurrency with WithFairQueue ignores classes.
 //
 // Priorities apply to requests that wait for the same limit and key in this process. New
 // returns an error if class is nil.
