@@ -55,6 +55,7 @@ var tested = map[string]string{
 	"docs/first-service.zh-CN.md sh":               "TestTranslation",
 	"docs/headers.md console":                      "TestHeaders",
 	"docs/headers.md text":                         "TestHeaders",
+	"docs/redis-failures.md text":                  "TestLogWhenRedisFails",
 }
 
 var fenced = regexp.MustCompile("(?sm)^```([^\n]+)\n(.*?)^```$")

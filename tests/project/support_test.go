@@ -5,6 +5,7 @@ package project
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -42,8 +43,11 @@ func mount(l *stint.Limiter) http.Handler {
 }
 
 // logger is an option that logs into text what is wrong.
-func logger(text *strings.Builder) stint.Option {
-	return stint.WithLogger(slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{Level: slog.LevelWarn})))
+func logger(text *strings.Builder) stint.Option { return loggerTo(text) }
+
+// loggerTo is logger, for a writer that several goroutines use.
+func loggerTo(w io.Writer) stint.Option {
+	return stint.WithLogger(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }
 
 // eventually waits until done is true. What it waits for is another process.
