@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/internal/test/storefake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 // nears collects the events of near limits, as "rate of k at 80".
@@ -307,6 +309,20 @@ func TestNearLimitOfIntervalBucket(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		day(15, "x of k at 50")
 	})
+}
+
+// The windows of Redis are those of its clock.
+func TestNearLimitInWindowsOnRedis(t *testing.T) {
+	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)))
+	var seen nears
+	l := limiter(t, theKey, stint.WithStore(s), seen.option(), stint.Quota(10, stint.Every(2*time.Second), stint.WithNearLimit(50), stint.WithName("x")))
+	for range 3 {
+		for remaining(t, l) < 10 { // until the next window
+			time.Sleep(10 * time.Millisecond)
+		}
+		take(t, l, 5)
+		seen.want(t, "half of a window", "x of k at 50")
+	}
 }
 
 // Several charges at one instant announce a percentage once.
