@@ -16,7 +16,8 @@ func WithServer() Option {
 	return option(func(c *config) { c.server = true })
 }
 
-// WithGivenKeys lets a file have the key given in spite of WithServer, because the clients of the server give the keys.
+// WithGivenKeys lets a file have the key given in spite of WithServer, because the clients of the server give the
+// keys. By default, WithServer makes that key a mistake.
 func WithGivenKeys() Option {
 	return option(func(c *config) { c.givenKeys = true })
 }

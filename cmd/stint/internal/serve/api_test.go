@@ -724,8 +724,22 @@ func TestListenAPI(t *testing.T) {
 			t.Errorf("%s %s: %d: %s", tt.path, tt.body, status, said)
 		}
 	}
+	token := func(path, body string) string { // whose answer observers are notified of, too
+		t.Helper()
+		status, said := postTo(t, s.APIAddr, path, body)
+		var got decisionBody
+		if err := json.Unmarshal([]byte(said), &got); err != nil || status != 200 || !got.Allowed {
+			t.Fatalf("%s: %d: %s", path, status, said)
+		}
+		return got.Token
+	}
+	raised := token("/v1/extend", `{"cost": 20, "token": "`+token("/v1/take", key)+`"}`)
+	token("/v1/settle", `{"cost": 10, "token": "`+raised+`"}`)
 	if _, body := admin(t, s, "/metrics"); !strings.Contains(body, `stint_limit="calls"`) {
 		t.Errorf("the metrics have %.2000s", body)
+	}
+	if status, body := admin(t, s, "/console/"); status != 200 || !strings.Contains(body, "calls") {
+		t.Errorf("the live page: %d: %.2000s", status, body)
 	}
 
 	s, _ = start(t, shop, func(c *Config) { onlyAPI(c); c.Proxy, c.Token = "nginx", "" })
