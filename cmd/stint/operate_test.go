@@ -15,11 +15,11 @@ import (
 const running = `version: 1
 key: given
 limits:
-  - {name: daily, quota: 10/daily}
-  - {name: all, quota: 1000/daily, key: global}
+  - {name: daily, quota: 10/500d}
+  - {name: all, quota: 1000/500d, key: global}
   - {name: bans, ban: 5/1h, for: 1h}
 routes:
-  POST /login: {limits: [{name: login, quota: 3/daily, key: {header: X-User}}]}
+  POST /login: {limits: [{name: login, quota: 3/500d, key: {header: X-User}}]}
 `
 
 // written returns what a command writes about keys, without the spaces and the times.

@@ -32,7 +32,7 @@ import (
 const tokens = `version: 1
 key: given
 limits:
-  - {name: calls, quota: 100/6h}
+  - {name: calls, quota: 100/500d}
   - {name: tokens, rate: 50/24h}
 `
 
@@ -340,7 +340,7 @@ func TestMarkOutlivesToken(t *testing.T) {
 func TestTokensAfterAnUpdate(t *testing.T) {
 	r := newReplica(t, nil)
 	token := r.take(t, 10)
-	changed := strings.NewReplacer("100/6h", "200/6h", "50/24h", "80/24h").Replace(tokens)
+	changed := strings.NewReplacer("100/500d", "200/500d", "50/24h", "80/24h").Replace(tokens)
 	p, err := policy.Parse("policy.yaml", []byte(changed), policy.WithServer(), policy.WithGivenKeys())
 	if err != nil {
 		t.Fatal(err)
@@ -695,7 +695,7 @@ func postTo(t testing.TB, address fmt.Stringer, path, body string) (status int, 
 // operators on the admin listener only.
 func TestListenAPI(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "other.yml")
-	if err := os.WriteFile(other, []byte("version: 1\nkey: global\nlimits: [{name: all, quota: 1/6h}]\n"),
+	if err := os.WriteFile(other, []byte("version: 1\nkey: global\nlimits: [{name: all, quota: 1/500d}]\n"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -27,12 +27,18 @@ const (
 	replicaOf = "STINT_TEST_POLICY"
 )
 
+// patience is how long replicas wait for Redis, however slow the machine is.
+const patience = time.Minute
+
 // runReplica runs a replica until its standard input ends. It writes its address.
 func runReplica() {
 	s, err := Start(context.Background(), Config{
 		Policies: []string{os.Getenv(replicaOf)}, APIAddr: "127.0.0.1:0", TokenLife: time.Hour, Trust: Private,
-		Redis:  &redis.Options{Addr: os.Getenv(replicaOn), DialerRetries: 1, ContextTimeoutEnabled: true},
-		redis:  []redisstore.Option{redisstore.WithTimeout(20 * time.Second)}, // however slow the machine is
+		Redis: &redis.Options{
+			Addr: os.Getenv(replicaOn), DialerRetries: 1, ContextTimeoutEnabled: true,
+			DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+		},
+		redis:  []redisstore.Option{redisstore.WithTimeout(patience)},
 		Secret: []byte("a secret of sixteen bytes"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
