@@ -67,12 +67,9 @@ type LimitStatus struct {
 	// Delay, RetryAfter and ResetAfter are defined as in Decision, but for this limit alone.
 	Delay, RetryAfter, ResetAfter time.Duration
 
-	more    time.Duration // store.Result.MoreAfter, for header fields
-	divided divided       // for header fields
+	more      time.Duration // store.Result.MoreAfter, for header fields
+	processes uint32        // store.Result.Processes, for header fields
 }
-
-// divided has the numbers of a store.Result that was decided with other numbers than the limit's.
-type divided struct{ units, capacity int64 }
 
 // set sets d to the decision of a call, from its results and its waits. statuses, which has an
 // element for each charge, becomes d.Limits.
@@ -116,7 +113,7 @@ func (l *LimitStatus) set(ch *store.Charge, r *store.Result) {
 	l.Name, l.DryRun, l.Cost = ch.Limit.Name(), ch.DryRun, ch.Cost
 	l.Allowed, l.InFlight, l.Remaining = r.OK, r.Held, r.Remaining
 	l.Delay, l.RetryAfter, l.ResetAfter, l.more = r.Delay, r.RetryAfter, r.ResetAfter, r.MoreAfter
-	l.divided = divided{r.Units, r.Capacity}
+	l.processes = r.Processes
 	if !r.OK && r.RetryAfter <= 0 {
 		l.RetryAfter = retryUnknown
 	}

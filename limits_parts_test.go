@@ -18,12 +18,15 @@ func TestFieldsShowThePart(t *testing.T) {
 	for _, n := range []int{1, 8} {
 		s := failover.New(storefake.Down(), memstore.New(), failover.WithProcesses(n))
 		defer s.Close()
-		var decided stint.Decision
+		var decided, ended, held stint.Decision
 		l := limiter(t, theKey, stint.Rate(80, time.Minute, stint.WithBurst(16), stint.WithName("calls")), stint.WithStore(s),
 			stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders),
 			stint.WithObserver(func(e stint.Event) {
-				if e.Kind == stint.EventAdmitted {
+				switch e.Kind {
+				case stint.EventAdmitted:
 					decided = e.Decision
+				case stint.EventEnded:
+					ended = e.Decision
 				}
 			}))
 		policy, capacity, left := `"calls";q=80;w=60`, "16", "15"
@@ -34,7 +37,9 @@ func TestFieldsShowThePart(t *testing.T) {
 			w := httptest.NewRecorder()
 			for range 1 + 16*denied {
 				w = httptest.NewRecorder()
-				l.Serve(w, httptest.NewRequest("GET", "/", nil), func(http.ResponseWriter, *http.Request) {})
+				l.Serve(w, httptest.NewRequest("GET", "/", nil), func(_ http.ResponseWriter, r *http.Request) {
+					held = stint.FromContext(r.Context()).Decision()
+				})
 			}
 			if denied > 0 {
 				left = "0"
@@ -44,8 +49,10 @@ func TestFieldsShowThePart(t *testing.T) {
 				t.Errorf("%d processes, %d: %v", n, w.Code, h)
 			}
 		}
-		if got := decided.Limits[0].Capacity; decided.Limits[0].Name != "calls" || got != map[int]int64{1: 16, 8: 2}[n] {
-			t.Errorf("%d processes: a capacity of %d", n, got)
+		for name, d := range map[string]stint.Decision{"when admitted": decided, "of the permit": held, "at the end": ended} {
+			if got := d.Limits[0].Capacity; d.Limits[0].Name != "calls" || got != map[int]int64{1: 16, 8: 2}[n] {
+				t.Errorf("%d processes: a capacity of %d %s", n, got, name)
+			}
 		}
 	}
 }

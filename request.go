@@ -297,29 +297,24 @@ func routerRequest(w http.ResponseWriter, r *http.Request) *http.Request {
 // setFields sets the header fields of the call's decision in h. Dry runs have none.
 func (a *admission) setFields(h http.Header) {
 	a.fields.Begin()
-	divided := false
 	for i, l := range a.call.Limits {
 		ch, r := &a.call.Charges[i], &a.call.Results[i]
 		if ch.DryRun {
 			continue
 		}
 		capacity := int64(0)
-		if l.Needs&limit.Local != 0 {
+		if l.Needs&limit.Local != 0 || r.Processes > 0 {
 			capacity, _ = limit.DecidedCapacity(ch, r)
+			a.reading.PolicyDiffers = true
 		}
-		divided = divided || r.Capacity > 0
 		setItem(a.fields.Add(), l, capacity, r)
 	}
 	a.fields.Jitter = a.version.retryJitter
-	policy := ""
-	if !divided {
-		policy = a.reading.Policy()
-	}
-	a.fields.Write(h, a.version.styles, policy)
+	a.fields.Write(h, a.version.styles, a.reading.Policy())
 }
 
 // setItem sets what header fields say of a limit that has answered a charge with r. capacity is that of
-// an adaptive limit at the decision; other limits have their own.
+// an adaptive limit at the decision, or of the part that has decided; other limits have their own.
 func setItem(item *field.Item, l *limit.Limit, capacity int64, r *store.Result) {
 	policy := l.Policy.Load()
 	if l.Needs&limit.Local != 0 && policy.Text != "" && policy.Capacity != capacity { // it changes less often than it decides
@@ -327,14 +322,19 @@ func setItem(item *field.Item, l *limit.Limit, capacity int64, r *store.Result) 
 		l.Policy.Store(policy)
 	}
 	item.Name, item.Policy, item.Capacity = l.StoreLimit.Name(), policy.Text, policy.Capacity
-	if r.Capacity > 0 {
-		if item.Capacity = r.Capacity; item.Policy != "" {
-			item.Policy = field.Policy(item.Name, r.Units, compile.Span(l.StoreLimit.Spec()))
-		}
+	if r.Processes > 0 {
+		setPart(item, l.StoreLimit, capacity, r.Processes)
 	}
 	item.Remaining, item.Reset, item.Denied, item.Retry, item.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
 	if after, known := inside.MoreAfter(l.StoreLimit, r); known {
 		item.More = after
+	}
+}
+
+// setPart sets what header fields say of the part of a limit for one of several processes.
+func setPart(item *field.Item, l *store.Limit, capacity int64, processes uint32) {
+	if item.Capacity = capacity; item.Policy != "" {
+		item.Policy = field.Policy(item.Name, inside.Part(l, int64(processes)).Spec().Units, compile.Span(l.Spec()))
 	}
 }
 

@@ -181,6 +181,9 @@ type Result struct {
 	OK bool
 	// Begun reports whether this decision started a ban. Only a Ban sets Begun.
 	Begun bool
+	// Processes is n if the store has decided by an n-th of the limit, as a failover does with
+	// WithProcesses(n). Otherwise it is 0.
+	Processes uint32
 	// Held is the number of slots held, including those of this charge. Held may exceed the
 	// limit's Units after Units was lowered. Only a Concurrency sets Held.
 	Held int64
@@ -202,10 +205,6 @@ type Result struct {
 	// If all units are available, MoreAfter is the time in which a rate gives one unit, or 0
 	// for a window. For a Concurrency it is 0, because the time of the next release is unknown.
 	MoreAfter time.Duration
-	// Units are the limit's Units, and Capacity is the Remaining of an unused key, if the store has
-	// decided with other numbers than those of the limit, as a failover does with WithProcesses.
-	// Otherwise both are 0.
-	Units, Capacity int64
 	// Receipt identifies the charge for Settle. It is the zero Receipt if no charge was made.
 	Receipt Receipt
 }

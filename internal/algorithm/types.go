@@ -38,14 +38,13 @@ type Now struct {
 type Result struct {
 	OK         bool
 	Begun      bool
+	Processes  uint32
 	Held       int64
 	Remaining  int64
 	Delay      time.Duration
 	RetryAfter time.Duration
 	ResetAfter time.Duration
 	MoreAfter  time.Duration
-	Units      int64
-	Capacity   int64
 	Receipt    Receipt
 }
 

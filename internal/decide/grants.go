@@ -39,7 +39,7 @@ type Grant struct {
 	Cost  int64 // that was charged
 
 	// The result, without Begun, of which observers have been notified. wait is its Delay if ok, and otherwise its
-	// RetryAfter.
+	// RetryAfter. held has its Held in the low heldBits, and its Processes in the others.
 	remaining, held  int64
 	resetAfter, wait time.Duration
 	ok               bool
@@ -52,6 +52,9 @@ type Grant struct {
 	instant, mark int64
 	receiptCost   int64 // its Cost; see setSettling
 }
+
+// heldBits is how many bits a number of held slots has: of at most store.MaxCost, or more if that has been lowered.
+const heldBits = 42
 
 // receipt returns the receipt of the charge.
 func (g *Grant) receipt() store.Receipt {
@@ -69,7 +72,7 @@ func (g *Grant) keepReceipt(r *store.Receipt) {
 
 // result returns the result of the charge.
 func (g *Grant) result() store.Result {
-	r := store.Result{OK: g.ok, Held: g.held, Remaining: g.remaining, ResetAfter: g.resetAfter, Receipt: g.receipt()}
+	r := store.Result{OK: g.ok, Processes: uint32(g.held >> heldBits), Held: g.held & (1<<heldBits - 1), Remaining: g.remaining, ResetAfter: g.resetAfter, Receipt: g.receipt()}
 	if g.ok {
 		r.Delay = g.wait
 	} else {
@@ -80,7 +83,8 @@ func (g *Grant) result() store.Result {
 
 // keepResult keeps the result of the charge.
 func (g *Grant) keepResult(r *store.Result) {
-	g.ok, g.held, g.remaining, g.resetAfter = r.OK, r.Held, r.Remaining, r.ResetAfter
+	g.ok, g.remaining, g.resetAfter = r.OK, r.Remaining, r.ResetAfter
+	g.held = r.Held | int64(r.Processes)<<heldBits
 	if g.wait = r.RetryAfter; g.ok {
 		g.wait = r.Delay
 	}

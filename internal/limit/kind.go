@@ -112,10 +112,7 @@ func DecidedCapacity(c *store.Charge, r *store.Result) (capacity int64, why adap
 	if rule := adaptive.RuleOf(c.Limit); rule != nil {
 		return rule.DecidedCapacity(c, r)
 	}
-	if r.Capacity > 0 {
-		return r.Capacity, adaptive.None
-	}
-	return inside.Full(c.Limit, c.MaxWait), adaptive.None
+	return inside.Full(inside.Part(c.Limit, int64(r.Processes)), c.MaxWait), adaptive.None
 }
 
 // HasUse reports whether keys have a use of a rate or quota, as Limit.Use returns it: a bucket saves up units.

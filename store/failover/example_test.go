@@ -44,11 +44,11 @@ func ExampleWithProcesses() {
 	results := make([]store.Result, 1)
 	for range 4 {
 		err := s.Take(context.Background(), charges, results)
-		fmt.Println(results[0].OK, results[0].Remaining, "of", results[0].Capacity, err)
+		fmt.Println(results[0].OK, results[0].Remaining, "left, as one of", results[0].Processes, err)
 	}
 	// Output:
-	// true 2 of 3 <nil>
-	// true 1 of 3 <nil>
-	// true 0 of 3 <nil>
-	// false 0 of 3 <nil>
+	// true 2 left, as one of 4 <nil>
+	// true 1 left, as one of 4 <nil>
+	// true 0 left, as one of 4 <nil>
+	// false 0 left, as one of 4 <nil>
 }

@@ -26,11 +26,13 @@ import (
 // limits aren't divided: each process admits up to the whole limit.
 func WithProcesses(n int) Option {
 	return option(func(s *Store) {
-		s.require(1 <= n && n <= 1_000_000, fmt.Sprintf("WithProcesses(%d)", n), "write the number of processes, from 1 to 1000000, or leave it out")
+		s.require(1 <= n && n <= mostProcesses, fmt.Sprintf("WithProcesses(%d)", n), "write the number of processes, from 1 to 1000000, or leave it out")
 		s.require(s.secondary != nil, fmt.Sprintf("WithProcesses(%d) without a secondary", n), "write memstore.New() as the secondary, or leave it out")
 		s.parts.n = int64(n)
 	})
 }
+
+const mostProcesses = 1_000_000
 
 // parts are the parts of limits that the secondary decides by.
 type parts struct {
@@ -77,14 +79,14 @@ func (p *parts) divide(charges []store.Charge, capCosts bool) []store.Charge {
 	return divided
 }
 
-// show sets the capacities of the results of divided charges.
+// show has the results of divided charges say that they are by a part.
 func (p *parts) show(charges, divided []store.Charge, results []store.Result) {
 	if !p.divides() {
 		return
 	}
 	for i := range results {
-		if r := &results[i]; divided[i].Limit != charges[i].Limit && r.Capacity == 0 {
-			r.Units, r.Capacity = divided[i].Limit.Spec().Units, inside.Full(divided[i].Limit, divided[i].MaxWait)
+		if r := &results[i]; divided[i].Limit != charges[i].Limit {
+			r.Processes = uint32(min(p.n*int64(max(r.Processes, 1)), mostProcesses)) // a part of the part that a store below has made
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
@@ -33,6 +34,11 @@ func ask(t *testing.T, s *failover.Store, l *store.Limit, cost int64) store.Resu
 	return r[0]
 }
 
+// capacity returns the capacity of the part of a limit that has given an answer.
+func capacity(l *store.Limit, r store.Result) int64 {
+	return inside.Full(inside.Part(l, int64(r.Processes)), 0)
+}
+
 // Processes whose primary fails admit together what the limit admits, rounded up in each.
 func TestProcessesShareALimit(t *testing.T) {
 	for _, tc := range []struct {
@@ -50,7 +56,7 @@ func TestProcessesShareALimit(t *testing.T) {
 		{"log", store.Spec{Units: 2, Algorithm: store.SlidingLog, Period: time.Hour}, 3, 3, 1},
 		{"interval", store.Spec{Units: 10, Algorithm: store.IntervalBucket, Period: time.Hour}, 2, 10, 5},
 		{"slots", store.Spec{Units: 10, Algorithm: store.Concurrency}, 4, 12, 3},
-		{"one process", store.Spec{Units: 10, Period: time.Hour}, 1, 10, 0},
+		{"one process", store.Spec{Units: 10, Period: time.Hour}, 1, 10, 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,8 +69,8 @@ func TestProcessesShareALimit(t *testing.T) {
 				for _, s := range fleet(t, tc.n) {
 					for {
 						r := ask(t, s, l, 1)
-						if r.Capacity != tc.part {
-							t.Fatalf("a capacity of %d is shown, want %d", r.Capacity, tc.part)
+						if got := capacity(l, r); got != tc.part {
+							t.Fatalf("a capacity of %d is shown, want %d", got, tc.part)
 						}
 						if !r.OK {
 							break
@@ -93,7 +99,7 @@ func TestCostsAboveThePart(t *testing.T) {
 			for _, s := range processes {
 				if r := ask(t, s, l, 4096); r.OK {
 					passed++
-					if r.Receipt.Cost != 1250 || r.Remaining != 0 || r.Units != 1250 {
+					if r.Receipt.Cost != 1250 || r.Remaining != 0 || r.Processes != 8 {
 						t.Errorf("%+v, want the whole part", r)
 					}
 				}
@@ -117,7 +123,7 @@ func TestCostsAboveThePart(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if r := ask(t, processes[0], l, 1); r.OK || settled[0].Capacity != 1250 {
+		if r := ask(t, processes[0], l, 1); r.OK || settled[0].Processes != 8 {
 			t.Errorf("an hour gives 1250 of 5000: %+v, settled %+v", r, settled[0])
 		}
 		time.Sleep(2*time.Hour + time.Minute)
@@ -133,7 +139,7 @@ func TestUndivided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := ask(t, fleet(t, 8)[0], ban, 1); r.Remaining != 8 || r.Capacity != 0 {
+	if r := ask(t, fleet(t, 8)[0], ban, 1); r.Remaining != 8 || r.Processes != 0 {
 		t.Errorf("a ban: %+v", r)
 	}
 	// Nor is the queue of a LeakyBucket: as many wait in each process, at the part's rate.
@@ -166,8 +172,16 @@ func TestUndivided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := ask(t, up, l, 1); r.Remaining != 79 || r.Capacity != 0 {
+	if r := ask(t, up, l, 1); r.Remaining != 79 || r.Processes != 0 {
 		t.Errorf("on the primary: %+v", r)
+	}
+	// A failover in a failover makes a part of a part.
+	inner := failover.New(&side{err: errDown}, memstore.New(), failover.WithProcesses(4))
+	defer inner.Close()
+	outer := failover.New(&side{err: errDown}, inner, failover.WithProcesses(2))
+	defer outer.Close()
+	if r := ask(t, outer, l, 1); r.Remaining != 9 || r.Processes != 8 || capacity(l, r) != 10 {
+		t.Errorf("a part of a part: %+v", r)
 	}
 	for _, s := range []*failover.Store{
 		failover.New(memstore.New(), memstore.New(), failover.WithProcesses(0)),
