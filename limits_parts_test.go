@@ -1,8 +1,10 @@
 package stint_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +55,42 @@ func TestFieldsShowThePart(t *testing.T) {
 			if got := d.Limits[0].Capacity; d.Limits[0].Name != "calls" || got != map[int]int64{1: 16, 8: 2}[n] {
 				t.Errorf("%d processes: a capacity of %d %s", n, got, name)
 			}
+		}
+	}
+}
+
+// The use of a part is a percentage of the part, also if its bucket has a queue. So it is of the whole limit.
+func TestNearLimitOfAPart(t *testing.T) {
+	for _, n := range []int{1, 8} {
+		s := failover.New(storefake.Down(), memstore.New(), failover.WithProcesses(n))
+		defer s.Close()
+		units, capacity := int64(80/n), ""
+		var reached []string
+		l := limiter(t, theKey, stint.WithStore(s), stint.WithNearLimit(50),
+			stint.Rate(80, time.Hour, stint.WithName("bucket")),
+			stint.Rate(80, time.Hour, stint.WithName("queue"), stint.WithQueue(8)),
+			stint.WithObserver(func(e stint.Event) {
+				switch e.Kind {
+				case stint.EventNearLimit:
+					reached = append(reached, e.Decision.Limit)
+				case stint.EventAdmitted:
+					queue := e.Decision.Limits[1]
+					capacity = fmt.Sprint(queue.Remaining, " of ", queue.Capacity)
+				}
+			}))
+		for used := int64(1); used <= units/2; used++ {
+			if len(reached) > 0 {
+				t.Errorf("%d processes: after %d of %d units: %q", n, used-1, units, reached)
+			}
+			if err := l.Allow(t.Context(), "k", 1); err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprint(units+8-used, " of ", units+8); capacity != want {
+				t.Errorf("%d processes: %s are left, want %s", n, capacity, want)
+			}
+		}
+		if !slices.Equal(reached, []string{"bucket", "queue"}) {
+			t.Errorf("%d processes: half of %d units: %q", n, units, reached)
 		}
 	}
 }

@@ -441,7 +441,7 @@ func (c *Call) useTurn(ctx context.Context, i int, t *lines.Turn, own bool) erro
 		c.Results[j].ResetAfter, c.Results[j].MoreAfter = max(0, c.Results[j].ResetAfter-since), max(0, c.Results[j].MoreAfter-since)
 	}
 	c.Charges[i].Limit, c.Allowed, c.owns = t.Limit, true, true
-	c.Limits[i].CountWaiting(r, t.Behind)
+	c.countWaiting(i, t.Behind)
 	if r.Receipt.Cost > c.Charges[i].Cost {
 		ch := c.Charges[i]
 		ch.Receipt = r.Receipt
@@ -561,8 +561,19 @@ func (c *Call) countLines() {
 			continue
 		}
 		s := c.by.Lines.Standing(lines.KeyOf(c.Charges[i].Limit, c.Charges[i].Key))
-		l.CountWaiting(&c.Results[i], max(s.Units-s.Held, 0))
+		c.countWaiting(i, max(s.Units-s.Held, 0))
 	}
+}
+
+// countWaiting has the result of charge i count units of calls that wait in this process. What is left counts the
+// limit's queue as far as the limit allows to wait, however far this call's last ask went. So the charge says that from
+// now on, by which its capacity is worked out.
+func (c *Call) countWaiting(i int, units int64) {
+	l := c.Limits[i]
+	if l.Wait.Queues {
+		c.Charges[i].MaxWait = l.Wait.InQueue()
+	}
+	l.CountWaiting(&c.Results[i], units)
 }
 
 // beginWait notifies the call's owner that the call has begun to wait. A call that waits for several

@@ -132,7 +132,7 @@ func HasUse(l *store.Limit) bool {
 func (l *Limit) Use(c *store.Charge, r *store.Result) (used, of int64) {
 	of, _ = DecidedCapacity(c, r)
 	used = max(of-r.Remaining, 0)
-	if s := c.Limit.Spec(); s.Algorithm == store.TokenBucket && s.Queue > 0 {
+	if s := inside.Part(c.Limit, int64(r.Processes)).Spec(); s.Algorithm == store.TokenBucket && s.Queue > 0 {
 		of = s.Burst
 	}
 	return used, of

@@ -3,6 +3,7 @@ package limit
 import (
 	"time"
 
+	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/lines"
 	"github.com/stint-go/stint/store"
 )
@@ -56,7 +57,8 @@ func (w *Wait) longest() time.Duration {
 // which the store doesn't know yet. The units of a queue that are left count, too: the store knows nothing of
 // queues, which are lines of this process.
 func (l *Limit) CountWaiting(r *store.Result, units int64) {
-	spec := l.StoreLimit.Spec()
+	decided := inside.Part(l.StoreLimit, int64(r.Processes))
+	spec := decided.Spec()
 	every := float64(spec.Period) / float64(spec.Units)
 	if units > 0 && spec.Window == (store.Window{}) {
 		r.ResetAfter += time.Duration(every * float64(units))
@@ -75,10 +77,10 @@ func (l *Limit) CountWaiting(r *store.Result, units int64) {
 	}
 	most += every * float64(burst)
 	// Rounded up, ResetAfter may be up to a tick longer than the units in use take.
-	inUse := max(float64(r.ResetAfter-l.StoreLimit.Tick()), 0)
+	inUse := max(float64(r.ResetAfter-decided.Tick()), 0)
 	r.Remaining = max(int64((most-inUse)/every+1e-9), 0)
 	if next := every * float64(r.Remaining+1); next <= most {
-		r.MoreAfter = max(r.ResetAfter-time.Duration(most-next), l.StoreLimit.Tick())
+		r.MoreAfter = max(r.ResetAfter-time.Duration(most-next), decided.Tick())
 	} else {
 		r.MoreAfter = r.ResetAfter + time.Duration(every)
 	}
