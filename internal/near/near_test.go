@@ -84,7 +84,7 @@ func TestBuckets(t *testing.T) {
 			{time.Minute, 97, 2, 0},       // from 95
 			{time.Minute, 82, 3, 80},      // from 79: below 80, and thereby below 95
 			{0, 95, 1, 95}, {0, 100, 5, 0},
-			{time.Minute, 60, 30, 50}, // from 30
+			{time.Minute, 60, 30, 50},                                // from 30
 			{time.Minute, 130, 100, 95}, {time.Minute, 100, 200, 95}, // with debts, the use before isn't known
 		} {
 			time.Sleep(step.after)
