@@ -35,10 +35,10 @@ func checkCommand() *cobra.Command {
 		Long: `Check reads policy files and reports every mistake with its line and column, and what to write
 instead. It also reports
 
-- limits that can never deny first, because another one beside them always does: a quota that a
-  rate can't reach, or a rate with a larger burst and a faster rate;
-- routes that no request matches, as they are written or because others match before;
-- limits at the top that no request is charged for, because a route matches all.
+- limits that never deny a request first, because another limit always denies before: a quota that the rate
+  beside it can't exhaust, or a rate that is faster and has a larger burst than another;
+- routes that no request matches, because of their pattern or because more specific routes match before;
+- limits at the top of the file that apply to no request, because a route matches every request.
 
 A file may use names of the application's functions, such as key: tenant. They are mistakes unless
 --func declares them: --func tenant.
@@ -68,7 +68,7 @@ It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 			return writeMistakes(c, format, all, len(files))
 		},
 	}
-	c.Flags().StringVar(&format, "format", "text", "`text`, json, or github for annotations of a workflow")
+	c.Flags().StringVar(&format, "format", "text", "`FORMAT` of the output: text, json, or github for annotations in GitHub Actions")
 	c.Flags().BoolVar(&config, "ratelimit-config", false, "the files are configurations of envoyproxy/ratelimit")
 	funcs.flag(c)
 	funcs.planFlag(c)
@@ -185,7 +185,7 @@ func explainCommand() *cobra.Command {
 	var funcs functions
 	c := &cobra.Command{
 		Use:   "explain FILE METHOD URL",
-		Short: "Say which limits, keys and costs a request would have, and why",
+		Short: "Show the limits, keys and costs that apply to a request",
 		Example: `  stint explain policy.yaml POST /login
   stint explain --plan free policy.yaml GET /items
   stint explain policy.yaml GET https://api.example.com/items -H 'X-API-Key: k1' --peer 192.0.2.7`,
@@ -206,13 +206,13 @@ func explainCommand() *cobra.Command {
 			}
 			switch {
 			case x.Exempt:
-				fmt.Fprintln(out, "exempt: an entry of skip matches it")
+				fmt.Fprintln(out, "exempt: an entry under skip matches the request")
 				return nil
 			case x.Blocked:
-				fmt.Fprintln(out, "denied with 403: an entry of block matches it")
+				fmt.Fprintln(out, "denied with 403: an entry under block matches the request")
 				return nil
 			case x.Route == "":
-				fmt.Fprintln(out, "route: none, so the limits at the top apply")
+				fmt.Fprintln(out, "route: none, so the limits at the top of the file apply")
 			default:
 				fmt.Fprintf(out, "route: %s\n", escape(x.Route))
 			}
@@ -227,9 +227,9 @@ func explainCommand() *cobra.Command {
 				if e.Key == keytext.GlobalText {
 					fmt.Fprintln(out, "  key:  all requests share it")
 				} else if e.Key != "" {
-					fmt.Fprintf(out, "  key:  %s, of %s\n", escape(e.Key), escape(keyInFile(e.KeyFrom)))
+					fmt.Fprintf(out, "  key:  %s, from %s\n", escape(e.Key), escape(keyInFile(e.KeyFrom)))
 				} else {
-					fmt.Fprintf(out, "  key:  of %s\n", escape(keyInFile(e.KeyFrom)))
+					fmt.Fprintf(out, "  key:  from %s\n", escape(keyInFile(e.KeyFrom)))
 				}
 				if e.Cost > 0 {
 					fmt.Fprintf(out, "  cost: %d\n", e.Cost)
@@ -239,7 +239,7 @@ func explainCommand() *cobra.Command {
 				}
 			}
 			if len(x.Limits) == 0 && len(x.Unknown) == 0 {
-				fmt.Fprintln(out, "no limit: it passes")
+				fmt.Fprintln(out, "no limit applies: the request passes")
 			}
 			return nil
 		},

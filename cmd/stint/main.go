@@ -30,7 +30,7 @@ var errFailed = errors.New("failed")
 func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root := &cobra.Command{
 		Use:           "stint",
-		Short:         "Check and serve policy files of stint, plan and suggest limits by access logs, and change the counts of keys",
+		Short:         "Check policy files, plan limits with access logs, serve limits to proxies, and read and change keys of a running system",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

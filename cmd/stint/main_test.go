@@ -89,7 +89,7 @@ func TestCheck(t *testing.T) {
 		{[]string{"good.yaml", "plans.yaml", "domain.yaml"}, 0, []string{"3 without a mistake\n"}},
 		{[]string{"bad.yaml"}, 1, []string{"bad.yaml:4:", "brst", "write burst", "bad.yaml:5:"}},
 		{[]string{"idle.yaml", "good.yaml"}, 1, []string{"idle.yaml:5:5: limit \"daily\": it never denies first", "90001"}},
-		{[]string{"routes.yaml"}, 1, []string{"routes.yaml:3:10: limit \"own\": no request is charged for it: \"/\" has only its own limits, or none, and matches all"}},
+		{[]string{"routes.yaml"}, 1, []string{"routes.yaml:3:10: limit \"own\": it applies to no request: \"/\" matches all requests and has only its own limits, or none"}},
 		{[]string{"unclean.yaml"}, 1, []string{"unclean.yaml:4:3: ", "write \"/find/all\""}},
 		{[]string{"query.yaml"}, 1, []string{"query.yaml:4:3: ", "without a query or a fragment: write \"GET /find\""}},
 		{[]string{"shadow.yaml"}, 1, []string{"shadow.yaml:5:3: route \"/a/\": it never matches: \"/a/{$}\" with"}},
@@ -149,8 +149,8 @@ skip: [{cidr: [10.0.0.0/8]}]
 		args  []string
 		wants []string
 	}{
-		{[]string{"GET", "/trial"}, []string{"limit trial", "its key is empty, so the dry run leaves it out"}},
-		{[]string{"GET", "/x", "-H", "X-API-Key: k1", "--peer", "192.0.2.7"}, []string{"route: none", "limit per-client: token-bucket: 2 per 1s, burst 8", "key:  192.0.2.7, of remote-ip", `key:  k1, of {header: X-Api-Key}`}},
+		{[]string{"GET", "/trial"}, []string{"limit trial", "its key is empty, so it doesn't count the request"}},
+		{[]string{"GET", "/x", "-H", "X-API-Key: k1", "--peer", "192.0.2.7"}, []string{"route: none", "limit per-client: token-bucket: 2 per 1s, burst 8", "key:  192.0.2.7, from remote-ip", `key:  k1, from {header: X-Api-Key}`}},
 		{[]string{"GET", "/x"}, []string{"denied with 403"}},
 		{[]string{"POST", "https://api.test/login"}, []string{"route: POST api.test/login", "limit login", "cost: 2"}},
 		{[]string{"POST", "/login", "-H", "Host: api.test"}, []string{"route: POST api.test/login"}},
@@ -217,7 +217,7 @@ func TestInputs(t *testing.T) {
 		{"--format", "json", "--field", "end=ts", "--field", "method=request.method", "--field", "target=request.uri", "--field", "peer=request.remote_ip", "caddy"},
 	} {
 		code, out, errs := command(t, log, append([]string{"plan", "--policy", "p.yaml"}, args...)...)
-		if code != 0 || !strings.Contains(out, "20 judged, 16 denied (80.0%)") {
+		if code != 0 || !strings.Contains(out, "20 requests judged, 16 denied (80.0%)") {
 			t.Errorf("plan %v: exit code %d: %s%s", args, code, out, errs)
 		}
 	}
@@ -233,7 +233,7 @@ func TestReportOfALog(t *testing.T) {
 	files(t, map[string]string{"p.yaml": tight, "log": "Mar 10 12:00:00 web1 nginx: " + strings.Join(lines, "Mar 10 12:00:00 web1 nginx: ")})
 	code, out, errs := command(t, "", "plan", "--policy", "p.yaml", "--html", "r.html", "log")
 	page, _ := os.ReadFile("r.html")
-	for _, want := range []string{"format: combined in syslog\n", "18 requests were logged out of order, by up to 9s, and are sorted\n", "20 judged, 16 denied (80.0%)"} {
+	for _, want := range []string{"format: combined in syslog\n", "18 requests logged out of order, by up to 9s, and sorted\n", "20 requests judged, 16 denied (80.0%)"} {
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d: %q isn't in %s%s", code, want, out, errs)
 		}
@@ -268,11 +268,11 @@ func TestBadInput(t *testing.T) {
 		{[]string{"--policy", "p.yaml", "--format", "combined", "words"}, "none of its 1 lines could be read"},
 		{[]string{"--policy", "p.yaml", "cut.gz"}, "unexpected EOF"},
 		{[]string{"--policy", "p.yaml", "--zone", "Mars", "log"}, "--zone Mars: write a name such as Europe/Berlin"},
-		{[]string{"--policy", "p.yaml", "other"}, "give a field for each part of a request"},
+		{[]string{"--policy", "p.yaml", "other"}, "write --field for each part of a request"},
 		{[]string{"--policy", "p.yaml", "--format", "xml", "log"}, `no format is called "xml": write one of`},
 		{[]string{"--policy", "p.yaml", "--proxy", "front", "log"}, "write the address"},
 		{[]string{"--policy", "p.yaml", "--field", "header.X-Key=request.headers.X", "caddy"}, "no line of the log has request.headers.X"},
-		{[]string{"--policy", "p.yaml", "--field", "end=b", "log"}, "a field is for logs of JSON"},
+		{[]string{"--policy", "p.yaml", "--field", "end=b", "log"}, "--field is for logs of JSON"},
 		{[]string{"--policy", "p.yaml", "--max-denied", "many", "log"}, "write a share"},
 		{[]string{"--policy", "p.yaml", "--max-denied", "101%", "log"}, "from 0% to 100%"},
 		{[]string{"--policy", "p.yaml", "--max-flips", "0", "log"}, "--max-flips needs --against"},
@@ -315,20 +315,20 @@ func TestGates(t *testing.T) {
 		{[]string{"--policy", "tight.yaml", "--max-denied", "79.99%"}, 1, "FAILED: max-denied 79.99%: 8 of 10"},
 		{[]string{"--policy", "tenth.yaml", "--max-denied", "0.1"}, 0, "passed: max-denied 0.1: 1 of 10"},
 		{[]string{"--policy", "tight.yaml", "--against", "tight.yaml", "--max-flips", "0"}, 0, "passed: max-flips 0: 0 requests"},
-		{[]string{"--policy", "tight.yaml", "--against", "loose.yaml", "--max-flips", "0"}, 1, "FAILED: max-flips 0: 1 requests"},
+		{[]string{"--policy", "tight.yaml", "--against", "loose.yaml", "--max-flips", "0"}, 1, "FAILED: max-flips 0: 1 request "},
 		{[]string{"--policy", "tight.yaml", "--against", "loose.yaml", "--max-flips", "1"}, 0, "passed: max-flips 1"},
-		{[]string{"--policy", "keyed.yaml", "--max-denied", "1%"}, 1, "1 limits could not be judged"},
+		{[]string{"--policy", "keyed.yaml", "--max-denied", "1%"}, 1, "1 limit could not be judged"},
 		// What couldn't be read or judged never passes.
-		{[]string{"--policy", "tenth.yaml", "--max-denied", "50%", "half"}, 1, "FAILED: max-denied 50%: 11 of 20 would be denied, 55.0%, counting 10 unread lines"},
+		{[]string{"--policy", "tenth.yaml", "--max-denied", "50%", "half"}, 1, "FAILED: max-denied 50%: 11 of 20 requests would be denied (55.0%), counting 10 unread lines"},
 		{[]string{"--policy", "tenth.yaml", "--max-denied", "55%", "half"}, 0, "passed: max-denied 55%: 11 of 20"},
 		{[]string{"--policy", "tenth.yaml", "--max-denied", "50%", "methods"}, 1, "counting 10 unread lines"},
 		{[]string{"--policy", "tenth.yaml", "--max-denied", "10%", "handshakes"}, 0, "(10 of them are no requests, so nothing is missing)"},
-		{[]string{"--policy", "tenth.yaml", "--max-denied", "50%", "targets"}, 1, "11 of 20 would be denied, 55.0%, counting 10 requests that could not be judged"},
+		{[]string{"--policy", "tenth.yaml", "--max-denied", "50%", "targets"}, 1, "11 of 20 requests would be denied (55.0%), counting 10 requests that could not be judged"},
 		{[]string{"--policy", "tenth.yaml", "--max-denied", "100%", "none"}, 1, "FAILED: no request of the log could be judged"},
 		{[]string{"--policy", "tight.yaml", "--against", "tight.yaml", "--max-flips", "9", "half"}, 1, "FAILED: max-flips 9: 10 requests would change, counting 10 unread lines"},
 		{[]string{"--policy", "tight.yaml", "--against", "tight.yaml", "--max-flips", "9", "targets"}, 1, "FAILED: max-flips 9: 10 requests would change, counting 10 requests that"},
 		{[]string{"--policy", "tight.yaml", "--against", "tight.yaml", "--max-flips", "99", "none"}, 1, "FAILED: no request of the log could be judged"},
-		{[]string{"--policy", "tight.yaml", "--against", "keyed.yaml", "--max-flips", "99"}, 1, "1 limits of --against could not be judged"},
+		{[]string{"--policy", "tight.yaml", "--against", "keyed.yaml", "--max-flips", "99"}, 1, "1 limit of --against could not be judged"},
 	} {
 		if last := tt.args[len(tt.args)-1]; strings.HasSuffix(last, "%") || strings.Trim(last, "0123456789.") == "" {
 			tt.args = append(tt.args, "log")
@@ -365,7 +365,7 @@ func TestHostileLog(t *testing.T) {
 		if !json.Valid([]byte(asJSON)) {
 			t.Error("the report isn't JSON")
 		}
-		if !strings.Contains(text, "per-client") || !strings.Contains(text, "15 judged, 10 denied") {
+		if !strings.Contains(text, "per-client") || !strings.Contains(text, "15 requests judged, 10 denied") {
 			t.Error(text)
 		}
 		for name, s := range map[string]string{"text": text, "JSON": asJSON, "page": string(page)} {
@@ -463,19 +463,19 @@ func TestPlanBehindProxy(t *testing.T) {
 	all := cases(t)
 	all["forwarded.yaml"], all["hashed.yaml"], all["agent.yaml"], all["allowed.yaml"] = forwarded, hashed, agent, allowed
 	files(t, all)
-	const unknown = "12 not judged: its address is a trusted proxy's, and the log doesn't have X-Forwarded-For"
+	const unknown = "12 requests not judged: it came from a trusted proxy, and the log doesn't have the X-Forwarded-For with its client"
 	for _, tt := range []struct{ log, policy, want string }{
 		{"cdn-combined.log", "forwarded.yaml", unknown},
 		{"cdn-combined.log", "hashed.yaml", unknown},
-		{"cdn-combined.log", "allowed.yaml", "12 not judged: whether it is skipped or blocked: the log doesn't have the header field X-Forwarded-For"},
+		{"cdn-combined.log", "allowed.yaml", "12 requests not judged: it isn't known whether skip or block matches it: the log doesn't have the header field X-Forwarded-For"},
 		{"cdn-caddy-plain.log", "forwarded.yaml", unknown},
-		{"cdn-main.log", "forwarded.yaml", "12 judged, 0 denied"},
-		{"cdn-main.log", "allowed.yaml", "12 judged, 0 denied (0%), 12 have no limit"},
-		{"cdn-caddy-headers.log", "forwarded.yaml", "12 judged, 0 denied"},
-		{"cdn-caddy-headers.log", "agent.yaml", "12 judged, 10 denied"}, // as all header fields are logged
-		{"cdn-caddy-client.log", "forwarded.yaml", "12 judged, 0 denied"},
+		{"cdn-main.log", "forwarded.yaml", "12 requests judged, 0 denied"},
+		{"cdn-main.log", "allowed.yaml", "12 requests judged, 0 denied (0%), 12 have no limit"},
+		{"cdn-caddy-headers.log", "forwarded.yaml", "12 requests judged, 0 denied"},
+		{"cdn-caddy-headers.log", "agent.yaml", "12 requests judged, 10 denied"}, // as all header fields are logged
+		{"cdn-caddy-client.log", "forwarded.yaml", "12 requests judged, 0 denied"},
 		{"cdn-caddy-client.log", "agent.yaml", "the log doesn't have the header field User-Agent"},
-		{"edge-combined.log", "forwarded.yaml", "12 judged, 0 denied"}, // clients connect to the proxy itself
+		{"edge-combined.log", "forwarded.yaml", "12 requests judged, 0 denied"}, // clients connect to the proxy itself
 	} {
 		code, out, errs := command(t, "", "plan", "--policy", tt.policy, "--proxy", "10.0.0.1", tt.log)
 		if code != 0 || !strings.Contains(out, tt.want) {
@@ -487,7 +487,7 @@ func TestPlanBehindProxy(t *testing.T) {
 			}
 		}
 	}
-	if code, out, _ := command(t, "", "suggest", "--key", "{forwarded-ip: {trusted: [10.0.0.0/8, 172.64.0.0/13]}}", "--proxy", "10.0.0.1", "cdn-combined.log"); code != 1 || !strings.Contains(out, "12 left out: its address is a trusted proxy's") {
+	if code, out, _ := command(t, "", "suggest", "--key", "{forwarded-ip: {trusted: [10.0.0.0/8, 172.64.0.0/13]}}", "--proxy", "10.0.0.1", "cdn-combined.log"); code != 1 || !strings.Contains(out, "12 requests left out: it came from a trusted proxy") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
@@ -508,17 +508,17 @@ func TestOneBadSpot(t *testing.T) {
 		args  []string
 		wants []string
 	}{
-		{[]string{"zeros.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "bytes of NUL"}},
-		{[]string{"much-nul"}, []string{"10 judged, 8 denied", "3 lines could not be read", "bytes of NUL"}},
-		{[]string{"long"}, []string{"10 judged, 8 denied", "1 lines could not be read", "longer than 1048576 bytes"}},
-		{[]string{"ahead.log"}, []string{"10 judged, 8 denied", "1 lines could not be read", "ahead.log:6: the time 2027-03-10T12:00:04Z is far from the times of the lines before and after it"}},
-		{[]string{"ahead-first.log"}, []string{"10 judged, 8 denied", "1 lines could not be read"}},
-		{[]string{"late"}, []string{"201 judged", "logged out of order"}},
-		{[]string{"too-late"}, []string{"40 judged", "1 lines could not be read", "is far from the times of the lines before and after it"}},
-		{[]string{"--window", "10m", "too-late"}, []string{"41 judged", "logged out of order"}},
-		{[]string{"clock-set-back.log"}, []string{"10 judged, 8 denied", "clock-set-back.log:6: the clock goes back by 59m59s and stays there"}},
+		{[]string{"zeros.log"}, []string{"10 requests judged, 8 denied", "1 line could not be read", "NUL bytes"}},
+		{[]string{"much-nul"}, []string{"10 requests judged, 8 denied", "3 lines could not be read", "NUL bytes"}},
+		{[]string{"long"}, []string{"10 requests judged, 8 denied", "1 line could not be read", "longer than 1048576 bytes"}},
+		{[]string{"ahead.log"}, []string{"10 requests judged, 8 denied", "1 line could not be read", "ahead.log:6: the time 2027-03-10T12:00:04Z is far from the times of the lines before and after it"}},
+		{[]string{"ahead-first.log"}, []string{"10 requests judged, 8 denied", "1 line could not be read"}},
+		{[]string{"late"}, []string{"201 requests judged", "logged out of order"}},
+		{[]string{"too-late"}, []string{"40 requests judged", "1 line could not be read", "is far from the times of the lines before and after it"}},
+		{[]string{"--window", "10m", "too-late"}, []string{"41 requests judged", "logged out of order"}},
+		{[]string{"clock-set-back.log"}, []string{"10 requests judged, 8 denied", "clock-set-back.log:6: the clock was set back by 59m59s"}},
 		// Two requests, and one each ten minutes of 68 minutes.
-		{[]string{"--zone", "Europe/Berlin", "summer-time.log"}, []string{"from 2026-10-25 00:59:49 to 2026-10-25 02:08:00", "28 judged, 20 denied"}},
+		{[]string{"--zone", "Europe/Berlin", "summer-time.log"}, []string{"from 2026-10-25 00:59:49 to 2026-10-25 02:08:00", "28 requests judged, 20 denied"}},
 		{[]string{"cut.log.gz"}, []string{"the file is incomplete, so requests are missing: cut.log.gz:"}},
 	} {
 		code, out, errs := command(t, "", append([]string{"plan", "--policy", "p.yaml"}, tt.args...)...)
@@ -529,7 +529,7 @@ func TestOneBadSpot(t *testing.T) {
 			}
 		}
 	}
-	if code, out, _ := command(t, "", "plan", "--policy", "p.yaml", "--max-denied", "100%", "cut.log.gz"); code != 1 || !strings.Contains(out, "FAILED: 1 files are incomplete") {
+	if code, out, _ := command(t, "", "plan", "--policy", "p.yaml", "--max-denied", "100%", "cut.log.gz"); code != 1 || !strings.Contains(out, "FAILED: 1 incomplete file: requests are missing") {
 		t.Errorf("a gate passes an incomplete file: %s", out)
 	}
 }
@@ -548,12 +548,12 @@ func TestUnitOfDurations(t *testing.T) {
 		want       string
 	}{
 		{"took=latency", "ms", 2, "the field latency can't be in seconds: most requests would have taken longer than the log covers (19s). Write its unit: ms=latency"},
-		{"ms=latency", "ms", 0, "20 judged, 0 denied"},
-		{"took=latency ms", "ms", 0, "20 judged, 0 denied"},
-		{"us=latency", "ms", 0, "20 judged, 0 denied"},
-		{"ns=latency", "ms", 0, "20 judged, 0 denied"},
-		{"s=latency", "ms", 0, "20 judged, 19 denied"}, // written, so it is right
-		{"took=latency", "slow", 0, "20 judged, "},
+		{"ms=latency", "ms", 0, "20 requests judged, 0 denied"},
+		{"took=latency ms", "ms", 0, "20 requests judged, 0 denied"},
+		{"us=latency", "ms", 0, "20 requests judged, 0 denied"},
+		{"ns=latency", "ms", 0, "20 requests judged, 0 denied"},
+		{"s=latency", "ms", 0, "20 requests judged, 19 denied"}, // written, so it is right
+		{"took=latency", "slow", 0, "20 requests judged, "},
 	} {
 		code, out, errs := command(t, "", "plan", "--policy", "p.yaml", "--field", "end=t", "--field", "method=m", "--field", "target=u", "--field", "peer=ip", "--field", tt.field, tt.log)
 		if code != tt.code || !strings.Contains(out+errs, tt.want) {

@@ -29,9 +29,9 @@ type operation struct {
 
 const operationHelp = `
 
-KEY is a key as its limit counts it, which the live page, events and stint explain show. A limit by another
-kind of key has nothing of it: an address says nothing about a limit by API key. Limits of all requests
-together have no key of their own. They are read, but neither reset nor banned.
+KEY is a key as the live page, events and stint explain show it. A limit with another kind of key shows no use:
+an address has used nothing of a limit by API key. A limit that all requests share has no key. It is shown, but
+can't be reset or banned.
 
 The limits are those of --policy: of the top and of the routes, and of a plan with --plan. The counts are
 those on --redis. Redis's password comes from --redis-password-file or STINT_REDIS_PASSWORD.`
@@ -175,7 +175,7 @@ func usageCommand() *cobra.Command {
 	var o operation
 	c := &cobra.Command{
 		Use:     "usage KEY",
-		Short:   "Say what a key has used and left of the limits of a running system",
+		Short:   "Show what a key has used of the limits of a running system, and what is left",
 		Long:    "Usage writes what a key has used and left of each limit, as the counts on Redis are now. It charges nothing." + operationHelp,
 		Example: "  stint usage --policy policy.yaml --redis redis://10.0.0.7:6379 tenant-7",
 		Args:    cobra.ExactArgs(1),
@@ -191,7 +191,7 @@ func resetCommand() *cobra.Command {
 	var o operation
 	c := &cobra.Command{
 		Use:   "reset KEY",
-		Short: "Make a key's used units available again in a running system, and end its bans",
+		Short: "Reset a key's counts in a running system, and end its bans",
 		Long: "Reset makes the limits forget a key: used units are available again, slots no longer count, and bans end.\n" +
 			"It writes what the key has used before and after, and asks first unless --yes is given." + operationHelp,
 		Example: "  stint reset --policy policy.yaml --redis redis://10.0.0.7:6379 --limit daily tenant-7",

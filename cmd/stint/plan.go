@@ -31,17 +31,18 @@ func planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan --policy FILE [--against FILE] [LOG...]",
 		Short: "Replay access logs through a policy, and show which requests it would deny",
-		Long: `Plan decides the requests of access logs by the limits of a policy file, as a server would have
-decided them, in the logs' own time. Logs may be compressed with gzip or zstd; several are merged by
-time; without one, or for -, standard input is read.
+		Long: `Plan replays access logs through the limits of a policy file, and reports which requests a server with these
+limits would have denied. Logs may be compressed with gzip or zstd. Several logs are merged by time. Without a
+log, or for -, plan reads standard input.
 
-Missing data is never guessed. A limit is reported as not judged if its key, its cost or its slots need
-data that the log lacks. A log with whole seconds is replayed twice, with the requests of a second all at once and
-evenly spread over it. The report shows both results, and a gate takes the worse one.
+Missing data is never guessed. If the log lacks the key or the cost of a limit, or the durations that a
+concurrency limit needs, the report shows the limit as not judged. If the log's times are whole seconds, plan
+replays it twice: once with all requests of a second at its start, and once with the requests spread evenly over
+it. The report shows both results, and a gate takes the worse one.
 
 The exit code is 1 if a gate (--max-denied, --max-flips) fails. For a gate, lines that can't be read and
-requests that can't be judged count as denied, and as changed. A gate also fails if one of the limits,
-or every request, can't be judged.`,
+requests that can't be judged count as denied, and as changed. A gate also fails if one of the limits can't be
+judged, or no request can.`,
 		Example: `  stint plan --policy new.yaml --against old.yaml access.log.1.gz access.log
   stint plan --policy new.yaml --format '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" $request_time' access.log
   stint plan --policy new.yaml --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
@@ -51,13 +52,14 @@ or every request, can't be judged.`,
 	}
 	f := c.Flags()
 	f.StringVar(&p.policy, "policy", "", "`FILE` with the limits to plan")
-	f.StringVar(&p.against, "against", "", "`FILE` with the limits in force: report the requests that change")
+	f.StringVar(&p.against, "against", "", "`FILE` with the limits in force: also report the requests that these allow and --policy denies, or the other way round")
 	p.input.flags(c)
 	p.functions.flag(c)
 	p.planFlag(c)
 	p.reportFlags.flags(c)
-	f.StringVar(&p.maxDenied, "max-denied", "", "fail if more than this `SHARE` of requests would be denied, such as 0.1%")
-	f.Int64Var(&p.maxFlips, "max-flips", -1, "fail if more than `N` requests change, with --against")
+	f.StringVar(&p.maxDenied, "max-denied", "", "fail if more than this `SHARE` of the requests would be denied, such as 0.1%")
+	f.Int64Var(&p.maxFlips, "max-flips", -1, "fail if the outcome of more than `N` requests changes, compared with --against (default: no limit)")
+	f.Lookup("max-flips").DefValue = "0" // so that -1 isn't shown
 	cobra.CheckErr(c.MarkFlagRequired("policy"))
 	return c
 }
@@ -65,10 +67,10 @@ or every request, can't be judged.`,
 // flags adds the flags for reading logs.
 func (in *input) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: "+strings.Join(replay.Formats(), ", ")+", or the server's own log_format (nginx), LogFormat (Apache) or log-format (HAProxy)")
-	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME` says where a part of a request is in JSON or in columns: end, start, took (in seconds; or s=, ms=, us=, ns= for another unit), peer, method, target, query, request, host, status, bytes, header.NAME")
-	f.StringVar(&in.zone, "zone", "", "`ZONE` of times that are logged without one, such as Europe/Berlin or Local (default UTC)")
-	f.StringVar(&in.proxy, "proxy", "", "the logs are of a proxy at this `ADDRESS`, in front of the server that has the limits. The proxy adds its client to X-Forwarded-For; what it received there must be logged if its clients are proxies, such as a CDN")
+	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: one of "+strings.Join(replay.Formats(), ", ")+", or the server's own log_format (nginx), LogFormat (Apache) or log-format (HAProxy)")
+	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME`: the field of a JSON log, or the column of a W3C log, that has a part of a request. The parts are end, start, took (or s, ms, us, ns, for a duration in this unit), peer, method, target, query, request, host, status, bytes and header.NAME")
+	f.StringVar(&in.zone, "zone", "", "the time `ZONE` of logged times that have none, such as Europe/Berlin or Local (default UTC)")
+	f.StringVar(&in.proxy, "proxy", "", "the logs were written by a proxy at this `ADDRESS`, in front of the server that has the limits. If the proxy's clients are proxies, too, such as a CDN, the log needs the X-Forwarded-For that the proxy received")
 }
 
 // run runs plan.
@@ -184,7 +186,7 @@ type gate struct {
 func (p *planFlags) gates(r *replay.Report, share *big.Rat) (all []gate) {
 	at := ""
 	if len(r.Scenarios) > 1 {
-		at = ". The log has whole seconds: this is the worse of its two replays"
+		at = ". The log's times are whole seconds: this is the worse of its two replays"
 	}
 	unread := r.Log.Unread()
 	if share != nil {
@@ -192,27 +194,27 @@ func (p *planFlags) gates(r *replay.Report, share *big.Rat) (all []gate) {
 		unknown := unread + s.NotJudged()
 		denied, requests := s.Denied+unknown, s.Requests+unknown
 		passed := requests == 0 || big.NewRat(denied, requests).Cmp(share) <= 0
-		all = append(all, gate{passed, fmt.Sprintf("max-denied %s: %d of %d would be denied, %s%s%s", p.maxDenied, denied, requests, percent(denied, requests), countedUnknown(unread, s.NotJudged()), at)})
+		all = append(all, gate{passed, fmt.Sprintf("max-denied %s: %d of %s would be denied (%s)%s%s", p.maxDenied, denied, counted(requests, "request"), percent(denied, requests), countedUnknown(unread, s.NotJudged()), at)})
 	}
 	if p.maxFlips >= 0 {
 		s := worst(r, func(s *replay.Scenario) int64 { return s.Flips.ToDenied + s.Flips.ToAllowed + s.Flips.Unjudged })
 		flips := s.Flips.ToDenied + s.Flips.ToAllowed + s.Flips.Unjudged + unread
-		all = append(all, gate{flips <= p.maxFlips, fmt.Sprintf("max-flips %d: %d requests would change%s%s", p.maxFlips, flips, countedUnknown(unread, s.Flips.Unjudged), at)})
+		all = append(all, gate{flips <= p.maxFlips, fmt.Sprintf("max-flips %d: %s would change%s%s", p.maxFlips, counted(flips, "request"), countedUnknown(unread, s.Flips.Unjudged), at)})
 	}
 	if len(all) == 0 {
 		return nil
 	}
 	if n := len(r.Log.CutOff); n > 0 {
-		all = append(all, gate{false, fmt.Sprintf("%d files are incomplete, so requests are missing", n)})
+		all = append(all, gate{false, counted(int64(n), "incomplete file") + ": requests are missing"})
 	}
 	if r.Scenarios[0].Requests == 0 {
 		all = append(all, gate{false, "no request of the log could be judged"})
 	}
 	if n := len(r.NotJudged); n > 0 {
-		all = append(all, gate{false, fmt.Sprintf("%d limits could not be judged, so what they would deny is unknown", n)})
+		all = append(all, gate{false, counted(int64(n), "limit") + " could not be judged: their denials are unknown"})
 	}
 	if n := len(r.Against); n > 0 && p.maxFlips >= 0 {
-		all = append(all, gate{false, fmt.Sprintf("%d limits of --against could not be judged, so what they deny today is unknown", n)})
+		all = append(all, gate{false, counted(int64(n), "limit") + " of --against could not be judged: their denials are unknown"})
 	}
 	return all
 }
@@ -232,11 +234,11 @@ func worst(r *replay.Report, of func(*replay.Scenario) int64) *replay.Scenario {
 func countedUnknown(unread, notJudged int64) string {
 	switch {
 	case unread > 0 && notJudged > 0:
-		return fmt.Sprintf(", counting %d unread lines and %d requests that could not be judged", unread, notJudged)
+		return fmt.Sprintf(", counting %s and %s that could not be judged", counted(unread, "unread line"), counted(notJudged, "request"))
 	case unread > 0:
-		return fmt.Sprintf(", counting %d unread lines", unread)
+		return ", counting " + counted(unread, "unread line")
 	case notJudged > 0:
-		return fmt.Sprintf(", counting %d requests that could not be judged", notJudged)
+		return ", counting " + counted(notJudged, "request") + " that could not be judged"
 	}
 	return ""
 }

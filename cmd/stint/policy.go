@@ -25,12 +25,12 @@ type functions struct {
 
 func (f *functions) flag(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.names, "func", nil,
-		"`NAME` that a file uses for a function of the application, such as a key or a cost; what depends on it isn't judged. "+
-			"NAME=header.FIELD takes a key's value from a header field")
+		"`NAME` of a function of the application that the file uses, such as a key or a cost. This command can't call the function. "+
+			"NAME=header.FIELD reads the key from a header field instead")
 }
 
 func (f *functions) planFlag(c *cobra.Command) {
-	c.Flags().StringVar(&f.plan, "plan", "", "`NAME` of the plan that all requests have, of those under plans")
+	c.Flags().StringVar(&f.plan, "plan", "", "`NAME` of a plan in the file, which then applies to all requests")
 }
 
 // errFunction stands for the answer of a function of the application.

@@ -38,17 +38,16 @@ func suggestCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "suggest --key KEY [--route PATTERN]... [LOG...]",
 		Short: "Suggest rates and bursts that would have denied nothing to nearly all clients in access logs",
-		Long: `Suggest computes, for each route, the rate and burst that would have denied no request of 99 %, 99.9 % or
-99.99 % of the keys, and writes a policy file with these numbers times --headroom. Requests that match no
---route get a limit of their own.
+		Long: `Suggest computes, for each route, the smallest rate and burst that would have denied nothing to 99 %, 99.9 % or
+99.99 % of the keys. It multiplies these numbers by --headroom and writes them as a policy file. Requests that
+match no --route get a limit of their own.
 
-Many pairs of a rate and a burst fit the same keys. Suggest considers round rates. A client should get as few
-requests as possible through within --horizon: pairs that admit at most a quarter more than the strictest one
-are as good. Of these, suggest takes one whose rate has the shortest unit (second, minute, hour) and admits
-the least.
+Many pairs of a rate and a burst fit the same keys. Suggest compares round rates by the number of requests that a
+key gets through within --horizon. It accepts pairs that admit at most a quarter more than the strictest pair. Of
+these, it takes one whose rate has the shortest unit (second, minute, hour), and of several the strictest.
 
-A log with whole seconds is replayed twice, with the requests of a second all at once and evenly spread over
-it. The larger result counts.
+If the log's times are whole seconds, suggest reads it twice: once with all requests of a second at its start,
+and once with the requests spread evenly over it. The larger result counts.
 
 99 % needs a log with 1,000 keys, 99.9 % one with 10,000 and 99.99 % one with 100,000. With fewer than 1,000
 keys, suggest writes no policy: it shows the rate, burst and quota that each of the busiest keys needs. The log
@@ -62,12 +61,12 @@ The exit code is 1 if no policy can be suggested.`,
 		RunE: func(c *cobra.Command, logs []string) error { return s.run(c, logs) },
 	}
 	f := c.Flags()
-	f.StringVar(&s.key, "key", "", "`KEY` that identifies a client, as policy files write it: remote-ip, {header: X-API-Key}, or a name of --func")
-	f.StringArrayVar(&s.routes, "route", nil, "`PATTERN` of requests that get a limit of their own, such as 'POST /login'")
-	f.StringVar(&s.share, "share", "", "`SHARE` of keys to which the policy denies nothing: 99%, 99.9% or 99.99% (default: the largest for which the log has enough keys)")
-	f.Float64Var(&s.headroom, "headroom", 1.25, "`FACTOR` by which the policy's numbers exceed the smallest that fit the log")
-	f.DurationVar(&s.horizon, "horizon", time.Minute, "`TIME` within which the suggested limit should admit as few requests of a key as possible")
-	f.StringVar(&s.out, "out", "", "write the policy to `FILE`; by default it follows the table")
+	f.StringVar(&s.key, "key", "", "`KEY` that identifies a client, written as in a policy file: remote-ip, {header: X-API-Key}, or a name of --func")
+	f.StringArrayVar(&s.routes, "route", nil, "give the requests that match this `PATTERN` a limit of their own, such as 'POST /login'; may be repeated")
+	f.StringVar(&s.share, "share", "", "`SHARE` of the keys to which the policy must deny nothing: 99%, 99.9% or 99.99% (default: the largest for which the log has enough keys)")
+	f.Float64Var(&s.headroom, "headroom", 1.25, "multiply the smallest numbers that fit the log by this `FACTOR`")
+	f.DurationVar(&s.horizon, "horizon", time.Minute, "compare rates by the number of requests that they admit within this `TIME`")
+	f.StringVar(&s.out, "out", "", "write the policy to `FILE`, instead of printing it below the table")
 	s.input.flags(c)
 	s.functions.flag(c)
 	s.reportFlags.flags(c)
@@ -107,6 +106,9 @@ func (s *suggestFlags) run(c *cobra.Command, logs []string) error {
 	clearProgress()
 	if err != nil {
 		return err
+	}
+	for i := range r.NotJudged {
+		r.NotJudged[i].Why = toFileWords(r.NotJudged[i].Why)
 	}
 	w := s.describe(r)
 	if s.out != "" && w.Policy != "" {
@@ -269,7 +271,7 @@ func (s *suggestFlags) describe(r *replay.Suggestions) *suggestionText {
 		fmt.Sprintf("The numbers are %s times the smallest that deny nothing to the share of keys below.", factor(r.Headroom)),
 	}
 	if n := r.LeftOut["empty key"]; n > 0 {
-		head = append(head, fmt.Sprintf("%d requests had no key. They are denied, unless you write empty-key: skip.", n))
+		head = append(head, counted(n, "request")+" had no key. The policy denies such requests, unless you write empty-key: skip.")
 	}
 	w.Policy = s.document(head, func(i int) (limit, why string) {
 		for _, l := range w.Shown {
@@ -280,7 +282,7 @@ func (s *suggestFlags) describe(r *replay.Suggestions) *suggestionText {
 				return "", "Nothing is suggested: " + s.unknown(l.Shares) + "."
 			}
 			c := l.Chosen
-			return rateText(c.Suggested), fmt.Sprintf("%s of %d keys need %s.", shareName(c.Share), l.Keys, numbers(c.Least))
+			return rateText(c.Suggested), fmt.Sprintf("%s of the %d keys need at most %s.", shareName(c.Share), l.Keys, numbers(c.Least))
 		}
 		return "", "The log doesn't say enough."
 	})
@@ -314,7 +316,7 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 		wrap(b, "nothing is suggested: "+notJudgedText(n))
 	}
 	for _, why := range slices.Sorted(maps.Keys(w.LeftOut)) {
-		wrap(b, fmt.Sprintf("%d left out: %s", w.LeftOut[why], why))
+		wrap(b, fmt.Sprintf("%s left out: %s", counted(w.LeftOut[why], "request"), why))
 	}
 	fmt.Fprintln(b)
 	rows := [][]string{{"route", "requests", "keys", "share", "needs", "with headroom", "keys denied"}}
@@ -331,7 +333,14 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 			if i > 0 {
 				what = "nothing more"
 			}
-			unknown = append(unknown, fmt.Sprintf("%s: %s is suggested: %s", name, what, share.Unknown))
+			line := what + " is suggested: " + share.Unknown
+			switch {
+			case l.Route != "":
+				line = truncate(l.Route, 24) + ": " + line
+			case len(w.Shown) > 1:
+				line = "requests that match no route: " + line
+			}
+			unknown = append(unknown, line)
 			break // larger ones are not known either
 		}
 	}
@@ -420,9 +429,9 @@ func (o *reportFlags) flags(c *cobra.Command) {
 	f.BoolVar(&o.asJSON, "json", false, "write the report as JSON")
 	f.StringVar(&o.html, "html", "", "also write the report to `FILE`, as a page with charts")
 	f.BoolVar(&o.hashKeys, "hash-keys", false, "show hashes instead of keys, for reports that you share")
-	f.Int64Var(&o.top, "top", 20, "`N`: how many keys to list")
-	f.DurationVar(&o.window, "window", 0, "how far lines may be out of order, and how long requests may take (default 5m; 30s or more for a busy log)")
-	f.Int64Var(&o.maxKeys, "max-keys", 1<<20, "`N`: how many keys to keep in memory")
+	f.Int64Var(&o.top, "top", 20, "list at most `N` keys")
+	f.DurationVar(&o.window, "window", 0, "the `DURATION` by which lines may be out of order, and that requests may take (default 5m; for a busy log less, but at least 30s)")
+	f.Int64Var(&o.maxKeys, "max-keys", 1<<20, "keep at most `N` keys in memory")
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
 }
 

@@ -119,9 +119,9 @@ func TestSuggestText(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	for _, want := range []string{
-		"in milliseconds\n", "\n  (none) ", "\n  POST / ", "    99%  ", "\nDELETE /: nothing is suggested: 99% needs a log with 1000 keys, and this one has 0\n",
-		"\n(none): nothing more is suggested: 99.9% needs a log with 10000 keys, and this one has 1192", "\n  10.0.",
-		"\n# Suggested from ", "\n# The numbers are 1.25 times", "\nversion: 1\nkey: remote-ip\n# 99% of 1", "limits: [{name: per-client, rate: ", "\n  \"POST /\":\n    # 99% of ", "only: [{name: post, rate: ",
+		"\ntimes in milliseconds\n", "\n  (none) ", "\n  POST / ", "    99%  ", "\nDELETE /: nothing is suggested: 99% needs a log with 1000 keys, and this one has 0\n",
+		"\nrequests that match no route: nothing more is suggested: 99.9% needs a log with 10000 keys, and this\n  one has 1192", "\n  10.0.",
+		"\n# Suggested from ", "\n# The numbers are 1.25 times", "\nversion: 1\nkey: remote-ip\n# 99% of the 1", "limits: [{name: per-client, rate: ", "\n  \"POST /\":\n    # 99% of ", "only: [{name: post, rate: ",
 		"\n  \"DELETE /\":\n    # Nothing is suggested: 99% needs a log with 1000 keys, and this one has 0.\n    exempt: true",
 	} {
 		if !strings.Contains(out, want) {

@@ -96,18 +96,26 @@ func table(w io.Writer, rows [][]string, left int) {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
+// counted is a number of things: "1 line", "2 lines".
+func counted(n int64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return number(n) + " " + thing
+}
+
 // writeText writes the report for a terminal.
 func writeText(out io.Writer, r *replay.Report, gates []gate) error {
 	var b bytes.Buffer
 	logText(&b, &r.Log)
 	if n := r.Log.Overflow; n > 0 {
-		fmt.Fprintf(&b, "%d charges shared counts with other keys, because there were too many keys: raise --max-keys\n", n)
+		fmt.Fprintf(&b, "There were too many keys, so %d charges shared the counts of other keys: raise --max-keys\n", n)
 	}
 	for _, n := range r.NotJudged {
 		wrap(&b, "not judged: "+notJudgedText(n))
 	}
 	for _, n := range r.Against {
-		wrap(&b, "not judged, in the limits in force: "+notJudgedText(n))
+		wrap(&b, "not judged, of the limits in force: "+notJudgedText(n))
 	}
 	fmt.Fprintln(&b)
 	for i := range r.Scenarios {
@@ -122,12 +130,12 @@ func writeText(out io.Writer, r *replay.Report, gates []gate) error {
 
 // logText describes a log.
 func logText(b *bytes.Buffer, l *replay.LogReport) {
-	fmt.Fprintf(b, "%d requests from %s to %s,\nin %s\n", l.Requests, l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolutionText(l))
+	fmt.Fprintf(b, "%s from %s to %s,\ntimes in %s\n", counted(l.Requests, "request"), l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolutionText(l))
 	if l.Format != "" {
 		wrap(b, "format: "+escape(l.Format))
 	}
 	if l.Sorted > 0 {
-		fmt.Fprintf(b, "%d requests were logged out of order, by up to %s, and are sorted\n", l.Sorted, durationText(l.Disorder))
+		fmt.Fprintf(b, "%s logged out of order, by up to %s, and sorted\n", counted(l.Sorted, "request"), durationText(l.Disorder))
 	}
 	if l.Broken.Lines > 0 {
 		fmt.Fprintln(b, brokenText(&l.Broken))
@@ -139,7 +147,7 @@ func logText(b *bytes.Buffer, l *replay.LogReport) {
 		wrap(b, text)
 	}
 	if l.Moved > 0 {
-		fmt.Fprintf(b, "%d requests took longer than --window, or were logged too late to be sorted: they are replayed later than they arrived\n", l.Moved)
+		fmt.Fprintf(b, "%d requests took longer than --window, or were logged too late to be sorted. They are replayed later than they arrived\n", l.Moved)
 	}
 }
 
@@ -153,14 +161,14 @@ func faultTexts(l *replay.LogReport) (all []string) {
 			all = append(all, fmt.Sprintf("and %d more such jumps", len(l.Jumps)-i))
 			break
 		}
-		all = append(all, fmt.Sprintf("%s: the clock goes back by %s and stays there: the times from here on count as that much later", escape(j.At), durationText(j.Back)))
+		all = append(all, fmt.Sprintf("%s: the clock was set back by %s. All times from this line on are read as that much later", escape(j.At), durationText(j.Back)))
 	}
 	return all
 }
 
 // brokenText says how many lines have no request, before the first of them.
 func brokenText(broken *replay.Broken) string {
-	s := fmt.Sprintf("%d lines could not be read", broken.Lines)
+	s := counted(broken.Lines, "line") + " could not be read"
 	if n := broken.NotRequests; n > 0 {
 		s += fmt.Sprintf(" (%d of them are no requests, so nothing is missing)", n)
 	}
@@ -220,7 +228,7 @@ func scenarioText(b *bytes.Buffer, s *replay.Scenario, named bool) {
 	if named {
 		fmt.Fprintf(b, "If the requests of a second come %s\n\n", s.Name)
 	}
-	fmt.Fprintf(b, "  %d judged, %d denied (%s)", s.Requests, s.Denied, percent(s.Denied, s.Requests))
+	fmt.Fprintf(b, "  %s judged, %d denied (%s)", counted(s.Requests, "request"), s.Denied, percent(s.Denied, s.Requests))
 	if s.Waited > 0 {
 		fmt.Fprintf(b, ", %d waited up to %s", s.Waited, durationText(s.LongestWait))
 	}
@@ -232,10 +240,10 @@ func scenarioText(b *bytes.Buffer, s *replay.Scenario, named bool) {
 		fmt.Fprintf(b, "  %d of the denied requests had failed with a 5xx anyway\n", s.FailedAnyway)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Unjudged)) {
-		fmt.Fprintf(b, "  %d not judged: %s\n", s.Unjudged[why], why)
+		fmt.Fprintf(b, "  %s not judged: %s\n", counted(s.Unjudged[why], "request"), why)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Reasons)) {
-		fmt.Fprintf(b, "  %d denied, not by a limit: %s\n", s.Reasons[why], why)
+		fmt.Fprintf(b, "  %s denied, not by a limit: %s\n", counted(s.Reasons[why], "request"), why)
 	}
 	fmt.Fprintln(b)
 	rows := [][]string{{"limit", "requests", "denied", "", "waited", "keys", "keys denied", "peak use"}}

@@ -93,14 +93,14 @@ func explain(e *read.Entry, r *http.Request) Explained {
 	case e.Fixed > 0:
 		x.Cost = e.Fixed
 	case e.Cost != nil:
-		x.Cost, x.Left = 0, "its cost is what a function of the application returns"
+		x.Cost, x.Left = 0, "a function of the application computes its cost"
 	}
 	if why := whyNoKey(e.Key.Reads); why != "" {
 		x.Left = why
 		return x
 	}
 	if e.Skip != nil {
-		x.Left = "whether a function skips it isn't known"
+		x.Left = "a function of the application may skip it"
 	}
 	key, err := e.Key.Read(r)
 	if err == nil {
@@ -110,9 +110,9 @@ func explain(e *read.Entry, r *http.Request) Explained {
 	case err == nil:
 		x.Key = key
 	case err == keytext.ErrEmpty && e.SkipEmpty:
-		x.Left = "its key is empty, so it is left out"
+		x.Left = "its key is empty, so it doesn't apply"
 	case err == keytext.ErrEmpty && e.DryRun:
-		x.Left = "its key is empty, so the dry run leaves it out"
+		x.Left = "its key is empty, so it doesn't count the request"
 	case err == keytext.ErrEmpty:
 		x.Left = "its key is empty, so the request is denied with 403"
 	default:
@@ -125,9 +125,9 @@ func explain(e *read.Entry, r *http.Request) Explained {
 func whyNoKey(r keys.Reads) string {
 	switch {
 	case r.Function:
-		return "its key is what a function of the application returns"
+		return "a function of the application computes its key"
 	case r.Router:
-		return "its key is the pattern that a router around the limiter has matched"
+		return "its key is the route that the application's router matches"
 	case r.Given:
 		return "requests don't have a GivenKey"
 	}

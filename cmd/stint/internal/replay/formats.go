@@ -509,7 +509,7 @@ func (r *reader) choose(c *readConfig) error {
 		return bad
 	case c.format != "" || most > 0 && 2*most >= len(lines)-others:
 	case isJSON && len(c.fields) == 0:
-		return fmt.Errorf("%s: no known server's JSON: give a field for each part of a request, such as end=time, method=verb and target=url", r.name)
+		return fmt.Errorf("%s: no known server's JSON: write --field for each part of a request, such as --field end=time --field method=verb --field target=url", r.name)
 	case isJSON:
 		return bad
 	case len(c.fields) > 0:
@@ -530,7 +530,7 @@ func (r *reader) choose(c *readConfig) error {
 	return nil
 }
 
-var errFieldsOfText = errors.New("a field is for logs of JSON or of columns: for text, give the server's log_format, LogFormat or log-format as --format")
+var errFieldsOfText = errors.New("--field is for logs of JSON or of columns: for text, write the server's log_format, LogFormat or log-format as --format")
 
 func writeFormat() string {
 	return fmt.Sprintf("write one of %s, or the server's log_format (nginx), LogFormat (Apache) or log-format (HAProxy), such as '%s'", strings.Join(Formats(), ", "), common)
@@ -589,9 +589,9 @@ func (r *reader) compile(f format, named []field, lines []wrapped) (err error) {
 	r.stamped = !has("end") && !has("start")
 	switch {
 	case r.stamped && !hasTimes:
-		return errors.New("no time: give a field end=NAME or start=NAME")
+		return errors.New("no time: write --field end=NAME or --field start=NAME")
 	case !has("method", "target") && !has("request"):
-		return errors.New("no request: give fields method=NAME and target=NAME")
+		return errors.New("no request: write --field method=NAME and --field target=NAME")
 	}
 	says.Took = has("start", "end")
 	r.splitter, err = newJSONSplitter(all, says)

@@ -175,9 +175,9 @@ func TestUnknownFormats(t *testing.T) {
 		"names for addresses": {strings.Repeat(`host.example - - [10/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`+"\n", 3), nil, "the format isn't known: write one of"},
 		"named":               {`host.example - - [10/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 1` + "\n", options("common", nil), "its peer can't be read"},
 		"words":               {"some words\nand more\n", nil, "the format isn't known"},
-		"another JSON":        {`{"a":1}` + "\n", nil, "give a field for each part of a request"},
+		"another JSON":        {`{"a":1}` + "\n", nil, "write --field for each part of a request"},
 		"part of a JSON":      {`{"a":1}` + "\n", options("", []field{{"end", "a"}}), "no request"},
-		"fields of text":      {"some words\n", options("", []field{{"end", "a"}}), "a field is for logs of JSON"},
+		"fields of text":      {"some words\n", options("", []field{{"end", "a"}}), "--field is for logs of JSON"},
 		"columns unnamed":     {"2026-03-10 13:55:38 GET /a 198.51.100.23 304 1\n", options("w3c", nil), "no line before it names the columns"},
 		"caddy's, and isn't":  {`{"a":1}` + "\n", options("caddy", nil), "no line has request.uri"},
 	} {

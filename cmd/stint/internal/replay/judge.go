@@ -65,9 +65,9 @@ func newJudge(l *stint.Limiter, says Says, c *config, predicates []keys.Reads, s
 		switch {
 		case why == "":
 		case reads.Method != "":
-			j.unjudgedMethods[reads.Method] = "whether it is skipped or blocked: " + why
+			j.unjudgedMethods[reads.Method] = "it isn't known whether skip or block matches it: " + why
 		default:
-			j.unjudgedAlways = "whether it is skipped or blocked: " + why
+			j.unjudgedAlways = "it isn't known whether skip or block matches it: " + why
 		}
 	}
 	return j
@@ -162,11 +162,11 @@ func (j *judge) whyNotJudged(e *read.Entry) string {
 	case why != "":
 		return "its key: " + why
 	case e.Cost != nil && e.Fixed == 0:
-		return "its cost is a function of the application"
+		return "a function of the application computes its cost"
 	case e.Settler != nil && e.Settler.Cost(new(http.Request), http.StatusOK, 0) == UnknownCost:
-		return "what it settles is a function of the application"
+		return "a function of the application computes its cost after the response"
 	case e.Settler != nil && !j.says.Status:
-		return "it settles by the status, which the log doesn't have"
+		return "its cost depends on the status of the response, which the log doesn't have"
 	}
 	return j.whyUndecidable(&e.Limit)
 }
@@ -175,13 +175,13 @@ func (j *judge) whyNotJudged(e *read.Entry) string {
 func (j *judge) whyUndecidable(l *limit.Limit) string {
 	switch {
 	case l.Kind == limit.Adaptive:
-		return "an adaptive limit depends on how the server would have behaved"
+		return "an adaptive limit follows the latency that the server would have had, which the log can't show"
 	case l.Kind == limit.Bandwidth:
-		return "a bandwidth denies nothing, and a log doesn't say when its bytes moved"
+		return "a bandwidth limit delays bytes and denies nothing, and the log doesn't have the times of bytes"
 	case l.Kind == limit.Concurrent && l.Wait.MaxWait > 0:
-		return "it waits for slots, and how long depends on how the server would have behaved"
+		return "its requests wait for slots, and the log can't show for how long"
 	case l.Kind == limit.Concurrent && !j.says.Took:
-		return "slots are held until a request ends, and the log doesn't say how long requests took"
+		return "a slot is held until the request ends, and the log has no durations"
 	}
 	return ""
 }
@@ -197,13 +197,13 @@ func (j *judge) missingFor(r keys.Reads) string {
 	case r.Given:
 		return "requests don't have a GivenKey"
 	case r.Router:
-		return "the log doesn't say which pattern a router around the limiter has matched"
+		return "the log doesn't have the route that the application's router matched"
 	case r.Function:
-		return "a function of the application returns it"
+		return "a function of the application computes it"
 	case r.Peer && !j.says.Peer:
 		return "the log doesn't have the address that a request was sent from"
 	case r.Host && !j.says.Host:
-		return "the log doesn't have the host that is asked"
+		return "the log doesn't have the requests' host"
 	}
 	return ""
 }
@@ -262,7 +262,7 @@ func (j *judge) findCharges(logged *Request, r *http.Request) (v verdict, charge
 	if j.plans.Router != nil {
 		p = j.plans.Find(r)
 		if !j.sameForAnyHost(p, r) {
-			v.unjudged = "which route it has depends on the host, which the log doesn't have"
+			v.unjudged = "its route depends on the host, which the log doesn't have"
 			return v, false
 		}
 	}
@@ -423,7 +423,7 @@ func newBuilder(says Says, judges ...*judge) *builder {
 
 // Why a request isn't judged, whatever its limits are.
 const (
-	unreadableTarget = "its target can't be read, so no handler has seen it"
+	unreadableTarget = "its target isn't a valid path, so no handler has seen it"
 	noAddress        = "its peer isn't an address"
 	// Caddy and others write it for values that they hide.
 	redacted = "REDACTED"

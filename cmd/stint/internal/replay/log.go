@@ -71,7 +71,7 @@ type Broken struct {
 	// handshake to a plain port), and the server answered with a 4xx before any handler. Or the line is another
 	// message of a log that has more than requests.
 	NotRequests int64 `json:"not_requests,omitempty"`
-	// First has up to five of these lines, each cut to 200 bytes, with the file, the line
+	// First has up to five of these lines, but no other messages, each cut to 200 bytes, with the file, the line
 	// number and the problem.
 	First []string `json:"first,omitempty"`
 }
@@ -155,7 +155,7 @@ func (l *lineReader) countBroken(line []byte, why string) { l.countBrokenAt(l.nu
 // countNUL counts bytes of NUL before the line that was read last.
 func (l *lineReader) countNUL() {
 	if l.nul {
-		l.countBroken(nil, "bytes of NUL before the line")
+		l.countBroken(nil, "NUL bytes before the line")
 	}
 }
 
@@ -165,7 +165,7 @@ func (l *lineReader) countBrokenAt(number int64, line []byte, why string) {
 	if why == notRequest || why == otherLine {
 		l.broken.NotRequests++
 	}
-	if len(l.broken.First) < maxBroken {
+	if why != otherLine && len(l.broken.First) < maxBroken {
 		l.broken.First = append(l.broken.First, fmt.Sprintf("%s:%d: %s: %s", l.name, number, why, line[:min(len(line), 200)]))
 	}
 }
@@ -368,5 +368,5 @@ func checkFieldNames(l Log) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return fmt.Errorf("no line of the log has %s: name the field as the log does, or leave it out", strings.Join(all, ", "))
+	return fmt.Errorf("no line of the log has %s: write the name as it is in the log, or remove the --field", strings.Join(all, ", "))
 }

@@ -241,7 +241,7 @@ func TestFieldMistakes(t *testing.T) {
 		{"json", []field{{"user", "u"}}, `"user" is no part of a request`},
 		{"json", []field{{"took", "d h"}}, `the unit "h"`},
 		{"json", []field{{"status", "s ms"}}, `the unit "ms"`},
-		{"combined", []field{{"took", "d"}}, "for text, give the server's log_format"},
+		{"combined", []field{{"took", "d"}}, "for text, write the server's log_format"},
 		{"xml", nil, `no format is called "xml": write one of`},
 	} {
 		if _, err := replay.Read("a", strings.NewReader(""), options(tt.format, tt.fields)...); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -78,7 +78,7 @@ func chargedKeyOf(c *store.Charge) chargedKey { return chargedKey{c.Limit, c.Key
 // prefix of a key is.
 var earlierHops = [2]string{"100::1, ", "100:0:1::1, "}
 
-const unknownHops = "its address is a trusted proxy's, and the log doesn't have X-Forwarded-For"
+const unknownHops = "it came from a trusted proxy, and the log doesn't have the X-Forwarded-For with its client"
 
 // findAnyHops is findCharges for a log that lacks the earlier hops of X-Forwarded-For. A request is judged
 // if they make no difference.

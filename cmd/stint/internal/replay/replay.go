@@ -251,8 +251,11 @@ func (c *config) begin(name string, newLimiter func() (*stint.Limiter, error),
 // errNoRequests returns the error of a log without requests.
 func errNoRequests(log Log) error {
 	b := brokenOf(log)
-	if b.Lines == 0 {
+	switch {
+	case b.Lines == 0:
 		return ErrEmpty
+	case len(b.First) == 0:
+		return fmt.Errorf("%w: its %d lines are other messages", ErrEmpty, b.Lines)
 	}
 	return fmt.Errorf("%w: none of its %d lines could be read, such as %s", ErrEmpty, b.Lines, b.First[0])
 }

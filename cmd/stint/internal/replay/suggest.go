@@ -226,7 +226,7 @@ func (d *needs) decide(at time.Time, logged *Request, r *http.Request, why strin
 		k := need.keys[ch.Key]
 		if k == nil {
 			if d.keys++; d.keys > d.maxKeys {
-				return fmt.Errorf("there are more than %d keys: give a larger number, or a key with fewer values", d.maxKeys)
+				return fmt.Errorf("WithMaxKeys(%[1]d): the log has more than %[1]d keys: write a larger number, or choose a key with fewer values", d.maxKeys)
 			}
 			k = new(keyNeeds)
 			need.keys[ch.Key] = k
@@ -238,7 +238,7 @@ func (d *needs) decide(at time.Time, logged *Request, r *http.Request, why strin
 		k.day.add(us, day, ch.Cost)
 	}
 	if !counted {
-		d.leftOut["no limit that numbers can be suggested for"]++
+		d.leftOut["only limits apply for which suggest has no numbers"]++
 	}
 	return nil
 }

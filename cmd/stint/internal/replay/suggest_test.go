@@ -180,7 +180,7 @@ func TestSuggestByRoute(t *testing.T) {
 	if len(not) != 3 || !strings.HasPrefix(not[0], "paid: its cost is only known") || !strings.HasPrefix(not[1], "quota: numbers are only suggested for") || !strings.HasPrefix(not[2], "tenant: its key: the log doesn't have") {
 		t.Errorf("not judged: %q", not)
 	}
-	left := map[string]int64{"no limit applies": 1200, "no limit that numbers can be suggested for": 1200, "empty key": 1}
+	left := map[string]int64{"no limit applies": 1200, "only limits apply for which suggest has no numbers": 1200, "empty key": 1}
 	if !maps.Equal(r.LeftOut, left) {
 		t.Errorf("left out: %v, want %v", r.LeftOut, left)
 	}

@@ -41,7 +41,7 @@ func Unmatched(l *stint.Limiter) (all []Finding) {
 			return slices.ContainsFunc(p.Entries, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit })
 		}) {
 			all = append(all, Finding{Limit: e.Name(),
-				Text: fmt.Sprintf("no request is charged for it: %s has only its own limits, or none, and matches all requests: write it there, or leave it out", u.quoteNames(by))})
+				Text: fmt.Sprintf("it applies to no request: %s matches all requests and has only its own limits, or none: write the limit there, or remove it", u.quoteNames(by))})
 		}
 	}
 	return all
@@ -140,9 +140,9 @@ func (u *prober) matches(method, host, rest string) (all, first []int) {
 func (u *prober) explain(method, host, rest string) string {
 	_, by := u.matches(method, host, rest)
 	if by = slices.DeleteFunc(by, func(i int) bool { return i == len(u.patterns) }); len(by) == 0 {
-		return "it never matches: no request has such a method, host and path: leave it out"
+		return "it never matches: no request has such a method, host and path: remove it"
 	}
-	return "it never matches: " + u.quoteNames(by) + " matches all of its requests before, and has only its own limits, or none: leave it out, or one of the others"
+	return "it never matches: " + u.quoteNames(by) + " matches all of its requests before, and has only its own limits, or none: remove it, or the other"
 }
 
 // quoteNames names patterns, each once.

@@ -22,7 +22,7 @@ func TestUnmatched(t *testing.T) {
 		{[]string{"/a/{rest...}", "/a/{x}", "/a/{x}/{$}", "/a/{x}/{y}", "/a/{x}/{y}/{rest...}", "/a/{$}"}, map[string]string{"/a/{rest...}": "matches all of its requests before"}},
 		{[]string{"GET /a/", "/a/{$}", "/a/{x}", "/a/{x}/"}, nil}, // which conflict, so there is no limiter
 		{[]string{"/a%2Fb", "/é", "/any", "api.test./x", "[::1]/x", "PURGE /x", "/{x}/", "CONNECT /y", "/100%25", "/{any}/any2"}, nil},
-		{[]string{"/"}, map[string]string{"own": `"/" has only its own limits, or none, and matches all requests`}},
+		{[]string{"/"}, map[string]string{"own": `it applies to no request: "/" matches all requests and has only its own limits, or none`}},
 		{[]string{"GET /", "api.test/"}, nil},
 	} {
 		options := []stint.Option{stint.Rate(1, time.Second, stint.WithName("own")), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings()}
