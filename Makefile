@@ -155,12 +155,13 @@ test-32: redis ## the tests of what counts, where int has 32 bits
 	GOARCH=386 CGO_ENABLED=0 $(GO) test -count=1 -short -run '^(TestConformance|TestTwinsAtTheLargest)$$' ./store/redisstore/...; fi
 
 # One call for all modules: each would look through all that they import again.
-lint: ## gofmt, go vet, staticcheck, names in comments; rules and reasons in staticcheck.conf
+lint: ## gofmt, go vet, staticcheck, names in comments, a changed API in CHANGELOG.md; rules and reasons in staticcheck.conf
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
 	$(WORKSPACE) scripts/tidy -diff
 	$(WORKSPACE) $(GO) vet $(EVERYTHING)
 	$(WORKSPACE) $(STATICCHECK) $(EVERYTHING)
 	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^TestNames' ./project
+	scripts/changed-api
 
 api: ## testdata/api.txt, the exported names, and docs/options.md, the options, written anew
 	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^(TestAPI|TestOptionsDocument)$$' ./project -update

@@ -3,6 +3,7 @@ package project
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -102,32 +103,109 @@ func ready(t *testing.T, patterns ...string) string {
 	return dir
 }
 
+// A dry run prints the tags of all modules, each after those of the modules that it requires, and a
+// release makes them.
 func TestRelease(t *testing.T) {
 	dir := ready(t)
-	want := "git tag -a -m " + released + " " + released + "\n"
-	tags := []string{released}
+	before := map[string]bool{}
+	all := map[string]bool{released: true}
 	for _, name := range strings.Fields(run(t, dir, "git", "ls-files", "*/go.mod")) {
 		if own.MatchString(read(t, filepath.Join(dir, name))) {
-			tag := filepath.Dir(name) + "/" + released
-			want += "git tag -a -m " + tag + " " + tag + "\n"
-			tags = append(tags, tag)
+			all[filepath.Dir(name)+"/"+released] = true
 		}
 	}
-	want += "git push --atomic origin main " + strings.Join(tags, " ") + "\n"
+	if len(all) < 6 {
+		t.Errorf("released are %v", all)
+	}
 
-	if got := run(t, dir, "scripts/release", released); got != want {
-		t.Errorf("it would do\n%swant\n%s", got, want)
+	printed := run(t, dir, "scripts/release", released)
+	lines := strings.Split(strings.TrimSpace(printed), "\n")
+	var tags []string
+	for _, line := range lines[:len(lines)-1] {
+		tag, found := strings.CutPrefix(line, "git tag -a -m ")
+		tag, again, _ := strings.Cut(tag, " ")
+		if !found || tag != again || !all[tag] || before[path.Join(module, path.Dir(tag))] {
+			t.Errorf("it would do %s", line)
+		}
+		for _, required := range own.FindAllStringSubmatch(read(t, filepath.Join(dir, path.Dir(tag), "go.mod")), -1) {
+			if name := strings.TrimPrefix(strings.TrimSpace(required[1]), "require "); !before[name] {
+				t.Errorf("%s is tagged before %s, which it requires", tag, name)
+			}
+		}
+		before[path.Join(module, path.Dir(tag))] = true
+		tags = append(tags, tag)
+	}
+	if len(tags) != len(all) {
+		t.Errorf("it would tag %v, want %v", tags, all)
+	}
+	if want := "git push --atomic origin main " + strings.Join(tags, " "); lines[len(lines)-1] != want {
+		t.Errorf("it ends with %s, want %s", lines[len(lines)-1], want)
 	}
 	if got := run(t, dir, "git", "tag"); got != "" {
 		t.Errorf("a dry run tags %s", got)
 	}
-	if got := run(t, dir, "scripts/release", "--tag", released); got != want {
-		t.Errorf("it does\n%swant\n%s", got, want)
+	if got := run(t, dir, "scripts/release", "--tag", released); got != printed {
+		t.Errorf("it does\n%swant\n%s", got, printed)
 	}
 	for _, tag := range tags {
 		if head := run(t, dir, "git", "rev-parse", "HEAD"); head != run(t, dir, "git", "rev-parse", tag+"^{commit}") {
 			t.Errorf("tag %s isn't of the commit", tag)
 		}
+	}
+}
+
+// A change of testdata/api.txt needs a line in CHANGELOG.md.
+func TestChangedAPI(t *testing.T) {
+	type files map[string]string
+	for _, c := range []struct {
+		name   string
+		branch bool
+		change []files // of commits
+		fails  bool
+	}{
+		{"nothing", false, []files{{"a.go": "1"}}, false},
+		{"without a line", false, []files{{"testdata/api.txt": "func A()\nfunc B()\n"}}, true},
+		{"a name that is gone", false, []files{{"testdata/api.txt": ""}}, true},
+		{"with a line", false, []files{{"testdata/api.txt": "func B()\n", "CHANGELOG.md": "# Changelog\n- B\n"}}, false},
+		{"with fewer lines", false, []files{{"testdata/api.txt": "func B()\n", "CHANGELOG.md": ""}}, true},
+		{"in an earlier commit of a branch", true, []files{{"testdata/api.txt": "func B()\n"}, {"a.go": "1"}}, true},
+		{"with a line in another commit of a branch", true, []files{{"testdata/api.txt": "func B()\n"}, {"CHANGELOG.md": "# Changelog\n- B\n"}}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			put := func(all files) {
+				for name, text := range all {
+					write(t, filepath.Join(dir, name), text, 0o666)
+				}
+			}
+			run(t, dir, "git", "init", "-q", "-b", "main")
+			author(t, dir)
+			put(files{"testdata/api.txt": "func A()\n", "CHANGELOG.md": "# Changelog\n"})
+			write(t, filepath.Join(dir, "scripts/changed-api"), read(t, "scripts/changed-api"), 0o777)
+			commit(t, dir)
+			if c.branch {
+				run(t, dir, "git", "switch", "-q", "-c", "b")
+			}
+			for _, all := range c.change {
+				put(all)
+				commit(t, dir)
+			}
+			cmd := exec.Command("scripts/changed-api")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "STINT_BASE=")
+			if said, err := cmd.CombinedOutput(); c.fails != (err != nil) || c.fails != strings.Contains(string(said), "add a line to CHANGELOG.md") {
+				t.Errorf("%v: %s", err, said)
+			}
+		})
+	}
+}
+
+// Before the first release, CHANGELOG.md lists no changes between commits.
+func TestChangelogBeforeARelease(t *testing.T) {
+	text := read(t, "CHANGELOG.md")
+	if !strings.Contains(text, "\n## v") && strings.Contains(text, "\n### Behaviour changes") {
+		t.Error("CHANGELOG.md lists behaviour changes, but nothing has been released")
 	}
 }
 
