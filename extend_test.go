@@ -587,3 +587,31 @@ func TestDenyAfterTheBeginning(t *testing.T) {
 type around struct{ http.ResponseWriter }
 
 func (w around) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// A raise waits for a limit with a queue, too, and like a call of several limits it gets the whole rate: its units come
+// one after the other, and it reserves them as soon as the first may come.
+func TestExtendOfAQueue(t *testing.T) {
+	for _, raises := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limiter(t, theKey, quotaOf(1000),
+				stint.Rate(10, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20)))
+			p, start := take(t, l, 1), time.Now()
+			defer p.Done()
+			for n := range int64(5) {
+				if raises {
+					extend(t, p, 1+4*(n+1))
+				} else if err := l.Allow(t.Context(), "k", 4); err != nil {
+					t.Error(err)
+				}
+				if at, want := time.Since(start), time.Duration(n+1)*400*time.Millisecond; at != want {
+					t.Errorf("raises %v: %d units after %v, want %v", raises, 4*(n+1), at, want)
+				}
+			}
+			if raises {
+				if de := denied(t, p.Extend(t.Context(), 21+22)); de.Decision.Limit != "rate" {
+					t.Errorf("a step above the queue is denied by %s", de.Decision.Limit)
+				}
+			}
+		})
+	}
+}

@@ -222,7 +222,7 @@ func (ls *Lines) Join(w *Waiter, turn *Turn, comes time.Time) (queued int64, exp
 		if !comes.IsZero() {
 			l.expect(w, comes)
 			if expected = comes; !w.Holds {
-				l.schedule(comes.Add(-l.horizon(w)-ls.trip), now)
+				l.schedule(comes.Add(-l.lead(w)-ls.trip), now)
 			}
 		}
 	} else {
@@ -244,7 +244,7 @@ func (ls *Lines) Join(w *Waiter, turn *Turn, comes time.Time) (queued int64, exp
 	w.woken = make(chan struct{}, 1)
 	l.insert(w)
 	w.line = ls.register(l)
-	if at := comes.Add(-l.horizon(w) - ls.trip); w.Class == Raises && !comes.IsZero() && at.Before(l.next) {
+	if at := comes.Add(-l.lead(w) - ls.trip); w.Class == Raises && !comes.IsZero() && at.Before(l.next) {
 		l.schedule(at, now) // it is before those for whom the line would ask later
 	}
 	ls.advance(l, now)
@@ -407,7 +407,7 @@ func (l *line) scheduleNext(h *held, at, now time.Time, trip time.Duration) {
 	if w == nil || w.Holds || l.supply.ofSlots() || l.supply.AtOnce {
 		return
 	}
-	next := at.Add(l.supply.Every*time.Duration(w.Cost) - l.horizon(w) - trip)
+	next := at.Add(l.supply.Every*time.Duration(w.Cost) - l.lead(w) - trip)
 	l.schedule(next, now)
 }
 
