@@ -429,7 +429,7 @@ const fairSlots, fairRoom = 10, 20
 
 // shares runs the scene in a fleet, and returns what each tenant has held of its max-min share.
 func (s fairScene) shares(t *testing.T, processes int, opts ...stint.SlotOption) []float64 {
-	const warmUp, span = 20 * time.Second, 5 * time.Minute
+	const warmUp, span = 10 * time.Second, 90 * time.Second
 	var mu sync.Mutex
 	held := make([]time.Duration, len(s.tenants))
 	synctest.Test(t, func(t *testing.T) {

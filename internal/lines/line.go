@@ -306,8 +306,11 @@ func (l *line) serve(h *held, now time.Time) {
 // ask tells calls to ask that should, and returns when to look again, or the zero Time if something else happens
 // before.
 func (l *line) ask(h *held, now time.Time, trip time.Duration) (next time.Time) {
-	if l.refunding > 0 {
+	switch slots := l.supply.ofSlots(); {
+	case l.refunding > 0, slots && (l.n == 0 || l.asking > 0):
 		return time.Time{}
+	case slots && l.next.After(now): // no call asks, so it needn't be known who is first
+		return l.next
 	}
 	for {
 		covered, w := len(l.turns), (*Waiter)(nil)
