@@ -276,6 +276,14 @@ var scenarios = []struct {
 			"decisions{limit=rate,limiter=api,outcome=admitted} 1",
 			"decisions{limit=rate,limiter=api,outcome=denied} 1",
 		}},
+	{name: "a ban by hand",
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, stint.WithBanFor(24*time.Hour), stint.WithName("jail"))},
+		do: func(t *testing.T, w *watched) {
+			if err := w.Ban(t.Context(), "a", time.Hour); err != nil {
+				t.Error(err)
+			}
+		},
+		want: []string{"bans{by_hand=true,limit=jail,limiter=api} 1"}},
 	{name: "near limits",
 		opts: []stint.Option{stint.WithNearLimit(50, 90), stint.Rate(10, time.Hour, stint.WithName("rate")), stint.Rate(10, time.Hour, stint.WithName("trial"), stint.WithDryRun(true))},
 		do:   func(_ *testing.T, w *watched) { w.admit(7, "a"); w.admit(5, "b"); w.admit(9, "c") },
