@@ -163,8 +163,8 @@ lint: ## gofmt, go vet, staticcheck, names in comments, a changed API in CHANGEL
 	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^TestNames' ./project
 	scripts/changed-api
 
-api: ## testdata/api.txt, the exported names, and docs/options.md, the options, written anew
-	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^(TestAPI|TestOptionsDocument)$$' ./project -update
+api: ## testdata/api.txt, the exported names, docs/options.md, the options, and docs/licences.md, the dependencies, written anew
+	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^(TestAPI|TestOptionsDocument|TestLicences)$$' ./project -update
 
 tidy: ## go.mod and go.sum of every module: those beside the root follow it
 	$(WORKSPACE) scripts/tidy
