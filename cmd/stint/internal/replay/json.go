@@ -7,14 +7,36 @@ import (
 )
 
 // jsonSplitter splits lines that are JSON objects.
-type jsonSplitter struct{ fields []jsonField }
+type jsonSplitter struct {
+	fields []jsonField
+	values []jsonValue // of the line, for each field
+	buffer []byte
+}
 
 // jsonField is where a part of a request is in an object.
 type jsonField struct {
 	setter
 	field
 	path  []string // the name, cut at dots
-	found bool     // in some line
+	parts []pathPart
+	found bool // in some line
+}
+
+// pathPart is a name of a path, and its index if it may be one of a list, or -1.
+type pathPart struct {
+	name  string
+	index int
+}
+
+func pathParts(path []string) (parts []pathPart) {
+	for _, name := range path {
+		index, err := strconv.Atoi(name)
+		if err != nil {
+			index = -1
+		}
+		parts = append(parts, pathPart{name, index})
+	}
+	return parts
 }
 
 // newJSONSplitter finds out where the parts are: with dots for objects and lists within.
@@ -25,25 +47,34 @@ func newJSONSplitter(fields []field, says *Says) (*jsonSplitter, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.fields = append(o.fields, jsonField{setter: set, field: f, path: strings.Split(f.name, ".")})
+		path := strings.Split(f.name, ".")
+		o.fields = append(o.fields, jsonField{setter: set, field: f, path: path, parts: pathParts(path)})
 	}
+	o.values = make([]jsonValue, len(o.fields))
 	return o, nil
 }
 
 // split implements splitter.
 func (o *jsonSplitter) split(line string, d *draft) string {
-	object, ok := parseObject(line)
-	if !ok {
+	if !o.scan(line) && !o.decode(line) {
 		return "it isn't a JSON object"
 	}
 	for i := range o.fields {
-		p := &o.fields[i]
-		v, found := p.lookup(object)
-		if p.found = p.found || found; found && v != "" && !p.set(d, v) {
+		p, v := &o.fields[i], &o.values[i]
+		if p.found = p.found || v.found; v.found && v.text != "" && !p.set(d, v.text) {
 			return unreadable(p.setter.part)
 		}
 	}
 	return ""
+}
+
+// decode finds the values of the fields as scan does, in any object.
+func (o *jsonSplitter) decode(line string) bool {
+	object, ok := parseObject(line)
+	for i := range o.fields {
+		o.values[i].text, o.values[i].found = o.fields[i].lookup(object)
+	}
+	return ok
 }
 
 // missingFields implements splitter.

@@ -453,7 +453,7 @@ func (m *builder) build(logged *Request) (_ *http.Request, why string) {
 	}
 	for _, i := range m.fields {
 		name := m.says.Fields[i]
-		switch m.values[i] = logged.Fields[i]; m.values[i] {
+		switch m.values[i] = strings.Clone(logged.Fields[i]); m.values[i] { // as a key, it must not keep its line
 		case "":
 			delete(m.header, name)
 		case redacted:
