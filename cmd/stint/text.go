@@ -168,14 +168,20 @@ func faultTexts(l *replay.LogReport) (all []string) {
 
 // brokenText says how many lines have no request, before the first of them.
 func brokenText(broken *replay.Broken) string {
-	s := counted(broken.Lines, "line") + " could not be read"
-	if n := broken.NotRequests; n > 0 {
-		s += fmt.Sprintf(" (%d of them are no requests, so nothing is missing)", n)
+	var s []string
+	if n := broken.Lines - broken.NotRequests; n > 0 {
+		s = append(s, counted(n, "line")+" could not be read")
 	}
+	if n := broken.NotRequests; n == 1 {
+		s = append(s, "1 line isn't about a request")
+	} else if n > 1 {
+		s = append(s, counted(n, "line")+" aren't about requests")
+	}
+	text := strings.Join(s, ", and ")
 	if len(broken.First) > 0 {
-		s += ", such as"
+		text += ", such as"
 	}
-	return s
+	return text
 }
 
 // wrap writes a text in lines of no more than width, as far as its words are not longer.
