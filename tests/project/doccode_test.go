@@ -68,7 +68,6 @@ var taken = map[string]string{
 			mux     *http.ServeMux
 			r       *gin.Engine
 			e       *echo.Echo
-			account stint.Key
 			plans   *tenants.Cache
 		)
 		func work(job) error

@@ -28,7 +28,8 @@ import (
 
 // The blocks of docs/recipes.md that tests here run are in their code.
 func TestRecipesAreThisCode(t *testing.T) {
-	code := read(t, "tests/project/recipes_test.go") + read(t, "tests/project/shutdown_test.go")
+	code := read(t, "tests/project/recipes_test.go") + read(t, "tests/project/recipes_callers_test.go") +
+		read(t, "tests/project/shutdown_test.go")
 	for _, block := range blocks(t, "docs/recipes.md", "go tests/project") {
 		for part := range strings.SplitSeq(block, "\n\n") { // declarations and statements
 			if !strings.Contains(code, "\n"+part) && !strings.Contains(code, indent(part)) {
