@@ -615,3 +615,26 @@ func TestExtendOfAQueue(t *testing.T) {
 		})
 	}
 }
+
+// Without names, Extend raises what Settle would settle: the limits with a WithCost, of the innermost limiter with one.
+func TestExtendWithoutNames(t *testing.T) {
+	requests := stint.Rate(50, 1000*time.Hour, stint.WithName("requests"))
+	outer := limiter(t, theKey, requests, slowly(100, stint.WithFixedCost(10)))
+	inner := limiter(t, theKey, quotaOf(1000))
+	source := func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{quotaOf(1000)}, nil }
+	tenants := limiter(t, theKey, stint.WithLimitFunc(source))
+	through(outer, get("/"), func(w http.ResponseWriter, r *http.Request) {
+		mount(inner, func(_ http.ResponseWriter, r *http.Request) {
+			extend(t, stint.FromContext(r.Context()), 30)
+		}).ServeHTTP(w, r)
+	})
+	unitsLeft(t, outer, "requests, and the limit with a cost", 49, 70)
+	unitsLeft(t, inner, "of the inner limiter, without a cost", 999)
+	through(tenants, get("/"), func(_ http.ResponseWriter, r *http.Request) {
+		p := stint.FromContext(r.Context())
+		extend(t, p, 30)
+		if left := p.Decision().Limits[0].Remaining; left != 970 {
+			t.Errorf("%d left of a limit function's quota, want 970", left)
+		}
+	})
+}
