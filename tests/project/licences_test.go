@@ -15,10 +15,11 @@ const licencesFile = "docs/licences.md"
 
 const licencesHead = `# Licences
 
-stint has the MIT licence. A program for Linux that imports a package of stint also contains the modules below. A test fails if one of
-them has a licence other than MIT, BSD-2-Clause, BSD-3-Clause or Apache-2.0. ` + "`make api`" + ` writes this page.
+stint has the MIT licence. A program for Linux that imports a package of stint also contains the modules below. A test
+fails if one of them has a licence other than MIT, BSD-2-Clause, BSD-3-Clause or Apache-2.0. ` + "`make api`" + ` writes this page.
 
-Packages ` + "`stint`, `adapters/std`, `store`, `store/memstore`, `store/failover`, `tenants` and `console`" + ` import the standard library only.
+Packages ` + "`stint`, `adapters/std`, `store`, `store/memstore`, `store/failover`, `tenants`" + ` and ` + "`console`" + ` import the standard
+library only.
 
 | module | licence | comes with |
 | --- | --- | --- |

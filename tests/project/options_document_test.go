@@ -22,9 +22,9 @@ const optionsHead = `# Options
 Every option, with its default, its values and where it may stand. ` + "`make api`" + ` writes this page from the doc comments of the
 functions: ` + "`go doc github.com/stint-go/stint.WithBurst`" + ` has the whole text of one.
 
-An option that may stand in several places is a default outside: an option of a limit takes precedence over the option of its
-route, and the option of the route over that of the limiter. What may stand in ` + "`New`" + ` may also stand in ` + "`With`" + ` and ` + "`Update`" + `.
-Lengths of time are values of type time.Duration, such as 5*time.Second; durations above 0 and below a millisecond are errors.
+If an option may stand in several places, the one of the limit takes precedence over the one of its route, and the one of the
+route over the one of the limiter. An option that may stand in ` + "`New`" + ` may also stand in ` + "`With`" + ` and ` + "`Update`" + `. Durations are
+values of type time.Duration, such as 5*time.Second; durations above 0 and below a millisecond are errors.
 `
 
 // An optionGroup is a table of docs/options.md.
