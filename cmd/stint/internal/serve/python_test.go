@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,39 +23,62 @@ import (
 )
 
 // replicaOn is the variable of the environment that makes the test binary a replica on a Redis, of the file
-// replicaOf.
+// or folder replicaOf. If replicaFor is proxies, it serves nginx's forward auth and Envoy's rate limit service;
+// otherwise services in other languages.
 const (
-	replicaOn = "STINT_TEST_REPLICA"
-	replicaOf = "STINT_TEST_POLICY"
+	replicaOn  = "STINT_TEST_REPLICA"
+	replicaOf  = "STINT_TEST_POLICY"
+	replicaFor = "STINT_TEST_CLIENTS"
 )
 
 // patience is how long replicas wait for Redis, however slow the machine is.
 const patience = time.Minute
 
-// runReplica runs a replica until its standard input ends. It writes its address.
+// runReplica runs a replica until its standard input ends. It writes its addresses.
 func runReplica() {
-	s, err := Start(context.Background(), Config{
-		Policies: []string{os.Getenv(replicaOf)}, APIAddr: "127.0.0.1:0", TokenLife: time.Hour, Trust: Private,
+	c := Config{
+		Policies: []string{os.Getenv(replicaOf)}, Trust: Private,
 		Redis: &redis.Options{
 			Addr: os.Getenv(replicaOn), DialerRetries: 1, ContextTimeoutEnabled: true,
 			DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 		},
 		redis:  []redisstore.Option{redisstore.WithTimeout(patience)},
-		Secret: []byte("a secret of sixteen bytes"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
+		Secret: []byte("a secret of sixteen bytes"), Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	if os.Getenv(replicaFor) == "proxies" {
+		c.Proxy, c.AuthAddr, c.RLSAddr = "nginx", "127.0.0.1:0", "127.0.0.1:0"
+	} else {
+		c.APIAddr, c.TokenLife = "127.0.0.1:0", time.Hour
+	}
+	s, err := Start(context.Background(), c)
+	if err == nil {
+		for _, addr := range []net.Addr{s.APIAddr, s.AuthAddr, s.RLSAddr} {
+			if addr != nil {
+				fmt.Print(addr, " ")
+			}
+		}
+		fmt.Println()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		err = s.Stop()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Println(s.APIAddr)
-	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// startReplica starts a process of its own, and returns its URL and what kills it.
-func startReplica(t *testing.T, server *redistest.Server, policy string) (url string, kill func()) {
+// process is a replica that is a process of its own.
+type process struct {
+	addresses []string
+	kill      func()       // at once
+	stop      func() error // lets requests in flight end, and waits for the process's end
+}
+
+// startReplica starts a process, with variables of the environment.
+func startReplica(t *testing.T, server *redistest.Server, policy string, env ...string) *process {
 	t.Helper()
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), replicaOn+"="+server.Addr(), replicaOf+"="+policy)
+	c.Env = append(append(os.Environ(), replicaOn+"="+server.Addr(), replicaOf+"="+policy), env...)
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -66,17 +91,20 @@ func startReplica(t *testing.T, server *redistest.Server, policy string) (url st
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kill = func() { _ = c.Process.Kill() }
-	t.Cleanup(func() {
-		kill()
+	p := &process{kill: func() { _ = c.Process.Kill() }, stop: sync.OnceValue(func() error {
 		_ = in.Close()
-		_ = c.Wait()
+		return c.Wait()
+	})}
+	t.Cleanup(func() {
+		p.kill()
+		_ = p.stop()
 	})
-	address, err := bufio.NewReader(out).ReadString('\n')
+	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "http://" + strings.TrimSpace(address), kill
+	p.addresses = strings.Fields(line)
+	return p
 }
 
 // load takes, extends and settles permits by the example, in threads. A token may turn out to be used if the replica
@@ -131,10 +159,9 @@ func TestPythonExample(t *testing.T) {
 	}
 	server := redistest.Start(t)
 	policy := file(t, "version: 1\nkey: given\nlimits: [{name: calls, rate: 1000000/1000h, algorithm: fixed-window}]\n")
-	first, kill := startReplica(t, server, policy)
-	second, _ := startReplica(t, server, policy)
+	first, second := startReplica(t, server, policy), startReplica(t, server, policy)
 
-	c := exec.Command(python, "-c", load, first, second)
+	c := exec.Command(python, "-c", load, "http://"+first.addresses[0], "http://"+second.addresses[0])
 	c.Env = append(os.Environ(), "PYTHONPATH="+example, "PYTHONDONTWRITEBYTECODE=1")
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
@@ -150,7 +177,7 @@ func TestPythonExample(t *testing.T) {
 			t.Errorf("%q: %v", lines.Text(), err)
 		}
 		if counts[0] == 80 {
-			kill()
+			first.kill()
 		}
 	}
 	if err := c.Wait(); err != nil {

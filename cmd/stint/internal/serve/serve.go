@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -258,13 +259,15 @@ func (s *Server) Stop() error {
 	time.Sleep(s.config.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
+	errs := make([]error, len(s.servers))
+	var ending sync.WaitGroup // all at once: each has the whole time
 	if s.grpc != nil {
-		stopGRPC(s.grpc, shutdownTimeout)
+		ending.Go(func() { stopGRPC(s.grpc, shutdownTimeout) })
 	}
-	var errs []error
-	for _, server := range s.servers {
-		errs = append(errs, server.Shutdown(ctx))
+	for i, server := range s.servers {
+		ending.Go(func() { errs[i] = server.Shutdown(ctx) })
 	}
+	ending.Wait()
 	s.close()
 	return errors.Join(errs...)
 }

@@ -172,44 +172,6 @@ func TestStartInAnOutage(t *testing.T) {
 	}
 }
 
-// Two replicas on one Redis share counts exactly, while one after the other is replaced under load: no request
-// fails but those in flight at a replica that is killed, and here none is.
-func TestReplicasShareCounts(t *testing.T) {
-	server := redistest.Start(t)
-	const limit = 200
-	text := strings.Replace(shop, "rate: 2/1h", "quota: 200/monthly", 1)
-	replica := func(c *Config) {
-		c.Redis = &redis.Options{Addr: server.Addr(), DialerRetries: 1, ContextTimeoutEnabled: true}
-	}
-	begin := func() *Server { s, _ := start(t, text, replica); return s }
-	a, b := begin(), begin()
-	admitted := 0
-	for i := range limit + 50 {
-		switch i {
-		case 80: // a rolling restart
-			if err := a.Stop(); err != nil {
-				t.Fatal(err)
-			}
-			a = begin()
-		case 160:
-			if err := b.Stop(); err != nil {
-				t.Fatal(err)
-			}
-			b = begin()
-		}
-		switch status := ask(t, []*Server{a, b}[i%2], get("/a")); status {
-		case 200:
-			admitted++
-		case 403:
-		default:
-			t.Fatalf("request %d gets %d", i+1, status)
-		}
-	}
-	if admitted != limit {
-		t.Errorf("%d requests passed, want %d", admitted, limit)
-	}
-}
-
 // A server that stops is unready first, and lets the request in flight end.
 func TestStop(t *testing.T) {
 	s, _ := start(t, "version: 1\nkey: remote-ip\nlimits: [{name: a, rate: 1/1s, max-wait: 10s}]\n", func(c *Config) { c.Drain = time.Second })
