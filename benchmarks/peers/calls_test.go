@@ -5,6 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	// The document names calls of these, and no benchmark does.
+	_ "github.com/didip/tollbooth/v8"
+	_ "github.com/juju/ratelimit"
+	_ "go.uber.org/ratelimit"
+
 	"github.com/stint-go/stint/tests/doctest"
 )
 
@@ -18,14 +23,19 @@ func TestCallsOfTheDocument(t *testing.T) {
 		"github.com/didip/tollbooth/v7", "lmtpkg github.com/didip/tollbooth/v7/limiter",
 		"github.com/go-redis/redis_rate/v10",
 		"github.com/throttled/throttled/v2", "tmemstore github.com/throttled/throttled/v2/store/memstore",
-		"golang.org/x/time/rate")
+		"golang.org/x/time/rate",
+		"tollbooth8 github.com/didip/tollbooth/v8", "limiter8 github.com/didip/tollbooth/v8/limiter",
+		"golimiter github.com/sethvargo/go-limiter/memorystore", "github.com/sethvargo/go-limiter/httplimit",
+		"golimiterapi github.com/sethvargo/go-limiter", "go.uber.org/ratelimit", "jujurate github.com/juju/ratelimit",
+		"github.com/failsafe-go/failsafe-go/ratelimiter", "github.com/failsafe-go/failsafe-go/bulkhead",
+		"github.com/failsafe-go/failsafe-go/adaptivelimiter")
 	text, err := os.ReadFile("../../docs/coming-from.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, libraries, _ := strings.Cut(string(text), "\n## Go libraries\n")
 	calls := doctest.Column(libraries, 0)
-	if len(calls) < 40 {
+	if len(calls) < 75 {
 		t.Fatalf("%d calls", len(calls))
 	}
 	for _, code := range calls {
@@ -60,4 +70,11 @@ const declared = `
 		gcraStore  throttled.GCRAStoreCtx
 		quota      throttled.RateQuota
 		l          *rate.Limiter
+		lmt8       *limiter8.Limiter
+		golimits   golimiterapi.Store
+		uber       ratelimit.Limiter
+		bucket     *jujurate.Bucket
+		smooth     ratelimiter.RateLimiter[any]
+
+		onGoLimiter *httplimit.Middleware
 	)`

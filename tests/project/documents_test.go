@@ -40,8 +40,9 @@ func read(t *testing.T, name string) string {
 
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
+	code := regexp.MustCompile("`[^`\n]*`") // may have [T](x), which is no link
 	for _, doc := range documents(t) {
-		for _, m := range link.FindAllStringSubmatch(read(t, doc), -1) {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(read(t, doc), ""), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
