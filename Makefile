@@ -93,7 +93,7 @@ chromium:
 	command -v chromium >/dev/null && exit; \
 	echo "no chromium, which these tests drive: apt-get install chromium changes that" >&2; exit 1
 
-test-install: ## what a release would tag, installed by who has nothing else, in half a minute
+test-install: ## what a release would tag, installed by who has nothing else, in 2 minutes
 	cd tests && STINT_SUITE=install $(WORKSPACE) $(GO) test -count=1 -run '^TestInstall' ./project
 	STINT_SUITE=install $(GO) test -count=1 -run '^TestInstall' ./store/redisstore
 

@@ -37,7 +37,7 @@ func TestFirstService(t *testing.T) {
 			program.grow(t, text)
 		case language == "sh" && strings.Contains(text, "go run ."):
 			start = program.starter(t, text)
-		case language == "sh": // go mod init, go get: TestInstall runs them
+		case language == "sh": // go mod init, go get: of modules that aren't released yet
 		case language == "console":
 			sessions++
 			t.Run(fmt.Sprintf("session %d", sessions), func(t *testing.T) { followService(t, text, start) })
