@@ -29,6 +29,7 @@ var tested = map[string]string{
 	"docs/internals/request.md mermaid": "a drawing",
 	"docs/algorithms.md text":           "a formula",
 	"docs/grpc.md go adapters/grpc":     "adapters/grpc TestDocumentIsThisCode",
+	"docs/keys.md go adapters/echov5":   "adapters/echov5 TestKeyOfTheDocument",
 	"docs/other-languages.md python":    "cmd/stint/internal/serve TestDocument",
 	"docs/other-languages.md yaml":      "cmd/stint/internal/serve TestDocument",
 	"docs/policy.md go policy":          "policy TestProgramOfTheDocument",
