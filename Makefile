@@ -25,7 +25,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-mutants test-faults test-servers test-compat lua5.4 test-examples test-console pictures chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-mutants test-faults test-servers test-compat lua5.4 test-examples test-console pictures chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers bench-serve fuzz fuzz-list soak plots plots-check
 
 # What takes longest begins first, so that a core isn't left without a package at the end.
 LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./store/redisstore/internal/wire ./lua ./internal/memory)
@@ -185,6 +185,12 @@ bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TI
 # What each trick of a script buys: SCRIPTS are texts that go run ./lua/print -bare has printed before.
 bench-script: redis ## the token bucket's script beside others: make bench-script SCRIPTS=/tmp/before.lua ROUNDS=60
 	STINT_SCRIPTS='$(SCRIPTS)' $(GO) test -run '^$$' -bench '^BenchmarkScript$$' -benchtime $(ROUNDS)x ./store/redisstore/internal/wire
+
+# By version, not by a module here: what it requires would raise what cmd/stint is tested with.
+RATELIMIT = github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36
+bench-serve: redis ## stint serve beside envoyproxy/ratelimit on one Redis, in a minute; its first build takes two more
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && GOBIN="$$tmp" $(GO) install $(RATELIMIT) && cd cmd/stint && \
+	$(WORKSPACE) STINT_BENCH_RATELIMIT="$$tmp/service_cmd" $(GO) test -count=1 -v -run '^TestBesideRateLimit$$' ./internal/serve
 
 bench-peers: ## stint beside its peers in memory: make bench-peers ROUNDS=9 TIME=50ms
 	cd benchmarks && $(WORKSPACE) $(GO) run ./peers -rounds $(ROUNDS) -time $(TIME)

@@ -43,7 +43,8 @@ func runReplica() {
 			DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 		},
 		redis:  []redisstore.Option{redisstore.WithTimeout(patience)},
-		Secret: []byte("a secret of sixteen bytes"), Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Secret: []byte("a secret of sixteen bytes"),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if os.Getenv(replicaFor) == "proxies" {
 		c.Proxy, c.AuthAddr, c.RLSAddr = "nginx", "127.0.0.1:0", "127.0.0.1:0"
