@@ -46,6 +46,8 @@ var tested = map[string]string{
 	"docs/serve.md caddyfile":           "tests/serve TestCaddy",
 	"docs/serve.md nginx":               "tests/serve TestNginx",
 	"docs/serve.md yaml":                "tests/serve TestConfigurations",
+	"docs/tenants.md go tests/project":  "TestRecipesAreThisCode",
+	"docs/tenants.md sql":               "TestPlansInSQL",
 	"observe/otel/README.md go":         "observe/otel TestREADMECompiles",
 
 	"docs/first-service.md console":                "TestFirstService",

@@ -26,14 +26,16 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
-// The blocks of docs/recipes.md that tests here run are in their code.
+// The blocks of these documents that tests here run are in their code.
 func TestRecipesAreThisCode(t *testing.T) {
 	code := read(t, "tests/project/recipes_test.go") + read(t, "tests/project/recipes_callers_test.go") +
-		read(t, "tests/project/shutdown_test.go")
-	for _, block := range blocks(t, "docs/recipes.md", "go tests/project") {
-		for part := range strings.SplitSeq(block, "\n\n") { // declarations and statements
-			if !strings.Contains(code, "\n"+part) && !strings.Contains(code, indent(part)) {
-				t.Errorf("docs/recipes.md has code that isn't here:\n%s", part)
+		read(t, "tests/project/shutdown_test.go") + read(t, "tests/project/tenants_sql_test.go")
+	for _, doc := range []string{"docs/recipes.md", "docs/tenants.md"} {
+		for _, block := range blocks(t, doc, "go tests/project") {
+			for part := range strings.SplitSeq(block, "\n\n") { // declarations and statements
+				if !strings.Contains(code, "\n"+part) && !strings.Contains(code, indent(part)) {
+					t.Errorf("%s has code that isn't here:\n%s", doc, part)
+				}
 			}
 		}
 	}
