@@ -46,42 +46,46 @@ func readRun(file, at, text string) (series, error) {
 	return all, nil
 }
 
-// drawAdaptive shows the limit beside what it is to find, and how long requests
-// took.
+// drawAdaptive shows the limit beside what it is to find, and below it how long requests took.
 func drawAdaptive(dir string) error {
 	all, err := readRun("adaptive.csv", "seconds", run)
 	if err != nil {
 		return err
 	}
-	for _, a := range []struct{ name, title string }{
-		{"gradient2", "Gradient2, tolerance 1"},
-		{"vegas", "Vegas"},
-		{"aimd", "AIMD, timeout 150 ms"},
-	} {
+	adaptations := []struct{ name, title string }{
+		{"gradient2", "Gradient2(1.5), default"},
+		{"gradient2-1", "Gradient2(1)"},
+		{"vegas", "Vegas()"},
+		{"aimd", "AIMD(150 ms)"},
+	}
+	var limits, latencies []picture
+	for _, a := range adaptations {
 		columns := all[a.name]
 		if columns == nil {
 			return fmt.Errorf("adaptive.csv has no run of %s", a.name)
 		}
-		err := picture{
-			title: a.title + ", at 1.5 times the capacity",
-			x:     "seconds", y: "requests in flight", xStep: 10, yStep: 20,
+		limits = append(limits, picture{
+			title: a.title,
+			x:     "seconds", y: "requests", xStep: 40, yStep: 50, yMost: highest(all, "limit"),
 			lines: []line{
 				{"workers", grey, columns["workers"]},
-				{"in flight", orange, columns["in_flight"]},
 				{"limit", blue, columns["limit"]},
 			},
-		}.save(dir, "adaptive-"+a.name)
-		if err != nil {
-			return err
+		})
+		latencies = append(latencies, picture{
+			x: "seconds", y: "milliseconds", xStep: 40, yStep: 100, yMost: highest(all, "latency_ms"),
+			lines: []line{{"latency of admitted requests; the work takes 100 ms", orange, columns["latency_ms"]}},
+		})
+	}
+	return grid{"AdaptiveConcurrency, at 1.5 times the capacity", append(limits, latencies...)}.save(dir, "adaptive")
+}
+
+// highest returns the highest value of a column in any run, so that all are drawn to one scale.
+func highest(all series, column string) (most float64) {
+	for _, columns := range all {
+		for _, p := range columns[column] {
+			most = max(most, p.y)
 		}
 	}
-	return picture{
-		title: "Latency of admitted requests; the work takes 100 ms",
-		x:     "seconds", y: "milliseconds", xStep: 10, yStep: 50,
-		lines: []line{
-			{"Gradient2, tolerance 1", blue, all["gradient2"]["latency_ms"]},
-			{"Vegas", orange, all["vegas"]["latency_ms"]},
-			{"AIMD, timeout 150 ms", grey, all["aimd"]["latency_ms"]},
-		},
-	}.save(dir, "adaptive-latency")
+	return most
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ text { font-family: sans-serif; font-size: 13px; fill: #1f2328 }
 .orange { stroke: #d55e00; stroke-width: 1.8 }
 .grey { stroke: #767676; stroke-width: 1.8; stroke-dasharray: 6 3 }
 .denied { stroke: #d55e00; stroke-width: 1.6; fill: none }
-.passes { fill: #0072b2 }
+.passes, .bar { fill: #0072b2 }
 .asked { fill: #767676 }
 .waits, .wait { fill: none; stroke: #0072b2; stroke-width: 1.4 }
 .wait { stroke-width: 0.7 }
@@ -42,7 +43,7 @@ text { fill: #e6edf3 }
 .blue { stroke: #56b4e9 }
 .orange, .denied { stroke: #e69f00 }
 .grey { stroke: #a0a8b0 }
-.passes { fill: #56b4e9 }
+.passes, .bar { fill: #56b4e9 }
 .asked { fill: #a0a8b0 }
 .waits, .wait { stroke: #56b4e9 }
 }
@@ -83,27 +84,65 @@ type line struct {
 type picture struct {
 	title, x, y  string
 	xStep, yStep float64 // from one number on the axis to the next
+	yMost        float64 // that the axis shows at least
 	lines        []line
-	denied       []time.Duration // marked below the field
 }
 
 // Sizes are in pixels. Titles and the legend stand above the field that data is drawn in.
 const (
-	fieldWidth, fieldHeight = 620, 250
-	left, right             = 64, 26
-	titleHeight             = 34
-	legendHeight            = 26
-	below                   = 62
-	strip                   = 12 // of denials, below the field
-	width                   = left + fieldWidth + right
+	left, right  = 64, 26
+	titleHeight  = 34
+	legendHeight = 26
+	below        = 62
 )
+
+// size is a field's.
+type size struct{ width, height int }
+
+var alone, inGrid = size{620, 250}, size{185, 110}
 
 // save writes a picture under its title and legend.
 func (p picture) save(dir, name string) error {
-	const above, height = titleHeight + legendHeight, titleHeight + legendHeight + fieldHeight + below
-	c := newCanvas(width, height, p.title)
-	c.legend(left, above-8, p)
-	c.panel(0, above, p)
+	const above = titleHeight + legendHeight
+	c := newCanvas(left+alone.width+right, above+alone.height+below, p.title)
+	c.legend(left, above-8, p.lines)
+	c.panel(left, above, alone, p)
+	return c.save(dir, name)
+}
+
+// grid is small pictures in rows of four, under one title and legend.
+type grid struct {
+	title  string
+	panels []picture
+}
+
+func (g grid) save(dir, name string) error {
+	const (
+		columns    = 4
+		above      = titleHeight + legendHeight
+		gap        = 40
+		head, foot = 22, 24
+	)
+	rows := (len(g.panels) + columns - 1) / columns
+	wide, high := inGrid.width+gap, head+inGrid.height+foot
+	c := newCanvas(left+columns*wide-gap+right, above+rows*high+20, g.title)
+	var lines []line
+	for i, p := range g.panels {
+		x, y := left+i%columns*wide, above+i/columns*high
+		c.text(float64(x), float64(y+head-8), "", "start", p.title)
+		for _, l := range p.lines {
+			if !slices.ContainsFunc(lines, func(o line) bool { return o.name == l.name }) {
+				lines = append(lines, l)
+			}
+		}
+		p.x = "" // once, below all
+		if i%columns > 0 {
+			p.y = ""
+		}
+		c.panel(float64(x), float64(y+head), inGrid, p)
+	}
+	c.legend(left, above-8, lines)
+	c.text(float64(left+(columns*wide-gap)/2), float64(above+rows*high+8), "", "middle", g.panels[0].x)
 	return c.save(dir, name)
 }
 
@@ -136,21 +175,17 @@ func (c *canvas) text(x, y float64, class, anchor, s string) {
 
 func (c *canvas) path(class, d string) { fmt.Fprintf(c, `<path class="%s" d="%s"/>`+"\n", class, d) }
 
-// legend names the lines of a picture in a row.
-func (c *canvas) legend(x, y float64, p picture) {
+// legend names lines in a row.
+func (c *canvas) legend(x, y float64, lines []line) {
 	name := func(s string) {
 		c.text(x+34, y, "", "start", s)
 		x += 34 + 24 + 8*float64(len(s))
 	}
-	for _, l := range p.lines {
+	for _, l := range lines {
 		if l.name != "" {
 			c.path(string(l.ink), "M"+number(x)+" "+number(y-4)+"h26")
 			name(l.name)
 		}
-	}
-	if len(p.denied) > 0 {
-		c.cross(x+13, y-4)
-		name("denied")
 	}
 }
 
@@ -158,14 +193,27 @@ func (c *canvas) cross(x, y float64) {
 	c.path("denied", "M"+number(x-3)+" "+number(y-3)+"l6 6m0 -6l-6 6")
 }
 
+const radius = 3.6 // of a dot
+
+func (c *canvas) dot(x, y float64, class string) {
+	fmt.Fprintf(c, `<circle class="%s" cx="%s" cy="%s" r="%v"/>`+"\n", class, number(x), number(y), radius)
+}
+
+// spot draws a dot of a class.
+func (c *canvas) spot(class string) func(x, y float64) {
+	return func(x, y float64) { c.dot(x, y, class) }
+}
+
+func (c *canvas) bar(from, to, y float64) {
+	fmt.Fprintf(c, `<rect class="bar" x="%s" y="%s" width="%s" height="12" rx="2"/>`+"\n",
+		number(from), number(y-6), number(to-from))
+}
+
 // panel draws a picture's axes and data.
-func (c *canvas) panel(x, y float64, p picture) {
-	x += left
+func (c *canvas) panel(x, y float64, s size, p picture) {
+	fieldWidth, fieldHeight := float64(s.width), float64(s.height)
 	ticks := y + fieldHeight + 17
-	if len(p.denied) > 0 {
-		ticks += strip
-	}
-	most := point{}
+	most := point{y: p.yMost}
 	for _, l := range p.lines {
 		for _, pt := range l.points {
 			most.x, most.y = math.Max(most.x, pt.x), math.Max(most.y, pt.y)
@@ -183,17 +231,18 @@ func (c *canvas) panel(x, y float64, p picture) {
 		c.path("grid", "M"+at(point{0, v})+"h"+number(fieldWidth))
 		c.text(x-8, y+fieldHeight-v/most.y*fieldHeight+4, "", "end", number(v))
 	}
-	c.text(x+fieldWidth/2, ticks+20, "", "middle", p.x)
-	fmt.Fprintf(c, `<text transform="translate(%s %s) rotate(-90)" text-anchor="middle">%s</text>`+"\n",
-		number(x-44), number(y+fieldHeight/2), escaped(p.y))
+	if p.x != "" {
+		c.text(x+fieldWidth/2, ticks+20, "", "middle", p.x)
+	}
+	if p.y != "" {
+		fmt.Fprintf(c, `<text transform="translate(%s %s) rotate(-90)" text-anchor="middle">%s</text>`+"\n",
+			number(x-44), number(y+fieldHeight/2), escaped(p.y))
+	}
 	for _, l := range p.lines {
 		var d strings.Builder
 		for i, pt := range l.points {
 			d.WriteString(map[bool]string{true: "M", false: "L"}[i == 0] + at(pt))
 		}
 		c.path(string(l.ink), d.String())
-	}
-	for _, r := range p.denied {
-		c.cross(x+r.Seconds()/most.x*fieldWidth, y+fieldHeight+8)
 	}
 }

@@ -2,7 +2,7 @@
 // themselves: traffic with instants of its own goes through store.Decide, and
 // what passes is drawn. It reads no clock, so the same code draws the same
 // files. AdaptiveConcurrency under real load and fair queues are drawn from the
-// tables that examples/adaptive and examples/fairqueue wrote in one run. It is a module of its own, so that its
+// tables that examples/adaptive and examples/fairqueue wrote. It is a module of its own, so that its
 // dependencies never reach a user's go.sum.
 package main
 
@@ -25,16 +25,9 @@ func main() {
 }
 
 func drawAll(dir string) error {
-	for _, r := range rates {
-		p, err := r.picture()
-		if err == nil {
-			err = p.save(dir, r.file)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.file, err)
-		}
-	}
-	for _, draw := range []func(dir string) error{drawTimeline, drawWarmUp, drawConcurrency, drawAdaptive, drawFairQueue} {
+	for _, draw := range []func(dir string) error{
+		drawTimeline, drawRates, drawWarmUp, drawConcurrency, drawAdaptive, drawFairQueue,
+	} {
 		if err := draw(dir); err != nil {
 			return err
 		}
@@ -42,20 +35,21 @@ func drawAll(dir string) error {
 	return nil
 }
 
-// rates all see the same traffic, so that the pictures can be compared.
+// rates all see the same traffic, so that they can be compared.
 var rates = []rate{
-	{"tokenbucket", "TokenBucket, 10 per 10 s", store.Spec{Algorithm: store.TokenBucket}},
-	{"intervalbucket", "IntervalBucket, 10 per 10 s, burst 15", store.Spec{Algorithm: store.IntervalBucket, Burst: 15}},
-	{"leakybucket", "LeakyBucket, 10 per 10 s, queue 5", store.Spec{Algorithm: store.LeakyBucket, Queue: 5}},
-	{"fixedwindow", "FixedWindow, 10 per 10 s", store.Spec{Algorithm: store.FixedWindow}},
-	{"slidingwindow", "SlidingWindow, 10 per 10 s in 4 buckets", store.Spec{Algorithm: store.SlidingWindow, Buckets: 4}},
-	{"slidingcounter", "SlidingCounter, 10 per 10 s", store.Spec{Algorithm: store.SlidingCounter}},
-	{"slidinglog", "SlidingLog, 10 per 10 s", store.Spec{Algorithm: store.SlidingLog}},
+	{"TokenBucket", store.Spec{Algorithm: store.TokenBucket}},
+	{"IntervalBucket, burst 15", store.Spec{Algorithm: store.IntervalBucket, Burst: 15}},
+	{"LeakyBucket, queue 5", store.Spec{Algorithm: store.LeakyBucket, Queue: 5}},
+	{"FixedWindow", store.Spec{Algorithm: store.FixedWindow}},
+	{"SlidingWindow, 4 buckets", store.Spec{Algorithm: store.SlidingWindow, Buckets: 4}},
+	{"SlidingCounter", store.Spec{Algorithm: store.SlidingCounter}},
+	{"SlidingLog", store.Spec{Algorithm: store.SlidingLog}},
+	{"WarmUp, over 5 s", store.Spec{Algorithm: store.WarmUp, WarmUp: 5 * time.Second}},
 }
 
 type rate struct {
-	file, title string
-	spec        store.Spec
+	title string
+	spec  store.Spec
 }
 
 // traffic is one request, then a rush just before and after the first window
@@ -102,6 +96,20 @@ func (k *key) release(at time.Duration, receipt store.Receipt) {
 	store.Amend(k.now(at), &charge, &k.state[0], &result)
 }
 
+// drawRates shows what each rate lets through of the same traffic.
+func drawRates(dir string) error {
+	var panels []picture
+	for _, r := range rates {
+		p, err := r.picture()
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.title, err)
+		}
+		panels = append(panels, p)
+	}
+	return grid{"Requests since the start under each algorithm, at 10 per 10 s", panels}.save(dir, "rates")
+}
+
+// picture counts what was asked and what was let through.
 func (r rate) picture() (picture, error) {
 	r.spec.Units, r.spec.Period = 10, 10*time.Second
 	k, err := newKey(r.spec)
@@ -109,31 +117,22 @@ func (r rate) picture() (picture, error) {
 		return picture{}, err
 	}
 	var asked, passed stairs
-	var denied []time.Duration
 	for _, at := range traffic() {
 		asked.step(at)
 		if res := k.take(at, 0); res.OK {
 			passed.step(at + res.Delay)
-		} else {
-			denied = append(denied, at)
 		}
 	}
-	return counted(r.title, asked, passed, denied), nil
-}
-
-// counted shows what was asked and what was let through.
-func counted(title string, asked, passed stairs, denied []time.Duration) picture {
 	asked.until(40 * time.Second)
 	passed.until(40 * time.Second)
 	passed.points = slices.DeleteFunc(passed.points, func(p point) bool { return p.x > 40 }) // turns still to come
 	return picture{
-		title: title, x: "seconds", y: "requests since the start", xStep: 5, yStep: 20,
+		title: r.title, x: "seconds", y: "requests", xStep: 10, yStep: 20,
 		lines: []line{
 			{"requested", grey, asked.points},
 			{"admitted", blue, passed.points},
 		},
-		denied: denied,
-	}
+	}, nil
 }
 
 // drawWarmUp shows the rate that one caller gets who asks again as soon as it
@@ -165,48 +164,54 @@ func drawWarmUp(dir string) error {
 	}.save(dir, "warmup")
 }
 
-// drawConcurrency lets requests come every 250 ms and hold one of four slots
-// for a time that grows and shrinks again.
+// drawConcurrency shows which slot each request holds, while what stands behind is fast, slow, and fast again.
 func drawConcurrency(dir string) error {
-	k, err := newKey(store.Spec{Algorithm: store.Concurrency, Units: 4})
+	const slots = 4
+	k, err := newKey(store.Spec{Algorithm: store.Concurrency, Units: slots})
 	if err != nil {
 		return err
 	}
-	type held struct {
+	c := newChart("Concurrency, 4 slots; 0.9 s each, 2.7 s from 5 s to 12 s", 64, 26, (slots+1)*rowHeight)
+	c.legend(entry{"admitted", c.spot("asked")}, entry{"denied", c.cross}, entry{"holds a slot", func(x, y float64) {
+		c.bar(x-8, x+8, y)
+	}})
+	row := func(n int) float64 { return c.top + rowHeight/2 + float64(n)*rowHeight }
+	c.text(c.left-14, row(0)+4, "", "end", "asks")
+	for slot := range slots {
+		c.row(c.top + float64(slot+1)*rowHeight)
+		c.text(c.left-14, row(slot+1)+4, "", "end", fmt.Sprintf("slot %d", slot+1))
+	}
+	type request struct {
 		until   time.Duration
 		receipt store.Receipt
 	}
-	var holders []held
-	inFlight := stairs{points: []point{{0, 0}}}
-	var denied []time.Duration
-	for at := time.Duration(0); at < 20*time.Second; at += 50 * time.Millisecond {
-		for i := 0; i < len(holders); i++ {
-			if h := holders[i]; h.until <= at {
-				k.release(at, h.receipt)
-				inFlight.by(at, -1)
-				holders = append(holders[:i], holders[i+1:]...)
-				i--
+	var holds [slots]request
+	for at := time.Duration(0); at < span*time.Second; at += 500 * time.Millisecond {
+		free := -1
+		for slot := slots - 1; slot >= 0; slot-- {
+			if h := &holds[slot]; h.until <= at {
+				if h.until > 0 {
+					k.release(h.until, h.receipt)
+					*h = request{}
+				}
+				free = slot
 			}
 		}
-		if at%(250*time.Millisecond) != 0 {
+		res := k.take(at, 0)
+		if res.OK != (free >= 0) {
+			return fmt.Errorf("concurrency: at %v: free slot %d, admitted %v", at, free, res.OK)
+		}
+		if !res.OK {
+			c.cross(c.x(at), row(0))
 			continue
 		}
-		length := 500 * time.Millisecond
-		if at > 6*time.Second && at < 13*time.Second {
-			length = 1600 * time.Millisecond // what stands behind is slow for a while
+		length := 900 * time.Millisecond
+		if at >= 5*time.Second && at < 12*time.Second {
+			length = 2700 * time.Millisecond
 		}
-		if res := k.take(at, 0); res.OK {
-			inFlight.by(at, 1)
-			holders = append(holders, held{at + length, res.Receipt})
-		} else {
-			denied = append(denied, at)
-		}
+		holds[free] = request{at + length, res.Receipt}
+		c.dot(c.x(at), row(0), "asked")
+		c.bar(c.x(at), c.x(min(at+length, span*time.Second)), row(free+1))
 	}
-	inFlight.until(20 * time.Second)
-	return picture{
-		title: "Concurrency, 4 slots; 0.5 s each, 1.6 s from 6 s to 13 s",
-		x:     "seconds", y: "requests in flight", xStep: 1, yStep: 1,
-		lines:  []line{{"in flight", blue, inFlight.points}},
-		denied: denied,
-	}.save(dir, "concurrency")
+	return c.save(dir, "concurrency")
 }

@@ -4,9 +4,11 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -25,8 +27,31 @@ func TestPicturesAreUpToDate(t *testing.T) {
 	}
 }
 
+// A document shows each picture.
+func TestPicturesAreShown(t *testing.T) {
+	var documents strings.Builder
+	files, _ := filepath.Glob("../*.md")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents.Write(text)
+	}
+	kept, _ := filepath.Glob("../img/*")
+	if len(kept) == 0 {
+		t.Error("no pictures")
+	}
+	for _, file := range kept {
+		if name := filepath.Base(file); !strings.Contains(documents.String(), "img/"+name) {
+			t.Errorf("no document shows docs/img/%s", name)
+		}
+	}
+}
+
 // Pictures can be read everywhere: text stands within the picture and apart from
-// other text and from the data, and so do the marks of denials. The font is one that
+// other text and from the data, and so do the marks of denials. No mark covers another, or the way of a request
+// that waits. The font is one that
 // every machine has, and pages may be light or dark.
 func TestPicturesAreLegible(t *testing.T) {
 	for file, text := range drawn(t) {
@@ -53,10 +78,24 @@ func TestPicturesAreLegible(t *testing.T) {
 				}
 			}
 		}
+		all := slices.Concat(s.marks, s.dots, s.bars)
+		for i, m := range all {
+			for _, o := range all[:i] {
+				if m.overlaps(o) {
+					t.Errorf("%s: the marks at %v,%v and %v,%v overlap", file, m.left, m.top, o.left, o.top)
+				}
+			}
+			for _, w := range s.ways {
+				if w.crosses(m) {
+					t.Errorf("%s: the way from %v to %v crosses the mark at %v,%v", file, w.from, w.to, m.left, m.top)
+				}
+			}
+		}
 		if len(s.fields) == 0 && s.rows == 0 || len(s.texts) < 10 {
 			t.Errorf("%s: %d fields, %d rows, %d texts", file, len(s.fields), s.rows, len(s.texts))
 		}
-		if fonts := regexp.MustCompile(`font-family: [^;]*`).FindAllString(text, -1); len(fonts) != 1 || fonts[0] != "font-family: sans-serif" {
+		fonts := regexp.MustCompile(`font-family: [^;]*`).FindAllString(text, -1)
+		if !slices.Equal(fonts, []string{"font-family: sans-serif"}) {
 			t.Errorf("%s: fonts %q", file, fonts)
 		}
 		if !strings.Contains(text, "prefers-color-scheme: dark") {
@@ -80,7 +119,7 @@ func drawn(t *testing.T) map[string]string {
 		}
 		all[filepath.Base(f)] = string(text)
 	}
-	if len(all) < 13 {
+	if len(all) < 7 {
 		t.Fatalf("%d pictures", len(all))
 	}
 	return all
@@ -95,11 +134,29 @@ func (b box) overlaps(o box) bool {
 	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
 }
 
+// way is a straight line.
+type way struct{ from, to point }
+
+// crosses says whether the way comes into a box, at a tenth of a pixel.
+func (w way) crosses(b box) bool {
+	steps := math.Ceil(10 * math.Hypot(w.to.x-w.from.x, w.to.y-w.from.y))
+	for i := range int(steps) {
+		at := (float64(i) + 0.5) / steps
+		x, y := w.from.x+at*(w.to.x-w.from.x), w.from.y+at*(w.to.y-w.from.y)
+		if b.left < x && x < b.right && b.top < y && y < b.bottom {
+			return true
+		}
+	}
+	return false
+}
+
 type picked struct {
 	width, height float64
 	texts         []box
 	fields        []box // of the data, as far as grids go
 	marks         []box // of denials
+	dots, bars    []box
+	ways          []way // of requests that wait
 	rows          int   // in which data is marked
 }
 
@@ -141,12 +198,26 @@ func parse(t *testing.T, file, text string) (s picked) {
 			var x, y float64
 			_, _ = fmt.Sscanf(at["d"], "M%g %g", &x, &y)
 			s.marks = append(s.marks, box{"", x, x + 6, y, y + 6})
+		case e.Name.Local == "circle":
+			r := num("r")
+			s.dots = append(s.dots, box{"", num("cx") - r, num("cx") + r, num("cy") - r, num("cy") + r})
+		case at["class"] == "bar":
+			x, y := num("x"), num("y")
+			s.bars = append(s.bars, box{"", x, x + num("width"), y, y + num("height")})
+		case at["class"] == "wait":
+			var w way
+			if _, err := fmt.Sscanf(at["d"], "M%g %gL%g %g", &w.from.x, &w.from.y, &w.to.x, &w.to.y); err != nil {
+				t.Fatalf("%s: %q: %v", file, at["d"], err)
+			}
+			s.ways = append(s.ways, w)
 		case at["class"] == "row":
 			s.rows++
 		case at["class"] == "grid":
 			var x, y, h float64
 			if n, _ := fmt.Sscanf(at["d"], "M%g %gh%g", &x, &y, &h); n == 3 {
-				if k := len(s.fields) - 1; k >= 0 && s.fields[k].left == x && s.fields[k].top > y && s.fields[k].bottom-y < fieldHeight+1 {
+				k := len(s.fields) - 1
+				if k >= 0 && s.fields[k].left == x && s.fields[k].top > y &&
+					s.fields[k].bottom-y < float64(alone.height)+1 {
 					s.fields[k].top = y
 				} else {
 					s.fields = append(s.fields, box{"", x, x + h, y, y})

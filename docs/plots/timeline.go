@@ -65,44 +65,84 @@ func (r rate) answers() (all []answer, err error) {
 	return all, nil
 }
 
-// drawTimeline shows each algorithm's answers to the same requests in a row: what passes, and when.
-func drawTimeline(dir string) error {
-	const (
-		names, counts = 190, 80 // beside the rows
-		second        = 34
-		rowHeight     = 34
-		span          = 20
-		above         = titleHeight + legendHeight + 14
-		wide          = names + span*second + counts
-	)
-	height := above + (len(rows)+1)*rowHeight + 44
-	c := newCanvas(wide, height, "The same requests under each algorithm, at 5 per 5 s")
-	legend := float64(above) - 22
-	c.dot(left+8, legend-4, "passes")
-	c.text(left+22, legend, "", "start", "passes")
-	c.dot(left+108, legend-4, "waits")
-	c.text(left+122, legend, "", "start", "waits until it passes")
-	c.cross(left+308, legend-4)
-	c.text(left+322, legend, "", "start", "denied")
+// Rows are a chart's, of a span of seconds.
+const (
+	rowHeight = 34
+	span      = 20
+	second    = 34
+)
 
-	x := func(at time.Duration) float64 { return names + at.Seconds()*second }
-	bottom := float64(above + (len(rows)+1)*rowHeight)
+// chart is a picture of rows that share an axis of seconds.
+type chart struct {
+	*canvas
+	left, top float64 // of the rows
+}
+
+// newChart has names of some width before its rows, and something after them.
+func newChart(title string, names, after, rows int) chart {
+	const above = titleHeight + legendHeight + 14
+	c := chart{newCanvas(names+span*second+after, above+rows+44, title), float64(names), above}
+	bottom := c.top + float64(rows)
 	for s := 0; s <= span; s += 5 {
-		at := time.Duration(s) * time.Second
-		c.path("grid", fmt.Sprintf("M%s %dv%s", number(x(at)), above, number(bottom-float64(above))))
-		c.text(x(at), bottom+17, "", "middle", fmt.Sprint(s))
+		x := c.x(time.Duration(s) * time.Second)
+		c.path("grid", fmt.Sprintf("M%s %sv%d", number(x), number(c.top), rows))
+		c.text(x, bottom+17, "", "middle", fmt.Sprint(s))
 	}
-	c.text(names+span*second/2, bottom+35, "", "middle", "seconds")
+	c.text(c.left+span*second/2, bottom+35, "", "middle", "seconds")
+	return c
+}
 
-	y := float64(above) + rowHeight/2
-	c.text(names-14, y+4, "", "end", "requests")
-	for _, at := range arrivals() {
-		c.dot(x(at), y, "asked")
+func (c chart) x(at time.Duration) float64 { return c.left + at.Seconds()*second }
+
+// row draws the line above a row.
+func (c chart) row(y float64) {
+	c.path("row", fmt.Sprintf("M%s %sh%d", number(c.left), number(y), span*second))
+}
+
+// entry is a mark and what it stands for.
+type entry struct {
+	name string
+	mark func(x, y float64)
+}
+
+func (c chart) legend(entries ...entry) {
+	x, y := float64(left)+8, c.top-22
+	for _, e := range entries {
+		e.mark(x, y-4)
+		c.text(x+14, y, "", "start", e.name)
+		x += 14 + 28 + 8*float64(len(e.name))
 	}
+}
+
+// drawTimeline shows each algorithm's answers to the same requests in a row: what passes, and when.
+// Denials are marked above what passes. Requests that wait have a line of their own between these, far enough
+// above what passes that the way from one to the other crosses no mark.
+func drawTimeline(dir string) error {
+	const waiting = 30 // more height of a row in which requests wait
+	height := (len(rows) + 1) * rowHeight
 	for _, r := range rows {
-		y += rowHeight
-		c.path("row", fmt.Sprintf("M%d %sh%d", names, number(y-rowHeight/2), span*second))
-		c.text(names-14, y+4, "", "end", r.title)
+		if r.spec.Queue > 0 {
+			height += waiting
+		}
+	}
+	const counts = 80
+	c := newChart("The same requests under each algorithm, at 5 per 5 s", 190, counts, height)
+	c.legend(entry{"passes", c.spot("passes")}, entry{"waits until it passes", c.spot("waits")}, entry{"denied", c.cross})
+	y := c.top
+	c.text(c.left-14, y+rowHeight/2+4, "", "end", "requests")
+	c.text(c.left+span*second+counts-14, y+rowHeight/2+4, "", "end", "passed")
+	for _, at := range arrivals() {
+		c.dot(c.x(at), y+rowHeight/2, "asked")
+	}
+	next := y + rowHeight
+	for _, r := range rows {
+		y, next = next, next+rowHeight
+		if r.spec.Queue > 0 {
+			next += waiting
+		}
+		denied, waits, passes := y+10, y+24, next-11
+		c.row(y)
+		c.text(c.left-14, (y+next)/2+4, "", "end", r.title)
 		all, err := r.answers()
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.title, err)
@@ -110,21 +150,18 @@ func drawTimeline(dir string) error {
 		passed := 0
 		for _, a := range all {
 			if a.denied {
-				c.cross(x(a.asked), y-7)
+				c.cross(c.x(a.asked), denied)
 				continue
 			}
 			passed++
 			if a.passes > a.asked {
-				c.dot(x(a.asked), y-7, "waits")
-				c.path("wait", fmt.Sprintf("M%s %sL%s %s", number(x(a.asked)), number(y-7), number(x(a.passes)), number(y+6)))
+				c.dot(c.x(a.asked), waits, "waits")
+				c.path("wait", fmt.Sprintf("M%s %sL%s %s",
+					number(c.x(a.asked)), number(waits+radius), number(c.x(a.passes)), number(passes-radius)))
 			}
-			c.dot(x(a.passes), y+6, "passes")
+			c.dot(c.x(a.passes), passes, "passes")
 		}
-		c.text(wide-14, y+4, "", "end", fmt.Sprintf("%d of %d", passed, len(all)))
+		c.text(c.left+span*second+counts-14, (y+next)/2+4, "", "end", fmt.Sprintf("%d of %d", passed, len(all)))
 	}
 	return c.save(dir, "timeline")
-}
-
-func (c *canvas) dot(x, y float64, class string) {
-	fmt.Fprintf(c, `<circle class="%s" cx="%s" cy="%s" r="3.6"/>`+"\n", class, number(x), number(y))
 }

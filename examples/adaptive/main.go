@@ -26,7 +26,7 @@ import (
 )
 
 func main() {
-	algorithm := flag.String("algorithm", "all", "gradient2, vegas, aimd, or all in turn")
+	algorithm := flag.String("algorithm", "all", "gradient2, gradient2-1, vegas, aimd, or all in turn")
 	phase := flag.Duration("phase", 40*time.Second, "how long the workers stay as many")
 	flag.Parse()
 	fmt.Fprintf(os.Stderr, usage, *phase)
@@ -43,7 +43,7 @@ func main() {
 // usage is printed beside the rows, which may go to a file.
 const usage = `adaptive runs by itself: half more load than a backend with 40 workers, then 20, then 60 can bear, for %v each.
 Watch the limit follow the workers, and latency_ms stay near the 100 that the work takes
-(aimd: below its timeout, 150). Two rows a second:
+(aimd: below its timeout, 150; gradient2: its tolerance lets requests queue). Two rows a second:
 
 `
 
@@ -55,7 +55,8 @@ type algorithm struct {
 // The work is uniform, so the limits follow the latency closely. AIMD's timeout allows
 // a queue half as long as the work.
 var algorithms = []algorithm{
-	{"gradient2", stint.Gradient2(1)},
+	{"gradient2", stint.Gradient2(1.5)}, // the default
+	{"gradient2-1", stint.Gradient2(1)},
 	{"vegas", stint.Vegas()},
 	{"aimd", stint.AIMD(150 * time.Millisecond)},
 }
