@@ -17,10 +17,7 @@ require (
 	golang.org/x/time v0.15.0
 )
 
-require (
-	github.com/benbjohnson/clock v1.3.0 // indirect
-	github.com/kr/text v0.2.0 // indirect
-)
+require github.com/benbjohnson/clock v1.3.0 // indirect
 
 require (
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect

@@ -29,6 +29,7 @@ import (
 // The blocks of these documents that tests here run are in their code.
 func TestRecipesAreThisCode(t *testing.T) {
 	code := read(t, "tests/project/recipes_test.go") + read(t, "tests/project/recipes_callers_test.go") +
+		read(t, "tests/project/recipes_websocket_test.go") +
 		read(t, "tests/project/shutdown_test.go") + read(t, "tests/project/tenants_sql_test.go")
 	for _, doc := range []string{"docs/recipes.md", "docs/tenants.md"} {
 		for _, block := range blocks(t, doc, "go tests/project") {
@@ -185,65 +186,6 @@ func TestSoftLimit(t *testing.T) {
 		}
 		if got["results: 50"] != 100 || got["results: 5"] != 900 || got["429"] != 200 {
 			t.Errorf("got %v", got)
-		}
-	})
-}
-
-// connection is a connection of some WebSocket library.
-type connection struct {
-	sent   []string
-	closed string
-}
-
-func (c *connection) Read(context.Context) (string, error) {
-	if len(c.sent) == 0 {
-		return "", io.EOF
-	}
-	message := c.sent[0]
-	c.sent = c.sent[1:]
-	return message, nil
-}
-
-func (c *connection) Close(reason string) error {
-	c.closed = reason
-	return nil
-}
-
-// Each connection has a limit of messages.
-func TestMessagesOfAConnection(t *testing.T) {
-	handled := 0
-	handle := func(string) { handled++ }
-
-	messages := stint.Must(stint.New(
-		stint.Rate(10, time.Second, stint.WithName("messages")),
-		stint.WithKey(stint.GivenKey())))
-	serve := func(ctx context.Context, conn *connection, id string) error {
-		for {
-			message, err := conn.Read(ctx)
-			if err != nil {
-				return err
-			}
-			if err := messages.Allow(ctx, id, 1); err != nil {
-				return conn.Close("too many messages")
-			}
-			handle(message)
-		}
-	}
-
-	synctest.Test(t, func(t *testing.T) {
-		for _, tt := range []struct {
-			id            string
-			sent, handled int
-			closed        string
-		}{{"192.0.2.1:5000", 12, 10, "too many messages"}, {"192.0.2.1:5001", 9, 9, ""}} {
-			handled = 0
-			conn := &connection{sent: make([]string, tt.sent)}
-			if err := serve(t.Context(), conn, tt.id); (err == nil) != (tt.closed != "") {
-				t.Error(err)
-			}
-			if handled != tt.handled || conn.closed != tt.closed {
-				t.Errorf("%s: %d messages handled, closed %q", tt.id, handled, conn.closed)
-			}
 		}
 	})
 }
