@@ -2,6 +2,8 @@ package project
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -176,6 +178,42 @@ func reverseProxy(t *testing.T, to string) string {
 // nginx is nginx as the document configures it.
 func nginx(t *testing.T, to string) string {
 	return nginxtest.Start(t, to, blocks(t, "docs/proxies.md", "nginx")[0])
+}
+
+// Behind Cloudflare and nginx, as docs/proxies.md has them, a client can't choose its key.
+func TestCloudflareAndNginx(t *testing.T) {
+	cloudflare := []netip.Prefix{netip.MustParsePrefix("127.0.0.3/32")}
+	key := stint.ForwardedIP(append(cloudflare, netip.MustParsePrefix("127.0.0.1/32"))...) // and nginx's address
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		address, err := key.Of(r)
+		fmt.Fprint(w, address, err)
+	}))
+	defer server.Close()
+	at := nginx(t, server.URL)
+	for _, tt := range []struct{ name, from, forwarded, want string }{
+		{"through Cloudflare", "127.0.0.3", "203.0.113.9", "203.0.113.9"},
+		{"through Cloudflare, with a made-up address", "127.0.0.3", "198.51.100.1, 203.0.113.9", "203.0.113.9"},
+		{"past Cloudflare", "127.0.0.4", "203.0.113.9", "127.0.0.4"},
+		{"past Cloudflare, with its address", "127.0.0.4", "203.0.113.9, 127.0.0.3", "127.0.0.4"},
+	} {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(tt.from)}}
+		client := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+		r, err := http.NewRequest("GET", at+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Forwarded-For", tt.forwarded)
+		r.Header.Set("CF-Connecting-IP", "198.51.100.2")
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if want := tt.want + "<nil>"; string(got) != want || err != nil {
+			t.Errorf("%s: the key is %s, want %s; %v", tt.name, got, want, err)
+		}
+	}
 }
 
 // What docs/proxies.md writes for AWS and Kubernetes is well formed, and says what it
