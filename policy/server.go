@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// WithServer makes mistakes of the parts of a file that a server for proxies, such as stint serve, can't
+// WithServer rejects the parts of a file that a server for proxies, such as stint serve, can't
 // apply: it doesn't see the response or the end of a request, and has no functions of an application.
 // These parts are concurrency, adaptive-concurrency, bandwidth, settle, plans, and the keys given and pattern.
 func WithServer() Option {
@@ -17,7 +17,7 @@ func WithServer() Option {
 }
 
 // WithGivenKeys lets a file have the key given in spite of WithServer, because the clients of the server give the
-// keys. By default, WithServer makes that key a mistake.
+// keys. By default, WithServer rejects that key.
 func WithGivenKeys() Option {
 	return option(func(c *config) { c.givenKeys = true })
 }

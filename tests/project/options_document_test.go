@@ -19,8 +19,9 @@ const optionsFile = "docs/options.md"
 // optionsHead is the beginning of the document.
 const optionsHead = `# Options
 
-Every option, with its default, its values and where it may stand. ` + "`make api`" + ` writes this page from the doc comments of the
-functions: ` + "`go doc github.com/stint-go/stint.WithBurst`" + ` has the whole text of one.
+This page lists every option, with its default, its values and where it may stand. ` + "`make api`" + ` writes this
+page from the doc comments of the functions: ` + "`go doc github.com/stint-go/stint.WithBurst`" + ` has the whole text
+of one.
 
 If an option may stand in several places, the one of the limit takes precedence over the one of its route, and the one of the
 route over the one of the limiter. An option that may stand in ` + "`New`" + ` may also stand in ` + "`With`" + ` and ` + "`Update`" + `. Durations are
