@@ -93,7 +93,7 @@ func TestPlansInSQL(t *testing.T) {
 	run(blocks(t, "docs/tenants.md", "sql")[0])
 	run("INSERT INTO plans VALUES ('acme', 5, 1000), ('globex', 7, NULL), ('zero', 0, NULL)")
 
-	plans, err := tenants.New(planIn(db), tenants.WithTTL(time.Hour))
+	plans, err := tenants.New(planIn(db), tenants.WithTTL(10*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
