@@ -25,7 +25,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-mutants test-faults test-servers test-compat lua5.4 test-examples test-console pictures chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers bench-serve fuzz fuzz-list soak plots plots-check
+.PHONY: test test-mutants test-faults test-servers test-compat lua5.4 test-examples test-console pictures chromium test-install test-newest test-observe test-traefik redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers bench-serve fuzz fuzz-list soak plots plots-check
 
 # What takes longest begins first, so that a core isn't left without a package at the end.
 LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./store/redisstore/internal/wire ./lua ./internal/memory)
@@ -110,6 +110,11 @@ test-newest: redis ## the tests of what imports them, with the newest gin, echo 
 test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
 	@echo "asking a Prometheus for each panel and each alert: about half a minute"
 	cd observe/otel && STINT_SUITE=observe $(WORKSPACE) $(GO) test -count=1 -v -run '^TestObserve' ./examples/prometheus
+
+# CI doesn't: to compile what the packages of Traefik import takes longer than any other step.
+test-traefik: ## stint serve behind Traefik's own forwardAuth, configured as docs/serve.md says: 7 minutes at first, then one
+	@echo "compiling Traefik's packages, which takes 7 minutes on 2 cores at first"
+	cd tests && STINT_SUITE=traefik $(WORKSPACE) $(GO) test -count=1 -timeout 30m -v -run '^TestTraefik$$' ./serve
 
 prometheus: ## prometheus and promtool: found, or installed where that may be; a test says how else
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null && exit; \
