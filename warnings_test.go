@@ -758,6 +758,8 @@ func TestUpdateDrops(t *testing.T) {
 		{"one in a route", options{calls(1), stint.WithRoute("/a", reports)}, []options{{calls(1)}, {stint.WithoutRoutes()}}, []string{"", `leaves out limit "reports"`}},
 		{"moved to a route", options{calls(1), reports}, []options{{calls(1), stint.WithRoute("/a", reports)}}, []string{""}},
 		{"one that an Update brought", options{calls(1)}, []options{{calls(1), reports}, {calls(1)}}, []string{"", ""}},
+		{"made a dry run", options{calls(1)}, []options{{calls(1, stint.WithDryRun(true))}, {calls(2)}, {daily}},
+			[]string{"", "", `leaves out limit "calls"`}},
 		{"a dry run", options{calls(1), stint.Quota(1, stint.Daily, stint.WithDryRun(true))}, []options{{calls(1)}}, []string{""}},
 	} {
 		h := newLogged(slog.LevelWarn)

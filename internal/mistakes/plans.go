@@ -74,13 +74,15 @@ func NameConflicts(family *Names, views []*View) (found []Finding) {
 }
 
 // Limits returns the text of each limit of some limiters, by name, to compare them before and after an
-// Update. Dry runs are left out: they protect nothing.
+// Update. A dry run has none: it protects nothing.
 func Limits(views []*View) map[string]string {
 	all := map[string]string{}
 	for _, v := range views {
 		for e := range v.Plans.Entries {
 			if !e.DryRun {
 				all[e.Name()] = compile.Text(e)
+			} else if all[e.Name()] == "" {
+				all[e.Name()] = ""
 			}
 		}
 	}
@@ -104,13 +106,13 @@ func (u *Updates) Compare(v *View, before, after map[string]string) (found []Fin
 	applies := func(o *View) bool { return o == v }
 	added := map[string]string{} // names by their limits' texts; of several, the last
 	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if before[name] == "" {
+		if before[name] == "" && after[name] != "" {
 			added[after[name]] = name
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		switch {
-		case after[name] != "":
+		switch _, given := after[name]; {
+		case given, before[name] == "": // a dry run was asked for, or protected nothing
 		case u.added[name]:
 			delete(u.added, name)
 		default:
@@ -123,7 +125,7 @@ func (u *Updates) Compare(v *View, before, after map[string]string) (found []Fin
 		}
 	}
 	for name := range after {
-		if before[name] == "" {
+		if _, was := before[name]; !was {
 			u.added[name] = true
 		}
 	}
