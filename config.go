@@ -184,7 +184,7 @@ func orNone(r *compile.Rule, n int64, option string) int64 {
 	case n == 0:
 		return store.None
 	case n < 0:
-		r.Errs.Add(fmt.Sprintf("%s(%d)", option, n), "", "write 0 or more")
+		r.Errs.Add(fmt.Sprintf("%s(%d)", option, n), "", "use 0 or more")
 		return 0
 	}
 	return n
@@ -206,7 +206,8 @@ func onlyFor(option string, set ruleChange, constructors ...string) ruleChange {
 		}
 		last := len(constructors) - 1
 		alternatives := strings.TrimPrefix(strings.Join(constructors[:last], ", ")+" or "+constructors[last], " or ")
-		r.Errs.Add(option, withArticle(made)+" doesn't take it", "leave it out, or write it in "+withArticle(alternatives))
+		r.Errs.Add(option, "this option doesn't apply to "+withArticle(made),
+			"leave it out, or use it in "+withArticle(alternatives))
 	}
 }
 

@@ -574,8 +574,8 @@ func TestDenyHandlerOfRoute(t *testing.T) {
 		t.Errorf("/b: %d %q", w.Code, w.Body)
 	}
 	for want, opts := range map[string][]stint.RouteOption{
-		`WithRoute("/a"): WithDenyHandler(nil): write a handler`: {stint.Rate(1, time.Hour, stint.WithName("a")), stint.WithDenyHandler(nil)},
-		`WithRoute("/a"): Exempt(): beside something else`:       {stint.Exempt(), text("a")},
+		`WithRoute("/a"): WithDenyHandler(nil): pass a handler`:  {stint.Rate(1, time.Hour, stint.WithName("a")), stint.WithDenyHandler(nil)},
+		`WithRoute("/a"): Exempt(): combined with other options`: {stint.Exempt(), text("a")},
 	} {
 		if _, err := stint.New(theKey, stint.Rate(1, time.Hour), stint.WithRoute("/a", opts...)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

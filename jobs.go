@@ -222,7 +222,7 @@ func (a *admission) adoptDenial(key string, cost int64, answer *store.Result) er
 // FailClosed. Unless the call may hold slots, a limit that has some is an error.
 func (a *admission) decideGiven(ctx context.Context, key string, cost int64, mayHold bool) (decided bool, err error) {
 	if cost < 1 || cost > store.MaxCost {
-		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
+		return false, fmt.Errorf("stint: %w: %d: use 1 to 2^40, or use Peek", store.ErrCost, cost)
 	}
 	entries, known, err := a.reading.OfKey(ctx, key, a.version.plans.Base.Entries, false)
 	if len(a.reading.Failures) > 0 {
@@ -365,7 +365,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) (foun
 		case !known:
 			return false, fmt.Errorf("stint: Reset: the limiter has no limit %q", name)
 		case !keyed:
-			return false, fmt.Errorf("stint: Reset: the key of %q is constant: write ResetLimit", name)
+			return false, fmt.Errorf("stint: Reset: the key of %q is constant: use ResetLimit", name)
 		}
 	}
 	return reset(ctx, v, entries, func(e *read.Entry) string {
@@ -391,7 +391,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) (foun
 // Ban is safe for concurrent use.
 func (l *Limiter) Ban(ctx context.Context, key string, d time.Duration, limits ...string) error {
 	if err := store.CheckBan(d); err != nil {
-		return fmt.Errorf("stint: Ban: %w: %v: write a duration from time.Millisecond to 365*24*time.Hour", err, d)
+		return fmt.Errorf("stint: Ban: %w: %v: pass a duration from time.Millisecond to 365*24*time.Hour", err, d)
 	}
 	encoded, err := keytext.Encode(key)
 	if err != nil {
@@ -408,7 +408,7 @@ func (l *Limiter) Ban(ctx context.Context, key string, d time.Duration, limits .
 	}
 	in, can := v.backend.Store.(store.Banner)
 	if !can {
-		return fmt.Errorf("stint: Ban: %T doesn't implement store.Banner: write a store that does, such as those of memstore and redisstore", v.backend.Store)
+		return fmt.Errorf("stint: Ban: %T doesn't implement store.Banner: pass a store that does, such as those of memstore and redisstore", v.backend.Store)
 	}
 	stored := make([]*store.Limit, len(bans))
 	for i := range bans {
@@ -481,7 +481,7 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	case !known:
 		return fmt.Errorf("stint: ResetLimit: the limiter has no limit %q", name)
 	case !constant:
-		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: write Reset with the key to forget", name)
+		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: use Reset with the key to forget", name)
 	}
 	_, err := reset(ctx, v, entries, func(e *read.Entry) string {
 		if e.Name() != name {
@@ -503,7 +503,7 @@ func reset(ctx context.Context, v *version, entries []*read.Entry, keyOf func(*r
 		}
 	}
 	if _, can := v.backend.Store.(store.Resetter); stored && !can {
-		return false, fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.backend.Store)
+		return false, fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: pass a store that does, such as those of memstore and redisstore", v.backend.Store)
 	}
 	for key, limits := range limits {
 		here, err := v.backend.Local.Reset(ctx, key, limits...)

@@ -592,7 +592,7 @@ func TestResetSomeLimits(t *testing.T) {
 		err, want string
 	}{
 		{[]string{"elsewhere"}, `the limiter has no limit "elsewhere"`, "shared 8, login 0 denies, ban 0 denies"},
-		{[]string{"ban", "adaptive"}, `the key of "adaptive" is constant: write ResetLimit`, "shared 8, login 0 denies, ban 0 denies"},
+		{[]string{"ban", "adaptive"}, `the key of "adaptive" is constant: use ResetLimit`, "shared 8, login 0 denies, ban 0 denies"},
 		{[]string{"ban"}, "", "shared 8, login 0 denies, ban 1"},
 		{[]string{"login", "shared"}, "", "shared 9, login 1, ban 1"},
 	} {

@@ -41,7 +41,7 @@ type Key struct{ key *keys.Key }
 func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return invalidKey(&optionerror.Problem{Option: "KeyFunc(nil)",
-			Write: "write a function, or a Key such as stint.RemoteIP()"})
+			Write: "pass a function, or a Key such as stint.RemoteIP()"})
 	}
 	return Key{keys.FromFunc("KeyFunc", f)}
 }
@@ -61,7 +61,7 @@ func (k Key) ForAdapter(adapter string) Key {
 // described returns the description of the key. That of the zero Key is invalid.
 func (k Key) described() *keys.Key {
 	if k.key == nil {
-		return keys.Invalid(optionerror.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
+		return keys.Invalid(optionerror.List{{Option: "Key{}", Write: "use a key, such as stint.RemoteIP()"}})
 	}
 	return k.key
 }
@@ -100,7 +100,7 @@ func WithKey(k Key) SharedOption {
 	return settingOption{setting: setting{name: "WithKey"}, sharedSetting: func(s *compile.Settings) {
 		if s.Key != nil {
 			s.Errs.Add("WithKey", "given twice",
-				"write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
+				"pass one key: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
 		}
 		s.Key = k.described()
 		s.Errs = append(s.Errs, s.Key.Problems.Within("WithKey")...)
@@ -123,7 +123,7 @@ const (
 // for values other than DenyEmptyKey and SkipEmptyKey.
 func WithEmptyKey(p EmptyKeyPolicy) SharedOption {
 	return checkedSetting(p <= SkipEmptyKey, fmt.Sprintf("WithEmptyKey(%d)", p),
-		"write stint.DenyEmptyKey or stint.SkipEmptyKey",
+		"use stint.DenyEmptyKey or stint.SkipEmptyKey",
 		func(s *compile.Settings) { s.SkipEmpty, s.EmptySet = p == SkipEmptyKey, true })
 }
 
@@ -182,10 +182,10 @@ func HeaderIP(name string, trusted ...netip.Prefix) Key {
 	switch {
 	case !clientip.IsFieldName(name):
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%.80q)", name),
-			Write: `write the name of a header field, such as "X-Real-IP"`})
+			Write: `pass the name of a header field, such as "X-Real-IP"`})
 	case http.CanonicalHeaderKey(name) == clientip.XForwardedFor:
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%q)", name),
-			What: "this field is a list", Write: "write stint.ForwardedIP"})
+			What: "this field is a list", Write: "use stint.ForwardedIP"})
 	}
 	return IP{Header: name, Trusted: trusted}.keyBy("HeaderIP")
 }
@@ -226,19 +226,19 @@ func Header(name string) Key {
 	switch {
 	case !clientip.IsFieldName(name):
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%.80q)", name),
-			Write: `write the name of a header field, such as "X-API-Key"`})
+			Write: `pass the name of a header field, such as "X-API-Key"`})
 	case canonical == clientip.XForwardedFor:
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name),
 			What:  "a client can write anything into this field",
-			Write: "write stint.ForwardedIP and the addresses of your proxies"})
+			Write: "use stint.ForwardedIP and the addresses of your proxies"})
 	case canonical == clientip.Forwarded:
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name),
 			What:  "a client can write anything into this field",
-			Write: "write stint.HeaderIP and the addresses of your proxies"})
+			Write: "use stint.HeaderIP and the addresses of your proxies"})
 	case canonical == "Host":
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name),
 			What:  "net/http moves this field to r.Host",
-			Write: "write stint.KeyFunc(func(r *http.Request) (string, error) { return r.Host, nil })"})
+			Write: "use stint.KeyFunc(func(r *http.Request) (string, error) { return r.Host, nil })"})
 	}
 	return Key{keys.Header(canonical)}
 }
@@ -251,7 +251,7 @@ func Header(name string) Key {
 func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Cookie(%.80q)", name),
-			Write: `write the name of a cookie, such as "session"`})
+			Write: `pass the name of a cookie, such as "session"`})
 	}
 	return Key{keys.Cookie(name)}
 }
@@ -269,7 +269,7 @@ func Pattern() Key { return Key{keys.Pattern} }
 func MuxPattern(mux *http.ServeMux) Key {
 	if mux == nil {
 		return invalidKey(&optionerror.Problem{Option: "MuxPattern(nil)",
-			Write: "write the *http.ServeMux that the limiter is wrapped around"})
+			Write: "pass the *http.ServeMux that the limiter is wrapped around"})
 	}
 	return Key{keys.MuxPattern(mux)}
 }
@@ -296,7 +296,7 @@ func GivenKey() Key { return Key{keys.Given} }
 func Join(parts ...Key) Key {
 	all, problems := joinable("Join", parts)
 	if len(parts) == 0 {
-		problems.Add("Join()", "", `write the keys to join, such as stint.Header("X-Tenant"), stint.Pattern()`)
+		problems.Add("Join()", "", `pass the keys to join, such as stint.Header("X-Tenant"), stint.Pattern()`)
 	}
 	if problems != nil {
 		return invalidKey(problems...)
@@ -320,11 +320,11 @@ func Join(parts ...Key) Key {
 func FirstOf(parts ...Key) Key {
 	all, problems := joinable("FirstOf", parts)
 	if len(parts) == 0 {
-		problems.Add("FirstOf()", "", `write the keys to choose from, such as stint.Header("X-API-Key"), stint.RemoteIP()`)
+		problems.Add("FirstOf()", "", `pass the keys to choose from, such as stint.Header("X-API-Key"), stint.RemoteIP()`)
 	}
 	for i, k := range all {
 		if k != nil && k.NeverEmpty && i < len(all)-1 {
-			problems.Add("FirstOf", "%v is never empty, so no key after it counts", "write it last", k.Name)
+			problems.Add("FirstOf", "%v is never empty, so the keys after it are never used", "put it last", k.Name)
 		}
 	}
 	if problems != nil {
@@ -339,7 +339,7 @@ func joinable(maker string, parts []Key) (all []*keys.Key, problems optionerror.
 		k := part.key
 		switch {
 		case k == nil:
-			problems.Add(maker, fmt.Sprintf("key %d is the zero Key", i+1), "write one, or leave it out")
+			problems.Add(maker, fmt.Sprintf("key %d is the zero Key", i+1), "pass a key such as stint.RemoteIP(), or leave it out")
 		case k.Given:
 			problems.Add(maker, "%v can't be a part of a key", "give Take a key that is already made of its parts", "GivenKey()")
 		default:
@@ -362,11 +362,11 @@ func Hash(secret []byte, k Key) Key {
 	var problems optionerror.List
 	if len(secret) < keytext.MinSecret {
 		problems.Add("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
-			fmt.Sprintf("write %d random ones or more, the same on every instance", keytext.MinSecret))
+			fmt.Sprintf("use at least %d random bytes, the same on every instance", keytext.MinSecret))
 	}
 	switch hashed := k.key; {
 	case hashed == nil:
-		problems.Add("Hash", "the key is the zero Key", "write the one to hash, such as stint.RemoteIP()")
+		problems.Add("Hash", "the key is the zero Key", "pass the key to hash, such as stint.RemoteIP()")
 	case hashed.Given:
 		problems.Add("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
 	default:

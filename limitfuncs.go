@@ -36,7 +36,7 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return option("WithLimitFunc", func(c *config) {
 		addFunc(c, func(fn *compile.Func) *limitFunc { return &limitFunc{fn: fn, ofRequest: f} })
 		if f == nil {
-			c.Errs.Add("WithLimitFunc(nil)", "", "write a function, or leave it out")
+			c.Errs.Add("WithLimitFunc(nil)", "", "pass a function, or leave it out")
 		}
 	})
 }
@@ -59,10 +59,10 @@ func WithLimitSource(k Key, s func(ctx context.Context, key string, by LimitUser
 	return option("WithLimitFunc", func(c *config) {
 		problems := k.described().Problems.Within("WithLimitSource")
 		if k.described().Given {
-			problems.Add("WithLimitSource(GivenKey())", "requests don't have it", "write another key, such as stint.Header")
+			problems.Add("WithLimitSource(GivenKey())", "a request has no such key", "use another key, such as stint.Header")
 		}
 		if s == nil {
-			problems.Add("WithLimitSource", "the function is nil", "write one, or leave the option out")
+			problems.Add("WithLimitSource", "the function is nil", "pass a function, or leave the option out")
 		}
 		c.Errs = append(c.Errs, problems...)
 		// also with problems, or New would report that there are no limits, too
@@ -254,11 +254,11 @@ func holding(limits []Limit, err error) string {
 	var says interface{ InForce() string }
 	switch {
 	case len(limits) == 0:
-		return "none of its limits hold"
+		return "requests pass without its limits"
 	case errors.As(err, &says):
 		return says.InForce()
 	}
-	return "the limits that it returned hold"
+	return "requests get the limits that it returned"
 }
 
 // problemsTogether returns the problems of limits that a function returns together.
@@ -281,7 +281,7 @@ func problemsTogether(limits []Limit) (all optionerror.List) {
 		case problems != nil:
 		case !l.rule.Named:
 			problems = optionerror.List{{Limit: name,
-				What: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
+				What: "the limit has only its default name, and the counts of its keys are stored under its name", Write: "give it a name with stint.WithName"}}
 		case names[name]:
 			problems = optionerror.List{compile.NameTaken("", name)}
 		}
@@ -291,7 +291,7 @@ func problemsTogether(limits []Limit) (all optionerror.List) {
 	return all
 }
 
-var errExemptBeside = &optionerror.Problem{Option: "Exempt()", What: "beside other limits",
+var errExemptBeside = &optionerror.Problem{Option: "Exempt()", What: "combined with other limits",
 	Write: "return it alone, or leave it out"}
 
 var errZeroLimit = &optionerror.Problem{What: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}

@@ -52,10 +52,10 @@ func (l Limit) applyRoute(rc *compile.Route) {
 func (l Limit) written(errs *optionerror.List) bool {
 	switch l.rule {
 	case nil:
-		errs.Add("", "zero Limit", "write stint.Rate, Quota or Concurrency")
+		errs.Add("", "zero Limit", "use stint.Rate, Quota or Concurrency")
 	case exempt:
-		errs.Add("Exempt()", "it exempts a limiter from nothing",
-			"write it in a stint.WithRoute, or return it from a limit function")
+		errs.Add("Exempt()", "it has no effect outside a route or a limit function",
+			"put it in a stint.WithRoute, or return it from a limit function")
 	default:
 		return true
 	}
@@ -144,7 +144,7 @@ func Quota(n int64, w Window, opts ...RateOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Charged, Quota: true,
 		Spec: store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}}, opts)
 	if w == (Window{}) {
-		l.rule.Errs.Add("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
+		l.rule.Errs.Add("", "the quota has no window", "use a window such as stint.Daily, stint.Monthly or stint.Every(6*time.Hour)")
 		l.rule.Spec.Window = Daily // or the store's limit would report a missing period
 	}
 	return l
@@ -195,9 +195,9 @@ func WithAlgorithm(a Algorithm) RateOption {
 	valid, write := true, ""
 	switch a {
 	case store.Concurrency, store.Ban:
-		valid, write = false, fmt.Sprintf("write stint.%v, which is a limit of its own", a)
+		valid, write = false, fmt.Sprintf("use stint.%v, which is a limit of its own", a)
 	case store.WarmUp:
-		valid, write = false, "write stint.WithWarmUp"
+		valid, write = false, "use stint.WithWarmUp"
 	}
 	return checkedRuleOption(valid, fmt.Sprintf("WithAlgorithm(%v)", a), write,
 		func(r *compile.Rule) { r.Spec.Algorithm, r.AlgorithmSet = a, true })
@@ -224,7 +224,7 @@ func WithName(name string) LimitOption {
 // Requests are spaced evenly, and an idle key saves up no units: without a WithMaxWait (or
 // Limiter.Wait), a request that comes before its turn is denied.
 func WithWarmUp(d time.Duration) RateOption {
-	valid, write := optionerror.CheckDuration(d, d > 0, "write how long the rate takes to rise, such as 4*time.Second")
+	valid, write := optionerror.CheckDuration(d, d > 0, "give how long the rate takes to rise, such as 4*time.Second")
 	return checkedRuleOption(valid, fmt.Sprintf("WithWarmUp(%v)", d), write,
 		func(r *compile.Rule) { r.Spec.WarmUp = d }, "Rate")
 }
@@ -252,7 +252,7 @@ func WithDebt() RateOption {
 // microseconds, and for other algorithms. It also returns an error if the buckets can't be
 // counted exactly; if the period is a multiple of 100 ms, any number can.
 func WithBuckets(k int64) RateOption {
-	return checkedRuleOption(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
+	return checkedRuleOption(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "use 1 or more",
 		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")
 }
 
@@ -272,7 +272,7 @@ func WithBuckets(k int64) RateOption {
 // Keep d to a few seconds: an HTTP/1.1 server doesn't detect that a client has disconnected
 // while the request's body is unread.
 func WithMaxWait(d time.Duration) ChargeOption {
-	valid, write := optionerror.CheckDuration(d, d > 0, "write a positive duration, or leave it out if nobody waits")
+	valid, write := optionerror.CheckDuration(d, d > 0, "pass a positive duration, or leave it out if nobody waits")
 	return checkedSetting(valid, fmt.Sprintf("WithMaxWait(%v)", d), write,
 		func(s *compile.Settings) { s.MaxWait = d })
 }
@@ -308,7 +308,7 @@ func WithNearLimit(percent ...int) ChargeOption {
 	all := slices.Compact(slices.Sorted(slices.Values(percent)))
 	valid := len(all) > 0 && all[0] >= 1 && all[len(all)-1] <= 100
 	written := "WithNearLimit(" + strings.ReplaceAll(strings.Trim(fmt.Sprint(percent), "[]"), " ", ", ") + ")"
-	return unitsOption{checkedSetting(valid, written, "write percentages from 1 to 100, such as 80, 95",
+	return unitsOption{checkedSetting(valid, written, "use percentages from 1 to 100, such as 80, 95",
 		func(s *compile.Settings) { s.Marks = all })}
 }
 
@@ -352,7 +352,7 @@ func WithQueue(n int64) LimitOption {
 // Priorities apply to requests that wait for the same limit and key in this process. New
 // returns an error if class is nil.
 func WithPriority(class func(*http.Request) int) Option {
-	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
+	return checkedOption(class != nil, "WithPriority(nil)", "pass a function, or leave it out if all requests are equal",
 		func(c *config) { c.priority = class })
 }
 
@@ -381,10 +381,10 @@ func WithShare(class, percent int) SlotOption {
 		}
 		switch {
 		case class < 0 || class >= lines.Classes:
-			bad("", "write a class from 0 to 9")
+			bad("", "use a class from 0 to 9")
 			return
 		case percent < 1 || percent > 100:
-			bad("", "write a share of 1 to 100 percent")
+			bad("", "use a share of 1 to 100 percent")
 			return
 		}
 		shares := r.Line.Shares
@@ -400,7 +400,7 @@ func WithShare(class, percent int) SlotOption {
 		case shares[class] != 0:
 			bad("the class has a share already", "leave one out")
 		case sum > 100:
-			bad(fmt.Sprintf("the shares add up to %d percent", sum), "write at most 100 in total")
+			bad(fmt.Sprintf("the shares add up to %d percent", sum), "use at most 100 in total")
 		default:
 			shares[class] = uint8(percent)
 		}
@@ -510,7 +510,7 @@ func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 		Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
 		r.Errs.Add(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
-			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
+			fmt.Sprintf("use a min of at least 1, and a max of at least min, up to %d", mostAdaptive))
 		r.Spec.Units = 1 // or the store's limit would be reported too
 	}
 	apply(r, opts)
@@ -519,7 +519,7 @@ func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 		c.Start = adaptive.StartIn(min, max)
 	case c.Start < min || c.Start > max:
 		r.Errs.Add(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "",
-			fmt.Sprintf("write %d to %d, the range of the limit", min, max))
+			fmt.Sprintf("use %d to %d, the range of the limit", min, max))
 	}
 	return Limit{r}
 }
@@ -553,7 +553,7 @@ type Adaptation struct {
 // aren't mistaken for an overload.
 func Gradient2(tolerance float64) Adaptation {
 	return adaptation(tolerance >= 1 && tolerance <= 100, // NaN is neither
-		fmt.Sprintf("Gradient2(%v)", tolerance), "write 1 or more, up to 100",
+		fmt.Sprintf("Gradient2(%v)", tolerance), "use 1 or more, up to 100",
 		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Gradient2, tolerance, 0 })
 }
 
@@ -576,7 +576,7 @@ func Vegas() Adaptation {
 // which 95 % of the requests end without a queue. If more than one request in twenty exceeds
 // timeout even without a queue, the limit falls to its minimum.
 func AIMD(timeout time.Duration) Adaptation {
-	valid, write := optionerror.CheckDuration(timeout, timeout > 0, "write 1ms or more")
+	valid, write := optionerror.CheckDuration(timeout, timeout > 0, "use 1ms or more")
 	return adaptation(valid, fmt.Sprintf("AIMD(%v)", timeout), write,
 		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.AIMD, 0, timeout })
 }
@@ -597,7 +597,7 @@ func adaptation(valid bool, written, write string, set func(*adaptive.Config)) A
 // argument of the Adaptation is out of range.
 func WithAdaptation(a Adaptation) SlotOption {
 	written := cmp.Or(a.written, "WithAdaptation(Adaptation{})")
-	write := cmp.Or(a.write, "write stint.Gradient2, stint.Vegas or stint.AIMD")
+	write := cmp.Or(a.write, "use stint.Gradient2, stint.Vegas or stint.AIMD")
 	return configures(a.set != nil, written, write, a.set)
 }
 
@@ -605,7 +605,7 @@ func WithAdaptation(a Adaptation) SlotOption {
 // of the AdaptiveConcurrency. The default is 20, or the nearer of min and max if 20 is out of
 // range. New returns an error for other values.
 func WithInitialLimit(n int64) SlotOption {
-	return configures(n >= 1, fmt.Sprintf("WithInitialLimit(%d)", n), "write 1 or more",
+	return configures(n >= 1, fmt.Sprintf("WithInitialLimit(%d)", n), "use 1 or more",
 		func(c *adaptive.Config) { c.Start = n })
 }
 
@@ -614,7 +614,7 @@ func WithInitialLimit(n int64) SlotOption {
 // windows. A window is extended until it has ten requests. With a shorter window, the limit
 // reacts faster, but also to random variation.
 func WithSampleWindow(d time.Duration) SlotOption {
-	valid, write := optionerror.CheckDuration(d, d >= 100*time.Millisecond, "write 100ms or more")
+	valid, write := optionerror.CheckDuration(d, d >= 100*time.Millisecond, "use 100ms or more")
 	return configures(valid, fmt.Sprintf("WithSampleWindow(%v)", d), write,
 		func(c *adaptive.Config) { c.Window = d })
 }
@@ -675,14 +675,14 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	s := &r.Spec
 	if bytesPerSecond < respond.Slowest || bytesPerSecond > respond.Fastest {
 		r.Errs.Add(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
-			fmt.Sprintf("write bytes per second, %d to %d", respond.Slowest, respond.Fastest))
+			fmt.Sprintf("use bytes per second, %d to %d", respond.Slowest, respond.Fastest))
 	}
 	burst := s.Burst
 	s.Burst = 0 // or the store's limit would report a wrong one too
 	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
 		r.Errs.Add(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
 			"smaller pieces of a response would each cost a call to the store",
-			fmt.Sprintf("write %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
+			fmt.Sprintf("use %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
 	}
 	if len(r.Errs) == 0 {
 		rate := respond.NewRate(bytesPerSecond, burst)
@@ -707,7 +707,7 @@ const (
 func WithDirection(d Direction) BandwidthOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) {
 		if d > Both {
-			r.Errs.Add(fmt.Sprintf("WithDirection(%d)", d), "", "write stint.Responses, stint.Requests or stint.Both")
+			r.Errs.Add(fmt.Sprintf("WithDirection(%d)", d), "", "use stint.Responses, stint.Requests or stint.Both")
 			return
 		}
 		r.Bytes.Responses, r.Bytes.Requests = d != Requests, d != Responses
@@ -746,7 +746,7 @@ func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 		Spec: store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}}, opts)
 	checkPeriod(l.rule)
 	if l.rule.Spec.Ban == 0 {
-		l.rule.Errs.Add("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")
+		l.rule.Errs.Add("", "the ban has no duration", "add stint.WithBanFor, such as stint.WithBanFor(time.Hour)")
 		l.rule.Spec.Ban = time.Hour // or the store's limit would report it too
 	}
 	return l

@@ -108,9 +108,9 @@ func TestBanByHandErrors(t *testing.T) {
 		of   []string
 		want string
 	}{
-		{l, "k", time.Millisecond - 1, nil, "write a duration from time.Millisecond to 365*24*time.Hour"},
-		{l, "k", -time.Hour, nil, "write a duration"},
-		{l, "k", 365*24*time.Hour + 1, nil, "write a duration"},
+		{l, "k", time.Millisecond - 1, nil, "pass a duration from time.Millisecond to 365*24*time.Hour"},
+		{l, "k", -time.Hour, nil, "pass a duration"},
+		{l, "k", 365*24*time.Hour + 1, nil, "pass a duration"},
 		{l, "", time.Hour, nil, "empty"},
 		{l, "k", time.Hour, []string{"ban", "nosuch"}, `no limit "nosuch"`},
 		{l, "k", time.Hour, []string{"ban", "rate"}, `"rate" is no Ban`},

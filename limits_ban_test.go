@@ -23,13 +23,13 @@ import (
 func TestBanOptions(t *testing.T) {
 	rate := stint.Rate(1, time.Minute)
 	for want, opts := range map[string][]stint.Option{
-		": no rate or quota beside it": {stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour))},
-		`"b": no rate or quota beside`: {rate, stint.WithRoute("/x", stint.Only(stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("b"))))},
-		"write at most 1000":           {rate, stint.Ban(1001, time.Minute, stint.WithBanFor(time.Hour))},
-		"0 units":                      {rate, stint.Ban(0, time.Minute, stint.WithBanFor(time.Hour))},
-		"period 0s":                    {rate, stint.Ban(1, 0, stint.WithBanFor(time.Hour))},
-		`"ban": no time for which the ban lasts: write stint.WithBanFor(time.Hour)`: {rate, stint.Ban(1, time.Minute)},
-		`"ban": its key is RemoteIP(), and no rate or quota beside it has that key: give the ban the key of the rate or quota`: {stint.Rate(1, time.Minute, stint.WithKey(stint.Header("X-API-Key"))),
+		": there is no rate or quota whose denials": {stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour))},
+		`"b": there is no rate or quota whose`:      {rate, stint.WithRoute("/x", stint.Only(stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("b"))))},
+		"use at most 1000":                          {rate, stint.Ban(1001, time.Minute, stint.WithBanFor(time.Hour))},
+		"0 units":                                   {rate, stint.Ban(0, time.Minute, stint.WithBanFor(time.Hour))},
+		"period 0s":                                 {rate, stint.Ban(1, 0, stint.WithBanFor(time.Hour))},
+		`"ban": the ban has no duration: add stint.WithBanFor, such as stint.WithBanFor(time.Hour)`: {rate, stint.Ban(1, time.Minute)},
+		`"ban": the ban's key is RemoteIP(), but no rate or quota has that key: give the ban the key of the rate or quota`: {stint.Rate(1, time.Minute, stint.WithKey(stint.Header("X-API-Key"))),
 			stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithKey(stint.RemoteIP()))},
 		"a ban of -1s": {rate, stint.Ban(1, time.Minute, stint.WithBanFor(-time.Second))},
 		`limit "ban": another limit has that name`: {rate, stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban")), stint.Ban(2, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban"))},
@@ -294,7 +294,7 @@ func TestBanWithNothingToCount(t *testing.T) {
 		{"limit func", []stint.Option{ban(), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, true},
 	} {
 		_, err := stint.New(append(tt.opts, theKey)...)
-		if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "no rate or quota beside it, whose denials it counts: write") {
+		if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "there is no rate or quota whose denials the ban could count: add") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

@@ -567,8 +567,8 @@ func TestBandwidthSaysWhatToWrite(t *testing.T) {
 		limit stint.Limit
 		want  string
 	}{
-		{stint.Bandwidth(0), "Bandwidth(0): write bytes per second"},
-		{stint.Bandwidth(1 << 40), "write bytes per second"},
+		{stint.Bandwidth(0), "Bandwidth(0): use bytes per second"},
+		{stint.Bandwidth(1 << 40), "use bytes per second"},
 		{stint.Bandwidth(megabyte, stint.WithBurst(0)), "WithBurst(0): smaller pieces of a response would each cost"},
 		{stint.Bandwidth(megabyte, stint.WithBurst(100)), "WithBurst(100): smaller pieces of a response would each cost"},
 	}

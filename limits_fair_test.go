@@ -369,13 +369,13 @@ func TestFairQueueOptions(t *testing.T) {
 		opt  stint.Option
 		want string
 	}{
-		{"beside shares", stint.Concurrency(9, queue, fair, stint.WithShare(1, 50)), `limit "concurrency": WithFairQueue: it orders those who wait by tenant, and WithShare beside it by class: leave one of the two out`},
-		{"no queue", stint.Concurrency(9, fair), `limit "concurrency": WithFairQueue: no request waits for a slot, and a fair queue orders those that wait: write stint.WithQueue or stint.WithMaxWait, or leave the fair queue out`},
-		{"a queue of none", stint.Concurrency(9, fair, stint.WithQueue(0)), "WithFairQueue: no request waits for a slot"},
-		{"a queue of none, and a wait", stint.Concurrency(9, fair, stint.WithQueue(0), stint.WithMaxWait(time.Second)), "WithFairQueue: no request waits for a slot"},
-		{"on a route", stint.WithRoute("/a", stint.Concurrency(9, fair)), `WithRoute("/a"): limit "concurrency": WithFairQueue: no request waits for a slot`},
-		{"adaptive", stint.AdaptiveConcurrency(1, 9, queue, fair), `limit "adaptive": WithFairQueue: an AdaptiveConcurrency doesn't take it: leave it out, or write it in a Concurrency`},
-		{"the zero key", stint.Concurrency(9, queue, stint.WithFairQueue(stint.Key{})), "WithFairQueue(Key{}): write a key, such as stint.RemoteIP()"},
+		{"beside shares", stint.Concurrency(9, queue, fair, stint.WithShare(1, 50)), `limit "concurrency": WithFairQueue: it orders waiting requests by tenant, but WithShare orders them by class: leave one of the two out`},
+		{"no queue", stint.Concurrency(9, fair), `limit "concurrency": WithFairQueue: no request may wait for a slot, and a fair queue only orders waiting requests: use stint.WithQueue or stint.WithMaxWait, or leave the fair queue out`},
+		{"a queue of none", stint.Concurrency(9, fair, stint.WithQueue(0)), "WithFairQueue: no request may wait for a slot"},
+		{"a queue of none, and a wait", stint.Concurrency(9, fair, stint.WithQueue(0), stint.WithMaxWait(time.Second)), "WithFairQueue: no request may wait for a slot"},
+		{"on a route", stint.WithRoute("/a", stint.Concurrency(9, fair)), `WithRoute("/a"): limit "concurrency": WithFairQueue: no request may wait for a slot`},
+		{"adaptive", stint.AdaptiveConcurrency(1, 9, queue, fair), `limit "adaptive": WithFairQueue: this option doesn't apply to an AdaptiveConcurrency: leave it out, or use it in a Concurrency`},
+		{"the zero key", stint.Concurrency(9, queue, stint.WithFairQueue(stint.Key{})), "WithFairQueue(Key{}): use a key, such as stint.RemoteIP()"},
 		{"a key with a mistake", stint.Concurrency(9, queue, stint.WithFairQueue(stint.Header("a b"))), `WithFairQueue(Header("a b"))`},
 	} {
 		if err := stint.Check(theKey, stint.Rate(9, time.Second), test.opt); err == nil || !strings.Contains(err.Error(), test.want) {

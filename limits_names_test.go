@@ -27,7 +27,7 @@ func TestNamesInASharedStore(t *testing.T) {
 	shared := stint.WithStore(memstore.New())
 	rate := stint.Rate(5, time.Minute)
 	named := func(name string) stint.Limit { return stint.Rate(5, time.Minute, stint.WithName(name)) }
-	const want = `limit "rate": a default name`
+	const want = `limit "rate": the limit has only its default name`
 	tests := []struct {
 		name   string
 		first  []stint.Option // of New, with the store; or as it is where with is given
@@ -39,13 +39,13 @@ func TestNamesInASharedStore(t *testing.T) {
 		{"New", []stint.Option{shared, rate}, nil, nil, []string{want}},
 		{"each is reported", []stint.Option{shared, rate, stint.Quota(1, stint.Daily), stint.Concurrency(1), stint.AdaptiveConcurrency(1, 2),
 			stint.Bandwidth(5000), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour))}, nil, nil,
-			[]string{want, `limit "daily": a default name`, `limit "concurrency": a default name`, `limit "adaptive": a default name`, `limit "bandwidth": a default name`, `limit "ban": a default name`}},
+			[]string{want, `limit "daily": the limit has only its default name`, `limit "concurrency": the limit has only its default name`, `limit "adaptive": the limit has only its default name`, `limit "bandwidth": the limit has only its default name`, `limit "ban": the limit has only its default name`}},
 		{"a route", []stint.Option{shared, named("a"), stint.WithRoute("/r", rate)}, nil, nil, []string{`WithRoute("/r"): ` + want}},
 		{"wrong itself as well", []stint.Option{shared, stint.Rate(0, time.Second)}, nil, nil, []string{want, "0 units"}},
 		{"With", []stint.Option{shared, named("a")}, []stint.Option{rate}, nil, []string{want}},
 		{"With another store", []stint.Option{shared, named("a")}, []stint.Option{named("b"), stint.WithStore(memstore.New())}, nil, nil},
 		{"With a store, inherited", []stint.Option{rate, stint.WithRoute("/r", stint.Quota(1, stint.Daily))}, []stint.Option{shared, named("a")}, nil,
-			[]string{`limit "rate": inherited with a default name`, `limit "daily": inherited with a default name`}},
+			[]string{`limit "rate": inherited: the limit has only its default name`, `limit "daily": inherited: the limit has only its default name`}},
 		{"Update", []stint.Option{shared, named("a")}, nil, []stint.Option{rate}, []string{want}},
 		{"a store of its own", []stint.Option{rate, stint.WithRoute("/r", stint.Rate(1, time.Second))}, []stint.Option{stint.Rate(1, time.Hour)}, []stint.Option{rate}, nil},
 	}
@@ -101,7 +101,7 @@ func TestNamesOfLimitFuncs(t *testing.T) {
 		if w := through(l, get(tt.path), nil); w.Code != tt.want {
 			t.Errorf("%s: status %d, want %d: %v", tt.name, w.Code, tt.want, seen.Last().Err)
 		}
-		if err := seen.Last().Err; tt.want == 500 && !strings.Contains(err.Error(), "write stint.WithName") {
+		if err := seen.Last().Err; tt.want == 500 && !strings.Contains(err.Error(), "give it a name with stint.WithName") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -131,8 +131,8 @@ func TestStoreOfALimiter(t *testing.T) {
 	}{
 		{"given again", []stint.Option{own}, []stint.Option{own}, nil},
 		{"left out", []stint.Option{own}, nil, nil},
-		{"another", []stint.Option{own}, []stint.Option{other}, []string{"WithStore: not the limiter's store"}},
-		{"in place of its own", nil, []stint.Option{other}, []string{"WithStore: not the limiter's store"}},
+		{"another", []stint.Option{own}, []stint.Option{other}, []string{"WithStore: Update can't change the store"}},
+		{"in place of its own", nil, []stint.Option{other}, []string{"WithStore: Update can't change the store"}},
 	} {
 		rate := stint.Rate(1, time.Hour, stint.WithName("rate"))
 		l, err := stint.New(append(tt.opts, rate, theKey)...)
@@ -288,7 +288,7 @@ func TestNamesakes(t *testing.T) {
 			}
 		}, nil},
 	}
-	conflict := regexp.MustCompile(`msg="stint: limit \\"calls\\" is \\"(.*)\\" here and \\"(.*)\\" in another limiter .* limit=calls warning=name-conflict `)
+	conflict := regexp.MustCompile(`msg="stint: limit \\"calls\\" is \\"(.*)\\" here, but \\"(.*)\\" in another limiter .* limit=calls warning=name-conflict `)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var logged bytes.Buffer

@@ -1802,9 +1802,9 @@ func TestShareOptions(t *testing.T) {
 		{"too much", stint.Concurrency(1, stint.WithShare(1, 101)), "1 to 100 percent"},
 		{"too much in all", stint.Concurrency(1, stint.WithShare(1, 60), stint.WithShare(2, 41)), "add up to 101 percent"},
 		{"twice", stint.Concurrency(1, stint.WithShare(1, 10), stint.WithShare(1, 10)), "has a share already"},
-		{"a queue of less than nothing", stint.Concurrency(1, stint.WithQueue(-1)), "WithQueue(-1): write 0 or more"},
-		{"nobody waits", stint.Concurrency(1, stint.WithShare(1, 10), stint.WithQueue(0)), `limit "concurrency": WithShare: WithQueue(0) lets nobody wait, and shares order those who wait: raise it, or leave the shares out`},
-		{"nobody waits on a route", stint.WithRoute("/a", stint.Concurrency(1, stint.WithShare(1, 10))), `WithRoute("/a"): limit "concurrency": WithShare: no request waits for a slot, and shares order those that wait: write stint.WithQueue or stint.WithMaxWait, or leave the shares out`},
+		{"a queue of less than nothing", stint.Concurrency(1, stint.WithQueue(-1)), "WithQueue(-1): use 0 or more"},
+		{"nobody waits", stint.Concurrency(1, stint.WithShare(1, 10), stint.WithQueue(0)), `limit "concurrency": WithShare: no request may wait with WithQueue(0), and shares only order waiting requests: raise the queue's length, or leave the shares out`},
+		{"nobody waits on a route", stint.WithRoute("/a", stint.Concurrency(1, stint.WithShare(1, 10))), `WithRoute("/a"): limit "concurrency": WithShare: no request may wait for a slot, and shares only order waiting requests: use stint.WithQueue or stint.WithMaxWait, or leave the shares out`},
 		{"no function", stint.WithPriority(nil), "WithPriority(nil)"},
 	}
 	for _, tt := range tests {

@@ -259,11 +259,11 @@ func (l *Limiter) Mount(adapter string) error {
 	var errs []error
 	check := func(what string, k *keys.Key) {
 		if k.Given {
-			errs = append(errs, fmt.Errorf("stint: %s: GivenKey, which requests don't have: write another key, or use the limiter with Take", what))
+			errs = append(errs, fmt.Errorf("stint: %s: GivenKey, which requests don't have: use another key, or use the limiter with Take", what))
 		}
 		for _, other := range k.Adapters {
 			if other != adapter {
-				errs = append(errs, fmt.Errorf("stint: %s: %s.Key, which requests through %s don't have: mount the limiter with %[2]s, or write a stint.KeyFunc of the request", what, other, adapter))
+				errs = append(errs, fmt.Errorf("stint: %s: %s.Key, which requests through %s don't have: mount the limiter with %[2]s, or use a stint.KeyFunc of the request", what, other, adapter))
 			}
 		}
 	}

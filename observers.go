@@ -28,7 +28,7 @@ import (
 // WithObserver. The replaced functions still get the events of requests whose decision had
 // begun. New returns an error if f is nil. f is called concurrently.
 func WithObserver(f func(Event)) Option {
-	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
+	return checkedOption(f != nil, "WithObserver(nil)", "pass a function, or leave it out",
 		func(c *config) { c.observers = append(c.observers, f) })
 }
 
@@ -297,7 +297,7 @@ func (s *sender) sendSettleFailed(of subject, charges []store.Charge, took time.
 // extends. An Update without WithLogger and WithLogKeys keeps both settings. To log nothing,
 // use slog.New(slog.DiscardHandler). New returns an error if logger is nil.
 func WithLogger(logger *slog.Logger) Option {
-	return checkedOption(logger != nil, "WithLogger(nil)", "write slog.New(slog.DiscardHandler) for no log, or leave it out",
+	return checkedOption(logger != nil, "WithLogger(nil)", "use slog.New(slog.DiscardHandler) for no log, or leave it out",
 		func(c *config) { c.logger = logger })
 }
 

@@ -142,7 +142,7 @@ const (
 	NoHeaders
 )
 
-const headersToWrite = "write stint.RateLimitHeaders, XRateLimitHeaders, XRateLimitUnixHeaders or NoHeaders"
+const headersToWrite = "use stint.RateLimitHeaders, XRateLimitHeaders, XRateLimitUnixHeaders or NoHeaders"
 
 // WithHeaders sets which header fields describe limits to clients. The default is
 // RateLimitHeaders. In every style, denials have a Retry-After, unless the request can never
@@ -193,7 +193,7 @@ func WithHidden() LimitOption {
 // from a millisecond to 24 hours; New returns an error for other values.
 func WithRetryJitter(d time.Duration) Option {
 	valid, write := optionerror.CheckDuration(d, 0 <= d && d <= 24*time.Hour,
-		"write up to 24 hours, such as 5*time.Second")
+		"use up to 24 hours, such as 5*time.Second")
 	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,
 		func(c *config) { c.retryJitter = d })
 }
@@ -218,11 +218,11 @@ func WithRetryJitter(d time.Duration) Option {
 func WithStore(s store.Store) Option {
 	return option("WithStore", func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-			c.Errs.Add("WithStore", fmt.Sprintf("a nil %T", s), "write a store that its package's New has made")
+			c.Errs.Add("WithStore", fmt.Sprintf("a nil %T", s), "pass a store that its package's New has made")
 			return
 		}
 		if s == nil {
-			c.Errs.Add("WithStore(nil)", "", "write a store, or leave it out for one in memory")
+			c.Errs.Add("WithStore(nil)", "", "pass a store, or leave it out for one in memory")
 		}
 		c.Store = s
 	})
@@ -233,7 +233,7 @@ func WithStore(s store.Store) Option {
 // limiter has no name, and a limiter made by With has the name of the limiter that it extends.
 func WithLimiterName(name string) Option {
 	return checkedOption(algorithm.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name),
-		"write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
+		"use a letter, followed by up to 63 of A-Z a-z 0-9 _ . -",
 		func(c *config) { c.name = name })
 }
 
@@ -263,6 +263,6 @@ const (
 // FailOpen and FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p),
-		"write stint.FailOpen or stint.FailClosed",
+		"use stint.FailOpen or stint.FailClosed",
 		func(s *compile.Settings) { s.FailureSet, s.Closed = true, p == FailClosed })
 }

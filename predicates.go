@@ -22,7 +22,7 @@ import (
 // Update, nil removes all earlier functions.
 func WithSkip(skip func(*http.Request) bool) SharedOption {
 	return skipOption{all: skip, settingOption: checkedSetting(skip != nil, "WithSkip(nil)",
-		"write a function, such as stint.Preflight", func(s *compile.Settings) {
+		"pass a function, such as stint.Preflight", func(s *compile.Settings) {
 			s.Skip = either(s.Skip, skip)
 		})}
 }
@@ -55,7 +55,7 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 // networks. block is called concurrently; New doesn't call it. New returns an error if block is
 // nil; in Update, nil removes all earlier functions.
 func WithBlock(block func(*http.Request) bool) Option {
-	return checkedOption(block != nil, "WithBlock(nil)", "write a function, such as stint.RemoteIP().In(networks...)",
+	return checkedOption(block != nil, "WithBlock(nil)", "pass a function, such as stint.RemoteIP().In(networks...)",
 		func(c *config) { c.Block = append(c.Block, block) })
 }
 
@@ -76,10 +76,10 @@ func (k Key) In(prefixes ...netip.Prefix) func(*http.Request) bool {
 	invalid := append(slices.Clip(k.described().Problems), addressProblems("In", problems)...)
 	if len(invalid) == 0 && k.described().Client == nil {
 		invalid.Add(k.described().Name+".In", "the key isn't an address",
-			"write stint.RemoteIP().In, or behind a proxy stint.ForwardedIP(trusted...).In")
+			"use stint.RemoteIP().In, or behind a proxy stint.ForwardedIP(trusted...).In")
 	}
 	if len(prefixes) == 0 {
-		invalid.Add("In", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8")`)
+		invalid.Add("In", "no network", `pass some, such as netip.MustParsePrefix("10.0.0.0/8")`)
 	}
 	if len(invalid) > 0 {
 		panic(joinProblems(invalid))

@@ -104,7 +104,7 @@ func TestInPanics(t *testing.T) {
 		{"none", func() { RemoteIP().In() }, "In: no network"},
 		{"invalid", func() { RemoteIP().In(ten, netip.Prefix{}) }, "In: prefix 2 is invalid"},
 		{"wider than IPv4", func() { RemoteIP().In(netip.MustParsePrefix("::ffff:0.0.0.0/95")) }, "IPv4 prefix"},
-		{"no address", func() { Header("X-API-Key").In(ten) }, `Header("X-Api-Key").In: the key isn't an address: write stint.RemoteIP().In`},
+		{"no address", func() { Header("X-API-Key").In(ten) }, `Header("X-Api-Key").In: the key isn't an address: use stint.RemoteIP().In`},
 		{"of several", func() { Join(RemoteIP(), Method()).In(ten) }, "isn't an address"},
 		{"a function", func() { KeyFunc(func(*http.Request) (string, error) { return "", nil }).In(ten) }, "isn't an address"},
 		{"zero", func() { Key{}.In(ten) }, "Key"},

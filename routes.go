@@ -60,9 +60,9 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 		if replacing != nil {
 			switch {
 			case rc.Exempt:
-				rc.Errs.Add("Exempt()", "beside something else", "leave one out")
+				rc.Errs.Add("Exempt()", "combined with other options", "leave one out")
 			case len(rc.Limits) > 0:
-				rc.Errs.Add("Only", "beside other limits", "put them into it, or leave stint.Only out")
+				rc.Errs.Add("Only", "combined with other limits", "put them into stint.Only, or leave stint.Only out")
 			}
 			rc.Only, rc.Limits = true, append(rc.Limits, replacing.Limits...)
 			rc.Errs = append(rc.Errs, replacing.Errs...)
@@ -81,11 +81,11 @@ type only []Limit
 
 func (o only) applyRoute(rc *compile.Route) {
 	if len(o) == 0 {
-		rc.Errs.Add("Only", "no limits", "write some, or stint.Exempt() if requests of the route have none")
+		rc.Errs.Add("Only", "no limits", "add some, or stint.Exempt() if requests of the route have none")
 	}
 	for _, l := range o {
 		if l.rule == exempt {
-			rc.Errs.Add("Only(Exempt())", "", "write stint.Exempt() alone")
+			rc.Errs.Add("Only(Exempt())", "", "use stint.Exempt() alone")
 			continue
 		}
 		l.applyRoute(rc)
@@ -95,7 +95,7 @@ func (o only) applyRoute(rc *compile.Route) {
 func (only) sets() setting { return setting{name: "Only"} }
 
 func (o only) applyLimiter(c *config) {
-	c.Errs.Add("Only", "it stands outside a route", "write the limits without it, or in a stint.WithRoute")
+	c.Errs.Add("Only", "it has no effect outside a route", "pass the limits without it, or put it in a stint.WithRoute")
 }
 
 // Exempt is a Limit that limits nothing. As the only option of a WithRoute, it exempts the

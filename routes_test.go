@@ -725,7 +725,7 @@ func TestLimitUser(t *testing.T) {
 	if err := l.Update(stint.Complete(), everybody, source, stint.WithFixedCost(6)); err != nil {
 		t.Fatal(err)
 	}
-	check("a request costs 6, and no more than 5 ever pass", plan)
+	check("a request costs 6, but the limit never admits more than 5", plan)
 	check("", stint.Rate(6, time.Hour, stint.WithName("own")))
 	derive(t, l, stint.Rate(9, time.Hour, stint.WithName("inner")))
 	check(`limit "inner": another limit has that name`, stint.Rate(9, time.Hour, stint.WithName("inner")))
@@ -747,8 +747,8 @@ func TestLimitsThatNoRequestHas(t *testing.T) {
 		limit stint.Limit
 		want  string
 	}{
-		{stint.Rate(9, time.Hour, stint.WithKey(stint.GivenKey())), `limit "rate": WithKey(GivenKey()): requests don't have it: write another key`},
-		{stint.Concurrency(9, stint.WithShare(1, 50)), `limit "concurrency": WithShare: no request waits for a slot, and shares order those that wait: write stint.WithQueue or stint.WithMaxWait`},
+		{stint.Rate(9, time.Hour, stint.WithKey(stint.GivenKey())), `limit "rate": WithKey(GivenKey()): a request has no such key: use another key`},
+		{stint.Concurrency(9, stint.WithShare(1, 50)), `limit "concurrency": WithShare: no request may wait for a slot, and shares only order waiting requests: use stint.WithQueue or stint.WithMaxWait`},
 	} {
 		seen := &events{}
 		l := limiter(t, everybody, seen.Option(), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{tt.limit}, nil }))
@@ -757,7 +757,7 @@ func TestLimitsThatNoRequestHas(t *testing.T) {
 		}
 	}
 	_, err := stint.New(stint.WithKey(stint.GivenKey()), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil }))
-	if want := "WithLimitFunc: the default key is GivenKey(), which requests don't have: write another stint.WithKey"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "WithLimitFunc: the default key is GivenKey(), which requests don't have: add stint.WithKey with another key"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -22,7 +22,7 @@ import (
 // WithCost of its own. If a cost can never pass a limit, the limiter logs a warning
 // (cost-too-high).
 func WithCost(cost func(*http.Request) int64) ChargeOption {
-	return checkedSetting(cost != nil, "WithCost(nil)", "write a function, or leave it out if every request costs 1",
+	return checkedSetting(cost != nil, "WithCost(nil)", "pass a function, or leave it out if every request costs 1",
 		func(s *compile.Settings) { s.Cost, s.Fixed = cost, 0 })
 }
 
@@ -30,7 +30,7 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 // The default is 1. units is from 1 to 2^40. New returns an error for other values, and for a
 // cost that can never pass a limit, or not within its WithMaxWait.
 func WithFixedCost(units int64) ChargeOption {
-	o := checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "write 1 to 2^40",
+	o := checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "use 1 to 2^40",
 		func(s *compile.Settings) {
 			s.Cost, s.Fixed = func(*http.Request) int64 { return units }, units
 		})
@@ -80,7 +80,7 @@ const AsCharged int64 = -1
 // delays the end of a response only if the response has no Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) ChargeOption {
 	settler := &read.Settler{Cost: cost}
-	return unitsOption{checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
+	return unitsOption{checkedSetting(cost != nil, "WithSettle(nil)", "pass a function, such as stint.FailedOnly, or leave it out",
 		func(s *compile.Settings) { s.Settler = settler })}
 }
 

@@ -76,7 +76,7 @@ func WithoutLimitFuncs() Option { return without("WithLimitFunc", "WithoutLimitF
 // without returns an option that clears a setting in an Update. written is the option as it is written.
 func without(name, written string) Option {
 	return limiterOption{setting{name, true}, func(c *config) {
-		c.Errs.Add(written, "only Update has something to remove", "leave it out")
+		c.Errs.Add(written, "it has an effect only in Update", "leave it out")
 	}}
 }
 
@@ -222,7 +222,7 @@ func (l *Limiter) buildAll(c *config, before *compile.Names) (map[*Limiter]*vers
 // checkStore returns errors for options that ask for another store than the limiter's.
 func checkStore(v *version, c *config) (errs optionerror.List) {
 	if c.Store != nil && !v.view.SharesStore(c.Store) {
-		errs.Add("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
+		errs.Add("WithStore", "Update can't change the store, because it has the counts", "leave WithStore out, or make a new Limiter")
 	}
 	return errs
 }

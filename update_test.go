@@ -144,8 +144,8 @@ func TestUpdateThatIsWrong(t *testing.T) {
 		{"several", []stint.Option{stint.Rate(0, time.Second), nil, stint.Quota(1, stint.Daily, stint.WithName("a b")), theKey},
 			[]string{"0 units", "option 2 is nil", `name "a b"`}},
 		{"a bad route", []stint.Option{stint.WithRoute("POST", stint.Rate(1, time.Second)), theKey}, []string{`WithRoute("POST")`}},
-		{"another store", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(memstore.New())}, []string{"not the limiter's store"}},
-		{"a store that can't be compared", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(layers{mem})}, []string{"not the limiter's store"}},
+		{"another store", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(memstore.New())}, []string{"Update can't change the store"}},
+		{"a store that can't be compared", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(layers{mem})}, []string{"Update can't change the store"}},
 		{"a derived limiter's name", []stint.Option{stint.Rate(1, time.Second, stint.WithName("derived")), theKey}, []string{`limit "derived": another limit has that name`}},
 		{"an option that is for nobody", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(nil)}, []string{"WithStore(nil)"}},
 	}
@@ -418,7 +418,7 @@ func TestUpdateIsFollowed(t *testing.T) {
 	lone := stint.Rate(1, time.Hour, stint.WithName("lone"))
 	parent = limiter(t, stint.Rate(1, time.Hour), theKey)
 	child = derive(t, parent, lone)
-	if err := parent.Update(lone, theKey); err == nil || !strings.Contains(err.Error(), `derived by With: limit "lone": inherited already`) {
+	if err := parent.Update(lone, theKey); err == nil || !strings.Contains(err.Error(), `derived by With: limit "lone": a parent limiter has this limit already`) {
 		t.Errorf("a limit that a derived limiter adds: %v", err)
 	}
 	check(t, child, "after it", "rate 1/1 lone 1/1")

@@ -33,7 +33,7 @@ func WithoutWarnings(kinds ...string) Option {
 			if k, known := mistakes.KindOf(name); known {
 				c.ignored.Add(k)
 			} else {
-				c.Errs.Add(fmt.Sprintf("WithoutWarnings(%.80q)", name), "", "write "+mistakes.KindNames())
+				c.Errs.Add(fmt.Sprintf("WithoutWarnings(%.80q)", name), "", "use "+mistakes.KindNames())
 			}
 		}
 	})

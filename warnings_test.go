@@ -504,7 +504,7 @@ func TestWarningsAllocateNothing(t *testing.T) {
 
 func TestWithoutWarningsOfNoKind(t *testing.T) {
 	_, err := stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings("", "one-key", "OneKey"))
-	const known = "write cost-too-high, forwarding-header, keys-never-repeat, name-conflict, no-key, nothing-waits, one-key, port-in-key, " +
+	const known = "use cost-too-high, forwarding-header, keys-never-repeat, name-conflict, no-key, nothing-waits, one-key, port-in-key, " +
 		"quota-unreachable, rebuilt, store-forgets, store-full, untrusted-proxy or update-drops"
 	if err == nil || !strings.Contains(err.Error(), `WithoutWarnings("OneKey"): `+known) || !strings.Contains(err.Error(), `WithoutWarnings("")`) ||
 		strings.Contains(err.Error(), `WithoutWarnings("one-key")`) {
@@ -585,7 +585,7 @@ func TestWarningOfACostTooHigh(t *testing.T) {
 			found = append(found, fmt.Sprint(line["msg"], line["limit"], line["warning"]))
 		}
 	}
-	want := `stint: a request costs 20, and limit "calls" never lets more than 10 pass: lower the cost, or raise the limit, such as by stint.WithBurst(20)calls` + "cost-too-high"
+	want := `stint: a request costs 20, but limit "calls" never admits more than 10: lower the cost, or raise the limit, such as by stint.WithBurst(20)calls` + "cost-too-high"
 	if len(found) != 1 || found[0] != want {
 		t.Errorf("logged %q, want %q", found, want)
 	}
@@ -709,7 +709,7 @@ func TestQuotaUnreachable(t *testing.T) {
 		opts []stint.Option
 		want string
 	}{
-		{"a zero too many", []stint.Option{quota(864_000), rate()}, `limit "daily" lets 864000 pass, and limit "calls" beside it at most`},
+		{"a zero too many", []stint.Option{quota(864_000), rate()}, `limit "daily" admits 864000 in its period, but limit "calls" admits at most`},
 		{"in a route", []stint.Option{rate(), stint.WithRoute("/a", stint.Quota(864_000, stint.Daily, stint.WithName("daily")))}, `limit "daily"`},
 		{"that an hour ahead may use up", []stint.Option{quota(90_000), rate()}, ""},
 		{"within reach", []stint.Option{quota(10_000), rate()}, ""},

@@ -26,7 +26,7 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 	return option(func(p *page) {
 		if p.authorize = allow; allow == nil {
 			p.errs = append(p.errs, errors.New("stint: console: the authorizer is nil: "+
-				"write console.WithAuthorizer(func(r *http.Request) (who string, ok bool) { … }), or console.WithToken(secret)"))
+				"use console.WithAuthorizer(func(r *http.Request) (who string, ok bool) { … }), or console.WithToken(secret)"))
 		}
 	})
 }
@@ -43,7 +43,7 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 func WithToken(secret string) Option {
 	return option(func(p *page) {
 		if len(secret) < minToken {
-			p.errs = append(p.errs, fmt.Errorf("stint: console: the token has %d bytes: write a random one of at least %d",
+			p.errs = append(p.errs, fmt.Errorf("stint: console: the token has %d bytes: use a random one of at least %d",
 				len(secret), minToken))
 			return
 		}

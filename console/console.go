@@ -166,7 +166,7 @@ func New(opts ...Option) (http.Handler, error) {
 		o.apply(p)
 	}
 	if len(p.boards) == 0 {
-		p.errs = append(p.errs, errors.New("stint: console: no limiters: write console.Limiters(lim)"))
+		p.errs = append(p.errs, errors.New("stint: console: no limiters: use console.Limiters(lim)"))
 	}
 	if p.errs != nil {
 		return nil, errors.Join(p.errs...)
@@ -174,7 +174,7 @@ func New(opts ...Option) (http.Handler, error) {
 	if p.authorize == nil && p.token == nil {
 		secret := rand.Text()
 		p.setToken(secret)
-		fmt.Fprintf(os.Stderr, "stint: console: for development, open the page at …/?token=%s (in production, write console.WithAuthorizer or console.WithToken)\n", secret)
+		fmt.Fprintf(os.Stderr, "stint: console: for development, open the page at …/?token=%s (in production, use console.WithAuthorizer or console.WithToken)\n", secret)
 	}
 	p.sealer = newSealer(p.secret)
 	if p.name == "" {

@@ -64,11 +64,11 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		opts []console.Option
 		want []string
 	}{
-		{"nothing", nil, []string{"write console.Limiters(lim)"}},
-		{"a short token", []console.Option{console.Limiters(l), console.WithToken("fifteen bytes!!")}, []string{"the token has 15 bytes: write a random one of at least 16"}},
+		{"nothing", nil, []string{"use console.Limiters(lim)"}},
+		{"a short token", []console.Option{console.Limiters(l), console.WithToken("fifteen bytes!!")}, []string{"the token has 15 bytes: use a random one of at least 16"}},
 		{"no token", []console.Option{console.Limiters(l), console.WithToken("")}, []string{"the token has 0 bytes"}},
 		{"nil", []console.Option{nil, console.Limiters(nil, l), console.WithAuthorizer(nil)},
-			[]string{"an option is nil", "a limiter is nil", "write console.WithAuthorizer(func"}},
+			[]string{"an option is nil", "a limiter is nil", "use console.WithAuthorizer(func"}},
 	} {
 		h, err := console.New(tc.opts...)
 		if err == nil || h != nil {

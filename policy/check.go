@@ -49,7 +49,7 @@ func inFileWords(written string, e stint.OptionError) string {
 		problem, write, _ = strings.Cut(replaceNames(problem+between+write, names), between)
 	}
 	if strings.HasSuffix(write, "*time.Millisecond") { // Go's missing unit; a file's durations have one
-		write = "write 1ms or more"
+		write = "use 1ms or more"
 	}
 	if problem = cmp.Or(problem, written); problem != "" {
 		problem += ": "

@@ -203,7 +203,7 @@ func TestNamesInAFile(t *testing.T) {
 	}
 	// A store that New is given beside the file's options is New's to object to.
 	p := parse(t, text)
-	if _, err := stint.New(append(p.Options(), stint.WithStore(memstore.New()))...); err == nil || !strings.Contains(err.Error(), "write stint.WithName") {
+	if _, err := stint.New(append(p.Options(), stint.WithStore(memstore.New()))...); err == nil || !strings.Contains(err.Error(), "give it a name with stint.WithName") {
 		t.Errorf("beside the file: %v", err)
 	}
 }
@@ -253,24 +253,24 @@ func TestOptionsOfGo(t *testing.T) {
 		opts []policy.Option
 	}{
 		{"policy: option 1 is nil: leave it out", []policy.Option{nil}},
-		{"policy: WithOptions: WithStore(nil): write a store, or leave it out for one in memory", []policy.Option{policy.WithOptions(stint.WithStore(nil))}},
-		{"policy: WithOptions: WithMaxWait(0s): write a positive duration, or leave it out if nobody waits", []policy.Option{key, policy.WithOptions(stint.WithMaxWait(0))}},
-		{`policy: WithKey("global"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKey("global", stint.KeyFunc(f))}},
-		{`policy: WithKey("join"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKey("join", stint.KeyFunc(f))}},
+		{"policy: WithOptions: WithStore(nil): pass a store, or leave it out for one in memory", []policy.Option{policy.WithOptions(stint.WithStore(nil))}},
+		{"policy: WithOptions: WithMaxWait(0s): pass a positive duration, or leave it out if nobody waits", []policy.Option{key, policy.WithOptions(stint.WithMaxWait(0))}},
+		{`policy: WithKey("global"): the name has a meaning in a file already: use another`, []policy.Option{policy.WithKey("global", stint.KeyFunc(f))}},
+		{`policy: WithKey("join"): the name has a meaning in a file already: use another`, []policy.Option{policy.WithKey("join", stint.KeyFunc(f))}},
 		{`policy: WithKey("t") is given twice: leave one out`, []policy.Option{policy.WithKey("t", stint.KeyFunc(f)), policy.WithKey("t", stint.KeyFunc(f))}},
-		{`policy: WithKey("t"): WithKey(KeyFunc(nil)): write a function, or a Key such as stint.RemoteIP()`, []policy.Option{policy.WithKey("t", stint.KeyFunc(nil))}},
-		{`policy: WithKey("t"): WithKey(Header("a b")): write the name of a header field, such as "X-API-Key"`, []policy.Option{policy.WithKey("t", stint.Header("a b"))}},
-		{`policy: WithKey(""): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithKey("", stint.KeyFunc(f))}},
-		{`policy: WithCostFunc("10"): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithCostFunc("10", rows)}},
-		{`policy: WithSettleFunc("failed-only"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithSettleFunc("failed-only", tokens)}},
-		{`policy: WithPredicate("preflight"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithPredicate("preflight", internal)}},
-		{`policy: WithDenyHandler("h", nil): write a function`, []policy.Option{policy.WithDenyHandler("h", nil)}},
-		{`policy: WithPriorityFunc("c", nil): write a function`, []policy.Option{policy.WithPriorityFunc("c", nil)}},
+		{`policy: WithKey("t"): WithKey(KeyFunc(nil)): pass a function, or a Key such as stint.RemoteIP()`, []policy.Option{policy.WithKey("t", stint.KeyFunc(nil))}},
+		{`policy: WithKey("t"): WithKey(Header("a b")): pass the name of a header field, such as "X-API-Key"`, []policy.Option{policy.WithKey("t", stint.Header("a b"))}},
+		{`policy: WithKey(""): use a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithKey("", stint.KeyFunc(f))}},
+		{`policy: WithCostFunc("10"): use a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithCostFunc("10", rows)}},
+		{`policy: WithSettleFunc("failed-only"): the name has a meaning in a file already: use another`, []policy.Option{policy.WithSettleFunc("failed-only", tokens)}},
+		{`policy: WithPredicate("preflight"): the name has a meaning in a file already: use another`, []policy.Option{policy.WithPredicate("preflight", internal)}},
+		{`policy: WithDenyHandler("h", nil): pass a function`, []policy.Option{policy.WithDenyHandler("h", nil)}},
+		{`policy: WithPriorityFunc("c", nil): pass a function`, []policy.Option{policy.WithPriorityFunc("c", nil)}},
 		{`policy: WithPriorityFunc("c") is given twice: leave one out`, []policy.Option{policy.WithPriorityFunc("c", class), policy.WithPriorityFunc("c", class)}},
-		{"policy: WithPlanFunc(nil): write a function, or leave it out", []policy.Option{policy.WithPlanFunc(nil)}},
+		{"policy: WithPlanFunc(nil): pass a function, or leave it out", []policy.Option{policy.WithPlanFunc(nil)}},
 		{"policy: WithPlanFunc is given twice: leave one out", []policy.Option{policy.WithPlanFunc(f), policy.WithPlanFunc(f)}},
-		{"policy: WithSecret: a secret of 5 bytes can be guessed: write 16 random ones or more, the same on every instance\n" +
-			"policy: WithCostFunc(\"c\", nil): write a function", []policy.Option{policy.WithSecret(short), policy.WithCostFunc("c", nil)}},
+		{"policy: WithSecret: a secret of 5 bytes can be guessed: use at least 16 random bytes, the same on every instance\n" +
+			"policy: WithCostFunc(\"c\", nil): pass a function", []policy.Option{policy.WithSecret(short), policy.WithCostFunc("c", nil)}},
 	} {
 		if _, err := policy.Parse("p.yaml", text, tt.opts...); err == nil || err.Error() != tt.want {
 			t.Errorf("got  %v\nwant %s", err, tt.want)

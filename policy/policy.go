@@ -196,13 +196,13 @@ func register[F any](c *config, all map[string]F, option, name string, f F, isNi
 	_, err := parseInt(name)
 	switch {
 	case name == "" || strings.TrimSpace(name) != name || err == nil:
-		c.bad("%s(%q): write a name that a file can call it by, such as %q", option, name, "tenant")
+		c.bad("%s(%q): use a name that a file can call it by, such as %q", option, name, "tenant")
 	case slices.Contains(reserved, name):
-		c.bad("%s(%q): the name has a meaning in a file already: write another", option, name)
+		c.bad("%s(%q): the name has a meaning in a file already: use another", option, name)
 	case registered:
 		c.bad("%s(%q) is given twice: leave one out", option, name)
 	case isNil:
-		c.bad("%s(%q, nil): write a function", option, name)
+		c.bad("%s(%q, nil): pass a function", option, name)
 	default:
 		all[name] = f
 	}
@@ -261,7 +261,7 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 	return option(func(c *config) {
 		switch {
 		case f == nil:
-			c.bad("WithPlanFunc(nil): write a function, or leave it out")
+			c.bad("WithPlanFunc(nil): pass a function, or leave it out")
 		case c.plan != nil:
 			c.bad("WithPlanFunc is given twice: leave one out")
 		}
@@ -275,7 +275,7 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 func WithPlan(name string) Option {
 	return option(func(c *config) {
 		if c.onlyPlan = name; name == "" {
-			c.bad("WithPlan(\"\"): write the name of a plan, or leave it out")
+			c.bad("WithPlan(\"\"): pass the name of a plan, or leave it out")
 		}
 	})
 }

@@ -39,7 +39,7 @@ type Descriptors struct {
 func WithDescriptors(s Descriptors) Option {
 	return option(func(c *config) {
 		if s.Key == nil || s.ChargesAfter == nil {
-			c.bad("WithDescriptors: a function is nil: write both")
+			c.bad("WithDescriptors: a function is nil: pass both")
 			return
 		}
 		c.descriptors = &s

@@ -17,12 +17,12 @@ func TestCostTooHigh(t *testing.T) {
 		"version: 1\nkey: remote-ip\nlimits:\n- concurrency: 10\n  name: calls\n  cost: 20\n":                     "6:9",
 	} {
 		_, err := policy.Parse("limits.yaml", []byte(text))
-		if err == nil || !strings.HasPrefix(err.Error(), "limits.yaml:"+at+": a request costs 20, and no more than 10 ever pass: write a lower cost, or raise the limit") {
+		if err == nil || !strings.HasPrefix(err.Error(), "limits.yaml:"+at+": a request costs 20, but the limit never admits more than 10: use a lower cost, or raise the limit") {
 			t.Errorf("%s%v", text, err)
 		}
 	}
 	text := "version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\n  algorithm: leaky-bucket\n  max-wait: 300ms\n  cost: 5\n"
-	if _, err := policy.Parse("limits.yaml", []byte(text)); err == nil || err.Error() != "limits.yaml:7:13: a request costs 5, and no more than 4 pass within the longest wait of 300ms: write a lower cost, or a longer wait" {
+	if _, err := policy.Parse("limits.yaml", []byte(text)); err == nil || err.Error() != "limits.yaml:7:13: a request costs 5, but the limit admits at most 4 within the longest wait of 300ms: use a lower cost, or a longer wait" {
 		t.Error(err)
 	}
 	if _, err := policy.Parse("limits.yaml", []byte(strings.Replace(text, "cost: 5", "cost: 4", 1))); err != nil {

@@ -46,7 +46,7 @@ type Change struct {
 func WithObserver(f func(Change)) Option {
 	return option(func(c *config) {
 		if f == nil {
-			c.bad("WithObserver(nil): write a function, or leave it out")
+			c.bad("WithObserver(nil): pass a function, or leave it out")
 			return
 		}
 		c.observers = append(c.observers, f)
@@ -59,11 +59,11 @@ func WithObserver(f func(Change)) Option {
 func WithDebounce(d time.Duration) Option {
 	return option(func(c *config) {
 		if d <= 0 {
-			c.bad("WithDebounce(%v): write a positive duration, or leave it out", d)
+			c.bad("WithDebounce(%v): pass a positive duration, or leave it out", d)
 			return
 		}
 		if d < time.Millisecond { // its unit is missing
-			c.bad("WithDebounce(%v): write %d*time.Millisecond", d, int64(d))
+			c.bad("WithDebounce(%v): use %d*time.Millisecond", d, int64(d))
 			return
 		}
 		c.debounce = d

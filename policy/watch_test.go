@@ -699,8 +699,8 @@ func TestWatchSaysWhatIsWrong(t *testing.T) {
 		{bad, lim, nil, bad + ":1:1: nothing is limited"},
 		{good, nil, nil, "policy: Watch without a limiter: write the one to update"},
 		{good, lim, []policy.Option{nil}, "policy: option 1 is nil: leave it out"},
-		{good, lim, []policy.Option{policy.WithDebounce(0)}, "policy: WithDebounce(0s): write a positive duration, or leave it out"},
-		{good, lim, []policy.Option{policy.WithObserver(nil)}, "policy: WithObserver(nil): write a function, or leave it out"},
+		{good, lim, []policy.Option{policy.WithDebounce(0)}, "policy: WithDebounce(0s): pass a positive duration, or leave it out"},
+		{good, lim, []policy.Option{policy.WithObserver(nil)}, "policy: WithObserver(nil): pass a function, or leave it out"},
 		{good, lim, []policy.Option{policy.WithKey("global", stint.KeyFunc(tenant))}, `policy: WithKey("global")`},
 	} {
 		w, err := policy.Watch(t.Context(), tt.path, tt.to, tt.opts...)

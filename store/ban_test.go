@@ -143,7 +143,7 @@ func TestBanSpec(t *testing.T) {
 		"a ban of 0s":                  func(s *Spec) { s.Ban = 0 },
 		"a ban of 1ns":                 func(s *Spec) { s.Ban = 1 },
 		"at most a year":               func(s *Spec) { s.Ban = 366 * 24 * time.Hour },
-		"write at most 1000":           func(s *Spec) { s.Units = 1001 },
+		"use at most 1000":             func(s *Spec) { s.Units = 1001 },
 		"0 units":                      func(s *Spec) { s.Units = 0 },
 		"period 0s":                    func(s *Spec) { s.Period = 0 },
 		"Ban has no burst":             func(s *Spec) { s.Burst = 3 },
@@ -151,7 +151,7 @@ func TestBanSpec(t *testing.T) {
 		"Ban does not follow":          func(s *Spec) { s.Period, s.Window = 0, Daily },
 		"TokenBucket has no ban":       func(s *Spec) { s.Algorithm = TokenBucket },
 		"Ban has no buckets":           func(s *Spec) { s.Buckets = 3 },
-		"Ban takes no debt":            func(s *Spec) { s.Debt = true },
+		"Ban can't go into debt":       func(s *Spec) { s.Debt = true },
 		"Ban does not warm up":         func(s *Spec) { s.WarmUp = time.Second },
 		"whole number of microseconds": func(s *Spec) { s.Period = time.Second + 1 },
 	} {

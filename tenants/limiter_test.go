@@ -232,7 +232,7 @@ func TestOldPlansAreReported(t *testing.T) {
 // The log says once when a source begins to fail, and what holds, and once when it answers again.
 func TestLogOfOutages(t *testing.T) {
 	const fails, answers = "stint: the source of limits fails, and ", "stint: the source of limits answers again"
-	const ofKey = "stint: the source of limits fails for one key, and none of its limits hold"
+	const ofKey = "stint: the source of limits fails for one key, and requests pass without its limits"
 	closed, other := stint.WithFailurePolicy(stint.FailClosed), requests(9000, "other")
 	free := tenants.WithDefault(requests(9000, "free"))
 	type step struct {
@@ -251,17 +251,17 @@ func TestLogOfOutages(t *testing.T) {
 	}{
 		"earlier limits": {[]tenants.Option{free, tenants.WithTTL(time.Second)}, nil, []step{
 			{nothing, 2 * time.Second, "acme", nil},
-			{down, 100 * time.Second, "acme", []string{fails + "earlier limits hold", fails + "earlier limits hold"}},
+			{down, 100 * time.Second, "acme", []string{fails + "requests get their earlier limits", fails + "requests get their earlier limits"}},
 			{up, 5 * time.Minute, "acme", []string{answers}},
-			{down, 30 * time.Second, "acme", []string{fails + "earlier limits hold"}},
+			{down, 30 * time.Second, "acme", []string{fails + "requests get their earlier limits"}},
 			{up, 5 * time.Minute, "acme", []string{answers}},
 		}},
 		"a default": {[]tenants.Option{free}, nil, []step{
-			{down, 5 * time.Second, "acme", []string{fails + "the default limits hold"}},
+			{down, 5 * time.Second, "acme", []string{fails + "requests get the default limits"}},
 			{up, 5 * time.Minute, "acme", []string{answers}},
 		}},
 		"none": {nil, nil, []step{
-			{down, 5 * time.Second, "acme", []string{fails + "none of its limits hold"}},
+			{down, 5 * time.Second, "acme", []string{fails + "requests pass without its limits"}},
 			{up, 5 * time.Minute, "acme", []string{answers}},
 		}},
 		"closed": {nil, []stint.Option{closed}, []step{
@@ -269,30 +269,30 @@ func TestLogOfOutages(t *testing.T) {
 			{up, 5 * time.Minute, "acme", []string{answers}},
 		}},
 		"another tenant": {nil, nil, []step{
-			{down, 500 * time.Millisecond, "acme", []string{fails + "none of its limits hold"}},
+			{down, 500 * time.Millisecond, "acme", []string{fails + "requests pass without its limits"}},
 			{up, 500 * time.Millisecond, "globex", []string{answers}},
 			{nothing, 5 * time.Minute, "acme", nil},
 		}},
 		"another tenant, before the failure is over": {nil, nil, []step{
-			{down, 500 * time.Millisecond, "acme", []string{fails + "none of its limits hold"}},
+			{down, 500 * time.Millisecond, "acme", []string{fails + "requests pass without its limits"}},
 			{func(s *source, c *client) { up(s, c); c.send("globex"); c.send("acme") }, time.Hour, "acme", []string{answers}},
 		}},
 		"one tenant whose plan is broken": {nil, nil, []step{
-			{func(s *source, _ *client) { s.set(func(s *source) { s.broken = "acme" }) }, 5 * time.Second, "acme", []string{fails + "none of its limits hold"}},
+			{func(s *source, _ *client) { s.set(func(s *source) { s.broken = "acme" }) }, 5 * time.Second, "acme", []string{fails + "requests pass without its limits"}},
 			{nothing, 10 * time.Second, "globex", []string{answers}},
 			{nothing, 100 * time.Second, "acme", []string{ofKey, ofKey}},
 			{nothing, 100 * time.Second, "initech", []string{ofKey}}, // the last one that was suppressed
-			{down, 5 * time.Second, "umbrella", []string{fails + "none of its limits hold"}},
+			{down, 5 * time.Second, "umbrella", []string{fails + "requests pass without its limits"}},
 			{up, 5 * time.Second, "umbrella", []string{answers}},
 		}},
 		"an Update that takes a name": {[]tenants.Option{free}, nil, []step{
 			{nothing, time.Second, "acme", nil},
 			{func(_ *source, c *client) { _ = c.lim.Update(other, requests(9000, "plan")) }, 5 * time.Second, "acme", []string{
-				"stint: the limits have changed", fails + "the default limits hold"}},
+				"stint: the limits have changed", fails + "requests get the default limits"}},
 			{func(_ *source, c *client) { _ = c.lim.Update(other) }, 5 * time.Second, "acme", []string{answers}},
 		}},
 		"a look": {nil, nil, []step{
-			{down, 5 * time.Second, "acme", []string{fails + "none of its limits hold"}},
+			{down, 5 * time.Second, "acme", []string{fails + "requests pass without its limits"}},
 			{func(s *source, c *client) {
 				up(s, c)
 				time.Sleep(time.Second)
@@ -358,10 +358,10 @@ func TestLoadsBehindRequestsAreReported(t *testing.T) {
 func TestWrongKeys(t *testing.T) {
 	cache := must(tenants.New((&source{}).load))
 	for key, want := range map[stint.Key]string{
-		{}:                            "Key{}): write a key",
-		stint.Header("a b"):           `Header("a b")): write the name of a header field`,
+		{}:                            "Key{}): use a key",
+		stint.Header("a b"):           `Header("a b")): pass the name of a header field`,
 		stint.Join(stint.Cookie(" ")): `Cookie(" ")`,
-		stint.GivenKey():              "WithLimitSource(GivenKey()): requests don't have it",
+		stint.GivenKey():              "WithLimitSource(GivenKey()): a request has no such key",
 	} {
 		_, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
 		var wrong *stint.OptionError
@@ -385,8 +385,8 @@ func TestPlanThatTheLimiterMakesWrong(t *testing.T) {
 		opt  stint.RateOption
 		want string
 	}{
-		"its cost":     {stint.WithName("plan"), "a request costs 20, and no more than 10 ever pass"},
-		"nobody's key": {stint.WithKey(stint.GivenKey()), "WithKey(GivenKey()): requests don't have it"},
+		"its cost":     {stint.WithName("plan"), "a request costs 20, but the limit never admits more than 10"},
+		"nobody's key": {stint.WithKey(stint.GivenKey()), "WithKey(GivenKey()): a request has no such key"},
 	} {
 		s := &source{sold: []stint.Limit{stint.Rate(10, time.Second, stint.WithName("plan"), tt.opt)}}
 		c := newClient(must(tenants.New(s.load)), stint.WithFixedCost(20), stint.WithFailurePolicy(stint.FailClosed))
@@ -524,7 +524,7 @@ func TestErrorTexts(t *testing.T) {
 		{"", &source{}, "stint: tenants: no plan: an empty key"},
 		{strings.Repeat("k", 5000), &source{}, "stint: the key is longer than 4096 bytes"},
 		{"acme", &source{sold: []stint.Limit{{}, requests(0, "a")}}, "stint: limits could not be read: tenants: the plan is invalid: " +
-			"zero Limit: return stint.Rate, Quota or Concurrency\nlimit \"a\": 0 units: write a number"},
+			"zero Limit: return stint.Rate, Quota or Concurrency\nlimit \"a\": 0 units: use a number"},
 		{"acme", &source{sold: []stint.Limit{requests(1, "other")}}, "stint: limits could not be read: tenants: the plan is invalid: limit \"other\": another limit has that name"},
 		{"acme", &source{}, "stint: no limits: return stint.Exempt()"},
 	} {

@@ -130,7 +130,7 @@ func WithSize(n int64) Option {
 	return option(func(p *Cache) error {
 		p.size = n
 		if n < 1 {
-			return fmt.Errorf("tenants: WithSize(%d): write a positive value", n)
+			return fmt.Errorf("tenants: WithSize(%d): pass a positive value", n)
 		}
 		return nil
 	})
@@ -152,7 +152,7 @@ func WithLoadTimeout(d time.Duration) Option {
 func WithDefault(limits ...stint.Limit) Option {
 	return option(func(p *Cache) error {
 		if len(limits) == 0 {
-			return errors.New("tenants: WithDefault(): write limits, or stint.Exempt()")
+			return errors.New("tenants: WithDefault(): add limits, or stint.Exempt()")
 		}
 		p.fallback = limits
 		if err := (stint.LimitUser{}).Check(limits...); err != nil {
@@ -164,7 +164,7 @@ func WithDefault(limits ...stint.Limit) Option {
 
 // checkDuration returns the error of an option's duration, or nil.
 func checkDuration(option string, d time.Duration) error {
-	if valid, write := optionerror.CheckDuration(d, d > 0, "write a positive value"); !valid {
+	if valid, write := optionerror.CheckDuration(d, d > 0, "pass a positive value"); !valid {
 		return fmt.Errorf("tenants: %s(%v): %s", option, d, write)
 	}
 	return nil
@@ -187,7 +187,7 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 	}
 	var errs []error
 	if load == nil {
-		errs = append(errs, errors.New("tenants: New(nil): write a function that loads the limits of a key"))
+		errs = append(errs, errors.New("tenants: New(nil): pass a function that loads the limits of a key"))
 	}
 	for i, o := range opts {
 		if o == nil {
@@ -316,12 +316,12 @@ func (p *Cache) limits(t *tenant, f *failure, by stint.LimitUser) ([]stint.Limit
 func (p *Cache) standIn(f *failure, by stint.LimitUser) ([]stint.Limit, error) {
 	inForce := ""
 	if p.fallback != nil {
-		inForce = "the default limits hold"
+		inForce = "requests get the default limits"
 	}
 	return p.fallback, p.failed(f, inForce, by)
 }
 
-const earlierLimits = "earlier limits hold"
+const earlierLimits = "requests get their earlier limits"
 
 // reported is the error of a load with what the limiter's log says of it.
 type reported struct {

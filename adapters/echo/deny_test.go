@@ -84,7 +84,7 @@ func TestHandlersElsewhere(t *testing.T) {
 
 func TestHandlersNil(t *testing.T) {
 	_, err := stint.New(stint.Rate(1, time.Hour), byAll, WithDenyHandler(nil), WithErrorHandler(nil))
-	if err == nil || !strings.Contains(err.Error(), "WithDenyHandler(nil): write") || !strings.Contains(err.Error(), "WithErrorHandler(nil): write") {
+	if err == nil || !strings.Contains(err.Error(), "WithDenyHandler(nil): pass") || !strings.Contains(err.Error(), "WithErrorHandler(nil): pass") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -65,4 +65,4 @@ func Key(k func(echo.Context) (string, error)) stint.Key {
 	}).ForAdapter(adapter)
 }
 
-var errElsewhere = errors.New("stintecho.Key: the request has not come through stintecho: mount the limiter with stintecho, or write a stint.KeyFunc of the request")
+var errElsewhere = errors.New("stintecho.Key: the request has not come through stintecho: mount the limiter with stintecho, or use a stint.KeyFunc of the request")

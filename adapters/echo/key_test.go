@@ -114,7 +114,7 @@ func TestKeyReadsTheBody(t *testing.T) {
 }
 
 func TestKeyNil(t *testing.T) {
-	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Key(nil))); err == nil || !strings.Contains(err.Error(), "WithKey(KeyFunc(nil)): write a function") {
+	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Key(nil))); err == nil || !strings.Contains(err.Error(), "WithKey(KeyFunc(nil)): pass a function") {
 		t.Error(err)
 	}
 }

@@ -64,7 +64,7 @@ func Key(k func(*gin.Context) (string, error)) stint.Key {
 	}).ForAdapter(adapter)
 }
 
-var errElsewhere = errors.New("stintgin.Key: the request has not come through stintgin: mount the limiter with stintgin, or write a stint.KeyFunc of the request")
+var errElsewhere = errors.New("stintgin.Key: the request has not come through stintgin: mount the limiter with stintgin, or use a stint.KeyFunc of the request")
 
 // Cookie keys on the value of a cookie as gin's c.Cookie returns it: unescaped. stint.Cookie keys on the value as
 // it is sent, so that a client could write one session in many ways, such as "a" and "%61", and have a bucket for

@@ -185,7 +185,7 @@ func TestKeyOfNestedLimiters(t *testing.T) {
 }
 
 func TestKeyNil(t *testing.T) {
-	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Key(nil))); err == nil || !strings.Contains(err.Error(), "WithKey(KeyFunc(nil)): write a function") {
+	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Key(nil))); err == nil || !strings.Contains(err.Error(), "WithKey(KeyFunc(nil)): pass a function") {
 		t.Error(err)
 	}
 }
@@ -272,7 +272,7 @@ func TestKeysReadAsGin(t *testing.T) {
 			}
 		}
 	}
-	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Cookie("a b"))); err == nil || !strings.Contains(err.Error(), "write the name of a cookie") {
+	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Cookie("a b"))); err == nil || !strings.Contains(err.Error(), "pass the name of a cookie") {
 		t.Errorf("a name that no cookie has: %v", err)
 	}
 }

@@ -306,7 +306,7 @@ func TestNotMounted(t *testing.T) {
 	if got := panicOf(func() { stinthttp.Middleware(lim) }); !strings.HasPrefix(got, want) {
 		t.Errorf("elsewhere: %s", got)
 	}
-	if _, err := stint.New(rate, stint.WithKey(stintgrpc.Key(nil))); err == nil || !strings.Contains(err.Error(), "write a function") {
+	if _, err := stint.New(rate, stint.WithKey(stintgrpc.Key(nil))); err == nil || !strings.Contains(err.Error(), "pass a function") {
 		t.Errorf("a key of nothing: %v", err)
 	}
 }

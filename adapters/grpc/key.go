@@ -61,4 +61,4 @@ func Key(k func(ctx context.Context, message any) (string, error)) stint.Key {
 	}).ForAdapter(adapter)
 }
 
-var errElsewhere = errors.New("stintgrpc.Key: the request has not come through stintgrpc: mount the limiter with stintgrpc, or write a stint.KeyFunc of the request")
+var errElsewhere = errors.New("stintgrpc.Key: the request has not come through stintgrpc: mount the limiter with stintgrpc, or use a stint.KeyFunc of the request")

@@ -165,34 +165,40 @@ func NewTransport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportO
 func invalid(t *client.Transport) (wrong []error) {
 	if t.Retryable == nil {
 		wrong = append(wrong, &stint.OptionError{Option: "WithRetryable(nil)",
-			Write: "write a function, or leave it out for GET, HEAD, OPTIONS, TRACE and requests with an Idempotency-Key"})
+			Write: "pass a function, or leave it out for GET, HEAD, OPTIONS, TRACE and requests with an Idempotency-Key"})
 	}
 	if d := t.MaxPause; d < 0 {
-		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d), Write: "write 0 or more"})
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d), Write: "use 0 or more"})
 	} else if 0 < d && d < time.Millisecond { // its unit is missing
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d),
-			Write: fmt.Sprintf("write %d*time.Millisecond", int64(d))})
+			Write: fmt.Sprintf("use %d*time.Millisecond", int64(d))})
 	}
 	if _, bans := t.Pauses.(store.Banner); t.Pauses != nil && !bans {
 		wrong = append(wrong, &stint.OptionError{Option: "WithSharedPause()",
 			Problem: fmt.Sprintf("%T doesn't implement store.Banner", t.Pauses),
-			Write:   "leave it out, or write a store that does, such as those of memstore and redisstore"})
+			Write:   "leave it out, or pass a store that does, such as those of memstore and redisstore"})
 	}
 	if t.Retries < 0 {
-		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithRetries(%d)", t.Retries), Write: "write 0 or more"})
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithRetries(%d)", t.Retries), Write: "use 0 or more"})
 	}
-	instead := "write another key, or leave it out for the scheme and host"
+	instead := "use another key, or leave it out for the scheme and host"
 	if t.Destination == (stint.Key{}) {
 		return append(wrong, &stint.OptionError{Option: "WithDestination(Key{})", Write: instead})
 	}
 	// A limiter with the key finds out what is wrong with it, and which requests have it.
 	l, err := stint.New(stint.Rate(1, time.Second), stint.WithKey(t.Destination), stint.WithoutWarnings())
 	if err != nil {
-		return append(wrong, fmt.Errorf("WithDestination: %w", err))
+		for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+			var o *stint.OptionError // without New's heading
+			if errors.As(e, &o) {
+				wrong = append(wrong, fmt.Errorf("WithDestination: %w", o))
+			}
+		}
+		return wrong
 	}
 	if l.Mount("stinthttp.NewTransport") != nil {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithDestination(%v)", t.Destination),
-			Problem: "requests don't have it", Write: instead})
+			Problem: "a request has no such key", Write: instead})
 	}
 	return wrong
 }

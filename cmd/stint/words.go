@@ -83,10 +83,10 @@ func toFlagWords(text string) string {
 		m := optionPattern.FindStringSubmatch(match)
 		return "--" + kebab(m[1]) + " " + m[2] + ":"
 	})
-	return millisecondsPattern.ReplaceAllString(text, "write 1ms or more")
+	return millisecondsPattern.ReplaceAllString(text, "use 1ms or more")
 }
 
 var (
 	optionPattern       = regexp.MustCompile(`With(Window|Top|MaxKeys|Headroom|Horizon)\(([^)]*)\):`)
-	millisecondsPattern = regexp.MustCompile(`write \d+\*time\.Millisecond\b`)
+	millisecondsPattern = regexp.MustCompile(`use \d+\*time\.Millisecond\b`)
 )

@@ -14,7 +14,7 @@ func (l *Limit) defaultSlidingWindow() { l.spec.Buckets = cmp.Or(l.spec.Buckets,
 func (l *Limit) workOutSlidingWindow(bad wrong) {
 	s := &l.spec
 	if l.period < s.Buckets {
-		bad("Buckets", fmt.Sprintf("%v in %d buckets", s.Period, s.Buckets), "write fewer, of at least a microsecond each")
+		bad("Buckets", fmt.Sprintf("%v in %d buckets", s.Period, s.Buckets), "use fewer buckets, of at least a microsecond each")
 		return
 	}
 	l.largest = s.Units
@@ -23,7 +23,7 @@ func (l *Limit) workOutSlidingWindow(bad wrong) {
 		return l.period/c.Tick() >= s.Buckets // a bucket is at least a tick
 	}); !ok {
 		bad("Buckets", fmt.Sprintf("%v can't be cut into %d buckets exactly", s.Period, s.Buckets),
-			"write a period that is a multiple of 100ms")
+			"use a period that is a multiple of 100ms")
 		return
 	}
 	l.lookback = lookback{l.scale, l.token, s.Buckets}

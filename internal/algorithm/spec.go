@@ -18,14 +18,14 @@ func New(s Spec) (*Limit, []*Problem) {
 	}
 
 	if !ValidName(s.Name) {
-		bad("Name", fmt.Sprintf("name %.80q", s.Name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
+		bad("Name", fmt.Sprintf("name %.80q", s.Name), "use a letter, followed by up to 63 of A-Z a-z 0-9 _ . -")
 	}
 	named := len(problems)
 	if s.Units < 1 || s.Units > MaxCost {
-		bad("Units", fmt.Sprintf("%d units", s.Units), fmt.Sprintf("write a number from 1 to %d", int64(MaxCost)))
+		bad("Units", fmt.Sprintf("%d units", s.Units), fmt.Sprintf("use a number from 1 to %d", int64(MaxCost)))
 	}
 	if int(s.Algorithm) >= len(algorithms) { // nothing else can be checked
-		bad("Algorithm", fmt.Sprintf("unknown algorithm %d", s.Algorithm), "write one of the constants of Algorithm")
+		bad("Algorithm", fmt.Sprintf("unknown algorithm %d", s.Algorithm), "use one of the constants of Algorithm")
 	} else {
 		l.checkSpan(bad)
 		l.checkExtras(bad)
@@ -64,19 +64,19 @@ func (l *Limit) checkSpan(bad wrong) {
 		bad("Period", "both a %v and a %v", "leave one out", "Period", "Window")
 	case calendar:
 		if !has.calendar {
-			bad("Algorithm", "%v does not follow a calendar", "write %v or %v, or a %v",
+			bad("Algorithm", "%v does not follow a calendar", "use %v or %v, or a %v",
 				s.Algorithm, FixedWindow, IntervalBucket, "Period")
 		}
 		s.Window.check(bad)
 	case s.Period <= 0:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "write a positive duration, such as %v", "time.Second")
+		bad("Period", fmt.Sprintf("period %v", s.Period), "pass a positive duration, such as %v", "time.Second")
 	case s.Period < time.Microsecond:
 		bad("Period", fmt.Sprintf("period %v, and a number without a unit is in nanoseconds", s.Period),
-			"write a duration, such as %v", "time.Second")
+			"pass a duration, such as %v", "time.Second")
 	case s.Period%time.Microsecond != 0:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "write a whole number of microseconds")
+		bad("Period", fmt.Sprintf("period %v", s.Period), "use a whole number of microseconds")
 	case float64(s.Period.Microseconds()) > horizon/10:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "write at most two years, or a %v", "Window")
+		bad("Period", fmt.Sprintf("period %v", s.Period), "use at most two years, or a %v", "Window")
 	}
 }
 
@@ -88,48 +88,48 @@ func (l *Limit) checkExtras(bad wrong) {
 	if s.Burst != 0 {
 		switch {
 		case !has.burst:
-			bad("Burst", "%v has no burst", "leave it out, or write %v", s.Algorithm, TokenBucket)
+			bad("Burst", "%v has no burst", "leave it out, or use %v", s.Algorithm, TokenBucket)
 		case s.Burst < None || s.Burst > MaxCost:
-			bad("Burst", fmt.Sprintf("burst %d", s.Burst), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
+			bad("Burst", fmt.Sprintf("burst %d", s.Burst), fmt.Sprintf("use a number from 0 to %d", int64(MaxCost)))
 		case s.Burst == None && s.Algorithm != LeakyBucket && !s.Debt:
-			bad("Burst", "burst 0 lets nothing pass", "write at least 1, or add debt")
+			bad("Burst", "burst 0 lets nothing pass", "use at least 1, or add debt")
 		}
 	}
 	if s.Queue != 0 {
 		switch {
 		case !has.queue:
-			bad("Queue", "%v has no queue", "write %v or %v, or a maximum wait", s.Algorithm, LeakyBucket, TokenBucket)
+			bad("Queue", "%v has no queue", "use %v or %v, or a maximum wait", s.Algorithm, LeakyBucket, TokenBucket)
 		case s.Queue < None || s.Queue > MaxCost:
-			bad("Queue", fmt.Sprintf("queue %d", s.Queue), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
+			bad("Queue", fmt.Sprintf("queue %d", s.Queue), fmt.Sprintf("use a number from 0 to %d", int64(MaxCost)))
 		}
 	}
 	if s.Debt && !has.debt {
-		bad("Debt", "%v takes no debt", "write %v (%v prepays by itself)", s.Algorithm, TokenBucket, WarmUp)
+		bad("Debt", "%v can't go into debt", "use %v (%v always allows debt)", s.Algorithm, TokenBucket, WarmUp)
 	}
 	switch {
 	case s.Algorithm != Ban && s.Ban != 0:
-		bad("Ban", "%v has no ban period", "leave it out, or write the %v algorithm", s.Algorithm, Ban)
+		bad("Ban", "%v has no ban period", "leave it out, or use the %v algorithm", s.Algorithm, Ban)
 	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
-		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "write a positive multiple of a microsecond, at most a year")
+		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "pass a positive multiple of a microsecond, at most a year")
 	}
 	if s.Algorithm == Ban && s.Units > maxDenials {
 		bad("Units", fmt.Sprintf("a ban after %d denials", s.Units),
-			fmt.Sprintf("write at most %d, since the time of each denial is kept", maxDenials))
+			fmt.Sprintf("use at most %d, since the time of each denial is kept", maxDenials))
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:
-		bad("Algorithm", "%v without a warm-up period", "write how long the rate takes to rise, such as 4s", s.Algorithm)
+		bad("Algorithm", "%v without a warm-up period", "give how long the rate takes to rise, such as 4s", s.Algorithm)
 	case s.Algorithm != WarmUp && s.WarmUp != 0:
-		bad("WarmUp", "%v does not warm up", "write the %v algorithm, or leave the period out", s.Algorithm, WarmUp)
+		bad("WarmUp", "%v does not warm up", "use the %v algorithm, or leave the period out", s.Algorithm, WarmUp)
 	case s.WarmUp%time.Microsecond != 0:
-		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write a whole number of microseconds")
+		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "use a whole number of microseconds")
 	}
 	switch {
 	case s.Buckets == 0:
 	case s.Algorithm != SlidingWindow:
-		bad("Buckets", "%v has no buckets", "write %v", s.Algorithm, SlidingWindow)
+		bad("Buckets", "%v has no buckets", "use %v", s.Algorithm, SlidingWindow)
 	case s.Buckets < 1 || s.Buckets > 1000:
-		bad("Buckets", fmt.Sprintf("%d buckets", s.Buckets), "write a number from 1 to 1000, or %v", "SlidingLog")
+		bad("Buckets", fmt.Sprintf("%d buckets", s.Buckets), "use a number from 1 to 1000, or %v", "SlidingLog")
 	}
 }
 

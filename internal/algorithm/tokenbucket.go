@@ -56,7 +56,7 @@ func (l *Limit) workOutBucket(bad wrong) {
 	if float64(room)*float64(l.period)/float64(s.Units) > far/2 {
 		problem := "burst %d and queue %d take more than %d years at %d per %v"
 		bad("Units", fmt.Sprintf(problem, burst, queue, years, s.Units, s.Period),
-			"write a smaller burst, a smaller queue or more units")
+			"use a smaller burst, a smaller queue or more units")
 		return
 	}
 	if !l.chooseScale(room, nil) {

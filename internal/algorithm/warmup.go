@@ -37,7 +37,7 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 	s := &l.spec
 	w := s.WarmUp.Microseconds()
 	if float64(w) > horizon/10 {
-		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write at most two years")
+		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "use at most two years")
 		return
 	}
 	if !l.chooseScale(1, func(c Scale) bool {
@@ -45,7 +45,7 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 	}) {
 		if l.chooseScale(1, nil) { // the rate alone can be counted
 			bad("WarmUp", fmt.Sprintf("a warm-up of %v can't be counted in the ticks of %d per %v", s.WarmUp, s.Units, s.Period),
-				"write whole hundredths of a second, or a rounder rate")
+				"use whole hundredths of a second, or a rounder rate")
 		} else {
 			l.tooFast(bad)
 		}

@@ -138,22 +138,22 @@ func (w Window) canonical() Window {
 func (w Window) check(bad wrong) {
 	switch {
 	case w.kind == noWindow:
-		bad("Window", "no window", "write %v, another of the calendar, or %v", "Daily", "Every")
+		bad("Window", "the zero Window", "use a window such as %v or %v", "Daily", "Every")
 	case w.from == fromZero:
-		bad("Window", "windows from the zero time", "write when one of them begins, or leave %v out", "From")
+		bad("Window", "its windows begin at the zero time", "pass the time at which a window begins, or leave %v out", "From")
 	case w.loc == nowhere:
 		bad("Window", "the time zone is nil",
 			`check the error of time.LoadLocation; where the system has no zones, import _ "time/tzdata"`)
 	case w.kind != everyWindow:
 	case 0 < w.every && w.every < time.Millisecond: // it lacks its unit
-		bad("Window", "a window of "+w.every.String(), fmt.Sprintf("write %d*%%v", int64(w.every)), "time.Millisecond")
+		bad("Window", "a window of "+w.every.String(), fmt.Sprintf("use %d*%%v", int64(w.every)), "time.Millisecond")
 	case w.every <= 0 || w.every%time.Microsecond != 0:
-		bad("Window", "a window of "+w.every.String(), "write a multiple of a microsecond, a millisecond or more")
+		bad("Window", "a window of "+w.every.String(), "use a multiple of a microsecond, a millisecond or more")
 	case float64(w.every.Microseconds()) > horizon/10:
-		bad("Window", "a window of "+w.every.String(), "write at most two years")
+		bad("Window", "a window of "+w.every.String(), "use at most two years")
 	case w.loc != nil:
 		bad("Window", "a window of "+w.every.String()+" is aligned to the Unix epoch and has no time zone",
-			"write %v, %v, %v, %v or %v", "Hourly", "Daily", "Weekly", "Monthly", "Yearly")
+			"use %v, %v, %v, %v or %v", "Hourly", "Daily", "Weekly", "Monthly", "Yearly")
 	}
 }
 

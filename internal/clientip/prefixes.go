@@ -27,11 +27,11 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 		switch {
 		case !p.IsValid():
 			problems = append(problems, Problem{What: fmt.Sprintf("prefix %d is invalid", i+1),
-				Write: `write one such as netip.MustParsePrefix("10.0.0.0/8"), and check the error of netip.ParsePrefix`})
+				Write: `pass a prefix such as netip.MustParsePrefix("10.0.0.0/8"), and check the error of netip.ParsePrefix`})
 			continue
 		case p.Addr().Is4In6() && p.Bits() < 96:
 			problems = append(problems, Problem{What: fmt.Sprintf("%v is wider than all of IPv4", p),
-				Write: "write an IPv4 prefix, such as 10.0.0.0/8"})
+				Write: "use an IPv4 prefix, such as 10.0.0.0/8"})
 			continue
 		case p.Addr().Is4In6():
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)

@@ -66,24 +66,24 @@ func New(s Source) (*Resolver, []Problem) {
 	for _, p := range c.trusted {
 		if slices.ContainsFunc(clientNetworks[:],
 			func(all netip.Prefix) bool { return p.Overlaps(all) && p.Bits() <= all.Bits() }) {
-			bad(fmt.Sprintf("trusting %v lets every client name the address it is limited by", p),
-				"write the addresses that your proxies connect from")
+			bad(fmt.Sprintf("trusting %v lets every client forge its address", p),
+				"pass the addresses that your proxies connect from")
 		}
 	}
 	trusts := len(s.Trusted) > 0 || s.TrustUnix
 	switch {
 	case s.Header != "" && !IsFieldName(s.Header):
-		bad(fmt.Sprintf("%.80q is not a header field", s.Header), fmt.Sprintf("write its name, such as %q", XForwardedFor))
+		bad(fmt.Sprintf("%.80q is not a header field", s.Header), fmt.Sprintf("use its name, such as %q", XForwardedFor))
 	case s.Header != "" && !trusts:
 		bad(fmt.Sprintf("no proxy is trusted, so %s would never be read", strings.ReplaceAll(c.header, "%", "%%")),
-			"write the addresses that your proxies connect from, such as %v, or %v if there are none",
+			"pass the addresses that your proxies connect from, such as %v, or %v if there are none",
 			`netip.MustParsePrefix("10.0.0.0/8")`, "stint.RemoteIP()")
 	case s.Header == "" && trusts:
-		bad("proxies are trusted, but no header field is to be read",
-			fmt.Sprintf("write the Header that they set, such as %q", XForwardedFor))
+		bad("proxies are trusted, but Header is empty",
+			fmt.Sprintf("set Header to the field that the proxies set, such as %q", XForwardedFor))
 	}
 	if c.bits < 48 || c.bits > 128 {
-		bad(fmt.Sprintf("%d bits of an IPv6 address", s.IPv6Bits), "write 48 to 128, or 0 for 64")
+		bad(fmt.Sprintf("%d bits of an IPv6 address", s.IPv6Bits), "use 48 to 128, or 0 for 64")
 	}
 	return c, problems
 }

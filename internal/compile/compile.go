@@ -161,14 +161,14 @@ func (k *compiler) run() {
 	switch key := k.result.Defaults.Key; {
 	case len(k.Funcs) == 0:
 	case key == nil:
-		k.errs.Add(k.result.Funcs[0].Option(), "no default key", "write stint.WithKey beside it")
+		k.errs.Add(k.result.Funcs[0].Option(), "the function's limits need a default key", "add stint.WithKey")
 	case key.Given:
 		k.errs.Add(k.result.Funcs[0].Option(), "the default key is GivenKey(), which requests don't have",
-			"write another stint.WithKey beside it")
+			"add stint.WithKey with another key")
 	}
 	limits := func(rc Route) bool { return !rc.Exempt }
 	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && !slices.ContainsFunc(k.Routes, limits) {
-		k.errs.Add("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
+		k.errs.Add("", "no limits", "add at least one, such as stint.Rate(10, time.Second)")
 	}
 }
 
@@ -183,8 +183,9 @@ func (k *compiler) entries(route string, rules []*Rule, defaults Settings) (all 
 		seen[r] = true
 		settings := r.Settings.WithDefaults(defaults)
 		if settings.Key == nil {
-			k.bad(optionerror.Problem{Route: route, Limit: k.names.name(r), What: "no key, and no default is safe",
-				Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
+			k.bad(optionerror.Problem{Route: route, Limit: k.names.name(r),
+				What: "the limit has no key, and no default would be safe",
+				Write: "use stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
 					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 		}
 		if compiled := k.names.limits[r]; compiled != nil { // or limits has reported it
@@ -254,11 +255,11 @@ func (k *compiler) checkTwice(p *read.Plan) {
 	for i, e := range p.Entries {
 		if slices.ContainsFunc(p.Entries[:i], func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit }) &&
 			slices.ContainsFunc(p.Declared, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit }) {
-			m := optionerror.Problem{Limit: e.Name(), What: "inherited already", Write: "leave it out"}
+			m := optionerror.Problem{Limit: e.Name(), What: "a parent limiter has this limit already", Write: "leave it out"}
 			if p.Pattern != "" {
 				m = optionerror.Problem{Route: p.Pattern, Limit: e.Name(),
-					What:  "it holds there already, from the limiter or a less specific route",
-					Write: "leave it out, or write stint.Only if the route's limits are instead of those"}
+					What:  "it applies to the route already, from the limiter or a less specific route",
+					Write: "leave it out, or use stint.Only if the route's limits should replace those"}
 			}
 			k.bad(m)
 		}
@@ -290,18 +291,19 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 	options := rc.Defaults.options()
 	switch {
 	case rc.Exempt && (len(rc.Limits)+len(options) > 0 || rc.DenyHandler != nil):
-		bad("Exempt()", "beside something else", "leave one out: an exempt route has no limits")
+		bad("Exempt()", "combined with other options", "leave Exempt or the other options out: an exempt route has no limits")
 		return
 	case !rc.Exempt && len(rc.Limits)+len(options) == 0 && rc.DenyHandler == nil:
-		bad("", "nothing in it", "write limits, a stint.WithCost, or stint.Exempt() if its requests have no limits")
+		bad("", "the route has no limits and no options",
+			"add limits, a stint.WithCost, or stint.Exempt() if its requests have no limits")
 		return
 	}
 	defaults := rc.Defaults
 	defaults.Cost = nil
 	k.checkSettings(rc.Pattern, defaults, rc.Limits)
 	if rc.Defaults.Cost != nil && !k.takesCost(rc.Pattern, l) {
-		bad(rc.Defaults.costOption(), "no rate or quota takes it",
-			"leave it out: rates and quotas that hold for the route have costs of their own, or there are none")
+		bad(rc.Defaults.costOption(), "no rate or quota uses this cost",
+			"leave it out, or add a rate or a quota without a cost of its own to the route")
 	}
 }
 
@@ -331,12 +333,12 @@ func (k *compiler) checkSettings(route string, s Settings, rules []*Rule) {
 	}
 	where := "in the route"
 	if route == "" {
-		where = "here"
+		where = "of the limiter"
 	}
 	for _, t := range s.options() {
 		if !slices.ContainsFunc(rules, func(r *Rule) bool { return t.by(r.Kind) }) {
-			k.bad(optionerror.Problem{Route: route, Option: t.option, What: "no limit " + where + " takes it",
-				Write: "leave it out, or write such a limit"})
+			k.bad(optionerror.Problem{Route: route, Option: t.option, What: "no limit " + where + " uses this option",
+				Write: "leave it out, or add a limit that uses it"})
 		}
 	}
 }
@@ -449,7 +451,7 @@ func (k *compiler) checkNames() {
 		if r := k.names.rules[e.Name()]; !r.Named && !seen[r] {
 			seen[r] = true
 			m := NameMissing("", r)
-			m.What = "inherited with " + m.What
+			m.What = "inherited: " + m.What
 			k.errs = append(k.errs, m)
 		}
 	}
@@ -458,11 +460,12 @@ func (k *compiler) checkNames() {
 // NameTaken is the problem of a limit that has the name of another one.
 func NameTaken(route, name string) *optionerror.Problem {
 	return &optionerror.Problem{Route: route, Limit: name, What: "another limit has that name",
-		Write: "write another stint.WithName"}
+		Write: "give one of them another name with stint.WithName"}
 }
 
 // NameMissing is the problem of a limit without a WithName in a store that other limiters may use.
 func NameMissing(route string, r *Rule) *optionerror.Problem {
 	return &optionerror.Problem{Route: route, Limit: r.Spec.Name,
-		What: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
+		What:  "the limit has only its default name, and another limit in the store may have the same name",
+		Write: "give it a name with stint.WithName"}
 }

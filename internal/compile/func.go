@@ -62,12 +62,12 @@ func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 	}
 	settings := r.Settings.WithDefaults(f.Defaults)
 	if settings.Key.Given {
-		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", What: "requests don't have it",
-			Write: "write another key, or leave it out"}}
+		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", What: "a request has no such key",
+			Write: "use another key, or leave it out"}}
 	}
 	if t := r.Line.Tenant; t != nil && t.Given {
-		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithFairQueue(GivenKey())", What: "requests don't have it",
-			Write: "write another key, or leave it out"}}
+		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithFairQueue(GivenKey())", What: "a request has no such key",
+			Write: "use another key, or leave it out"}}
 	}
 	sample := f.generation.Names().samples[settings.Key]
 	if sample == nil {

@@ -157,19 +157,19 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 	}
 	errs := append(append(optionerror.OfSpec(err), r.Errs...), r.Settings.Errs...)
 	if r.Hidden && !r.Kind.Traits().Shown {
-		errs.Add("WithHidden", "no header field shows such a limit", "leave it out")
+		errs.Add("WithHidden", "header fields never show this kind of limit", "leave it out")
 	}
 	if r.Line.Shares != nil && r.Line.Room != nil && *r.Line.Room == 0 {
-		errs.Add("WithShare", "%s lets nobody wait, and shares order those who wait", "raise it, or leave the shares out",
-			"WithQueue(0)")
+		errs.Add("WithShare", "no request may wait with %s, and shares only order waiting requests",
+			"raise the queue's length, or leave the shares out", "WithQueue(0)")
 	}
 	if err == nil && r.Settings.Marks != nil && !limit.HasUse(l) {
-		errs.Add("WithNearLimit", "the limit saves up no units, of which a caller could use a part",
-			"write %s with another algorithm, or leave it out", "stint.WithBurst")
+		errs.Add("WithNearLimit", "the limit has no burst, so a caller can't have used a percentage of it",
+			"use %s with another algorithm, or leave it out", "stint.WithBurst")
 	}
 	if r.Line.Shares != nil && r.Line.Tenant != nil {
-		errs.Add("WithFairQueue", "it orders those who wait by tenant, and %s beside it by class", "leave one of the two out",
-			"WithShare")
+		errs.Add("WithFairQueue", "it orders waiting requests by tenant, but %s orders them by class",
+			"leave one of the two out", "WithShare")
 	}
 	if errs != nil {
 		return nil, errs.At("", name)
@@ -240,17 +240,17 @@ func checkFixedCost(route string, e *read.Entry) *optionerror.Problem {
 		return &optionerror.Problem{Route: route, Limit: e.Name(), Option: option, What: what, Write: write}
 	}
 	if most := inside.Terms(e.StoreLimit).Largest; e.Fixed > most {
-		return problem(fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most),
-			"write a lower cost, or raise the limit")
+		return problem(fmt.Sprintf("a request costs %d, but the limit never admits more than %d", e.Fixed, most),
+			"use a lower cost, or raise the limit")
 	}
 	wait := e.Wait.InQueue()
 	if wait == 0 || e.StoreLimit.Spec().Debt { // with debt, a request waits only for those before it
 		return nil
 	}
 	if most := inside.Full(e.StoreLimit, wait); e.Fixed > most {
-		return problem(fmt.Sprintf("a request costs %d, and no more than %d pass within the longest wait of %v", e.Fixed,
-			most, wait),
-			"write a lower cost, or a longer wait")
+		return problem(fmt.Sprintf("a request costs %d, but the limit admits at most %d within the longest wait of %v",
+			e.Fixed, most, wait),
+			"use a lower cost, or a longer wait")
 	}
 	return nil
 }
@@ -262,13 +262,13 @@ func checkWaiters(r *Rule, e *read.Entry) (l optionerror.List) {
 		return nil
 	}
 	if r.Line.Shares != nil {
-		l.Add("WithShare", "no request waits for a slot, and shares order those that wait",
-			"write %s or %s, or leave the shares out",
+		l.Add("WithShare", "no request may wait for a slot, and shares only order waiting requests",
+			"use %s or %s, or leave the shares out",
 			"stint.WithQueue", "stint.WithMaxWait")
 	}
 	if r.Line.Tenant != nil {
-		l.Add("WithFairQueue", "no request waits for a slot, and a fair queue orders those that wait",
-			"write %s or %s, or leave the fair queue out", "stint.WithQueue", "stint.WithMaxWait")
+		l.Add("WithFairQueue", "no request may wait for a slot, and a fair queue only orders waiting requests",
+			"use %s or %s, or leave the fair queue out", "stint.WithQueue", "stint.WithMaxWait")
 	}
 	return l
 }
@@ -375,10 +375,10 @@ func checkCounted(ban *read.Entry, others []*read.Entry) *optionerror.Problem {
 		}
 	}
 	if counted {
-		return &optionerror.Problem{What: fmt.Sprintf("its key is %s, and no rate or quota beside it has that key",
+		return &optionerror.Problem{What: fmt.Sprintf("the ban's key is %s, but no rate or quota has that key",
 			ban.Key.Name),
-			Write: "give the ban the key of the rate or quota whose denials shall count"}
+			Write: "give the ban the key of the rate or quota whose denials it should count"}
 	}
-	return &optionerror.Problem{What: "no rate or quota beside it, whose denials it counts",
-		Write: "write a rate or a quota beside the ban"}
+	return &optionerror.Problem{What: "there is no rate or quota whose denials the ban could count",
+		Write: "add a rate or a quota with the ban's key"}
 }

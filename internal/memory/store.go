@@ -125,7 +125,7 @@ func (s *Store) String() string { return "memory of this process" }
 // one problem for a Store that wasn't made by New.
 func (s *Store) Misconfigured() []*store.SpecError {
 	if s.shards == nil {
-		return []*store.SpecError{{Problem: "the zero memstore.Store", Write: "write memstore.New()"}}
+		return []*store.SpecError{{Problem: "the zero memstore.Store", Write: "use memstore.New()"}}
 	}
 	return s.wrong
 }

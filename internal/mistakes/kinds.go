@@ -74,15 +74,15 @@ var kinds = [...]struct{ name, text string }{
 	KeysNeverRepeat: {"keys-never-repeat", "no key came twice in the first 10,000 requests, so nobody is limited: use a key that stays the same for a caller"},
 	OneKey:          {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: use a key that distinguishes callers, or stint.Global()"},
 	Rebuilt: {"rebuilt",
-		"1,000 limiters were made: if requests make them, each begins without counts; make them once, at start-up"},
+		"1,000 limiters were made: a limiter that a request makes has no counts of earlier requests, so it limits nobody: make limiters once, at start-up"},
 	CostTooHigh:      {"cost-too-high", ""},
-	NothingWaits:     {"nothing-waits", "WithPriority and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
+	NothingWaits:     {"nothing-waits", "WithPriority and WithShare order waiting requests, but no limit lets requests wait: use stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	StoreForgets:     {"store-forgets", ""},
 	QuotaUnreachable: {"quota-unreachable", ""},
 	UpdateDrops:      {"update-drops", ""},
 	StoreFull:        {"store-full", ""},
 	NameConflict:     {"name-conflict", ""},
-	NoKey:            {"no-key", "at least 90 of the first 100 requests have no key: mount the limiter behind what sets the key, such as authentication, or write stint.FirstOf(key, stint.RemoteIP())"},
+	NoKey:            {"no-key", "at least 90 of the first 100 requests have no key: mount the limiter behind what sets the key, such as authentication, or use stint.FirstOf(key, stint.RemoteIP())"},
 }
 
 // String returns the kind's name, as WithoutWarnings takes it.

@@ -17,7 +17,7 @@ func InPlans(v *View) (found []Finding) {
 	}
 	for _, p := range v.Plans.All() {
 		for _, q := range unreachableQuotas(p) {
-			text := fmt.Sprintf("limit %q lets %d pass, and limit %q beside it at most %d in that time: lower the quota, or raise the rate",
+			text := fmt.Sprintf("limit %q admits %d in its period, but limit %q admits at most %d in the same time: lower the quota, or raise the rate",
 				q.quota, q.units, q.rate, q.most)
 			found = append(found,
 				Finding{Kind: QuotaUnreachable, Limits: []string{q.quota}, text: text, applies: func(v *View) bool {
@@ -63,8 +63,8 @@ func NameConflicts(family *Names, views []*View) (found []Finding) {
 		}
 	}
 	for _, c := range family.define(all) {
-		text := fmt.Sprintf("limit %q is %q here and %q in another limiter on its store, so what a caller gets depends on which one decides: "+
-			"write another stint.WithName in one of them", c.name, c.text, c.otherText)
+		text := fmt.Sprintf("limit %q is %q here, but %q in another limiter on the same store, so a caller's limit depends on the limiter that decides: "+
+			"give it another name in one of them, with stint.WithName", c.name, c.text, c.otherText)
 		found = append(found, Finding{Kind: NameConflict, Limits: []string{c.name}, text: text, applies: func(v *View) bool {
 			return family.differs(c.definition) &&
 				v.hasEntry(func(e *read.Entry) bool { return e.Name() == c.name && compile.Text(e) == c.text })
@@ -116,9 +116,9 @@ func (u *Updates) Compare(v *View, before, after map[string]string) (found []Fin
 		case u.added[name]:
 			delete(u.added, name)
 		default:
-			text := fmt.Sprintf("Update leaves out limit %q, so no request is held to it any more: the limits of an Update replace all before, write it beside them", name)
+			text := fmt.Sprintf("Update leaves out limit %q, so it no longer limits any request: the limits of an Update replace all earlier ones, so pass it with the others", name)
 			if renamed := added[before[name]]; renamed != "" {
-				text = fmt.Sprintf("Update renames limit %q to %q, so callers begin anew: keep its name, by stint.WithName(%[1]q)",
+				text = fmt.Sprintf("Update renames limit %q to %q, so its counts are lost: keep its name with stint.WithName(%[1]q)",
 					name, renamed)
 			}
 			found = append(found, Finding{Kind: UpdateDrops, Limits: []string{name}, text: text, applies: applies})

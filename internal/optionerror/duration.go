@@ -10,7 +10,7 @@ import (
 // millisecond lacks its unit, as 100 for 100*time.Millisecond.
 func CheckDuration(d time.Duration, valid bool, write string) (bool, string) {
 	if 0 < d && d < time.Millisecond {
-		return false, fmt.Sprintf("write %d*time.Millisecond", int64(d))
+		return false, fmt.Sprintf("use %d*time.Millisecond", int64(d))
 	}
 	return valid, write
 }

@@ -26,7 +26,7 @@ func (p *Core) Settle(ctx context.Context, cost int64, names []string) error {
 // amendsFor returns the amends of an operation, by the permits whose grants they are for.
 func (p *Core) amendsFor(operation string, cost int64, names []string) (map[*Core][]decide.Amend, error) {
 	if cost < 0 || cost > store.MaxCost {
-		return nil, fmt.Errorf("stint: %s: %w: %d: write 0 to 2^40", operation, store.ErrCost, cost)
+		return nil, fmt.Errorf("stint: %s: %w: %d: use 0 to 2^40", operation, store.ErrCost, cost)
 	}
 	if len(names) == 0 {
 		return p.chooseAmends(cost), nil

@@ -20,7 +20,7 @@ func correct(pattern string) (what, write string) {
 	}
 	what, write = m.what, m.write
 	if write == "" {
-		write = "write %q"
+		write = "use %q"
 	}
 	for range 20 { // each removes a mistake
 		next := mistake(m.meant)
@@ -29,7 +29,7 @@ func correct(pattern string) (what, write string) {
 		}
 		m = next
 	}
-	return what, `write a pattern of http.ServeMux, such as "POST /login"`
+	return what, `use a pattern of http.ServeMux, such as "POST /login"`
 }
 
 // A mistaken is a mistake in a pattern, and the pattern that is meant.
@@ -71,7 +71,7 @@ func wrongMethod(method, host, path string) *mistaken {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 	}):
 		return &mistaken{what: fmt.Sprintf("no request has the method %.80q", method), meant: host + path,
-			write: "write a method such as POST, or %q for every method"}
+			write: "use a method such as POST, or %q for every method"}
 	case method != upper:
 		return &mistaken{what: "a method in lower case, which no request has", meant: written(upper, host, path)}
 	}
@@ -115,10 +115,10 @@ func wrongHost(method, host, path string) *mistaken {
 			meant: written(method, host[1:], strings.TrimSuffix(path, "$"))}
 	case strings.HasPrefix(host, "*.") && len(host) > 2:
 		return &mistaken{what: "a host has no wildcard", meant: written(method, "www"+host[1:], path),
-			write: "write each host, such as %q"}
+			write: "use each host, such as %q"}
 	case strings.ContainsAny(host, "*{"):
 		return &mistaken{what: "a host has no wildcard", meant: written(method, "", path),
-			write: "write each host, or %q for all hosts"}
+			write: "use each host, or %q for all hosts"}
 	case isAddress(address):
 		if host[0] == '[' && host[len(host)-1] == ']' || !strings.Contains(host, ":") {
 			break // as below
@@ -139,10 +139,10 @@ func wrongHost(method, host, path string) *mistaken {
 		return meant("a host isn't only dots", "")
 	case strings.ContainsFunc(host, func(c rune) bool { return c >= 0x80 }):
 		return &mistaken{what: "a host is sent in ASCII", meant: written(method, "xn--bcher-kva.example", path),
-			write: "write it in Punycode, such as %q"}
+			write: "use it in Punycode, such as %q"}
 	case i >= 0:
 		return &mistaken{what: fmt.Sprintf("no host contains %q", host[i:i+1]), meant: written(method, "", path),
-			write: "write the host, or %q for all hosts"}
+			write: "use the host, or %q for all hosts"}
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func New(patterns []string) (*Router, []Problem) {
 		if other := rt.add(p); other >= 0 {
 			problems = append(problems,
 				Problem{text, fmt.Sprintf("pattern %q conflicts with pattern %q", text, rt.patterns[other].text),
-					"write one that is more specific or less"})
+					"make one of them more specific"})
 		}
 	}
 	return rt, problems

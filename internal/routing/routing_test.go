@@ -262,9 +262,9 @@ func TestProblems(t *testing.T) {
 		want     Problem
 	}{
 		{[]string{"/a", "/a"}, Problem{"/a", "given twice", "put both into one"}},
-		{[]string{"GET /x/{a}", "GET /{a}/x"}, Problem{"GET /{a}/x", `pattern "GET /{a}/x" conflicts with pattern "GET /x/{a}"`, "write one that is more specific or less"}},
+		{[]string{"GET /x/{a}", "GET /{a}/x"}, Problem{"GET /{a}/x", `pattern "GET /{a}/x" conflicts with pattern "GET /x/{a}"`, "make one of them more specific"}},
 		// Hosts that only differ in their spelling are one.
-		{[]string{"api.example.com/", "api.example.com./"}, Problem{"api.example.com./", `pattern "api.example.com./" conflicts with pattern "api.example.com/"`, "write one that is more specific or less"}},
+		{[]string{"api.example.com/", "api.example.com./"}, Problem{"api.example.com./", `pattern "api.example.com./" conflicts with pattern "api.example.com/"`, "make one of them more specific"}},
 	} {
 		if _, got := New(tt.patterns); len(got) != 1 || got[0] != tt.want {
 			t.Errorf("%q: got %q, want %q", tt.patterns, got, tt.want)

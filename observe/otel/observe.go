@@ -95,7 +95,7 @@ func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
 	}
 	for _, m := range c.memory {
 		if m.store == nil {
-			return nil, errors.New("stintotel: WithMemory: the store is nil: write memstore.New()")
+			return nil, errors.New("stintotel: WithMemory: the store is nil: use memstore.New()")
 		}
 	}
 	o := newObserver(providerID(c.provider, global), c.memory)

@@ -102,7 +102,7 @@ func (set option) apply(s *Store) { set(s) }
 // at least 1; for other values, stint.New returns an error. The default is 5.
 func WithThreshold(n int) Option {
 	return option(func(s *Store) {
-		s.require(n >= 1, fmt.Sprintf("WithThreshold(%d)", n), "write 1 or more, or leave it out for 5")
+		s.require(n >= 1, fmt.Sprintf("WithThreshold(%d)", n), "use 1 or more, or leave it out for 5")
 		s.threshold = n
 	})
 }
@@ -118,7 +118,7 @@ const ProbeLimit = "failover-probe"
 func WithProbe(every, timeout time.Duration) Option {
 	return option(func(s *Store) {
 		for _, d := range [...]time.Duration{every, timeout} {
-			valid, write := optionerror.CheckDuration(d, d > 0, "write positive durations, or leave it out for 250ms each")
+			valid, write := optionerror.CheckDuration(d, d > 0, "pass positive durations, or leave it out for 250ms each")
 			if s.require(valid, fmt.Sprintf("WithProbe(%v, %v)", every, timeout), write); !valid {
 				break
 			}
@@ -176,10 +176,10 @@ func New(primary, secondary store.Store, opts ...Option) *Store {
 			opt.apply(s)
 		}
 	}
-	s.require(primary != nil, "the primary is nil", "write a store that may fail, such as redisstore.New(client)")
+	s.require(primary != nil, "the primary is nil", "pass a store that may fail, such as redisstore.New(client)")
 	for i, side := range [...]store.Store{primary, secondary} {
 		if v := reflect.ValueOf(side); v.Kind() == reflect.Pointer && v.IsNil() {
-			s.require(false, fmt.Sprintf("the %s is a nil %T", [...]string{"primary", "secondary"}[i], side), "write a store that New has made")
+			s.require(false, fmt.Sprintf("the %s is a nil %T", [...]string{"primary", "secondary"}[i], side), "pass a store that New has made")
 			continue
 		}
 		if c, ok := side.(store.Checked); ok {
@@ -357,7 +357,7 @@ func (s *Store) Timeout() (sum time.Duration) {
 // both stores. It returns one problem for a Store that wasn't made by New.
 func (s *Store) Misconfigured() []*store.SpecError {
 	if s.life == nil {
-		return []*store.SpecError{inside.NewSpecError("", "the zero failover.Store", "write failover.New(primary, secondary)")}
+		return []*store.SpecError{inside.NewSpecError("", "the zero failover.Store", "use failover.New(primary, secondary)")}
 	}
 	return s.bad
 }

@@ -26,8 +26,8 @@ import (
 // limits aren't divided: each process admits up to the whole limit.
 func WithProcesses(n int) Option {
 	return option(func(s *Store) {
-		s.require(1 <= n && n <= mostProcesses, fmt.Sprintf("WithProcesses(%d)", n), "write the number of processes, from 1 to 1000000, or leave it out")
-		s.require(s.secondary != nil, fmt.Sprintf("WithProcesses(%d) without a secondary", n), "write memstore.New() as the secondary, or leave it out")
+		s.require(1 <= n && n <= mostProcesses, fmt.Sprintf("WithProcesses(%d)", n), "pass the number of processes, from 1 to 1000000, or leave it out")
+		s.require(s.secondary != nil, fmt.Sprintf("WithProcesses(%d) without a secondary", n), "pass memstore.New() as the secondary, or leave it out")
 		s.parts.n = int64(n)
 	})
 }

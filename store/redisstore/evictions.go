@@ -119,7 +119,7 @@ func (e *evictions) evicting(all []serverInfo) error {
 				since = fmt.Sprintf(", and has evicted %d since this process asked first", s.evicted)
 			}
 			return fmt.Errorf("the Redis at %s evicts keys by %s when it is full%s, so callers get limits anew that they have used up: "+
-				"write maxmemory-policy volatile-ttl in its configuration, or give limits a Redis of their own", s.addr, s.policy, since)
+				"use maxmemory-policy volatile-ttl in its configuration, or give limits a Redis of their own", s.addr, s.policy, since)
 		case s.evicted > 0:
 			return fmt.Errorf("the Redis at %s has evicted %d keys since this process asked first, so callers get limits anew that they have used up: "+
 				"raise its maxmemory, or give limits a Redis of their own", s.addr, s.evicted)

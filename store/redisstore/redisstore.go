@@ -138,7 +138,7 @@ const (
 // other values, stint.New returns an error. The default is 100 ms.
 func WithTimeout(d time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := optionerror.CheckDuration(d, d > 0, "write a positive duration, or leave it out for 100ms")
+		valid, write := optionerror.CheckDuration(d, d > 0, "pass a positive duration, or leave it out for 100ms")
 		s.require(valid, fmt.Sprintf("WithTimeout(%v)", d), write)
 		s.timeout = d
 	})
@@ -165,7 +165,7 @@ func WithPrefix(prefix string) Option {
 // clock was wrong by hours, delete the keys that end in "%clock".
 func WithClock(now func() time.Time) Option {
 	return option(func(s *Store) {
-		s.require(now != nil, "WithClock(nil)", "write a function, such as time.Now, or leave it out for the server's clock")
+		s.require(now != nil, "WithClock(nil)", "pass a function, such as time.Now, or leave it out for the server's clock")
 		s.clock = now
 	})
 }
@@ -181,7 +181,7 @@ func WithoutBatching() Option {
 // other values, stint.New returns an error. The default is 15 seconds.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := optionerror.CheckDuration(d, d >= shortestLease, "write 100ms or more, or leave it out for 15s")
+		valid, write := optionerror.CheckDuration(d, d >= shortestLease, "use 100ms or more, or leave it out for 15s")
 		s.require(valid, fmt.Sprintf("WithLeaseTTL(%v)", d), write)
 		s.leaseTTL = d
 	})
@@ -202,7 +202,7 @@ func WithLeaseTTL(d time.Duration) Option {
 // per second, the next request may pass before the server's answer arrives.
 func WithDenyCache(keys int64) Option {
 	return option(func(s *Store) {
-		if s.require(keys > 0, fmt.Sprintf("WithDenyCache(%d)", keys), "write 1 or more, or leave it out"); keys > 0 {
+		if s.require(keys > 0, fmt.Sprintf("WithDenyCache(%d)", keys), "use 1 or more, or leave it out"); keys > 0 {
 			s.denies = newDenyCache(int(min(keys, math.MaxInt32)))
 		}
 	})
@@ -236,7 +236,7 @@ func WithDenyCache(keys int64) Option {
 // ms; for other values, stint.New returns an error.
 func WithPrefetch(n int64, maxAge time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := optionerror.CheckDuration(maxAge, n > 1 && maxAge > 0, "write 2 tokens or more and a positive age, or leave it out")
+		valid, write := optionerror.CheckDuration(maxAge, n > 1 && maxAge > 0, "use 2 tokens or more and a positive age, or leave it out")
 		if s.require(valid, fmt.Sprintf("WithPrefetch(%d, %v)", n, maxAge), write); valid {
 			s.prefetching = newPrefetching(n, maxAge)
 		}

@@ -85,14 +85,14 @@ func (s *Store) unusable() error {
 // returns one problem for a Store that wasn't made by New.
 func (s *Store) Misconfigured() (all []*store.SpecError) {
 	if s.closed == nil {
-		return []*store.SpecError{inside.NewSpecError("", "the zero redisstore.Store", "write redisstore.New(client)")}
+		return []*store.SpecError{inside.NewSpecError("", "the zero redisstore.Store", "use redisstore.New(client)")}
 	}
 	all = slices.Clone(s.bad)
 	if v := reflect.ValueOf(s.client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		all = append(all, &store.SpecError{Problem: "the Redis client is nil", Write: "write one, such as redis.NewClient(…)"})
+		all = append(all, &store.SpecError{Problem: "the Redis client is nil", Write: "pass a client, such as redis.NewClient(…)"})
 	}
 	if strings.ContainsAny(s.prefix, "{}") {
-		all = append(all, &store.SpecError{Problem: fmt.Sprintf("prefix %q", s.prefix), Write: "write one without braces"})
+		all = append(all, &store.SpecError{Problem: fmt.Sprintf("prefix %q", s.prefix), Write: "use a prefix without braces"})
 	}
 	return all
 }

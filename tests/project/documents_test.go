@@ -155,7 +155,7 @@ func TestWarningsAreDocumented(t *testing.T) {
 
 // warningKinds returns all kinds of warnings, which New lists.
 func warningKinds() []string {
-	_, list, _ := strings.Cut(stint.Check(stint.WithoutWarnings("none")).Error(), `WithoutWarnings("none"): write `)
+	_, list, _ := strings.Cut(stint.Check(stint.WithoutWarnings("none")).Error(), `WithoutWarnings("none"): use `)
 	list, _, _ = strings.Cut(list, "\n")
 	return strings.Split(strings.Replace(list, " or ", ", ", 1), ", ")
 }

@@ -130,13 +130,13 @@ func TestOptionsThatNewRejects(t *testing.T) {
 	slots := []stint.SlotOption{stint.WithAdaptation(stint.Vegas()), stint.WithInitialLimit(1), stint.WithSampleWindow(time.Second)}
 	settle := stint.WithSettle(stint.FailedOnly)
 	const (
-		noBurst   = "WithBurst: %s doesn't take it: leave it out, or write it in a Rate, Quota or Bandwidth"
-		noQueue   = "WithQueue: %s doesn't take it: leave it out, or write it in a Rate, Concurrency or AdaptiveConcurrency"
-		noSettle  = "WithSettle: %s doesn't take it: leave it out, or write it in a Rate or Quota"
-		noNear    = "WithNearLimit: %s doesn't take it: leave it out, or write it in a Rate or Quota"
-		rateOnly  = "%s: a Quota doesn't take it: leave it out, or write it in a Rate"
-		slotsOnly = "%s: an AdaptiveConcurrency doesn't take it: leave it out, or write it in a Concurrency"
-		adaptive  = "%s: a Concurrency doesn't take it: leave it out, or write it in an AdaptiveConcurrency"
+		noBurst   = "WithBurst: this option doesn't apply to %s: leave it out, or use it in a Rate, Quota or Bandwidth"
+		noQueue   = "WithQueue: this option doesn't apply to %s: leave it out, or use it in a Rate, Concurrency or AdaptiveConcurrency"
+		noSettle  = "WithSettle: this option doesn't apply to %s: leave it out, or use it in a Rate or Quota"
+		noNear    = "WithNearLimit: this option doesn't apply to %s: leave it out, or use it in a Rate or Quota"
+		rateOnly  = "%s: this option doesn't apply to a Quota: leave it out, or use it in a Rate"
+		slotsOnly = "%s: this option doesn't apply to an AdaptiveConcurrency: leave it out, or use it in a Concurrency"
+		adaptive  = "%s: this option doesn't apply to a Concurrency: leave it out, or use it in an AdaptiveConcurrency"
 	)
 	words := map[string]stint.Limit{
 		fmt.Sprintf(noBurst, "a Concurrency"):           stint.Concurrency(1, burst),

@@ -196,7 +196,7 @@ func mounting(a Adapter, of func(stint.Key) *stint.Limiter) (panicked string) {
 func flowForeignKey(t *testing.T, a Adapter) {
 	const (
 		another = "stintother.Key, which requests through "
-		instead = " don't have: mount the limiter with stintother, or write a stint.KeyFunc of the request"
+		instead = " don't have: mount the limiter with stintother, or use a stint.KeyFunc of the request"
 	)
 	check := func(name string, l *stint.Limiter, want ...string) {
 		t.Helper()

@@ -13,7 +13,7 @@ import (
 // The classes. Package redisstore documents them.
 var (
 	ErrUnavailable   = store.NotMade(errors.New("the server is not available"))
-	ErrIndeterminate = errors.New("the outcome isn't known: the charges may stand")
+	ErrIndeterminate = errors.New("the server may or may not have charged the request")
 	ErrServer        = store.NotMade(errors.New("the server refuses to write"))
 	ErrConfiguration = store.NotMade(store.ErrMisconfigured)
 )
