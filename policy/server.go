@@ -16,7 +16,7 @@ func WithServer() Option {
 	return option(func(c *config) { c.server = true })
 }
 
-// WithGivenKeys lets a file have the key given in spite of WithServer, because the clients of the server give the
+// WithGivenKeys lets a file use the key "given" even with WithServer, because the clients of the server give the
 // keys. By default, WithServer rejects that key.
 func WithGivenKeys() Option {
 	return option(func(c *config) { c.givenKeys = true })
