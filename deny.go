@@ -100,7 +100,7 @@ func (o denyHandlerOption) applyRoute(rc *compile.Route) {
 
 func (o denyHandlerOption) check(errs *optionerror.List) {
 	if o.h == nil {
-		errs.Add("WithDenyHandler(nil)", "", "pass a handler, or leave it out for a problem body")
+		errs.Add("WithDenyHandler(nil)", "", "pass a handler, or leave it out for the default error response")
 	}
 }
 
@@ -126,7 +126,8 @@ func (o denyHandlerOption) check(errs *optionerror.List) {
 // ImplicitStatus() int, which returns the status that is sent if h writes none. Adapters call
 // it if their framework's writer stores a status of its own.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
-	return checkedOption(h != nil, "WithErrorHandler(nil)", "pass a function, or leave it out for a problem body",
+	return checkedOption(h != nil, "WithErrorHandler(nil)",
+		"pass a function, or leave it out for the default error response",
 		func(c *config) {
 			c.errorHandler = h
 		})

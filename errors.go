@@ -80,7 +80,7 @@ type OptionError struct {
 	Option string
 	// Problem describes the problem. It is empty if Option alone shows the problem.
 	Problem string
-	// Write is the correction: "write 0 or more", "leave it out".
+	// Write is the correction: "use 0 or more", "leave it out".
 	Write string
 
 	named *store.SpecError // Problem and Write, if they contain names

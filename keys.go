@@ -341,7 +341,8 @@ func joinable(maker string, parts []Key) (all []*keys.Key, problems optionerror.
 		case k == nil:
 			problems.Add(maker, fmt.Sprintf("key %d is the zero Key", i+1), "pass a key such as stint.RemoteIP(), or leave it out")
 		case k.Given:
-			problems.Add(maker, "%v can't be a part of a key", "give Take a key that is already made of its parts", "GivenKey()")
+			problems.Add(maker, "%v can't be a part of a key", "join the parts yourself, and give Take the result",
+				"GivenKey()")
 		default:
 			problems = append(problems, k.Problems...)
 		}
@@ -368,7 +369,7 @@ func Hash(secret []byte, k Key) Key {
 	case hashed == nil:
 		problems.Add("Hash", "the key is the zero Key", "pass the key to hash, such as stint.RemoteIP()")
 	case hashed.Given:
-		problems.Add("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
+		problems.Add("Hash", "%v can't be hashed", "hash the key yourself, and give Take the result", "GivenKey()")
 	default:
 		problems = append(problems, hashed.Problems...)
 	}

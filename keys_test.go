@@ -293,7 +293,7 @@ func TestConfigErrors(t *testing.T) {
 		{"all, in halves", ForwardedIP(netip.MustParsePrefix("128.0.0.0/1"), ten, netip.MustParsePrefix("0.0.0.0/1")), []string{"0.0.0.0/0", "proxies connect from"}},
 		{"all, in parts", IP{Header: "X-Real-IP", Trusted: []netip.Prefix{netip.MustParsePrefix("64.0.0.0/2"), netip.MustParsePrefix("0.0.0.0/2"), netip.MustParsePrefix("128.0.0.0/1")}}.Key(), []string{"0.0.0.0/0"}},
 		{"all IPv6 addresses there are", ForwardedIP(netip.MustParsePrefix("3000::/4"), netip.MustParsePrefix("2000::/4")), []string{"2000::/3"}},
-		{"more than all, mapped", ForwardedIP(netip.MustParsePrefix("::ffff:0.0.0.0/90")), []string{"/90", "IPv4 prefix"}},
+		{"more than all, mapped", ForwardedIP(netip.MustParsePrefix("::ffff:0.0.0.0/90")), []string{"/90", "use IPv4 notation"}},
 		{"invalid prefix", ForwardedIP(ten, netip.Prefix{}), []string{"prefix 2 is invalid", "ParsePrefix"}},
 		{"both at once", ForwardedIP(netip.Prefix{}, netip.MustParsePrefix("0.0.0.0/0")), []string{"invalid", "0.0.0.0/0"}},
 		{"no single header", HeaderIP("", ten), []string{`HeaderIP("")`, "X-Real-IP"}},

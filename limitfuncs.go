@@ -59,7 +59,7 @@ func WithLimitSource(k Key, s func(ctx context.Context, key string, by LimitUser
 	return option("WithLimitFunc", func(c *config) {
 		problems := k.described().Problems.Within("WithLimitSource")
 		if k.described().Given {
-			problems.Add("WithLimitSource(GivenKey())", "a request has no such key", "use another key, such as stint.Header")
+			problems.Add("WithLimitSource(GivenKey())", compile.NoGivenKey, "use another key, such as stint.Header")
 		}
 		if s == nil {
 			problems.Add("WithLimitSource", "the function is nil", "pass a function, or leave the option out")
@@ -281,7 +281,8 @@ func problemsTogether(limits []Limit) (all optionerror.List) {
 		case problems != nil:
 		case !l.rule.Named:
 			problems = optionerror.List{{Limit: name,
-				What: "the limit has only its default name, and the counts of its keys are stored under its name", Write: "give it a name with stint.WithName"}}
+				What:  "the limit has no name of its own, and counts are stored by name, so it could share another limit's counts",
+				Write: "give it a name with stint.WithName"}}
 		case names[name]:
 			problems = optionerror.List{compile.NameTaken("", name)}
 		}

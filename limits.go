@@ -118,7 +118,8 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	checkPeriod(l.rule)
 	if r := l.rule; r.Spec.WarmUp != 0 {
 		if r.AlgorithmSet {
-			r.Errs.Add("WithWarmUp", "%v does not warm up", "leave one of the two out", r.Spec.Algorithm)
+			r.Errs.Add("WithWarmUp", "%v does not warm up", "leave %v or %v out",
+				r.Spec.Algorithm, "WithAlgorithm", "WithWarmUp")
 		}
 		r.Spec.Algorithm = store.WarmUp
 	}
@@ -680,8 +681,11 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	burst := s.Burst
 	s.Burst = 0 // or the store's limit would report a wrong one too
 	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
-		r.Errs.Add(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
-			"smaller pieces of a response would each cost a call to the store",
+		var problem string
+		if burst < respond.LeastPiece {
+			problem = "a burst this small splits a body into many chunks, and each costs a call of the store"
+		}
+		r.Errs.Add(fmt.Sprintf("WithBurst(%d)", max(burst, 0)), problem,
 			fmt.Sprintf("use %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
 	}
 	if len(r.Errs) == 0 {

@@ -569,8 +569,9 @@ func TestBandwidthSaysWhatToWrite(t *testing.T) {
 	}{
 		{stint.Bandwidth(0), "Bandwidth(0): use bytes per second"},
 		{stint.Bandwidth(1 << 40), "use bytes per second"},
-		{stint.Bandwidth(megabyte, stint.WithBurst(0)), "WithBurst(0): smaller pieces of a response would each cost"},
-		{stint.Bandwidth(megabyte, stint.WithBurst(100)), "WithBurst(100): smaller pieces of a response would each cost"},
+		{stint.Bandwidth(megabyte, stint.WithBurst(0)), "WithBurst(0): a burst this small splits a body into many chunks"},
+		{stint.Bandwidth(megabyte, stint.WithBurst(1<<41)), "WithBurst(2199023255552): use 4096 or more"},
+		{stint.Bandwidth(megabyte, stint.WithBurst(100)), "WithBurst(100): a burst this small splits a body into many chunks"},
 	}
 	for _, tt := range tests {
 		if _, err := stint.New(everybody, tt.limit); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {

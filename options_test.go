@@ -45,7 +45,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.Bandwidth(5, stint.WithBurst(6), stint.WithName("a b")),
 			stint.Rate(0, 0, stint.WithAlgorithm(99)),
 			stint.Rate(1, time.Hour, stint.WithBurst(1<<40), stint.WithName(" "))},
-			[]string{`name "a b"`, "Bandwidth(5)", "WithBurst(6)", "0 units", "unknown algorithm 99", `name " "`, "take more than 100 years"}},
+			[]string{`name "a b"`, "Bandwidth(5)", "WithBurst(6)", "0 units", "unknown algorithm 99", `name " "`, "would take more than 100 years to refill"}},
 		{"durations without a unit", []stint.Option{everybody, stint.WithMaxWait(100),
 			stint.Rate(5, 60, stint.WithWarmUp(4)), stint.Quota(1, stint.Every(7)),
 			stint.Ban(3, 10, stint.WithBanFor(5)),
@@ -67,7 +67,8 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.Rate(10, time.Minute, stint.WithDebt(), stint.WithNearLimit(80), stint.WithName("debt")), stint.Rate(10, time.Second, stint.WithWarmUp(time.Second), stint.WithNearLimit(80), stint.WithName("warm"))},
 			[]string{`"rate": WithNearLimit(80, 0): use percentages from 1 to 100, such as 80, 95`, `"daily": WithNearLimit(101, 80): use percentages`, `"none": WithNearLimit(): use percentages`,
 				`"concurrency": WithNearLimit: this option doesn't apply to a Concurrency: leave it out, or use it in a Rate or Quota`, `"adaptive": WithNearLimit: this option doesn't apply to an AdaptiveConcurrency`,
-				`"debt": WithNearLimit: the limit has no burst, so a caller can't have used a percentage of it: use stint.WithBurst with another algorithm, or leave it out`, `"warm": WithNearLimit: the limit has no burst, so a caller can't`}},
+				`"debt": WithNearLimit: without a burst, there is nothing of which a percentage could be used: add stint.WithBurst, or leave WithNearLimit out`,
+				`"warm": WithNearLimit: without a burst, there is nothing of which a percentage could be used: use stint.WithBurst instead of a warm-up, or leave WithNearLimit out`}},
 		{"a near limit of no limit", []stint.Option{everybody, stint.WithNearLimit(80), stint.Concurrency(5), stint.WithRoute("/a", stint.WithNearLimit(80), stint.Concurrency(2, stint.WithName("a")))},
 			[]string{`WithRoute("/a"): WithNearLimit: no limit in the route uses this option`, `WithNearLimit: no limit of the limiter uses this option: leave it out, or add a limit that uses it`}},
 		{"fixed costs", []stint.Option{everybody, stint.WithFixedCost(20), stint.Rate(10, time.Second), stint.Rate(10, time.Second, stint.WithBurst(30)),
@@ -99,7 +100,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.Rate(1, time.Second, stint.WithKey(stint.KeyFunc(nil))),
 			stint.Rate(1, time.Second, stint.WithName("a b"))},
 			[]string{`limit "rate": option 1 is nil`, `"rate-2": WithBurst(-1)`, `"rate-2": WithQueue(-2)`, `"rate-2": WithBuckets(0)`,
-				`"rate-3": WithWarmUp: SlidingLog does not warm up: leave one of the two out`, `"rate-4": WithAlgorithm(Concurrency): use stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): use stint.Ban`, `"rate-4": WithAlgorithm(WarmUp): use stint.WithWarmUp`, `"rate-5": WithKey(KeyFunc(nil))`, `name "a b"`}},
+				`"rate-3": WithWarmUp: SlidingLog does not warm up: leave WithAlgorithm or WithWarmUp out`, `"rate-4": WithAlgorithm(Concurrency): use stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): use stint.Ban`, `"rate-4": WithAlgorithm(WarmUp): use stint.WithWarmUp`, `"rate-5": WithKey(KeyFunc(nil))`, `name "a b"`}},
 		{"names", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")), stint.Quota(1, stint.Daily, stint.WithName("x"))},
 			[]string{`limit "x": another limit has that name`}},
 		{"names across routes", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
@@ -141,10 +142,10 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 				`WithRoute("/b"): WithMaxWait: no limit in the route uses this option`}},
 		{"settings of other kinds of limit", []stint.Option{everybody, stint.Concurrency(1), stint.WithFixedCost(2), stint.WithSettle(stint.FailedOnly),
 			stint.WithRoute("/a", stint.Bandwidth(1<<20), stint.WithMaxWait(time.Second)), stint.WithRoute("/b", stint.WithCost(func(*http.Request) int64 { return 2 }))},
-			[]string{`WithRoute("/a"): WithMaxWait: no limit in the route uses this option`, `WithRoute("/b"): WithCost: no rate or quota uses this cost: leave it out`,
+			[]string{`WithRoute("/a"): WithMaxWait: no limit in the route uses this option`, `WithRoute("/b"): WithCost: no rate or quota of the route uses this cost: leave it out`,
 				`WithFixedCost(2): no limit of the limiter uses this option: leave it out, or add a limit that uses it`, `WithSettle: no limit of the limiter uses this option`}},
 		{"a cost beside limits that have one", []stint.Option{everybody, stint.Rate(9, time.Second, stint.WithFixedCost(3)), stint.WithRoute("/a", stint.WithFixedCost(2))},
-			[]string{`WithRoute("/a"): WithFixedCost(2): no rate or quota uses this cost`}},
+			[]string{`WithRoute("/a"): WithFixedCost(2): no rate or quota of the route uses this cost`}},
 		{"Only without limits", []stint.Option{everybody, rate, stint.WithRoute("/a", stint.Only()), stint.WithRoute("/b", stint.Only([]stint.Limit{}...))},
 			[]string{`WithRoute("/a"): Only: no limits: add some, or stint.Exempt() if requests of the route have none`, `WithRoute("/b"): Only: no limits`}},
 		{"Only twice", []stint.Option{everybody, rate, stint.WithRoute("/a", stint.Only(rate), stint.Only(stint.Concurrency(1)))},
@@ -154,8 +155,8 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"Only outside a route", []stint.Option{everybody, rate, stint.Only(stint.Concurrency(1))}, []string{"Only: it has no effect outside a route: pass the limits without it, or put it in a stint.WithRoute"}},
 		{"Exempt beside something", []stint.Option{everybody, rate, stint.WithRoute("/a", stint.Exempt(), stint.Concurrency(1)), stint.WithRoute("/b", stint.WithFixedCost(1), stint.Exempt()),
 			stint.WithRoute("/c", stint.Exempt(), stint.Only(stint.Quota(1, stint.Daily))), stint.WithRoute("/d", stint.Exempt(), stint.Exempt()), stint.WithRoute("/e", stint.Only(stint.Exempt()))},
-			[]string{`WithRoute("/c"): Exempt(): combined with other`, `WithRoute("/d"): Exempt(): given twice`, `WithRoute("/e"): Only(Exempt()): use stint.Exempt() alone`,
-				`WithRoute("/a"): Exempt(): combined with other options: leave Exempt or the other options out`, `WithRoute("/b"): Exempt(): combined with other`}},
+			[]string{`WithRoute("/c"): Exempt(): combined with stint.Only: leave Exempt out, or stint.Only`, `WithRoute("/d"): Exempt(): given twice`, `WithRoute("/e"): Only(Exempt()): use stint.Exempt() alone`,
+				`WithRoute("/a"): Exempt(): combined with other options: leave Exempt out, or the other options: an exempt route has no limits`, `WithRoute("/b"): Exempt(): combined with other`}},
 		{"Exempt in New", []stint.Option{everybody, rate, stint.Exempt()}, []string{"Exempt(): it has no effect outside a route or a limit function: put it in a stint.WithRoute"}},
 		{"routes without limits", []stint.Option{stint.WithRoute("/a", stint.Exempt())}, []string{"no limits"}},
 		{"a limit that holds already", []stint.Option{everybody, rate, stint.WithRoute("/a", rate), stint.WithRoute("/b/", stint.Only(rate)), stint.WithRoute("/b/c", rate)},
@@ -309,7 +310,7 @@ func TestWithNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := three.With(shared); err == nil || !strings.Contains(err.Error(), "a parent limiter has this limit already") {
+	if _, err := three.With(shared); err == nil || !strings.Contains(err.Error(), "a limiter that this one is derived from has this limit already") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -408,9 +409,9 @@ func TestOptionErrors(t *testing.T) {
 		{"Update", family.Update(theKey, unnamed, stint.WithStore(memstore.New())), []wrong{
 			{Option: "WithStore", Problem: "Update can't change the store, because it has the counts"},
 		}},
-		{"Update, in a limiter derived", family.Update(theKey, added), []wrong{{Limit: "added", Problem: "a parent limiter has this limit already", Write: "leave it out"}}},
+		{"Update, in a limiter derived", family.Update(theKey, added), []wrong{{Limit: "added", Problem: "a limiter that this one is derived from has this limit already", Write: "leave it out"}}},
 		{"a plan's limits", stint.LimitUser{}.Check(stint.Rate(0, second, stint.WithName("plan"))), []wrong{{Limit: "plan", Problem: "0 units"}}},
-		{"a plan's limit without a name", stint.LimitUser{}.Check(unnamed), []wrong{{Limit: "rate", Problem: "the limit has only its default name, and the counts of its keys are stored under its name"}}},
+		{"a plan's limit without a name", stint.LimitUser{}.Check(unnamed), []wrong{{Limit: "rate", Problem: "the limit has no name of its own, and counts are stored by name, so it could share another limit's counts"}}},
 		{"no limit", stint.LimitUser{}.Check(stint.Limit{}), []wrong{{Problem: "zero Limit"}}},
 	}
 	for _, tt := range tests {

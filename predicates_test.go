@@ -103,7 +103,7 @@ func TestInPanics(t *testing.T) {
 		{"everything", func() { RemoteIP().In(netip.MustParsePrefix("::/0")) }, ""},
 		{"none", func() { RemoteIP().In() }, "In: no network"},
 		{"invalid", func() { RemoteIP().In(ten, netip.Prefix{}) }, "In: prefix 2 is invalid"},
-		{"wider than IPv4", func() { RemoteIP().In(netip.MustParsePrefix("::ffff:0.0.0.0/95")) }, "IPv4 prefix"},
+		{"wider than IPv4", func() { RemoteIP().In(netip.MustParsePrefix("::ffff:0.0.0.0/95")) }, "use IPv4 notation"},
 		{"no address", func() { Header("X-API-Key").In(ten) }, `Header("X-Api-Key").In: the key isn't an address: use stint.RemoteIP().In`},
 		{"of several", func() { Join(RemoteIP(), Method()).In(ten) }, "isn't an address"},
 		{"a function", func() { KeyFunc(func(*http.Request) (string, error) { return "", nil }).In(ten) }, "isn't an address"},

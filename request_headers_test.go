@@ -264,7 +264,7 @@ func TestHidden(t *testing.T) {
 		}
 	}
 	for _, wrong := range []stint.Option{stint.Bandwidth(1<<20, hidden), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), hidden)} {
-		if _, err := stint.New(everybody, stint.Rate(1, time.Hour), wrong); err == nil || !strings.Contains(err.Error(), "WithHidden: header fields never show this kind of limit: leave it out") {
+		if _, err := stint.New(everybody, stint.Rate(1, time.Hour), wrong); err == nil || !strings.Contains(err.Error(), "WithHidden: the response's header fields never show this kind of limit, so nothing can be hidden: leave it out") {
 			t.Error(err)
 		}
 	}

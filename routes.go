@@ -60,7 +60,7 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 		if replacing != nil {
 			switch {
 			case rc.Exempt:
-				rc.Errs.Add("Exempt()", "combined with other options", "leave one out")
+				rc.Errs.Add("Exempt()", "combined with stint.Only", "leave Exempt out, or stint.Only")
 			case len(rc.Limits) > 0:
 				rc.Errs.Add("Only", "combined with other limits", "put them into stint.Only, or leave stint.Only out")
 			}

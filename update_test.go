@@ -418,7 +418,7 @@ func TestUpdateIsFollowed(t *testing.T) {
 	lone := stint.Rate(1, time.Hour, stint.WithName("lone"))
 	parent = limiter(t, stint.Rate(1, time.Hour), theKey)
 	child = derive(t, parent, lone)
-	if err := parent.Update(lone, theKey); err == nil || !strings.Contains(err.Error(), `derived by With: limit "lone": a parent limiter has this limit already`) {
+	if err := parent.Update(lone, theKey); err == nil || !strings.Contains(err.Error(), `derived by With: limit "lone": a limiter that this one is derived from has this limit already`) {
 		t.Errorf("a limit that a derived limiter adds: %v", err)
 	}
 	check(t, child, "after it", "rate 1/1 lone 1/1")

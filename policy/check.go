@@ -76,7 +76,8 @@ var fileWords = map[string]string{
 	"GivenKey()": "given", "stint.RemoteIP()": "remote-ip", "RemoteIP()": "remote-ip", "Pattern()": "pattern",
 	"Method()": "method", "Global()": "global", `netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
 	"time.Second": "1s", "WithQueue(0)": "queue: 0", "stint.WithQueue": "queue", "stint.WithMaxWait": "max-wait",
-	"stint.WithBurst": "burst", "WithShare": "shares",
+	"stint.WithBurst": "burst", "WithShare": "shares", "WithDebt": "debt: true", "WithWarmUp": "warm-up",
+	"WithAlgorithm": "algorithm", "WithNearLimit": "near-limit",
 }
 
 func init() {

@@ -361,7 +361,7 @@ func TestWrongKeys(t *testing.T) {
 		{}:                            "Key{}): use a key",
 		stint.Header("a b"):           `Header("a b")): pass the name of a header field`,
 		stint.Join(stint.Cookie(" ")): `Cookie(" ")`,
-		stint.GivenKey():              "WithLimitSource(GivenKey()): a request has no such key",
+		stint.GivenKey():              "WithLimitSource(GivenKey()): GivenKey() is for keys that Take is given, and a request has none",
 	} {
 		_, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
 		var wrong *stint.OptionError
@@ -386,7 +386,7 @@ func TestPlanThatTheLimiterMakesWrong(t *testing.T) {
 		want string
 	}{
 		"its cost":     {stint.WithName("plan"), "a request costs 20, but the limit never admits more than 10"},
-		"nobody's key": {stint.WithKey(stint.GivenKey()), "WithKey(GivenKey()): a request has no such key"},
+		"nobody's key": {stint.WithKey(stint.GivenKey()), "WithKey(GivenKey()): GivenKey() is for keys that Take is given, and a request has none"},
 	} {
 		s := &source{sold: []stint.Limit{stint.Rate(10, time.Second, stint.WithName("plan"), tt.opt)}}
 		c := newClient(must(tenants.New(s.load)), stint.WithFixedCost(20), stint.WithFailurePolicy(stint.FailClosed))

@@ -198,7 +198,7 @@ func invalid(t *client.Transport) (wrong []error) {
 	}
 	if l.Mount("stinthttp.NewTransport") != nil {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithDestination(%v)", t.Destination),
-			Problem: "a request has no such key", Write: instead})
+			Problem: "a request doesn't have this key", Write: instead})
 	}
 	return wrong
 }

@@ -92,7 +92,7 @@ func (l *Limit) checkExtras(bad wrong) {
 		case s.Burst < None || s.Burst > MaxCost:
 			bad("Burst", fmt.Sprintf("burst %d", s.Burst), fmt.Sprintf("use a number from 0 to %d", int64(MaxCost)))
 		case s.Burst == None && s.Algorithm != LeakyBucket && !s.Debt:
-			bad("Burst", "burst 0 lets nothing pass", "use at least 1, or add debt")
+			bad("Burst", "burst 0 lets nothing pass", "use at least 1, or add %v", "WithDebt")
 		}
 	}
 	if s.Queue != 0 {
@@ -103,8 +103,13 @@ func (l *Limit) checkExtras(bad wrong) {
 			bad("Queue", fmt.Sprintf("queue %d", s.Queue), fmt.Sprintf("use a number from 0 to %d", int64(MaxCost)))
 		}
 	}
-	if s.Debt && !has.debt {
-		bad("Debt", "%v can't go into debt", "use %v (%v always allows debt)", s.Algorithm, TokenBucket, WarmUp)
+	switch {
+	case !s.Debt || has.debt:
+	case s.Algorithm == WarmUp:
+		bad("Debt", "%v always allows debt", "leave %v out", WarmUp, "WithDebt")
+	default:
+		bad("Debt", "%v can't go into debt", "use %v (%v always allows debt, without %v)",
+			s.Algorithm, TokenBucket, WarmUp, "WithDebt")
 	}
 	switch {
 	case s.Algorithm != Ban && s.Ban != 0:

@@ -54,9 +54,9 @@ func (l *Limit) workOutBucket(bad wrong) {
 		room, years = 2*room, 50 // a full bucket owed, and a charge as large on top of it
 	}
 	if float64(room)*float64(l.period)/float64(s.Units) > far/2 {
-		problem := "burst %d and queue %d take more than %d years at %d per %v"
+		problem := "burst %d and queue %d would take more than %d years to refill at %d per %v"
 		bad("Units", fmt.Sprintf(problem, burst, queue, years, s.Units, s.Period),
-			"use a smaller burst, a smaller queue or more units")
+			"use a smaller burst or queue, or a higher rate")
 		return
 	}
 	if !l.chooseScale(room, nil) {

@@ -148,7 +148,7 @@ func (w Window) check(bad wrong) {
 	case 0 < w.every && w.every < time.Millisecond: // it lacks its unit
 		bad("Window", "a window of "+w.every.String(), fmt.Sprintf("use %d*%%v", int64(w.every)), "time.Millisecond")
 	case w.every <= 0 || w.every%time.Microsecond != 0:
-		bad("Window", "a window of "+w.every.String(), "use a multiple of a microsecond, a millisecond or more")
+		bad("Window", "a window of "+w.every.String(), "use at least 1ms, in whole microseconds")
 	case float64(w.every.Microseconds()) > horizon/10:
 		bad("Window", "a window of "+w.every.String(), "use at most two years")
 	case w.loc != nil:

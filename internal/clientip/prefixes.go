@@ -30,8 +30,10 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 				Write: `pass a prefix such as netip.MustParsePrefix("10.0.0.0/8"), and check the error of netip.ParsePrefix`})
 			continue
 		case p.Addr().Is4In6() && p.Bits() < 96:
-			problems = append(problems, Problem{What: fmt.Sprintf("%v is wider than all of IPv4", p),
-				Write: "use an IPv4 prefix, such as 10.0.0.0/8"})
+			problems = append(problems, Problem{
+				What:  fmt.Sprintf("%v is shorter than the /96 that holds all of IPv4", p),
+				Write: "use IPv4 notation, such as 10.0.0.0/8",
+			})
 			continue
 		case p.Addr().Is4In6():
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)

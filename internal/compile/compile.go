@@ -161,10 +161,11 @@ func (k *compiler) run() {
 	switch key := k.result.Defaults.Key; {
 	case len(k.Funcs) == 0:
 	case key == nil:
-		k.errs.Add(k.result.Funcs[0].Option(), "the function's limits need a default key", "add stint.WithKey")
+		k.errs.Add(k.result.Funcs[0].Option(), "the function's limits need a default key",
+			"add stint.WithKey to the limiter")
 	case key.Given:
 		k.errs.Add(k.result.Funcs[0].Option(), "the default key is GivenKey(), which requests don't have",
-			"add stint.WithKey with another key")
+			"add stint.WithKey to the limiter, with another key")
 	}
 	limits := func(rc Route) bool { return !rc.Exempt }
 	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && !slices.ContainsFunc(k.Routes, limits) {
@@ -255,7 +256,8 @@ func (k *compiler) checkTwice(p *read.Plan) {
 	for i, e := range p.Entries {
 		if slices.ContainsFunc(p.Entries[:i], func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit }) &&
 			slices.ContainsFunc(p.Declared, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit }) {
-			m := optionerror.Problem{Limit: e.Name(), What: "a parent limiter has this limit already", Write: "leave it out"}
+			m := optionerror.Problem{Limit: e.Name(),
+				What: "a limiter that this one is derived from has this limit already", Write: "leave it out"}
 			if p.Pattern != "" {
 				m = optionerror.Problem{Route: p.Pattern, Limit: e.Name(),
 					What:  "it applies to the route already, from the limiter or a less specific route",
@@ -291,7 +293,8 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 	options := rc.Defaults.options()
 	switch {
 	case rc.Exempt && (len(rc.Limits)+len(options) > 0 || rc.DenyHandler != nil):
-		bad("Exempt()", "combined with other options", "leave Exempt or the other options out: an exempt route has no limits")
+		bad("Exempt()", "combined with other options",
+			"leave Exempt out, or the other options: an exempt route has no limits")
 		return
 	case !rc.Exempt && len(rc.Limits)+len(options) == 0 && rc.DenyHandler == nil:
 		bad("", "the route has no limits and no options",
@@ -302,7 +305,7 @@ func (k *compiler) checkRoute(rc Route, l *read.Layer) {
 	defaults.Cost = nil
 	k.checkSettings(rc.Pattern, defaults, rc.Limits)
 	if rc.Defaults.Cost != nil && !k.takesCost(rc.Pattern, l) {
-		bad(rc.Defaults.costOption(), "no rate or quota uses this cost",
+		bad(rc.Defaults.costOption(), "no rate or quota of the route uses this cost",
 			"leave it out, or add a rate or a quota without a cost of its own to the route")
 	}
 }
@@ -462,6 +465,9 @@ func NameTaken(route, name string) *optionerror.Problem {
 	return &optionerror.Problem{Route: route, Limit: name, What: "another limit has that name",
 		Write: "give one of them another name with stint.WithName"}
 }
+
+// NoGivenKey is the problem of a GivenKey where requests are limited.
+const NoGivenKey = "GivenKey() is for keys that Take is given, and a request has none"
 
 // NameMissing is the problem of a limit without a WithName in a store that other limiters may use.
 func NameMissing(route string, r *Rule) *optionerror.Problem {

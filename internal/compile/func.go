@@ -62,11 +62,11 @@ func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 	}
 	settings := r.Settings.WithDefaults(f.Defaults)
 	if settings.Key.Given {
-		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", What: "a request has no such key",
+		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", What: NoGivenKey,
 			Write: "use another key, or leave it out"}}
 	}
 	if t := r.Line.Tenant; t != nil && t.Given {
-		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithFairQueue(GivenKey())", What: "a request has no such key",
+		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithFairQueue(GivenKey())", What: NoGivenKey,
 			Write: "use another key, or leave it out"}}
 	}
 	sample := f.generation.Names().samples[settings.Key]

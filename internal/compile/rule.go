@@ -157,15 +157,21 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 	}
 	errs := append(append(optionerror.OfSpec(err), r.Errs...), r.Settings.Errs...)
 	if r.Hidden && !r.Kind.Traits().Shown {
-		errs.Add("WithHidden", "header fields never show this kind of limit", "leave it out")
+		errs.Add("WithHidden", "the response's header fields never show this kind of limit, so nothing can be hidden",
+			"leave it out")
 	}
 	if r.Line.Shares != nil && r.Line.Room != nil && *r.Line.Room == 0 {
 		errs.Add("WithShare", "no request may wait with %s, and shares only order waiting requests",
 			"raise the queue's length, or leave the shares out", "WithQueue(0)")
 	}
 	if err == nil && r.Settings.Marks != nil && !limit.HasUse(l) {
-		errs.Add("WithNearLimit", "the limit has no burst, so a caller can't have used a percentage of it",
-			"use %s with another algorithm, or leave it out", "stint.WithBurst")
+		const problem = "without a burst, there is nothing of which a percentage could be used"
+		if r.Spec.Algorithm == store.WarmUp {
+			errs.Add("WithNearLimit", problem, "use %s instead of a warm-up, or leave %s out",
+				"stint.WithBurst", "WithNearLimit")
+		} else {
+			errs.Add("WithNearLimit", problem, "add %s, or leave %s out", "stint.WithBurst", "WithNearLimit")
+		}
 	}
 	if r.Line.Shares != nil && r.Line.Tenant != nil {
 		errs.Add("WithFairQueue", "it orders waiting requests by tenant, but %s orders them by class",

@@ -102,7 +102,7 @@ func (set option) apply(s *Store) { set(s) }
 // at least 1; for other values, stint.New returns an error. The default is 5.
 func WithThreshold(n int) Option {
 	return option(func(s *Store) {
-		s.require(n >= 1, fmt.Sprintf("WithThreshold(%d)", n), "use 1 or more, or leave it out for 5")
+		s.require(n >= 1, fmt.Sprintf("WithThreshold(%d)", n), "use 1 or more, or leave it out for the default of 5")
 		s.threshold = n
 	})
 }
@@ -118,7 +118,8 @@ const ProbeLimit = "failover-probe"
 func WithProbe(every, timeout time.Duration) Option {
 	return option(func(s *Store) {
 		for _, d := range [...]time.Duration{every, timeout} {
-			valid, write := optionerror.CheckDuration(d, d > 0, "pass positive durations, or leave it out for 250ms each")
+			valid, write := optionerror.CheckDuration(d, d > 0,
+				"pass positive durations, or leave it out for the default of 250ms each")
 			if s.require(valid, fmt.Sprintf("WithProbe(%v, %v)", every, timeout), write); !valid {
 				break
 			}

@@ -138,7 +138,8 @@ const (
 // other values, stint.New returns an error. The default is 100 ms.
 func WithTimeout(d time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := optionerror.CheckDuration(d, d > 0, "pass a positive duration, or leave it out for 100ms")
+		valid, write := optionerror.CheckDuration(d, d > 0,
+			"pass a positive duration, or leave it out for the default of 100ms")
 		s.require(valid, fmt.Sprintf("WithTimeout(%v)", d), write)
 		s.timeout = d
 	})
@@ -181,7 +182,8 @@ func WithoutBatching() Option {
 // other values, stint.New returns an error. The default is 15 seconds.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := optionerror.CheckDuration(d, d >= shortestLease, "use 100ms or more, or leave it out for 15s")
+		valid, write := optionerror.CheckDuration(d, d >= shortestLease,
+			"use 100ms or more, or leave it out for the default of 15s")
 		s.require(valid, fmt.Sprintf("WithLeaseTTL(%v)", d), write)
 		s.leaseTTL = d
 	})

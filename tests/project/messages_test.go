@@ -21,7 +21,7 @@ var corrections = map[string]int{
 }
 
 // A correction begins with what the reader does.
-var verbs = regexp.MustCompile(`^(use|pass|add|leave|give|put|raise|set|check|return|make|lower|mount)\b`)
+var verbs = regexp.MustCompile(`^(use|pass|add|leave|give|put|raise|set|check|return|make|lower|mount|join|hash)\b`)
 
 // riddles are phrases that readers who don't know the library didn't understand, and the word "write".
 var riddles = regexp.MustCompile(`(^|: |, |or )write |takes it|it exempts|goes by the name|beside it|those who|` +
