@@ -235,7 +235,7 @@ const (
 	// EventStoreFailed: the store failed. With FailClosed, Err is a *StoreError. With FailOpen,
 	// the request was admitted.
 	EventStoreFailed
-	// EventSettleFailed: a charge could not be settled, or a slot not released.
+	// EventSettleFailed: a request's final cost or the release of a slot wasn't recorded.
 	EventSettleFailed
 	// EventDryRunDenied: a limit in dry run would have denied the request. Decision is the
 	// decision with that limit enforced, and Decision.Limit names that limit. The event is sent

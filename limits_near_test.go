@@ -491,7 +491,7 @@ func TestNearLimitOfManyKeys(t *testing.T) {
 		_ = l.Allow(t.Context(), "d", 1)
 		time.Sleep(90 * time.Second)
 		synctest.Wait() // for the goroutine that logs
-		if text := log.String(); strings.Count(text, "EventNearLimit was left out") != 2 || !strings.Contains(text, "limit=plan") ||
+		if text := log.String(); strings.Count(text, "EventNearLimit wasn't sent") != 2 || !strings.Contains(text, "limit=plan") ||
 			!strings.Contains(text, "suppressed=1") || strings.Contains(text, "key=") {
 			t.Errorf("the log says %s", text)
 		}

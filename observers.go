@@ -329,7 +329,7 @@ func (s *sender) write(m logs.Message, e *Event) {
 		if m != logs.SourceFailed || !errors.As(e.Err, &f) || f.Source == nil {
 			break
 		}
-		about := "the source of limits fails"
+		about := "limits can't be loaded"
 		switch source := f.Source; {
 		case source.Known:
 			return

@@ -226,7 +226,7 @@ func TestEventsOfAFailover(t *testing.T) {
 				if want := []string{failed, failed, open, open, open, well}; !slices.Equal(told, want) {
 					t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
 				}
-				if got := brief(h.lines(t)); got != "WARN a call of the primary store failed\nWARN the primary store fails\nINFO the primary store answers again" {
+				if got := brief(h.lines(t)); got != "WARN a call of the primary store failed\nWARN calls no longer go to the primary store, because it fails\nINFO the primary store answers again" {
 					t.Errorf("logged\n%s", got)
 				}
 			})
@@ -503,10 +503,10 @@ func TestLogs(t *testing.T) {
 		{"a limit function that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, broken }), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
 		{"a tenant without a plan", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, tenants.ErrNoPlan }), header}, "DEBUG a limit function denied a request\nDEBUG a limit function denied a request", false},
 		{"a key that is denied", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", tenants.ErrNoPlan }))}, "DEBUG a key function denied a request\nDEBUG a key function denied a request", false},
-		{"a source that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, &stint.SourceError{Err: broken} }), header}, "ERROR the source of limits fails, and requests pass without its limits", false},
-		{"a source that fails, closed", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, &stint.SourceError{Err: broken} }), header, stint.WithFailurePolicy(stint.FailClosed)}, "ERROR the source of limits fails, and requests are denied", false},
+		{"a source that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, &stint.SourceError{Err: broken} }), header}, "ERROR limits can't be loaded, and requests pass without its limits", false},
+		{"a source that fails, closed", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, &stint.SourceError{Err: broken} }), header, stint.WithFailurePolicy(stint.FailClosed)}, "ERROR limits can't be loaded, and requests are denied", false},
 		{"a cost below 0", []stint.Option{stint.Rate(9, time.Hour), cost(-1), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
-		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(unsettled())}, "WARN a charge could not be settled, or a slot not released", true},
+		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(unsettled())}, "WARN a request's final cost or the release of a slot wasn't recorded", true},
 		{"a ban", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)), header}, "DEBUG a request was denied\nDEBUG a key is banned", true},
 		{"a ban that only reports", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun(true)), header}, "DEBUG a request was denied\nDEBUG a key is banned\nDEBUG a limit in a dry run would have denied a request", true},
 	}
@@ -664,7 +664,7 @@ func TestLogsOfAPrimary(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			synctest.Wait()
 		}
-		const one, fails, answers = "WARN a call of the primary store failed", "WARN the primary store fails", "INFO the primary store answers again"
+		const one, fails, answers = "WARN a call of the primary store failed", "WARN calls no longer go to the primary store, because it fails", "INFO the primary store answers again"
 		ask(1, errDown)
 		ask(10, nil)
 		lines := h.lines(t)
@@ -725,7 +725,7 @@ func TestLogsOfShortOutages(t *testing.T) {
 				for range 10 {
 					through(l, get("/"), nil)
 				}
-				want := "stint: the primary store fails"
+				want := "stint: calls no longer go to the primary store, because it fails"
 				if n == 0 {
 					want = "stint: a call of the primary store failed, " + want
 				}

@@ -231,8 +231,8 @@ func TestOldPlansAreReported(t *testing.T) {
 
 // The log says once when a source begins to fail, and what holds, and once when it answers again.
 func TestLogOfOutages(t *testing.T) {
-	const fails, answers = "stint: the source of limits fails, and ", "stint: the source of limits answers again"
-	const ofKey = "stint: the source of limits fails for one key, and requests pass without its limits"
+	const fails, answers = "stint: limits can't be loaded, and ", "stint: limits are loaded again"
+	const ofKey = "stint: limits can't be loaded for one key, and requests pass without its limits"
 	closed, other := stint.WithFailurePolicy(stint.FailClosed), requests(9000, "other")
 	free := tenants.WithDefault(requests(9000, "free"))
 	type step struct {
@@ -288,7 +288,7 @@ func TestLogOfOutages(t *testing.T) {
 		"an Update that takes a name": {[]tenants.Option{free}, nil, []step{
 			{nothing, time.Second, "acme", nil},
 			{func(_ *source, c *client) { _ = c.lim.Update(other, requests(9000, "plan")) }, 5 * time.Second, "acme", []string{
-				"stint: the limits have changed", fails + "requests get the default limits"}},
+				fails + "requests get the default limits", "stint: the limits have changed"}},
 			{func(_ *source, c *client) { _ = c.lim.Update(other) }, 5 * time.Second, "acme", []string{answers}},
 		}},
 		"a look": {nil, nil, []step{

@@ -298,7 +298,9 @@ func TestLogWhenRedisFails(t *testing.T) {
 	for range 5 {
 		ask()
 	}
-	eventually(t, func() bool { return strings.Contains(logged(), "the primary store fails") })
+	eventually(t, func() bool {
+		return strings.Contains(logged(), "calls no longer go to the primary store, because it fails")
+	})
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
