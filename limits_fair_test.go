@@ -558,7 +558,8 @@ func TestFairSharesInAFleet(t *testing.T) {
 			}
 			t.Logf("%d processes, %s: %.2f, and %.2f for the last. In the order of arrival: %.2f, and %.2f", processes, s.name,
 				small(fair), fair[len(fair)-1], small(unfair), unfair[len(fair)-1])
-			if small(fair) < small(unfair)-0.05 || processes == 4 && small(fair) < small(unfair) {
+			// Ten processes hold a slot each, so there is little to divide, and polls at random instants decide.
+			if slack := map[int]float64{4: 0.05, 10: 0.15}[processes]; small(fair) < small(unfair)-slack {
 				t.Errorf("%d processes, %s: the others get %.2f of their shares, and %.2f in the order of arrival", processes, s.name,
 					small(fair), small(unfair))
 			}

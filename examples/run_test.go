@@ -49,6 +49,7 @@ var visits = map[string]visit{
 	"degradation": {within: 2 * time.Second, sees: []string{"(?m)^page, version 1", "(?m)^page, version 5", "stale page, version 5", "HTTP/1.1 200", "HTTP/1.1 302", "Location: /export/queued"}},
 	"echo":        {within: 2 * time.Second, sees: []string{ok, ok, ok, ok, ok, denied + ` "api";r=0`, `"error":"slow down"`}},
 	"endpoints":   {sees: []string{"(?m)^/items 200", "(?m)^/items 429", "(?m)^/reports 200", "(?m)^/signup 200", "(?m)^/signup 429", "(?m)^/healthz 200"}},
+	"fairqueue":   {alone: true, args: "-second 50ms", says: []string{"(?m)^queue,second,app,shop,bulk$", `(?m)^arrival,30,\d`, `(?m)^fair,30,\d`}},
 	"fallback":    {redis: true, args: "-timeout 1m", within: 2 * time.Second, sees: []string{"200 200 200 200 200 429"}, says: []string{"redis-cli .* shutdown"}},
 	"flashsale":   {within: 6 * time.Second, sees: []string{`200 429`, `\d+ 200`, `\d+ 503`}},
 	"fleet":       {redis: true, args: "-timeout 1m", within: time.Second, sees: []string{strings.Repeat("200 ", 10) + "429 429"}},

@@ -11,6 +11,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,9 +31,11 @@ var tenants = map[string]string{"key-1": "app", "key-2": "shop", "key-3": "bulk"
 var tenant = stint.KeyFunc(func(r *http.Request) (string, error) { return tenants[r.Header.Get("X-API-Key")], nil })
 
 func main() {
+	second := flag.Duration("second", time.Second, "how long a second of the output lasts")
+	flag.Parse()
 	fmt.Println("queue,second,app,shop,bulk")
 	for _, fair := range []bool{false, true} {
-		run(os.Stdout, fair, time.Second)
+		run(os.Stdout, fair, *second)
 	}
 }
 
