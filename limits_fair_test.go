@@ -244,17 +244,23 @@ func TestFairQueueReadsKeys(t *testing.T) {
 	}
 }
 
+// failsWhile returns a store in memory that fails while down is true.
+func failsWhile(down *atomic.Bool) *spy {
+	s := &spy{Store: memstore.New()}
+	s.OnTake = func(c *asks) error {
+		if down.Load() {
+			return errDown
+		}
+		return c.Pass()
+	}
+	return s
+}
+
 // A store that fails, or a caller that leaves, leaves no tenant behind.
 func TestFairQueueEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
-		s := &spy{Store: memstore.New()}
-		s.OnTake = func(c *asks) error {
-			if down.Load() {
-				return errDown
-			}
-			return c.Pass()
-		}
+		s := failsWhile(&down)
 		l := limiter(t, stint.WithKey(stint.Global()), stint.WithStore(s),
 			stint.Concurrency(1, stint.WithName("slots"), stint.WithQueue(9), stint.WithMaxWait(time.Second), stint.WithFairQueue(stint.GivenKey())),
 			stint.AdaptiveConcurrency(9, 9, stint.WithName("adaptive")))
@@ -296,13 +302,7 @@ func TestFairQueueEnds(t *testing.T) {
 func TestFairQueueWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
-		s := &spy{Store: memstore.New()}
-		s.OnTake = func(c *asks) error {
-			if down.Load() {
-				return errDown
-			}
-			return c.Pass()
-		}
+		s := failsWhile(&down)
 		l := limiter(t, stint.WithKey(stint.Global()), stint.WithStore(s),
 			stint.AdaptiveConcurrency(9, 9, stint.WithName("adaptive")),
 			stint.Concurrency(2, stint.WithName("slots"), stint.WithQueue(9), stint.WithMaxWait(time.Hour), stint.WithFairQueue(stint.GivenKey())))

@@ -318,7 +318,7 @@ func TestNearLimitInWindowsOnRedis(t *testing.T) {
 	l := limiter(t, theKey, stint.WithStore(s), seen.option(), stint.Quota(10, stint.Every(2*time.Second), stint.WithNearLimit(50), stint.WithName("x")))
 	for range 3 {
 		for remaining(t, l) < 10 { // until the next window
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // Redis has a clock of its own
 		}
 		take(t, l, 5)
 		seen.want(t, "half of a window", "x of k at 50")

@@ -128,7 +128,8 @@ func TestSharedPauseSavesDenials(t *testing.T) {
 	}
 }
 
-// A pause that one process is asked for holds back the requests of all others to the same host, and no other request.
+// If a server asks one process for a pause, all processes hold back their requests to that host. Requests to other
+// hosts are sent.
 func TestSharedPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -209,10 +210,11 @@ func TestSharedPauseKeys(t *testing.T) {
 	}
 }
 
-// A later pause extends the one in the store, and a shorter one doesn't shorten it, whichever process is asked for it.
+// A pause that ends later extends the one in the store. A pause that ends earlier doesn't shorten it. Either process may
+// be asked for the second.
 func TestSharedPauseIsExtended(t *testing.T) {
 	for _, test := range []struct {
-		first, second int // seconds; the second is asked for a second later
+		first, second int // in seconds; the server asks for the second one second after the first
 		opens         time.Duration
 	}{
 		{10, 30, 31 * time.Second},
@@ -301,7 +303,7 @@ func TestSharedPauseUpToMaxPause(t *testing.T) {
 			s := memstore.New()
 			a, b := newProcess(t, s, line), newProcess(t, s)
 			a.get(t, "https://a.test/")
-			time.Sleep(30 * time.Second) // even when what is left is below WithMaxPause
+			time.Sleep(30 * time.Second) // less than WithMaxPause is left then
 			if after := b.get(t, "https://a.test/"); !within(after, want) && (want > 0 || after > 0) {
 				t.Errorf("%s: another process sends after %v, want %v", line, after, want)
 			}

@@ -20,7 +20,7 @@ var haproxyTimes = map[string]string{
 	"tr": "02/Jan/2006:15:04:05.000", "trg": "02/Jan/2006:15:04:05 -0700", "trl": "02/Jan/2006:15:04:05 -0700",
 }
 
-// haproxyTexts are the words whose values HAProxy puts in quotes if it is told so.
+// haproxyTexts are the words with text values. HAProxy puts these in quotes if the format asks for quotes.
 var haproxyTexts = map[string]bool{
 	"ci": true, "bi": true, "fi": true, "si": true, "r": true, "ft": true, "f": true, "b": true, "s": true, "CC": true, "CS": true, "ID": true,
 	"H": true, "HM": true, "HU": true, "HP": true, "HPO": true, "HQ": true, "HV": true, "sslc": true, "sslv": true, "": true,

@@ -22,7 +22,7 @@ type format struct {
 	columns bool
 	// fields are the columns, or the places in JSON objects. Those that a log lacks aren't known.
 	fields []field
-	// marks are names of which some line has all, separated by spaces. Otherwise a log has another format.
+	// marks are field names, separated by spaces. If no line has all of them, the log has another format.
 	marks string
 	// header is where the values of a header field are, with %s for its name as the format writes it, or "".
 	header string
@@ -359,7 +359,7 @@ func Formats() (names []string) {
 
 // Read reads a log from a text file. The format is recognized by the first lines, or set by
 // WithFormat. The prefixes and wrappings of collectors, such as syslog, CRI (Kubernetes) and Docker's json-file, are
-// recognized, too. If their times are finer than those of the lines, they count. name is the file's name, for
+// recognized, too. Their times are used if they are finer than the times of the lines. name is the file's name, for
 // messages.
 //
 // A line is counted as broken if it doesn't match the format, if its request can't be parsed,
@@ -690,8 +690,8 @@ func (r *reader) countReadable(f format, lines []wrapped) (n, others int) {
 	return n, others
 }
 
-// refinedBy reports whether the times of the wrapping are finer than those of the lines. That is so if the lines'
-// are whole seconds, and the wrapping's agree with them.
+// refinedBy reports whether the wrapping has finer times than the lines: the lines have whole seconds, and the
+// wrapping's times agree with them.
 func (r *reader) refinedBy(lines []wrapped) bool {
 	agree, all := 0, 0
 	for _, l := range lines {
