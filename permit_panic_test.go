@@ -69,6 +69,7 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 		inner  func(*panicker) []stint.Option // of a limiter further in
 		down   bool                           // the store is
 		fail   int                            // so many requests come one after the other, and fail
+		raise  bool                           // handlers raise the cost to 3
 		turn   time.Duration                  // the next may have to wait for so long
 	}{
 		{name: "turns", turn: second, limits: func(f *panicker) []stint.Option {
@@ -100,6 +101,19 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 				stint.Concurrency(1), stint.Rate(1, time.Hour, stint.WithDryRun(true)), stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithDryRun(true)),
 				stint.Rate(100, second, f.settle(0)),
 			}
+		}},
+		{name: "tenants", limits: func(f *panicker) []stint.Option {
+			tenant := stint.KeyFunc(func(r *http.Request) (string, error) { f.call("tenant"); return r.Header.Get("X-Tenant"), nil })
+			return []stint.Option{stint.Concurrency(1, stint.WithQueue(2), wait, stint.WithFairQueue(tenant)), stint.Rate(100, second, f.settle(0))}
+		}},
+		{name: "limits that are near", limits: func(f *panicker) []stint.Option {
+			return []stint.Option{stint.Concurrency(1, stint.WithQueue(2), wait), stint.Rate(100, second, stint.WithNearLimit(1, 2, 3), f.settle(3))}
+		}},
+		{name: "raises", raise: true, limits: func(f *panicker) []stint.Option {
+			return []stint.Option{stint.Concurrency(2, stint.WithQueue(2), wait), stint.Rate(100, second, wait, stint.WithNearLimit(1, 2, 3))}
+		}},
+		{name: "raises that wait", raise: true, turn: 3 * second, limits: func(f *panicker) []stint.Option {
+			return []stint.Option{stint.Rate(3, 3*second, wait, stint.WithNearLimit(50, 100), f.settle(1))}
 		}},
 		{name: "bytes", limits: func(f *panicker) []stint.Option {
 			return []stint.Option{stint.Concurrency(1, stint.WithQueue(2), wait), stint.Bandwidth(2048, stint.WithBurst(4096), stint.WithDirection(stint.Both))}
@@ -138,6 +152,9 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 						return
 					}
 					_, _ = w.Write(make([]byte, 4096))
+					if sc.raise {
+						_ = stint.FromContext(r.Context()).Extend(r.Context(), 3)
+					}
 					time.Sleep(time.Second)
 				})
 				site := mount(l, serve)

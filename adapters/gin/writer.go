@@ -60,11 +60,7 @@ func (b *baseWriter) watch(c *gin.Context, w http.ResponseWriter) (restore func(
 	if place := below(b.gin); place != nil {
 		server := *place
 		b.w = server
-		// gin expects CloseNotify of the server's writer, and no limit looks at it.
-		*place = struct {
-			limited
-			closeNotifier
-		}{w.(limited), b}
+		*place = serverWriter{w.(limited), b}
 		return func() { *place = server }
 	}
 	c.Writer = &writer{b.gin, w}
@@ -92,8 +88,17 @@ type limited interface {
 	http.Flusher
 	http.Hijacker
 	io.StringWriter
-	Unwrap() http.ResponseWriter
 }
+
+// serverWriter is the limiter's writer in the place of the server's. gin expects CloseNotify of the server's writer, and
+// no limit looks at it.
+type serverWriter struct {
+	limited
+	closeNotifier
+}
+
+// Unwrap returns the limiter's writer. The Unwrap of that leads past it.
+func (w serverWriter) Unwrap() http.ResponseWriter { return w.limited }
 
 // closeNotifier is http.CloseNotifier, which is deprecated.
 type closeNotifier interface{ CloseNotify() <-chan bool }

@@ -124,6 +124,7 @@ var flows = []struct {
 	{"settling a stream", flowSettlesStream},
 	{"settling by grpc-status", flowSettlesRPC},
 	{"settling after a hijack", flowSettlesHijack},
+	{"a denied raise, before and after the response has begun", flowExtend},
 	{"looking at the response hides nothing", flowHidesNothing},
 	{"bandwidth", flowBandwidth},
 	{"bandwidth of an upload", flowUpload},
