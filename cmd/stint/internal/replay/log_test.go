@@ -64,7 +64,7 @@ func TestText(t *testing.T) {
 			"Apache", `%h %l %u %t \"%r\" %>s %b \"%{User-Agent}i\" %D`,
 			`192.0.2.7 - - [10/Mar/2026:13:55:36 -0700] "GET /a HTTP/1.1" 200 12 "say \"hi\"" 1500`,
 			replay.Says{Resolution: time.Second, Took: true, Peer: true, Status: true, Fields: []string{"Remote-User", "User-Agent"}},
-			replay.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Method: "GET", Target: "/a", Status: 200, Written: 12, Fields: []string{"", `say "hi"`}},
+			replay.Request{End: end.Add(1500 * time.Microsecond), Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Method: "GET", Target: "/a", Status: 200, Written: 12, Fields: []string{"", `say "hi"`}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,6 +88,31 @@ func TestText(t *testing.T) {
 				t.Errorf("it says %+v, want %+v", got, tt.says)
 			}
 		})
+	}
+}
+
+// The hour that comes twice when clocks are set back is ambiguous only where the log has no zone.
+func TestZonesOfLayouts(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for format, line := range map[string]string{
+		`%ci:%cp [%trg] "%r" %ST`:                         `192.0.2.7:1 [25/Oct/2026:02:30:00 +0%d00] "GET / HTTP/1.1" 200`,
+		`%h [%{%d/%b/%Y:%T %z}t] "%r" %s`:                 `192.0.2.7 [25/Oct/2026:02:30:00 +0%d00] "GET / HTTP/1.1" 200`,
+		`%h %t "%r" %s`:                                   `192.0.2.7 [25/Oct/2026:02:30:00 +0%d00] "GET / HTTP/1.1" 200`,
+		`$remote_addr [$time_iso8601] "$request" $status`: `192.0.2.7 [2026-10-25T02:30:00+0%d:00] "GET / HTTP/1.1" 200`,
+	} {
+		for hours := range 3 {
+			l, err := replay.Read("a", strings.NewReader(fmt.Sprintf(line, hours)+"\n"), replay.WithFormat(format), replay.WithZone(berlin))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, want := read(t, l), time.Date(2026, 10, 25, 2-hours, 30, 0, 0, time.UTC)
+			if len(all) != 1 || !all[0].End.Equal(want) {
+				t.Errorf("%s, %d hours from UTC: %v, want %v", format, hours, all, want)
+			}
+		}
 	}
 }
 

@@ -338,12 +338,17 @@ func (s *timeParser) parse(v string) (time.Time, bool) {
 	return at, true
 }
 
-// parseLayout parses a time of a layout.
+// parseLayout parses a time of a layout. A time with a zone isn't in the parser's, even if both have the same offset:
+// it isn't ambiguous when clocks are set back.
 func (s *timeParser) parseLayout(layout, v string) (time.Time, bool) {
 	if v == s.text && v != "" {
 		return s.at, true
 	}
-	at, err := time.ParseInLocation(layout, v, s.zone)
+	in := s.zone
+	if strings.Contains(layout, "-0700") {
+		in = time.UTC
+	}
+	at, err := time.ParseInLocation(layout, v, in)
 	if err != nil {
 		return time.Time{}, false
 	}

@@ -21,7 +21,7 @@ var variables = map[string]string{
 	"host": "host", "http_host": "host", "status": "status", "body_bytes_sent": "bytes",
 	"request_time": "took s", "upstream_response_time": "took s",
 	// What nginx has no variable for.
-	"milliseconds": "took ms", "microseconds": "took us", "start": "start", "request_url": "url",
+	"milliseconds": "took ms", "microseconds": "took us", "start": "start", "apache_time": "start", "request_url": "url",
 	"processing_time": "took s",
 	"client":          "peer:port", "host_uri": "host/target", "path_query": "target",
 }
@@ -126,7 +126,7 @@ func joinTokens(all []token) []token {
 		return slices.ContainsFunc(all, func(t token) bool { return t.variable && t.text == name })
 	}
 	for i := range all {
-		if all[i] == variable("time_local") && (has("start") || has("msec")) || all[i].variable && all[i].text == "start" && has("msec") {
+		if (all[i] == variable("time_local") || all[i] == variable("apache_time")) && (has("start") || has("msec")) || all[i].variable && all[i].text == "start" && has("msec") {
 			all[i] = token{text: "unused", variable: true, layout: all[i].layout}
 		}
 	}
@@ -217,7 +217,7 @@ func apacheTokens(layout string) ([]token, error) {
 		rest = after[1:]
 		switch name := apache[letter]; {
 		case letter == "t" && argument == "":
-			all = append(all, token{text: "["}, variable("time_local"), token{text: "]"})
+			all = append(all, token{text: "["}, variable("apache_time"), token{text: "]"}) // when the request came
 		case letter == "t":
 			all = append(all, token{text: argument, variable: true, time: true})
 		case letter == "q":
