@@ -19,6 +19,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint/cmd/stint/internal/serve"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -35,21 +37,41 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	written := &output{Writer: out}
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
+	root.SetOut(written)
 	root.SetErr(errs)
 	root.AddCommand(checkCommand(), schemaCommand(), explainCommand(), planCommand(), suggestCommand(), serveCommand(),
 		usageCommand(), resetCommand(), banCommand())
-	switch err := root.Execute(); {
+	err := root.Execute()
+	if written.err != nil {
+		err = written.err
+	}
+	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, errFailed):
 		return 1
 	default:
-		fmt.Fprintln(errs, "stint:", escape(toFlagWords(err.Error())))
+		fmt.Fprintln(errs, "stint:", escape(toFlagWords(serve.PolicyWords(err.Error()))))
 		return 2
 	}
+}
+
+// output is the standard output. It remembers the first error, so that a command whose output is lost doesn't exit
+// with 0.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // escape returns a text whose control characters are escaped, since log lines and files may

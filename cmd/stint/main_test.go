@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -124,6 +125,34 @@ func TestCheck(t *testing.T) {
 	}
 	if got := data.Replace("50%\nof"); got != "50%25%0Aof" {
 		t.Error(got)
+	}
+}
+
+// noRoom is an output of which only the first bytes are written.
+type noRoom struct{ left int }
+
+func (w *noRoom) Write(b []byte) (int, error) {
+	if w.left -= len(b); w.left < 0 {
+		return 0, errors.New("no space left")
+	}
+	return len(b), nil
+}
+
+// A command whose output is lost fails, also if it would have failed for another reason.
+func TestLostOutput(t *testing.T) {
+	files(t, map[string]string{"policy.yaml": tight, "bad.yaml": "version: 2\n", "access.log": access(20, "192.0.2.7")})
+	for _, args := range []string{
+		"check policy.yaml", "check --format json policy.yaml", "check bad.yaml", "check --format github bad.yaml",
+		"explain policy.yaml GET /", "schema", "--help", "plan --policy policy.yaml access.log",
+		"plan --json --policy policy.yaml --max-denied 0% access.log", "suggest --key remote-ip access.log",
+	} {
+		for _, room := range []int{0, 2} {
+			var errs bytes.Buffer
+			code := run(strings.Fields(args), strings.NewReader(""), &noRoom{room}, &errs)
+			if code != 2 || !strings.Contains(errs.String(), "no space left") {
+				t.Errorf("%s with room for %d bytes: exit code %d: %s", args, room, code, &errs)
+			}
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func TestOperate(t *testing.T) {
 		{"", "reset tenant-7 --yes", 0, "before:\n" + used + "reset\nafter:\n" + fresh, ""},
 		{"", "reset tenant-7 --yes", 0,
 			"before:\n" + fresh + "there was nothing to reset: no limit has counted anything for this key\nafter:\n" + fresh, ""},
-		{"", "ban tenant-7 1h --yes --limit daily", 2, "before:\n" + fresh, "is no Ban"},
+		{"", "ban tenant-7 1h --yes --limit daily", 2, "before:\n" + fresh, `stint: Ban: "daily" is no ban: name a ban`},
 		{"", "ban tenant-7 1x --yes", 2, "", `"1x": write how long`},
 		{"", "ban tenant-7 9000h --yes", 2, "", `"9000h": write how long`},
 	} {
@@ -91,7 +91,7 @@ func TestOperateErrors(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "secret of Redis")
 	files(t, map[string]string{
 		"policy.yaml": running, "unnamed.yaml": "version: 1\nkey: tenant\nlimits: [{name: a, rate: 1/1s}]\n",
-		"password": "secret of Redis\n",
+		"unbanned.yaml": "version: 1\nkey: given\nlimits: [{name: a, rate: 1/1s}]\n", "password": "secret of Redis\n",
 	})
 	at := " --redis redis://" + server.Addr()
 	for _, tt := range []struct {
@@ -110,7 +110,10 @@ func TestOperateErrors(t *testing.T) {
 		{"usage k --policy policy.yaml --redis redis://127.0.0.1:1", 2, "refused"},
 		{"reset k --yes --limit x --policy policy.yaml --redis-password-file password" + at, 2, `no limit "x"`},
 		{"reset k --yes --limit all --policy policy.yaml --redis-password-file password" + at, 2,
-			`the key of "all" is constant`},
+			`the key of "all" is constant, so it can't be reset for one caller`},
+		{"ban k 1h --yes --policy unbanned.yaml --redis-password-file password" + at, 2,
+			"stint: Ban: the policy has no ban of callers: add one"},
+		{"usage --policy policy.yaml --redis-password-file password" + at + " ", 2, "stint: accepts 1 arg(s)"},
 	} {
 		code, _, errs := command(t, "", strings.Fields(tt.args)...)
 		if code != tt.code || !strings.Contains(errs, tt.want) {

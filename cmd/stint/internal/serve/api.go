@@ -152,7 +152,7 @@ func (a *api) failed(err error) *problem {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return newProblem(http.StatusServiceUnavailable, "the client has ended the request")
 	}
-	return newProblem(http.StatusBadRequest, "%v", err)
+	return newProblem(http.StatusBadRequest, "%s", PolicyWords(err.Error()))
 }
 
 func (a *api) take(ctx context.Context, body []byte) (any, *problem) {

@@ -536,14 +536,17 @@ func TestWrongRequests(t *testing.T) {
 		{"/v1/settle", `{"token": "` + token + `", "cost": -1}`, 400, "out of range"},
 		{"/v1/settle", `{"token": "` + token + `", "cost": 1, "limits": {}}`, 400, "limits isn't a list"},
 		{"/v1/settle", `{"token": "` + token + `", "cost": 1, "limits": [1]}`, 400, "limits isn't a list"},
+		{"/v1/settle", `{"token": "` + token + `", "cost": 1, "limits": []}`, 400, "limits is empty"},
 		{"/v1/settle", `{"token": "` + token + `"}`, 400, `"cost" is missing`},
 		{"/v1/extend", `{"token": 1, "cost": 1}`, 400, "token isn't a string"},
 		{"/v1/take", `{"limiter": "policy", "key": "` + strings.Repeat("x", maxBody) + `"}`, 413, "65536 bytes"},
 		{"/v1/reset", `{"limiter": "policy", "key": ""}`, 400, "the key is empty"},
 		{"/v1/reset", `{"limiter": "policy", "key": "k", "limits": ["x"]}`, 400, `no limit "x"`},
+		{"/v1/reset", `{"limiter": "policy", "key": "k", "limits": []}`, 400, "limits is empty"},
 		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 0}`, 400, "for_ms is out of range"},
 		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 31536000001}`, 400, "for_ms is out of range"},
-		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 1}`, 400, "no Ban"},
+		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 1}`, 400, "the policy has no ban of callers"},
+		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 1, "limits": []}`, 400, "limits is empty"},
 	} {
 		if e := r.post(t, tt.path, tt.body); e.status != tt.status || e.problem.Status != tt.status ||
 			!strings.Contains(e.problem.Detail, tt.want) {

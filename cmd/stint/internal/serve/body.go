@@ -9,6 +9,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,22 @@ func (p *problem) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	writeJSON(w, p.Status, p)
 }
+
+// PolicyWords replaces the words of Go in an error of package stint by those of policy files.
+func PolicyWords(text string) string {
+	return policyWords.Replace(ownErrors.ReplaceAllString(text, ""))
+}
+
+var (
+	ownErrors   = regexp.MustCompile(`(?m)^stint: `)
+	policyWords = strings.NewReplacer(
+		"the limiter has no Ban whose key isn't constant: add a stint.Ban to New",
+		"the policy has no ban of callers: add one, such as {name: bans, ban: 20/1m, for: 1h}",
+		"is no Ban: name a Ban", "is no ban: name a ban",
+		"name a Ban with another key", "name a ban with another key",
+		"is constant: use ResetLimit", "is constant, so it can't be reset for one caller",
+	)
+)
 
 // writeJSON writes a body. Its Content-Type is JSON unless that is set already.
 func writeJSON(w http.ResponseWriter, status int, body any) {
@@ -157,7 +174,10 @@ func (f *field) read(d *json.Decoder) *problem {
 			}
 			*to = append(*to, text)
 		}
-		_, _ = d.Token() // ]
+		_, _ = d.Token()   // ]
+		if len(*to) == 0 { // without names, all limits would be meant
+			return newProblem(http.StatusBadRequest, "%s is empty: write some names, or leave it out for all", f.name)
+		}
 	}
 	return nil
 }

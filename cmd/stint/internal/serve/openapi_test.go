@@ -124,13 +124,17 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("the file has %d paths", len(paths))
 	}
 	for path := range paths {
+		limits := []string{"calls"}
+		if path == "/v1/ban" {
+			limits = []string{"bans"}
+		}
 		schema := file.at(t, file.root, "paths", path, "post", "requestBody", "content", "application/json",
 			"schema").(map[string]any)
 		properties := schema["properties"].(map[string]any)
 		example := func(leave string, wrong string) map[string]any {
 			body := map[string]any{}
 			for name, p := range properties {
-				right, other := map[string]any{"string": "policy", "integer": 1, "array": []string{}},
+				right, other := map[string]any{"string": "policy", "integer": 1, "array": limits},
 					map[string]any{"string": 1, "integer": "1", "array": "policy"}
 				kind := p.(map[string]any)["type"].(string)
 				if body[name] = right[kind]; name == "token" {
@@ -160,6 +164,13 @@ func TestOpenAPI(t *testing.T) {
 			}
 			if e := post(example("", name)); e.status != 400 || !strings.Contains(e.problem.Detail, name) {
 				t.Errorf("%s: %s of another type: %d: %s", path, name, e.status, e.body)
+			}
+		}
+		if p, has := properties["limits"].(map[string]any); has {
+			body := example("", "")
+			body["limits"] = []string{}
+			if e := post(body); e.status != 400 || p["minItems"] != 1 {
+				t.Errorf("%s: no limits: %d: %s; the file: %v", path, e.status, e.body, p)
 			}
 		}
 		with := example("", "")

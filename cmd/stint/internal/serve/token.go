@@ -26,8 +26,8 @@ type permitToken struct {
 // tokenFormat is the version of the format. A token of another version is as good as a forged one.
 const tokenFormat = 1
 
-// maxToken bounds what is decoded, in bytes.
-const maxToken = 48 << 10
+// maxToken bounds what is decoded, in bytes. In base64, a token and names of limits fit into a body.
+const maxToken = 40 << 10
 
 var (
 	errForged   = errors.New("the token wasn't sealed with this secret: write the same secret on all replicas")
