@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/cmd/stint/internal/serve"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/policy"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 // serveFlags are the flags of stint serve that need more than a type.
@@ -28,6 +29,7 @@ type serveFlags struct {
 	config                           serve.Config
 	trust                            []string
 	redis                            string
+	redisTimeout                     time.Duration
 	redisFile, secretFile, tokenFile string
 	logFormat                        string
 }
@@ -55,7 +57,7 @@ Secrets come from files or the environment, never from arguments:
 
 The admin listener has /healthz, /readyz, /metrics and, with a token, the live page under /console/, and
 /v1/reset and /v1/ban for the keys of --listen-api.
-SIGTERM makes /readyz answer 503; after --drain the server stops, when the requests in flight have ended.
+SIGTERM or SIGINT makes /readyz answer 503; after --drain the server stops, when the requests in flight have ended.
 
 It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 		Example: `  stint serve --forward-auth nginx policy.yaml
@@ -110,6 +112,8 @@ It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 	flags.DurationVar(&f.config.TokenLife, "token-life", time.Hour, "how long a permit's token may be used, at most 24h; each call returns a new one")
 	flags.StringVar(&f.config.AdminAddr, "admin", "127.0.0.1:8084", "the `ADDRESS` of health, metrics and the live page; \"\" for none")
 	flags.StringVar(&f.redis, "redis", "", "the `URL` of the Redis that keeps the counts, such as redis://10.0.0.7:6379/0, without a password")
+	flags.DurationVar(&f.redisTimeout, "redis-timeout", redisTimeout,
+		"how long a decision waits for Redis, before the policy's failure decides")
 	flags.StringVar(&f.redisFile, "redis-password-file", "", "the `FILE` that has Redis's password")
 	flags.StringVar(&f.secretFile, "secret-file", "", "the `FILE` that has the secret of hashed keys and of tokens, the same on all replicas")
 	flags.StringVar(&f.tokenFile, "token-file", "", "the `FILE` that has the token of the live page and of /v1/reset and /v1/ban")
@@ -142,6 +146,10 @@ func (f *serveFlags) resolve(c *cobra.Command) (serve.Config, error) {
 		return config, errors.New("--token-life without --listen-api: leave it out")
 	case config.TokenLife < time.Second || config.TokenLife > serve.LongestLife:
 		return config, fmt.Errorf("--token-life %v: write a second to %v", config.TokenLife, serve.LongestLife)
+	case config.Drain < 0:
+		return config, fmt.Errorf("--drain %v: write 0s or more", config.Drain)
+	case f.redisTimeout < time.Millisecond:
+		return config, fmt.Errorf("--redis-timeout %v: write a millisecond or more", f.redisTimeout)
 	case config.PathPrefix != "" && !strings.HasPrefix(config.PathPrefix, "/"):
 		return config, fmt.Errorf("--path-prefix %s: write a path, such as /auth", config.PathPrefix)
 	}
@@ -167,8 +175,12 @@ func (f *serveFlags) resolve(c *cobra.Command) (serve.Config, error) {
 		if config.Redis, err = redisOptions(f.redis, string(password)); err != nil {
 			return config, err
 		}
+		allow(config.Redis, f.redisTimeout)
+		config.RedisOptions = []redisstore.Option{redisstore.WithTimeout(f.redisTimeout)}
 	} else if f.redisFile != "" {
 		return config, errors.New("--redis-password-file without --redis: leave it out")
+	} else if c.Flags().Changed("redis-timeout") {
+		return config, errors.New("--redis-timeout without --redis: leave it out")
 	}
 	if config.Secret, err = secret("--secret-file", f.secretFile, "STINT_SECRET"); err != nil {
 		return config, err
@@ -205,6 +217,19 @@ func redisOptions(url, password string) (*redis.Options, error) {
 	options.DialerRetries = 1
 	options.ContextTimeoutEnabled = true
 	return options, nil
+}
+
+// redisTimeout is the default of --redis-timeout.
+const redisTimeout = 100 * time.Millisecond
+
+// allow raises the client's own timeouts, which would end a call before the store's timeout. Those in the URL stay.
+func allow(options *redis.Options, timeout time.Duration) {
+	const own = 5 * time.Second // go-redis's defaults
+	for _, t := range []*time.Duration{&options.DialTimeout, &options.ReadTimeout, &options.WriteTimeout, &options.PoolTimeout} {
+		if *t == 0 && timeout > own {
+			*t = timeout
+		}
+	}
 }
 
 // secret returns a secret from a file or the environment, or nil.

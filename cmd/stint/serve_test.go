@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // What stint serve can't do, it says before it listens.
@@ -35,6 +36,9 @@ func TestServeRejects(t *testing.T) {
 		{"--forward-auth nginx --redis redis://:pass@10.0.0.7 good.yaml", 2, "--redis has a password"},
 		{"--forward-auth nginx --redis 10.0.0.7 good.yaml", 2, "write a URL such as redis://"},
 		{"--forward-auth nginx --redis-password-file short good.yaml", 2, "without --redis"},
+		{"--forward-auth nginx --redis-timeout 1s good.yaml", 2, "--redis-timeout without --redis"},
+		{"--forward-auth nginx --redis redis://10.0.0.7 --redis-timeout 0s good.yaml", 2, "write a millisecond or more"},
+		{"--forward-auth nginx --drain -1s good.yaml", 2, "write 0s or more"},
 		{"--forward-auth nginx --secret-file empty good.yaml", 2, "empty is empty"},
 		{"--forward-auth nginx --secret-file missing good.yaml", 2, "missing"},
 		{"--forward-auth nginx --secret-file short hash.yaml", 2, "WithSecret"},
@@ -56,6 +60,27 @@ func TestServeRejects(t *testing.T) {
 		code, _, errs := command(t, "", append([]string{"serve"}, strings.Fields(tt.args)...)...)
 		if code != tt.code || !strings.Contains(errs, tt.want) || strings.Contains(errs, "pass@") || strings.Contains(errs, "are registered with") {
 			t.Errorf("serve %s: exit code %d, want %d, and %q in %s", tt.args, code, tt.code, tt.want, errs)
+		}
+	}
+}
+
+// A Redis client doesn't end a call before --redis-timeout, unless the URL says so.
+func TestRedisTimeout(t *testing.T) {
+	for _, tt := range []struct {
+		url        string
+		timeout    time.Duration
+		read, dial time.Duration // 0: go-redis's defaults, of 5 s
+	}{
+		{"redis://10.0.0.7", 100 * time.Millisecond, 0, 0},
+		{"redis://10.0.0.7", time.Minute, time.Minute, time.Minute},
+		{"redis://10.0.0.7?read_timeout=2s", time.Minute, 2 * time.Second, time.Minute},
+	} {
+		options, err := redisOptions(tt.url, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if allow(options, tt.timeout); options.ReadTimeout != tt.read || options.DialTimeout != tt.dial {
+			t.Errorf("%s, %v: read %v, dial %v", tt.url, tt.timeout, options.ReadTimeout, options.DialTimeout)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (s *Server) open() (*policyFiles, error) {
 	var counts store.Store = memstore.New()
 	if s.config.Redis != nil {
 		rdb := redis.NewClient(s.config.Redis)
-		shared := redisstore.New(rdb, s.config.redis...)
+		shared := redisstore.New(rdb, s.config.RedisOptions...)
 		s.closers = append(s.closers, func() { _ = rdb.Close() }, func() { _ = shared.Close() })
 		counts = shared
 	} else {

@@ -42,9 +42,9 @@ func runReplica() {
 			Addr: os.Getenv(replicaOn), DialerRetries: 1, ContextTimeoutEnabled: true,
 			DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 		},
-		redis:  []redisstore.Option{redisstore.WithTimeout(patience)},
-		Secret: []byte("a secret of sixteen bytes"),
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		RedisOptions: []redisstore.Option{redisstore.WithTimeout(patience)},
+		Secret:       []byte("a secret of sixteen bytes"),
+		Logger:       slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if os.Getenv(replicaFor) == "proxies" {
 		c.Proxy, c.AuthAddr, c.RLSAddr = "nginx", "127.0.0.1:0", "127.0.0.1:0"

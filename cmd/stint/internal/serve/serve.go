@@ -48,9 +48,9 @@ type Config struct {
 	AdminAddr string // of health, metrics and the live page; "" for none
 	Token     string // opens the live page; without one there is none
 
-	Redis  *redis.Options // nil: counts are this process's own
-	redis  []redisstore.Option
-	Secret []byte // of hashed keys and of tokens; or nil
+	Redis        *redis.Options // nil: counts are this process's own
+	RedisOptions []redisstore.Option
+	Secret       []byte // of hashed keys and of tokens; or nil
 
 	Drain  time.Duration // how long it serves on after it has become unready
 	Logger *slog.Logger
@@ -69,16 +69,20 @@ type Server struct {
 	limiters []*stint.Limiter
 	failed   chan error // of a listener
 	draining atomic.Bool
-	servers  []*http.Server
-	grpc     *grpc.Server // or nil
-	health   *health.Server
-	closers  []func() // in reverse order
+	// stopping ends when the listeners stop: streams of the live page end with it.
+	stopping  context.Context
+	stop      context.CancelFunc
+	listeners []*listener
+	grpc      *grpc.Server // or nil
+	health    *health.Server
+	closers   []func() // in reverse order
 }
 
 // Start starts a server. Its errors are those of the configuration, of the policy files (policy.Errors), of
 // Redis and of listening. The server runs until Stop.
 func Start(ctx context.Context, c Config) (_ *Server, err error) {
 	s := &Server{config: c, failed: make(chan error, 5), log: newOccasionally(c.Logger)}
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			s.close()
@@ -176,26 +180,6 @@ func (s *Server) checkStore(ctx context.Context) error {
 	return nil
 }
 
-// listen serves a handler.
-func (s *Server) listen(what, addr string, h http.Handler) (net.Addr, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	server := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn),
-	}
-	s.servers = append(s.servers, server)
-	s.config.Logger.Info("listening", "for", what, "address", l.Addr().String())
-	go func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			s.failed <- fmt.Errorf("%s: %w", what, err)
-		}
-	}()
-	return l.Addr(), nil
-}
-
 // adminHandler returns the handler of the admin listener. tokens may be nil.
 func (s *Server) adminHandler(tokens *api) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
@@ -222,7 +206,12 @@ func (s *Server) adminHandler(tokens *api) (http.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
-		mux.Handle("/console/", page)
+		mux.HandleFunc("/console/", func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(s.stopping, cancel)()
+			page.ServeHTTP(w, r.WithContext(ctx))
+		})
 		if tokens != nil {
 			mux.Handle("/v1/reset", tokens.admin(s.config.Token, tokens.reset))
 			mux.Handle("/v1/ban", tokens.admin(s.config.Token, tokens.ban))
@@ -259,13 +248,14 @@ func (s *Server) Stop() error {
 	time.Sleep(s.config.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	errs := make([]error, len(s.servers))
+	s.stop()
+	errs := make([]error, len(s.listeners))
 	var ending sync.WaitGroup // all at once: each has the whole time
 	if s.grpc != nil {
 		ending.Go(func() { stopGRPC(s.grpc, shutdownTimeout) })
 	}
-	for i, server := range s.servers {
-		ending.Go(func() { errs[i] = server.Shutdown(ctx) })
+	for i, l := range s.listeners {
+		ending.Go(func() { errs[i] = l.stop(ctx) })
 	}
 	ending.Wait()
 	s.close()
@@ -277,8 +267,9 @@ func (s *Server) close() {
 	if s.grpc != nil {
 		s.grpc.Stop()
 	}
-	for _, server := range s.servers {
-		_ = server.Close()
+	s.stop()
+	for _, l := range s.listeners {
+		_ = l.server.Close()
 	}
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		s.closers[i]()

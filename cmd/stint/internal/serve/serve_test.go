@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -199,3 +202,58 @@ func TestStop(t *testing.T) {
 }
 
 var waitsNow = regexp.MustCompile(`stint_waiting_requests\{[^}]*\} 1\n`)
+
+// A request that has begun on a connection when the listener closes is answered, and an open live page doesn't keep the
+// server from stopping.
+func TestStopAnswersWhatHasBegun(t *testing.T) {
+	s, _ := start(t, shop, func(c *Config) { c.Token = "a token of sixteen bytes" })
+	conn, err := net.Dial("tcp", s.AuthAddr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var request bytes.Buffer
+	r := get("/a").forwarded(t, "nginx", "")
+	if err := r.Write(&request); err != nil {
+		t.Fatal(err)
+	}
+	begin, rest := request.Next(20), request.Bytes()
+	if _, err := conn.Write(begin); err != nil {
+		t.Fatal(err)
+	}
+	l := s.listeners[0]
+	eventually(t, "the connection is accepted", func() bool { return !l.answered() })
+	page, err := http.NewRequest("GET", "http://"+s.AdminAddr.String()+"/console/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page.Header.Set("Authorization", "Bearer a token of sixteen bytes")
+	stream, err := http.DefaultClient.Do(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	if got := stream.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Fatalf("the live page answers %q", got)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop() }()
+	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+		t.Errorf("the live page's stream ends with %v", err)
+	}
+	<-l.done
+	if _, err := conn.Write(rest); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("it answers %d, and closes the connection: %v", resp.StatusCode, resp.Close)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("the server stops with %v", err)
+	}
+}
