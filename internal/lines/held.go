@@ -38,7 +38,18 @@ const keptEmpty = 64
 
 var heldSeed = maphash.MakeSeed()
 
-func hashOf(key Key) uint64 { return maphash.Comparable(heldSeed, key) }
+// hashOf returns the hash of a key. maphash.Comparable takes three times as long, and every request with a slot needs
+// the hash twice.
+func hashOf(key Key) uint64 {
+	limit := maphash.String(heldSeed, key.Limit)
+	if key.Slots {
+		limit++
+	}
+	if key.Decided {
+		limit += 2
+	}
+	return limit*0x9E3779B97F4A7C15 ^ maphash.String(heldSeed, key.Key)
+}
 
 // Tenant identifies a tenant of a fair queue, by 48 bits of a hash of its key: so many have room in a grant. The zero
 // Tenant is none.
