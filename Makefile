@@ -184,7 +184,7 @@ test-modules: ## every module beside the root as its own go.mod has it, without 
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./internal/memory COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
-bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; ONLY=stacks or limits: several limits, beside what users write or beside one; ONLY=sizing: what servers carry
+bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; ONLY=lone: one caller beside redis_rate; ONLY=stacks or limits: several limits, beside what users write or beside one; ONLY=sizing: what servers carry
 	cd benchmarks && $(WORKSPACE) $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS) -only "$(ONLY)"
 
 # What each trick of a script buys: SCRIPTS are texts that go run ./lua/print -bare has printed before.

@@ -25,7 +25,7 @@ type config struct {
 	program string
 	keys    int    // "many keys"
 	stored  int    // keys in the server when its memory is measured
-	only    string // which tables: stacks, limits, sizing, or all if empty
+	only    string // which tables: stacks, lone, limits, sizing, or all if empty
 }
 
 func main() {
@@ -33,13 +33,13 @@ func main() {
 	flag.IntVar(&c.rounds, "rounds", 5, "how often each is measured; medians are shown")
 	flag.DurationVar(&c.each, "time", time.Second, "how long each takes in a round")
 	flag.StringVar(&c.program, "redis-server", "redis-server", "the server to start")
-	flag.StringVar(&c.only, "only", "", "measure only the tables of stacks, of limits (decisions of several limits), or of sizing (what servers and clusters carry)")
+	flag.StringVar(&c.only, "only", "", "measure only the tables of stacks, of a lone caller, of limits (decisions of several limits), or of sizing (what servers and clusters carry)")
 	flag.Parse()
 	if c.rounds < 1 {
 		log.Fatal("benchmarks: -rounds must be 1 or more")
 	}
-	if !slices.Contains([]string{"", "stacks", "limits", "sizing"}, c.only) {
-		log.Fatal("benchmarks: -only must be stacks, limits or sizing")
+	if !slices.Contains([]string{"", "stacks", "lone", "limits", "sizing"}, c.only) {
+		log.Fatal("benchmarks: -only must be stacks, lone, limits or sizing")
 	}
 	if err := run(os.Stdout, c); err != nil {
 		log.Fatal(err)
@@ -76,6 +76,13 @@ func run(w io.Writer, c config) error {
 			return err
 		}
 		all.writeStacks(w)
+		return nil
+	case "lone":
+		all = all.lone()
+		if err := all.measure(server, c); err != nil {
+			return err
+		}
+		all.writeCompared(w)
 		return nil
 	case "limits":
 		all = all.mixed()

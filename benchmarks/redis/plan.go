@@ -1,6 +1,9 @@
 package main
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // plan is everything that is measured, a load at a time. The first two groups are of the
 // stacks, the last two of the mixtures: alone, and in batches.
@@ -34,7 +37,13 @@ func plan(c config, stacks, subjects, mixtures []subject) groups {
 
 func (gs groups) stacked() groups  { return gs[:2] }
 func (gs groups) compared() groups { return gs[2 : len(gs)-2] }
-func (gs groups) mixed() groups    { return gs[len(gs)-2:] }
+
+// lone are the comparisons with one caller.
+func (gs groups) lone() groups {
+	return slices.DeleteFunc(slices.Clone(gs.compared()), func(g *group) bool { return g.callers > 1 })
+}
+
+func (gs groups) mixed() groups { return gs[len(gs)-2:] }
 
 func (gs groups) at(callers int, hot bool) *group {
 	for _, g := range gs.compared() {

@@ -34,15 +34,7 @@ one round; shown are its median and, in brackets, the least and the most.
 		module("github.com/redis/go-redis/v9"), time.Now().Format(time.DateOnly), figures.Many(c.rounds, "round"), evalshaName)
 
 	all.stacked().writeStacks(&b)
-	for _, g := range all.compared() {
-		g.write(&b)
-	}
-	fmt.Fprintf(&b, "| stint against %s | calls/s | server CPU | p50 | p99 |\n| --- | --- | --- | --- | --- |\n", peerName)
-	for _, g := range all.compared() {
-		fmt.Fprintf(&b, "| %v | %s | %s | %s | %s |\n", g.load,
-			g.ratio(stintName, peerName, callsOf).Times(), g.ratio(stintName, peerName, cpuOf).Times(),
-			g.ratio(stintName, peerName, p50Of).Times(), g.ratio(stintName, peerName, p99Of).Times())
-	}
+	all.compared().writeCompared(&b)
 	fmt.Fprintf(&b, `
 Bytes per key, for keys of one length: what the server reports for one key, and how much
 %s keys add to its memory, tables of keys included.
@@ -64,6 +56,19 @@ half the rounds.
 	writeAims(&b, aims(all, memory))
 	_, err = b.WriteTo(w)
 	return err
+}
+
+// writeCompared writes the table of each group, and the ratios of stint to its peer.
+func (gs groups) writeCompared(w io.Writer) {
+	for _, g := range gs {
+		g.write(w)
+	}
+	fmt.Fprintf(w, "| stint against %s | calls/s | server CPU | p50 | p99 |\n| --- | --- | --- | --- | --- |\n", peerName)
+	for _, g := range gs {
+		fmt.Fprintf(w, "| %v | %s | %s | %s | %s |\n", g.load,
+			g.ratio(stintName, peerName, callsOf).Times(), g.ratio(stintName, peerName, cpuOf).Times(),
+			g.ratio(stintName, peerName, p50Of).Times(), g.ratio(stintName, peerName, p99Of).Times())
+	}
 }
 
 // writeLimits writes the tables of mixtures.
