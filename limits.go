@@ -296,6 +296,8 @@ func WithMaxWait(d time.Duration) ChargeOption {
 //	  - A limit whose numbers change announces the percentages of the new numbers.
 //	  - A dry run announces, too: LimitStatus.DryRun of the event is set. A denied request charges
 //	    nothing and announces nothing.
+//	  - A request that has waited for a later window announces nothing. The next request in that
+//	    window announces what both have reached.
 //
 // A limiter and the limiters derived from it remember up to 100,000 keys that have reached a
 // percentage, until their period is over. If there are more, further events are left out, and the

@@ -110,6 +110,54 @@ func TestNearLimitByDecisions(t *testing.T) {
 	}
 }
 
+// A request that waits is charged for the window in which its turn comes. When it is told its turn, all units of the
+// window before are used.
+func TestNearLimitAfterWaiting(t *testing.T) {
+	for name, limit := range map[string]stint.Limit{
+		"FixedWindow": stint.Quota(10, stint.Every(time.Minute), stint.WithName("x"), stint.WithMaxWait(2*time.Minute)),
+		"IntervalBucket": stint.Quota(10, stint.Every(time.Minute), stint.WithName("x"), stint.WithMaxWait(2*time.Minute),
+			stint.WithAlgorithm(stint.IntervalBucket)),
+		"SlidingLog": stint.Rate(10, time.Minute, stint.WithName("x"), stint.WithMaxWait(2*time.Minute),
+			stint.WithAlgorithm(stint.SlidingLog)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var seen nears
+				l := limiter(t, theKey, seen.option(), stint.WithNearLimit(80), limit)
+				time.Sleep(30 * time.Second)
+				take(t, l, 10)
+				seen.want(t, "10 of 10", "x of k at 80")
+				take(t, l, 7) // a minute later, or less
+				seen.want(t, "7 of 10 in the next window")
+				take(t, l, 1)
+				seen.want(t, "8 of 10 in the next window", "x of k at 80")
+			})
+		})
+	}
+}
+
+// A turn that a request hasn't used goes to the next one, for which no dry run is charged.
+func TestNearLimitOfUnchargedDryRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen nears
+		l := limiter(t, theKey, seen.option(),
+			stint.Rate(1, time.Second, stint.WithName("rate"), stint.WithMaxWait(time.Minute)),
+			stint.Quota(1000, stint.Daily, stint.WithName("x"), stint.WithDryRun(true), stint.WithNearLimit(80)))
+		take(t, l, 1)
+		leaving, leave := context.WithCancel(t.Context())
+		passed := make(chan error, 1)
+		go func() { _, _ = l.Take(leaving, "k", 1) }()
+		synctest.Wait()
+		go func() { passed <- l.Allow(t.Context(), "k", 1) }()
+		synctest.Wait()
+		leave()
+		if err := <-passed; err != nil {
+			t.Fatal(err)
+		}
+		seen.want(t, "2 of 1000")
+	})
+}
+
 // A denied request charges nothing, so it takes no use to a percentage.
 func TestNearLimitNotByDenials(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {

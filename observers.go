@@ -220,7 +220,7 @@ func (s *sender) sendConsequences(to *observerList, decided *Event, c *decide.Ca
 // sendNearLimits sends the events of limits that a call which was granted has brought a key near to.
 func (s *sender) sendNearLimits(of subject, c *decide.Call) {
 	for i, l := range c.Limits {
-		if l.Marks != nil && c.Results[i].OK {
+		if l.Marks != nil && near.UseKnown(&c.Charges[i], &c.Results[i]) {
 			s.sendIfNear(of, l, &c.Charges[i], &c.Results[i], c.Charges[i].Cost)
 		}
 	}

@@ -42,6 +42,17 @@ const mostKeys = 100_000
 // sweepEvery is the shortest time between two sweeps of a full table.
 const sweepEvery = time.Second
 
+// UseKnown reports whether the result of a decision has the use that its charge leads to. It has none if nothing was
+// charged: a dry run denies, or the call was served a turn for which another call had asked. If the charge has waited for a
+// later window, the result has the use of the window before.
+func UseKnown(c *store.Charge, r *store.Result) bool {
+	switch c.Limit.Algorithm() {
+	case store.TokenBucket, store.LeakyBucket: // when the turn comes, as much is used as the result says
+		return r.Receipt.Cost > 0
+	}
+	return r.Receipt.Cost > 0 && r.Delay == 0
+}
+
 // Reached returns the mark that a charge has reached which added units to a key's use of a limit, or 0 if there is
 // none. The mark is the highest at or below the use after the charge, and those below it count as reached. A mark is
 // reached once in a period: the window, or the time in which a bucket refills. In a later period it is reached again
