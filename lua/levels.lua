@@ -14,12 +14,14 @@ end
 
 -- levels.charge and levels.merge
 local function chargeLevels(levels, at, before, after)
-  lowerLevels(levels, before)
   local n = #levels
-  if n > 0 and levels[n - 1] >= at then
-    levels[n] = after
+  local same, waits = n > 0 and levels[n - 1] >= at, n > 0 and before < levels[n]
+  lowerLevels(levels, before)
+  if same then
+    if not waits then levels[n] = after end
     return
   end
+  n = #levels
   n = n + 2
   levels[n - 1], levels[n] = at, after
   if n > 2 * maxLevels then

@@ -38,8 +38,13 @@ type low struct {
 
 // charged returns lows with a charge more. Of nine, the two that differ least become one.
 func (v lows) charged(at int64, before, after *big.Rat) lows {
+	n := len(v)
+	same, waits := n > 0 && v[n-1].at >= at, n > 0 && before.Cmp(v[n-1].used) < 0
 	v = v.sunk(before)
-	if n := len(v); n > 0 && v[n-1].at >= at {
+	switch {
+	case same && waits: // it runs when less is in use than since the charge before it
+		return v
+	case same:
 		v[n-1].used = after
 		return v
 	}
@@ -386,7 +391,8 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 		if m.lows == nil {
 			m.lows, m.till = lows{{m.at(now) - 1, rat(used)}}, math.MinInt64
 		}
-		m.till = max(m.till, m.at(now)+max(1, m.arrive(now, used).Microseconds()))
+		intervals := (used + m.n - 1) / m.n // the scripts don't know how long those to come are
+		m.till = max(m.till, m.at(now)+1, m.since+intervals*m.longest)
 		m.lows = m.lows.sunk(rat(used)).refunded(t.at, back)
 	}
 	m.tokens += floor(back)

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -14,6 +15,7 @@ type windows struct {
 	at       func(store.Now) int64
 	start    func(at int64) int64    // of a window opened at that instant
 	end      func(start int64) int64 // of the window that starts there
+	longest  int64                   // at least the length of each
 }
 
 func windowsOf(r rule) windows {
@@ -23,6 +25,8 @@ func windowsOf(r rule) windows {
 			at:    func(now store.Now) int64 { return now.Steady },
 			start: func(at int64) int64 { return at },
 			end:   func(start int64) int64 { return start + p },
+
+			longest: p,
 		}
 	}
 	return windows{
@@ -30,7 +34,19 @@ func windowsOf(r rule) windows {
 		at:       func(now store.Now) int64 { return now.Wall },
 		start:    func(at int64) int64 { s, _ := r.bounds(at); return s },
 		end:      func(start int64) int64 { _, e := r.bounds(start); return e },
+		longest:  longestWindow(r.window),
 	}
+}
+
+// longestWindow returns how long a window with a name of drawWindow is at most, if its zone changes sides of the
+// date line, and in days in which daylight saving time ends.
+func longestWindow(name string) int64 {
+	kind, of, _ := strings.Cut(name, " ")
+	if every, err := time.ParseDuration(of); err == nil {
+		return every.Microseconds()
+	}
+	hours := map[string]time.Duration{"hourly": 2, "daily": 50, "weekly": 9 * 24, "monthly": 33 * 24}
+	return (hours[kind] * time.Hour).Microseconds()
 }
 
 // every are the bounds of a window of length d aligned to the Unix epoch.

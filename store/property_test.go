@@ -61,7 +61,7 @@ func maxWaitTooShort(l *store.Limit, now store.Now, cost int64, maxWait time.Dur
 func checkMaxWaitTooShort(l *store.Limit, now store.Now, cost int64, maxWait time.Duration) error {
 	after := (&meter{limit: l, now: now}).take(cost, maxWait).RetryAfter
 	enough, short := (&meter{limit: l, now: now}).take(cost, maxWait+after), (&meter{limit: l, now: now}).take(cost, maxWait+after-l.Tick())
-	reaches := maxWait+after <= 365*24*time.Hour // a longer wait isn't granted
+	reaches := (maxWait + after).Truncate(l.Tick()) <= 365*24*time.Hour // a longer wait isn't granted
 	if after <= 0 || enough.OK != reaches || short.OK {
 		return fmt.Errorf("cost %d, wait %v: %v longer: %s; a tick less: %s", cost, maxWait, after, show(enough), show(short))
 	}

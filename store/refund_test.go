@@ -66,6 +66,32 @@ func TestRestOfLargeChargeKeepsItsTurn(t *testing.T) {
 	}
 }
 
+// A charge that waits runs when the charges of its instant have been given back by time. So a refund of one of those
+// gives back no more than was in use beside it when it ran.
+func TestRefundBesideChargeOfOneInstant(t *testing.T) {
+	for _, s := range []store.Spec{
+		{Algorithm: store.TokenBucket, Units: 1, Period: time.Second, Burst: 10},
+		{Algorithm: store.LeakyBucket, Units: 1, Period: time.Second, Burst: 9, Queue: 20},
+		{Algorithm: store.IntervalBucket, Units: 1, Period: time.Second, Burst: 10},
+	} {
+		m := newMeter(t, s)
+		refunded := m.must(5)
+		m.sleep(time.Microsecond)
+		m.must(5)
+		m.settle(refunded, 0) // it isn't the last: the state has levels from now on
+		early := m.must(5)
+		late := m.take(8, time.Minute)
+		if want := 8 * time.Second; late.Delay.Round(time.Second) != want {
+			t.Fatalf("%v: %s, want a delay of %v", s.Algorithm, show(late), want)
+		}
+		m.sleep(late.Delay)
+		m.settle(early, 0)
+		if passed := 8 + m.take(0, time.Nanosecond).Remaining; passed > 10 {
+			t.Errorf("%v: %d of a burst of 10 pass at one instant", s.Algorithm, passed)
+		}
+	}
+}
+
 // told is a charge that has been told its turn.
 type told struct {
 	op         int
@@ -96,7 +122,6 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 	var all []*told
 	trail := ""
 	for id := range int(4 + d.roll(16)) {
-		m.sleep(time.Microsecond) // charges of one instant are as one
 		m.sleep(time.Duration(oneOf(d, 0, 0, 0, 1, 1, 2, d.roll(8))) * time.Second)
 		now := m.now.Steady
 		if len(all) > 0 && d.roll(5) < 2 {

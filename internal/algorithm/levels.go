@@ -22,12 +22,17 @@ const maxLevels = 8
 // know how much is still in use.
 func startLevels(now, used int64) levels { return levels{{At: now - 1, Units: used}} }
 
-// charge records a charge at an instant, which raised what is in use from before to after.
-// Charges of one instant count as one.
+// charge records a charge at an instant, which raised what is in use from before to after. Charges of one instant
+// count as one. If the later one waits, it runs when less is in use than now, which is the lowest use since both.
 func (v levels) charge(at, before, after int64) levels {
+	last := len(v) - 1
+	same, waits := last >= 0 && v[last].At >= at, last >= 0 && v[last].Units > before
 	v = v.lower(before)
-	if n := len(v); n > 0 && v[n-1].At >= at {
-		v[n-1].Units = after
+	switch {
+	case same && waits:
+		return v
+	case same:
+		v[last].Units = after
 		return v
 	}
 	if v = append(v, Entry{At: at, Units: after}); len(v) > maxLevels {
