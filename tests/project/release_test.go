@@ -167,6 +167,7 @@ func TestChangedAPI(t *testing.T) {
 		{"without a line", false, []files{{"testdata/api.txt": "func A()\nfunc B()\n"}}, true},
 		{"a name that is gone", false, []files{{"testdata/api.txt": ""}}, true},
 		{"with a line", false, []files{{"testdata/api.txt": "func B()\n", "CHANGELOG.md": "# Changelog\n- B\n"}}, false},
+		{"with many lines", false, []files{{"testdata/api.txt": "func B()\n", "CHANGELOG.md": strings.Repeat("- B is much better than A\n", 100_000)}}, false},
 		{"with fewer lines", false, []files{{"testdata/api.txt": "func B()\n", "CHANGELOG.md": ""}}, true},
 		{"in an earlier commit of a branch", true, []files{{"testdata/api.txt": "func B()\n"}, {"a.go": "1"}}, true},
 		{"with a line in another commit of a branch", true, []files{{"testdata/api.txt": "func B()\n"}, {"CHANGELOG.md": "# Changelog\n- B\n"}}, false},
