@@ -39,6 +39,9 @@ func (f *from) in(zone *time.Location) time.Time {
 // parseFrom returns when windows begin, or nil. What is written without a date is in the first week of 2024, which
 // began on a Monday, and in which no zone changed its clocks.
 func parseFrom(text string) *from {
+	if strings.ContainsAny(text, ".,") {
+		return nil // windows begin at whole seconds
+	}
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return &from{form: "date", at: at}
 	}
@@ -47,7 +50,7 @@ func parseFrom(text string) *from {
 		if err != nil {
 			at, err = time.Parse("2006-01-02 15:04", "2024-01-01 "+text)
 		}
-		return at, err == nil && !strings.Contains(text, ".")
+		return at, err == nil
 	}
 	if at, ok := clock(text); ok {
 		return &from{form: "time", at: at}
