@@ -38,7 +38,9 @@ type plans read.SealedPlans
 type Rule struct {
 	Limit string // its name
 	Route string // the pattern of the WithRoute; "" for the limiter's own
-	Text  string // algorithm and numbers, such as "TokenBucket: 10 per 1s, burst 20"
+	// Text is the algorithm and the numbers, such as "TokenBucket: 10 per 1s, burst 20", with the fair queue or the
+	// shares of a Concurrency.
+	Text string
 	// Spec has the numbers, with defaults filled in. The Spec of an AdaptiveConcurrency is a
 	// Concurrency with the maximum. A Bandwidth may be counted in blocks of bytes.
 	Spec store.Spec
@@ -93,7 +95,7 @@ func (l *Limiter) DescribeKey(ctx context.Context, key string) (rules []Rule, er
 }
 
 func ruleOf(route string, e *read.Entry) Rule {
-	return Rule{Limit: e.Name(), Route: route, Text: compile.Text(e), Spec: e.StoreLimit.Spec(),
+	return Rule{Limit: e.Name(), Route: route, Text: compile.Text(e) + compile.Order(e), Spec: e.StoreLimit.Spec(),
 		Key: Key{e.Key}, Shared: e.Key.Constant != "", ByAddress: e.Key.Client != nil, DryRun: e.DryRun,
 		NearLimit: slices.Clone(e.Marks), Local: e.Needs&limit.Local != 0,
 		Since: e.Record.Since, Bound: e.Record.Bound(), WouldDeny: e.Record.DryRunDenials()}

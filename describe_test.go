@@ -47,6 +47,22 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
+// A rule says in which order its requests wait.
+func TestDescribeOrder(t *testing.T) {
+	slots := func(opts ...stint.SlotOption) string {
+		return limiter(t, theKey, stint.Concurrency(8, append(opts, stint.WithQueue(4))...)).Describe().Rules[0].Text
+	}
+	for want, got := range map[string]string{
+		"Concurrency: 8": slots(),
+		`Concurrency: 8, fair queue by Header("X-Tenant")`: slots(stint.WithFairQueue(stint.Header("X-Tenant"))),
+		"Concurrency: 8, 50% for class 9, 25% for class 3": slots(stint.WithShare(3, 25), stint.WithShare(9, 50)),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // A rule says whose key it is, as far as a page needs to know.
 func TestDescribeKeys(t *testing.T) {
 	for _, tt := range []struct {

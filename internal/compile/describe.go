@@ -2,9 +2,11 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
 
@@ -33,6 +35,26 @@ func describe(s store.Spec) string {
 	}
 	if s.Debt {
 		b.WriteString(", debt")
+	}
+	return b.String()
+}
+
+// Order describes in which order the requests of an entry wait for slots: ", fair queue by Header("X-Tenant")" or
+// ", 25% for class 9". It is "" if they wait by class alone.
+func Order(e *read.Entry) string {
+	if e.Tenant != nil {
+		return ", fair queue by " + e.Tenant.Name
+	}
+	if e.Wait.Shares == nil {
+		return ""
+	}
+	var b strings.Builder
+	if shares := e.Wait.Shares(); shares != nil {
+		for class, percent := range slices.Backward(shares[:]) {
+			if percent > 0 {
+				fmt.Fprintf(&b, ", %d%% for class %d", percent, class)
+			}
+		}
 	}
 	return b.String()
 }

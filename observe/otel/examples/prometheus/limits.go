@@ -19,7 +19,7 @@ func limiter(shared, local store.Store) (*stint.Limiter, error) {
 		stint.WithLimiterName("api"), stint.WithStore(failover.New(shared, local)), client,
 		stint.WithSkip(func(r *http.Request) bool { return r.URL.Path == "/metrics" }),
 		stint.WithRoute("GET /search",
-			stint.Rate(5, time.Second, stint.WithName("search")),
+			stint.Rate(5, time.Second, stint.WithName("search"), stint.WithNearLimit(50, 90)),
 			stint.Rate(3, time.Second, stint.WithName("search-stricter"), stint.WithDryRun(true)),
 			stint.Ban(50, 10*time.Second, stint.WithBanFor(2*time.Second), stint.WithName("search-ban")),
 		),
