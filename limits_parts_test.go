@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -93,6 +94,30 @@ func TestNearLimitOfAPart(t *testing.T) {
 			t.Errorf("%d processes: half of %d units: %q", n, units, reached)
 		}
 	}
+}
+
+// A raise above the part is charged as the whole part, and raises the cost to its total all the same.
+func TestExtendAboveThePart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := failover.New(storefake.Down(), memstore.New(), failover.WithProcesses(2))
+		defer s.Close()
+		l := limiter(t, theKey, stint.Rate(100, time.Second, stint.WithName("tokens")), stint.WithStore(s))
+		p := take(t, l, 1)
+		time.Sleep(time.Second)
+		for _, step := range []int64{81, 81, 51} {
+			extend(t, p, step)
+			unitsLeft(t, l, fmt.Sprint("after a raise to ", step), 0)
+			if got := p.Decision().Limits[0].Cost; got != 81 {
+				t.Errorf("after a raise to %d, the permit costs %d, want 81", step, got)
+			}
+		}
+		settle(t, p, 81) // changes nothing
+		unitsLeft(t, l, "after Settle", 0)
+		time.Sleep(time.Second / 2)
+		settle(t, p, 91)
+		unitsLeft(t, l, "after Settle to 91", 15)
+
+	})
 }
 
 // A part of a Bandwidth has room for its chunks, so each byte is paid for.

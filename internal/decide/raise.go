@@ -220,8 +220,10 @@ func (gs *Grants) endRaise(ctx context.Context, c *Call, r *raise, done *Raised)
 		switch {
 		case !done.Passed:
 		case done.Err == nil && c.Lost == nil && c.Results[k].OK && c.Results[k].Receipt.Cost > 0:
-			*raised = raisedGrant{limit: c.Limits[k], before: gs.costOf(i)}
 			result := c.Results[k]
+			// What a part of the limit hasn't charged, since the raise costs more than the part, has passed.
+			passed := r.costs[k] - result.Receipt.Cost
+			*raised = raisedGrant{limit: c.Limits[k], before: gs.costOf(i) + passed}
 			result.Delay = g.result().Delay
 			g.keepResult(&result)
 		default: // a dry run has denied it, or it passed without the store

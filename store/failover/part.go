@@ -14,7 +14,8 @@ import (
 // aren't divided either: as many requests wait in each process as without WithProcesses, and each waits up to n times
 // as long, or for its WithMaxWait, because the part gives an n-th of the units. A cost
 // above the part is charged as the whole part, because it would never pass otherwise. A Settle that raises a cost
-// above the part makes a debt, as always. Decisions and header fields show the part.
+// above the part makes a debt, as always. After a request whose cost was above the part, its first
+// Permit.Extend also charges the units that were left out, up to the part. Decisions and header fields show the part.
 //
 // Write the number of processes that a load balancer spreads each client over. If it sends a client to one process
 // only, that client gets an n-th of its limit. If there are more processes than n, each of them admits an n-th more.
