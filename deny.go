@@ -377,7 +377,8 @@ func (e *DeniedError) setFields(h http.Header) {
 	for i, l := range e.unwritten {
 		if s := &e.Decision.Limits[i]; !s.DryRun {
 			setItem(fields.Add(), l, s.Capacity, &store.Result{
-				OK: s.Allowed, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter, MoreAfter: s.more, Processes: s.processes,
+				OK: s.Allowed, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter,
+				MoreAfter: s.more, Processes: s.processes,
 			})
 		}
 	}

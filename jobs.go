@@ -184,7 +184,8 @@ func (l *Limiter) PeekRequest(r *http.Request) (Decision, error) {
 // denial. If decided is false, nothing is charged, and Allow decides again to find out why.
 func allow(ctx context.Context, v *version, key string, cost int64, denial *store.Result) (allowed, decided bool) {
 	e := v.plans.Base.Single
-	if e == nil || v.memory == nil || cost < 1 || cost > store.MaxCost || ctx.Err() != nil || v.backend.Lines.Waiting() {
+	if e == nil || v.memory == nil || cost < 1 || cost > store.MaxCost || ctx.Err() != nil ||
+		v.backend.Lines.Waiting() {
 		return false, false
 	}
 	entryKey, err := e.Key.ForGiven(keytext.Encode(key))
@@ -327,7 +328,10 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	}
 	all := make([]Usage, len(d.Limits))
 	for i, s := range d.Limits {
-		all[i] = Usage{s.Name, strings.Join(routes[a.call.Limits[i].StoreLimit], ", "), s.Capacity, max(s.Capacity-s.Remaining, s.InFlight), s.Remaining, s.ResetAfter}
+		all[i] = Usage{
+			Limit: s.Name, Route: strings.Join(routes[a.call.Limits[i].StoreLimit], ", "), Capacity: s.Capacity,
+			Used: max(s.Capacity-s.Remaining, s.InFlight), Left: s.Remaining, Reset: s.ResetAfter,
+		}
 	}
 	return all, nil
 }

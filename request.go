@@ -170,7 +170,8 @@ func (a *admission) sendFailures() {
 // failureEvents has the event of each kind of failure.
 var failureEvents = [...]EventKind{
 	read.KeyFailed: EventKeyFailed, read.EmptyKey: EventEmptyKey,
-	read.LimitsFailed: EventLimitsFailed, read.SourceFailed: EventSourceFailed, read.NoLimits: EventLimitsFailed, read.DryRunDenied: EventDryRunDenied,
+	read.LimitsFailed: EventLimitsFailed, read.SourceFailed: EventSourceFailed,
+	read.NoLimits: EventLimitsFailed, read.DryRunDenied: EventDryRunDenied,
 }
 
 // charged reports whether a limiter of the family further out has charged the limit for
@@ -457,7 +458,8 @@ func (a *admission) outcome(kind EventKind, err error) Event {
 func (a *admission) sendOutcome(kind EventKind, err error) {
 	s := &a.version.events
 	decided := kind == EventAdmitted || kind == EventDenied
-	if decided && s.destinations.storeFailed.Load() != 0 && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
+	inStore := func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }
+	if decided && s.destinations.storeFailed.Load() != 0 && slices.ContainsFunc(a.call.Limits, inStore) {
 		s.writeRecovery()
 	}
 	if a.observers == nil && !a.logged(kind) {

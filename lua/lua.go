@@ -88,7 +88,8 @@
 // math.min, and digits with leading zeros always; and no assignment to several names reads a name
 // further left in it, which gopher-lua has assigned by then.
 //
-// An algorithm is a file here (a LeakyBucket shares that of the TokenBucket), and a constant of Set and a row of the table in internal/scripts.
+// An algorithm is a file here (a LeakyBucket shares that of the TokenBucket), and a constant of Set and a row of the
+// table in internal/scripts.
 package lua
 
 import "embed"

@@ -90,8 +90,8 @@ type limited interface {
 	io.StringWriter
 }
 
-// serverWriter is the limiter's writer in the place of the server's. gin expects CloseNotify of the server's writer, and
-// no limit looks at it.
+// serverWriter is the limiter's writer in the place of the server's. gin expects CloseNotify of the server's writer,
+// and no limit looks at it.
 type serverWriter struct {
 	limited
 	closeNotifier

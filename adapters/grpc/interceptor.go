@@ -45,10 +45,9 @@
 //
 // A status has a google.rpc.RetryInfo exactly if the call can pass later; it says what
 // retry-after says, in whole seconds. The trailer then also has grpc-retry-pushback-ms with the
-// same time in milliseconds: a client whose retry policy has the code waits that long. An error of a key, or of another function of the
-// application, may be a gRPC status, which is then the call's. Otherwise its StatusCode
-// method counts, translated as google.rpc.Code says: 401 is UNAUTHENTICATED. The messages
-// of other errors aren't shown to the client.
+// same time in milliseconds: a client whose retry policy has the code waits that long. An error of a key, or of another
+// function of the application, may be a gRPC status, which is then the call's. Otherwise its StatusCode method counts,
+// translated as google.rpc.Code says: 401 is UNAUTHENTICATED. The messages of other errors aren't shown to the client.
 //
 // The error that an interceptor further out gets wraps the limiter's: errors.As finds a
 // *stint.DeniedError in it. The interceptors don't call the handlers of

@@ -127,8 +127,8 @@ func WithSharedPause() TransportOption {
 // pause counts. Malformed fields are ignored, and so are times that are over, such as
 // Retry-After: 0. After a 429 or 503 without a time, the pause is 1 s, and after further
 // denials of the same request 2 s, 4 s and so on. All requests to the destination wait for the
-// same pause, in all processes if there is a WithSharedPause. Afterwards they are sent one after another, at a growing rate, rather than all at
-// once.
+// same pause, in all processes if there is a WithSharedPause. Afterwards they are sent one after another, at a growing
+// rate, rather than all at once.
 //
 // A request is retried after a 429 or 503 if net/http itself would retry it: a GET, HEAD,
 // OPTIONS or TRACE, or a request with an Idempotency-Key field. All others are sent once; see

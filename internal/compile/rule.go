@@ -367,8 +367,8 @@ func Text(e *read.Entry) string {
 }
 
 // checkCounted returns the problem of a ban that counts the denials of none of the limits beside it: it counts
-// those of rates and quotas with its key. One in dry run will do, since it may be enforced later. Keys that functions return may be
-// equal at any time.
+// those of rates and quotas with its key. One in dry run will do, since it may be enforced later. Keys that functions
+// return may be equal at any time.
 func checkCounted(ban *read.Entry, others []*read.Entry) *optionerror.Problem {
 	counted := false
 	for _, e := range others {

@@ -44,8 +44,8 @@ type Grant struct {
 	resetAfter, wait time.Duration
 	ok               bool
 
-	// The receipt, and in tenant the 48 bits of the tenant of a fair queue that holds the slots. The fields stand here so
-	// that the small ones share a word with ok.
+	// The receipt, and in tenant the 48 bits of the tenant of a fair queue that holds the slots. The fields stand here
+	// so that the small ones share a word with ok.
 	path          uint8
 	tenant        [3]uint16
 	lease         store.LeaseID
@@ -72,7 +72,10 @@ func (g *Grant) keepReceipt(r *store.Receipt) {
 
 // result returns the result of the charge.
 func (g *Grant) result() store.Result {
-	r := store.Result{OK: g.ok, Processes: uint32(g.held >> heldBits), Held: g.held & (1<<heldBits - 1), Remaining: g.remaining, ResetAfter: g.resetAfter, Receipt: g.receipt()}
+	r := store.Result{
+		OK: g.ok, Processes: uint32(g.held >> heldBits), Held: g.held & (1<<heldBits - 1),
+		Remaining: g.remaining, ResetAfter: g.resetAfter, Receipt: g.receipt(),
+	}
 	if g.ok {
 		r.Delay = g.wait
 	} else {
@@ -209,7 +212,8 @@ func (gs *Grants) Recall(c *Call) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	for i := range gs.Len() {
-		c.Limits, c.Charges, c.Results = append(c.Limits, gs.limitOf(i)), append(c.Charges, gs.recalled(i)), append(c.Results, gs.At(i).result())
+		c.Limits, c.Charges = append(c.Limits, gs.limitOf(i)), append(c.Charges, gs.recalled(i))
+		c.Results = append(c.Results, gs.At(i).result())
 	}
 }
 

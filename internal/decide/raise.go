@@ -45,8 +45,8 @@ type Raised struct {
 	Passed bool
 	// Undone is the settlement by which a raise was taken back that was granted too late.
 	Undone Settlement
-	// Err is why the raise was neither granted nor denied: a *Canceled, a *Failed, which may have passed, or an error about
-	// the grants.
+	// Err is why the raise was neither granted nor denied: a *Canceled, a *Failed, which may have passed, or an error
+	// about the grants.
 	Err error
 }
 

@@ -68,8 +68,9 @@ func (c *Call) takeHere(ctx context.Context) error {
 	return err
 }
 
-// askFirst asks the store for a call that finds no line, or whose line it leads. If it has to wait, it joins one. A raise
-// is the owner of what it is granted, so that it can give it back if its permit ends: its line holds nothing for it.
+// askFirst asks the store for a call that finds no line, or whose line it leads. If it has to wait, it joins one. A
+// raise is the owner of what it is granted, so that it can give it back if its permit ends: its line holds nothing for
+// it.
 func (c *Call) askFirst(ctx context.Context) error {
 	held, holds := c.heldCharge()
 	if holds = holds && !c.raise; holds {
@@ -160,7 +161,8 @@ func (c *Call) awaited(ctx context.Context) (i int, found bool) {
 	}
 	for i, l := range c.Limits {
 		ch := &c.Charges[i]
-		if ch.Cost == 0 || ch.DryRun || l.Wait.For == limit.ForNothing || l.Wait.For == limit.ForSlot && !l.TakesSlots(ch.Cost) {
+		if ch.Cost == 0 || ch.DryRun || l.Wait.For == limit.ForNothing ||
+			l.Wait.For == limit.ForSlot && !l.TakesSlots(ch.Cost) {
 			continue
 		}
 		key := lines.KeyOf(ch.Limit, ch.Key)
@@ -300,7 +302,9 @@ func (c *Call) waitInLine(ctx context.Context, p *place) error {
 	holds := single && !c.raise
 	w := &lines.Waiter{
 		Key: lines.KeyOf(ch.Limit, ch.Key), Cost: ch.Cost, Class: c.Class, Tenant: c.tenantOf(i), Arrived: c.arrived,
-		Until: start.Add(c.patience(ctx, i)), Room: c.room(i), Holds: holds, Single: single, Owns: c.raise, AtOnce: inside.AnswersAtOnce(c.store()), TakesSlots: c.Needs&limit.Slots != 0,
+		Until: start.Add(c.patience(ctx, i)), Room: c.room(i),
+		Holds: holds, Single: single, Owns: c.raise,
+		AtOnce: inside.AnswersAtOnce(c.store()), TakesSlots: c.Needs&limit.Slots != 0,
 		Supply: lines.SupplyOf(ch.Limit, start), Shares: l.Wait.Shares,
 	}
 	if !holds {
@@ -438,7 +442,8 @@ func (c *Call) useTurn(ctx context.Context, i int, t *lines.Turn, own bool) erro
 	r := &c.Results[i]
 	*r = t.Result
 	for j := range c.Results { // they were relative to the instant of the decision
-		c.Results[j].ResetAfter, c.Results[j].MoreAfter = max(0, c.Results[j].ResetAfter-since), max(0, c.Results[j].MoreAfter-since)
+		result := &c.Results[j]
+		result.ResetAfter, result.MoreAfter = max(0, result.ResetAfter-since), max(0, result.MoreAfter-since)
 	}
 	c.Charges[i].Limit, c.Allowed, c.owns = t.Limit, true, true
 	c.countWaiting(i, t.Behind)

@@ -127,8 +127,9 @@ func HasUse(l *store.Limit) bool {
 	return true
 }
 
-// Use returns how many units a key has used of a limit after a charge, and of how many: the burst of a bucket, the units
-// of a window, or the burst and the queue of a LeakyBucket. Units that are owed, or wait in a queue, are used, too.
+// Use returns how many units a key has used of a limit after a charge, and of how many: the burst of a bucket, the
+// units of a window, or the burst and the queue of a LeakyBucket. Units that are owed, or wait in a queue, are used,
+// too.
 func (l *Limit) Use(c *store.Charge, r *store.Result) (used, of int64) {
 	of, _ = DecidedCapacity(c, r)
 	used = max(of-r.Remaining, 0)

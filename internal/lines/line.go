@@ -46,13 +46,13 @@ type line struct {
 	asking     int
 	askingCost int64
 	askHolds   bool // those that are asking hold turns
-	// refunding is how many calls have been served a turn for more than they cost, and haven't left yet. They refund the
-	// rest, of which a store returns nothing once a later turn has been granted. So no call asks meanwhile.
+	// refunding is how many calls have been served a turn for more than they cost, and haven't left yet. They refund
+	// the rest, of which a store returns nothing once a later turn has been granted. So no call asks meanwhile.
 	refunding int
 	// next is the instant before which no call asks.
 	next time.Time
-	// firstAsk is where a call may be that asks for a turn and joins this line then. Once the line has waited for it, it
-	// is nil: so a call of another key with the same hash delays the line at most once.
+	// firstAsk is where a call may be that asks for a turn and joins this line then. Once the line has waited for it,
+	// it is nil: so a call of another key with the same hash delays the line at most once.
 	firstAsk *firstAsk
 	delayed  bool // the line is among firstAsk.delayed
 	// again: slots have been released since the call that is asking was told to.
@@ -193,9 +193,9 @@ func (l *line) rankTenants(h *held) {
 	}
 }
 
-// fairest returns the queue of the tenant that holds the fewest slots, of those that are ranked, or nil. Of several such
-// tenants, it is the one that has waited longest for its next slot. So a tenant with more waiters isn't served more
-// often.
+// fairest returns the queue of the tenant that holds the fewest slots, of those that are ranked, or nil. Of several
+// such tenants, it is the one that has waited longest for its next slot. So a tenant with more waiters isn't served
+// more often.
 func (l *line) fairest() (fairest *queue) {
 	for _, q := range l.tenants {
 		switch {

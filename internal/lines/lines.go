@@ -274,8 +274,8 @@ func (ls *Lines) admit(l *line, w *Waiter, hasTurn bool, now time.Time) (expecte
 }
 
 // Wait waits until the call is served a turn, which the call owns then, or is to ask: turn is nil then. The error is
-// ErrFull if the call has been replaced, ErrLate if its time is up, or ctx's. The first of a line asks once more when its
-// time is up.
+// ErrFull if the call has been replaced, ErrLate if its time is up, or ctx's. The first of a line asks once more when
+// its time is up.
 func (ls *Lines) Wait(ctx context.Context, w *Waiter) (turn *Turn, err error) {
 	for {
 		if err := ctx.Err(); err != nil { // even if just woken

@@ -17,7 +17,8 @@ type Supply struct {
 	AtOnce bool
 	// Prepaid: a call waits for those before it, and not for its own units.
 	Prepaid bool
-	// Burst is the units of a bucket that are there at once at most, 0 if a charge never waits for its own units, and -1 for none.
+	// Burst is the units of a bucket that are there at once at most, 0 if a charge never waits for its own units, and
+	// -1 for none.
 	Burst int64
 }
 

@@ -44,8 +44,8 @@ type Waiter struct {
 	Holds bool
 	// Set distinguishes the charges of calls with several: a turn is for one set. It is 0 for a call that Holds.
 	Set uint64
-	// Single: the call has no other charge than dry runs. Even if its line holds nothing for it, it may take a turn that
-	// the line holds.
+	// Single: the call has no other charge than dry runs. Even if its line holds nothing for it, it may take a turn
+	// that the line holds.
 	Single bool
 	// Owns: the call, and not its line, owns what it is granted, and gives it back if it leaves.
 	Owns bool

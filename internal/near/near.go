@@ -1,5 +1,5 @@
-// Package near finds the charges that bring a key near a limit: those that take its use of the limit to a mark, which is
-// a percentage of WithNearLimit.
+// Package near finds the charges that bring a key near a limit: those that take its use of the limit to a mark, which
+// is a percentage of WithNearLimit.
 package near
 
 import (

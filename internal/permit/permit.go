@@ -63,8 +63,8 @@ type Reporter interface {
 	Unsettled(*Core, decide.Settlement) error
 	// WrongCost reports that a function of WithSettle has returned a cost that is out of range.
 	WrongCost(*Core, store.Charge, error)
-	// Extended reports the outcome of a raise for which the store was asked, which the call has, and returns the error for
-	// the caller of Extend.
+	// Extended reports the outcome of a raise for which the store was asked, which the call has, and returns the error
+	// for the caller of Extend.
 	Extended(*Core, *decide.Call, decide.Raised) error
 	// Paced reports how many bytes a Bandwidth let through, when the response is settled.
 	Paced(*Core, *read.Paced, respond.Moved)
@@ -149,8 +149,8 @@ func (p *Core) Hold() (closed func()) {
 	return sync.OnceFunc(func() { p.end(released) })
 }
 
-// detach claims the slots, and with them the end of raises, for a caller that may release them after the handler has returned. It reports whether
-// they could be claimed.
+// detach claims the slots, and with them the end of raises, for a caller that may release them after the handler has
+// returned. It reports whether they could be claimed.
 func (p *Core) detach() bool {
 	if !p.state.claim() {
 		return false

@@ -564,8 +564,8 @@ func (q *Reading) Class(ctx context.Context) int {
 	return n
 }
 
-// Tenant returns the key of the tenant of charge i, whose limit has a fair queue. It is "" if the request's key for that
-// is empty, or can't be determined.
+// Tenant returns the key of the tenant of charge i, whose limit has a fair queue. It is "" if the request's key for
+// that is empty, or can't be determined.
 func (q *Reading) Tenant(i int) string {
 	k := q.entries[i].Tenant
 	text, known := q.knownKey(k)

@@ -53,8 +53,8 @@
 //
 // The two stores count separately, so during an outage a key may use its limit once in each
 // store. With a secondary in the memory of each process, it may use its limit once in each
-// process, unless [WithProcesses] divides it. A call that failed on the primary by a timeout or a lost connection may have been
-// charged there as well as on the secondary. It isn't repeated on the primary.
+// process, unless [WithProcesses] divides it. A call that failed on the primary by a timeout or a lost connection may
+// have been charged there as well as on the secondary. It isn't repeated on the primary.
 //
 // A charge is settled in the store that made it. If the primary made the charge and can't be
 // reached, Settle returns an error and the charge isn't changed. A refund that fails with

@@ -299,7 +299,8 @@ func (s *Store) adaptTo(client redis.UniversalClient) (direct bool) {
 func (s *Store) connect() {
 	s.leases.renewUntil = s.renewals.run
 	s.renewals = renewals{server: &s.server, leases: &s.leases, unreleased: &s.unreleased, closed: s.closed}
-	s.unreleased.settle, s.unreleased.timeout, s.unreleased.leaseTTL, s.unreleased.closed = s.settle, s.timeout, s.leaseTTL, s.closed
+	s.unreleased.settle, s.unreleased.closed = s.settle, s.closed
+	s.unreleased.timeout, s.unreleased.leaseTTL = s.timeout, s.leaseTTL
 	s.refunds = refunds{server: &s.server, settles: &s.settles, closed: s.closed}
 	s.evictions.client, s.evictions.closed = s.client, s.closed
 	if s.prefetching != nil {

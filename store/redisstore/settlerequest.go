@@ -50,7 +50,8 @@ func (w *settleRequest) add(c store.Charge, key string, index int) {
 
 // clear removes the charges, and keeps their room.
 func (w *settleRequest) clear() {
-	w.charges, w.results, w.keys, w.indexes, w.onlyReleases = w.charges[:0], w.results[:0], w.keys[:0], w.indexes[:0], false
+	w.charges, w.results, w.keys, w.indexes = w.charges[:0], w.results[:0], w.keys[:0], w.indexes[:0]
+	w.onlyReleases = false
 }
 
 // begin makes all settlements open. It is called again if they are sent again.

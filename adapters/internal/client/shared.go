@@ -26,7 +26,8 @@ var pauseLimit = func() *store.Limit {
 }()
 
 // pauseKey returns the key of a destination's pause. By default a destination's key is its host, and then the pause
-// has the key of its charges: a cluster keeps both in one slot. Join's keys begin with a digit, and hosts with a scheme.
+// has the key of its charges: a cluster keeps both in one slot. Join's keys begin with a digit, and hosts with a
+// scheme.
 func pauseKey(to gateKey) (string, error) {
 	key := to.host
 	if to.key != to.host {

@@ -92,8 +92,8 @@ func flowContext(t *testing.T, a Adapter) {
 }
 
 // A limiter with the router's own key decides as with a key of the request. It costs one
-// allocation more: the request that leads to the router's context, if it has one. Outside HTTP it charges the key that it is
-// given.
+// allocation more: the request that leads to the router's context, if it has one. Outside HTTP it charges the key that
+// it is given.
 func flowOwnKey(t *testing.T, a Adapter) {
 	var l *stint.Limiter
 	h := a.Build(users(func(k stint.Key) *stint.Limiter {

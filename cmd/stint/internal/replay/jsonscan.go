@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// scan finds the values of the fields in an object, without decoding the rest of it. It reports false for what it leaves
-// to parseObject: lines that aren't one JSON value, names with escapes, and text that isn't UTF-8. Otherwise, it
+// scan finds the values of the fields in an object, without decoding the rest of it. It reports false for what it
+// leaves to parseObject: lines that aren't one JSON value, names with escapes, and text that isn't UTF-8. Otherwise, it
 // finds the same values.
 func (o *jsonSplitter) scan(line string) bool {
 	if len(o.fields) > maxScanned || line == "" || line[0] != '{' {

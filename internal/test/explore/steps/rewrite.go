@@ -24,7 +24,8 @@ var twins = map[string]string{
 }
 
 // withTwins has a file import other packages, by path, and call package lang for each statement about
-// goroutines and channels. It knows only the syntax, so a range over a channel isn't rewritten, and would block for ever.
+// goroutines and channels. It knows only the syntax, so a range over a channel isn't rewritten, and would block for
+// ever.
 func withTwins(name, source string, to map[string]string) (string, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)

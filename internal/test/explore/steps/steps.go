@@ -11,8 +11,8 @@
 // Orders that differ only in independent steps have the same result, so one of them is
 // run: two steps are dependent if they access one variable, mutex or clock and one of them changes
 // it. The search is dynamic partial order reduction with source sets and sleep sets
-// (Abdulla, Aronis, Jonsson and Sagonas, POPL 2014), without any bound. Atomic operations of Go are sequentially consistent,
-// so no order is missing. The race detector shows whether anything else is shared.
+// (Abdulla, Aronis, Jonsson and Sagonas, POPL 2014), without any bound. Atomic operations of Go are sequentially
+// consistent, so no order is missing. The race detector shows whether anything else is shared.
 package steps
 
 import (

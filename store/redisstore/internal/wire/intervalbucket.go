@@ -12,7 +12,8 @@ func intervalArgs(l *limit) []any {
 	return []any{limit, "1", "", text(l.spec.Units), text(l.terms.Numbers.Unit), text(l.spec.Burst), start, next, after}
 }
 
-// intervalState decodes start:token:unit:used:burst, where used is negative if it is Owed, and what few have behind that: the levels.
+// intervalState decodes start:token:unit:used:burst, where used is negative if it is Owed, and what few have behind
+// that: the levels.
 func intervalState(found string, s *algorithm.State) bool {
 	var few [24]int64
 	w := decodeNumbers(found, few[:0])
