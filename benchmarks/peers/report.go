@@ -27,14 +27,14 @@ func report(w io.Writer, c config, groups []*group, e *endToEnd) error {
     make bench-peers ROUNDS=%d TIME=%v
 
 %s, %d cores, %s; medians of %s.
-Each round measures every limiter in turn. A ratio compares two measurements of one
-round; shown are its median and, in brackets, the least and the most.
+Each round measures every limiter in turn. A ratio compares two measurements of the same round. The tables show
+the median of the ratios and, in brackets, the least and the greatest ratio.
 Peers: %s.
 
-Every limiter decides one limit by one key: a token bucket, or the nearest it has. Where the
-table says that there are several limits, stint decides them together, and peers are stacked:
-one middleware in another. The middleware is called without a server. All read the key from
-the connection's address. They send RateLimit fields where the table says so.
+Unless a table names several limits, every limiter decides one limit by one key: a token bucket, or its nearest
+algorithm. Several limits are decided together by stint, and by nested middlewares of the peers. The middlewares are
+called without a server. All of them use the connection's address as the key. In the tables "with fields", they send
+RateLimit fields.
 
 `, c.rounds, c.each, runtime.Version(), runtime.NumCPU(), time.Now().Format(time.DateOnly), figures.Many(c.rounds, "round"), versions())
 	for _, g := range groups {
@@ -43,7 +43,7 @@ the connection's address. They send RateLimit fields where the table says so.
 	if e != nil {
 		e.write(&b)
 	}
-	fmt.Fprint(&b, "Aims, as multiples of the fastest peer in the same run:\n\n| figure | wanted | median of the rounds (least–most) | |\n| --- | --- | --- | --- |\n")
+	fmt.Fprint(&b, "The aims are multiples of the time of the fastest peer in the same run:\n\n| figure | wanted | median of the rounds (least–most) | |\n| --- | --- | --- | --- |\n")
 	for _, g := range groups {
 		for _, a := range g.aims {
 			r := g.ratio(a.of, g.fastest())
@@ -80,9 +80,8 @@ func (g *group) write(w io.Writer) {
 }
 
 func (e *endToEnd) write(w io.Writer) {
-	fmt.Fprintf(w, `A net/http server in its own process, under %d connections that each send one request
-after the other. The table shows its CPU time per request, and how much of that the
-limiter adds to a server without one.
+	fmt.Fprintf(w, `A net/http server runs in its own process. Each of %d connections sends one request after the other. The table shows
+the CPU time of the server per request, and how much of it is added by the limiter.
 
 | server | CPU a request | added by the limiter |
 | --- | --- | --- |
