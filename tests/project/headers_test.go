@@ -65,8 +65,8 @@ func TestDenials(t *testing.T) {
 		"a concurrency limit with the key `Global()` is full": {one(stint.Concurrency(1, stint.WithKey(stint.Global()))), -1, nil},
 		"the store fails, with `FailClosed`": {one(rate, stint.WithStore(downStore{}),
 			stint.WithFailurePolicy(stint.FailClosed)), 0, nil},
-		"its context is canceled while it waits":     {one(rate, stint.WithMaxWait(2*time.Hour)), 1, canceled},
-		"its key is empty, or `WithBlock` blocks it": {[]stint.Option{rate, stint.WithKey(stint.Header("X-API-Key"))}, 0, nil},
+		"its context is canceled while it waits":                 {one(rate, stint.WithMaxWait(2*time.Hour)), 1, canceled},
+		"its key is empty or too long, or `WithBlock` blocks it": {[]stint.Option{rate, stint.WithKey(stint.Header("X-API-Key"))}, 0, nil},
 		"a key function or a limit function returns an error": {[]stint.Option{rate, stint.WithKey(stint.KeyFunc(
 			func(*http.Request) (string, error) { return "", errors.New("no database") }))}, 0, nil},
 	}

@@ -15,11 +15,12 @@ const licencesFile = "docs/licences.md"
 
 const licencesHead = `# Licences
 
-stint has the MIT licence. A program for Linux that imports a package of stint also contains the modules below. A test
-fails if one of them has a licence other than MIT, BSD-2-Clause, BSD-3-Clause or Apache-2.0. ` + "`make api`" + ` writes this page.
+stint has the MIT licence. The packages ` + "`stint`, `adapters/std`, `store`, `store/memstore`, `store/failover`" + `,
+` + "`tenants`" + ` and ` + "`console`" + ` import only the standard library. If a program for Linux imports one of the packages in the
+last column, the program also contains the module in the first column.
 
-Packages ` + "`stint`, `adapters/std`, `store`, `store/memstore`, `store/failover`, `tenants`" + ` and ` + "`console`" + ` import the standard
-library only.
+A test fails if a module has a licence other than MIT, BSD-2-Clause, BSD-3-Clause or Apache-2.0. ` + "`make api`" + ` writes this
+page.
 
 | module | licence | comes with |
 | --- | --- | --- |
