@@ -471,10 +471,48 @@ func (r *reader) choose(c *readConfig) error {
 			return fmt.Errorf("field %s=%s: %w", f.part, f.name, err)
 		}
 	}
-	var best *reader
-	var bad error // of the last format
-	most, others := -1, 0
-	var inner []wrapped
+	best, bad := bestOf(candidates, lines, c)
+	isJSON := len(lines) > 0 && lines[0][0] == '{'
+	if len(best.lines) > 0 {
+		isJSON = best.lines[0].line[0] == '{'
+	}
+	switch {
+	case best.reader == nil && c.format != "":
+		return bad
+	case c.format != "" || best.readable > 0 && 2*best.readable >= len(lines)-best.others:
+	case isJSON && len(c.fields) == 0:
+		return fmt.Errorf("%s: no known server's JSON: write --field for each part of a request, such as --field end=time --field method=verb --field target=url", r.name)
+	case isJSON && best.reader == nil:
+		return bad
+	case isJSON: // the lines that can't be read are counted, and names that no line has are errors
+	case len(c.fields) > 0:
+		return errFieldsOfText
+	default:
+		return fmt.Errorf("%s: the format isn't known: %s", r.name, writeFormat())
+	}
+	best.stamped = best.stamped || best.refinedBy(best.lines)
+	r.wrapping, r.splitter, r.says, r.stamped = best.wrapping, best.splitter, best.says, best.stamped
+	r.draft = newDraft(&r.says, r.zone)
+	if candidate, ok := r.splitter.(*columnSplitter); ok {
+		candidate.says, candidate.names = &r.says, nil
+	}
+	if r.wrapping.name != "" {
+		r.says.Format += " in " + r.wrapping.name
+	}
+	r.parse = r.readInTime
+	return nil
+}
+
+// choice is a format and a wrapping, and how many of the first lines they read.
+type choice struct {
+	*reader
+	lines            []wrapped
+	readable, others int // others aren't about requests
+}
+
+// bestOf returns the choice that reads most lines. If the log can't have any of the formats, the error is of the last.
+func bestOf(candidates []format, lines [][]byte, c *readConfig) (best choice, bad error) {
+	best.readable = -1
 	for _, w := range wrappings {
 		var opened []wrapped
 		for _, line := range lines {
@@ -486,48 +524,24 @@ func (r *reader) choose(c *readConfig) error {
 			continue
 		}
 		for _, f := range candidates {
+			if f.columns && c.format == "" && len(opened) > 0 && opened[0].line[0] == '{' {
+				continue
+			}
 			candidate := &reader{wrapping: w, zone: c.zone}
 			if bad = candidate.compile(f.with(c.headers), c.fields, opened); bad != nil {
 				continue
 			}
-			n, other := candidate.countReadable(f, opened)
+			n, others := candidate.countReadable(f, opened)
 			if plain := (&reader{}); n == 0 && len(c.fields) > 0 && plain.compile(f.with(c.headers), nil, opened) == nil {
-				n, other = plain.countReadable(f, opened) // by a field that was named wrongly, no line is read
+				n, others = plain.countReadable(f, opened) // by a field that was named wrongly, no line is read
 			}
 			// A later one is taken if it reads far more: what the first can't read may be broken.
-			if n > most+most/8 {
-				best, most, others, inner = candidate, n, other, opened
+			if n > best.readable+best.readable/8 {
+				best = choice{candidate, opened, n, others}
 			}
 		}
 	}
-	isJSON := len(lines) > 0 && lines[0][0] == '{'
-	if len(inner) > 0 {
-		isJSON = inner[0].line[0] == '{'
-	}
-	switch {
-	case best == nil && c.format != "":
-		return bad
-	case c.format != "" || most > 0 && 2*most >= len(lines)-others:
-	case isJSON && len(c.fields) == 0:
-		return fmt.Errorf("%s: no known server's JSON: write --field for each part of a request, such as --field end=time --field method=verb --field target=url", r.name)
-	case isJSON:
-		return bad
-	case len(c.fields) > 0:
-		return errFieldsOfText
-	default:
-		return fmt.Errorf("%s: the format isn't known: %s", r.name, writeFormat())
-	}
-	best.stamped = best.stamped || best.refinedBy(inner)
-	r.wrapping, r.splitter, r.says, r.stamped = best.wrapping, best.splitter, best.says, best.stamped
-	r.draft = newDraft(&r.says, r.zone)
-	if candidate, ok := r.splitter.(*columnSplitter); ok {
-		candidate.says, candidate.names = &r.says, nil
-	}
-	if r.wrapping.name != "" {
-		r.says.Format += " in " + r.wrapping.name
-	}
-	r.parse = r.readInTime
-	return nil
+	return best, bad
 }
 
 var errFieldsOfText = errors.New("--field is for logs of JSON or of columns: for text, write the server's log_format, LogFormat or log-format as --format")

@@ -59,13 +59,14 @@ func (o *jsonSplitter) split(line string, d *draft) string {
 	if !o.scan(line) && !o.decode(line) {
 		return "it isn't a JSON object"
 	}
+	why := ""
 	for i := range o.fields {
 		p, v := &o.fields[i], &o.values[i]
-		if p.found = p.found || v.found; v.found && v.text != "" && !p.set(d, v.text) {
-			return unreadable(p.setter.part)
+		if p.found = p.found || v.found; why == "" && v.found && v.text != "" && !p.set(d, v.text) {
+			why = unreadable(p.setter.part)
 		}
 	}
-	return ""
+	return why
 }
 
 // decode finds the values of the fields as scan does, in any object.

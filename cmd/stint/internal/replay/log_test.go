@@ -275,6 +275,40 @@ func TestFieldMistakes(t *testing.T) {
 	}
 }
 
+// Fields of JSON of which no line can be read are named when the log is replayed.
+func TestUnreadableFields(t *testing.T) {
+	good := []field{{"end", "a"}, {"method", "b"}, {"target", "c"}}
+	for _, tt := range []struct {
+		log    string
+		fields []field
+		want   string
+	}{
+		{`{"a": 1, "b": "GET", "c": "/"}`, []field{{"end", "a"}, {"method", "q"}, {"target", "z"}}, "no line of the log has q, z:"},
+		{`{"a": 1, "b": "not one", "c": "/"}`, good, "a:1: its method can't be read"},
+		{`{"a": "soon", "b": "GET", "c": "/"}`, good, "a:1: its end can't be read"},
+		{`{"log": "{\"a\": 1, \"b\": \"GET\"}\n", "stream": "stdout", "time": ""}`, good, "no line of the log has "},
+		{`{`, good, "no line of the log has a, b, c:"},
+		{`{"a": 1, "b": "GET"}` + "\nplain\nplain\nplain", good, "no line of the log has c:"},
+	} {
+		for _, format := range []string{"", "json"} {
+			l, err := replay.Read("a", strings.NewReader(tt.log+"\n"), options(format, tt.fields)...)
+			if err == nil {
+				_, err = replay.Run(func() (*stint.Limiter, error) {
+					return stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
+				}, l)
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s as %q: %v, want %q", tt.log, format, err, tt.want)
+			}
+		}
+	}
+	for _, format := range []string{"w3c", "cloudfront"} {
+		if _, err := replay.Read("a", strings.NewReader("{}\n"), options(format, good)...); err != nil {
+			t.Errorf("%s: %v", format, err) // its lines are counted
+		}
+	}
+}
+
 // Lines that no request can be read from are counted, and the first are shown.
 func TestBrokenLines(t *testing.T) {
 	good := `192.0.2.7 - - [10/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 1` + "\n"

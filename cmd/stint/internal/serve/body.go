@@ -51,6 +51,7 @@ var (
 	policyWords = strings.NewReplacer(
 		"the limiter has no Ban whose key isn't constant: add a stint.Ban to New",
 		"the policy has no ban of callers: add one, such as {name: bans, ban: 20/1m, for: 1h}",
+		"the limiter has no limit", "the policy has no limit",
 		"is no Ban: name a Ban", "is no ban: name a ban",
 		"name a Ban with another key", "name a ban with another key",
 		"is constant: use ResetLimit", "is constant, so it can't be reset for one caller",
