@@ -214,12 +214,25 @@ func (l *Limiter) observeStore(c *config) {
 	}
 }
 
+// changesStore reports whether a notice says that another store decides from now on. Another failed probe of a part
+// that was degraded already changes nothing.
+func (l *Limiter) changesStore(n store.Notice) bool {
+	part := addressOf(n.Store)
+	switch n.Kind {
+	case store.Degraded:
+		_, was := l.degraded.Swap(part, true)
+		return !was
+	case store.Restored:
+		l.degraded.Delete(part)
+		return true
+	}
+	return false
+}
+
 // handleNotice sends the event of a notice of the store, or warns of it.
 func (l *Limiter) handleNotice(n store.Notice) {
-	if degraded := n.Kind == store.Degraded; degraded || n.Kind == store.Restored {
-		if was := l.storeDegraded.Swap(degraded); !degraded || !was { // not if another probe has failed
-			l.current.Load().backend.Lines.ForgetAll() // another store decides now
-		}
+	if l.changesStore(n) {
+		l.current.Load().backend.Lines.ForgetAll()
 	}
 	switch n.Kind {
 	case store.CallFailed, store.Degraded, store.Restored:

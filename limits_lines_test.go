@@ -175,6 +175,40 @@ func TestTurnsWhileThePrimaryStaysDown(t *testing.T) {
 	})
 }
 
+// Each failover of a nested one drops the turns of the store that it no longer asks.
+func TestTurnsOfANestedFailover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		second := &spy{Store: memstore.New()}
+		inner := failover.New(storefake.Down(), second, failover.WithThreshold(1))
+		defer inner.Close()
+		outer := failover.New(inner, memstore.New(), failover.WithThreshold(1))
+		defer outer.Close()
+		l := limiter(t, stint.WithKey(stint.GivenKey()), stint.WithStore(outer),
+			stint.Rate(1, time.Minute, stint.WithName("r"), stint.WithMaxWait(time.Hour)))
+		for _, key := range []string{"other", "k"} { // opens the breaker of the inner one
+			if err := l.Allow(t.Context(), key, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		start := time.Now()
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if err := l.Allow(t.Context(), "k", 1); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		second.FailWith(errDown)
+		if err := l.Allow(t.Context(), "other", 1); err != nil { // opens the breaker of the outer one
+			t.Fatal(err)
+		}
+		if waiting.Wait(); time.Since(start) > time.Second {
+			t.Errorf("a request has waited %v for a turn of a store that no longer decides", time.Since(start))
+		}
+	})
+}
+
 // After a Reset, requests don't wait for turns that no longer exist.
 func TestWaitingOverAReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

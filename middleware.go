@@ -46,6 +46,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/inside"
@@ -75,7 +76,7 @@ type Limiter struct {
 
 	storeObserver *store.Observer // gets the notices of its store, which holds it weakly
 	storeForgets  atomic.Bool     // its server evicts keys
-	storeDegraded atomic.Bool     // its preferred part doesn't decide
+	degraded      sync.Map        // the parts of its store that don't decide, by addressOf
 
 	// Guarded by family.mu: see updateDestinations.
 	observers observers
