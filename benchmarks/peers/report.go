@@ -31,10 +31,9 @@ Each round measures every limiter in turn. A ratio compares two measurements of 
 the median of the ratios and, in brackets, the least and the greatest ratio.
 Peers: %s.
 
-Unless a table names several limits, every limiter decides one limit by one key: a token bucket, or its nearest
-algorithm. Several limits are decided together by stint, and by nested middlewares of the peers. The middlewares are
-called without a server. All of them use the connection's address as the key. In the tables "with fields", they send
-RateLimit fields.
+Every limiter decides one limit by one key: a token bucket, or its nearest algorithm. If a table names several limits,
+stint decides them together, and the peers are nested middlewares. The middlewares are called without a server. All of
+them use the connection's address as the key. In the tables "with fields", they send RateLimit fields.
 
 `, c.rounds, c.each, runtime.Version(), runtime.NumCPU(), time.Now().Format(time.DateOnly), figures.Many(c.rounds, "round"), versions())
 	for _, g := range groups {
