@@ -45,9 +45,9 @@ func descriptorOf(r *http.Request) *descriptor {
 func (d *descriptor) request(ctx context.Context) *http.Request {
 	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody}
 	if d.rule != nil {
-		r.URL.Path = d.rule.path
-	} else if u, err := url.ParseRequestURI(d.value("path")); err == nil && strings.HasPrefix(u.Path, "/") {
-		r.URL = u
+		r.URL.Path = d.rule.path()
+	} else if path := d.value("path"); path != "" {
+		r.URL = urlOf(path)
 		r.Host = d.value("host")
 		if m := d.value("method"); token(m) {
 			r.Method = m
@@ -55,6 +55,19 @@ func (d *descriptor) request(ctx context.Context) *http.Request {
 	}
 	r.RequestURI = r.URL.RequestURI()
 	return r.WithContext(context.WithValue(ctx, descriptorKey{}, d))
+}
+
+// urlOf returns the URL of a path, which may have a query. If its escapes are invalid, they are part of the path, so that
+// they can't choose which routes apply. A text that isn't a path is "/".
+func urlOf(path string) *url.URL {
+	u, err := url.ParseRequestURI(path)
+	switch literal, query, _ := strings.Cut(path, "?"); {
+	case err == nil && strings.HasPrefix(u.Path, "/"):
+		return u
+	case err != nil && strings.HasPrefix(literal, "/"):
+		return &url.URL{Path: literal, RawQuery: query}
+	}
+	return &url.URL{Path: "/"}
 }
 
 // hasPath reports whether routes apply to the descriptor.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -223,10 +224,23 @@ func (c *call) chargeAfter(l *stint.Limiter, r *http.Request, d *descriptor) {
 	}
 }
 
-// names returns the names of a descriptor's entries, for the log: values may be clients' secrets.
+// names returns the names of a descriptor's first entries, for the log: values may be clients' secrets.
 func names(d *descriptor) (all []string) {
-	for _, e := range d.entries {
-		all = append(all, e.GetKey())
+	const most = 10
+	for i, e := range d.entries {
+		if i == most {
+			return append(all, fmt.Sprintf("and %d more", len(d.entries)-most))
+		}
+		all = append(all, brief(e.GetKey()))
 	}
 	return all
+}
+
+// brief returns the beginning of a text of a client, for the log.
+func brief(text string) string {
+	const most = 80 // bytes
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -35,6 +35,8 @@ func (s *Server) listen(what, addr string, h http.Handler) (net.Addr, error) {
 	l.server = &http.Server{
 		Handler: s.closing(h), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ConnState: l.state,
 		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn),
+		// Or net/http would answer OPTIONS * by 200, and Envoy let each pass.
+		DisableGeneralOptionsHandler: true,
 	}
 	var err error
 	if l.Listener, err = net.Listen("tcp", addr); err != nil {

@@ -51,14 +51,18 @@ type node struct {
 type rule struct {
 	limit     string // the name of the limit that counts
 	of        string // the keys and values that lead to it
+	id        string // the domain, and the names of the nodes that lead to it
 	units     uint32
-	path      string // of its route
 	unit      service.RateLimitResponse_RateLimit_Unit
 	unlimited bool
 	shadow    bool
 	name      string
 	replaces  []string
 }
+
+// path returns the path of the rule's route. It stays the same when other rules change: while a change comes into force, a
+// descriptor may have the rule of one version, and the limiter of the other.
+func (r *rule) path() string { return "/" + r.limit }
 
 // denies reports whether the rule lets nothing pass.
 func (r *rule) denies() bool { return !r.unlimited && !r.shadow && r.units == 0 }
@@ -97,7 +101,7 @@ func (t *tree) find(entries []*ratelimit.RateLimitDescriptor_Entry) (r *rule, ke
 			return nil, ""
 		}
 		at = next
-		counted.WriteString(strconv.Itoa(len(value)) + ":" + value)
+		counted.WriteString(lengthPrefixed(value))
 	}
 	return at.rule, counted.String()
 }
@@ -129,7 +133,7 @@ func (t *tree) options() (all []stint.Option) {
 		}
 		l := stint.Quota(int64(r.units), stint.Every(periods[r.unit]), stint.WithName(r.limit), stint.WithDryRun(r.shadow),
 			stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) { return descriptorOf(r).key, nil })))
-		all = append(all, stint.WithRoute(r.path, stint.Only(l)))
+		all = append(all, stint.WithRoute(r.path(), stint.Only(l)))
 	}
 	if all == nil {
 		return nil
@@ -183,8 +187,29 @@ func readTrees(paths []string) (trees []*tree, err error) {
 	if errs != nil {
 		return nil, errs
 	}
+	nameLimits(trees...)
 	return trees, nil
 }
+
+// nameLimits gives each rule the name of its limit. Names are readable, and those of different rules are different.
+func nameLimits(trees ...*tree) {
+	having := map[string]int{} // rules
+	for _, t := range trees {
+		for _, r := range t.rules {
+			r.limit = limitName(t.domain+"."+dotted.Replace(r.of), r.id)
+			having[r.limit]++
+		}
+	}
+	for _, t := range trees {
+		for _, r := range t.rules {
+			if having[r.limit] > 1 {
+				r.limit = hashedName(r.limit, r.id)
+			}
+		}
+	}
+}
+
+var dotted = strings.NewReplacer(", ", ".", "=", "_")
 
 // maxConfig bounds a configuration, in bytes.
 const maxConfig = 4 << 20
@@ -225,11 +250,12 @@ func parseTree(file string, data []byte) (*tree, policy.Errors) {
 		p.tree.domain = n.Value
 	}
 	if len(p.errs) == 0 {
-		p.descriptors(fields["descriptors"], &p.tree.root, "")
+		p.descriptors(fields["descriptors"], &p.tree.root, "", lengthPrefixed(p.tree.domain))
 	}
 	if len(p.errs) > 0 {
 		return nil, p.errs
 	}
+	nameLimits(p.tree)
 	return p.tree, nil
 }
 
@@ -263,8 +289,11 @@ const (
 	maxNodes = 100_000 // descriptors
 )
 
-// descriptors reads a list of descriptors into a node.
-func (p *treeReader) descriptors(n *yaml.Node, to *node, parent string) {
+// lengthPrefixed returns a text that stays the same in a concatenation with others.
+func lengthPrefixed(text string) string { return strconv.Itoa(len(text)) + ":" + text }
+
+// descriptors reads a list of descriptors into a node. parent and id are of and id of a rule of that node.
+func (p *treeReader) descriptors(n *yaml.Node, to *node, parent, id string) {
 	switch {
 	case n == nil:
 		return
@@ -323,15 +352,15 @@ func (p *treeReader) descriptors(n *yaml.Node, to *node, parent string) {
 		}
 		shadow := p.flag(fields["shadow_mode"], "shadow_mode")
 		if limit := fields["rate_limit"]; limit != nil {
-			child.rule = p.rateLimit(limit, of, shadow)
+			child.rule = p.rateLimit(limit, of, id+lengthPrefixed(name), shadow)
 		}
-		p.descriptors(fields["descriptors"], child, of+", ")
+		p.descriptors(fields["descriptors"], child, of+", ", id+lengthPrefixed(name))
 	}
 }
 
 // rateLimit reads a rate_limit.
-func (p *treeReader) rateLimit(n *yaml.Node, of string, shadow bool) *rule {
-	r := &rule{of: of, shadow: shadow, limit: limitName(p.tree.domain + "." + strings.ReplaceAll(strings.ReplaceAll(of, ", ", "."), "=", "_"))}
+func (p *treeReader) rateLimit(n *yaml.Node, of, id string, shadow bool) *rule {
+	r := &rule{of: of, id: id, shadow: shadow}
 	fields := p.mapping(n, "a rate_limit", "unit", "requests_per_unit", "unlimited", "name", "replaces")
 	r.name, r.unlimited = p.text(fields["name"], "name"), p.flag(fields["unlimited"], "unlimited")
 	unit := p.text(fields["unit"], "unit")
@@ -364,7 +393,6 @@ func (p *treeReader) rateLimit(n *yaml.Node, of string, shadow bool) *rule {
 			}
 		}
 	}
-	r.path = "/" + strconv.Itoa(len(p.tree.rules))
 	p.tree.rules = append(p.tree.rules, r)
 	return r
 }
@@ -393,9 +421,8 @@ func (p *treeReader) flag(n *yaml.Node, what string) bool {
 	return on
 }
 
-// limitName returns the name of the limit of a rule. A text that isn't a name ends in a hash, so that different texts
-// have different names.
-func limitName(text string) string {
+// limitName returns a text if it can be the name of a limit, and otherwise a name that is like the text.
+func limitName(text, id string) string {
 	if algorithm.ValidName(text) {
 		return text
 	}
@@ -407,9 +434,13 @@ func limitName(text string) string {
 			b.WriteByte('-')
 		}
 	}
-	hash := sha256.Sum256([]byte(text))
-	readable := strings.TrimLeft(b.String(), "0123456789_.-")
-	return "r" + readable[:min(len(readable), 40)] + "-" + hex.EncodeToString(hash[:])[:20]
+	return hashedName("r"+strings.TrimLeft(b.String(), "0123456789_.-"), id)
+}
+
+// hashedName returns the name of the rule with an id.
+func hashedName(readable, id string) string {
+	hash := sha256.Sum256([]byte(id))
+	return readable[:min(len(readable), 41)] + "-" + hex.EncodeToString(hash[:])[:20]
 }
 
 // configured are the domains of configurations of envoyproxy/ratelimit.
@@ -420,6 +451,7 @@ type configured struct {
 	log    *occasionally
 
 	last    [][]byte // the files' contents
+	lastErr string   // of reading them; or ""
 	domains map[string]*domain
 	current atomic.Pointer[map[string]*domain]
 }
@@ -475,7 +507,8 @@ func (c *configured) limiters() (all []*stint.Limiter) {
 	return all
 }
 
-// changed reports whether the files have other contents than at the last call.
+// changed reports whether the files have other contents than at the last call. If they can't be read, it logs that, and
+// reports false.
 func (c *configured) changed() bool {
 	files, err := filesIn(c.paths)
 	var now [][]byte
@@ -484,7 +517,15 @@ func (c *configured) changed() bool {
 		err = errors.Join(err, readErr)
 		now = append(now, []byte(file), data)
 	}
-	if err != nil || slices.EqualFunc(now, c.last, bytes.Equal) {
+	if err != nil {
+		if c.lastErr != err.Error() {
+			c.logger.Error("a configuration can't be read, so the last one stays in force", "error", err)
+		}
+		c.lastErr = err.Error()
+		return false
+	}
+	c.lastErr = ""
+	if slices.EqualFunc(now, c.last, bytes.Equal) {
 		return false
 	}
 	c.last = now

@@ -10,6 +10,7 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/policy"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -189,6 +190,80 @@ func TestRateLimitConfigReload(t *testing.T) {
 	eventually(t, "the limit rises", func() bool { return send() == "OK: OK" })
 	if got := send(); got != "OVER: OVER" {
 		t.Errorf("the count is gone: %s", got)
+	}
+}
+
+// A configuration that is gone leaves the last one in force, and the log says so, once.
+func TestRateLimitConfigDeleted(t *testing.T) {
+	var path string
+	client, _, log := startRLS(t, unlimited, func(c *Config) { path, c.RateLimitConfigs, c.Policies = c.Policies[0], c.Policies, nil })
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	const said = "a configuration can't be read, so the last one stays in force"
+	eventually(t, "the error is logged", func() bool { return strings.Contains(log.String(), said) })
+	for i, want := range []string{"OK: OK", "OVER: OVER"} {
+		resp, err := client.ShouldRateLimit(t.Context(), limitRequest("shop", 0, described("azure=x")))
+		if got := codesOf(resp); err != nil || got != want {
+			t.Errorf("request %d gets %s (%v), want %s", i+1, got, err, want)
+		}
+	}
+	changed := strings.Replace(unlimited, "requests_per_unit: 1", "requests_per_unit: 2", 1)
+	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the limit rises", func() bool {
+		resp, err := client.ShouldRateLimit(t.Context(), limitRequest("shop", 0, described("azure=x")))
+		return err == nil && codesOf(resp) == "OK: OK"
+	})
+	if n := strings.Count(log.String(), said); n != 1 {
+		t.Errorf("the error is logged %d times", n)
+	}
+}
+
+// Rules whose names would be equal count apart, and a rule's limit and route stay the same when other rules change.
+func TestNamesOfRules(t *testing.T) {
+	dots := func(domain string) string {
+		return "domain: " + domain + `
+descriptors:
+  - {key: a.b, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: "a, b", rate_limit: {unit: day, requests_per_unit: 1}}
+  - key: a
+    descriptors: [{key: b, rate_limit: {unit: day, requests_per_unit: 1}}]
+  - {key: 50.0.0.5, value: "1", rate_limit: {unit: day, requests_per_unit: 1}}
+`
+	}
+	trees, err := readTrees([]string{file(t, dots("shop")), file(t, dots("shop.a"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, tree := range trees {
+		for _, r := range tree.rules {
+			if other := names[r.limit]; other != "" || !algorithm.ValidName(r.limit) {
+				t.Errorf("%s and %s have the name %s", other, r.id, r.limit)
+			}
+			names[r.limit] = r.id
+		}
+	}
+	client, _, _ := startRLS(t, dots("shop"), func(c *Config) { c.RateLimitConfigs, c.Policies = c.Policies, nil })
+	for i, want := range []string{"OK: OK OK OK", "OVER: OVER OVER OVER"} {
+		spaced := described("=x")
+		spaced.Entries[0].Key = "a, b"
+		resp, err := client.ShouldRateLimit(t.Context(), limitRequest("shop", 0, described("a.b=x"), spaced, described("a=x", "b=x")))
+		if got := codesOf(resp); err != nil || got != want {
+			t.Errorf("request %d gets %s (%v), want %s", i+1, got, err, want)
+		}
+	}
+	fewer, errs := parseTree("config.yaml", []byte(strings.Replace(wildcards, `  - {key: path, value: "files/*", share_threshold: true`, `  - {key: file`, 1)))
+	all, errs2 := parseTree("config.yaml", []byte(wildcards))
+	if errs != nil || errs2 != nil {
+		t.Fatal(errs, errs2)
+	}
+	for i := range all.rules[1:] {
+		if was, is := all.rules[i+1], fewer.rules[i+1]; was.path() != is.path() {
+			t.Errorf("the route of %s was %s, and is %s", was.of, was.path(), is.path())
+		}
 	}
 }
 

@@ -52,10 +52,10 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, req *service.RateLimit
 			return nil, status.Errorf(codes.InvalidArgument, "hits_addend %d, at most %d is charged", hits, int64(store.MaxCost))
 		}
 		if a.GetLimit() != nil {
-			s.log.warn("rate limit service: a descriptor brings a limit of its own, which is ignored", "domain", req.GetDomain())
+			s.log.warn("rate limit service: a descriptor brings a limit of its own, which is ignored", "domain", brief(req.GetDomain()))
 		}
 		if a.GetIsNegativeHits() {
-			s.log.warn("rate limit service: is_negative_hits is ignored: nothing is charged or refunded", "domain", req.GetDomain())
+			s.log.warn("rate limit service: is_negative_hits is ignored: nothing is charged or refunded", "domain", brief(req.GetDomain()))
 			continue
 		}
 		all, places = append(all, &descriptor{entries: a.GetEntries(), hits: int64(hits)}), append(places, i)
@@ -67,7 +67,7 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, req *service.RateLimit
 		}
 		return answer(d.rules.Load(), verdicts), nil
 	}
-	s.log.warn("rate limit service: no file has this domain, so its requests pass", "domain", req.GetDomain())
+	s.log.warn("rate limit service: no file has this domain, so its requests pass", "domain", brief(req.GetDomain()))
 	return answer(nil, verdicts), nil
 }
 
@@ -141,8 +141,11 @@ func isStoreError(err error) bool {
 func fromTrusted(t *trusted, log *occasionally) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		p, ok := peer.FromContext(ctx)
-		if !ok || !t.has(p.Addr.String()) {
-			log.warn("rate limit service: a peer that isn't trusted: add its network to --trust, if it is an Envoy")
+		if !ok {
+			return nil, status.Error(codes.Internal, "a call without a peer")
+		}
+		if !t.has(p.Addr.String()) {
+			log.warn("rate limit service: a peer that isn't trusted: add its network to --trust, if it is an Envoy", "peer", p.Addr.String())
 			return nil, status.Error(codes.PermissionDenied, "this address isn't a trusted proxy's")
 		}
 		return next(ctx, req)

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -224,6 +225,48 @@ func TestRateLimitMistakes(t *testing.T) {
 		if strings.Count(log.String(), want) != 1 {
 			t.Errorf("the log doesn't have %q once: %s", want, log)
 		}
+	}
+}
+
+// A path with invalid escapes is matched as it is: they don't choose which routes apply.
+func TestPathsOfDescriptors(t *testing.T) {
+	client, _, _ := startRLS(t, `version: 1
+domain: shop
+limits: [{name: all, rate: 100/1h, key: global}]
+routes:
+  /search/: {limits: [{name: search, rate: 2/1h, key: global}]}
+`, nil)
+	for i, tt := range []struct{ path, want string }{
+		{"/search/%41?q=%zz", "OK: OK"},
+		{"/search/%zz?q=1", "OK: OK"},
+		{"/search/%", "OVER: OVER"},
+		{"/search/a b", "OVER: OVER"},
+		{"http://shop.example/search/a", "OVER: OVER"},
+		{"search/a", "OK: OK"}, // which isn't a path
+		{"/other", "OK: OK"},
+	} {
+		resp, err := client.ShouldRateLimit(t.Context(), limitRequest("shop", 0, described("path="+tt.path)))
+		if got := codesOf(resp); err != nil || got != tt.want {
+			t.Errorf("request %d for %s gets %s (%v), want %s", i+1, tt.path, got, err, tt.want)
+		}
+	}
+}
+
+// However large a request is, a log line isn't.
+func TestLargeRequestIsLoggedInBrief(t *testing.T) {
+	client, _, log := startRLS(t, envoyShop, nil)
+	large := described()
+	for range 10_000 {
+		large.Entries = append(large.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: strings.Repeat("k", 100)})
+	}
+	for _, domain := range []string{"shop", strings.Repeat("shöp", 100_000)} {
+		resp, err := client.ShouldRateLimit(t.Context(), limitRequest(domain, math.MaxUint32, large))
+		if got := codesOf(resp); err != nil || got != "OK: OK" {
+			t.Errorf("%s (%v)", got, err)
+		}
+	}
+	if text := log.String(); !strings.Contains(text, "and 9990 more") || !strings.Contains(text, "no file has this domain") || len(text) > 4000 {
+		t.Errorf("the log has %d bytes: %.4000s", len(text), text)
 	}
 }
 

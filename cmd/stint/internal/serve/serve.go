@@ -121,11 +121,11 @@ func Start(ctx context.Context, c Config) (_ *Server, err error) {
 		if err != nil {
 			return nil, err
 		}
-		s.closers = append(s.closers, func() { stop(); <-done })
+		s.closers = append(s.closers, func() { stop(); endOf(done) })
 	}
 	if files.configured != nil {
 		done := files.configured.follow(following)
-		s.closers = append(s.closers, func() { stop(); <-done })
+		s.closers = append(s.closers, func() { stop(); endOf(done) })
 	}
 	if c.Proxy != "" {
 		handler := &auth{proxies[c.Proxy], c.PathPrefix, trusts, files.requests.limiter, s.log}
@@ -260,6 +260,14 @@ func (s *Server) Stop() error {
 	ending.Wait()
 	s.close()
 	return errors.Join(errs...)
+}
+
+// endOf waits until a file isn't followed any more, unless it is being read from a file system that doesn't answer.
+func endOf(done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-time.After(time.Second):
+	}
 }
 
 // close ends what Start has started.

@@ -94,6 +94,30 @@ func TestServerDecidesAndTells(t *testing.T) {
 	}
 }
 
+// OPTIONS * is a request like any other: net/http doesn't answer it.
+func TestOptionsOfServer(t *testing.T) {
+	s, _ := start(t, shop, func(c *Config) { c.Proxy = "envoy" })
+	for i, want := range []int{200, 200, 429} {
+		conn, err := net.Dial("tcp", s.AuthAddr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const request = "OPTIONS * HTTP/1.1\r\nHost: shop.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\r\n"
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != want {
+			t.Errorf("request %d gets %d, want %d", i+1, resp.StatusCode, want)
+		}
+		_ = resp.Body.Close()
+		_ = conn.Close()
+	}
+}
+
 // Without a token there is no live page, and without an address no admin listener.
 func TestAdminIsOff(t *testing.T) {
 	s, _ := start(t, shop, nil)
