@@ -5,6 +5,7 @@ go 1.25.0
 require (
 	github.com/klauspost/compress v1.20.3
 	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.9
 	github.com/stint-go/stint v0.1.0
 	github.com/stint-go/stint/policy v0.1.0
 	go.yaml.in/yaml/v4 v4.0.0
@@ -42,7 +43,6 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/prometheus/client_golang v1.24.1
 	github.com/redis/go-redis/v9 v9.22.0
-	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/stint-go/stint/observe/otel v0.1.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.68.0
 	go.opentelemetry.io/otel/sdk/metric v1.46.0

@@ -19,6 +19,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stint-go/stint/cmd/stint/internal/serve"
 )
@@ -35,6 +36,8 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		Short:         "Check policy files, plan limits with access logs, serve limits to proxies, and read and change keys of a running system",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		PersistentPreRunE: checkValues,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	written := &output{Writer: out}
@@ -57,6 +60,17 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		fmt.Fprintln(errs, "stint:", escape(toFlagWords(serve.PolicyWords(err.Error()))))
 		return 2
 	}
+}
+
+// checkValues returns an error for a flag that is given an empty value, such as that of a script's variable: a gate would
+// pass everything, and a server would count in memory. An empty value may replace a default.
+func checkValues(c *cobra.Command, _ []string) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && f.Value.Type() == "string" && f.Value.String() == "" && f.DefValue == "" {
+			err = fmt.Errorf("--%s is empty: give it a value, or leave it out", f.Name)
+		}
+	})
+	return err
 }
 
 // output is the standard output. It remembers the first error, so that a command whose output is lost doesn't exit

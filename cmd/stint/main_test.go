@@ -305,6 +305,9 @@ func TestBadInput(t *testing.T) {
 		{[]string{"--policy", "p.yaml", "--max-denied", "many", "log"}, "write a share"},
 		{[]string{"--policy", "p.yaml", "--max-denied", "101%", "log"}, "from 0% to 100%"},
 		{[]string{"--policy", "p.yaml", "--max-flips", "0", "log"}, "--max-flips needs --against"},
+		{[]string{"--policy", "p.yaml", "--against", "p.yaml", "--max-flips", "-1", "log"}, "--max-flips -1: write 0 or more"},
+		{[]string{"--policy", "p.yaml", "--max-denied", "", "log"}, "--max-denied is empty: give it a value"},
+		{[]string{"--policy", "p.yaml", "--against", "", "log"}, "--against is empty"},
 		{[]string{"log"}, "policy"},
 	} {
 		code, out, errs := command(t, "", append([]string{"plan", "--html", "report.html"}, tt.args...)...)

@@ -79,6 +79,9 @@ func (p *planFlags) run(c *cobra.Command, logs []string) error {
 	if err != nil {
 		return err
 	}
+	if p.maxFlips < 0 && c.Flags().Changed("max-flips") {
+		return fmt.Errorf("--max-flips %d: write 0 or more", p.maxFlips)
+	}
 	if p.maxFlips >= 0 && p.against == "" {
 		return errors.New("--max-flips needs --against: flips are changes against the limits in force")
 	}
