@@ -225,7 +225,7 @@ func setFailedFields(h http.Header, err error) {
 }
 
 // setMissingFields sets the header fields of an answer to err that Admit hasn't set: those of failures,
-// and those of denials by Allow, Take and Wait.
+// and those of denials by Allow, Take, Wait and Extend.
 func setMissingFields(h http.Header, err error) {
 	switch denied := denialIn(err); {
 	case denied == nil:
@@ -289,8 +289,8 @@ type DeniedError struct {
 
 	version *version // that denied
 	reason  limit.Denial
-	// unwritten has the limit of each element of Decision.Limits if Allow, Take or Wait denied, since no
-	// response has their fields yet.
+	// unwritten has the limit of each element of Decision.Limits if Allow, Take, Wait or Extend denied,
+	// since no response has their fields yet.
 	unwritten []*limit.Limit
 }
 
@@ -363,14 +363,14 @@ func newDenied(v *version, c *decide.Call) *DeniedError {
 	return err
 }
 
-// newDeniedOutsideHTTP is newDenied for Allow, Take and Wait.
+// newDeniedOutsideHTTP is newDenied for Allow, Take, Wait and Extend.
 func newDeniedOutsideHTTP(v *version, c *decide.Call) *DeniedError {
 	err := newDenied(v, c)
 	err.unwritten = append(err.unwritten, c.Limits...)
 	return err
 }
 
-// setFields sets the header fields of a denial outside HTTP, as admission.setFields does for a
+// setFields sets the header fields of a denial outside HTTP or by Extend, as admission.setFields does for a
 // request.
 func (e *DeniedError) setFields(h http.Header) {
 	var fields field.Writer

@@ -31,7 +31,8 @@ type Event struct {
 	// patterns of all of them, separated by commas.
 	Route string
 	// Request is the request that was decided. It is nil outside HTTP, for EventEnded, and for
-	// events that aren't about a decision (EventSettleFailed, EventUpdated, EventLimitChanged).
+	// events that aren't about a decision (EventSettleFailed, EventUpdated, EventLimitChanged). It
+	// is also nil for the events of an Extend or a Settle if no limit depends on the response.
 	Request *http.Request
 	// Decision is the decision, for EventAdmitted, EventDenied, EventCanceled,
 	// EventDryRunDenied, EventBanned, EventSettled, EventExtended, EventNearLimit and EventEnded. Its Limit
@@ -263,8 +264,9 @@ const (
 	EventBanned
 	// EventEnded: an admitted request has ended: its handler has returned and its slots are
 	// released, or Permit.Done was called and no limit depends on the response. Decision has
-	// the state of the limits when the request was admitted, with the final cost in Cost.
-	// EventEnded is the last event of each admitted request. For an Allow it is sent at once.
+	// the state of the limits at the last decision, Extend or Settle, with the final cost in Cost.
+	// EventEnded is the last event of each admitted request, except that a Settle after the end,
+	// and an Extend that the end cancels, send theirs later. For an Allow it is sent at once.
 	// Every observer that got the EventAdmitted also gets the EventEnded, even if an Update has
 	// replaced that observer meanwhile.
 	EventEnded

@@ -283,21 +283,23 @@ func WithMaxWait(d time.Duration) ChargeOption {
 // below one of the percentages to that percentage or more. Each percentage is announced at most
 // once in a period for each key and limit, in this process. By default nothing is announced.
 //
-//		stint.Quota(10_000, stint.Monthly, stint.WithNearLimit(80, 95))
+//	stint.Quota(10_000, stint.Monthly, stint.WithNearLimit(80, 95))
 //
-//	  - The use is a percentage of LimitStatus.Capacity: of the burst of a bucket, or of n of a
-//	    window. On a TokenBucket with a queue, it is a percentage of the burst alone.
-//	  - The period is the window, or the per of a Rate. In a later period, a percentage is announced
-//	    again once the use has been below it.
-//	  - If a charge takes the use to several percentages, the event has the highest, and the lower
-//	    ones count as announced.
-//	  - Use that other processes have charged counts. So in a fleet, each process that serves the key
-//	    may announce a percentage: at its first charge of the key after the percentage is reached.
-//	  - A limit whose numbers change announces the percentages of the new numbers.
-//	  - A dry run announces, too: LimitStatus.DryRun of the event is set. A denied request charges
-//	    nothing and announces nothing.
-//	  - A request that has waited for a later window announces nothing. The next request in that
-//	    window announces what both have reached.
+// These rules say when a percentage is announced:
+//
+//   - The use is a percentage of LimitStatus.Capacity: of the burst of a bucket, or of n of a
+//     window. On a TokenBucket with a queue, it is a percentage of the burst alone.
+//   - The period is the window, or the per of a Rate. In a later period, a percentage is announced
+//     again once the use has been below it.
+//   - If a charge takes the use to several percentages, the event has the highest, and the lower
+//     ones count as announced.
+//   - Use that other processes have charged counts. So in a fleet, each process that serves the key
+//     may announce a percentage: at its first charge of the key after the percentage is reached.
+//   - A limit whose numbers change announces the percentages of the new numbers.
+//   - A dry run announces, too: LimitStatus.DryRun of the event is set. A denied request charges
+//     nothing and announces nothing.
+//   - A request that has waited for a later window announces nothing. The next request in that
+//     window announces what both have reached.
 //
 // A limiter and the limiters derived from it remember up to 100,000 keys that have reached a
 // percentage, until their period is over. If there are more, further events are left out, and the

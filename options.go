@@ -238,7 +238,7 @@ func WithLimiterName(name string) Option {
 }
 
 // WithoutPermit leaves the Permit out of the request's context: FromContext returns nil,
-// handlers can't call Settle, and a limiter that is mounted twice charges twice. The option
+// handlers can't call Settle or Extend, and a limiter that is mounted twice charges twice. The option
 // saves the allocation of a context value, the only allocation of a plain request through
 // stinthttp without observers. stintgin and stintecho still allocate a context value of their
 // own.

@@ -120,8 +120,7 @@ func (p *Permit) runNext(w http.ResponseWriter, r, req *http.Request, next func(
 }
 
 // Decision returns the decision of all limiters that the request has passed, updated by Settle
-// and Extend.
-// Decision.Limits begins with the limits of the outermost limiter.
+// and Extend. Decision.Limits begins with the limits of the outermost limiter.
 func (p *Permit) Decision() Decision {
 	if p == nil {
 		return Decision{Allowed: true}

@@ -57,6 +57,8 @@
 //
 // The status that functions of stint.WithSettle and adaptive limits get is the HTTP status
 // that the code of the handler's error stands for, such as 401 for UNAUTHENTICATED; written is 0.
+// A handler whose Permit.Extend or Limiter.Take is denied returns a status of its own, such as
+// RESOURCE_EXHAUSTED: gRPC turns the *stint.DeniedError itself into UNKNOWN, which counts as 500.
 package stintgrpc
 
 import (

@@ -55,8 +55,8 @@ func UseKnown(c *store.Charge, r *store.Result) bool {
 
 // Reached returns the mark that a charge has reached which added units to a key's use of a limit, or 0 if there is
 // none. The mark is the highest at or below the use after the charge, and those below it count as reached. A mark is
-// reached once in a period: the window, or the time in which a bucket refills. In a later period it is reached again
-// once the use has been below it. Use that other processes have charged counts. full reports that the table is full,
+// reached once in a period: the window, or the period of a rate. In a later period it is reached again once the use has
+// been below it. Use that other processes have charged counts. full reports that the table is full,
 // so it doesn't remember the mark.
 func (t *Table) Reached(l *limit.Limit, c *store.Charge, r *store.Result, added int64) (percent int, full bool) {
 	used, of := l.Use(c, r)
