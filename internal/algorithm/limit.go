@@ -98,6 +98,7 @@ func (l *Limit) Part(n int64) *Limit {
 	if problems != nil { // a rate of fewer units isn't worse than that of more
 		return l
 	}
+	part.leastBurst = l.leastBurst
 	if l.queue == 0 && l.spec.Queue > 0 {
 		part = part.Unqueued()
 	}

@@ -435,8 +435,8 @@ func (c *Call) useTurn(ctx context.Context, i int, t *lines.Turn, own bool) erro
 	if t.Results != nil {
 		copy(c.Results, t.Results)
 	} else if !own {
-		for j := range c.Results {
-			c.Results[j] = store.Result{OK: true}
+		for j := range c.Results { // the use of dry runs isn't known
+			c.Results[j] = store.Result{OK: true, Remaining: inside.Full(c.Charges[j].Limit, c.Charges[j].MaxWait)}
 		}
 	}
 	r := &c.Results[i]

@@ -183,6 +183,10 @@ func TestUndivided(t *testing.T) {
 	if r := ask(t, outer, l, 1); r.Remaining != 9 || r.Processes != 8 || capacity(l, r) != 10 {
 		t.Errorf("a part of a part: %+v", r)
 	}
+	chunks := inside.Part(inside.Part(inside.WithLeastBurst(l, 30), 2), 4)
+	if spec := chunks.Spec(); spec.Burst != 30 || spec.Units != 10 {
+		t.Errorf("a part of a part of a limit that needs a burst of 30: %d and a burst of %d", spec.Units, spec.Burst)
+	}
 	for _, s := range []*failover.Store{
 		failover.New(memstore.New(), memstore.New(), failover.WithProcesses(0)),
 		failover.New(memstore.New(), memstore.New(), failover.WithProcesses(1_000_001)),
