@@ -80,13 +80,13 @@ function rare.readBan(v, mine)
   for i = 5, #w do
     if w[i] < w[i - 1] then return 0, 0, '', mine, false end
   end
-  local log, moved = {}, banLength > 0 and bannedUntil > now + banLength
+  local log, setBack = {}, banLength > 0 and bannedUntil > now + banLength
   for i = 4, #w do
-    moved = moved or w[i] > now
+    setBack = setBack or w[i] > now
     local at = min(w[i], now)
     if at + period > now then log[#log + 1] = format(':%.0f', at) end
   end
   bannedUntil = min(bannedUntil, now + banLength)
   if banLength == 0 or bannedUntil <= now then bannedUntil, banLength = 0, 0 end
-  return bannedUntil, banLength, table.concat(log), text(period), moved
+  return bannedUntil, banLength, table.concat(log), text(period), setBack
 end

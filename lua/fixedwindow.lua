@@ -143,7 +143,7 @@ function rare.readFixed(limit, v, n)
   if v then start, count, later = fixedWords(v) end
   if not start then start, count, later = w.startAt(now), 0, 0 end
   local clamped = w.clampStart(start)
-  local k, lives, moved = w.boundariesIn(clamped, now), later == 0 and count > 0, clamped ~= start
+  local k, lives, setBack = w.boundariesIn(clamped, now), later == 0 and count > 0, clamped ~= start
   if asked then return end
   start = clamped
   if k > 0 then
@@ -156,5 +156,5 @@ function rare.readFixed(limit, v, n)
       later = later - count
     end
   end
-  return text(start), count, later, w.endOf(start), lives, moved
+  return text(start), count, later, w.endOf(start), lives, setBack
 end

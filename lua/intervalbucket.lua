@@ -3,8 +3,8 @@
 -- State: start:token:unit:used:burst, where start is where the interval of the last charge begins, in us, used
 -- how many tokens are in use, and token:unit:burst the numbers of the last charge: tokens per interval, the
 -- interval (Numbers.Unit in internal/algorithm), and the capacity. used is negative if what is beyond the
--- capacity is debts alone (Owed). Behind that, if they are needed, :keptUntil,
--- :refundsFrom and the levels, as :instant:use each.
+-- capacity is debts alone (Owed). Behind that, if they are needed, :keptUntil, :refundsFrom and the levels, as
+-- :instant:use each.
 --
 -- Lifetime: until the tokens in use are refilled, and up to keptUntil. A charge that the present
 -- interval refills with the others doesn't change that.
@@ -142,7 +142,7 @@ function rare.readInterval(limit, v, n, unit, capacity)
   if window.unknown then return ask(now) end
   local s = {start = w[1], token = w[2] or n, unit = w[3] or unit, used = math.abs(w[4] or 0), burst = w[5] or capacity,
     owed = w[4] and w[4] < 0, keptUntil = w[6], refundsFrom = w[7], levels = {unpack(w, 8)}}
-  local moved = false
+  local setBack = false
   s.sameIntervals = s.unit == unit
   s.sameNumbers = s.sameIntervals and s.token == n and s.burst == capacity
   if s.used > 0 then
@@ -159,23 +159,22 @@ function rare.readInterval(limit, v, n, unit, capacity)
       k = floor((now - start) / length)
       start = start + k * length
     end
-    moved = start < s.start
+    setBack = start < s.start
     s.start, s.used = start, k < ceilDiv(s.used, s.token) and s.used - k * s.token or 0
   end
   if s.used == 0 then s.start = window.startAt(now) end
-  local setBack = moved and s.used > 0 and s.sameIntervals
-  if s.keptUntil and s.keptUntil <= now and not setBack then
+  if s.keptUntil and s.keptUntil <= now and not (setBack and s.sameIntervals) then
     s.keptUntil, s.levels = nil, {}
-  elseif setBack or s.keptUntil and s.sameIntervals and lastNoted(s) > now then
+  elseif s.sameIntervals and (setBack or s.keptUntil and lastNoted(s) > now) then
     refuseRefunds(s, now, max(refilledAt(s), now + 1))
-    moved = true
+    setBack = true
   end
   if s.used == 0 and not s.keptUntil then
     s.token, s.unit, s.burst, s.sameNumbers, s.sameIntervals = n, unit, capacity, true, true
   end
   s.other = s.used > 0 and not (s.sameIntervals and s.token == n)
   s.from = text(s.other and window.startAt(now) or s.start)
-  return s, moved
+  return s, setBack
 end
 
 -- chargeInterval: makes g charges, or one that waits, after which waits are in use.

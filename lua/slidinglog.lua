@@ -170,10 +170,10 @@ function rare.readLog(name, last, period)
     or (counted == newestUnits) ~= (back == 0) then
     return unpack(foreign)
   end
-  local was, oldest, moved = newest, newest - back, newest > now + newestLead
+  local was, oldest, setBack = newest, newest - back, newest > now + newestLead
   if newest + period <= now then return now, 0, 0, 0, 0, was, '-1', 1, false end
 
-  if moved then -- what was made before the clock was set back is one entry
+  if setBack then -- what was made before the clock was set back is one entry
     newest = now + newestLead
     local more, size = true, 16
     while more do
@@ -203,7 +203,7 @@ function rare.readLog(name, last, period)
   end
   back = max(newest - oldest, 0)
   if counted < newestUnits or (counted == newestUnits) ~= (back == 0) then return unpack(foreign) end
-  return newest, newestUnits, counted, back, newestLead, was, gone > 0 and text(gone), tail, moved
+  return newest, newestUnits, counted, back, newestLead, was, gone > 0 and text(gone), tail, setBack
 end
 
 -- Has the list say that the last entries are one, without those that are gone, and live as long

@@ -145,10 +145,10 @@ end
 function rare.readSliding(v, token, perTick, tick, buckets)
   local s = {token = token, perTick = perTick, tick = tick, buckets = buckets, es = {}, newestLead = 0, counted = 0}
   readEntries(s, v)
-  local es, moved = s.es, false
+  local es, setBack = s.es, false
   local last = es[#es]
   if last and last[1] > now + s.newestLead then
-    moved, last[1] = true, bucketEntry(s, now + s.newestLead)
+    setBack, last[1] = true, bucketEntry(s, now + s.newestLead)
     while #es > 1 and es[#es - 1][1] >= last[1] do
       last[2] = last[2] + es[#es - 1][2]
       table.remove(es, #es - 1)
@@ -164,7 +164,7 @@ function rare.readSliding(v, token, perTick, tick, buckets)
       s.counted = s.counted + es[i][2]
     end
   end
-  return s, moved
+  return s, setBack
 end
 
 -- freeAt. If v wasn't what it began as, there is room at once.

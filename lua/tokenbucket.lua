@@ -1,6 +1,6 @@
 -- Twin of internal/algorithm/tokenbucket.go: TokenBucket and LeakyBucket. The names are those of the step,
--- which explains the rules, except that top is the step's at + l.capacity; g, v, i, row, many, fits, dirty, rare and lacking are take.lua's, and
--- due, charged, instant and mark are settle.lua's. It differs from the step:
+-- which explains the rules, except that top is the step's at + l.capacity; g, v, i, row, many, fits, dirty, rare
+-- and lacking are take.lua's, and due, charged, instant and mark are settle.lua's. It differs from the step:
 --
 --   - What is the same for all keys of a column is worked out once, in setup and looks. So
 --     allowed is set before it is known whether a charge is short: one that isn't passes anyway.
@@ -13,9 +13,9 @@
 --
 -- State: tat:token:unit:burst, and behind that, if they are needed, :ahead, :keptUntil, :refundsFrom
 -- and the levels, as :instant:use each. If the numbers are usual and only the tat is needed, the state is
--- plain: an integer of 19 digits, the tag of the numbers
--- in four, and the tat in fifteen. One INCRBY charges it. The tag is 1000 and the place of the
--- numbers in a list (usual). A tat is plain from 2026 to 2057, and up to top.
+-- plain: an integer of 19 digits, the tag of the numbers in four, and the tat in fifteen. One INCRBY
+-- charges it. The tag is 1000 and the place of the numbers in a list (usual). A tat is plain from 2026 to
+-- 2057, and up to top.
 --
 -- Lifetime: a plain state lives for as long as the capacity takes to refill, and a grid longer.
 -- After INCRBY, that is renewed only if the charge has taken the tat past a multiple of the grid.

@@ -149,16 +149,16 @@ function rare.readWarmUp(v, at, perTick, tick, unit, full)
   end
   local s = {warm = warm, code = code, perTick = floor(code / 8), tick = 10 ^ (code % 8)}
   s.at = floor(now / s.tick) * s.perTick
-  local moved = free > s.at + freeLead
+  local setBack = free > s.at + freeLead
   free = min(free, s.at + freeLead)
   if refundsFrom ~= 0 then refundsFrom = min(refundsFrom, free) end
   if free < s.at then cold, free, freeLead, refundsFrom = min(cold + s.at - free, warm), s.at, 0, 0 end
-  if free == s.at and cold == warm then return at, full, 0, 0, false, moved end
-  if warm == full and code == unit then return free, cold, freeLead, refundsFrom, false, moved end
+  if free == s.at and cold == warm then return at, full, 0, 0, false, setBack end
+  if warm == full and code == unit then return free, cold, freeLead, refundsFrom, false, setBack end
   s.free, s.cold, s.freeLead, s.refundsFrom = free, cold, freeLead, refundsFrom
   local own = at
   if free > s.at then own = max(unitsOf({perTick = perTick + 0, tick = tick}, microsIn(s, free)), at) end
-  return own, mulDiv(full, cold, warm), 0, 0, s, moved
+  return own, mulDiv(full, cold, warm), 0, 0, s, setBack
 end
 
 -- What a state of other numbers says, and the instant at which it says nothing more.

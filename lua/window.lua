@@ -4,9 +4,10 @@
 --
 -- The argument limit is a list of numbers, separated by commas: the length in us; the kind, which
 -- is 0 for windows that begin with the first charge, 1 for those aligned to the Unix epoch, and 2
--- for those of the calendar, whose length is nominal. For kind 1 how much later than the epoch they begin may
--- follow, in us. For kind 2 the number of pairs follows, and the pairs, ascending: the number of a window, and where it begins. A window ends where the next
--- pair begins. If the windows after it weren't sent, that pair has - for a number.
+-- for those of the calendar, whose length is nominal. For kind 1, how much later than the epoch they
+-- begin may follow, in us. For kind 2, the number of pairs follows, and the pairs, ascending: the
+-- number of a window, and where it begins. A window ends where the next pair begins. If the windows
+-- after it weren't sent, that pair has - for a number.
 --
 -- If a window of the calendar is needed that wasn't sent, the script asks for it: nothing is
 -- decided then, and the caller calls again with the windows around the instants asked for.
@@ -21,8 +22,7 @@ function rare.window(limit)
 
   if kind ~= 2 then
     local aligned, furthest = kind == 1, floor(4503599627370496 / length)
-    if aligned then epoch = epoch - (f[3] or 0) end
-    if aligned then furthest = max(1, floor(6307200000000000 / length)) end
+    if aligned then epoch, furthest = epoch - (f[3] or 0), max(1, floor(6307200000000000 / length)) end
 
     function w.startAt(at)
       if aligned then return at - (at + epoch) % length end

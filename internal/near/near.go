@@ -43,8 +43,8 @@ const mostKeys = 100_000
 const sweepEvery = time.Second
 
 // UseKnown reports whether the result of a decision has the use that its charge leads to. It has none if nothing was
-// charged: a dry run denies, or the call was served a turn for which another call had asked. If the charge has waited for a
-// later window, the result has the use of the window before.
+// charged: a dry run denies, or the call was served a turn for which another call had asked. If the charge has waited
+// for a later window, the result has the use of the window before.
 func UseKnown(c *store.Charge, r *store.Result) bool {
 	switch c.Limit.Algorithm() {
 	case store.TokenBucket, store.LeakyBucket: // when the turn comes, as much is used as the result says

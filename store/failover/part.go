@@ -27,8 +27,10 @@ import (
 // limits aren't divided: each process admits up to the whole limit.
 func WithProcesses(n int) Option {
 	return option(func(s *Store) {
-		s.require(1 <= n && n <= mostProcesses, fmt.Sprintf("WithProcesses(%d)", n), "pass the number of processes, from 1 to 1000000, or leave it out")
-		s.require(s.secondary != nil, fmt.Sprintf("WithProcesses(%d) without a secondary", n), "pass memstore.New() as the secondary, or leave it out")
+		s.require(1 <= n && n <= mostProcesses, fmt.Sprintf("WithProcesses(%d)", n),
+			"pass the number of processes, from 1 to 1000000, or leave it out")
+		s.require(s.secondary != nil, fmt.Sprintf("WithProcesses(%d) without a secondary", n),
+			"pass memstore.New() as the secondary, or leave it out")
 		s.parts.n = int64(n)
 	})
 }
@@ -87,7 +89,8 @@ func (p *parts) show(charges, divided []store.Charge, results []store.Result) {
 	}
 	for i := range results {
 		if r := &results[i]; divided[i].Limit != charges[i].Limit {
-			r.Processes = uint32(min(p.n*int64(max(r.Processes, 1)), mostProcesses)) // a part of the part that a store below has made
+			below := int64(max(r.Processes, 1)) // a store below has made parts of this part
+			r.Processes = uint32(min(p.n*below, mostProcesses))
 		}
 	}
 }
