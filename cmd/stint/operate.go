@@ -31,7 +31,7 @@ const operationHelp = `
 
 KEY is a key as the live page, events and stint explain show it. A limit with another kind of key shows no use:
 an address has used nothing of a limit by API key. A limit that all requests share has no key. It is shown, but
-can't be reset or banned.
+can't be reset or banned. An adaptive-concurrency isn't on Redis: each process of the system counts by itself.
 
 The limits are those of --policy: of the top and of the routes, and of a plan with --plan. The counts are
 those on --redis. Redis's password comes from --redis-password-file or STINT_REDIS_PASSWORD.`
@@ -108,15 +108,19 @@ func usage(c *cobra.Command, l *stint.Limiter, key string) error {
 	if err != nil {
 		return err
 	}
-	shared := map[string]bool{} // by all keys
+	rules := map[string]stint.Rule{}
 	for _, r := range l.Describe().Rules {
-		shared[r.Limit] = r.Shared
+		rules[r.Limit] = r
 	}
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "limit\tused\tleft\tof\tall again in\t")
 	for _, s := range d.Limits {
+		if rules[s.Name].Local {
+			fmt.Fprintf(w, "%s\t-\t-\t-\t-\tin each process, not on Redis\n", s.Name)
+			continue
+		}
 		var notes []string
-		if shared[s.Name] {
+		if rules[s.Name].Shared {
 			notes = append(notes, "of all keys together")
 		}
 		if s.DryRun {

@@ -20,6 +20,7 @@ limits:
   - {name: bans, ban: 5/1h, for: 1h}
 routes:
   POST /login: {limits: [{name: login, quota: 3/500d, key: {header: X-User}}]}
+  GET /slow: {limits: [{name: backend, adaptive-concurrency: 1-9}]}
 `
 
 // written returns what a command writes about keys, without the spaces and the times.
@@ -49,7 +50,7 @@ func TestOperate(t *testing.T) {
 		return code, written(out), errs
 	}
 	const header = "limit used left of all again in\n"
-	used := header + "daily 4 6 10 T\nall 4 996 1000 T of all keys together\nbans 0 5 5 -\nlogin 0 3 3 -\n"
+	used := header + "daily 4 6 10 T\nall 4 996 1000 T of all keys together\nbans 0 5 5 -\nlogin 0 3 3 -\nbackend - - - - in each process, not on Redis\n"
 	fresh := strings.Replace(used, "daily 4 6 10 T", "daily 0 10 10 -", 1)
 	banned := strings.Replace(used, "bans 0 5 5 -", "bans 5 0 5 T denies for T", 1)
 	for _, tt := range []struct {
