@@ -47,7 +47,7 @@ var tested = map[string]string{
 	"docs/routers.md go tests/routers":  "tests/routers TestDocumentIsThisCode",
 	"docs/serve.md caddyfile":           "tests/serve TestCaddy",
 	"docs/serve.md nginx":               "tests/serve TestNginx",
-	"docs/serve.md yaml":                "tests/serve TestConfigurations",
+	"docs/serve.md yaml":                "tests/serve TestConfigurations TestPolicies",
 	"docs/tenants.md go tests/project":  "TestRecipesAreThisCode",
 	"docs/tenants.md sql":               "TestPlansInSQL",
 	"observe/otel/README.md go":         "observe/otel TestREADMECompiles",

@@ -123,6 +123,20 @@ func blocks(t *testing.T, language, auth, backend string) (all []string) {
 	return all
 }
 
+// blocksWith are the blocks of YAML that have a text.
+func blocksWith(t *testing.T, text, auth, backend string) (all []string) {
+	t.Helper()
+	for _, block := range blocks(t, "yaml", auth, backend) {
+		if strings.Contains(block, text) {
+			all = append(all, block)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("docs/serve.md has no YAML with %s", text)
+	}
+	return all
+}
+
 // answer is what a client gets.
 type answer struct {
 	status int
@@ -196,6 +210,8 @@ func check(t *testing.T, at string, copies bool) {
 	} {
 		if got := ask(t, tt.from, tt.method, at+tt.path); got.status != tt.want {
 			t.Errorf("%s %s from %s gets %d, want %d: %s", tt.method, tt.path, tt.from, got.status, tt.want, got.body)
+		} else if tt.want == 200 && !strings.Contains(got.body, "the backend") {
+			t.Errorf("%s %s from %s gets %q, which isn't the backend's", tt.method, tt.path, tt.from, got.body)
 		} else if tt.path == "/healthz" && got.header.Values("RateLimit") != nil {
 			t.Errorf("an exempt request gets %v", got.header)
 		}
@@ -288,6 +304,22 @@ func TestDeployment(t *testing.T) {
 	}
 	for _, file := range regexp.MustCompile(`\./(\S+?):`).FindAllStringSubmatch(read("compose.yaml"), -1) {
 		read(file[1])
+	}
+}
+
+// The document's policy files have no mistake.
+func TestPolicies(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"check"}
+	for i, block := range blocksWith(t, "version: 1", "", "") {
+		file := filepath.Join(dir, fmt.Sprint(i, ".yaml"))
+		if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, file)
+	}
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -18,7 +18,7 @@ func TestTraefik(t *testing.T) {
 	program := buildTraefik(t)
 	auth := serve(t, "traefik")
 	config := filepath.Join(t.TempDir(), "traefik.yaml")
-	if err := os.WriteFile(config, []byte(blocks(t, "yaml", auth, backend(t))[0]), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(blocksWith(t, "forwardAuth:", auth, backend(t))[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, config)
