@@ -1,6 +1,7 @@
 // Command stint checks policy files, explains them, and plans limits: it replays an access log and
 // reports the keys that they would have denied. From a log it also suggests limits. It decides requests
-// by a policy file, for proxies. And it reads, resets and bans keys of a running system.
+// by policy files, for proxies and for services in other languages. And it reads, resets and bans keys of a running
+// system.
 //
 //	go run github.com/stint-go/stint/cmd/stint@latest check policy.yaml
 //	go run github.com/stint-go/stint/cmd/stint@latest suggest --key remote-ip --out policy.yaml access.log
@@ -66,7 +67,8 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 // pass everything, and a server would count in memory. An empty value may replace a default.
 func checkValues(c *cobra.Command, _ []string) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && f.Value.Type() == "string" && f.Value.String() == "" && f.DefValue == "" {
+		value := f.Value.String()
+		if err == nil && (value == "" || value == "[]") && value == f.DefValue {
 			err = fmt.Errorf("--%s is empty: give it a value, or leave it out", f.Name)
 		}
 	})

@@ -34,6 +34,7 @@ func TestServeRejects(t *testing.T) {
 		{"--forward-auth nginx --trust 10.0.0.0/33 good.yaml", 2, "--trust 10.0.0.0/33: write a network"},
 		{"--forward-auth nginx --trust 0.0.0.0/0 good.yaml", 2, "every client"},
 		{"--forward-auth nginx --redis redis://:pass@10.0.0.7 good.yaml", 2, "--redis has a password"},
+		{"--forward-auth nginx --trust= good.yaml", 2, "--trust is empty: give it a value, or leave it out"},
 		{"--forward-auth nginx --redis= good.yaml", 2, "--redis is empty: give it a value, or leave it out"},
 		{"--forward-auth nginx --redis 10.0.0.7 good.yaml", 2, "write a URL such as redis://"},
 		{"--forward-auth nginx --redis-password-file short good.yaml", 2, "without --redis"},

@@ -1,4 +1,5 @@
-// Package serve is the server of stint serve: it decides requests by a policy file, for proxies.
+// Package serve is the server of stint serve: it decides requests by policy files, for proxies and for services in other
+// languages.
 package serve
 
 import (
@@ -46,7 +47,7 @@ type Config struct {
 	TokenLife time.Duration // of its tokens, at most LongestLife
 
 	AdminAddr string // of health, metrics and the live page; "" for none
-	Token     string // opens the live page; without one there is none
+	Token     string // opens the live page, and resets and bans; without one there are none
 
 	Redis        *redis.Options // nil: counts are this process's own
 	RedisOptions []redisstore.Option
