@@ -101,6 +101,12 @@ It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 			return errors.Join(err, server.Stop())
 		},
 	}
+	f.flags(c)
+	return c
+}
+
+// flags adds the flags.
+func (f *serveFlags) flags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.config.Proxy, "forward-auth", "", "the `PROXY` that asks: nginx, traefik, caddy or envoy")
 	flags.StringVar(&f.config.AuthAddr, "listen-auth", ":8081", "the `ADDRESS` that forward auth listens on")
@@ -119,7 +125,6 @@ It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 	flags.StringVar(&f.tokenFile, "token-file", "", "the `FILE` that has the token of the live page and of /v1/reset and /v1/ban")
 	flags.DurationVar(&f.config.Drain, "drain", 5*time.Second, "how long to serve on after SIGTERM, while load balancers notice")
 	flags.StringVar(&f.logFormat, "log-format", "json", "`json` or text")
-	return c
 }
 
 // resolve checks the flags, and reads the secrets.
