@@ -287,12 +287,17 @@ func (o *overlay) read(name string) string {
 }
 
 // Explore explores scenes: none breaks a promise as the package is shipped, and one at
-// least with each mutant, if STINT_MUTANTS is set.
+// least with each mutant, if STINT_MUTANTS is set. A mutant is looked for in the scenes of the fewest runs first.
 func Explore[S any](t *testing.T, mutants []Variant, scenes []S, scenario func(variant string, scene S) func(*Run)) {
+	order, runsOf := make([]int, len(scenes)), make([]int, len(scenes))
+	for i := range order {
+		order[i] = i
+	}
 	t.Run(Shipped, func(t *testing.T) {
 		all := 0
-		for _, s := range scenes {
+		for i, s := range scenes {
 			runs, trace := Find(scenario(Shipped, s))
+			runsOf[i] = runs
 			if all += runs; trace != "" {
 				t.Fatalf("%v: run %d breaks a promise:\n%s", s, runs, trace)
 			}
@@ -302,9 +307,11 @@ func Explore[S any](t *testing.T, mutants []Variant, scenes []S, scenario func(v
 	if !withMutants {
 		return
 	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(runsOf[i], runsOf[j]) })
 	for _, m := range mutants {
 		t.Run(m.Name, func(t *testing.T) {
-			for _, s := range scenes {
+			for _, i := range order {
+				s := scenes[i]
 				if runs, trace := Find(scenario(m.Name, s)); trace != "" {
 					_, broken, _ := strings.Cut(trace, "\n=> ")
 					t.Logf("%v: run %d: %s", s, runs, broken)
