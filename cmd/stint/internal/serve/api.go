@@ -287,7 +287,7 @@ func (a *api) use(ctx context.Context, body []byte, do operation) (any, *problem
 // and that has no second unit until the token has expired on all replicas.
 func (a *api) mark(ctx context.Context, s store.Store, t *permitToken) *problem {
 	left := (t.end.Sub(a.now()) + skew).Truncate(time.Minute) + time.Minute
-	l, err := store.NewLimit(store.Spec{Name: "used-token", Units: 1, Period: min(left, LongestLife+3*skew)})
+	l, err := store.NewLimit(store.Spec{Name: "used-token", Units: 1, Period: left})
 	if err != nil {
 		return newProblem(http.StatusInternalServerError, "%v", err)
 	}

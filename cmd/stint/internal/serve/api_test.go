@@ -252,6 +252,10 @@ func TestForgedTokens(t *testing.T) {
 	if e := r.use(t, "/v1/settle", token, 0); e.status != 401 || !strings.Contains(e.problem.Detail, "expired") {
 		t.Errorf("an expired token: %d: %s", e.status, e.body)
 	}
+	r.api.now = func() time.Time { return now.Add(-LongestLife) }
+	if e := r.use(t, "/v1/settle", token, 0); e.status != 401 || !strings.Contains(e.problem.Detail, "set the clocks") {
+		t.Errorf("a token of a clock that is ahead: %d: %s", e.status, e.body)
+	}
 	r.api.now = func() time.Time { return now.Add(r.api.life - time.Second) }
 	r.left(t, "after all of them", 90, 40)
 	if e := r.use(t, "/v1/settle", token, 0); e.status != 200 {

@@ -32,6 +32,7 @@ const maxToken = 40 << 10
 var (
 	errForged   = errors.New("the token wasn't sealed with this secret: write the same secret on all replicas")
 	errExpired  = errors.New("the token has expired: settle earlier, or serve with a longer --token-life")
+	errFuture   = errors.New("the token ends too late, so the clock of a replica is wrong: set the clocks")
 	errTooLarge = errors.New("the token would be too large: write fewer limits, or shorter keys")
 )
 
@@ -67,7 +68,7 @@ func (s sealer) seal(t *permitToken) (string, error) {
 	return tokenText.EncodeToString(data), nil
 }
 
-// open returns the token of a text, unless the text is forged or the token has expired.
+// open returns the token of a text, unless the text is forged, or the token has expired or ends later than any may.
 func (s sealer) open(text string, now time.Time) (*permitToken, error) {
 	if tokenText.DecodedLen(len(text)) > maxToken {
 		return nil, errForged
@@ -84,8 +85,11 @@ func (s sealer) open(text string, now time.Time) (*permitToken, error) {
 	if !t.decode(body) {
 		return nil, errForged
 	}
-	if !now.Before(t.end) {
+	switch left := t.end.Sub(now); {
+	case left <= 0:
 		return nil, errExpired
+	case left > LongestLife+2*skew: // it would be valid for longer than the mark of its use is kept
+		return nil, errFuture
 	}
 	return t, nil
 }
