@@ -72,6 +72,7 @@ func serve(w http.ResponseWriter, r *http.Request, decide func(context.Context, 
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !a.trusted.has(r.RemoteAddr) {
+		leaveBody(w, r)
 		a.log.warn("a client that isn't trusted: add its network to --trust, if it is one of yours", "peer",
 			r.RemoteAddr)
 		newProblem(http.StatusForbidden, "this address isn't in --trust").write(w)
@@ -90,6 +91,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = w.Write(openAPI)
 	default:
+		leaveBody(w, r)
 		newProblem(http.StatusNotFound, "write /v1/take, /v1/extend, /v1/settle or /v1/peek").write(w)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -49,6 +50,7 @@ type auth struct {
 }
 
 func (a *auth) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	leaveBody(w, r)
 	if !a.trusted.has(r.RemoteAddr) {
 		a.log.warn("forward auth: a peer that isn't trusted: add its network to --trust, if it is a proxy", "peer", r.RemoteAddr)
 		http.Error(w, "this address isn't a trusted proxy's", http.StatusForbidden)
@@ -64,6 +66,17 @@ func (a *auth) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w = &only403{ResponseWriter: w}
 	}
 	a.limiter.Serve(w, client, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+}
+
+// leaveBody has a request answered without its body, which no proxy sends: net/http would read it first, and wait for it
+// without end.
+func leaveBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body == http.NoBody {
+		return
+	}
+	w.Header().Set("Connection", "close")
+	// What comes until then is read, so that a reset of the connection doesn't overtake the answer.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // a server has deadlines
 }
 
 // clientRequest returns the request that the proxy asks about.

@@ -52,6 +52,7 @@ type rule struct {
 	limit     string // the name of the limit that counts
 	of        string // the keys and values that lead to it
 	id        string // the domain, and the names of the nodes that lead to it
+	shared    string // the keys and values in of that share a count; or ""
 	units     uint32
 	unit      service.RateLimitResponse_RateLimit_Unit
 	unlimited bool
@@ -149,6 +150,9 @@ func Rules(paths []string) (lines []string, err error) {
 			what := fmt.Sprintf("%d per %s", r.units, strings.ToLower(r.unit.String()))
 			if r.unlimited {
 				what = "unlimited"
+			}
+			if r.shared != "" {
+				what += ", one count for all of " + r.shared
 			}
 			if r.shadow {
 				what += ", dry run"
@@ -250,7 +254,7 @@ func parseTree(file string, data []byte) (*tree, policy.Errors) {
 		p.tree.domain = n.Value
 	}
 	if len(p.errs) == 0 {
-		p.descriptors(fields["descriptors"], &p.tree.root, "", lengthPrefixed(p.tree.domain))
+		p.descriptors(fields["descriptors"], &p.tree.root, place{id: lengthPrefixed(p.tree.domain)})
 	}
 	if len(p.errs) > 0 {
 		return nil, p.errs
@@ -292,15 +296,49 @@ const (
 // lengthPrefixed returns a text that stays the same in a concatenation with others.
 func lengthPrefixed(text string) string { return strconv.Itoa(len(text)) + ":" + text }
 
-// descriptors reads a list of descriptors into a node. parent and id are of and id of a rule of that node.
-func (p *treeReader) descriptors(n *yaml.Node, to *node, parent, id string) {
+// place is a node of a tree, as its rule has it.
+type place struct {
+	of, id, shared string
+	depth          int
+}
+
+// below returns the place of a child.
+func (at place) below(key, value string, shared bool) place {
+	name, text := nodeName(key, value), key
+	if value != "" {
+		text += "=" + value
+	}
+	if shared {
+		at.shared = list(at.shared, text)
+	}
+	at.of, at.id, at.depth = list(at.of, text), at.id+lengthPrefixed(name), at.depth+1
+	return at
+}
+
+func list(all, item string) string {
+	if all == "" {
+		return item
+	}
+	return all + ", " + item
+}
+
+// nodeName returns the name of the node of a key, or of a key and a value.
+func nodeName(key, value string) string {
+	if value == "" {
+		return key
+	}
+	return key + "_" + value
+}
+
+// descriptors reads a list of descriptors into a node.
+func (p *treeReader) descriptors(n *yaml.Node, to *node, at place) {
 	switch {
 	case n == nil:
 		return
 	case n.Kind != yaml.SequenceNode:
 		p.bad(n, "descriptors is a list: write - key: and the key of an entry")
 		return
-	case strings.Count(parent, ", ") > maxDepth:
+	case at.depth > maxDepth:
 		p.bad(n, "more than %d levels of descriptors: leave some out", maxDepth)
 		return
 	}
@@ -320,12 +358,9 @@ func (p *treeReader) descriptors(n *yaml.Node, to *node, parent, id string) {
 			p.bad(item, "a descriptor without a key: write the key of an entry")
 			continue
 		}
-		name, of := key, parent+key
-		if value != "" {
-			name, of = name+"_"+value, of+"="+value
-		}
+		name := nodeName(key, value)
 		if to.children[name] != nil {
-			p.bad(item, "%s is described twice: leave one out", of)
+			p.bad(item, "%s is described twice: leave one out", at.below(key, value, false).of)
 			continue
 		}
 		child := &node{}
@@ -350,17 +385,17 @@ func (p *treeReader) descriptors(n *yaml.Node, to *node, parent, id string) {
 		if p.flag(fields["quota_mode"], "quota_mode") {
 			p.bad(fields["quota_mode"], "quota_mode isn't supported: leave it out, or write shadow_mode to only count")
 		}
-		shadow := p.flag(fields["shadow_mode"], "shadow_mode")
+		shadow, here := p.flag(fields["shadow_mode"], "shadow_mode"), at.below(key, value, child.shared != "")
 		if limit := fields["rate_limit"]; limit != nil {
-			child.rule = p.rateLimit(limit, of, id+lengthPrefixed(name), shadow)
+			child.rule = p.rateLimit(limit, here, shadow)
 		}
-		p.descriptors(fields["descriptors"], child, of+", ", id+lengthPrefixed(name))
+		p.descriptors(fields["descriptors"], child, here)
 	}
 }
 
 // rateLimit reads a rate_limit.
-func (p *treeReader) rateLimit(n *yaml.Node, of, id string, shadow bool) *rule {
-	r := &rule{of: of, id: id, shadow: shadow}
+func (p *treeReader) rateLimit(n *yaml.Node, at place, shadow bool) *rule {
+	r := &rule{of: at.of, id: at.id, shared: at.shared, shadow: shadow}
 	fields := p.mapping(n, "a rate_limit", "unit", "requests_per_unit", "unlimited", "name", "replaces")
 	r.name, r.unlimited = p.text(fields["name"], "name"), p.flag(fields["unlimited"], "unlimited")
 	unit := p.text(fields["unit"], "unit")

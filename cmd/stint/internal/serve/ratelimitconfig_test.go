@@ -303,8 +303,14 @@ func TestRateLimitConfigMistakes(t *testing.T) {
 
 // Rules in words say what applies.
 func TestRules(t *testing.T) {
-	lines, err := Rules([]string{file(t, shadowed)})
-	want := "domain shop, service, user=user-a: 1 per month, dry run\ndomain shop, service, user=user-b: 2 per year"
+	others := strings.ReplaceAll(wildcards, "domain: shop", "domain: files")
+	lines, err := Rules([]string{file(t, shadowed), file(t, others)})
+	want := `domain shop, service, user=user-a: 1 per month, dry run
+domain shop, service, user=user-b: 2 per year
+domain files, path=files/*: 2 per day, one count for all of path=files/*
+domain files, path=pages/*: 2 per day
+domain files, path=pages/home: 1 per day
+domain files, path: 4 per day`
 	if got := strings.Join(lines, "\n"); err != nil || got != want {
 		t.Errorf("%s (%v), want %s", got, err, want)
 	}

@@ -94,6 +94,52 @@ func TestServerDecidesAndTells(t *testing.T) {
 	}
 }
 
+// A request whose body doesn't come is answered, and doesn't keep the server from stopping.
+func TestBodyThatDoesNotCome(t *testing.T) {
+	s, _ := start(t, shop, func(c *Config) {
+		c.APIAddr, c.TokenLife, c.Secret = "127.0.0.1:0", time.Hour, []byte("a secret of sixteen bytes")
+	})
+	for _, tt := range []struct {
+		to       net.Addr
+		sent     string
+		complete bool
+		want     int
+	}{
+		{s.AuthAddr, "", true, 200},
+		{s.AuthAddr, "hel", true, 200},
+		{s.AuthAddr, "hello", true, 403},
+		{s.AuthAddr, "", false, 500},
+		{s.APIAddr, "", false, 404},
+	} {
+		conn, err := net.Dial("tcp", tt.to.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := get("/a").forwarded(t, "nginx", "")
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader("hello")), 5
+		if !tt.complete {
+			r.Header = nil
+		}
+		var request bytes.Buffer
+		if err := r.Write(&request); err != nil {
+			t.Fatal(err)
+		}
+		head, _, _ := strings.Cut(request.String(), "hello")
+		if _, err := io.WriteString(conn, head+tt.sent); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != tt.want || !resp.Close {
+			t.Errorf("with %q it answers %d, want %d; it closes the connection: %v", tt.sent, resp.StatusCode, tt.want, resp.Close)
+		}
+		_ = resp.Body.Close()
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+}
+
 // OPTIONS * is a request like any other: net/http doesn't answer it.
 func TestOptionsOfServer(t *testing.T) {
 	s, _ := start(t, shop, func(c *Config) { c.Proxy = "envoy" })
