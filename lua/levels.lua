@@ -15,14 +15,14 @@ end
 -- levels.charge and levels.merge
 local function chargeLevels(levels, at, before, after)
   local n = #levels
-  local same, waits = n > 0 and levels[n - 1] >= at, n > 0 and before < levels[n]
+  local latest, waits = levels[n - 1], before < levels[n]
   lowerLevels(levels, before)
-  if same then
-    if not waits then levels[n] = after end
+  if waits and latest >= at - 1 then return end
+  if not waits and latest >= at then
+    levels[n] = after
     return
   end
-  n = #levels
-  n = n + 2
+  n = #levels + 2
   levels[n - 1], levels[n] = at, after
   if n > 2 * maxLevels then
     local drop = n

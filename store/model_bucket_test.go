@@ -39,12 +39,12 @@ type low struct {
 // charged returns lows with a charge more. Of nine, the two that differ least become one.
 func (v lows) charged(at int64, before, after *big.Rat) lows {
 	n := len(v)
-	same, waits := n > 0 && v[n-1].at >= at, n > 0 && before.Cmp(v[n-1].used) < 0
+	latest, waits := v[n-1].at, before.Cmp(v[n-1].used) < 0
 	v = v.sunk(before)
 	switch {
-	case same && waits: // it runs when less is in use than since the charge before it
+	case waits && latest >= at-1: // it runs when less is in use than since a charge before it, perhaps of this instant
 		return v
-	case same:
+	case !waits && latest >= at:
 		v[n-1].used = after
 		return v
 	}

@@ -74,20 +74,27 @@ func TestRefundBesideChargeOfOneInstant(t *testing.T) {
 		{Algorithm: store.LeakyBucket, Units: 1, Period: time.Second, Burst: 9, Queue: 20},
 		{Algorithm: store.IntervalBucket, Units: 1, Period: time.Second, Burst: 10},
 	} {
-		m := newMeter(t, s)
-		refunded := m.must(5)
-		m.sleep(time.Microsecond)
-		m.must(5)
-		m.settle(refunded, 0) // it isn't the last: the state has levels from now on
-		early := m.must(5)
-		late := m.take(8, time.Minute)
-		if want := 8 * time.Second; late.Delay.Round(time.Second) != want {
-			t.Fatalf("%v: %s, want a delay of %v", s.Algorithm, show(late), want)
-		}
-		m.sleep(late.Delay)
-		m.settle(early, 0)
-		if passed := 8 + m.take(0, time.Nanosecond).Remaining; passed > 10 {
-			t.Errorf("%v: %d of a burst of 10 pass at one instant", s.Algorithm, passed)
+		for _, between := range []bool{false, true} { // a refund begins the levels between the two charges, or before
+			m := newMeter(t, s)
+			refunded := m.must(4)
+			m.sleep(time.Microsecond)
+			m.must(1)
+			if !between {
+				m.settle(refunded, 0) // it isn't the last
+			}
+			early := m.must(5)
+			if between {
+				m.settle(refunded, 0)
+			}
+			late := m.take(8, time.Minute) // runs when 2 are in use
+			if want := 4 * time.Second; late.Delay.Round(time.Second) != want {
+				t.Fatalf("%v: %s, want a delay of %v", s.Algorithm, show(late), want)
+			}
+			m.sleep(late.Delay)
+			m.settle(early, 0)
+			if passed := 8 + m.take(0, time.Nanosecond).Remaining; passed > 10 {
+				t.Errorf("%v, %v: %d of a burst of 10 pass at one instant", s.Algorithm, between, passed)
+			}
 		}
 	}
 }

@@ -191,11 +191,6 @@ func spendAll(d dice, r rule, debts bool, checked *int, draw func(dice, *bench, 
 			}
 			trail += fmt.Sprintf("\n  at %d settle #%d (%+v) to %d", m.now.Steady, op, receipts[op], cost)
 			all = settleSpent(r, all, op, cost, m.instant(r))
-			if a := r.limit.Algorithm(); cost < receipts[op].Cost && (a == store.IntervalBucket || a == store.WarmUp) {
-				// The receipts of those behind it don't know that they are now
-				// given back by time sooner, and would give back too much.
-				open = slices.DeleteFunc(open, func(later int) bool { return later > op })
-			}
 			receipts[op] = m.settle(receipts[op], cost)
 			continue
 		}
@@ -216,7 +211,11 @@ func spendAll(d dice, r rule, debts bool, checked *int, draw func(dice, *bench, 
 			continue
 		}
 		trail += fmt.Sprintf("\n  at %d #%d cost %d delay %v", m.now.Steady, id, c.cost, res.Delay)
-		all = append(all, spent{op: id, run: m.instant(r) + res.Delay.Microseconds(), cost: c.cost, late: res.Delay > 0})
+		run := m.instant(r)
+		if res.Delay > 0 { // from the beginning of a tick
+			run = floorTo(run, tick) + res.Delay.Microseconds()
+		}
+		all = append(all, spent{op: id, run: run, cost: c.cost, late: res.Delay > 0})
 		receipts[id] = res.Receipt
 		open = append(open, id)
 		*checked++

@@ -23,15 +23,16 @@ const maxLevels = 8
 func startLevels(now, used int64) levels { return levels{{At: now - 1, Units: used}} }
 
 // charge records a charge at an instant, which raised what is in use from before to after. Charges of one instant
-// count as one. If the later one waits, it runs when less is in use than now, which is the lowest use since both.
+// count as one. If the later one waits, it runs when less is in use than now, which is the lowest use since both. The
+// first level is dated a microsecond back (startLevels), and may be of charges of this instant. There is a level.
 func (v levels) charge(at, before, after int64) levels {
 	last := len(v) - 1
-	same, waits := last >= 0 && v[last].At >= at, last >= 0 && v[last].Units > before
+	latest := v[last]
 	v = v.lower(before)
-	switch {
-	case same && waits:
+	switch waits := before < latest.Units; {
+	case waits && latest.At >= at-1:
 		return v
-	case same:
+	case !waits && latest.At >= at:
 		v[last].Units = after
 		return v
 	}
