@@ -57,7 +57,7 @@ Secrets come from files or the environment, never from arguments:
 
 The admin listener has /healthz, /readyz, /metrics and, with a token, the live page under /console/, and
 /v1/reset and /v1/ban for the keys of --listen-api.
-SIGTERM or SIGINT makes /readyz answer 503; after --drain the server stops, when the requests in flight have ended.
+SIGTERM or SIGINT makes /readyz answer 503; after --drain the server stops, when the requests in flight have ended. A second signal ends it at once.
 
 It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 		Example: `  stint serve --forward-auth nginx policy.yaml
@@ -96,6 +96,7 @@ It exits with 1 if the file has a mistake, and with 2 on any other error.`,
 			select {
 			case err = <-server.Failed():
 			case <-interrupted:
+				signal.Stop(interrupted) // the next one ends the process
 				config.Logger.Info("stopping", "drain", config.Drain.String())
 			}
 			return errors.Join(err, server.Stop())
