@@ -44,7 +44,7 @@ func run(addr string, load time.Duration) error {
 	defer func() { _ = provider.Shutdown(context.Background()) }()
 
 	// So small that the dashboard shows what a full one is like.
-	local := memstore.New(memstore.WithMaxKeys(64))
+	local := memstore.New(memstore.WithMaxKeys(32))
 	var shared store.Store = memstore.New() // in your service, a redisstore
 	if load > 0 {
 		shared = &troubled{Store: shared}
