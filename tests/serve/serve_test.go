@@ -223,6 +223,26 @@ func TestNginx(t *testing.T) {
 	check(t, nginxtest.StartServer(t, blocks(t, "nginx", auth, backend(t))[0]), true)
 }
 
+// With a server_name, a request of HTTP/1.0 without Host passes.
+func TestNginxWithoutHost(t *testing.T) {
+	config := blocks(t, "nginx", serve(t, "nginx"), backend(t))[0]
+	for name, want := range map[string]string{"": "500", "server_name shop.example.com;\n": "200"} {
+		at := nginxtest.StartServer(t, name+config)
+		conn, err := net.Dial("tcp", strings.TrimPrefix(at, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "GET /items HTTP/1.0\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(conn)
+		_ = conn.Close()
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 "+want) {
+			t.Errorf("with %q it answers %.40q (%v), want %s", name, got, err, want)
+		}
+	}
+}
+
 // Without the fields of the documents nginx denies, and doesn't let requests pass.
 func TestIncompleteNginx(t *testing.T) {
 	auth := serve(t, "nginx")
