@@ -181,6 +181,9 @@ func drawWindow(d dice) drawn {
 	if err != nil {
 		panic(err)
 	}
+	if d.roll(3) == 0 {
+		return drawFrom(d, loc)
+	}
 	switch d.roll(4) {
 	case 0:
 		return drawn{store.Hourly.In(loc), "hourly " + zone, sameLabel(loc, 15*time.Minute, hourLabel)}
@@ -191,6 +194,53 @@ func drawWindow(d dice) drawn {
 	default:
 		return drawn{store.Monthly.In(loc), "monthly " + zone, sameLabel(loc, 24*time.Hour, monthLabel)}
 	}
+}
+
+// drawFrom draws windows that begin at a quarter of an hour in the daytime, when no clocks change.
+func drawFrom(d dice, loc *time.Location) drawn {
+	day := oneOf(d, 1, 28, 29, 30, 31, 1+int(d.roll(31)))
+	from := time.Date(2024, time.January, day, 9+int(d.roll(12)), 15*int(d.roll(4)), 0, 0, loc)
+	since := func(begin func(shown time.Time) time.Time) func(time.Time) [4]int {
+		return func(t time.Time) [4]int { // of the latest beginning that clocks have shown
+			shown := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+			b := begin(shown)
+			return [4]int{b.Year(), b.YearDay()}
+		}
+	}
+	at := func(year int, month time.Month, day int) time.Time {
+		last := time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day()
+		return time.Date(year, month, min(day, last), from.Hour(), from.Minute(), 0, 0, time.UTC)
+	}
+	var window store.Window
+	var begin func(shown time.Time) time.Time
+	switch d.roll(4) {
+	case 0:
+		window, begin = store.Daily, func(t time.Time) time.Time {
+			b := at(t.Year(), t.Month(), t.Day())
+			return b.AddDate(0, 0, -pick(b.After(t), 1, 0))
+		}
+	case 1:
+		window, begin = store.Weekly, func(t time.Time) time.Time {
+			b := at(t.Year(), t.Month(), t.Day())
+			b = b.AddDate(0, 0, -(int(b.Weekday()-from.Weekday())+7)%7)
+			return b.AddDate(0, 0, -pick(b.After(t), 7, 0))
+		}
+	case 2:
+		window, begin = store.Monthly, func(t time.Time) time.Time {
+			b := at(t.Year(), t.Month(), day)
+			if b.After(t) {
+				b = at(t.Year(), t.Month()-1, day)
+			}
+			return b
+		}
+	default:
+		window, begin = store.Yearly, func(t time.Time) time.Time {
+			b := at(t.Year(), time.January, day)
+			return b.AddDate(-pick(b.After(t), 1, 0), 0, 0)
+		}
+	}
+	window = window.In(loc).From(from)
+	return drawn{window, window.String(), sameLabel(loc, 24*time.Hour, since(begin))}
 }
 
 // drawOp draws what happens next, mostly where something changes.

@@ -45,7 +45,7 @@ func longestWindow(name string) int64 {
 	if every, err := time.ParseDuration(of); err == nil {
 		return every.Microseconds()
 	}
-	hours := map[string]time.Duration{"hourly": 2, "daily": 50, "weekly": 9 * 24, "monthly": 33 * 24}
+	hours := map[string]time.Duration{"hourly": 2, "daily": 50, "weekly": 9 * 24, "monthly": 33 * 24, "yearly": 368 * 24}
 	return (hours[kind] * time.Hour).Microseconds()
 }
 
