@@ -186,7 +186,7 @@ function rare.chargeInterval(s, n, unit, capacity, cost, waits, g)
       s.sameNumbers, s.sameIntervals = true, true
       s.start, s.token, s.unit, s.burst = tonumber(s.from), n, unit, capacity
     else
-      noteCharge(s, min(s.used, capacity - cost), used)
+      noteCharge(s, min(s.used, capacity - cost), used, waits)
     end
     s.used, s.owed = used, false
   end
@@ -221,7 +221,7 @@ end
 local function addDebtInterval(s, tokens)
   local debt = max(0, min(tokens, s.burst + maxCost - s.used))
   if debt == 0 then return false end
-  noteCharge(s, s.used, s.used + debt)
+  noteCharge(s, s.used, s.used + debt, false)
   s.owed = s.owed or s.used <= s.burst
   s.used = s.used + debt
   return true

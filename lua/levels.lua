@@ -13,12 +13,12 @@ local function lowerLevels(levels, used)
 end
 
 -- levels.charge and levels.merge
-local function chargeLevels(levels, at, before, after)
+local function chargeLevels(levels, at, before, after, waits)
   local n = #levels
-  local latest, waits = levels[n - 1], before < levels[n]
+  local latest = levels[n - 1]
   lowerLevels(levels, before)
   if waits and latest >= at - 1 then return end
-  if not waits and latest >= at then
+  if latest >= at then
     levels[n] = after
     return
   end
@@ -80,8 +80,8 @@ local function noteNumbers(s, keptUntil)
 end
 
 -- State.noteCharge
-local function noteCharge(s, before, after)
-  if #s.levels > 0 then chargeLevels(s.levels, now, before, after) end
+local function noteCharge(s, before, after, waits)
+  if #s.levels > 0 then chargeLevels(s.levels, now, before, after, waits) end
 end
 
 -- State.noteRefund

@@ -236,7 +236,7 @@ function rare.chargeBucket(s, limit, at, room, units, g)
       s.sameNumbers = true
       setNumbers(s, f[4], f[5], f[6])
     else
-      noteCharge(s, min(s.inUse, max(room, 0)), s.inUse + units)
+      noteCharge(s, min(s.inUse, max(room, 0)), s.inUse + units, s.inUse > room)
     end
     s.inUse = s.inUse + units
   end
@@ -259,7 +259,7 @@ local function addDebtBucket(s, tokens)
   local debt = min(tokens, math.ceil(max(full + year - s.used, 0) / s.token))
   if debt == 0 then return false end
   local inUse = s.used + debt * s.token
-  noteCharge(s, s.used, inUse)
+  noteCharge(s, s.used, inUse, false)
   s.tat, s.ahead = s.at + inUse, aheadBy(inUse - full, s.ahead > 0 and s.used > full)
   return true
 end

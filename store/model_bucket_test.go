@@ -37,15 +37,14 @@ type low struct {
 }
 
 // charged returns lows with a charge more. Of nine, the two that differ least become one.
-func (v lows) charged(at int64, before, after *big.Rat) lows {
-	n := len(v)
-	latest, waits := v[n-1].at, before.Cmp(v[n-1].used) < 0
+func (v lows) charged(at int64, before, after *big.Rat, waits bool) lows {
+	latest := v[len(v)-1].at
 	v = v.sunk(before)
 	switch {
 	case waits && latest >= at-1: // it runs when less is in use than since a charge before it, perhaps of this instant
 		return v
-	case !waits && latest >= at:
-		v[n-1].used = after
+	case latest >= at:
+		v[len(v)-1].used = after
 		return v
 	}
 	if v = append(v, low{at, after}); len(v) > 8 {
@@ -180,7 +179,7 @@ func (m *bucketModel) charge(now store.Now, cost int64, delay time.Duration) tic
 	before := least(m.used, most(minus(rat(m.capacity), m.own(cost)), rat(0)))
 	m.used = plus(m.used, rat(cost))
 	if m.lows != nil {
-		m.lows = m.lows.charged(now.Steady, before, m.used)
+		m.lows = m.lows.charged(now.Steady, before, m.used, m.waits)
 	}
 	return ticket{cost: cost, at: now.Steady, mark: m.full()}
 }
@@ -215,7 +214,7 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 			return t
 		}
 		if m.lows != nil {
-			m.lows = m.lows.charged(now.Steady, before, m.used)
+			m.lows = m.lows.charged(now.Steady, before, m.used, false)
 		}
 		return ticket{cost: t.cost + owed, at: now.Steady, mark: plus(rat(m.last), over(plus(standing, rat(owed)), m.rate))}
 	case cost == t.cost:
@@ -332,7 +331,7 @@ func (m *intervalModel) charge(now store.Now, cost int64, delay time.Duration) t
 	}
 	m.tokens = min(m.capacity, m.tokens+arrive) - cost - arrive
 	if m.lows != nil {
-		m.lows = m.lows.charged(m.at(now), rat(before), rat(m.used()))
+		m.lows = m.lows.charged(m.at(now), rat(before), rat(m.used()), m.waits)
 	}
 	return ticket{cost: cost, at: m.at(now), mark: rat(m.used())}
 }
@@ -372,7 +371,7 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 		settled := ticket{cost: t.cost + owed, at: m.at(now), mark: plus(m.standing(t), rat(owed))}
 		m.tokens -= owed
 		if m.lows != nil {
-			m.lows = m.lows.charged(m.at(now), rat(used), rat(m.used()))
+			m.lows = m.lows.charged(m.at(now), rat(used), rat(m.used()), false)
 		}
 		return settled
 	case cost == t.cost || used == 0:

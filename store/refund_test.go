@@ -99,6 +99,23 @@ func TestRefundBesideChargeOfOneInstant(t *testing.T) {
 	}
 }
 
+// Charges that don't wait are told apart if they are a microsecond apart, in which a bucket gives back a part of a unit.
+func TestDebtTakenBackAMicrosecondLater(t *testing.T) {
+	m := newMeter(t, store.Spec{Units: 10, Period: time.Second})
+	refunded := m.must(2)
+	m.sleep(time.Microsecond)
+	m.must(2)
+	m.settle(refunded, 0) // it isn't the last
+	m.sleep(time.Microsecond)
+	receipt := m.must(2)
+	m.sleep(time.Microsecond)
+	before := m.take(0, 0)
+	m.settle(m.settle(receipt, 30), 2)
+	if after := m.take(0, 0); after != before {
+		t.Errorf("raised to 30 and taken back: %s, was %s", show(after), show(before))
+	}
+}
+
 // told is a charge that has been told its turn.
 type told struct {
 	op         int

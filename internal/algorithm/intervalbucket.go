@@ -194,7 +194,7 @@ func (l *Limit) chargeInterval(now *Now, c Charge, f refills, s *State, r *Resul
 	if s.Live && s.Numbers != l.numbers {
 		s.noteNumbers(at, now.Steady+f.untilAtLatest(f.used))
 	} else {
-		s.noteCharge(at, min(f.used, l.capacity-c.Cost), mine.used)
+		s.noteCharge(at, min(f.used, l.capacity-c.Cost), mine.used, short > 0)
 	}
 	s.Live, s.Numbers = true, l.numbers
 	s.writeInterval(mine.start, mine.used, false)
@@ -233,7 +233,7 @@ func (l *Limit) addDebtInterval(now *Now, tokens int64, f *refills, s *State, r 
 		r.Instant = at
 	}
 	inUse := f.used + debt
-	s.noteCharge(at, f.used, inUse)
+	s.noteCharge(at, f.used, inUse, false)
 	s.writeInterval(f.start, inUse, s.W[Owed] != 0 || f.used <= s.Numbers.Burst)
 }
 

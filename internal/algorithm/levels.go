@@ -23,17 +23,17 @@ const maxLevels = 8
 func startLevels(now, used int64) levels { return levels{{At: now - 1, Units: used}} }
 
 // charge records a charge at an instant, which raised what is in use from before to after. Charges of one instant
-// count as one. If the later one waits, it runs when less is in use than now, which is the lowest use since both. The
-// first level is dated a microsecond back (startLevels), and may be of charges of this instant. There is a level.
-func (v levels) charge(at, before, after int64) levels {
-	last := len(v) - 1
-	latest := v[last]
+// count as one. If a charge waits, before is what is in use beside it when it runs, and so the lowest use since the
+// charges of its instant. The first level is dated a microsecond back (startLevels), and may be of such charges.
+// There is a level.
+func (v levels) charge(at, before, after int64, waits bool) levels {
+	latest := v[len(v)-1].At
 	v = v.lower(before)
-	switch waits := before < latest.Units; {
-	case waits && latest.At >= at-1:
+	switch {
+	case waits && latest >= at-1:
 		return v
-	case !waits && latest.At >= at:
-		v[last].Units = after
+	case latest >= at:
+		v[len(v)-1].Units = after
 		return v
 	}
 	if v = append(v, Entry{At: at, Units: after}); len(v) > maxLevels {

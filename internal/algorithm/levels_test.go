@@ -48,7 +48,7 @@ func levelsTrace(t *testing.T, seed uint64, capacity int64, open, ops int, pace 
 			marks = append(marks, used+cost)
 			streams = append(streams, len(h)-1)
 			if len(v) > 0 {
-				v = v.charge(now, used, used+cost)
+				v = v.charge(now, used, used+cost, false)
 			}
 			continue
 		}

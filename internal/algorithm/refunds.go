@@ -39,9 +39,9 @@ func (s *State) lowestUse(r *Receipt, at, since, used int64) (low, from int64) {
 
 // noteCharge records that a charge, or a debt, has raised the use from before to after. Without levels the
 // receipts know that.
-func (s *State) noteCharge(at, before, after int64) {
+func (s *State) noteCharge(at, before, after int64, waits bool) {
 	if len(s.Log) > 0 {
-		s.Log = levels(s.Log).charge(at, before, after)
+		s.Log = levels(s.Log).charge(at, before, after, waits)
 	}
 }
 

@@ -309,7 +309,7 @@ func (l *Limit) chargeBucket(now *Now, s *State, before, inUse, units int64, wai
 	if s.Numbers != l.numbers {
 		s.noteNumbers(now.Steady, ScaleOf(s.Numbers.Unit).micros(s.W[Tat]))
 	} else {
-		s.noteCharge(now.Steady, before, inUse+units)
+		s.noteCharge(now.Steady, before, inUse+units, waits)
 	}
 	inUse += units
 	s.Numbers, s.W[Tat], s.W[Ahead] = l.numbers, l.scale.At(now.Steady)+inUse, aheadBy(inUse-l.capacity, waits)
@@ -368,7 +368,7 @@ func (l *Limit) addDebtBucket(now *Now, tokens int64, s *State, r *Receipt) {
 		r.Instant, r.Mark = now.Steady, at+refundable+debt*token
 	}
 	inUse := used + debt*token
-	s.noteCharge(now.Steady, used, inUse)
+	s.noteCharge(now.Steady, used, inUse, false)
 	s.W[Tat], s.W[Ahead] = at+inUse, aheadBy(inUse-full, s.W[Ahead] > 0 && used > full)
 }
 
