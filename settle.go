@@ -151,8 +151,8 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 //
 // A limit with WithMaxWait or a queue makes Extend wait, in the line of the requests that wait
 // and before requests that haven't begun. Limiter.Wait doesn't change how long Extend waits. A step above the
-// burst of a bucket is always denied, unless the limit lets it wait for the rest; split it into
-// smaller steps. Extend uses the numbers that an Update has given the limits meanwhile.
+// burst of a bucket, or above burst and queue with a WithQueue, is always denied: split it into smaller steps.
+// Extend uses the numbers that an Update has given the limits meanwhile.
 //
 // A Ban of the same limiter that is in force denies the raise. A Ban doesn't count denied
 // raises. A dry run never denies: what it would have denied isn't charged to it.
