@@ -91,11 +91,11 @@ func invalidKey(all ...*optionerror.Problem) Key { return Key{keys.Invalid(all)}
 // WithKey sets the key of a limit: requests with the same key share the limit. Each limit needs
 // a key, its own or a default of the limiter or route. There is no built-in default, because
 // none would be safe: behind a proxy, for instance, every request has the proxy's address. New
-// returns an error for a limit without a key, and for the zero Key.
+// returns an error for the zero Key, for a limit without a key, and for two WithKey at the same
+// level (New, one route, one limit).
 //
-// New returns an error for two WithKey at the same level (New, one route, one limit). To key on
-// an API key or, without one, on an address, use FirstOf. To key on the combination of two
-// keys, use Join.
+// To key on an API key or, without one, on an address, use FirstOf. To key on the combination of
+// two keys, use Join.
 func WithKey(k Key) SharedOption {
 	return settingOption{setting: setting{name: "WithKey"}, sharedSetting: func(s *compile.Settings) {
 		if s.Key != nil {

@@ -180,18 +180,18 @@ func newLimit[O anyLimitOption](r *compile.Rule, opts []O) Limit {
 //   - TokenBucket with WithDebt: the number of units that an idle key saves up. The default is
 //     the number of units in one second, as in Guava.
 //
-// n is from 0 to 2^40. New returns an error for other numbers and for algorithms without a
-// burst. It also returns an error for 0 on a TokenBucket without debt or an IntervalBucket,
-// since nothing would pass.
+// n is from 0 to 2^40. New returns an error for other numbers, and for algorithms without a
+// burst. New also returns an error for 0 on an IntervalBucket and on a TokenBucket without
+// WithDebt, since nothing would pass.
 func WithBurst(n int64) LimitOption {
 	return ruleOption{ruleChange: onlyFor("WithBurst", func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") },
 		"Rate", "Quota", "Bandwidth")}
 }
 
-// WithAlgorithm sets a limit's algorithm. A Rate takes every algorithm; the default is
-// TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New returns an error
-// for any other combination. Instead of store.Concurrency, store.Ban and store.WarmUp, use
-// stint.Concurrency, stint.Ban and stint.WithWarmUp.
+// WithAlgorithm sets the algorithm of a Rate or Quota. By default, a Rate has TokenBucket and a
+// Quota FixedWindow. a is any algorithm for a Rate, and FixedWindow or IntervalBucket for a
+// Quota; New returns an error for any other combination. Instead of store.Concurrency, store.Ban
+// and store.WarmUp, use stint.Concurrency, stint.Ban and stint.WithWarmUp.
 func WithAlgorithm(a Algorithm) RateOption {
 	valid, write := true, ""
 	switch a {
@@ -205,8 +205,9 @@ func WithAlgorithm(a Algorithm) RateOption {
 }
 
 // WithName sets the name of a limit in decisions, header fields, problem bodies, logs and the
-// store. A name is a letter followed by up to 63 of A-Z a-z 0-9 _ . -; New returns an error for
-// any other. Names must be unique within a limiter and all limiters derived from it.
+// store. A name is a letter followed by up to 63 characters of A-Z a-z 0-9 _ . -; New returns an
+// error for any other name. Names must be unique within a limiter and all limiters derived from
+// it.
 //
 // The default name depends on the kind of limit, and has a number if the name is taken
 // ("rate-2"). The number changes when limits are added before the limit. So a limit needs a
@@ -216,8 +217,8 @@ func WithName(name string) LimitOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) { r.Spec.Name, r.Named = name, true }}
 }
 
-// WithWarmUp makes a Rate start at a third of its rate, and rise to the full rate while it is
-// used for the time d. While the Rate is idle, its rate falls again. The curve is that of
+// WithWarmUp makes a Rate start at a third of its rate and, while the Rate is in use, rise to
+// the full rate within the time d. While the Rate is idle, it falls again. The curve is that of
 // Guava's SmoothWarmingUp. By default a Rate has no warm-up. d is a positive multiple of a
 // microsecond, at most two years. New returns an error for any other d, and if the limit also
 // has a WithAlgorithm.
@@ -249,19 +250,19 @@ func WithDebt() RateOption {
 
 // WithBuckets sets the number of buckets into which a SlidingWindow divides its period, from 1
 // to 1000. With more buckets, the limit is more precise and takes more memory. The default is
-// 10. New returns an error for other numbers, for more buckets than the period has
-// microseconds, and for other algorithms. It also returns an error if the buckets can't be
-// counted exactly; if the period is a multiple of 100 ms, any number can.
+// 10. New returns an error for other numbers, for more buckets than the period has microseconds,
+// and for other algorithms. New also returns an error for buckets that can't be counted exactly,
+// which happens only if the period isn't a multiple of 100 ms.
 func WithBuckets(k int64) RateOption {
 	return checkedRuleOption(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "use 1 or more",
 		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")
 }
 
-// WithMaxWait makes a request wait for its turn, instead of denying it, if the turn is expected
-// within d. If the turn hasn't come after d, or by the deadline of the request's context, the
-// request is denied. By default a request waits only for limits with a queue: a LeakyBucket, a
-// Rate with WithQueue, and, for up to 5 seconds, a Concurrency with WithQueue. d is 1 ms or
-// more; New returns an error for any other d.
+// WithMaxWait makes a request wait for its turn, instead of being denied, if the turn is
+// expected within d. If the turn hasn't come after d, or by the deadline of the request's
+// context, the request is denied. By default a request waits only for limits with a queue: a
+// LeakyBucket, a Rate with WithQueue, and, for up to 5 seconds, a Concurrency with WithQueue. d
+// is 1 ms or more; New returns an error for any other d.
 //
 // On a limit with a queue, d is the longest wait in the queue. On a Concurrency or
 // AdaptiveConcurrency, the number of requests that may wait for each key is the number of
@@ -279,7 +280,7 @@ func WithMaxWait(d time.Duration) ChargeOption {
 }
 
 // WithNearLimit announces that a key has nearly used up a rate or quota: observers get an
-// EventNearLimit when a decision, an Extend or a Settle takes the key's use of the limit from
+// EventNearLimit when a decision, an Extend or a Settle raises the key's use of the limit from
 // below one of the percentages to that percentage or more. Each percentage is announced at most
 // once in a period for each key and limit, in this process. By default nothing is announced.
 //
@@ -305,10 +306,10 @@ func WithMaxWait(d time.Duration) ChargeOption {
 // percentage, until their period is over. If there are more, further events are left out, and the
 // log says how many for each limit.
 //
-// percent is from 1 to 100, in any order. New returns an error for other values, for none, for a
-// Concurrency or AdaptiveConcurrency, and for a limit that saves up no units: WithWarmUp, and
-// WithDebt without a burst. As a default of a limiter or route, WithNearLimit applies to its other
-// rates and quotas.
+// percent is from 1 to 100, in any order. New returns an error for other values and for an empty
+// list, on a Concurrency or AdaptiveConcurrency, and on a limit that saves up no units: with
+// WithWarmUp, or with WithDebt and without a burst. As a default of a limiter or route,
+// WithNearLimit applies to its other rates and quotas.
 func WithNearLimit(percent ...int) ChargeOption {
 	all := slices.Compact(slices.Sorted(slices.Values(percent)))
 	valid := len(all) > 0 && all[0] >= 1 && all[len(all)-1] <= 100
@@ -323,14 +324,14 @@ func WithNearLimit(percent ...int) ChargeOption {
 // WithPriority) or of a tenant with more requests (see WithFairQueue). n is 0 or more; with 0, no
 // request waits.
 //
-// On a Rate, requests wait for their turn, and n is at most 2^40. The default is the rate's n
-// for LeakyBucket and 0 for TokenBucket. New returns an error for other algorithms. The last of
-// n requests of cost 1 waits for n divided by the rate, unless WithMaxWait is shorter. The
-// queue also bounds Limiter.Wait.
+// On a Rate, requests wait for their turn, and n is at most 2^40. For a LeakyBucket, the default
+// is the n of the Rate, and for a TokenBucket 0. New returns an error for a Rate with another
+// algorithm. The last of n requests of cost 1 waits for n divided by the rate, unless
+// WithMaxWait is shorter. The queue also bounds Limiter.Wait.
 //
 // On a Concurrency or AdaptiveConcurrency, requests wait for a slot, at most 5 seconds or
-// WithMaxWait. Without WithQueue, no request waits; with a WithMaxWait alone, the length of the
-// queue is the number of slots. Calls of Limiter.Wait always wait, unless WithQueue sets a
+// WithMaxWait. For a Concurrency or AdaptiveConcurrency, the default is 0 or, with a
+// WithMaxWait, the number of slots. Calls of Limiter.Wait always wait, unless WithQueue sets a
 // bound.
 func WithQueue(n int64) LimitOption {
 	return ruleOption{ruleChange: onlyFor("WithQueue", func(r *compile.Rule) {
@@ -366,10 +367,9 @@ func WithPriority(class func(*http.Request) int) Option {
 // all other requests: they get the next free slots, and replace other requests in a full queue.
 // Unused share is lent to other classes and reclaimed as slots are released; requests are never
 // interrupted. By default no class has a share. class is from 0 to 9 and percent from 1 to 100;
-// give the option once for each class. New returns an error for other values, for a second
-// share for a class, and for shares that add up to more than 100. It also returns an error for a
-// limit with WithQueue(0). Without WithQueue and WithMaxWait, no request waits, and shares have no
-// effect.
+// pass the option once for each class. New returns an error for other values, for a second share
+// of a class, for shares that add up to more than 100, and on a limit with WithQueue(0). Without
+// WithQueue and WithMaxWait, no request waits, and shares have no effect.
 //
 // A share is a percentage of the slots that this process holds for the key, including the next
 // slot. A share is at least one slot. So shares are kept across processes, except for rounding:
@@ -413,8 +413,9 @@ func WithShare(class, percent int) SlotOption {
 }
 
 // WithFairQueue divides the slots of a Concurrency fairly among tenants, however many requests
-// each of them sends. key is the tenant of a request. By default waiting requests get slots by
-// class and in order of arrival, so a tenant with more requests gets more slots.
+// each of them sends. key is the Key that identifies the tenant of a request. By default,
+// waiting requests get slots by class and in order of arrival, so a tenant with more requests
+// gets more slots.
 //
 //	stint.Concurrency(20, stint.WithQueue(20), stint.WithKey(stint.Global()),
 //		stint.WithFairQueue(stint.Header("X-Tenant"))) // which the gateway sets
@@ -439,8 +440,8 @@ func WithShare(class, percent int) SlotOption {
 // see docs/waiting.md. If an Update adds a fair queue, requests that came before belong to no
 // tenant.
 //
-// New returns an error for the zero Key, for an AdaptiveConcurrency, beside WithShare, and for a
-// limit for which no request waits: it needs WithQueue or WithMaxWait.
+// New returns an error for the zero Key, on an AdaptiveConcurrency, together with WithShare, and
+// on a limit without WithQueue and WithMaxWait, for which no request waits.
 func WithFairQueue(key Key) SlotOption {
 	k := key.described()
 	return ruleOption{ruleChange: onlyFor("WithFairQueue", func(r *compile.Rule) {

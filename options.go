@@ -108,7 +108,7 @@ type (
 // and observers get an EventEmptyKey with a nil Err. If the key is an error, the request is still
 // denied.
 //
-// WithDryRun(false) enforces a limit even if the default is a dry run.
+// on is false to enforce a limit although its route or limiter has WithDryRun(true).
 func WithDryRun(on bool) SharedOption {
 	return settingOption{setting: setting{name: "WithDryRun"},
 		sharedSetting: func(s *compile.Settings) { s.DryRun, s.DryRunSet = on, true }}
@@ -229,8 +229,9 @@ func WithStore(s store.Store) Option {
 }
 
 // WithLimiterName sets the name of a limiter in events, logs and metrics. A name is a letter
-// followed by up to 63 of A-Z a-z 0-9 _ . -; New returns an error for any other. By default a
-// limiter has no name, and a limiter made by With has the name of the limiter that it extends.
+// followed by up to 63 characters of A-Z a-z 0-9 _ . -; New returns an error for any other name.
+// By default a limiter has no name, and a limiter made by With has the name of the limiter that
+// it extends.
 func WithLimiterName(name string) Option {
 	return checkedOption(algorithm.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name),
 		"use a letter, followed by up to 63 of A-Z a-z 0-9 _ . -",

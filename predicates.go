@@ -52,8 +52,8 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 // WithBlock denies requests for which block returns true: the status is 403 (ErrBlocked), and
 // nothing is charged. If WithBlock is given several times, a request is denied if any of the
 // functions returns true. By default no request is blocked. Key.In returns such a function for
-// networks. block is called concurrently; New doesn't call it. New returns an error if block is
-// nil; in Update, nil removes all earlier functions.
+// networks. block is called concurrently; New doesn't call block. New returns an error if block
+// is nil; in Update, nil removes all earlier functions.
 func WithBlock(block func(*http.Request) bool) Option {
 	return checkedOption(block != nil, "WithBlock(nil)", "pass a function, such as stint.RemoteIP().In(networks...)",
 		func(c *config) { c.Block = append(c.Block, block) })

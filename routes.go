@@ -71,10 +71,10 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 	})
 }
 
-// Only makes the limits of a WithRoute replace all less specific limits: those of less specific
-// routes, of the limiter, and of its limit functions. Costs of less specific routes still
-// apply. New returns an error if Only has no limits, if a route has two Only or an Only and
-// other limits, and if Only is used outside a route.
+// Only makes the limits of a WithRoute replace all less specific limits: the limits of less
+// specific routes, of the limiter, and of the limiter's limit functions. Costs of less specific
+// routes still apply. New returns an error if Only has no limits, if a route has two Only or an
+// Only and other limits, and if Only is used outside a route.
 func Only(limits ...Limit) RouteOption { return only(limits) }
 
 type only []Limit

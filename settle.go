@@ -41,12 +41,12 @@ func WithFixedCost(units int64) ChargeOption {
 // AsCharged is the value that a function of [WithSettle] returns to leave the charge unchanged.
 const AsCharged int64 = -1
 
-// WithSettle sets the cost of a request from its response. When the handler has returned, cost
-// is called with the status and the number of body bytes written, and its result replaces the
-// charge. By default a request keeps the cost that it was charged before the handler. A
-// difference is refunded or charged in addition. An additional charge may delay later requests.
-// AsCharged leaves the charge unchanged. cost gets the same request as the next handler, with
-// its permit and, if the router sets them, its pattern and path values.
+// WithSettle sets the function that computes the cost of a request from its response. When the
+// handler has returned, cost is called with the status and the number of body bytes written, and
+// its result replaces the charge. By default a request keeps the cost that it was charged before
+// the handler. A difference is refunded or charged in addition. An additional charge may delay
+// later requests. AsCharged leaves the charge unchanged. cost gets the same request as the next
+// handler, with its permit and, if the router sets them, its pattern and path values.
 //
 //	// Only failed logins count.
 //	stint.WithRoute("POST /login", stint.Rate(5, time.Minute), stint.WithSettle(stint.FailedOnly))

@@ -12,8 +12,8 @@ import (
 // who is warned. How each is found is in package mistakes.
 
 // WithoutWarnings turns off warnings of the given kinds, for the limiter and limiters derived
-// from it. Without arguments it turns off all warnings. docs/warnings.md explains the kinds
-// below. New returns an error for any other kind.
+// from it. Without arguments it turns off all warnings. kinds are names in docs/warnings.md; New
+// returns an error for any other name. The names are:
 //
 //	forwarding-header  port-in-key  untrusted-proxy  keys-never-repeat  one-key
 //	rebuilt  cost-too-high  nothing-waits  store-forgets  quota-unreachable

@@ -17,11 +17,12 @@ import (
 // minToken is the length of the shortest token in bytes.
 const minToken = 16
 
-// WithAuthorizer sets who may see the page and, with WithActions, use its actions: requests for
-// which allow returns ok, such as those that single sign-on has let through. By default,
-// every caller that has the token may see it (WithToken). All others are answered with 403. who
-// names the caller in the log of actions; it may be empty. The console calls allow for every
-// request, which an open page makes every half minute. allow must be safe for concurrent use.
+// WithAuthorizer sets who may see the page and, with WithActions, use its actions: callers for
+// whose requests allow returns ok, for instance because single sign-on has let them through. By
+// default, every caller that has the token may see the page (WithToken). All others are answered
+// with 403. who names the caller in the log of actions; it may be empty. The console calls allow
+// for every request, which an open page makes every half minute. allow must be safe for
+// concurrent use.
 func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 	return option(func(p *page) {
 		if p.authorize = allow; allow == nil {
@@ -31,8 +32,8 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 	})
 }
 
-// WithToken admits callers that have the secret: scripts send it as "Authorization: Bearer
-// secret"; browsers are asked for it once, or open a link that ends in ?token=secret, and keep
+// WithToken admits callers that have the secret. Scripts send the secret as "Authorization:
+// Bearer secret". Browsers ask for it once, or open a link that ends in ?token=secret, and keep
 // a cookie. The cookie is as sensitive as the secret, and ends with the browser's session. All
 // other requests are answered with 401. Without WithToken and WithAuthorizer, New makes a token
 // and writes a link with it to standard error.

@@ -113,12 +113,12 @@ func Limiters(lims ...*stint.Limiter) Option {
 	})
 }
 
-// WithActions lets viewers of the page reset a key, lift only its bans, or ban it. Actions are POST
-// requests; cross-origin ones are denied with 403. Each action is logged, with its remote
-// address and who has called it if an authorizer says so.
+// WithActions lets viewers of the page reset a key, ban a key, or only lift a key's bans.
+// Actions are POST requests; cross-origin ones are denied with 403. Each action is logged, with
+// its remote address and who has called it if an authorizer says so.
 func WithActions() Option { return option(func(p *page) { p.Actions = true }) }
 
-// WithKeysInClear makes the page show whole keys, and the log of actions too.
+// WithKeysInClear makes the page and the log of actions show whole keys.
 func WithKeysInClear() Option { return option(func(p *page) { p.Clear = true }) }
 
 // WithLogger sets the logger of actions. The default is slog.Default().

@@ -208,8 +208,9 @@ func register[F any](c *config, all map[string]F, option, name string, f F, isNi
 	}
 }
 
-// WithKey lets a file use a key of the application by name: key: tenant. The name must not
-// be taken by another key. k is a stint.KeyFunc, or any other Key that stint.New takes.
+// WithKey lets a file use a key of the application by its name, for example key: tenant. The
+// name must not be taken by another key. k is a stint.KeyFunc, or any other Key that stint.New
+// takes.
 func WithKey(name string, k stint.Key) Option {
 	return option(func(c *config) {
 		for _, e := range problemsOf(probe, stint.WithKey(k)) {
@@ -223,32 +224,33 @@ func WithKey(name string, k stint.Key) Option {
 	})
 }
 
-// WithCostFunc lets a file use a cost function of the application by name: cost: rows.
-// See stint.WithCost.
+// WithCostFunc lets a file use a cost function of the application by its name, for example cost:
+// rows. See stint.WithCost.
 func WithCostFunc(name string, f func(*http.Request) int64) Option {
 	return option(func(c *config) { register(c, c.costs, "WithCostFunc", name, f, f == nil) })
 }
 
-// WithSettleFunc lets a file use a function of the application that computes a
-// request's cost from its response: settle: tokens. See stint.WithSettle.
+// WithSettleFunc lets a file use a function of the application that computes a request's cost
+// from its response, for example settle: tokens. See stint.WithSettle.
 func WithSettleFunc(name string, f func(r *http.Request, status int, written int64) int64) Option {
 	return option(func(c *config) { register(c, c.settles, "WithSettleFunc", name, f, f == nil, "failed-only") })
 }
 
-// WithPriorityFunc lets a file use a function of the application that returns a
-// request's priority class: priority: class. See stint.WithPriority.
+// WithPriorityFunc lets a file use a function of the application that returns a request's
+// priority class, for example priority: class. See stint.WithPriority.
 func WithPriorityFunc(name string, f func(*http.Request) int) Option {
 	return option(func(c *config) { register(c, c.priorities, "WithPriorityFunc", name, f, f == nil) })
 }
 
-// WithPredicate lets a file use a predicate of the application in skip and block: skip:
-// [internal].
+// WithPredicate lets a file use a predicate of the application by its name, as an item of skip
+// or block.
 func WithPredicate(name string, f func(*http.Request) bool) Option {
 	return option(func(c *config) { register(c, c.predicates, "WithPredicate", name, f, f == nil, "preflight") })
 }
 
-// WithDenyHandler lets a file use a handler of the application by name, for the requests that a limit denies:
-// deny-handler: cached, of the policy or of a route. See stint.WithDenyHandler.
+// WithDenyHandler lets a file use a handler of the application by its name, for example deny-handler: cached. The
+// handler answers requests that a limit denies. The field may be at the top of the file or in a route. See
+// stint.WithDenyHandler.
 func WithDenyHandler(name string, h http.Handler) Option {
 	return option(func(c *config) { register(c, c.handlers, "WithDenyHandler", name, h, h == nil) })
 }
@@ -269,9 +271,9 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 	})
 }
 
-// WithPlan gives all requests the plan of that name, in place of WithPlanFunc: its limits are
-// among those at the top. By default, WithPlanFunc decides. It is for tools that look at one
-// plan of a file, which must have it.
+// WithPlan gives all requests the plan with that name: the plan's limits apply like the limits
+// at the top of the file. By default, the function of WithPlanFunc chooses the plan. WithPlan is
+// for tools that look at one plan of a file. The file must have the plan.
 func WithPlan(name string) Option {
 	return option(func(c *config) {
 		if c.onlyPlan = name; name == "" {
@@ -280,8 +282,8 @@ func WithPlan(name string) Option {
 	})
 }
 
-// WithSecret sets the secret for keys that a file wants hashed; see stint.Hash, which also says
-// how long it must be. Without it, a hashed key is a mistake. A secret doesn't belong in a
+// WithSecret sets the secret for the keys that a file hashes. stint.Hash describes how long the
+// secret must be. Without WithSecret, a hashed key is a mistake. A secret doesn't belong in a
 // file.
 func WithSecret(secret []byte) Option {
 	return option(func(c *config) {

@@ -9,14 +9,14 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// WithServer rejects the parts of a file that a server for proxies, such as stint serve, can't
-// apply: it doesn't see the response or the end of a request, and has no functions of an application.
-// These parts are concurrency, adaptive-concurrency, bandwidth, settle, plans, and the keys given and pattern.
+// WithServer rejects the parts of a file that a server for proxies, such as stint serve, can't apply, because the
+// server doesn't see the response or the end of a request, and has no functions of an application. These parts are
+// concurrency, adaptive-concurrency, bandwidth, settle, plans, and the keys given and pattern.
 func WithServer() Option {
 	return option(func(c *config) { c.server = true })
 }
 
-// WithGivenKeys lets a file use the key "given" even with WithServer, because the clients of the server give the
+// WithGivenKeys lets a file use the key "given" even with WithServer, because the clients of the server pass the
 // keys. By default, WithServer rejects that key.
 func WithGivenKeys() Option {
 	return option(func(c *config) { c.givenKeys = true })
@@ -33,7 +33,7 @@ type Descriptors struct {
 	ChargesAfter func(*http.Request) bool
 }
 
-// WithDescriptors lets a file be for Envoy's rate limit service. Such a file has a domain. Its limits have
+// WithDescriptors lets a file have limits for Envoy's rate limit service. Such a file has a domain. Its limits have
 // keys by descriptor, or global, and don't apply to descriptors that lack an entry of the key. The rules of
 // WithServer apply to it. Without this option, a domain is a mistake.
 func WithDescriptors(s Descriptors) Option {

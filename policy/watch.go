@@ -40,9 +40,10 @@ type Change struct {
 	Err error
 }
 
-// WithObserver calls f after every change, whether it came into force or not. By default
-// nothing is called. Calls are made one at a time, on a goroutine of the Watcher: a panic of f
-// is logged. If given several times, all functions are called, in order. f must not be nil.
+// WithObserver calls f after every change of the file, whether the change came into force or was
+// rejected. By default nothing is called. Calls are made one at a time, on a goroutine of the
+// Watcher: a panic of f is logged. If given several times, all functions are called, in order. f
+// must not be nil.
 func WithObserver(f func(Change)) Option {
 	return option(func(c *config) {
 		if f == nil {
@@ -54,8 +55,8 @@ func WithObserver(f func(Change)) Option {
 }
 
 // WithDebounce sets how long a file must stay unchanged before it is read, so that a
-// half-written file isn't read. The default is 100 ms; d is 1 ms or more. A file that
-// changes all the time is read after ten times d.
+// half-written file isn't read. The default is 100 ms. d is 1 ms or more. A file that changes
+// all the time is read after ten times d.
 func WithDebounce(d time.Duration) Option {
 	return option(func(c *config) {
 		if d <= 0 {

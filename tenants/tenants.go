@@ -114,8 +114,8 @@ type option func(*Cache) error
 
 func (set option) apply(x *Cache) error { return set(x) }
 
-// WithTTL sets the time for which a plan counts as current. The default is a minute; New
-// returns an error for less than 1 ms.
+// WithTTL sets the time for which a plan counts as current. The default is a minute. d is 1 ms
+// or more; New returns an error for any other d.
 func WithTTL(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.ttl = d
@@ -123,9 +123,9 @@ func WithTTL(d time.Duration) Option {
 	})
 }
 
-// WithSize sets the number of plans that are kept, and the number of keys without a plan. If
-// there are more, the least recently used is dropped. The default is 10,000; New returns an
-// error for numbers below 1.
+// WithSize sets the largest number of plans in the cache, and of keys that have no plan. If
+// there are more, the least recently used is dropped. The default is 10,000. n is at least 1;
+// New returns an error for any other n.
 func WithSize(n int64) Option {
 	return option(func(p *Cache) error {
 		p.size = n
@@ -137,7 +137,8 @@ func WithSize(n int64) Option {
 }
 
 // WithLoadTimeout sets the longest duration of a load. At the timeout, the load's context ends,
-// and callers stop waiting. The default is 5 seconds; New returns an error for less than 1 ms.
+// and callers stop waiting. The default is 5 seconds. d is 1 ms or more; New returns an error
+// for any other d.
 func WithLoadTimeout(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.timeout = d

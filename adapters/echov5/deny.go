@@ -8,9 +8,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// WithDenyHandler is stint.WithDenyHandler with an echo handler, which answers requests that a
-// limit denies. It is an option for New, Middleware, stint.New, With and Update, and replaces a
-// stint.WithDenyHandler. Without one the application's HTTPErrorHandler answers.
+// WithDenyHandler is like stint.WithDenyHandler, but with an echo handler. It is an option for
+// New, Middleware, stint.New, With and Update, and replaces a stint.WithDenyHandler. Without one
+// the application's HTTPErrorHandler answers.
 //
 //	e.Use(stintecho.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
 //		stintecho.WithDenyHandler(func(c *echo.Context) error {
@@ -33,10 +33,10 @@ func WithDenyHandler(h echo.HandlerFunc) stint.RouteOption {
 	return stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, h) }))
 }
 
-// WithErrorHandler is stint.WithErrorHandler with a function of echo's context. h writes the
-// response to every denied request, including blocked requests and requests with an empty key.
-// A deny handler takes precedence. WithErrorHandler is an option for the same functions as
-// WithDenyHandler, and replaces a stint.WithErrorHandler.
+// WithErrorHandler is like stint.WithErrorHandler, but with a function of echo's context. h
+// writes the response to every denied request, including blocked requests and requests with an
+// empty key. A deny handler takes precedence. WithErrorHandler is an option for the same
+// functions as WithDenyHandler, and replaces a stint.WithErrorHandler.
 //
 //	stintecho.WithErrorHandler(func(c *echo.Context, err error) error {
 //		return c.JSON(echo.StatusCode(err), map[string]bool{"limit": errors.Is(err, stint.ErrDenied)})

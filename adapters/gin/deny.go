@@ -33,10 +33,10 @@ func WithDenyHandler(h gin.HandlerFunc) stint.RouteOption {
 	return stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, h) }))
 }
 
-// WithErrorHandler is stint.WithErrorHandler with a function of gin's context. h writes the
-// response to every denied request, including blocked requests and requests with an empty key.
-// A deny handler takes precedence. WithErrorHandler is an option for the same functions as
-// WithDenyHandler, and replaces a stint.WithErrorHandler.
+// WithErrorHandler is like stint.WithErrorHandler, but with a function of gin's context. h
+// writes the response to every denied request, including blocked requests and requests with an
+// empty key. A deny handler takes precedence. WithErrorHandler is an option for the same
+// functions as WithDenyHandler, and replaces a stint.WithErrorHandler.
 //
 //	stintgin.WithErrorHandler(func(c *gin.Context, err error) {
 //		c.JSON(c.Writer.Status(), gin.H{"limit": errors.Is(err, stint.ErrDenied)})

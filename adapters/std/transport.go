@@ -18,8 +18,8 @@ type transportOption func(*client.Transport)
 
 func (set transportOption) apply(x *client.Transport) { set(x) }
 
-// WithDestination sets which requests belong to one destination, and so share its limits and
-// pauses, such as the requests of one account at an API that limits by account:
+// WithDestination sets the key of a request's destination: requests with the same destination
+// share limits and pauses. If an API limits by account, for instance, use the account:
 //
 //	stinthttp.WithDestination(stint.Hash(secret, stint.Header("Authorization")))
 //
@@ -32,11 +32,10 @@ func WithDestination(k stint.Key) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Destination = k })
 }
 
-// WithMaxPause sets the longest pause, without jitter. If a server requests a longer pause, the
-// response is returned at once, and later requests are sent.
+// WithMaxPause sets the longest pause that requests wait for, without jitter. If a server
+// requests a longer pause, the response is returned at once, and later requests are sent.
 // WithMaxPause doesn't bound the waits for lim, which end with the request's context. The
-// default is 60 seconds. With 0, requests never pause. NewTransport panics if d is
-// negative.
+// default is 60 seconds. With 0, requests never pause. NewTransport panics if d is negative.
 func WithMaxPause(d time.Duration) TransportOption {
 	return transportOption(func(t *client.Transport) { t.MaxPause = d })
 }
@@ -48,14 +47,15 @@ func WithRetries(n int) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Retries = n })
 }
 
-// WithRetryable sets which requests may be retried after a 429 or 503. By default, those
-// requests are retried that net/http itself would retry (see NewTransport). They are also
-// retried after a 403 that asks for a pause, by which some APIs answer a rate limit:
+// WithRetryable sets which requests may be retried after a 429 or 503. By default, a request is
+// retried if net/http itself would retry it (see NewTransport). With WithRetryable, requests are
+// also retried after a 403 that asks for a pause, because some APIs deny with 403 if a rate
+// limit is exhausted:
 //
 //	stinthttp.WithRetryable(func(r *http.Request) bool { return r.URL.Host == "api.github.com" && r.Method == "GET" })
 //
 // A request whose body can't be sent twice isn't retried, even if retryable returns true.
-// retryable is called concurrently. NewTransport panics if it is nil.
+// retryable is called concurrently. NewTransport panics if retryable is nil.
 func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Retryable, t.RetryForbidden = retryable, true })
 }
@@ -83,10 +83,10 @@ const PauseLimit = client.PauseLimit
 // refunded, and it takes another turn afterwards. A response that asks for a pause costs one more
 // call.
 //
-// If the store fails, or lim is nil, a pause applies to its process only. A pause in the store isn't
-// a ban of the limiter: it denies no other calls of lim, and Limiter.Reset doesn't end it. It is
-// stored under PauseLimit. By default, pauses apply to the Transport whose request was answered.
-// NewTransport panics if the store of lim doesn't implement store.Banner.
+// If the store fails, or lim is nil, a pause applies to its process only. A pause in the store isn't a ban of the
+// limiter: it denies no other calls of lim, and Limiter.Reset doesn't end it. It is stored under PauseLimit. By
+// default, a pause applies only to the Transport that got the response. NewTransport panics if the store of lim
+// doesn't implement store.Banner.
 func WithSharedPause() TransportOption {
 	return transportOption(func(t *client.Transport) {
 		if t.Limiter != nil {

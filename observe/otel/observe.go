@@ -46,8 +46,8 @@ type config struct {
 	memory   []*memory
 }
 
-// WithMeterProvider sets where metrics go. The default, also for nil, is what
-// otel.GetMeterProvider returns when Observe is called.
+// WithMeterProvider sets the provider that metrics are sent to. The default, also for nil, is
+// the result of otel.GetMeterProvider when Observe is called.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return option(func(c *config) {
 		if p != nil {
@@ -56,10 +56,10 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	})
 }
 
-// WithMemory also reports what a store in memory holds, under a name (stint.store.name). Use it
-// for a store inside another one, such as the secondary of a failover: a limiter's own store is
-// reported without it, under the limiter's name. By default no other store is reported. Observe
-// fails if s is nil.
+// WithMemory also reports the figures of a store in memory, under a name (stint.store.name). Use
+// it for a store inside another one, such as the secondary of a failover: a limiter's own store
+// is reported without it, under the limiter's name. By default, only the limiters' own stores
+// are reported. Observe fails if s is nil.
 func WithMemory(name string, s *memstore.Store) Option {
 	return option(func(c *config) { c.memory = append(c.memory, &memory{name, s}) })
 }

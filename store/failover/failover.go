@@ -98,8 +98,8 @@ type option func(*Store)
 
 func (set option) apply(s *Store) { set(s) }
 
-// WithThreshold opens the breaker after n failures in a row without a success in between. n is
-// at least 1; for other values, stint.New returns an error. The default is 5.
+// WithThreshold sets the number of failures in a row after which the breaker opens. n is at
+// least 1; for other values, stint.New returns an error. The default is 5.
 func WithThreshold(n int) Option {
 	return option(func(s *Store) {
 		s.require(n >= 1, fmt.Sprintf("WithThreshold(%d)", n), "use 1 or more, or leave it out for the default of 5")

@@ -8,14 +8,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// WithProcesses divides the limits among n processes while the secondary decides, for a secondary in the memory of
-// each of them. Each rate and quota then has an n-th of its units and of its burst there, rounded up, and each
-// Concurrency an n-th of its slots. Bans aren't divided, and a Bandwidth keeps the burst that its chunks need. Queues
-// aren't divided either: as many requests wait in each process as without WithProcesses, and each waits up to n times
-// as long, or for its WithMaxWait, because the part gives an n-th of the units. A cost
-// above the part is charged as the whole part, because it would never pass otherwise. A Settle that raises a cost
-// above the part makes a debt, as always. After a request whose cost was above the part, its first
-// Permit.Extend also charges the units that were left out, up to the part. Decisions and header fields show the part.
+// WithProcesses divides the limits among n processes while the secondary decides. Use it if the secondary is in the
+// memory of each process. Each rate and quota then has an n-th of its units and of its burst there, rounded up, and
+// each Concurrency an n-th of its slots. Bans aren't divided, and a Bandwidth keeps the burst that its chunks need.
+// Queues aren't divided either: as many requests wait in each process as without WithProcesses, and each waits up to
+// n times as long, or for its WithMaxWait, because the part gives an n-th of the units. A cost above the part is
+// charged as the whole part, because it would never pass otherwise. A Settle that raises a cost above the part makes
+// a debt, as always. After a request whose cost was above the part, its first Permit.Extend also charges the units
+// that were left out, up to the part. Decisions and header fields show the part.
 //
 // Write the number of processes that a load balancer spreads each client over. If it sends a client to one process
 // only, that client gets an n-th of its limit. If there are more processes than n, each of them admits an n-th more.
@@ -23,8 +23,8 @@ import (
 // So at worst, if each cost is the whole limit, they admit n times the limit: of a limit of 10,000 and n = 8, eight
 // requests of 4,096 units pass, one in each process.
 //
-// n is from 1 to 1,000,000. stint.New returns an error for other values, and without a secondary. By default,
-// limits aren't divided: each process admits up to the whole limit.
+// n is from 1 to 1,000,000. stint.New returns an error for other values, and for a failover without a secondary. By
+// default, limits aren't divided: each process admits up to the whole limit.
 func WithProcesses(n int) Option {
 	return option(func(s *Store) {
 		s.require(1 <= n && n <= mostProcesses, fmt.Sprintf("WithProcesses(%d)", n),

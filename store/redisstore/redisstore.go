@@ -145,9 +145,9 @@ func WithTimeout(d time.Duration) Option {
 	})
 }
 
-// WithPrefix sets the prefix of all keys in the server. Stores with different prefixes share
-// nothing. The default is "stint:". For a prefix with braces, which would determine the cluster
-// slot of all keys, stint.New returns an error.
+// WithPrefix sets the prefix of all keys on the server. Stores with different prefixes share
+// nothing. The default is "stint:". stint.New returns an error for a prefix with braces, because
+// they would determine the cluster slot of all keys.
 func WithPrefix(prefix string) Option {
 	return option(func(s *Store) { s.prefix = prefix })
 }

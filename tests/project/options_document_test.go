@@ -19,13 +19,12 @@ const optionsFile = "docs/options.md"
 // optionsHead is the beginning of the document.
 const optionsHead = `# Options
 
-This page lists every option, with its default, its values and where it may stand. ` + "`make api`" + ` writes this
-page from the doc comments of the functions: ` + "`go doc github.com/stint-go/stint.WithBurst`" + ` has the whole text
-of one.
+This page lists every option with its default, its values and where it is allowed. ` + "`make api`" + ` writes this page from
+the doc comments of the functions. For the full text on an option, run ` + "`go doc github.com/stint-go/stint.WithBurst`" + `.
 
-If an option may stand in several places, the one of the limit takes precedence over the one of its route, and the one of the
-route over the one of the limiter. An option that may stand in ` + "`New`" + ` may also stand in ` + "`With`" + ` and ` + "`Update`" + `. Durations are
-values of type time.Duration, such as 5*time.Second; durations above 0 and below a millisecond are errors.
+An option of a limit takes precedence over the same option of the limit's route, and an option of the route over the
+same option of the limiter. An option that is allowed in ` + "`New`" + ` is also allowed in ` + "`With` and `Update`" + `. Durations are
+values of type time.Duration, such as 5*time.Second. Positive durations below a millisecond are errors.
 `
 
 // An optionGroup is a table of docs/options.md.
@@ -61,7 +60,7 @@ func TestOptionsDocument(t *testing.T) {
 		if len(options) == 0 {
 			t.Errorf("no options: %s", g.title)
 		}
-		fmt.Fprintf(&text, "\n## %s\n\n| option | does | default | values | may stand in |\n| --- | --- | --- | --- | --- |\n", g.title)
+		fmt.Fprintf(&text, "\n## %s\n\n| option | does | default | values | allowed in |\n| --- | --- | --- | --- | --- |\n", g.title)
 		for _, f := range options {
 			text.WriteString(optionRow(t, g, f))
 		}
