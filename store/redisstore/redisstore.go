@@ -146,8 +146,8 @@ func WithTimeout(d time.Duration) Option {
 }
 
 // WithPrefix sets the prefix of all keys on the server. Stores with different prefixes share
-// nothing. The default is "stint:". stint.New returns an error for a prefix with braces, because
-// they would determine the cluster slot of all keys.
+// nothing. The default is "stint:". A prefix must not have braces, because they would determine
+// the cluster slot of all keys: stint.New returns an error.
 func WithPrefix(prefix string) Option {
 	return option(func(s *Store) { s.prefix = prefix })
 }
