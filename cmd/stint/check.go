@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -270,6 +271,11 @@ func request(method, target string, headers []string, peer string) (*http.Reques
 			continue
 		}
 		r.Header.Add(name, value)
+	}
+	if _, err := netip.ParseAddr(peer); err != nil {
+		if _, err := netip.ParseAddrPort(peer); err != nil {
+			return nil, fmt.Errorf("--peer %s: write an address, such as 192.0.2.7", peer)
+		}
 	}
 	r.RemoteAddr = peer
 	r.RequestURI = r.URL.RequestURI()

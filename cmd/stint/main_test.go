@@ -185,6 +185,7 @@ skip: [{cidr: [10.0.0.0/8]}]
 		{[]string{"POST", "/login", "-H", "Host: api.test"}, []string{"route: POST api.test/login"}},
 		{[]string{"GET", "/healthz"}, []string{"route: GET /healthz", "no limit"}},
 		{[]string{"GET", "/x", "--peer", "10.1.2.3"}, []string{"exempt"}},
+		{[]string{"GET", "/x", "--peer", "[::ffff:10.1.2.3]:80"}, []string{"exempt"}},
 	} {
 		code, out, errs := command(t, "", append([]string{"explain", "p.yaml"}, tt.args...)...)
 		for _, want := range tt.wants {
@@ -193,7 +194,7 @@ skip: [{cidr: [10.0.0.0/8]}]
 			}
 		}
 	}
-	for _, args := range [][]string{{"p.yaml", "GET", "x"}, {"p.yaml", "G T", "/"}, {"p.yaml", "GET", "/", "-H", "x"}, {"missing", "GET", "/"}} {
+	for _, args := range [][]string{{"p.yaml", "GET", "x"}, {"p.yaml", "G T", "/"}, {"p.yaml", "GET", "/", "-H", "x"}, {"p.yaml", "GET", "/", "--peer", "here"}, {"missing", "GET", "/"}} {
 		if code, out, _ := command(t, "", append([]string{"explain"}, args...)...); code != 2 || out != "" {
 			t.Errorf("explain %v: exit code %d: %s", args, code, out)
 		}
