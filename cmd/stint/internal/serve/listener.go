@@ -17,6 +17,7 @@ import (
 // closed first, all connections that have been accepted are answered, and Shutdown finds only idle ones.
 type listener struct {
 	net.Listener
+	what   string // it is for
 	server *http.Server
 	done   chan struct{} // closed when no more connections are accepted
 
@@ -31,7 +32,7 @@ const silence = 5 * time.Second
 
 // listen serves a handler.
 func (s *Server) listen(what, addr string, h http.Handler) (net.Addr, error) {
-	l := &listener{done: make(chan struct{}), busy: map[net.Conn]time.Time{}}
+	l := &listener{what: what, done: make(chan struct{}), busy: map[net.Conn]time.Time{}}
 	l.server = &http.Server{
 		Handler: s.closing(h), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ConnState: l.state,
 		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn),
@@ -98,7 +99,7 @@ func (l *listener) stop(ctx context.Context) error {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("requests are still in flight after %v, and end without an answer", shutdownTimeout)
+			return fmt.Errorf("%s: %w", l.what, errCut)
 		}
 	}
 	return l.server.Shutdown(ctx)

@@ -3,11 +3,11 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -152,14 +152,16 @@ func fromTrusted(t *trusted, log *occasionally) grpc.UnaryServerInterceptor {
 	}
 }
 
-// stopGRPC lets calls in flight end, for a while.
-func stopGRPC(s *grpc.Server, timeout time.Duration) {
+// stopGRPC lets calls in flight end, until ctx ends.
+func stopGRPC(ctx context.Context, s *grpc.Server) error {
 	done := make(chan struct{})
 	go func() { s.GracefulStop(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(timeout):
+		return nil
+	case <-ctx.Done():
 		s.Stop()
 		<-done
+		return fmt.Errorf("rate limit service: %w", errCut)
 	}
 }

@@ -57,8 +57,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// shutdownTimeout is how long requests in flight have to end.
-const shutdownTimeout = 10 * time.Second
+// grace is how long requests in flight have to end.
+const grace = 10 * time.Second
+
+// errCut is the error of a listener that has ended requests in flight.
+var errCut = errors.New("requests in flight have ended without an answer, since they took too long")
 
 // Server is a running server. Start makes one.
 type Server struct {
@@ -66,6 +69,7 @@ type Server struct {
 	AuthAddr, RLSAddr, APIAddr, AdminAddr net.Addr
 
 	config   Config
+	grace    time.Duration
 	log      *occasionally
 	limiters []*stint.Limiter
 	failed   chan error // of a listener
@@ -82,7 +86,7 @@ type Server struct {
 // Start starts a server. Its errors are those of the configuration, of the policy files (policy.Errors), of
 // Redis and of listening. The server runs until Stop.
 func Start(ctx context.Context, c Config) (_ *Server, err error) {
-	s := &Server{config: c, failed: make(chan error, 5), log: newOccasionally(c.Logger)}
+	s := &Server{config: c, grace: grace, failed: make(chan error, 5), log: newOccasionally(c.Logger)}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -247,13 +251,13 @@ func (s *Server) Stop() error {
 		s.health.Shutdown()
 	}
 	time.Sleep(s.config.Drain)
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()
 	s.stop()
-	errs := make([]error, len(s.listeners))
+	errs := make([]error, len(s.listeners)+1)
 	var ending sync.WaitGroup // all at once: each has the whole time
 	if s.grpc != nil {
-		ending.Go(func() { stopGRPC(s.grpc, shutdownTimeout) })
+		ending.Go(func() { errs[len(s.listeners)] = stopGRPC(ctx, s.grpc) })
 	}
 	for i, l := range s.listeners {
 		ending.Go(func() { errs[i] = l.stop(ctx) })

@@ -3,7 +3,9 @@ package serve
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -11,11 +13,13 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/policy"
 	"github.com/stint-go/stint/store"
@@ -92,6 +96,44 @@ func TestServerDecidesAndTells(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, "counts are this process's own") {
 		t.Errorf("without --redis the log has %s", text)
 	}
+}
+
+// A request in flight that takes too long ends without an answer, which is an error.
+func TestStopEndsWhatTakesTooLong(t *testing.T) {
+	const waiting = "limits: [{name: %s, rate: 1/1h, key: global, max-wait: 2h}]\n"
+	client, s, _ := startRLS(t, "", func(c *Config) {
+		c.Policies, c.Proxy = []string{
+			file(t, fmt.Sprintf("version: 1\n"+waiting, "web")), file(t, fmt.Sprintf("version: 1\ndomain: shop\n"+waiting, "shop")),
+		}, "nginx"
+	})
+	s.grace = 50 * time.Millisecond
+	wait := make(chan bool, 2)
+	for _, l := range s.limiters {
+		defer l.Observe(func(e stint.Event) {
+			if e.Kind == stint.EventWaiting {
+				wait <- true
+			}
+		})()
+	}
+	var waits sync.WaitGroup
+	for range 2 { // the second waits
+		waits.Go(func() {
+			r := get("/a").forwarded(t, "nginx", "")
+			r.URL.Host, r.RequestURI, r.RemoteAddr = s.AuthAddr.String(), "", ""
+			if resp, err := http.DefaultClient.Do(r); err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+		waits.Go(func() {
+			_, _ = client.ShouldRateLimit(context.Background(), limitRequest("shop", 1, described("user=ada")))
+		})
+	}
+	<-wait
+	<-wait
+	if err := s.Stop(); !errors.Is(err, errCut) || strings.Count(err.Error(), errCut.Error()) != 2 {
+		t.Errorf("the server stops with %v", err)
+	}
+	waits.Wait()
 }
 
 // A request whose body doesn't come is answered, and doesn't keep the server from stopping.
