@@ -173,12 +173,12 @@ func newLimit[O anyLimitOption](r *compile.Rule, opts []O) Limit {
 // WithBurst sets the number of units of a Rate or Quota that may pass at once, or the number of
 // bytes of a [Bandwidth]. For a Rate or Quota, the meaning of n depends on the algorithm:
 //
-//   - TokenBucket, IntervalBucket: the capacity of the bucket. The default is the n of the Rate
-//     or Quota.
-//   - LeakyBucket: the number of units beyond the rate that pass without delay. The default is
-//     0.
-//   - TokenBucket with WithDebt: the number of units that an idle key saves up. The default is
-//     the number of units in one second, as in Guava.
+//   - TokenBucket, IntervalBucket: n is the capacity of the bucket. The default is the number of
+//     units of the Rate or Quota.
+//   - LeakyBucket: n is the number of units beyond the rate that pass without delay. The default
+//     is 0.
+//   - TokenBucket with WithDebt: n is the number of units that an idle key saves up. The default
+//     is the number of units in one second, as in Guava.
 //
 // n is from 0 to 2^40. New returns an error for other numbers, and for algorithms without a
 // burst. New also returns an error for 0 on an IntervalBucket and on a TokenBucket without
@@ -325,9 +325,9 @@ func WithNearLimit(percent ...int) ChargeOption {
 // request waits.
 //
 // On a Rate, requests wait for their turn, and n is at most 2^40. For a LeakyBucket, the default
-// is the n of the Rate, and for a TokenBucket 0. New returns an error for a Rate with another
-// algorithm. The last of n requests of cost 1 waits for n divided by the rate, unless
-// WithMaxWait is shorter. The queue also bounds Limiter.Wait.
+// is the number of units of the Rate, and for a TokenBucket 0. New returns an error for a Rate
+// with another algorithm. The last of n requests of cost 1 waits for n divided by the rate,
+// unless WithMaxWait is shorter. The queue also bounds Limiter.Wait.
 //
 // On a Concurrency or AdaptiveConcurrency, requests wait for a slot, at most 5 seconds or
 // WithMaxWait. For a Concurrency or AdaptiveConcurrency, the default is 0 or, with a
