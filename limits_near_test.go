@@ -136,6 +136,30 @@ func TestNearLimitAfterWaiting(t *testing.T) {
 	}
 }
 
+// While a request waits for its turn in the next window, the present one goes on.
+func TestNearLimitBesideAWaitingRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen nears
+		l := limiter(t, theKey, seen.option(), stint.WithNearLimit(80),
+			stint.Quota(100, stint.Every(time.Minute), stint.WithName("x"), stint.WithMaxWait(2*time.Minute)))
+		time.Sleep(30 * time.Second)
+		p := take(t, l, 90)
+		seen.want(t, "90 of 100", "x of k at 80")
+		waited := make(chan error, 1)
+		go func() { waited <- l.Allow(t.Context(), "k", 20) }()
+		synctest.Wait()
+		settle(t, p, 91)
+		seen.want(t, "91 of 100")
+		if err := <-waited; err != nil {
+			t.Fatal(err)
+		}
+		take(t, l, 59)
+		seen.want(t, "79 of 100 in the next window")
+		take(t, l, 1)
+		seen.want(t, "80 of 100 in the next window", "x of k at 80")
+	})
+}
+
 // A turn that a request hasn't used goes to the next one, for which no dry run is charged.
 func TestNearLimitOfUnchargedDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -105,14 +105,12 @@ func highest(marks []int, used, of int64) (percent int) {
 // percentOf returns the percentage that used is of so many units, rounded down. It is at most 100.
 func percentOf(used, of int64) int { return int(min(used*100/of, 100)) }
 
-// endOf returns when the period ends in which a charge was decided with r. A window ends after ResetAfter, by the clock
-// of the store. An IntervalBucket has its next units after MoreAfter.
+// endOf returns when the period ends in which a charge was decided with r: a window or an interval after MoreAfter, by
+// the clock of the store. ResetAfter may be the end of a later window, in which turns are reserved.
 func endOf(s *store.Spec, r *store.Result, now time.Time) int64 {
 	period := s.Period
 	switch s.Algorithm {
-	case store.FixedWindow:
-		period = r.ResetAfter
-	case store.IntervalBucket:
+	case store.FixedWindow, store.IntervalBucket:
 		period = r.MoreAfter
 	}
 	return now.Add(period).UnixNano()

@@ -44,7 +44,7 @@ func TestWindowsByTheClockOfTheStore(t *testing.T) {
 						late = 0
 					}
 					time.Sleep(time.Duration(day+1)*24*time.Hour - left + late - time.Since(began))
-					got, want := table.reach(l, "k", 81+int64(i), 1, store.Result{ResetAfter: left}), 0
+					got, want := table.reach(l, "k", 81+int64(i), 1, store.Result{MoreAfter: left}), 0
 					if i == 0 {
 						want = 80
 					}
@@ -55,7 +55,7 @@ func TestWindowsByTheClockOfTheStore(t *testing.T) {
 			}
 			time.Sleep(50 * time.Hour)
 			// A later window than the next one.
-			if got := table.reach(l, "k", 85, 1, store.Result{ResetAfter: 23 * time.Hour}); got != 80 {
+			if got := table.reach(l, "k", 85, 1, store.Result{MoreAfter: 23 * time.Hour}); got != 80 {
 				t.Errorf("after a pause: %d", got)
 			}
 		})
