@@ -70,7 +70,7 @@ func (s *Server) open() (*policyFiles, error) {
 	fs := &policyFiles{byDomain: map[string]*domain{}, byName: map[string]*stint.Limiter{}}
 	if s.config.RateLimitConfigs != nil {
 		fs.configured = &configured{paths: s.config.RateLimitConfigs, counts: counts, logger: s.config.Logger, log: s.log}
-		fs.configured.changed()
+		fs.configured.last = fs.configured.read()
 		err := fs.configured.load()
 		s.limiters = fs.configured.limiters()
 		return fs, err

@@ -485,7 +485,8 @@ type configured struct {
 	logger *slog.Logger
 	log    *occasionally
 
-	last    [][]byte // the files' contents
+	last    [][]byte // the files' contents when they were loaded
+	seen    [][]byte // and at the last look; nil if they couldn't be read
 	lastErr string   // of reading them; or ""
 	domains map[string]*domain
 	current atomic.Pointer[map[string]*domain]
@@ -542,25 +543,32 @@ func (c *configured) limiters() (all []*stint.Limiter) {
 	return all
 }
 
-// changed reports whether the files have other contents than at the last call. If they can't be read, it logs that, and
-// reports false.
-func (c *configured) changed() bool {
+// read returns the files' names and contents. If they can't be read, it logs that, and returns nil.
+func (c *configured) read() (now [][]byte) {
 	files, err := filesIn(c.paths)
-	var now [][]byte
 	for _, file := range files {
 		data, readErr := os.ReadFile(file)
 		err = errors.Join(err, readErr)
 		now = append(now, []byte(file), data)
 	}
-	if err != nil {
-		if c.lastErr != err.Error() {
-			c.logger.Error("a configuration can't be read, so the last one stays in force", "error", err)
-		}
-		c.lastErr = err.Error()
-		return false
+	if err == nil {
+		c.lastErr = ""
+		return now
 	}
-	c.lastErr = ""
-	if slices.EqualFunc(now, c.last, bytes.Equal) {
+	if c.lastErr != err.Error() {
+		c.logger.Error("a configuration can't be read, so the last one stays in force", "error", err)
+	}
+	c.lastErr = err.Error()
+	return nil
+}
+
+// changed reports whether the files have other contents than those in force, and the same as at the last call: a file may
+// have been half written then.
+func (c *configured) changed() bool {
+	now := c.read()
+	same := slices.EqualFunc(now, c.seen, bytes.Equal)
+	c.seen = now
+	if now == nil || !same || slices.EqualFunc(now, c.last, bytes.Equal) {
 		return false
 	}
 	c.last = now

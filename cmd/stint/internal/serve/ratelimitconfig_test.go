@@ -193,6 +193,31 @@ func TestRateLimitConfigReload(t *testing.T) {
 	}
 }
 
+// A configuration comes into force once it is the same at two looks: it may be half written at the first.
+func TestRateLimitConfigHalfWritten(t *testing.T) {
+	path := file(t, unlimited)
+	c := &configured{paths: []string{path}, logger: slog.New(slog.DiscardHandler)}
+	c.last = c.read()
+	for i, tt := range []struct {
+		text string // "": the file is gone
+		want bool
+	}{
+		{unlimited, false}, {unlimited[:20], false}, {addresses, false}, {addresses, true}, {addresses, false},
+		{messaging, false}, {addresses, false}, {addresses, false}, {messaging, false}, {"", false}, {messaging, false}, {messaging, true},
+	} {
+		err := os.Remove(path)
+		if tt.text != "" {
+			err = os.WriteFile(path, []byte(tt.text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.changed(); got != tt.want {
+			t.Errorf("look %d reports %v, want %v", i+1, got, tt.want)
+		}
+	}
+}
+
 // A configuration that is gone leaves the last one in force, and the log says so, once.
 func TestRateLimitConfigDeleted(t *testing.T) {
 	var path string
