@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/stint-go/stint/internal/adaptive"
@@ -42,8 +43,10 @@ func (l *Limiter) logMade() {
 		for _, t := range v.limitTexts() {
 			limits = append(limits, t.String())
 		}
-		if len(v.compiled.Funcs) > 0 {
-			limits = append(limits, "those of a WithLimitFunc")
+		for _, f := range v.compiled.Funcs {
+			if of := "those of a " + f.Option(); !slices.Contains(limits, of) {
+				limits = append(limits, of)
+			}
 		}
 		return v.events.attrs(slog.String("limits", joinListed(limits)), slog.String("store", storeName(v.backend.Store)))
 	}})

@@ -56,9 +56,9 @@ type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string {
 	if e.Err == nil {
-		return "stint: limits are read again"
+		return "stint: limits are loaded again"
 	}
-	return "stint: limits could not be read: " + strings.TrimPrefix(e.Err.Error(), "stint: ")
+	return "stint: limits could not be loaded: " + strings.TrimPrefix(e.Err.Error(), "stint: ")
 }
 
 // Unwrap returns the source's own error.

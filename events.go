@@ -76,7 +76,8 @@ type Event struct {
 
 	keys []string // of Decision.Limits
 
-	degraded *degradation // for EventStoreDegraded
+	degraded  *degradation // for EventStoreDegraded
+	unsettled string       // what the log says of an EventSettleFailed with slots
 }
 
 // degradation is what an EventStoreDegraded is about.

@@ -89,10 +89,10 @@ func ExampleNew_errors() {
 	)
 	fmt.Println(err)
 	// Output:
-	// stint: limit "rate": period 0s: pass a positive duration, such as time.Second
 	// stint: limit "rate": WithBurst(-1): use 0 or more
-	// stint: limit "rate": the limit has no key, and no default would be safe: use stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
-	// stint: limit "concurrency": the limit has no key, and no default would be safe: use stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
+	// stint: limit "rate": a period of 0s: use 1ms or more
+	// stint: limit "rate": the limit has no key, and no default would be safe: add stint.WithKey(stint.RemoteIP()), or another key: stint.ForwardedIP(trusted...) behind a proxy, stint.Global() for one limit on all requests, stint.GivenKey() if you call Take yourself
+	// stint: limit "concurrency": the limit has no key, and no default would be safe: add stint.WithKey(stint.RemoteIP()), or another key: stint.ForwardedIP(trusted...) behind a proxy, stint.Global() for one limit on all requests, stint.GivenKey() if you call Take yourself
 }
 
 // A customer's month begins on its billing day, and its year too.
@@ -678,7 +678,7 @@ func ExampleLimiter_Update() {
 	fmt.Println(err)
 	// Output:
 	// left of 15: 11
-	// stint: limit "hourly-calls": 0 units: use a number from 1 to 1099511627776
+	// stint: limit "hourly-calls": 0 units: use 1 to 1099511627776
 }
 
 // A service finds out by itself how many requests it can work on at a time,

@@ -865,7 +865,7 @@ func TestUsageOfTenants(t *testing.T) {
 		"paid":  "own 0/50 plan 0/100 exports 0/9",
 		"stale": "own 0/50 plan 0/7",
 		"else":  "own 0/50",
-		"down":  "stint: limits could not be read: down",
+		"down":  "stint: limits could not be loaded: down",
 	} {
 		all, err := l.Usage(ask(tenant))
 		var got []string

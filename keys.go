@@ -41,7 +41,7 @@ type Key struct{ key *keys.Key }
 func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return invalidKey(&optionerror.Problem{Option: "KeyFunc(nil)",
-			Write: "pass a function, or a Key such as stint.RemoteIP()"})
+			Write: "pass a function, or use another key, such as stint.RemoteIP()"})
 	}
 	return Key{keys.FromFunc("KeyFunc", f)}
 }
@@ -182,7 +182,7 @@ func HeaderIP(name string, trusted ...netip.Prefix) Key {
 	switch {
 	case !clientip.IsFieldName(name):
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%.80q)", name),
-			Write: `pass the name of a header field, such as "X-Real-IP"`})
+			What: notFieldName, Write: `use letters, digits and hyphens, such as "X-Real-IP"`})
 	case http.CanonicalHeaderKey(name) == clientip.XForwardedFor:
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("HeaderIP(%q)", name),
 			What: "this field is a list", Write: "use stint.ForwardedIP"})
@@ -226,7 +226,7 @@ func Header(name string) Key {
 	switch {
 	case !clientip.IsFieldName(name):
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%.80q)", name),
-			Write: `pass the name of a header field, such as "X-API-Key"`})
+			What: notFieldName, Write: `use letters, digits and hyphens, such as "X-API-Key"`})
 	case canonical == clientip.XForwardedFor:
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Header(%q)", name),
 			What:  "a client can write anything into this field",
@@ -243,6 +243,8 @@ func Header(name string) Key {
 	return Key{keys.Header(canonical)}
 }
 
+const notFieldName = "this isn't a valid name of a header field"
+
 // Cookie keys on the value of a cookie. The key is empty if the request doesn't have the
 // cookie. If the request has several cookies of that name, the first is the key, as in
 // http.Request.Cookie. New returns an error if name isn't a valid cookie name. A session cookie
@@ -251,7 +253,7 @@ func Header(name string) Key {
 func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
 		return invalidKey(&optionerror.Problem{Option: fmt.Sprintf("Cookie(%.80q)", name),
-			Write: `pass the name of a cookie, such as "session"`})
+			What: "this isn't a valid name of a cookie", Write: `use letters, digits, - and _, such as "session"`})
 	}
 	return Key{keys.Cookie(name)}
 }
@@ -341,7 +343,7 @@ func joinable(maker string, parts []Key) (all []*keys.Key, problems optionerror.
 		case k == nil:
 			problems.Add(maker, fmt.Sprintf("key %d is the zero Key", i+1), "pass a key such as stint.RemoteIP(), or leave it out")
 		case k.Given:
-			problems.Add(maker, "%v can't be a part of a key", "join the parts yourself, and give Take the result",
+			problems.Add(maker, "%v can't be a part of a key", "use it alone, and pass the whole key to Take",
 				"GivenKey()")
 		default:
 			problems = append(problems, k.Problems...)
@@ -369,7 +371,7 @@ func Hash(secret []byte, k Key) Key {
 	case hashed == nil:
 		problems.Add("Hash", "the key is the zero Key", "pass the key to hash, such as stint.RemoteIP()")
 	case hashed.Given:
-		problems.Add("Hash", "%v can't be hashed", "hash the key yourself, and give Take the result", "GivenKey()")
+		problems.Add("Hash", "%v can't be hashed", "hash the key yourself, and pass the hash to Take", "GivenKey()")
 	default:
 		problems = append(problems, hashed.Problems...)
 	}

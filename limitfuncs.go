@@ -59,7 +59,7 @@ func WithLimitSource(k Key, s func(ctx context.Context, key string, by LimitUser
 	return option("WithLimitFunc", func(c *config) {
 		problems := k.described().Problems.Within("WithLimitSource")
 		if k.described().Given {
-			problems.Add("WithLimitSource(GivenKey())", compile.NoGivenKey, "use another key, such as stint.Header")
+			problems.Add("WithLimitSource(GivenKey())", compile.NoGivenKey, `use another key, such as stint.Header("X-Tenant")`)
 		}
 		if s == nil {
 			problems.Add("WithLimitSource", "the function is nil", "pass a function, or leave the option out")
@@ -197,7 +197,8 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 		some := len(limits) > 0
 		if some && errors.As(err, &source) && source.Err == nil {
 			q.RecordSourceAnswers()
-		} else if err := f.fail(q, err, holding(limits, err), open, some || f.fn.Defaults.DryRun); err != nil || !some {
+		} else if err := f.fail(q, &failure.Error{Err: err, Source: &failure.Source{Holds: holding(limits, err)},
+			Beside: some, WouldDeny: !some && f.fn.Defaults.DryRun}, open); err != nil || !some {
 			return err
 		}
 	}
@@ -212,10 +213,12 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 		switch {
 		case err == nil:
 			err = charge(e)
-		case f.ofKey != nil:
-			err = f.fail(q, &SourceError{err}, "a limit of it doesn't hold", open, f.isDryRun(l))
 		default:
-			err = f.fail(q, err, "", open, f.isDryRun(l))
+			if f.ofKey != nil {
+				err = &SourceError{err}
+			}
+			err = f.fail(q, &failure.Error{Err: err, WouldDeny: f.isDryRun(l),
+				Source: &failure.Source{Holds: "requests pass without it", Invalid: true}}, open)
 		}
 		if err != nil {
 			return err
@@ -224,28 +227,28 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 	return nil
 }
 
-// fail records why the function returned no limits, or some that can't be used. holds says what holds
+// fail records why the function returned no limits, or some that can't be used. denial.Source says what holds
 // unless the request is denied. fail returns the denial, or nil if the request goes on.
-func (f *limitFunc) fail(q *read.Reading, err error, holds string, open, goesOn bool) error {
-	denial := &failure.Error{Err: err}
+func (f *limitFunc) fail(q *read.Reading, denial *failure.Error, open bool) error {
+	err, source, goesOn := denial.Err, denial.Source, denial.WouldDeny || denial.Beside
 	if f.ofKey == nil { // otherwise the error is by the package of the source
 		denial.By = "WithLimitFunc"
 	}
 	if !errors.As(err, new(*SourceError)) {
+		denial.Source = nil
 		return q.DenyLimits(read.LimitsFailed, denial, goesOn)
 	}
-	denial.Source = &failure.Source{Holds: holds}
 	var says interface {
 		OfKey() bool
 		Known() bool
 	} // package tenants has such errors
 	if errors.As(err, &says) {
-		denial.Source.OfKey, denial.Source.Known = says.OfKey(), says.Known()
+		source.OfKey, source.Known = says.OfKey(), says.Known()
 	}
 	if goesOn || open {
 		return q.DenyLimits(read.SourceFailed, denial, true)
 	}
-	denial.Source.Holds = "requests are denied"
+	source.Holds = "requests are denied"
 	return q.DenyLimits(read.LimitsFailed, denial, false)
 }
 
@@ -254,11 +257,11 @@ func holding(limits []Limit, err error) string {
 	var says interface{ InForce() string }
 	switch {
 	case len(limits) == 0:
-		return "requests pass without its limits"
+		return "requests pass without them"
 	case errors.As(err, &says):
 		return says.InForce()
 	}
-	return "requests get the limits that it returned"
+	return "requests get the limits that were returned with the error"
 }
 
 // problemsTogether returns the problems of limits that a function returns together.
@@ -280,9 +283,7 @@ func problemsTogether(limits []Limit) (all optionerror.List) {
 		switch {
 		case problems != nil:
 		case !l.rule.Named:
-			problems = optionerror.List{{Limit: name,
-				What:  "the limit has no name of its own, and counts are stored by name, so it could share another limit's counts",
-				Write: "give it a name with stint.WithName"}}
+			problems = optionerror.List{compile.NameMissing("", l.rule)}
 		case names[name]:
 			problems = optionerror.List{compile.NameTaken("", name)}
 		}
@@ -293,6 +294,6 @@ func problemsTogether(limits []Limit) (all optionerror.List) {
 }
 
 var errExemptBeside = &optionerror.Problem{Option: "Exempt()", What: "combined with other limits",
-	Write: "return it alone, or leave it out"}
+	Write: "use it alone, or leave it out"}
 
-var errZeroLimit = &optionerror.Problem{What: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
+var errZeroLimit = &optionerror.Problem{Option: "Limit{}", Write: "use a limit, such as stint.Rate(10, time.Second)"}

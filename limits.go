@@ -52,7 +52,7 @@ func (l Limit) applyRoute(rc *compile.Route) {
 func (l Limit) written(errs *optionerror.List) bool {
 	switch l.rule {
 	case nil:
-		errs.Add("", "zero Limit", "use stint.Rate, Quota or Concurrency")
+		*errs = append(*errs, errZeroLimit)
 	case exempt:
 		errs.Add("Exempt()", "it has no effect outside a route or a limit function",
 			"put it in a stint.WithRoute, or return it from a limit function")
@@ -118,7 +118,7 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	checkPeriod(l.rule)
 	if r := l.rule; r.Spec.WarmUp != 0 {
 		if r.AlgorithmSet {
-			r.Errs.Add("WithWarmUp", "%v does not warm up", "leave %v or %v out",
+			r.Errs.Add("WithWarmUp", "%v doesn't warm up", "leave %v or %v out",
 				r.Spec.Algorithm, "WithAlgorithm", "WithWarmUp")
 		}
 		r.Spec.Algorithm = store.WarmUp
@@ -153,16 +153,11 @@ func Quota(n int64, w Window, opts ...RateOption) Limit {
 
 // checkPeriod reports a period that lacks its unit.
 func checkPeriod(r *compile.Rule) {
-	if ok, write := checkUnit(r.Spec.Period); !ok {
-		r.Errs.Add("", fmt.Sprintf("a period of %v", r.Spec.Period), write)
+	d := r.Spec.Period
+	if valid, write := optionerror.CheckDuration(d, time.Millisecond, 0, "use 1ms or more"); !valid {
+		r.Errs.Add("", fmt.Sprintf("a period of %v", d), write)
 		r.Spec.Period = time.Second // or the store's limit may report it too
 	}
-}
-
-// checkUnit reports whether a duration has its unit, and what to write instead. Its other mistakes are the
-// store's to report.
-func checkUnit(d time.Duration) (ok bool, write string) {
-	return optionerror.CheckDuration(d, true, "")
 }
 
 func newLimit[O anyLimitOption](r *compile.Rule, opts []O) Limit {
@@ -226,7 +221,7 @@ func WithName(name string) LimitOption {
 // Requests are spaced evenly, and an idle key saves up no units: without a WithMaxWait (or
 // Limiter.Wait), a request that comes before its turn is denied.
 func WithWarmUp(d time.Duration) RateOption {
-	valid, write := optionerror.CheckDuration(d, d > 0, "give how long the rate takes to rise, such as 4*time.Second")
+	valid, write := optionerror.CheckDuration(d, time.Millisecond, 0, "use 1ms or more, the time that the rate takes to rise")
 	return checkedRuleOption(valid, fmt.Sprintf("WithWarmUp(%v)", d), write,
 		func(r *compile.Rule) { r.Spec.WarmUp = d }, "Rate")
 }
@@ -254,7 +249,7 @@ func WithDebt() RateOption {
 // and for other algorithms. New also returns an error for buckets that can't be counted exactly,
 // which happens only if the period isn't a multiple of 100 ms.
 func WithBuckets(k int64) RateOption {
-	return checkedRuleOption(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "use 1 or more",
+	return checkedRuleOption(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "use 1 to 1000",
 		func(r *compile.Rule) { r.Spec.Buckets = k }, "Rate")
 }
 
@@ -274,7 +269,7 @@ func WithBuckets(k int64) RateOption {
 // Keep d to a few seconds: an HTTP/1.1 server doesn't detect that a client has disconnected
 // while the request's body is unread.
 func WithMaxWait(d time.Duration) ChargeOption {
-	valid, write := optionerror.CheckDuration(d, d > 0, "pass a positive duration, or leave it out if nobody waits")
+	valid, write := optionerror.CheckDuration(d, time.Millisecond, 0, "use 1ms or more, or leave it out for the default")
 	return checkedSetting(valid, fmt.Sprintf("WithMaxWait(%v)", d), write,
 		func(s *compile.Settings) { s.MaxWait = d })
 }
@@ -514,20 +509,21 @@ func AdaptiveConcurrency(min, max int64, opts ...SlotOption) Limit {
 	Gradient2(adaptive.DefaultTolerance).set(c)
 	r := &compile.Rule{Kind: limit.Adaptive, Adaptive: c,
 		Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
-	if min < 1 || max < min || max > mostAdaptive {
+	if !validRange(c) {
 		r.Errs.Add(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
-			fmt.Sprintf("use a min of at least 1, and a max of at least min, up to %d", mostAdaptive))
+			fmt.Sprintf("use a min of 1 or more, and a max from min to %d", mostAdaptive))
 		r.Spec.Units = 1 // or the store's limit would be reported too
 	}
 	apply(r, opts)
-	switch {
-	case c.Start == 0:
+	if c.Start == 0 {
 		c.Start = adaptive.StartIn(min, max)
-	case c.Start < min || c.Start > max:
-		r.Errs.Add(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "",
-			fmt.Sprintf("use %d to %d, the range of the limit", min, max))
 	}
 	return Limit{r}
+}
+
+// validRange reports whether a min and a max can be those of an AdaptiveConcurrency.
+func validRange(c *adaptive.Config) bool {
+	return 1 <= c.Min && c.Min <= c.Max && c.Max <= mostAdaptive
 }
 
 // mostAdaptive is the largest max: far more than a process has in flight.
@@ -559,7 +555,7 @@ type Adaptation struct {
 // aren't mistaken for an overload.
 func Gradient2(tolerance float64) Adaptation {
 	return adaptation(tolerance >= 1 && tolerance <= 100, // NaN is neither
-		fmt.Sprintf("Gradient2(%v)", tolerance), "use 1 or more, up to 100",
+		fmt.Sprintf("Gradient2(%v)", tolerance), "use 1 to 100",
 		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.Gradient2, tolerance, 0 })
 }
 
@@ -582,7 +578,7 @@ func Vegas() Adaptation {
 // which 95 % of the requests end without a queue. If more than one request in twenty exceeds
 // timeout even without a queue, the limit falls to its minimum.
 func AIMD(timeout time.Duration) Adaptation {
-	valid, write := optionerror.CheckDuration(timeout, timeout > 0, "use 1ms or more")
+	valid, write := optionerror.CheckDuration(timeout, time.Millisecond, 0, "use 1ms or more")
 	return adaptation(valid, fmt.Sprintf("AIMD(%v)", timeout), write,
 		func(c *adaptive.Config) { c.Algorithm, c.Tolerance, c.Timeout = adaptive.AIMD, 0, timeout })
 }
@@ -611,8 +607,13 @@ func WithAdaptation(a Adaptation) SlotOption {
 // of the AdaptiveConcurrency. The default is 20, or the nearer of min and max if 20 is out of
 // range. New returns an error for other values.
 func WithInitialLimit(n int64) SlotOption {
-	return configures(n >= 1, fmt.Sprintf("WithInitialLimit(%d)", n), "use 1 or more",
-		func(c *adaptive.Config) { c.Start = n })
+	return ruleOption{ruleChange: onlyFor("WithInitialLimit", func(r *compile.Rule) {
+		c := r.Adaptive
+		if c.Start = n; validRange(c) && (n < c.Min || n > c.Max) {
+			r.Errs.Add(fmt.Sprintf("WithInitialLimit(%d)", n), "",
+				fmt.Sprintf("use %d to %d, the range of the limit", c.Min, c.Max))
+		}
+	}, "AdaptiveConcurrency")}
 }
 
 // WithSampleWindow sets how long an AdaptiveConcurrency averages latency before it changes its
@@ -620,7 +621,7 @@ func WithInitialLimit(n int64) SlotOption {
 // windows. A window is extended until it has ten requests. With a shorter window, the limit
 // reacts faster, but also to random variation.
 func WithSampleWindow(d time.Duration) SlotOption {
-	valid, write := optionerror.CheckDuration(d, d >= 100*time.Millisecond, "use 100ms or more")
+	valid, write := optionerror.CheckDuration(d, 100*time.Millisecond, 0, "use 100ms or more")
 	return configures(valid, fmt.Sprintf("WithSampleWindow(%v)", d), write,
 		func(c *adaptive.Config) { c.Window = d })
 }
@@ -681,7 +682,7 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	s := &r.Spec
 	if bytesPerSecond < respond.Slowest || bytesPerSecond > respond.Fastest {
 		r.Errs.Add(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
-			fmt.Sprintf("use bytes per second, %d to %d", respond.Slowest, respond.Fastest))
+			fmt.Sprintf("use %d to %d bytes per second", respond.Slowest, respond.Fastest))
 	}
 	burst := s.Burst
 	s.Burst = 0 // or the store's limit would report a wrong one too
@@ -691,7 +692,7 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 			problem = "a burst this small splits a body into many chunks, and each costs a call of the store"
 		}
 		r.Errs.Add(fmt.Sprintf("WithBurst(%d)", max(burst, 0)), problem,
-			fmt.Sprintf("use %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
+			fmt.Sprintf("use %d to %d", respond.LeastPiece, int64(store.MaxCost)))
 	}
 	if len(r.Errs) == 0 {
 		rate := respond.NewRate(bytesPerSecond, burst)
@@ -766,7 +767,8 @@ func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 func WithBanFor(d time.Duration) BanOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) {
 		r.Spec.Ban = d
-		if ok, write := checkUnit(d); !ok {
+		const year = 365 * 24 * time.Hour
+		if valid, write := optionerror.CheckDuration(d, time.Millisecond, year, "use 1ms to 8760h, which is a year"); !valid {
 			r.Errs.Add(fmt.Sprintf("WithBanFor(%v)", d), "", write)
 			r.Spec.Ban = time.Hour // or the store's limit may report it too
 		}

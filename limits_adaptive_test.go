@@ -22,17 +22,17 @@ func TestAdaptiveMisuse(t *testing.T) {
 		limit stint.Limit
 		want  string
 	}{
-		{stint.AdaptiveConcurrency(0, 10), "AdaptiveConcurrency(0, 10): use a min of at least 1"},
+		{stint.AdaptiveConcurrency(0, 10), "AdaptiveConcurrency(0, 10): use a min of 1 or more"},
 		{stint.AdaptiveConcurrency(5, 4), "AdaptiveConcurrency(5, 4): use"},
-		{stint.AdaptiveConcurrency(1, 1_000_001), "up to 1000000"},
+		{stint.AdaptiveConcurrency(1, 1_000_001), "a max from min to 1000000"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(11)), "WithInitialLimit(11): use 1 to 10"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(-1)), "WithInitialLimit(-1): use 1 or more"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.Gradient2(0.9))), "Gradient2(0.9): use 1 or more, up to 100"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.Gradient2(math.NaN()))), "Gradient2(NaN): use 1 or more, up to 100"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(-1)), "WithInitialLimit(-1): use 1 to 10, the range of the limit"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.Gradient2(0.9))), "Gradient2(0.9): use 1 to 100"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.Gradient2(math.NaN()))), "Gradient2(NaN): use 1 to 100"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithSampleWindow(time.Millisecond)), "WithSampleWindow(1ms): use 100ms"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.Adaptation{})), "WithAdaptation(Adaptation{}): use stint.Gradient2, stint.Vegas or stint.AIMD"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.AIMD(0))), "AIMD(0s): use 1ms or more"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.AIMD(99*time.Microsecond))), "AIMD(99µs): use 99000*time.Millisecond"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(stint.AIMD(99*time.Microsecond))), "AIMD(99µs): use 1ms or more"},
 		{stint.AdaptiveConcurrency(1, 10, nil), "option 1 is nil"},
 	} {
 		_, err := stint.New(tt.limit, theKey)

@@ -25,13 +25,13 @@ func TestBanOptions(t *testing.T) {
 	for want, opts := range map[string][]stint.Option{
 		": there is no rate or quota whose denials": {stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour))},
 		`"b": there is no rate or quota whose`:      {rate, stint.WithRoute("/x", stint.Only(stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("b"))))},
-		"use at most 1000":                          {rate, stint.Ban(1001, time.Minute, stint.WithBanFor(time.Hour))},
-		"0 units":                                   {rate, stint.Ban(0, time.Minute, stint.WithBanFor(time.Hour))},
-		"period 0s":                                 {rate, stint.Ban(1, 0, stint.WithBanFor(time.Hour))},
+		"1001 denials: use 1 to 1000":               {rate, stint.Ban(1001, time.Minute, stint.WithBanFor(time.Hour))},
+		"0 denials: use 1 to 1000":                  {rate, stint.Ban(0, time.Minute, stint.WithBanFor(time.Hour))},
+		"a period of 0s: use 1ms or more":           {rate, stint.Ban(1, 0, stint.WithBanFor(time.Hour))},
 		`"ban": the ban has no duration: add stint.WithBanFor, such as stint.WithBanFor(time.Hour)`: {rate, stint.Ban(1, time.Minute)},
 		`"ban": the ban's key is RemoteIP(), but no rate or quota has that key: give the ban the key of the rate or quota`: {stint.Rate(1, time.Minute, stint.WithKey(stint.Header("X-API-Key"))),
 			stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithKey(stint.RemoteIP()))},
-		"a ban of -1s": {rate, stint.Ban(1, time.Minute, stint.WithBanFor(-time.Second))},
+		"WithBanFor(-1s): use 1ms to 8760h":        {rate, stint.Ban(1, time.Minute, stint.WithBanFor(-time.Second))},
 		`limit "ban": another limit has that name`: {rate, stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban")), stint.Ban(2, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban"))},
 	} {
 		if _, err := stint.New(append(opts, theKey)...); err == nil || !strings.Contains(err.Error(), want) {

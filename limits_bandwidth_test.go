@@ -567,10 +567,10 @@ func TestBandwidthSaysWhatToWrite(t *testing.T) {
 		limit stint.Limit
 		want  string
 	}{
-		{stint.Bandwidth(0), "Bandwidth(0): use bytes per second"},
-		{stint.Bandwidth(1 << 40), "use bytes per second"},
+		{stint.Bandwidth(0), "Bandwidth(0): use 1024 to 68719476736 bytes per second"},
+		{stint.Bandwidth(1 << 40), "use 1024 to 68719476736 bytes per second"},
 		{stint.Bandwidth(megabyte, stint.WithBurst(0)), "WithBurst(0): a burst this small splits a body into many chunks"},
-		{stint.Bandwidth(megabyte, stint.WithBurst(1<<41)), "WithBurst(2199023255552): use 4096 or more"},
+		{stint.Bandwidth(megabyte, stint.WithBurst(1<<41)), "WithBurst(2199023255552): use 4096 to 1099511627776"},
 		{stint.Bandwidth(megabyte, stint.WithBurst(100)), "WithBurst(100): a burst this small splits a body into many chunks"},
 	}
 	for _, tt := range tests {

@@ -45,7 +45,7 @@ func TestNamesInASharedStore(t *testing.T) {
 		{"With", []stint.Option{shared, named("a")}, []stint.Option{rate}, nil, []string{want}},
 		{"With another store", []stint.Option{shared, named("a")}, []stint.Option{named("b"), stint.WithStore(memstore.New())}, nil, nil},
 		{"With a store, inherited", []stint.Option{rate, stint.WithRoute("/r", stint.Quota(1, stint.Daily))}, []stint.Option{shared, named("a")}, nil,
-			[]string{`limit "rate": inherited: the limit has only its default name`, `limit "daily": inherited: the limit has only its default name`}},
+			[]string{`limit "rate": the limit of the extended limiter has only its default name`, `limit "daily": the limit of the extended limiter has only its default name`}},
 		{"Update", []stint.Option{shared, named("a")}, nil, []stint.Option{rate}, []string{want}},
 		{"a store of its own", []stint.Option{rate, stint.WithRoute("/r", stint.Rate(1, time.Second))}, []stint.Option{stint.Rate(1, time.Hour)}, []stint.Option{rate}, nil},
 	}

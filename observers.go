@@ -278,8 +278,26 @@ func (s *sender) sendUnsettled(of subject, done decide.Settlement) error {
 // sendSettleFailed sends the event of charges that could not be settled.
 func (s *sender) sendSettleFailed(of subject, charges []store.Charge, took time.Duration, err error) {
 	e := of.later().event(EventSettleFailed, err)
-	e.StoreTook = took
+	e.StoreTook, e.unsettled = took, unsettledText(charges)
 	s.sendAbout(of.observers, &e, charges)
+}
+
+// unsettledText says what could not be settled, if charges hold slots, or is "".
+func unsettledText(charges []store.Charge) string {
+	slots := 0
+	for i := range charges {
+		if charges[i].Limit.Algorithm() == store.Concurrency {
+			slots++
+		}
+	}
+	switch slots {
+	case 0:
+		return ""
+	case len(charges):
+		return "a request's slot could not be released, so it stays taken until its lease ends"
+	}
+	return "a request's slot could not be released, and its final cost not be recorded: " +
+		"the slot stays taken until its lease ends, and the earlier cost stays charged"
 }
 
 // WithLogger sets the logger for problems (failures of the store, of key functions, limit
@@ -321,15 +339,32 @@ func (s *sender) write(m logs.Message, e *Event) {
 	case EventStoreDegraded:
 		about = cmp.Or(e.degraded.store, s.store)
 		line.About, line.Whole, line.Incident = addressOf(about), addressOf(s.store), e.degraded.incident
-	case EventStoreFailed, EventSettleFailed, EventExtended:
+	case EventStoreFailed, EventExtended:
 		about = s.store
 		line.About = addressOf(about)
+	case EventSettleFailed:
+		about = s.store
+		line.About, line.Text = addressOf(about), e.unsettled
+	case EventBanned:
+		if slices.ContainsFunc(e.Decision.Limits, func(l LimitStatus) bool { return l.Name == e.Decision.Limit && l.DryRun }) {
+			line.Text = "a ban in a dry run would have begun"
+		}
 	case EventSourceFailed, EventLimitsFailed:
 		var f *failure.Error
-		if m != logs.SourceFailed || !errors.As(e.Err, &f) || f.Source == nil {
+		if !errors.As(e.Err, &f) {
+			break
+		}
+		if m != logs.SourceFailed {
+			line.Text = limitsFailedText(m, f)
+			break
+		}
+		if f.Source == nil {
 			break
 		}
 		about := "limits can't be loaded"
+		if f.Source.Invalid {
+			about = "a limit that was loaded is invalid"
+		}
 		switch source := f.Source; {
 		case source.Known:
 			return
@@ -376,6 +411,19 @@ func (s *sender) write(m logs.Message, e *Event) {
 		return attrs
 	}
 	log.Write(ctx, line)
+}
+
+// limitsFailedText returns the text of a request whose limits can't be determined, if it goes on, or "".
+func limitsFailedText(m logs.Message, f *failure.Error) string {
+	switch {
+	case f.Beside:
+		return "a request goes on with the limits that were returned with an error"
+	case f.WouldDeny && m == logs.LimitsDenied:
+		return "a request would have been denied without the dry run, because it has no limits of its own"
+	case f.WouldDeny:
+		return "a request would have been denied without the dry run, because its limits could not be determined"
+	}
+	return ""
 }
 
 func contextOf(r *http.Request) context.Context {

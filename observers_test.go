@@ -487,6 +487,9 @@ func TestLogs(t *testing.T) {
 	down := func() stint.Option { return stint.WithStore(failing(errDown)) }
 	header := stint.WithKey(stint.Header("X-Api-Key"))
 	broken := errors.New("no such session")
+	source := func(err error, limits ...stint.Limit) stint.Option {
+		return stint.WithLimitSource(stint.Global(), func(context.Context, string, stint.LimitUser) ([]stint.Limit, error) { return limits, err })
+	}
 	tests := []struct {
 		name string
 		opts []stint.Option
@@ -500,15 +503,30 @@ func TestLogs(t *testing.T) {
 		{"a store that fails, closed", []stint.Option{stint.Rate(1, time.Hour, name), header, down(), stint.WithFailurePolicy(stint.FailClosed)}, "ERROR the store failed to decide a request", true},
 		{"an empty key", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-None"))}, "DEBUG a request with an empty key was denied\nDEBUG a request with an empty key was denied", false},
 		{"a key that fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", broken }))}, "WARN a key function failed, and the request was denied", false},
-		{"a limit function that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, broken }), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
-		{"a tenant without a plan", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, tenants.ErrNoPlan }), header}, "DEBUG a limit function denied a request\nDEBUG a limit function denied a request", false},
-		{"a key that is denied", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", tenants.ErrNoPlan }))}, "DEBUG a key function denied a request\nDEBUG a key function denied a request", false},
-		{"a source that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, &stint.SourceError{Err: broken} }), header}, "ERROR limits can't be loaded, and requests pass without its limits", false},
+		{"a limit function that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, broken }), header}, "ERROR a request was denied, because its limits or its cost could not be determined", false},
+		{"a tenant without a plan", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, tenants.ErrNoPlan }), header}, "DEBUG a request was denied, because it has no limits of its own\nDEBUG a request was denied, because it has no limits of its own", false},
+		{"a key that is denied", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", tenants.ErrNoPlan }))}, "DEBUG a request was denied because of its key\nDEBUG a request was denied because of its key", false},
+		{"a source that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, &stint.SourceError{Err: broken} }), header}, "ERROR limits can't be loaded, and requests pass without them", false},
 		{"a source that fails, closed", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, &stint.SourceError{Err: broken} }), header, stint.WithFailurePolicy(stint.FailClosed)}, "ERROR limits can't be loaded, and requests are denied", false},
-		{"a cost below 0", []stint.Option{stint.Rate(9, time.Hour), cost(-1), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
-		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(unsettled())}, "WARN a request's final cost or the release of a slot wasn't recorded", true},
-		{"a ban", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)), header}, "DEBUG a request was denied\nDEBUG a key is banned", true},
-		{"a ban that only reports", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun(true)), header}, "DEBUG a request was denied\nDEBUG a key is banned\nDEBUG a limit in a dry run would have denied a request", true},
+		{"a cost below 0", []stint.Option{stint.Rate(9, time.Hour), cost(-1), header}, "ERROR a request was denied, because its limits or its cost could not be determined", false},
+		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(unsettled())}, "WARN a request's final cost could not be recorded, so its earlier cost stays charged", true},
+		{"a limit function that fails, in a dry run", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, broken }), header, stint.WithDryRun(true)},
+			"ERROR a request would have been denied without the dry run, because its limits could not be determined", false},
+		{"a tenant without a plan, in a dry run", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, tenants.ErrNoPlan }), header, stint.WithDryRun(true)},
+			"DEBUG a request would have been denied without the dry run, because it has no limits of its own\nDEBUG a request would have been denied without the dry run, because it has no limits of its own", false},
+		{"limits beside an error", []stint.Option{source(broken, stint.Rate(9, time.Hour, name)), header}, "ERROR a request goes on with the limits that were returned with an error", false},
+		{"limits beside an error of the source", []stint.Option{source(&stint.SourceError{Err: broken}, stint.Rate(9, time.Hour, name)), header},
+			"ERROR limits can't be loaded, and requests get the limits that were returned with the error", false},
+		{"an invalid limit of a source", []stint.Option{source(nil, stint.Rate(0, time.Hour, name)), header}, "ERROR a limit that was loaded is invalid, and requests pass without it", false},
+		{"an invalid limit of a source, closed", []stint.Option{source(nil, stint.Rate(0, time.Hour, name)), header, stint.WithFailurePolicy(stint.FailClosed)},
+			"ERROR a limit that was loaded is invalid, and requests are denied", false},
+		{"a key that is too long", []stint.Option{stint.Rate(9, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return strings.Repeat("x", 5000), nil }))},
+			"DEBUG a request was denied because of its key\nDEBUG a request was denied because of its key", false},
+		{"a slot that can't be released", []stint.Option{stint.Concurrency(9, name), header, stint.WithStore(unsettled())}, "WARN a request's slot could not be released, so it stays taken until its lease ends", true},
+		{"a slot and a cost that can't be settled", []stint.Option{stint.Concurrency(9, name), stint.Rate(9, time.Hour, stint.WithName("y"), stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(unsettled())},
+			"WARN a request's slot could not be released, and its final cost not be recorded: the slot stays taken until its lease ends, and the earlier cost stays charged", false},
+		{"a ban", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)), header}, "DEBUG a request was denied\nDEBUG a ban has begun", true},
+		{"a ban that only reports", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun(true)), header}, "DEBUG a request was denied\nDEBUG a ban in a dry run would have begun\nDEBUG a limit in a dry run would have denied a request", true},
 	}
 	for _, tt := range tests {
 		for _, keys := range []bool{false, true} {
@@ -756,7 +774,7 @@ func TestLogsOfAMisconfiguredPrimary(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		const line = "ERROR a call of the primary store failed, because the store is misconfigured\nERROR the primary store is misconfigured"
+		const line = "ERROR a call of the primary store failed, because the store is misconfigured\nERROR calls no longer go to the primary store, because it is misconfigured"
 		if got := brief(h.lines(t)); got != line || passed != 5 {
 			t.Errorf("%d of 5 passed, and logged:\n%s", passed, got)
 		}

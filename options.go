@@ -192,8 +192,7 @@ func WithHidden() LimitOption {
 // Decision.RetryAfter and the other header fields aren't changed. The default is 0. d is 0, or
 // from a millisecond to 24 hours; New returns an error for other values.
 func WithRetryJitter(d time.Duration) Option {
-	valid, write := optionerror.CheckDuration(d, 0 <= d && d <= 24*time.Hour,
-		"use up to 24 hours, such as 5*time.Second")
+	valid, write := optionerror.CheckDuration(d, 0, 24*time.Hour, "use 0, or 1ms to 24h, such as 5*time.Second")
 	return checkedOption(valid, fmt.Sprintf("WithRetryJitter(%v)", d), write,
 		func(c *config) { c.retryJitter = d })
 }
@@ -218,7 +217,7 @@ func WithRetryJitter(d time.Duration) Option {
 func WithStore(s store.Store) Option {
 	return option("WithStore", func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-			c.Errs.Add("WithStore", fmt.Sprintf("a nil %T", s), "pass a store that its package's New has made")
+			c.Errs.Add("WithStore", fmt.Sprintf("a nil %T", s), "pass a store that memstore.New, redisstore.New or the like has returned")
 			return
 		}
 		if s == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,32 +32,32 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		opts []stint.Option
 		want []string // one for each error, in order; each a part of its text
 	}{
-		{"no key", []stint.Option{rate}, []string{`limit "rate": the limit has no key, and no default would be safe: use stint.WithKey(stint.RemoteIP())`}},
+		{"no key", []stint.Option{rate}, []string{`limit "rate": the limit has no key, and no default would be safe: add stint.WithKey(stint.RemoteIP())`}},
 		{"no key on each", []stint.Option{rate, stint.Concurrency(1)}, []string{`"rate": the limit has no key`, `"concurrency": the limit has no key`}},
 		{"no key on a route", []stint.Option{stint.Rate(1, time.Second, everybody), stint.WithRoute("/a", stint.Rate(2, time.Second))},
 			[]string{`limit "rate-2": the limit has no key`}},
 		{"wrong, and no key", []stint.Option{stint.Rate(0, time.Second), stint.Rate(1, time.Hour), stint.WithRoute("/a", stint.Concurrency(0))},
-			[]string{`"rate": 0 units`, `"concurrency": 0 units`, `"rate": the limit has no key`, `"rate-2": the limit has no key`, `"concurrency": the limit has no key`}},
+			[]string{`"rate": 0 units`, `"concurrency": 0 slots`, `"rate": the limit has no key`, `"rate-2": the limit has no key`, `"concurrency": the limit has no key`}},
 		{"a wrong key is no missing one", []stint.Option{rate, stint.WithKey(stint.Key{})}, []string{"WithKey(Key{}): use a key"}},
 		{"wrong, and what it stands beside", []stint.Option{stint.Rate(0, time.Second), stint.Ban(1, time.Hour, stint.WithBanFor(0)), stint.WithRoute("x", stint.Rate(1, time.Second))},
-			[]string{`"rate": 0 units`, `"ban": the ban has no duration`, `"rate": the limit has no key`, `"ban": the limit has no key`, `"rate-2": the limit has no key`, `WithRoute("x"): the path is missing: use "/x"`}},
+			[]string{`"rate": 0 units`, `"ban": WithBanFor(0s): use 1ms to 8760h`, `"rate": the limit has no key`, `"ban": the limit has no key`, `"rate-2": the limit has no key`, `WithRoute("x"): the path is missing: use "/x"`}},
 		{"wrong beside a ban", []stint.Option{everybody, stint.Rate(0, time.Second), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour))}, []string{"0 units"}},
 		{"wrong in several ways", []stint.Option{everybody,
 			stint.Bandwidth(5, stint.WithBurst(6), stint.WithName("a b")),
 			stint.Rate(0, 0, stint.WithAlgorithm(99)),
 			stint.Rate(1, time.Hour, stint.WithBurst(1<<40), stint.WithName(" "))},
-			[]string{`name "a b"`, "Bandwidth(5)", "WithBurst(6)", "0 units", "unknown algorithm 99", `name " "`, "would take more than 100 years to refill"}},
+			[]string{`WithName("a b")`, "Bandwidth(5)", "WithBurst(6)", "0 units", "WithAlgorithm(99): use a constant", "a period of 0s", `WithName(" ")`, "would take more than 100 years to refill"}},
 		{"durations without a unit", []stint.Option{everybody, stint.WithMaxWait(100),
 			stint.Rate(5, 60, stint.WithWarmUp(4)), stint.Quota(1, stint.Every(7)),
 			stint.Ban(3, 10, stint.WithBanFor(5)),
 			stint.AdaptiveConcurrency(1, 9, stint.WithAdaptation(stint.AIMD(150)), stint.WithSampleWindow(500))},
-			[]string{"WithMaxWait(100ns): use 100*time.Millisecond", "WithWarmUp(4ns): use 4*time.Millisecond", "a period of 60ns: use 60*time.Millisecond",
-				"a window of 7ns: use 7*time.Millisecond", "WithBanFor(5ns): use 5*time.Millisecond", "a period of 10ns: use 10*time.Millisecond",
-				"AIMD(150ns): use 150*time.Millisecond", "WithSampleWindow(500ns): use 500*time.Millisecond"}},
+			[]string{"WithMaxWait(100ns): use 100*time.Second or 100*time.Millisecond, since a number without a unit is in nanoseconds", "WithWarmUp(4ns): use 4*time.Second or 4*time.Millisecond, since a number without a unit is in nanoseconds", "a period of 60ns: use 60*time.Second or 60*time.Millisecond, since",
+				"a window of 7ns: use 7*time.Second or 7*time.Millisecond, since", "WithBanFor(5ns): use 5*time.Second or 5*time.Millisecond, since a number without a unit is in nanoseconds", "a period of 10ns: use 10*time.Second or 10*time.Millisecond, since",
+				"AIMD(150ns): use 150*time.Second or 150*time.Millisecond, since a number without a unit is in nanoseconds", "WithSampleWindow(500ns): use 500*time.Second or 500*time.Millisecond, since a number without a unit is in nanoseconds"}},
 		{"nothing", nil, []string{"no limits: add at least one"}},
 		{"no limits", []stint.Option{everybody}, []string{"no limits"}},
 		{"nil option", []stint.Option{rate, nil, everybody}, []string{"option 2 is nil"}},
-		{"zero limit", []stint.Option{rate, stint.Limit{}, everybody}, []string{"zero Limit: use stint.Rate"}},
+		{"zero limit", []stint.Option{rate, stint.Limit{}, everybody}, []string{"Limit{}: use a limit, such as stint.Rate(10, time.Second)"}},
 		{"nil functions", []stint.Option{rate, everybody,
 			stint.WithCost(nil), stint.WithSettle(nil), stint.WithStore(nil), stint.WithLimitFunc(nil), stint.WithSkip(nil),
 			stint.WithBlock(nil), stint.WithDenyHandler(nil), stint.WithErrorHandler(nil), stint.WithObserver(nil), stint.WithLogger(nil)},
@@ -67,10 +68,10 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.Rate(10, time.Minute, stint.WithDebt(), stint.WithNearLimit(80), stint.WithName("debt")), stint.Rate(10, time.Second, stint.WithWarmUp(time.Second), stint.WithNearLimit(80), stint.WithName("warm"))},
 			[]string{`"rate": WithNearLimit(80, 0): use percentages from 1 to 100, such as 80, 95`, `"daily": WithNearLimit(101, 80): use percentages`, `"none": WithNearLimit(): use percentages`,
 				`"concurrency": WithNearLimit: this option doesn't apply to a Concurrency: leave it out, or use it in a Rate or Quota`, `"adaptive": WithNearLimit: this option doesn't apply to an AdaptiveConcurrency`,
-				`"debt": WithNearLimit: without a burst, there is nothing of which a percentage could be used: add stint.WithBurst, or leave WithNearLimit out`,
-				`"warm": WithNearLimit: without a burst, there is nothing of which a percentage could be used: use stint.WithBurst instead of a warm-up, or leave WithNearLimit out`}},
+				`"debt": WithNearLimit: the limit saves up no units, so no percentage of them can be used: leave it out, or use stint.WithBurst with 1 or more`,
+				`"warm": WithNearLimit: the limit saves up no units, so no percentage of them can be used: leave it out, or use stint.WithBurst in place of WithWarmUp`}},
 		{"a near limit of no limit", []stint.Option{everybody, stint.WithNearLimit(80), stint.Concurrency(5), stint.WithRoute("/a", stint.WithNearLimit(80), stint.Concurrency(2, stint.WithName("a")))},
-			[]string{`WithRoute("/a"): WithNearLimit: no limit in the route uses this option`, `WithNearLimit: no limit of the limiter uses this option: leave it out, or add a limit that uses it`}},
+			[]string{`WithRoute("/a"): WithNearLimit: no limit of the route uses this option: leave it out, or add a Rate or a Quota to the route`, `WithNearLimit: no limit of the limiter uses this option: leave it out, or add a Rate or a Quota to the limiter`}},
 		{"fixed costs", []stint.Option{everybody, stint.WithFixedCost(20), stint.Rate(10, time.Second), stint.Rate(10, time.Second, stint.WithBurst(30)),
 			stint.Concurrency(5), stint.Concurrency(5, stint.WithName("own"), stint.WithFixedCost(6)),
 			stint.WithRoute("/a", stint.WithFixedCost(31)), stint.WithRoute("/a/b", stint.Rate(40, time.Second)), stint.Quota(1, stint.Daily, stint.WithFixedCost(0))},
@@ -83,7 +84,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			[]string{`limit "leaky": WithFixedCost(5): a request costs 5, but the limit admits at most 4 within the longest wait of 300ms: use a lower cost, or a longer wait`,
 				`limit "queue": WithFixedCost(6): a request costs 6, but the limit admits at most 5 within`, `WithRoute("/a"): limit "route": WithFixedCost(12): a request costs 12, but the limit never admits more than 11`}},
 		{"a source by wrong keys", []stint.Option{rate, everybody, stint.WithLimitSource(stint.Key{}, nil), stint.WithLimitSource(stint.Header("a b"), noPlans)},
-			[]string{"WithLimitSource(Key{}): use a key", "WithLimitSource: the function is nil", `WithLimitSource(Header("a b")): pass the name of a header field`}},
+			[]string{"WithLimitSource(Key{}): use a key", "WithLimitSource: the function is nil", `WithLimitSource(Header("a b")): this isn't a valid name of a header field: use letters`}},
 		{"no source by a right key", []stint.Option{everybody, stint.WithLimitSource(stint.ForwardedIP(), noPlans)}, []string{"WithLimitSource(ForwardedIP): no proxy is trusted"}},
 		{"no function", []stint.Option{everybody, stint.WithLimitFunc(nil)}, []string{"WithLimitFunc(nil): pass a function"}},
 		{"shared options", []stint.Option{rate, everybody, stint.WithMaxWait(-1), stint.WithFailurePolicy(7), stint.WithEmptyKey(9)},
@@ -91,7 +92,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"headers", []stint.Option{rate, everybody, stint.WithHeaders(), stint.WithHeaders(9), stint.WithHeaders(stint.NoHeaders, stint.XRateLimitHeaders), stint.WithHeaders(stint.XRateLimitHeaders, stint.XRateLimitUnixHeaders)},
 			[]string{"WithHeaders()", "unknown style 9", "NoHeaders beside another", "can't be both seconds and a Unix time"}},
 		{"numbers", []stint.Option{everybody, stint.Rate(0, time.Second), stint.Rate(1, 0), stint.Concurrency(-1), stint.Quota(1, stint.Window{})},
-			[]string{`limit "rate": 0 units`, `limit "rate-2": period 0s`, `limit "concurrency": -1 units`, `limit "quota": the quota has no window: use a window such as stint.Daily`}},
+			[]string{`limit "rate": 0 units`, `limit "rate-2": a period of 0s: use 1ms or more`, `limit "concurrency": -1 slots`, `limit "quota": the quota has no window: use a window such as stint.Daily`}},
 		{"limit options", []stint.Option{everybody,
 			stint.Rate(1, time.Second, nil),
 			stint.Rate(1, time.Second, stint.WithBurst(-1), stint.WithQueue(-2), stint.WithBuckets(0)),
@@ -100,7 +101,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.Rate(1, time.Second, stint.WithKey(stint.KeyFunc(nil))),
 			stint.Rate(1, time.Second, stint.WithName("a b"))},
 			[]string{`limit "rate": option 1 is nil`, `"rate-2": WithBurst(-1)`, `"rate-2": WithQueue(-2)`, `"rate-2": WithBuckets(0)`,
-				`"rate-3": WithWarmUp: SlidingLog does not warm up: leave WithAlgorithm or WithWarmUp out`, `"rate-4": WithAlgorithm(Concurrency): use stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): use stint.Ban`, `"rate-4": WithAlgorithm(WarmUp): use stint.WithWarmUp`, `"rate-5": WithKey(KeyFunc(nil))`, `name "a b"`}},
+				`"rate-3": WithWarmUp: SlidingLog doesn't warm up: leave WithAlgorithm or WithWarmUp out`, `"rate-4": WithAlgorithm(Concurrency): use stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): use stint.Ban`, `"rate-4": WithAlgorithm(WarmUp): use stint.WithWarmUp`, `"rate-5": WithKey(KeyFunc(nil))`, `stint: WithName("a b"): use a letter`}},
 		{"names", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")), stint.Quota(1, stint.Daily, stint.WithName("x"))},
 			[]string{`limit "x": another limit has that name`}},
 		{"names across routes", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
@@ -125,12 +126,12 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.WithStore(failover.New(redisstore.New((*redis.ClusterClient)(nil), redisstore.WithPrefix("{a}")), memstore.New()))},
 			[]string{"WithStore: the Redis client is nil: ", `WithStore: prefix "{a}": use a prefix without braces`}},
 		{"a nil store of a type", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")), stint.WithStore((*memstore.Store)(nil))},
-			[]string{"WithStore: a nil *memstore.Store: pass a store that its package's New has made"}},
+			[]string{"WithStore: a nil *memstore.Store: pass a store that memstore.New, redisstore.New or the like has returned"}},
 		{"zero stores", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")), stint.WithStore(failover.New(new(redisstore.Store), new(memstore.Store)))},
 			[]string{"WithStore: the zero redisstore.Store: use redisstore.New(client)", "WithStore: the zero memstore.Store: use memstore.New()"}},
 		{"wrong options of stores", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
 			stint.WithStore(failover.New(memstore.New(memstore.WithMaxKeys(0)), nil, failover.WithThreshold(0)))},
-			[]string{"WithStore: WithThreshold(0): use 1 or more", "WithStore: WithMaxKeys(0): use a number from 1"}},
+			[]string{"WithStore: WithThreshold(0): use 1 or more", "WithStore: WithMaxKeys(0): use 1 to 2147483647"}},
 		{"no time zone", []stint.Option{everybody, stint.Quota(1, stint.Daily.In(nil))},
 			[]string{`limit "daily": the time zone is nil: check the error of time.LoadLocation; where the system has no zones, import _ "time/tzdata"`}},
 		{"a header of proxies", []stint.Option{rate, stint.WithKey(stint.Header("X-Forwarded-For"))},
@@ -138,16 +139,16 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"a route with nothing", []stint.Option{everybody, rate, stint.WithRoute("/a")},
 			[]string{`WithRoute("/a"): the route has no limits and no options: add limits, a stint.WithCost, or stint.Exempt() if its requests have no limits`}},
 		{"a route of settings", []stint.Option{everybody, rate, stint.WithRoute("/a", stint.WithDryRun(true), everybody), stint.WithRoute("/b", stint.WithFixedCost(1), stint.WithMaxWait(time.Second))},
-			[]string{`WithRoute("/a"): WithKey: no limit in the route uses this option: leave it out, or add a limit that uses it`, `WithRoute("/a"): WithDryRun: no limit in the route uses this option`,
-				`WithRoute("/b"): WithMaxWait: no limit in the route uses this option`}},
+			[]string{`WithRoute("/a"): WithKey: no limit of the route uses this option: leave it out, or add a limit to the route`, `WithRoute("/a"): WithDryRun: no limit of the route uses this option`,
+				`WithRoute("/b"): WithMaxWait: no limit of the route uses this option: leave it out, or add a Rate, a Quota or a Concurrency to the route`}},
 		{"settings of other kinds of limit", []stint.Option{everybody, stint.Concurrency(1), stint.WithFixedCost(2), stint.WithSettle(stint.FailedOnly),
 			stint.WithRoute("/a", stint.Bandwidth(1<<20), stint.WithMaxWait(time.Second)), stint.WithRoute("/b", stint.WithCost(func(*http.Request) int64 { return 2 }))},
-			[]string{`WithRoute("/a"): WithMaxWait: no limit in the route uses this option`, `WithRoute("/b"): WithCost: no rate or quota of the route uses this cost: leave it out`,
-				`WithFixedCost(2): no limit of the limiter uses this option: leave it out, or add a limit that uses it`, `WithSettle: no limit of the limiter uses this option`}},
+			[]string{`WithRoute("/a"): WithMaxWait: no limit of the route uses this option: leave it out, or add a Rate, a Quota or a Concurrency to the route`, `WithRoute("/b"): WithCost: no rate or quota of the route uses this cost: leave it out`,
+				`WithFixedCost(2): no limit of the limiter uses this option: leave it out, or add a Rate or a Quota to the limiter`, `WithSettle: no limit of the limiter uses this option`}},
 		{"a cost beside limits that have one", []stint.Option{everybody, stint.Rate(9, time.Second, stint.WithFixedCost(3)), stint.WithRoute("/a", stint.WithFixedCost(2))},
 			[]string{`WithRoute("/a"): WithFixedCost(2): no rate or quota of the route uses this cost`}},
 		{"Only without limits", []stint.Option{everybody, rate, stint.WithRoute("/a", stint.Only()), stint.WithRoute("/b", stint.Only([]stint.Limit{}...))},
-			[]string{`WithRoute("/a"): Only: no limits: add some, or stint.Exempt() if requests of the route have none`, `WithRoute("/b"): Only: no limits`}},
+			[]string{`WithRoute("/a"): Only: no limits: add limits, or use stint.Exempt() in place of stint.Only if the route has none`, `WithRoute("/b"): Only: no limits`}},
 		{"Only twice", []stint.Option{everybody, rate, stint.WithRoute("/a", stint.Only(rate), stint.Only(stint.Concurrency(1)))},
 			[]string{`WithRoute("/a"): Only: given twice: put the limits of both into one`}},
 		{"Only beside limits", []stint.Option{everybody, rate, stint.WithRoute("/a", stint.Only(rate), stint.Concurrency(1))},
@@ -170,7 +171,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"patterns that conflict", []stint.Option{everybody, rate, stint.WithRoute("/a/{x}", stint.Exempt()), stint.WithRoute("/{y}/b", stint.Exempt())},
 			[]string{`WithRoute("/{y}/b"): pattern "/{y}/b" conflicts with pattern "/a/{x}": make one of them more specific`}},
 		{"route options", []stint.Option{everybody, rate, stint.WithRoute("/a", nil, stint.Limit{}, stint.WithMaxWait(0))},
-			[]string{`WithRoute("/a"): option 1 is nil`, `WithRoute("/a"): zero Limit`, `WithRoute("/a"): WithMaxWait(0s)`}},
+			[]string{`WithRoute("/a"): option 1 is nil`, `WithRoute("/a"): Limit{}: use a limit`, `WithRoute("/a"): WithMaxWait(0s)`}},
 		{"limit func without a key", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })},
 			[]string{"WithLimitFunc: the function's limits need a default key"}},
 		{"limit source without a key", []stint.Option{stint.WithLimitSource(stint.RemoteIP(), noPlans)},
@@ -378,14 +379,14 @@ func TestOptionErrors(t *testing.T) {
 		want []wrong // but for Write, as far as it isn't given
 	}{
 		{"limits", stint.Check(theKey, stint.Rate(0, second, stint.WithName("a b")), stint.Rate(1, second, stint.WithBurst(-1), stint.WithAlgorithm(stint.SlidingLog), stint.WithDebt())), []wrong{
-			{Limit: "a b", Option: "WithName", Problem: `name "a b"`},
-			{Limit: "a b", Problem: "0 units", Write: "use a number from 1 to 1099511627776"},
+			{Limit: "a b", Option: `WithName("a b")`},
+			{Limit: "a b", Problem: "0 units", Write: "use 1 to 1099511627776"},
 			{Limit: "rate", Option: "WithDebt", Problem: "SlidingLog can't go into debt"},
 			{Limit: "rate", Option: "WithBurst(-1)", Write: "use 0 or more"},
 		}},
 		{"routes", stint.Check(theKey, stint.WithMaxWait(-1), stint.WithRoute("/a", nil, stint.WithCost(nil), stint.Concurrency(0)), stint.WithRoute("b", stint.Exempt())), []wrong{
 			{Option: "WithMaxWait(-1ns)"},
-			{Route: "/a", Limit: "concurrency", Problem: "0 units"},
+			{Route: "/a", Limit: "concurrency", Problem: "0 slots"},
 			{Route: "/a", Problem: "option 1 is nil", Write: "leave it out"},
 			{Route: "/a", Option: "WithCost(nil)"},
 			{Route: "b", Problem: `the path is missing`, Write: `use "/b"`},
@@ -396,9 +397,9 @@ func TestOptionErrors(t *testing.T) {
 		}},
 		{"keys and predicates", stint.Check(unnamed, stint.WithKey(stint.Join(stint.Header("a b"), stint.Hash(nil, stint.Cookie("")))),
 			stint.WithSkip(nil)), []wrong{
-			{Option: `WithKey(Header("a b"))`, Write: `pass the name of a header field, such as "X-API-Key"`},
+			{Option: `WithKey(Header("a b"))`, Problem: "this isn't a valid name of a header field", Write: `use letters, digits and hyphens, such as "X-API-Key"`},
 			{Option: "WithKey(Hash)", Problem: "a secret of 0 bytes can be guessed"},
-			{Option: `WithKey(Cookie(""))`, Write: `pass the name of a cookie, such as "session"`},
+			{Option: `WithKey(Cookie(""))`, Problem: "this isn't a valid name of a cookie", Write: `use letters, digits, - and _, such as "session"`},
 			{Option: "WithSkip(nil)", Write: "pass a function, such as stint.Preflight"},
 		}},
 		{"New", func() error { _, err := stint.New(); return err }(), []wrong{{Problem: "no limits"}}},
@@ -411,8 +412,8 @@ func TestOptionErrors(t *testing.T) {
 		}},
 		{"Update, in a limiter derived", family.Update(theKey, added), []wrong{{Limit: "added", Problem: "a limiter that this one is derived from has this limit already", Write: "leave it out"}}},
 		{"a plan's limits", stint.LimitUser{}.Check(stint.Rate(0, second, stint.WithName("plan"))), []wrong{{Limit: "plan", Problem: "0 units"}}},
-		{"a plan's limit without a name", stint.LimitUser{}.Check(unnamed), []wrong{{Limit: "rate", Problem: "the limit has no name of its own, and counts are stored by name, so it could share another limit's counts"}}},
-		{"no limit", stint.LimitUser{}.Check(stint.Limit{}), []wrong{{Problem: "zero Limit"}}},
+		{"a plan's limit without a name", stint.LimitUser{}.Check(unnamed), []wrong{{Limit: "rate", Problem: "the limit has only its default name, and another limit in the store may have the same name"}}},
+		{"no limit", stint.LimitUser{}.Check(stint.Limit{}), []wrong{{Option: "Limit{}"}}},
 	}
 	for _, tt := range tests {
 		got := optionErrors(t, tt.err)
@@ -446,11 +447,11 @@ func TestOptionErrorIn(t *testing.T) {
 		opts []stint.Option
 		want string
 	}{
-		{[]stint.Option{theKey, stint.Quota(1, stint.Daily, stint.WithBurst(5))}, "<FixedWindow> has no burst: leave it out, or use <TokenBucket>"},
-		{[]stint.Option{theKey, stint.Rate(1, 0)}, "period 0s: pass a positive duration, such as <time.Second>"},
+		{[]stint.Option{theKey, stint.Quota(1, stint.Daily, stint.WithBurst(5))}, "<FixedWindow> has no burst: leave it out, or use <IntervalBucket>"},
+		{[]stint.Option{theKey, stint.Rate(1, 0)}, "a period of 0s: use 1ms or more"},
 		{[]stint.Option{key, stint.Rate(1, time.Second)}, "no proxy is trusted, so 100%v would never be read: " +
-			`pass the addresses that your proxies connect from, such as <netip.MustParsePrefix("10.0.0.0/8")>, or <stint.RemoteIP()> if there are none`},
-		{[]stint.Option{theKey, stint.Rate(1, time.Second, stint.WithName("50%v"))}, `name "50%v": use a letter, followed by up to 63 of A-Z a-z 0-9 _ . -`},
+			`pass the addresses that your proxies connect from, such as <netip.MustParsePrefix("10.0.0.0/8")>, or use <stint.RemoteIP()> if there is no proxy`},
+		{[]stint.Option{theKey, stint.Rate(1, time.Second, stint.WithName("50%v"))}, `: use a letter, followed by up to 63 of A-Z a-z 0-9 _ . -`},
 	} {
 		var e *stint.OptionError
 		if err := stint.Check(tt.opts...); !errors.As(err, &e) {
@@ -479,7 +480,7 @@ func TestOptionErrorIn(t *testing.T) {
 func TestOptionErrorOfALimitFunc(t *testing.T) {
 	for want, l := range map[string]stint.Limit{
 		"0 units":                     stint.Rate(0, time.Second),
-		"zero Limit":                  {},
+		"Limit{}":                     {},
 		"another limit has that name": stint.Rate(1, time.Second, stint.WithName("taken")),
 	} {
 		seen := &events{}
@@ -487,8 +488,46 @@ func TestOptionErrorOfALimitFunc(t *testing.T) {
 			stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{l}, nil }))
 		through(lim, get("/"), nil)
 		var e *stint.OptionError
-		if err := seen.Last().Err; !errors.As(err, &e) || e.Problem != want {
+		if err := seen.Last().Err; !errors.As(err, &e) || e.Option+e.Problem != want {
 			t.Errorf("%v, want an OptionError with %q", err, want)
+		}
+	}
+}
+
+// A duration without a unit gets corrections that New accepts, and one with a unit the bounds of the option.
+func TestCorrectionsOfDurations(t *testing.T) {
+	of := func(d time.Duration) map[string]stint.Option {
+		adaptive := func(o stint.SlotOption) stint.Option { return stint.AdaptiveConcurrency(1, 9, o) }
+		return map[string]stint.Option{
+			"Rate": stint.Rate(10, d), "Quota": stint.Quota(10, stint.Every(d)), "WithMaxWait": stint.WithMaxWait(d), "WithRetryJitter": stint.WithRetryJitter(d),
+			"Ban": stint.Ban(2, d, stint.WithBanFor(time.Hour)), "WithBanFor": stint.Ban(2, time.Hour, stint.WithBanFor(d)),
+			"WithWarmUp": stint.Rate(10, time.Second, stint.WithWarmUp(d)), "AIMD": adaptive(stint.WithAdaptation(stint.AIMD(d))), "WithSampleWindow": adaptive(stint.WithSampleWindow(d)),
+		}
+	}
+	check := func(o stint.Option) error { return stint.Check(theKey, stint.Rate(5, time.Hour), o) }
+	correction := regexp.MustCompile(`(\d+)\*time\.(Second|Millisecond)`)
+	for _, n := range []time.Duration{1, 7, 60, 250, 999_999} {
+		for option, o := range of(n) {
+			err := check(o)
+			if err == nil || !strings.Contains(err.Error(), "since a number without a unit is in nanoseconds") {
+				t.Errorf("%s of %d: %v", option, n, err)
+				continue
+			}
+			all := correction.FindAllStringSubmatch(err.Error(), -1)
+			if len(all) == 0 {
+				t.Errorf("%s of %d: no correction: %v", option, n, err)
+			}
+			for _, c := range all {
+				unit := map[string]time.Duration{"Second": time.Second, "Millisecond": time.Millisecond}[c[2]]
+				if err := check(of(n * unit)[option]); c[1] != fmt.Sprint(int(n)) || err != nil {
+					t.Errorf("%s of %d: the correction %s: %v", option, n, c[0], err)
+				}
+			}
+		}
+	}
+	for option, o := range of(500 * time.Microsecond) {
+		if err := check(o); err == nil || !strings.Contains(err.Error(), "1ms ") && !strings.Contains(err.Error(), "100ms ") {
+			t.Errorf("%s of 500µs: %v", option, err)
 		}
 	}
 }

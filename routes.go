@@ -81,7 +81,7 @@ type only []Limit
 
 func (o only) applyRoute(rc *compile.Route) {
 	if len(o) == 0 {
-		rc.Errs.Add("Only", "no limits", "add some, or stint.Exempt() if requests of the route have none")
+		rc.Errs.Add("Only", "no limits", "add limits, or use stint.Exempt() in place of stint.Only if the route has none")
 	}
 	for _, l := range o {
 		if l.rule == exempt {

@@ -720,7 +720,7 @@ func TestLimitUser(t *testing.T) {
 	check("", plan)
 	id := by.ID()
 	check("", stint.Exempt())
-	check("zero Limit", stint.Limit{})
+	check("Limit{}", stint.Limit{})
 	check(`limit "own": another limit has that name`, plan, stint.Rate(5, time.Hour, stint.WithName("own")))
 	if err := l.Update(stint.Complete(), everybody, source, stint.WithFixedCost(6)); err != nil {
 		t.Fatal(err)
@@ -747,7 +747,7 @@ func TestLimitsThatNoRequestHas(t *testing.T) {
 		limit stint.Limit
 		want  string
 	}{
-		{stint.Rate(9, time.Hour, stint.WithKey(stint.GivenKey())), `limit "rate": WithKey(GivenKey()): GivenKey() is for keys that Take is given, and a request has none: use another key`},
+		{stint.Rate(9, time.Hour, stint.WithKey(stint.GivenKey())), `limit "rate": WithKey(GivenKey()): requests have no such key, only calls of Take have one: use another key`},
 		{stint.Concurrency(9, stint.WithShare(1, 50)), `limit "concurrency": WithShare: no request may wait for a slot, and shares only order waiting requests: use stint.WithQueue or stint.WithMaxWait`},
 	} {
 		seen := &events{}
@@ -757,7 +757,7 @@ func TestLimitsThatNoRequestHas(t *testing.T) {
 		}
 	}
 	_, err := stint.New(stint.WithKey(stint.GivenKey()), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil }))
-	if want := "WithLimitFunc: the default key is GivenKey(), which requests don't have: add stint.WithKey to the limiter, with another key"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "WithLimitFunc: the default key is GivenKey(), which requests don't have: use another key in stint.WithKey, such as stint.RemoteIP()"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -142,7 +142,7 @@ func TestUpdateThatIsWrong(t *testing.T) {
 		{"nothing at all", []stint.Option{stint.Complete()}, []string{"no limits"}},
 		{"no key", []stint.Option{stint.Complete(), stint.Rate(1, time.Second, stint.WithName("rate"))}, []string{"stint.WithKey"}},
 		{"several", []stint.Option{stint.Rate(0, time.Second), nil, stint.Quota(1, stint.Daily, stint.WithName("a b")), theKey},
-			[]string{"0 units", "option 2 is nil", `name "a b"`}},
+			[]string{"0 units", "option 2 is nil", `WithName("a b")`}},
 		{"a bad route", []stint.Option{stint.WithRoute("POST", stint.Rate(1, time.Second)), theKey}, []string{`WithRoute("POST")`}},
 		{"another store", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(memstore.New())}, []string{"Update can't change the store"}},
 		{"a store that can't be compared", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(layers{mem})}, []string{"Update can't change the store"}},

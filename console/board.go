@@ -382,7 +382,7 @@ var failureText = map[stint.EventKind]string{
 	stint.EventSettleFailed:  "the store failed to settle a charge, or to release a slot",
 	stint.EventKeyFailed:     "a key function failed",
 	stint.EventLimitsFailed:  "limits, or a cost, could not be determined",
-	stint.EventSourceFailed:  "limits could not be read: requests get earlier or default limits, or what the failure policy says",
+	stint.EventSourceFailed:  "limits could not be loaded: requests get earlier or default limits, or what the failure policy says",
 	stint.EventStoreDegraded: "a call of the primary store failed",
 	stint.EventLeaseLost:     "leases lost",
 }

@@ -91,7 +91,7 @@ func TestAMissingPlanIsNotWrong(t *testing.T) {
 		down = errors.New("no route to the database")
 		time.Sleep(time.Hour)
 		traffic(l, "/", "acme", 1)
-		if got := wrong(h); !strings.Contains(got, "limits could not be read: requests get earlier or default limits, or what the failure policy says") || !strings.Contains(got, "no route to the database") {
+		if got := wrong(h); !strings.Contains(got, "limits could not be loaded: requests get earlier or default limits, or what the failure policy says") || !strings.Contains(got, "no route to the database") {
 			t.Errorf("the page says %q", got)
 		}
 		time.Sleep(time.Minute)

@@ -48,7 +48,7 @@ func inFileWords(written string, e stint.OptionError) string {
 		const between = "\x00"
 		problem, write, _ = strings.Cut(replaceNames(problem+between+write, names), between)
 	}
-	if strings.HasSuffix(write, "*time.Millisecond") { // Go's missing unit; a file's durations have one
+	if strings.HasSuffix(write, "a number without a unit is in nanoseconds") { // a file's durations have units
 		write = "use 1ms or more"
 	}
 	if problem = cmp.Or(problem, written); problem != "" {
@@ -73,7 +73,9 @@ func replaceNames(text string, names []string) string {
 var fileWords = map[string]string{
 	"Period": "rate", "Window": "quota",
 	"Hourly": "hourly", "Daily": "daily", "Weekly": "weekly", "Monthly": "monthly", "Yearly": "yearly", "From": "from",
-	"GivenKey()": "given", "stint.RemoteIP()": "remote-ip", "RemoteIP()": "remote-ip", "Pattern()": "pattern",
+	"In": "in", "Every": "every", "a Rate or a Quota": "a rate or a quota",
+	"a Rate, a Quota or a Concurrency": "a rate, a quota or a concurrency",
+	"GivenKey()":                       "given", "stint.RemoteIP()": "remote-ip", "RemoteIP()": "remote-ip", "Pattern()": "pattern",
 	"Method()": "method", "Global()": "global", `netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
 	"time.Second": "1s", "WithQueue(0)": "queue: 0", "stint.WithQueue": "queue", "stint.WithMaxWait": "max-wait",
 	"stint.WithBurst": "burst", "WithShare": "shares", "WithDebt": "debt: true", "WithWarmUp": "warm-up",

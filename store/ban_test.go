@@ -140,20 +140,20 @@ func TestBanSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Spec){
-		"a ban of 0s":                  func(s *Spec) { s.Ban = 0 },
-		"a ban of 1ns":                 func(s *Spec) { s.Ban = 1 },
-		"at most a year":               func(s *Spec) { s.Ban = 366 * 24 * time.Hour },
-		"use at most 1000":             func(s *Spec) { s.Units = 1001 },
-		"0 units":                      func(s *Spec) { s.Units = 0 },
-		"period 0s":                    func(s *Spec) { s.Period = 0 },
-		"Ban has no burst":             func(s *Spec) { s.Burst = 3 },
-		"Ban has no queue":             func(s *Spec) { s.Queue = 3 },
-		"Ban does not follow":          func(s *Spec) { s.Period, s.Window = 0, Daily },
-		"TokenBucket has no ban":       func(s *Spec) { s.Algorithm = TokenBucket },
-		"Ban has no buckets":           func(s *Spec) { s.Buckets = 3 },
-		"Ban can't go into debt":       func(s *Spec) { s.Debt = true },
-		"Ban does not warm up":         func(s *Spec) { s.WarmUp = time.Second },
-		"whole number of microseconds": func(s *Spec) { s.Period = time.Second + 1 },
+		"ban 0s":                      func(s *Spec) { s.Ban = 0 },
+		"ban 1ns":                     func(s *Spec) { s.Ban = 1 },
+		"at most a year":              func(s *Spec) { s.Ban = 366 * 24 * time.Hour },
+		"1001 denials: use 1 to 1000": func(s *Spec) { s.Units = 1001 },
+		"0 denials":                   func(s *Spec) { s.Units = 0 },
+		"a period of 0s":              func(s *Spec) { s.Period = 0 },
+		"Ban has no burst":            func(s *Spec) { s.Burst = 3 },
+		"Ban has no queue":            func(s *Spec) { s.Queue = 3 },
+		"Ban doesn't follow":          func(s *Spec) { s.Period, s.Window = 0, Daily },
+		"TokenBucket has no ban":      func(s *Spec) { s.Algorithm = TokenBucket },
+		"only a SlidingWindow is divided into buckets": func(s *Spec) { s.Buckets = 3 },
+		"Ban can't go into debt":                       func(s *Spec) { s.Debt = true },
+		"Ban doesn't warm up":                          func(s *Spec) { s.WarmUp = time.Second },
+		"whole number of microseconds":                 func(s *Spec) { s.Period = time.Second + 1 },
 	} {
 		s := good
 		change(&s)

@@ -102,7 +102,7 @@ func TestRatesThatAreRejected(t *testing.T) {
 		{Algorithm: store.WarmUp, Units: 20_000_000, Period: time.Second, WarmUp: time.Second},
 	} {
 		s.Name = "x"
-		if _, err := store.NewLimit(s); err == nil || !strings.Contains(err.Error(), "at most ten million a second") {
+		if _, err := store.NewLimit(s); err == nil || !strings.Contains(err.Error(), "use at most 14 million a second") {
 			t.Errorf("%v %d per %v: %v", s.Algorithm, s.Units, s.Period, err)
 		}
 	}

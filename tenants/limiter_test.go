@@ -232,7 +232,7 @@ func TestOldPlansAreReported(t *testing.T) {
 // The log says once when a source begins to fail, and what holds, and once when it answers again.
 func TestLogOfOutages(t *testing.T) {
 	const fails, answers = "stint: limits can't be loaded, and ", "stint: limits are loaded again"
-	const ofKey = "stint: limits can't be loaded for one key, and requests pass without its limits"
+	const ofKey = "stint: limits can't be loaded for one key, and requests pass without them"
 	closed, other := stint.WithFailurePolicy(stint.FailClosed), requests(9000, "other")
 	free := tenants.WithDefault(requests(9000, "free"))
 	type step struct {
@@ -261,7 +261,7 @@ func TestLogOfOutages(t *testing.T) {
 			{up, 5 * time.Minute, "acme", []string{answers}},
 		}},
 		"none": {nil, nil, []step{
-			{down, 5 * time.Second, "acme", []string{fails + "requests pass without its limits"}},
+			{down, 5 * time.Second, "acme", []string{fails + "requests pass without them"}},
 			{up, 5 * time.Minute, "acme", []string{answers}},
 		}},
 		"closed": {nil, []stint.Option{closed}, []step{
@@ -269,20 +269,20 @@ func TestLogOfOutages(t *testing.T) {
 			{up, 5 * time.Minute, "acme", []string{answers}},
 		}},
 		"another tenant": {nil, nil, []step{
-			{down, 500 * time.Millisecond, "acme", []string{fails + "requests pass without its limits"}},
+			{down, 500 * time.Millisecond, "acme", []string{fails + "requests pass without them"}},
 			{up, 500 * time.Millisecond, "globex", []string{answers}},
 			{nothing, 5 * time.Minute, "acme", nil},
 		}},
 		"another tenant, before the failure is over": {nil, nil, []step{
-			{down, 500 * time.Millisecond, "acme", []string{fails + "requests pass without its limits"}},
+			{down, 500 * time.Millisecond, "acme", []string{fails + "requests pass without them"}},
 			{func(s *source, c *client) { up(s, c); c.send("globex"); c.send("acme") }, time.Hour, "acme", []string{answers}},
 		}},
 		"one tenant whose plan is broken": {nil, nil, []step{
-			{func(s *source, _ *client) { s.set(func(s *source) { s.broken = "acme" }) }, 5 * time.Second, "acme", []string{fails + "requests pass without its limits"}},
+			{func(s *source, _ *client) { s.set(func(s *source) { s.broken = "acme" }) }, 5 * time.Second, "acme", []string{fails + "requests pass without them"}},
 			{nothing, 10 * time.Second, "globex", []string{answers}},
 			{nothing, 100 * time.Second, "acme", []string{ofKey, ofKey}},
 			{nothing, 100 * time.Second, "initech", []string{ofKey}}, // the last one that was suppressed
-			{down, 5 * time.Second, "umbrella", []string{fails + "requests pass without its limits"}},
+			{down, 5 * time.Second, "umbrella", []string{fails + "requests pass without them"}},
 			{up, 5 * time.Second, "umbrella", []string{answers}},
 		}},
 		"an Update that takes a name": {[]tenants.Option{free}, nil, []step{
@@ -292,7 +292,7 @@ func TestLogOfOutages(t *testing.T) {
 			{func(_ *source, c *client) { _ = c.lim.Update(other) }, 5 * time.Second, "acme", []string{answers}},
 		}},
 		"a look": {nil, nil, []step{
-			{down, 5 * time.Second, "acme", []string{fails + "requests pass without its limits"}},
+			{down, 5 * time.Second, "acme", []string{fails + "requests pass without them"}},
 			{func(s *source, c *client) {
 				up(s, c)
 				time.Sleep(time.Second)
@@ -359,9 +359,9 @@ func TestWrongKeys(t *testing.T) {
 	cache := must(tenants.New((&source{}).load))
 	for key, want := range map[stint.Key]string{
 		{}:                            "Key{}): use a key",
-		stint.Header("a b"):           `Header("a b")): pass the name of a header field`,
+		stint.Header("a b"):           `Header("a b")): this isn't a valid name of a header field`,
 		stint.Join(stint.Cookie(" ")): `Cookie(" ")`,
-		stint.GivenKey():              "WithLimitSource(GivenKey()): GivenKey() is for keys that Take is given, and a request has none",
+		stint.GivenKey():              "WithLimitSource(GivenKey()): requests have no such key, only calls of Take have one",
 	} {
 		_, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
 		var wrong *stint.OptionError
@@ -386,7 +386,7 @@ func TestPlanThatTheLimiterMakesWrong(t *testing.T) {
 		want string
 	}{
 		"its cost":     {stint.WithName("plan"), "a request costs 20, but the limit never admits more than 10"},
-		"nobody's key": {stint.WithKey(stint.GivenKey()), "WithKey(GivenKey()): GivenKey() is for keys that Take is given, and a request has none"},
+		"nobody's key": {stint.WithKey(stint.GivenKey()), "WithKey(GivenKey()): requests have no such key, only calls of Take have one"},
 	} {
 		s := &source{sold: []stint.Limit{stint.Rate(10, time.Second, stint.WithName("plan"), tt.opt)}}
 		c := newClient(must(tenants.New(s.load)), stint.WithFixedCost(20), stint.WithFailurePolicy(stint.FailClosed))
@@ -517,15 +517,15 @@ func TestErrorTexts(t *testing.T) {
 		source *source
 		want   string
 	}{
-		{"acme", &source{err: errDown}, "stint: limits could not be read: tenants: the plan could not be loaded: source is down"},
-		{"acme", &source{slow: time.Hour}, "stint: limits could not be read: tenants: the load takes longer than its timeout: context deadline exceeded"},
-		{"acme", &source{panics: true}, "stint: limits could not be read: tenants: the load panicked: in the database"},
+		{"acme", &source{err: errDown}, "stint: limits could not be loaded: tenants: the plan could not be loaded: source is down"},
+		{"acme", &source{slow: time.Hour}, "stint: limits could not be loaded: tenants: the load takes longer than its timeout: context deadline exceeded"},
+		{"acme", &source{panics: true}, "stint: limits could not be loaded: tenants: the load panicked: in the database"},
 		{"acme", &source{err: tenants.ErrNoPlan}, "stint: tenants: no plan"},
 		{"", &source{}, "stint: tenants: no plan: an empty key"},
 		{strings.Repeat("k", 5000), &source{}, "stint: the key is longer than 4096 bytes"},
-		{"acme", &source{sold: []stint.Limit{{}, requests(0, "a")}}, "stint: limits could not be read: tenants: the plan is invalid: " +
-			"zero Limit: return stint.Rate, Quota or Concurrency\nlimit \"a\": 0 units: use a number"},
-		{"acme", &source{sold: []stint.Limit{requests(1, "other")}}, "stint: limits could not be read: tenants: the plan is invalid: limit \"other\": another limit has that name"},
+		{"acme", &source{sold: []stint.Limit{{}, requests(0, "a")}}, "stint: limits could not be loaded: tenants: the plan is invalid: " +
+			"Limit{}: use a limit, such as stint.Rate(10, time.Second)\nlimit \"a\": 0 units: use 1 to"},
+		{"acme", &source{sold: []stint.Limit{requests(1, "other")}}, "stint: limits could not be loaded: tenants: the plan is invalid: limit \"other\": another limit has that name"},
 		{"acme", &source{}, "stint: no limits: return stint.Exempt()"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

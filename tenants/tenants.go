@@ -107,6 +107,12 @@ type emptyKey struct{ noPlan }
 func (emptyKey) Error() string        { return "tenants: no plan: an empty key" }
 func (emptyKey) Is(target error) bool { return target == ErrNoPlan || target == stint.ErrEmptyKey }
 
+const (
+	defaultTTL     = time.Minute
+	defaultSize    = 10_000
+	defaultTimeout = 5 * time.Second
+)
+
 // Option changes a default of New.
 type Option interface{ apply(*Cache) error }
 
@@ -119,7 +125,7 @@ func (set option) apply(x *Cache) error { return set(x) }
 func WithTTL(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.ttl = d
-		return checkDuration("WithTTL", d)
+		return checkDuration("WithTTL", d, defaultTTL)
 	})
 }
 
@@ -130,7 +136,7 @@ func WithSize(n int64) Option {
 	return option(func(p *Cache) error {
 		p.size = n
 		if n < 1 {
-			return fmt.Errorf("tenants: WithSize(%d): pass a positive value", n)
+			return fmt.Errorf("tenants: WithSize(%d): use 1 or more, or leave it out for the default of %d", n, defaultSize)
 		}
 		return nil
 	})
@@ -142,7 +148,7 @@ func WithSize(n int64) Option {
 func WithLoadTimeout(d time.Duration) Option {
 	return option(func(p *Cache) error {
 		p.timeout = d
-		return checkDuration("WithLoadTimeout", d)
+		return checkDuration("WithLoadTimeout", d, defaultTimeout)
 	})
 }
 
@@ -157,15 +163,24 @@ func WithDefault(limits ...stint.Limit) Option {
 		}
 		p.fallback = limits
 		if err := (stint.LimitUser{}).Check(limits...); err != nil {
-			return fmt.Errorf("tenants: WithDefault: %w", err)
+			return invalidDefault{err}
 		}
 		return nil
 	})
 }
 
+// invalidDefault is the error of WithDefault, with the problems of its limits.
+type invalidDefault struct{ error }
+
+func (e invalidDefault) Error() string {
+	return strings.ReplaceAll(e.error.Error(), "stint: ", "tenants: WithDefault: ") // errors.Join has it in each line
+}
+
+func (e invalidDefault) Unwrap() error { return e.error }
+
 // checkDuration returns the error of an option's duration, or nil.
-func checkDuration(option string, d time.Duration) error {
-	if valid, write := optionerror.CheckDuration(d, d > 0, "pass a positive value"); !valid {
+func checkDuration(option string, d, standard time.Duration) error {
+	if valid, write := optionerror.CheckDuration(d, time.Millisecond, 0, "use 1ms or more, or leave it out for the default of "+standard.String()); !valid {
 		return fmt.Errorf("tenants: %s(%v): %s", option, d, write)
 	}
 	return nil
@@ -183,7 +198,7 @@ const retryAfter = time.Second
 // The error reports a nil load and every option that is wrong.
 func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts ...Option) (*Cache, error) {
 	p := &Cache{
-		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
+		load: load, ttl: defaultTTL, size: defaultSize, timeout: defaultTimeout,
 		loads: map[string]*loading{}, notified: map[any]*notified{},
 	}
 	var errs []error

@@ -224,9 +224,9 @@ func TestLoadsThatFail(t *testing.T) {
 		{name: "too slow", does: func(s *source) { s.slow = time.Hour }, want: "longer than its timeout"},
 		{name: "two limits of one name", sold: []stint.Limit{requests(2, "a"), requests(3, "a")}, want: "another limit has that name"},
 		{name: "one limit twice", sold: []stint.Limit{good, good}, want: "another limit has that name"},
-		{name: "wrong numbers in its last", sold: []stint.Limit{requests(2, "a"), requests(0, "b")}, want: "0 units: use a number"},
+		{name: "wrong numbers in its last", sold: []stint.Limit{requests(2, "a"), requests(0, "b")}, want: "0 units: use 1 to"},
 		{name: "one without a name", sold: []stint.Limit{requests(2, "a"), stint.Rate(3, time.Second)}, want: "give it a name with stint.WithName"},
-		{name: "the zero Limit", sold: []stint.Limit{{}}, want: "zero Limit"},
+		{name: "the zero Limit", sold: []stint.Limit{{}}, want: "Limit{}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -397,11 +397,11 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		{nil, tenants.WithTTL(time.Minute), "New(nil): pass a function"},
-		{load, tenants.WithTTL(0), "WithTTL(0s): pass a positive"},
-		{load, tenants.WithSize(0), "WithSize(0): pass a positive"},
-		{load, tenants.WithLoadTimeout(-1), "WithLoadTimeout(-1ns): pass a positive"},
+		{load, tenants.WithTTL(0), "WithTTL(0s): use 1ms or more"},
+		{load, tenants.WithSize(0), "WithSize(0): use 1 or more"},
+		{load, tenants.WithLoadTimeout(-1), "WithLoadTimeout(-1ns): use 1ms or more"},
 		{load, tenants.WithDefault(), "WithDefault(): add limits, or stint.Exempt()"},
-		{load, tenants.WithDefault(requests(0, "free")), "WithDefault: stint: limit \"free\": 0 units"},
+		{load, tenants.WithDefault(requests(0, "free")), "tenants: WithDefault: limit \"free\": 0 units"},
 		{load, nil, "option 1 is nil"},
 	} {
 		if c, err := tenants.New(tc.load, tc.opt); c != nil || err == nil || !strings.Contains(err.Error(), tc.want) {

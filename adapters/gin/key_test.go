@@ -272,7 +272,7 @@ func TestKeysReadAsGin(t *testing.T) {
 			}
 		}
 	}
-	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Cookie("a b"))); err == nil || !strings.Contains(err.Error(), "pass the name of a cookie") {
+	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Cookie("a b"))); err == nil || !strings.Contains(err.Error(), "this isn't a valid name of a cookie") {
 		t.Errorf("a name that no cookie has: %v", err)
 	}
 }

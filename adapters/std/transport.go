@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/adapters/internal/client"
+	"github.com/stint-go/stint/internal/optionerror"
 	"github.com/stint-go/stint/store"
 )
 
@@ -35,7 +37,8 @@ func WithDestination(k stint.Key) TransportOption {
 // WithMaxPause sets the longest pause that requests wait for, without jitter. If a server
 // requests a longer pause, the response is returned at once, and later requests are sent.
 // WithMaxPause doesn't bound the waits for lim, which end with the request's context. The
-// default is 60 seconds. With 0, requests never pause. NewTransport panics if d is negative.
+// default is 60 seconds. With 0, requests never pause. NewTransport panics if d is
+// negative, or above 0 and below a millisecond.
 func WithMaxPause(d time.Duration) TransportOption {
 	return transportOption(func(t *client.Transport) { t.MaxPause = d })
 }
@@ -167,16 +170,13 @@ func invalid(t *client.Transport) (wrong []error) {
 		wrong = append(wrong, &stint.OptionError{Option: "WithRetryable(nil)",
 			Write: "pass a function, or leave it out for GET, HEAD, OPTIONS, TRACE and requests with an Idempotency-Key"})
 	}
-	if d := t.MaxPause; d < 0 {
-		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d), Write: "use 0 or more"})
-	} else if 0 < d && d < time.Millisecond { // its unit is missing
-		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", d),
-			Write: fmt.Sprintf("use %d*time.Millisecond", int64(d))})
+	if valid, write := optionerror.CheckDuration(t.MaxPause, 0, 0, "use 0, or 1ms or more"); !valid {
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxPause(%v)", t.MaxPause), Write: write})
 	}
 	if _, bans := t.Pauses.(store.Banner); t.Pauses != nil && !bans {
 		wrong = append(wrong, &stint.OptionError{Option: "WithSharedPause()",
 			Problem: fmt.Sprintf("%T doesn't implement store.Banner", t.Pauses),
-			Write:   "leave it out, or pass a store that does, such as those of memstore and redisstore"})
+			Write:   "leave it out, or use a memstore or a redisstore in the limiter's WithStore"})
 	}
 	if t.Retries < 0 {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithRetries(%d)", t.Retries), Write: "use 0 or more"})
@@ -191,7 +191,8 @@ func invalid(t *client.Transport) (wrong []error) {
 		for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
 			var o *stint.OptionError // without New's heading
 			if errors.As(e, &o) {
-				wrong = append(wrong, fmt.Errorf("WithDestination: %w", o))
+				o.Option = "WithDestination" + strings.TrimPrefix(o.Option, "WithKey")
+				wrong = append(wrong, o)
 			}
 		}
 		return wrong

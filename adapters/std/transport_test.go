@@ -110,7 +110,7 @@ func TestTransportReportsOptions(t *testing.T) {
 		{[]TransportOption{WithDestination(stint.Key{})}, []string{"WithDestination(Key{}): use another key, or leave it out"}},
 		{[]TransportOption{WithDestination(stint.GivenKey())}, []string{"WithDestination(GivenKey()): a request doesn't have this key"}},
 		{[]TransportOption{WithDestination(stint.Join(stint.Method(), stint.KeyFunc(func(*http.Request) (string, error) { return "", nil }).ForAdapter("stintgin")))}, []string{"WithDestination(Join(Method(), stintgin.Key)): a request doesn't have this key"}},
-		{[]TransportOption{WithDestination(stint.Header("a b"))}, []string{`WithDestination: WithKey(Header("a b")): pass the name of a header field`}},
+		{[]TransportOption{WithDestination(stint.Header("a b"))}, []string{`WithDestination(Header("a b")): this isn't a valid name of a header field`}},
 		{[]TransportOption{nil, WithRetries(-1), WithMaxPause(-1), WithRetryable(nil), WithDestination(stint.Key{})}, []string{"option 1 is nil: leave it out", "WithRetries(-1): use 0", "WithMaxPause(-1ns): use 0", "WithRetryable(nil): pass a function", "WithDestination(Key{})"}},
 	} {
 		err := func() (err error) {

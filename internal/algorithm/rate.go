@@ -15,8 +15,8 @@ func (l *Limit) chooseScale(room int64, accept func(Scale) bool) (ok bool) {
 
 // tooFast reports that no scale holds a rate near the limit's.
 func (l *Limit) tooFast(bad wrong) {
-	bad("Units", fmt.Sprintf("%d per %v is too fast or too uneven to be counted precisely", l.spec.Units, l.spec.Period),
-		"use a rounder number of at most ten million a second, or a period in whole milliseconds, or a smaller burst")
+	bad("Units", fmt.Sprintf("%d per %v is too fast to be counted", l.spec.Units, l.spec.Period),
+		"use at most 14 million a second")
 }
 
 // largestPrepaid returns the largest cost that can be prepaid: a year's worth, at least 1.

@@ -21,11 +21,12 @@ func New(s Spec) (*Limit, []*Problem) {
 		bad("Name", fmt.Sprintf("name %.80q", s.Name), "use a letter, followed by up to 63 of A-Z a-z 0-9 _ . -")
 	}
 	named := len(problems)
-	if s.Units < 1 || s.Units > MaxCost {
-		bad("Units", fmt.Sprintf("%d units", s.Units), fmt.Sprintf("use a number from 1 to %d", int64(MaxCost)))
+	if counted, most := l.counted(); s.Units < 1 || s.Units > most {
+		bad("Units", fmt.Sprintf("%d %s", s.Units, counted), fmt.Sprintf("use 1 to %d", most))
 	}
 	if int(s.Algorithm) >= len(algorithms) { // nothing else can be checked
-		bad("Algorithm", fmt.Sprintf("unknown algorithm %d", s.Algorithm), "use one of the constants of Algorithm")
+		bad("Algorithm", fmt.Sprintf("algorithm %d", s.Algorithm), "use a constant such as %v or %v",
+			TokenBucket, SlidingWindow)
 	} else {
 		l.checkSpan(bad)
 		l.checkExtras(bad)
@@ -51,6 +52,17 @@ func New(s Spec) (*Limit, []*Problem) {
 	return l, nil
 }
 
+// counted returns what the limit counts, and the most that it may have.
+func (l *Limit) counted() (units string, most int64) {
+	switch l.spec.Algorithm {
+	case Concurrency:
+		return "slots", MaxCost
+	case Ban: // the time of each is kept
+		return "denials", maxDenials
+	}
+	return "units", MaxCost
+}
+
 // checkSpan checks that the limit has the one kind of span its algorithm counts in.
 func (l *Limit) checkSpan(bad wrong) {
 	s := &l.spec
@@ -64,19 +76,16 @@ func (l *Limit) checkSpan(bad wrong) {
 		bad("Period", "both a %v and a %v", "leave one out", "Period", "Window")
 	case calendar:
 		if !has.calendar {
-			bad("Algorithm", "%v does not follow a calendar", "use %v or %v, or a %v",
-				s.Algorithm, FixedWindow, IntervalBucket, "Period")
+			bad("Algorithm", "%v doesn't follow a calendar", "use %v or %v", s.Algorithm, FixedWindow, IntervalBucket)
 		}
 		s.Window.check(bad)
 	case s.Period <= 0:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "pass a positive duration, such as %v", "time.Second")
-	case s.Period < time.Microsecond:
-		bad("Period", fmt.Sprintf("period %v, and a number without a unit is in nanoseconds", s.Period),
-			"pass a duration, such as %v", "time.Second")
+		bad("Period", fmt.Sprintf("a period of %v", s.Period), "use a positive duration, such as %v", "time.Second")
+	case badUnit(bad, "Period", "a period of ", s.Period):
 	case s.Period%time.Microsecond != 0:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "use a whole number of microseconds")
-	case float64(s.Period.Microseconds()) > horizon/10:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "use at most two years, or a %v", "Window")
+		bad("Period", fmt.Sprintf("a period of %v", s.Period), "use a whole number of microseconds")
+	case s.Period > longestPeriod:
+		bad("Period", fmt.Sprintf("a period of %v", s.Period), "use at most two years")
 	}
 }
 
@@ -88,54 +97,68 @@ func (l *Limit) checkExtras(bad wrong) {
 	if s.Burst != 0 {
 		switch {
 		case !has.burst:
-			bad("Burst", "%v has no burst", "leave it out, or use %v", s.Algorithm, TokenBucket)
+			l.badExtra(bad, "Burst", "%v has no burst", s.Algorithm, TokenBucket, IntervalBucket)
 		case s.Burst < None || s.Burst > MaxCost:
-			bad("Burst", fmt.Sprintf("burst %d", s.Burst), fmt.Sprintf("use a number from 0 to %d", int64(MaxCost)))
+			bad("Burst", fmt.Sprintf("burst %d", s.Burst), fmt.Sprintf("use 0 to %d", int64(MaxCost)))
 		case s.Burst == None && s.Algorithm != LeakyBucket && !s.Debt:
-			bad("Burst", "burst 0 lets nothing pass", "use at least 1, or add %v", "WithDebt")
+			const problem = "a burst of 0 lets nothing pass"
+			if has.debt {
+				bad("Burst", problem, "use at least 1, or add %v", "WithDebt")
+			} else {
+				bad("Burst", problem, "use at least 1")
+			}
 		}
 	}
 	if s.Queue != 0 {
 		switch {
 		case !has.queue:
-			bad("Queue", "%v has no queue", "use %v or %v, or a maximum wait", s.Algorithm, LeakyBucket, TokenBucket)
+			l.badExtra(bad, "Queue", "%v has no queue", s.Algorithm, LeakyBucket)
 		case s.Queue < None || s.Queue > MaxCost:
-			bad("Queue", fmt.Sprintf("queue %d", s.Queue), fmt.Sprintf("use a number from 0 to %d", int64(MaxCost)))
+			bad("Queue", fmt.Sprintf("queue %d", s.Queue), fmt.Sprintf("use 0 to %d", int64(MaxCost)))
 		}
 	}
 	switch {
 	case !s.Debt || has.debt:
 	case s.Algorithm == WarmUp:
-		bad("Debt", "%v always allows debt", "leave %v out", WarmUp, "WithDebt")
+		bad("Debt", "%v always allows debt", "leave it out", WarmUp)
 	default:
-		bad("Debt", "%v can't go into debt", "use %v (%v always allows debt, without %v)",
-			s.Algorithm, TokenBucket, WarmUp, "WithDebt")
+		l.badExtra(bad, "Debt", "%v can't go into debt", s.Algorithm, TokenBucket)
 	}
 	switch {
 	case s.Algorithm != Ban && s.Ban != 0:
-		bad("Ban", "%v has no ban period", "leave it out, or use the %v algorithm", s.Algorithm, Ban)
+		bad("Ban", "%v has no ban period", "leave it out, or use the algorithm %v", s.Algorithm, Ban)
 	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
-		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "pass a positive multiple of a microsecond, at most a year")
-	}
-	if s.Algorithm == Ban && s.Units > maxDenials {
-		bad("Units", fmt.Sprintf("a ban after %d denials", s.Units),
-			fmt.Sprintf("use at most %d, since the time of each denial is kept", maxDenials))
+		bad("Ban", fmt.Sprintf("ban %v", s.Ban), "use a whole number of microseconds, at most a year")
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:
-		bad("Algorithm", "%v without a warm-up period", "give how long the rate takes to rise, such as 4s", s.Algorithm)
+		bad("Algorithm", "%v without the time that the rate takes to rise", "set %v, such as to %v", s.Algorithm, "WarmUp", "4*time.Second")
 	case s.Algorithm != WarmUp && s.WarmUp != 0:
-		bad("WarmUp", "%v does not warm up", "use the %v algorithm, or leave the period out", s.Algorithm, WarmUp)
+		bad("WarmUp", "%v doesn't warm up", "leave it out, or use the algorithm %v", s.Algorithm, WarmUp)
 	case s.WarmUp%time.Microsecond != 0:
 		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "use a whole number of microseconds")
 	}
 	switch {
 	case s.Buckets == 0:
 	case s.Algorithm != SlidingWindow:
-		bad("Buckets", "%v has no buckets", "use %v", s.Algorithm, SlidingWindow)
+		l.badExtra(bad, "Buckets", "only a %v is divided into buckets", SlidingWindow, SlidingWindow)
 	case s.Buckets < 1 || s.Buckets > 1000:
-		bad("Buckets", fmt.Sprintf("%d buckets", s.Buckets), "use a number from 1 to 1000, or %v", "SlidingLog")
+		bad("Buckets", fmt.Sprintf("buckets %d", s.Buckets), "use 1 to 1000")
 	}
+}
+
+// badExtra reports a number that the algorithm would ignore. name is in the problem. The first of the other algorithms
+// that the limit could have instead is in the correction.
+func (l *Limit) badExtra(bad wrong, field, problem string, name Algorithm, others ...Algorithm) {
+	if a := l.spec.Algorithm; a != WarmUp && a != Concurrency && a != Ban {
+		for _, other := range others {
+			if !l.calendar() || algorithms[other].calendar {
+				bad(field, problem, "leave it out, or use %v", name, other)
+				return
+			}
+		}
+	}
+	bad(field, problem, "leave it out", name)
 }
 
 // workOutName sets name and hash.

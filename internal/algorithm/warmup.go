@@ -36,7 +36,7 @@ const (
 func (l *Limit) workOutWarmUp(bad wrong) {
 	s := &l.spec
 	w := s.WarmUp.Microseconds()
-	if float64(w) > horizon/10 {
+	if s.WarmUp > longestPeriod {
 		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "use at most two years")
 		return
 	}
@@ -44,8 +44,8 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 		return w%c.Tick() == 0 && w/c.Tick() < mostWarm/c.PerTick
 	}) {
 		if l.chooseScale(1, nil) { // the rate alone can be counted
-			bad("WarmUp", fmt.Sprintf("a warm-up of %v doesn't fit the clock steps of a rate of %d per %v",
-				s.WarmUp, s.Units, s.Period), "use whole hundredths of a second, or a rounder rate")
+			bad("WarmUp", fmt.Sprintf("a warm-up of %v can't be counted precisely at a rate of %d per %v",
+				s.WarmUp, s.Units, s.Period), "use at most 1000h, in whole hundredths of a second")
 		} else {
 			l.tooFast(bad)
 		}

@@ -145,15 +145,16 @@ func (w Window) check(bad wrong) {
 		bad("Window", "the time zone is nil",
 			`check the error of time.LoadLocation; where the system has no zones, import _ "time/tzdata"`)
 	case w.kind != everyWindow:
-	case 0 < w.every && w.every < time.Millisecond: // it lacks its unit
-		bad("Window", "a window of "+w.every.String(), fmt.Sprintf("use %d*%%v", int64(w.every)), "time.Millisecond")
-	case w.every <= 0 || w.every%time.Microsecond != 0:
-		bad("Window", "a window of "+w.every.String(), "use at least 1ms, in whole microseconds")
-	case float64(w.every.Microseconds()) > horizon/10:
+	case badUnit(bad, "Window", "a window of ", w.every):
+	case w.every < time.Millisecond:
+		bad("Window", "a window of "+w.every.String(), "use 1ms or more")
+	case w.every%time.Microsecond != 0:
+		bad("Window", "a window of "+w.every.String(), "use a whole number of microseconds")
+	case w.every > longestPeriod:
 		bad("Window", "a window of "+w.every.String(), "use at most two years")
 	case w.loc != nil:
-		bad("Window", "a window of "+w.every.String()+" is aligned to the Unix epoch and has no time zone",
-			"use %v, %v, %v, %v or %v", "Hourly", "Daily", "Weekly", "Monthly", "Yearly")
+		bad("Window", "a window made by %v has no time zone", "leave %v out, or use a calendar window such as %v",
+			"Every", "In", "Daily")
 	}
 }
 

@@ -73,10 +73,11 @@ func New(s Source) (*Resolver, []Problem) {
 	trusts := len(s.Trusted) > 0 || s.TrustUnix
 	switch {
 	case s.Header != "" && !IsFieldName(s.Header):
-		bad(fmt.Sprintf("%.80q is not a header field", s.Header), fmt.Sprintf("use its name, such as %q", XForwardedFor))
+		bad(fmt.Sprintf("%.80q isn't a valid name of a header field", s.Header),
+			fmt.Sprintf("use letters, digits and hyphens, such as %q", XForwardedFor))
 	case s.Header != "" && !trusts:
 		bad(fmt.Sprintf("no proxy is trusted, so %s would never be read", strings.ReplaceAll(c.header, "%", "%%")),
-			"pass the addresses that your proxies connect from, such as %v, or %v if there are none",
+			"pass the addresses that your proxies connect from, such as %v, or use %v if there is no proxy",
 			`netip.MustParsePrefix("10.0.0.0/8")`, "stint.RemoteIP()")
 	case s.Header == "" && trusts:
 		bad("proxies are trusted, but Header is empty",

@@ -162,10 +162,10 @@ func (k *compiler) run() {
 	case len(k.Funcs) == 0:
 	case key == nil:
 		k.errs.Add(k.result.Funcs[0].Option(), "the function's limits need a default key",
-			"add stint.WithKey to the limiter")
+			"add stint.WithKey to the limiter, such as stint.WithKey(stint.RemoteIP())")
 	case key.Given:
 		k.errs.Add(k.result.Funcs[0].Option(), "the default key is GivenKey(), which requests don't have",
-			"add stint.WithKey to the limiter, with another key")
+			"use another key in stint.WithKey, such as stint.RemoteIP()")
 	}
 	limits := func(rc Route) bool { return !rc.Exempt }
 	if k.parent == nil && len(k.Limits)+len(k.Funcs) == 0 && !slices.ContainsFunc(k.Routes, limits) {
@@ -186,8 +186,8 @@ func (k *compiler) entries(route string, rules []*Rule, defaults Settings) (all 
 		if settings.Key == nil {
 			k.bad(optionerror.Problem{Route: route, Limit: k.names.name(r),
 				What: "the limit has no key, and no default would be safe",
-				Write: "use stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
-					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
+				Write: "add stint.WithKey(stint.RemoteIP()), or another key: stint.ForwardedIP(trusted...) behind a proxy, " +
+					"stint.Global() for one limit on all requests, stint.GivenKey() if you call Take yourself"})
 		}
 		if compiled := k.names.limits[r]; compiled != nil { // or limits has reported it
 			e := k.entry(r, compiled, settings, k.names.sampleOf(settings.Key))
@@ -334,14 +334,15 @@ func (k *compiler) checkSettings(route string, s Settings, rules []*Rule) {
 			return
 		}
 	}
-	where := "in the route"
+	place := "route"
 	if route == "" {
-		where = "of the limiter"
+		place = "limiter"
 	}
 	for _, t := range s.options() {
 		if !slices.ContainsFunc(rules, func(r *Rule) bool { return t.by(r.Kind) }) {
-			k.bad(optionerror.Problem{Route: route, Option: t.option, What: "no limit " + where + " uses this option",
-				Write: "leave it out, or add a limit that uses it"})
+			var all optionerror.List
+			all.Add(t.option, "no limit of the "+place+" uses this option", "leave it out, or add %v to the "+place, t.kinds)
+			k.errs = append(k.errs, all.At(route, "")...)
 		}
 	}
 }
@@ -453,9 +454,10 @@ func (k *compiler) checkNames() {
 	for e := range k.parent.Plans.Entries {
 		if r := k.names.rules[e.Name()]; !r.Named && !seen[r] {
 			seen[r] = true
-			m := NameMissing("", r)
-			m.What = "inherited: " + m.What
-			k.errs = append(k.errs, m)
+			k.errs = append(k.errs, &optionerror.Problem{Limit: r.Spec.Name,
+				What: "the limit of the extended limiter has only its default name, " +
+					"and another limit in the store may have the same name",
+				Write: "give it a name there with stint.WithName"})
 		}
 	}
 }
@@ -467,7 +469,7 @@ func NameTaken(route, name string) *optionerror.Problem {
 }
 
 // NoGivenKey is the problem of a GivenKey where requests are limited.
-const NoGivenKey = "GivenKey() is for keys that Take is given, and a request has none"
+const NoGivenKey = "requests have no such key, only calls of Take have one"
 
 // NameMissing is the problem of a limit without a WithName in a store that other limiters may use.
 func NameMissing(route string, r *Rule) *optionerror.Problem {

@@ -63,11 +63,11 @@ func (f *Func) Entry(r *Rule) (*read.Entry, optionerror.List) {
 	settings := r.Settings.WithDefaults(f.Defaults)
 	if settings.Key.Given {
 		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", What: NoGivenKey,
-			Write: "use another key, or leave it out"}}
+			Write: "use another key, or leave WithKey out for the limiter's"}}
 	}
 	if t := r.Line.Tenant; t != nil && t.Given {
 		return nil, optionerror.List{{Limit: r.Spec.Name, Option: "WithFairQueue(GivenKey())", What: NoGivenKey,
-			Write: "use another key, or leave it out"}}
+			Write: "use another key, or leave WithFairQueue out"}}
 	}
 	sample := f.generation.Names().samples[settings.Key]
 	if sample == nil {

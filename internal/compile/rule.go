@@ -75,30 +75,32 @@ type Settings struct {
 
 // options returns the options that are set.
 func (s *Settings) options() (all []takenOption) {
-	add := func(set bool, option string, by func(limit.Kind) bool) {
+	add := func(set bool, option string, by func(limit.Kind) bool, kinds string) {
 		if set {
-			all = append(all, takenOption{option, by})
+			all = append(all, takenOption{option, by, kinds})
 		}
 	}
 	any := func(limit.Kind) bool { return true }
 	settled := func(k limit.Kind) bool { return k.Traits().Settled }
 	waits := func(k limit.Kind) bool { return k.Traits().WaitsFor != limit.ForNothing }
-	add(s.Key != nil, "WithKey", any)
-	add(s.Cost != nil, s.costOption(), costs)
-	add(s.Settler != nil, "WithSettle", settled)
-	add(s.MaxWait != 0, "WithMaxWait", waits)
-	add(s.Marks != nil, "WithNearLimit", settled)
-	add(s.DryRun, "WithDryRun", any)
-	add(s.FailureSet, "WithFailurePolicy", any)
-	add(s.Skip != nil, "WithSkip", any)
-	add(s.EmptySet, "WithEmptyKey", any)
+	const units = "a Rate or a Quota"
+	add(s.Key != nil, "WithKey", any, "a limit")
+	add(s.Cost != nil, s.costOption(), costs, units)
+	add(s.Settler != nil, "WithSettle", settled, units)
+	add(s.MaxWait != 0, "WithMaxWait", waits, "a Rate, a Quota or a Concurrency")
+	add(s.Marks != nil, "WithNearLimit", settled, units)
+	add(s.DryRun, "WithDryRun", any, "a limit")
+	add(s.FailureSet, "WithFailurePolicy", any, "a limit")
+	add(s.Skip != nil, "WithSkip", any, "a limit")
+	add(s.EmptySet, "WithEmptyKey", any, "a limit")
 	return all
 }
 
-// takenOption is an option. by reports whether a kind of limit takes it.
+// takenOption is an option. by reports whether a kind of limit takes it. kinds has the names of such kinds.
 type takenOption struct {
 	option string
 	by     func(limit.Kind) bool
+	kinds  string
 }
 
 // costs reports whether a default WithCost is that of a kind of limit.
@@ -165,12 +167,11 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 			"raise the queue's length, or leave the shares out", "WithQueue(0)")
 	}
 	if err == nil && r.Settings.Marks != nil && !limit.HasUse(l) {
-		const problem = "without a burst, there is nothing of which a percentage could be used"
+		const problem = "the limit saves up no units, so no percentage of them can be used"
 		if r.Spec.Algorithm == store.WarmUp {
-			errs.Add("WithNearLimit", problem, "use %s instead of a warm-up, or leave %s out",
-				"stint.WithBurst", "WithNearLimit")
+			errs.Add("WithNearLimit", problem, "leave it out, or use %s in place of %s", "stint.WithBurst", "WithWarmUp")
 		} else {
-			errs.Add("WithNearLimit", problem, "add %s, or leave %s out", "stint.WithBurst", "WithNearLimit")
+			errs.Add("WithNearLimit", problem, "leave it out, or use %s with 1 or more", "stint.WithBurst")
 		}
 	}
 	if r.Line.Shares != nil && r.Line.Tenant != nil {

@@ -16,13 +16,17 @@ type Error struct {
 	Limit  string  // the name of the limit it is about, or ""
 	By     string  // the option whose function has returned Err, or ""
 	Source *Source // of limits, if it has failed; or nil
+	// WouldDeny says that the request goes on only because of a dry run. Beside says that it goes on with the limits
+	// that a function has returned beside Err. Otherwise Err denies the request, unless a source has failed.
+	WouldDeny, Beside bool
 }
 
 // Source is what the log says of a source of limits that fails.
 type Source struct {
-	Holds string // what holds instead
-	OfKey bool   // it fails for one key, and not for others
-	Known bool   // it has answered since
+	Holds   string // what holds instead
+	Invalid bool   // it has answered, and a limit is invalid
+	OfKey   bool   // it fails for one key, and not for others
+	Known   bool   // it has answered since
 }
 
 func (e *Error) Error() string {

@@ -23,5 +23,10 @@ func (b *Builds) Count(v *View, derived bool) []Finding {
 	if v.Ignored.Has(Rebuilt) || count.Add(1) != mostBuilt {
 		return nil
 	}
-	return []Finding{{Kind: Rebuilt, applies: func(*View) bool { return true }}}
+	found := Finding{Kind: Rebuilt, applies: func(*View) bool { return true }}
+	if derived {
+		found.text = "1,000 limiters were made by With, probably one for each request, and they stay in memory: " +
+			"make limiters once, at start-up"
+	}
+	return []Finding{found}
 }

@@ -73,8 +73,8 @@ var kinds = [...]struct{ name, text string }{
 	UntrustedProxy:  {"untrusted-proxy", "requests come through a proxy that the key doesn't trust, so its clients share limits: use stint.ForwardedIP or stint.HeaderIP, with the addresses of your proxies"},
 	KeysNeverRepeat: {"keys-never-repeat", "no key came twice in the first 10,000 requests, so nobody is limited: use a key that stays the same for a caller"},
 	OneKey:          {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: use a key that distinguishes callers, or stint.Global()"},
-	Rebuilt: {"rebuilt",
-		"1,000 limiters were made: a limiter that a request makes has no counts of earlier requests, so it limits nobody: make limiters once, at start-up"},
+	Rebuilt: {"rebuilt", "1,000 limiters were made, probably one for each request, and a new limiter has no counts of earlier requests: " +
+		"make limiters once, at start-up"},
 	CostTooHigh:      {"cost-too-high", ""},
 	NothingWaits:     {"nothing-waits", "WithPriority and WithShare order waiting requests, but no limit lets requests wait: use stint.WithMaxWait or stint.WithQueue, or leave them out"},
 	StoreForgets:     {"store-forgets", ""},
@@ -82,7 +82,7 @@ var kinds = [...]struct{ name, text string }{
 	UpdateDrops:      {"update-drops", ""},
 	StoreFull:        {"store-full", ""},
 	NameConflict:     {"name-conflict", ""},
-	NoKey:            {"no-key", "at least 90 of the first 100 requests have no key: mount the limiter behind what sets the key, such as authentication, or use stint.FirstOf(key, stint.RemoteIP())"},
+	NoKey:            {"no-key", "at least 90 of the first 100 requests have no key, so they are denied, or pass without limits with SkipEmptyKey: mount the limiter behind what sets the key, such as authentication, or use stint.FirstOf(key, stint.RemoteIP())"},
 }
 
 // String returns the kind's name, as WithoutWarnings takes it.

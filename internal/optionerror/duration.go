@@ -2,15 +2,21 @@ package optionerror
 
 import (
 	"fmt"
+	"math"
 	"time"
+
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
-// CheckDuration returns whether an option's duration d is valid and what to write instead,
-// given what the option says of durations that have a unit. One above 0 and below a
-// millisecond lacks its unit, as 100 for 100*time.Millisecond.
-func CheckDuration(d time.Duration, valid bool, write string) (bool, string) {
-	if 0 < d && d < time.Millisecond {
-		return false, fmt.Sprintf("use %d*time.Millisecond", int64(d))
+// CheckDuration returns whether an option's duration d is valid, and otherwise what to write instead: write, unless d
+// lacks its unit. Valid durations are from least to most, which 0 doesn't bound. None is above 0 and below a
+// millisecond.
+func CheckDuration(d, least, most time.Duration, write string) (valid bool, instead string) {
+	if most == 0 {
+		most = math.MaxInt64
 	}
-	return valid, write
+	if format, names := algorithm.MissingUnit(d, least, most); format != "" {
+		return false, fmt.Sprintf(format, names...)
+	}
+	return least <= d && d <= most && (d <= 0 || d >= time.Millisecond), write
 }

@@ -67,11 +67,12 @@ func (l List) each(change func(*Problem)) List {
 	return changed
 }
 
-// options are the options that set numbers of a store's limit. The others are arguments of
-// the limit itself.
-var options = map[string]string{
-	"Name": "WithName", "Algorithm": "WithAlgorithm", "Burst": "WithBurst", "Queue": "WithQueue",
-	"Debt": "WithDebt", "WarmUp": "WithWarmUp", "Buckets": "WithBuckets",
+// options are the options that set fields of a store's limit, with the word that precedes the value of a field in a
+// problem that is nothing but the value: "burst 5". The others are arguments of the limit itself.
+var options = map[string]struct{ option, word string }{
+	"Name": {"WithName", "name "}, "Algorithm": {"WithAlgorithm", "algorithm "}, "Burst": {"WithBurst", "burst "},
+	"Queue": {"WithQueue", "queue "}, "Debt": {option: "WithDebt"}, "WarmUp": {"WithWarmUp", "warm-up "},
+	"Buckets": {"WithBuckets", "buckets "}, "Ban": {"WithBanFor", "ban "},
 }
 
 // OfSpec returns the problems that an error of store.NewLimit has.
@@ -81,7 +82,12 @@ func OfSpec(err error) (l List) {
 	}
 	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
 		spec := e.(*store.SpecError)
-		l.addSpecError(options[spec.Field], spec)
+		o := options[spec.Field]
+		if value, only := strings.CutPrefix(spec.Problem, o.word); only && o.word != "" {
+			l = append(l, &Problem{Option: o.option + "(" + value + ")", Write: spec.Write, Named: spec})
+		} else {
+			l.addSpecError(o.option, spec)
+		}
 	}
 	return l
 }
@@ -92,7 +98,7 @@ func Text(route, limit, option, what, write string) string {
 	if route != "" {
 		s = fmt.Sprintf("WithRoute(%q): ", route)
 	}
-	if limit != "" {
+	if limit != "" && option != fmt.Sprintf("WithName(%.80q)", limit) {
 		s += fmt.Sprintf("limit %.80q: ", limit)
 	}
 	for _, part := range [...]string{option, what} {

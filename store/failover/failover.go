@@ -118,8 +118,8 @@ const ProbeLimit = "failover-probe"
 func WithProbe(every, timeout time.Duration) Option {
 	return option(func(s *Store) {
 		for _, d := range [...]time.Duration{every, timeout} {
-			valid, write := optionerror.CheckDuration(d, d > 0,
-				"pass positive durations, or leave it out for the default of 250ms each")
+			valid, write := optionerror.CheckDuration(d, time.Millisecond, 0,
+				"use 1ms or more for both, or leave it out for the default of 250ms each")
 			if s.require(valid, fmt.Sprintf("WithProbe(%v, %v)", every, timeout), write); !valid {
 				break
 			}
@@ -177,10 +177,11 @@ func New(primary, secondary store.Store, opts ...Option) *Store {
 			opt.apply(s)
 		}
 	}
-	s.require(primary != nil, "the primary is nil", "pass a store that may fail, such as redisstore.New(client)")
+	s.require(primary != nil, "failover.New: the primary is nil", "pass a store, such as redisstore.New(client)")
 	for i, side := range [...]store.Store{primary, secondary} {
 		if v := reflect.ValueOf(side); v.Kind() == reflect.Pointer && v.IsNil() {
-			s.require(false, fmt.Sprintf("the %s is a nil %T", [...]string{"primary", "secondary"}[i], side), "pass a store that New has made")
+			s.require(false, fmt.Sprintf("failover.New: the %s is a nil %T", [...]string{"primary", "secondary"}[i], side),
+				"pass a store that memstore.New, redisstore.New or the like has returned")
 			continue
 		}
 		if c, ok := side.(store.Checked); ok {

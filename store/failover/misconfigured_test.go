@@ -20,17 +20,17 @@ func TestMisconfigured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, s := range map[string]*failover.Store{
-		"the primary is nil: pass a store that may fail":                         failover.New(nil, p),
-		"the primary is a nil *memstore.Store: pass a store that New has made":   failover.New((*memstore.Store)(nil), p),
-		"the secondary is a nil *memstore.Store: pass a store that New has made": failover.New(p, (*memstore.Store)(nil)),
-		"WithMaxKeys(0): use a number":                                           failover.New(memstore.New(memstore.WithMaxKeys(0)), p),
-		"the zero memstore.Store: use memstore.New()":                            failover.New(p, new(memstore.Store)),
-		"the zero failover.Store: use failover.New(primary, secondary)":          new(failover.Store),
-		"failover.New: option 1 is nil: leave it out":                            failover.New(p, nil, nil),
-		"WithThreshold(0): use 1 or more":                                        failover.New(p, nil, failover.WithThreshold(0)),
-		"WithProbe(1s, 0s): pass positive durations":                             failover.New(p, nil, failover.WithProbe(time.Second, 0)),
-		"WithProbe(100ns, 1s): use 100*time.Millisecond":                         failover.New(p, nil, failover.WithProbe(100, time.Second)),
-		"WithProbe(-1ns, 1s): pass positive durations":                           failover.New(p, nil, failover.WithProbe(-1, time.Second)),
+		"failover.New: the primary is nil: pass a store, such as":                                                                       failover.New(nil, p),
+		"failover.New: the primary is a nil *memstore.Store: pass a store that memstore.New, redisstore.New or the like has returned":   failover.New((*memstore.Store)(nil), p),
+		"failover.New: the secondary is a nil *memstore.Store: pass a store that memstore.New, redisstore.New or the like has returned": failover.New(p, (*memstore.Store)(nil)),
+		"WithMaxKeys(0): use 1 to 2147483647":                               failover.New(memstore.New(memstore.WithMaxKeys(0)), p),
+		"the zero memstore.Store: use memstore.New()":                       failover.New(p, new(memstore.Store)),
+		"the zero failover.Store: use failover.New(primary, secondary)":     new(failover.Store),
+		"failover.New: option 1 is nil: leave it out":                       failover.New(p, nil, nil),
+		"WithThreshold(0): use 1 or more":                                   failover.New(p, nil, failover.WithThreshold(0)),
+		"WithProbe(1s, 0s): use 1ms or more for both":                       failover.New(p, nil, failover.WithProbe(time.Second, 0)),
+		"WithProbe(100ns, 1s): use 100*time.Second or 100*time.Millisecond": failover.New(p, nil, failover.WithProbe(100, time.Second)),
+		"WithProbe(-1ns, 1s): use 1ms or more for both":                     failover.New(p, nil, failover.WithProbe(-1, time.Second)),
 	} {
 		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
 		_, resetErr := s.Reset(ctx, "k", l)

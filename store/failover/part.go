@@ -30,7 +30,7 @@ func WithProcesses(n int) Option {
 		s.require(1 <= n && n <= mostProcesses, fmt.Sprintf("WithProcesses(%d)", n),
 			"pass the number of processes, from 1 to 1000000, or leave it out")
 		s.require(s.secondary != nil, fmt.Sprintf("WithProcesses(%d) without a secondary", n),
-			"pass memstore.New() as the secondary, or leave it out")
+			"pass memstore.New() as the secondary, or leave WithProcesses out")
 		s.parts.n = int64(n)
 	})
 }

@@ -79,7 +79,7 @@ type maxKeys int64
 
 func (n maxKeys) apply(c *config) {
 	if n < 1 || n > math.MaxInt32 {
-		c.bad(fmt.Sprintf("WithMaxKeys(%d)", n), "use a number from 1 to 2147483647")
+		c.bad(fmt.Sprintf("WithMaxKeys(%d)", n), "use 1 to 2147483647")
 		return
 	}
 	c.maxKeys = int64(n)

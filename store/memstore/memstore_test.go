@@ -23,10 +23,10 @@ func newLimit(tb testing.TB, spec store.Spec) *store.Limit {
 func TestMisconfigured(t *testing.T) {
 	ctx, l := context.Background(), newLimit(t, store.Spec{Name: "l", Units: 1, Period: time.Hour})
 	for want, s := range map[string]*memstore.Store{
-		"WithMaxKeys(0): use a number from 1 to 2147483647":  memstore.New(memstore.WithMaxKeys(0)),
-		"WithMaxKeys(-5): use a number from 1 to 2147483647": memstore.New(memstore.WithMaxKeys(9), memstore.WithMaxKeys(-5)),
-		"memstore.New: option 1 is nil: leave it out":        memstore.New(nil),
-		"the zero memstore.Store: use memstore.New()":        new(memstore.Store),
+		"WithMaxKeys(0): use 1 to 2147483647":         memstore.New(memstore.WithMaxKeys(0)),
+		"WithMaxKeys(-5): use 1 to 2147483647":        memstore.New(memstore.WithMaxKeys(9), memstore.WithMaxKeys(-5)),
+		"memstore.New: option 1 is nil: leave it out": memstore.New(nil),
+		"the zero memstore.Store: use memstore.New()": new(memstore.Store),
 		"": memstore.New(memstore.WithMaxKeys(1)),
 	} {
 		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)

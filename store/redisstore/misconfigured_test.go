@@ -23,16 +23,16 @@ func TestMisconfiguredOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, s := range map[string]*redisstore.Store{
-		"the zero redisstore.Store: use redisstore.New(client)":    new(redisstore.Store),
-		"the Redis client is nil: pass a client":                   redisstore.New(nil),
-		`prefix "{a}": use a prefix without braces`:                redisstore.New(rdb, redisstore.WithPrefix("{a}")),
-		"redisstore.New: option 1 is nil: leave it out":            redisstore.New(rdb, nil),
-		"WithTimeout(0s): pass a positive duration":                redisstore.New(rdb, redisstore.WithTimeout(0)),
-		"WithLeaseTTL(99ms): use 100ms or more":                    redisstore.New(rdb, redisstore.WithLeaseTTL(99*time.Millisecond)),
-		"WithClock(nil): pass a function":                          redisstore.New(rdb, redisstore.WithClock(nil)),
-		"WithDenyCache(0): use 1 or more":                          redisstore.New(rdb, redisstore.WithDenyCache(0)),
-		"WithPrefetch(1, 1s): use 2 tokens or more":                redisstore.New(rdb, redisstore.WithPrefetch(1, time.Second)),
-		"WithPrefetch(9, 0s): use 2 tokens or more and a positive": redisstore.New(rdb, redisstore.WithPrefetch(9, 0)),
+		"the zero redisstore.Store: use redisstore.New(client)":     new(redisstore.Store),
+		"the Redis client is nil: pass a client":                    redisstore.New(nil),
+		`prefix "{a}": use a prefix without braces`:                 redisstore.New(rdb, redisstore.WithPrefix("{a}")),
+		"redisstore.New: option 1 is nil: leave it out":             redisstore.New(rdb, nil),
+		"WithTimeout(0s): use 1ms or more":                          redisstore.New(rdb, redisstore.WithTimeout(0)),
+		"WithLeaseTTL(99ms): use 100ms or more":                     redisstore.New(rdb, redisstore.WithLeaseTTL(99*time.Millisecond)),
+		"WithClock(nil): pass a function":                           redisstore.New(rdb, redisstore.WithClock(nil)),
+		"WithDenyCache(0): use 1 or more":                           redisstore.New(rdb, redisstore.WithDenyCache(0)),
+		"WithPrefetch(1, 1s): use 2 or more tokens":                 redisstore.New(rdb, redisstore.WithPrefetch(1, time.Second)),
+		"WithPrefetch(9, 0s): use 2 or more tokens and 1ms or more": redisstore.New(rdb, redisstore.WithPrefetch(9, 0)),
 	} {
 		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
 		_, resetErr := s.Reset(ctx, "k", l)

@@ -138,8 +138,8 @@ const (
 // other values, stint.New returns an error. The default is 100 ms.
 func WithTimeout(d time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := optionerror.CheckDuration(d, d > 0,
-			"pass a positive duration, or leave it out for the default of 100ms")
+		valid, write := optionerror.CheckDuration(d, time.Millisecond, 0,
+			"use 1ms or more, or leave it out for the default of 100ms")
 		s.require(valid, fmt.Sprintf("WithTimeout(%v)", d), write)
 		s.timeout = d
 	})
@@ -182,7 +182,7 @@ func WithoutBatching() Option {
 // other values, stint.New returns an error. The default is 15 seconds.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := optionerror.CheckDuration(d, d >= shortestLease,
+		valid, write := optionerror.CheckDuration(d, shortestLease, 0,
 			"use 100ms or more, or leave it out for the default of 15s")
 		s.require(valid, fmt.Sprintf("WithLeaseTTL(%v)", d), write)
 		s.leaseTTL = d
@@ -238,7 +238,11 @@ func WithDenyCache(keys int64) Option {
 // ms; for other values, stint.New returns an error.
 func WithPrefetch(n int64, maxAge time.Duration) Option {
 	return option(func(s *Store) {
-		valid, write := optionerror.CheckDuration(maxAge, n > 1 && maxAge > 0, "use 2 tokens or more and a positive age, or leave it out")
+		const instead = "use 2 or more tokens and 1ms or more, or leave it out"
+		valid, write := optionerror.CheckDuration(maxAge, time.Millisecond, 0, instead)
+		if n < 2 {
+			valid, write = false, instead
+		}
 		if s.require(valid, fmt.Sprintf("WithPrefetch(%d, %v)", n, maxAge), write); valid {
 			s.prefetching = newPrefetching(n, maxAge)
 		}

@@ -60,7 +60,7 @@ var imports = map[string]rule{
 	"internal/field":                     {},
 	"internal/routing":                   {},
 	"internal/logs":                      {own: []string{"internal/background"}, notEven: []string{"net/http", "net"}},
-	"internal/optionerror":               {own: []string{"internal/inside", "store"}, notEven: []string{"net/http", "net"}},
+	"internal/optionerror":               {own: []string{"internal/algorithm", "internal/inside", "store"}, notEven: []string{"net/http", "net"}},
 	"internal/mistakes":                  {own: []string{"internal/inside", "internal/compile", "internal/mistakes/keysample", "internal/limit", "internal/read", "store"}},
 	"internal/mistakes/keysample":        {own: []string{"internal/clientip", "internal/keytext"}},
 	"internal/keys":                      {own: []string{"internal/clientip", "internal/keytext", "internal/optionerror", "internal/routing", "internal/mistakes/keysample"}},
@@ -81,7 +81,7 @@ var imports = map[string]rule{
 	"adapters/internal/client":           {own: []string{".", "internal/background", "internal/keytext", "store"}},
 	"adapters/internal/pattern":          {},
 	"adapters/internal/frameworkcontext": {},
-	"adapters/std":                       {own: []string{".", "adapters/internal/client", "store"}},
+	"adapters/std":                       {own: []string{".", "adapters/internal/client", "internal/optionerror", "store"}},
 	"adapters/gin":                       {own: []string{".", "adapters/internal/frameworkcontext", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
 	"adapters/echo":                      {own: []string{".", "adapters/internal/frameworkcontext", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 

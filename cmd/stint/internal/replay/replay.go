@@ -142,7 +142,7 @@ func WithPredicates(reads ...keys.Reads) RunOption {
 func WithWindow(d time.Duration) Option {
 	return option(func(c *config) {
 		c.window, c.windowSet = d, true
-		if valid, write := optionerror.CheckDuration(d, d > 0, "write a positive duration"); !valid {
+		if valid, write := optionerror.CheckDuration(d, time.Millisecond, 0, "use 1ms or more"); !valid {
 			c.errs = append(c.errs, fmt.Errorf("WithWindow(%v): %s", d, write))
 		}
 	})
