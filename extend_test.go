@@ -616,6 +616,36 @@ func TestExtendOfAQueue(t *testing.T) {
 	}
 }
 
+// A cost above the burst waits until its units have come, whatever fraction of a microsecond a unit takes.
+func TestCostAboveTheBurst(t *testing.T) {
+	const cost, per = 5, 7 * time.Second
+	for _, units := range []int64{6, 14, 34, 600} {
+		for name, ask := range map[string]func(*testing.T, *stint.Limiter) error{
+			"Allow":  func(t *testing.T, l *stint.Limiter) error { return l.Allow(t.Context(), "k", cost) },
+			"Extend": func(t *testing.T, l *stint.Limiter) error { return take(t, l, 1).Extend(t.Context(), cost) },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				s, asked := newSpy(), 0
+				s.AtOnce = true
+				s.OnTake = func(c *asks) error {
+					if asked++; asked > 100 {
+						return errDown
+					}
+					return c.Pass()
+				}
+				l := limiter(t, theKey, quotaOf(1000), stint.WithStore(s), stint.WithFailurePolicy(stint.FailClosed),
+					stint.Rate(units, per, stint.WithName("rate"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20)))
+				start := time.Now()
+				err := ask(t, l)
+				took, want := time.Since(start), (cost-1)*per/time.Duration(units)
+				if err != nil || took < want || took > want+10*time.Millisecond {
+					t.Errorf("%s of %d at %d per %v: %v after %v, want %v", name, cost, units, per, err, took, want)
+				}
+			})
+		}
+	}
+}
+
 // Without names, Extend raises what Settle would settle: the limits with a WithCost, of the innermost limiter with one.
 func TestExtendWithoutNames(t *testing.T) {
 	requests := stint.Rate(50, 1000*time.Hour, stint.WithName("requests"))

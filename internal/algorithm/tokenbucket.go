@@ -87,6 +87,15 @@ func (l *Limit) defaultBucket() {
 	}
 }
 
+// Alone returns how long a charge of a bucket waits for its own cost, if nothing else is in use: with a shorter MaxWait
+// it never passes. It is 0 if the bucket holds the cost, and for all other limits.
+func (l *Limit) Alone(cost int64) time.Duration {
+	if a := l.spec.Algorithm; a != TokenBucket && a != LeakyBucket || l.spec.Debt || cost > l.largest {
+		return 0
+	}
+	return l.scale.wait(cost*l.token - l.capacity)
+}
+
 // oneSecond returns the number of whole units a rate gives in a second, or None.
 func oneSecond(units int64, period time.Duration) int64 {
 	hi, lo := bits.Mul64(uint64(units), uint64(time.Second))

@@ -131,8 +131,7 @@ func (c *Call) setMaxWaits(ctx context.Context, horizon time.Duration) {
 	for i := range c.Charges {
 		c.Charges[i].MaxWait = 0
 		if c.Limits[i].Wait.For == limit.ForTurn {
-			supply := lines.SupplyOf(c.Charges[i].Limit, time.Time{})
-			c.Charges[i].MaxWait = max(min(horizon+supply.Alone(c.Charges[i].Cost), c.patience(ctx, i)), 0)
+			c.Charges[i].MaxWait = max(min(horizon+inside.Alone(&c.Charges[i]), c.patience(ctx, i)), 0)
 		}
 	}
 }
@@ -304,6 +303,7 @@ func (c *Call) waitInLine(ctx context.Context, p *place) error {
 		Key: lines.KeyOf(ch.Limit, ch.Key), Cost: ch.Cost, Class: c.Class, Tenant: c.tenantOf(i), Arrived: c.arrived,
 		Until: start.Add(c.patience(ctx, i)), Room: c.room(i),
 		Holds: holds, Single: single, Owns: c.raise,
+		Alone:  inside.Alone(ch),
 		AtOnce: inside.AnswersAtOnce(c.store()), TakesSlots: c.Needs&limit.Slots != 0,
 		Supply: lines.SupplyOf(ch.Limit, start), Shares: l.Wait.Shares,
 	}

@@ -64,6 +64,9 @@ func WithLeastBurst(l *store.Limit, units int64) *store.Limit {
 // Part returns the limit's part for one of n processes, with the same states.
 func Part(l *store.Limit, n int64) *store.Limit { return (*store.Limit)(Limit(l).Part(n)) }
 
+// Alone returns how long a charge waits if nothing else is in use: with a shorter MaxWait it never passes.
+func Alone(c *store.Charge) time.Duration { return Limit(c.Limit).Alone(c.Cost) }
+
 // PartCost returns what a charge costs a part of its limit: a cost above the part costs the whole part, unless it
 // exceeds what the limit itself ever admits.
 func PartCost(c *store.Charge, part *store.Limit) int64 {

@@ -390,7 +390,7 @@ func (l *line) horizon(w *Waiter) time.Duration {
 
 // lead returns how long before its units come a call asks that holds nothing: as far ahead as it may reserve them, and
 // as long as it would wait for them if it were alone.
-func (l *line) lead(w *Waiter) time.Duration { return l.horizon(w) + l.supply.Alone(w.Cost) }
+func (l *line) lead(w *Waiter) time.Duration { return l.horizon(w) + w.Alone }
 
 // widened returns Horizon, doubled for the races that the line has lost.
 func (l *line) widened() time.Duration {

@@ -1107,10 +1107,10 @@ func TestSupplyOf(t *testing.T) {
 		spec store.Spec
 		want lines.Supply
 	}{
-		{store.Spec{Algorithm: store.TokenBucket, Units: 10, Period: s, Burst: 5}, lines.Supply{Every: s / 10, Burst: 5}},
+		{store.Spec{Algorithm: store.TokenBucket, Units: 10, Period: s, Burst: 5}, lines.Supply{Every: s / 10}},
 		{store.Spec{Algorithm: store.TokenBucket, Units: 10, Period: s, Burst: 5, Debt: true},
 			lines.Supply{Every: s / 10, Prepaid: true}},
-		{store.Spec{Algorithm: store.LeakyBucket, Units: 10, Period: s, Queue: 5}, lines.Supply{Every: s / 10, Burst: 1}},
+		{store.Spec{Algorithm: store.LeakyBucket, Units: 10, Period: s, Queue: 5}, lines.Supply{Every: s / 10}},
 		{store.Spec{Algorithm: store.FixedWindow, Units: 10, Period: s},
 			lines.Supply{Every: s / 10, Window: s, AtOnce: true}},
 		{store.Spec{Algorithm: store.SlidingLog, Units: 10, Period: s}, lines.Supply{Every: s / 10, Window: s}},

@@ -17,17 +17,6 @@ type Supply struct {
 	AtOnce bool
 	// Prepaid: a call waits for those before it, and not for its own units.
 	Prepaid bool
-	// Burst is the units of a bucket that are there at once at most, 0 if a charge never waits for its own units, and
-	// -1 for none.
-	Burst int64
-}
-
-// Alone returns how long a call of a cost waits if no other call has charged anything.
-func (s *Supply) Alone(cost int64) time.Duration {
-	if s.Burst == 0 || cost <= s.Burst {
-		return 0
-	}
-	return s.Every * time.Duration(cost-max(s.Burst, 0))
 }
 
 // SupplyOf returns the supply of a limit's units.
@@ -38,18 +27,12 @@ func SupplyOf(l *store.Limit, now time.Time) Supply {
 	switch spec.Algorithm {
 	case store.Concurrency, store.Ban:
 		return Supply{}
-	case store.TokenBucket:
-		if !spec.Debt {
-			s.Burst = spec.Burst
-		}
-	case store.LeakyBucket:
-		s.Burst = max(spec.Burst, 0) + 1
+	case store.TokenBucket, store.LeakyBucket, store.WarmUp:
 	case store.FixedWindow, store.IntervalBucket, store.SlidingWindow, store.SlidingCounter, store.SlidingLog:
 		if spec.Window != (store.Window{}) {
 			period = spec.Window.Length(now)
 		}
 		s.Window, s.AtOnce = period, spec.Algorithm == store.FixedWindow || spec.Algorithm == store.IntervalBucket
-	case store.WarmUp:
 	default:
 		panic("no supply of " + spec.Algorithm.String())
 	}

@@ -40,6 +40,8 @@ type Waiter struct {
 	Arrived time.Time // when the call began to wait, in whichever line
 	Until   time.Time // when the call stops waiting in this line
 	Room    int64     // how many may wait in the line
+	// Alone is how long the call waits for its own units, if no other call has charged any.
+	Alone time.Duration
 	// Holds: the call has no other charge than dry runs, so its line holds a turn for it however far ahead.
 	Holds bool
 	// Set distinguishes the charges of calls with several: a turn is for one set. It is 0 for a call that Holds.
