@@ -111,9 +111,9 @@ test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scra
 	@echo "asking a Prometheus for each panel and each alert: about half a minute"
 	cd observe/otel && STINT_SUITE=observe $(WORKSPACE) $(GO) test -count=1 -v -run '^TestObserve' ./examples/prometheus
 
-# CI doesn't: to compile what the packages of Traefik import takes longer than any other step.
-test-traefik: ## stint serve behind Traefik's own forwardAuth, configured as docs/serve.md says: 7 minutes at first, then one
-	@echo "compiling Traefik's packages, which takes 7 minutes on 2 cores at first"
+# CI doesn't: to compile Traefik takes longer than any other step.
+test-traefik: ## stint serve behind a whole Traefik, configured as docs/serve.md says: 5 minutes at first, then one
+	@echo "compiling Traefik, which takes 5 minutes on 2 cores at first"
 	cd tests && STINT_SUITE=traefik $(WORKSPACE) $(GO) test -count=1 -timeout 30m -v -run '^TestTraefik$$' ./serve
 
 prometheus: ## prometheus and promtool: found, or installed where that may be; a test says how else

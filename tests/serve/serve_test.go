@@ -266,13 +266,8 @@ func caddy(t *testing.T, site string) (at string) {
 	if _, err := exec.LookPath("caddy"); err != nil {
 		t.Skip("no caddy: apt-get install caddy changes that")
 	}
-	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at = "http://" + l.Addr().String()
-	_ = l.Close()
+	dir, address := t.TempDir(), unused(t)
+	at = "http://" + address
 	file := filepath.Join(dir, "Caddyfile")
 	site = strings.Replace(site, "shop.example.com {", at+" {", 1)
 	if err := os.WriteFile(file, []byte("{\n\tadmin off\n\tauto_https off\n}\n"+site), 0o600); err != nil {
@@ -280,8 +275,26 @@ func caddy(t *testing.T, site string) (at string) {
 	}
 	cmd := exec.Command("caddy", "run", "--config", file, "--adapter", "caddyfile")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	runProxy(t, address, cmd)
+	return at
+}
+
+// unused returns an address of loopback on which nothing listens.
+func unused(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// runProxy starts a proxy until the test ends, and returns when it listens at an address.
+func runProxy(t *testing.T, address string, cmd *exec.Cmd) {
+	t.Helper()
 	var said strings.Builder
-	cmd.Stderr = &said
+	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -292,14 +305,14 @@ func caddy(t *testing.T, site string) (at string) {
 		<-ended
 	})
 	for {
-		if c, err := net.Dial("tcp", strings.TrimPrefix(at, "http://")); err == nil {
+		if c, err := net.Dial("tcp", address); err == nil {
 			_ = c.Close()
-			return at
+			return
 		}
 		select {
 		case err := <-ended:
 			ended <- err
-			t.Fatalf("caddy ends: %v\n%s", err, said.String())
+			t.Fatalf("%s ends: %v\n%s", cmd.Path, err, said.String())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
