@@ -153,7 +153,7 @@ func (o *outcome) serve(ctx context.Context, p *stint.Permit, w *way, tokens int
 
 // ways are the rows of the table in docs/costs.md for each limit.
 var ways = []way{
-	{name: "reserve the most, then Settle", reserve: most},
+	{name: "reserve the maximum, then Settle", reserve: most},
 	{name: "charge afterwards", reserve: 1},
 	{name: "reserve the mean, then Settle", reserve: mean},
 	{name: "Extend", reserve: chunk, extends: true},
@@ -178,14 +178,14 @@ func TestBudgets(t *testing.T) {
 				t.Error("docs/costs.md has another row")
 			}
 		}
-		after, reserved := rows["charge afterwards"], rows["reserve the most, then Settle"]
+		after, reserved := rows["charge afterwards"], rows["reserve the maximum, then Settle"]
 		settled := rows["reserve the mean, then Settle"]
 		extended, both, patient := rows["Extend"], rows["reserve the mean, then Extend"], rows["Extend that waits"]
 		quota := name == "quota"
 		for claim, holds := range map[string]bool{
 			"charging afterwards lets more pass":   after.worst > 1.1,
 			"about twice a quota's budget":         !quota || 1.6 < after.worst && after.worst < 2.3,
-			"reserving the most uses half":         reserved.used < 60,
+			"reserving the maximum uses half":      reserved.used < 60,
 			"an estimate alone lets more pass":     settled.worst > 1.05 && settled.worst > both.worst,
 			"Extend keeps to a quota's budget":     !quota || extended.worst <= 1 && both.worst <= 1 && patient.worst <= 1,
 			"and to a rate's, with its burst":      extended.worst < 1+float64(most)/budget,
