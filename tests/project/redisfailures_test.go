@@ -189,7 +189,7 @@ func TestWhatClientsSeeWhenRedisFails(t *testing.T) {
 func TestErrorsWhenRedisFails(t *testing.T) {
 	classes := map[string]error{"`ErrUnavailable`": redisstore.ErrUnavailable, "`ErrIndeterminate`": redisstore.ErrIndeterminate,
 		"`ErrServer`": redisstore.ErrServer, "`ErrConfiguration`": redisstore.ErrConfiguration}
-	for _, row := range table(t, "docs/redis-failures.md", "| Redis or the network | error |") {
+	for _, row := range table(t, "docs/redis-failures.md", "| what Redis or the network reports | error |") {
 		name, _, _ := strings.Cut(row[1], ";")
 		err, found := classes[name]
 		if !found && row[3] != "nothing" {

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -34,7 +35,7 @@ type Around = func(l *stint.Limiter, outside bool, do http.HandlerFunc) http.Han
 func TestMounting(t *testing.T, m Mounting) {
 	t.Run("patterns", func(t *testing.T) {
 		cells := row(t, m.Router)
-		if got := m.patterns(t); !strings.HasPrefix(cells[4], got+": set by ") {
+		if got := m.patterns(t); !strings.HasPrefix(cells[4], got+". ") {
 			t.Errorf("Pattern() is %s, and the table has %q", got, cells)
 		}
 	})
@@ -93,7 +94,7 @@ func (m Mounting) patterns(t *testing.T) string {
 	if want := []string{"/api/users/7", within, within}; !slices.Equal(paths, want) {
 		t.Errorf("the limiters see the paths %q, want %q", paths, want)
 	}
-	patterns := strings.Join(seen, ", ")
+	patterns := fmt.Sprintf("front: %s; group: %s; route: %s", seen[0], seen[1], seen[2])
 	for _, r := range []*http.Request{get("/nowhere"), get("/api/users/7/"),
 		httptest.NewRequest("DELETE", "/api/users/7", nil), httptest.NewRequest("OPTIONS", "/api/users/7", nil)} {
 		path := r.URL.Path
