@@ -363,9 +363,9 @@ func WithPriority(class func(*http.Request) int) Option {
 // Unused share is lent to other classes and reclaimed as slots are released; requests are never
 // interrupted. By default no class has a share. class is from 0 to 9 and percent from 1 to 100;
 // pass the option once for each class. New returns an error for other values, for a second share
-// of a class, for shares that add up to more than 100, and on a limit with WithQueue(0). Without
-// WithQueue and WithMaxWait, only calls of Limiter.Wait wait for slots. They don't take those of
-// routes, so there New returns an error.
+// of a class, for shares that add up to more than 100, on a limit with WithQueue(0), and on a
+// limit of a route without WithQueue and WithMaxWait, since no request waits for the slots of such
+// a limit. For other limits without WithQueue and WithMaxWait, only calls of Limiter.Wait wait.
 //
 // A share is a percentage of the slots that this process holds for the key, including the next
 // slot. A share is at least one slot. So shares are kept across processes, except for rounding:

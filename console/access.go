@@ -17,12 +17,12 @@ import (
 // minToken is the length of the shortest token in bytes.
 const minToken = 16
 
-// WithAuthorizer sets who may see the page and, with WithActions, use its actions: callers for
-// whose requests allow returns ok, for instance because single sign-on has let them through. By
-// default, every caller that has the token may see the page (WithToken). All others are answered
-// with 403. who names the caller in the log of actions; it may be empty. The console calls allow
-// for every request, which an open page makes every half minute. allow must be safe for
-// concurrent use.
+// WithAuthorizer sets the function that decides who may see the page and, with WithActions, use
+// its actions: a request is accepted if the function returns true, for instance because the
+// caller has passed single sign-on. By default, every caller that has the token may see the
+// page (WithToken). All others are answered with 403. who names the caller in the log of
+// actions; it may be empty. The console calls allow for every request, which an open page makes
+// every half minute. allow must be safe for concurrent use.
 func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 	return option(func(p *page) {
 		if p.authorize = allow; allow == nil {
@@ -32,7 +32,7 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 	})
 }
 
-// WithToken admits callers that have the secret. Scripts send the secret as "Authorization:
+// WithToken lets callers that have the secret see the page. Scripts send the secret as "Authorization:
 // Bearer secret". Browsers ask for it once, or open a link that ends in ?token=secret, and keep
 // a cookie. The cookie is as sensitive as the secret, and ends with the browser's session. All
 // other requests are answered with 401. Without WithToken and WithAuthorizer, New makes a token

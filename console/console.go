@@ -113,7 +113,7 @@ func Limiters(lims ...*stint.Limiter) Option {
 	})
 }
 
-// WithActions lets viewers of the page reset a key, ban a key, or only lift a key's bans.
+// WithActions lets viewers of the page reset a key, ban a key, and lift a key's bans.
 // Actions are POST requests; cross-origin ones are denied with 403. Each action is logged, with
 // its remote address and who has called it if an authorizer says so.
 func WithActions() Option { return option(func(p *page) { p.Actions = true }) }
@@ -121,7 +121,7 @@ func WithActions() Option { return option(func(p *page) { p.Actions = true }) }
 // WithKeysInClear makes the page and the log of actions show whole keys.
 func WithKeysInClear() Option { return option(func(p *page) { p.Clear = true }) }
 
-// WithLogger sets the logger of actions. The default is slog.Default().
+// WithLogger sets the logger for the actions of viewers (WithActions). The default is slog.Default().
 func WithLogger(l *slog.Logger) Option { return option(func(p *page) { p.logger = l }) }
 
 // WithProcessName sets the process name that the page shows. Behind a load balancer, the name

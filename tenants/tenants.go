@@ -129,9 +129,9 @@ func WithTTL(d time.Duration) Option {
 	})
 }
 
-// WithSize sets the largest number of plans in the cache, and of keys that have no plan. If
-// there are more, the least recently used is dropped. The default is 10,000. n is at least 1;
-// New returns an error for any other n.
+// WithSize sets the largest number of plans in the cache, and the largest number of keys in it
+// that have no plan. If there are more, the least recently used is dropped. The default is
+// 10,000. n is at least 1; New returns an error for any other n.
 func WithSize(n int64) Option {
 	return option(func(p *Cache) error {
 		p.size = n

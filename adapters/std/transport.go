@@ -67,7 +67,7 @@ func WithRetryable(retryable func(*http.Request) bool) TransportOption {
 // use this name for other limits.
 const PauseLimit = client.PauseLimit
 
-// WithSharedPause makes all processes wait for a pause that a server asks one of them for. The
+// WithSharedPause makes all processes pause if a server asks one of them for a pause. The
 // pause is kept in the store of lim, for its host and destination, if it is at most
 // WithMaxPause. It applies to the Transports whose limiters use that store and that have
 // WithSharedPause:

@@ -59,10 +59,10 @@ func TestDenials(t *testing.T) {
 		ctx     context.Context
 	}{
 		"a rate, a quota or a concurrency limit of a caller is used up": {one(rate), 1, nil},
-		"its cost is above what the limit can ever hold": {one(rate,
+		"its cost is more than the limit can ever admit": {one(rate,
 			stint.WithCost(func(*http.Request) int64 { return 2 })), 0, nil},
 		"its key is banned": {one(rate, stint.Ban(1, time.Hour, stint.WithBanFor(2*time.Hour))), 2, nil},
-		"a concurrency limit with the key `Global()` is full": {one(stint.Concurrency(1, stint.WithKey(stint.Global()))), -1, nil},
+		"all slots of a concurrency limit with the key `Global()` are taken": {one(stint.Concurrency(1, stint.WithKey(stint.Global()))), -1, nil},
 		"the store fails, with `FailClosed`": {one(rate, stint.WithStore(downStore{}),
 			stint.WithFailurePolicy(stint.FailClosed)), 0, nil},
 		"its context is canceled while it waits":                 {one(rate, stint.WithMaxWait(2*time.Hour)), 1, canceled},
