@@ -221,7 +221,8 @@ func WithName(name string) LimitOption {
 // Requests are spaced evenly, and an idle key saves up no units: without a WithMaxWait (or
 // Limiter.Wait), a request that comes before its turn is denied.
 func WithWarmUp(d time.Duration) RateOption {
-	valid, write := optionerror.CheckDuration(d, time.Millisecond, 0, "use 1ms or more, the time that the rate takes to rise")
+	valid, write := optionerror.CheckDuration(d, time.Millisecond, 0,
+		"use 1ms or more, the time that the rate takes to rise")
 	return checkedRuleOption(valid, fmt.Sprintf("WithWarmUp(%v)", d), write,
 		func(r *compile.Rule) { r.Spec.WarmUp = d }, "Rate")
 }

@@ -346,7 +346,8 @@ func (s *sender) write(m logs.Message, e *Event) {
 		about = s.store
 		line.About, line.Text = addressOf(about), e.unsettled
 	case EventBanned:
-		if slices.ContainsFunc(e.Decision.Limits, func(l LimitStatus) bool { return l.Name == e.Decision.Limit && l.DryRun }) {
+		ban := func(l LimitStatus) bool { return l.Name == e.Decision.Limit }
+		if i := slices.IndexFunc(e.Decision.Limits, ban); i >= 0 && e.Decision.Limits[i].DryRun {
 			line.Text = "a ban in a dry run would have begun"
 		}
 	case EventSourceFailed, EventLimitsFailed:

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"math/big"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,23 @@ func TestRatesThatAreRejected(t *testing.T) {
 		s.Name = "x"
 		if _, err := store.NewLimit(s); err == nil || !strings.Contains(err.Error(), "use at most 14 million a second") {
 			t.Errorf("%v %d per %v: %v", s.Algorithm, s.Units, s.Period, err)
+		}
+	}
+}
+
+// The corrections of rates and warm-ups that can't be counted can be, at any rate that is accepted.
+func TestCorrectionsOfRates(t *testing.T) {
+	d := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		period := micros(1 + d.Int64N(1<<d.IntN(37)))
+		most := min(14*period.Microseconds(), store.MaxCost)
+		s := store.Spec{Name: "x", Units: 1 + d.Int64N(most), Period: period}
+		if _, err := store.NewLimit(s); err != nil {
+			t.Fatalf("%d per %v: %v", s.Units, period, err)
+		}
+		s.Algorithm, s.WarmUp = store.WarmUp, 10*time.Millisecond*time.Duration(1+d.Int64N(360_000_000))
+		if _, err := store.NewLimit(s); err != nil {
+			t.Fatalf("a warm-up of %v: %v", s.WarmUp, err)
 		}
 	}
 }

@@ -180,7 +180,8 @@ func (e invalidDefault) Unwrap() error { return e.error }
 
 // checkDuration returns the error of an option's duration, or nil.
 func checkDuration(option string, d, standard time.Duration) error {
-	if valid, write := optionerror.CheckDuration(d, time.Millisecond, 0, "use 1ms or more, or leave it out for the default of "+standard.String()); !valid {
+	instead := "use 1ms or more, or leave it out for the default of " + standard.String()
+	if valid, write := optionerror.CheckDuration(d, time.Millisecond, 0, instead); !valid {
 		return fmt.Errorf("tenants: %s(%v): %s", option, d, write)
 	}
 	return nil

@@ -132,7 +132,8 @@ func (l *Limit) checkExtras(bad wrong) {
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:
-		bad("Algorithm", "%v without the time that the rate takes to rise", "set %v, such as to %v", s.Algorithm, "WarmUp", "4*time.Second")
+		bad("Algorithm", "%v without the time that the rate takes to rise", "set %v, such as to %v",
+			s.Algorithm, "WarmUp", "4*time.Second")
 	case s.Algorithm != WarmUp && s.WarmUp != 0:
 		bad("WarmUp", "%v doesn't warm up", "leave it out, or use the algorithm %v", s.Algorithm, WarmUp)
 	case s.WarmUp%time.Microsecond != 0:
