@@ -326,7 +326,7 @@ func FirstOf(parts ...Key) Key {
 	}
 	for i, k := range all {
 		if k != nil && k.NeverEmpty && i < len(all)-1 {
-			problems.Add("FirstOf", "%v is never empty, so the keys after it are never used", "put it last", k.Name)
+			problems.Add("FirstOf", "%v is never empty, so the keys after it are never used", "put it last, or leave out the keys after it", k.Name)
 		}
 	}
 	if problems != nil {

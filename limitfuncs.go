@@ -231,10 +231,11 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 // unless the request is denied. fail returns the denial, or nil if the request goes on.
 func (f *limitFunc) fail(q *read.Reading, denial *failure.Error, open bool) error {
 	err, source, goesOn := denial.Err, denial.Source, denial.WouldDeny || denial.Beside
-	if f.ofKey == nil { // otherwise the error is by the package of the source
-		denial.By = "WithLimitFunc"
+	failed := errors.As(err, new(*SourceError))
+	if f.ofKey == nil || !failed { // a SourceError is by the package of the source
+		denial.By = f.fn.Option()
 	}
-	if !errors.As(err, new(*SourceError)) {
+	if !failed {
 		denial.Source = nil
 		return q.DenyLimits(read.LimitsFailed, denial, goesOn)
 	}

@@ -166,7 +166,7 @@ func newLimit[O anyLimitOption](r *compile.Rule, opts []O) Limit {
 }
 
 // WithBurst sets the number of units of a Rate or Quota that may pass at once, or the number of
-// bytes of a [Bandwidth]. For a Rate or Quota, the meaning of n depends on the algorithm:
+// bytes of a [Bandwidth]. For a Rate or Quota, the meaning of n depends on the algorithm (WithAlgorithm):
 //
 //   - TokenBucket, IntervalBucket: n is the capacity of the bucket. The default is the number of
 //     units of the Rate or Quota.
@@ -193,7 +193,7 @@ func WithAlgorithm(a Algorithm) RateOption {
 	case store.Concurrency, store.Ban:
 		valid, write = false, fmt.Sprintf("use stint.%v, which is a limit of its own", a)
 	case store.WarmUp:
-		valid, write = false, "use stint.WithWarmUp"
+		valid, write = false, "use stint.WithWarmUp in a Rate"
 	}
 	return checkedRuleOption(valid, fmt.Sprintf("WithAlgorithm(%v)", a), write,
 		func(r *compile.Rule) { r.Spec.Algorithm, r.AlgorithmSet = a, true })
@@ -205,8 +205,8 @@ func WithAlgorithm(a Algorithm) RateOption {
 // it.
 //
 // The default name depends on the kind of limit, and has a number if the name is taken
-// ("rate-2"). The number changes when limits are added before the limit. So a limit needs a
-// WithName if the limiter has a WithStore, or if a WithLimitFunc returns the limit: without a
+// ("rate-2"). The number changes when limits are added before the limit. So if the limiter has a
+// WithStore, each limit needs a WithName, also those that a WithLimitFunc returns: without a
 // name, it is an error. A limit also needs a name if its counts must survive a Limiter.Update.
 func WithName(name string) LimitOption {
 	return ruleOption{ruleChange: func(r *compile.Rule) { r.Spec.Name, r.Named = name, true }}
@@ -244,7 +244,7 @@ func WithDebt() RateOption {
 	return ruleOption{ruleChange: onlyFor("WithDebt", func(r *compile.Rule) { r.Spec.Debt = true }, "Rate")}
 }
 
-// WithBuckets sets the number of buckets into which a SlidingWindow divides its period, from 1
+// WithBuckets sets the number of buckets into which a SlidingWindow (WithAlgorithm) divides its period, from 1
 // to 1000. With more buckets, the limit is more precise and takes more memory. The default is
 // 10. New returns an error for other numbers, for more buckets than the period has microseconds,
 // and for other algorithms. New also returns an error for buckets that can't be counted exactly,

@@ -418,9 +418,9 @@ func (s *sender) write(m logs.Message, e *Event) {
 func limitsFailedText(m logs.Message, f *failure.Error) string {
 	switch {
 	case f.Beside:
-		return "a request goes on with the limits that were returned with an error"
+		return "a function returned limits and an error, and the limits apply to the request"
 	case f.WouldDeny && m == logs.LimitsDenied:
-		return "a request would have been denied without the dry run, because it has no limits of its own"
+		return "without the dry run, the function that returns a request's limits would have denied it"
 	case f.WouldDeny:
 		return "a request would have been denied without the dry run, because its limits could not be determined"
 	}

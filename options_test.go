@@ -106,7 +106,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			[]string{`limit "x": another limit has that name`}},
 		{"names across routes", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
 			stint.WithRoute("/a", stint.Rate(1, time.Second, stint.WithName("x")))},
-			[]string{`WithRoute("/a"): limit "x": another limit has that name: give one of them another name with stint.WithName, or give both places the same value: login := stint.Rate(…)`}},
+			[]string{`WithRoute("/a"): limit "x": another limit has that name: give one of them another name with stint.WithName, or, in routes that don't overlap, use one value in both: login := stint.Rate(…)`}},
 		{"one limit twice", []stint.Option{everybody, rate, rate}, []string{`limit "rate": given twice`}},
 		{"bad pattern", []stint.Option{everybody, rate, stint.WithRoute("POST login", rate)}, []string{`WithRoute("POST login"): the path is missing: use "POST /login"`}},
 		{"patterns of other routers", []stint.Option{everybody, rate, stint.WithRoute("GET /users/:id/posts", rate), stint.WithRoute("example.com/files/*", rate), stint.WithRoute("/*path", rate), stint.WithRoute("/a/*/b", rate)},
@@ -447,7 +447,7 @@ func TestOptionErrorIn(t *testing.T) {
 		opts []stint.Option
 		want string
 	}{
-		{[]stint.Option{theKey, stint.Quota(1, stint.Daily, stint.WithBurst(5))}, "<FixedWindow> has no burst: leave it out, or use <IntervalBucket>"},
+		{[]stint.Option{theKey, stint.Quota(1, stint.Daily, stint.WithBurst(5))}, "<FixedWindow> has no burst: leave it out, or use the algorithm <IntervalBucket>"},
 		{[]stint.Option{theKey, stint.Rate(1, 0)}, "a period of 0s: use 1ms or more"},
 		{[]stint.Option{key, stint.Rate(1, time.Second)}, "no proxy is trusted, so 100%v would never be read: " +
 			`pass the addresses that your proxies connect from, such as <netip.MustParsePrefix("10.0.0.0/8")>, or use <stint.RemoteIP()> if there is no proxy`},

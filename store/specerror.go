@@ -1,5 +1,7 @@
 package store
 
+import "strings"
+
 // SpecError is one problem with a Spec, or with a store that implements Checked.
 type SpecError struct {
 	Field   string // of Spec; empty for a store
@@ -11,5 +13,11 @@ type SpecError struct {
 	Names []string
 }
 
-// Error returns the problem and the correction.
-func (e *SpecError) Error() string { return e.Problem + ": " + e.Write }
+// Error returns the field, unless the problem begins with it, the problem and the correction.
+func (e *SpecError) Error() string {
+	text := e.Problem + ": " + e.Write
+	if e.Field == "" || strings.HasPrefix(text, strings.ToLower(e.Field)) {
+		return text
+	}
+	return e.Field + ": " + text
+}

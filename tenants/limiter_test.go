@@ -520,9 +520,9 @@ func TestErrorTexts(t *testing.T) {
 		{"acme", &source{err: errDown}, "stint: limits could not be loaded: tenants: the plan could not be loaded: source is down"},
 		{"acme", &source{slow: time.Hour}, "stint: limits could not be loaded: tenants: the load takes longer than its timeout: context deadline exceeded"},
 		{"acme", &source{panics: true}, "stint: limits could not be loaded: tenants: the load panicked: in the database"},
-		{"acme", &source{err: tenants.ErrNoPlan}, "stint: tenants: no plan"},
-		{"", &source{}, "stint: tenants: no plan: an empty key"},
-		{strings.Repeat("k", 5000), &source{}, "stint: the key is longer than 4096 bytes"},
+		{"acme", &source{err: tenants.ErrNoPlan}, "stint: WithLimitSource: tenants: no plan"},
+		{"", &source{}, "stint: WithLimitSource: tenants: no plan: an empty key"},
+		{strings.Repeat("k", 5000), &source{}, "stint: WithLimitSource: the key is longer than 4096 bytes"},
 		{"acme", &source{sold: []stint.Limit{{}, requests(0, "a")}}, "stint: limits could not be loaded: tenants: the plan is invalid: " +
 			"Limit{}: use a limit, such as stint.Rate(10, time.Second)\nlimit \"a\": 0 units: use 1 to"},
 		{"acme", &source{sold: []stint.Limit{requests(1, "other")}}, "stint: limits could not be loaded: tenants: the plan is invalid: limit \"other\": another limit has that name"},

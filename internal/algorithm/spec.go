@@ -76,7 +76,7 @@ func (l *Limit) checkSpan(bad wrong) {
 		bad("Period", "both a %v and a %v", "leave one out", "Period", "Window")
 	case calendar:
 		if !has.calendar {
-			bad("Algorithm", "%v doesn't follow a calendar", "use %v or %v", s.Algorithm, FixedWindow, IntervalBucket)
+			bad("Algorithm", "%v can't have a %v", "use %v or %v", s.Algorithm, "Window", FixedWindow, IntervalBucket)
 		}
 		s.Window.check(bad)
 	case s.Period <= 0:
@@ -126,9 +126,9 @@ func (l *Limit) checkExtras(bad wrong) {
 	}
 	switch {
 	case s.Algorithm != Ban && s.Ban != 0:
-		bad("Ban", "%v has no ban period", "leave it out, or use the algorithm %v", s.Algorithm, Ban)
+		bad("Ban", "%v doesn't ban", "leave it out, or use the algorithm %v", s.Algorithm, Ban)
 	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
-		bad("Ban", fmt.Sprintf("ban %v", s.Ban), "use a whole number of microseconds, at most a year")
+		bad("Ban", fmt.Sprintf("ban %v", s.Ban), "use a positive whole number of microseconds, at most a year")
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:
@@ -154,7 +154,7 @@ func (l *Limit) badExtra(bad wrong, field, problem string, name Algorithm, other
 	if a := l.spec.Algorithm; a != WarmUp && a != Concurrency && a != Ban {
 		for _, other := range others {
 			if !l.calendar() || algorithms[other].calendar {
-				bad(field, problem, "leave it out, or use %v", name, other)
+				bad(field, problem, "leave it out, or use the algorithm %v", name, other)
 				return
 			}
 		}

@@ -417,7 +417,7 @@ func (k *compiler) limits() {
 	for _, i := range taken {
 		m := NameTaken(unnamed[i].route, names[i])
 		if m.Route != "" {
-			m.Write += ", or give both places the same value: login := stint.Rate(…)"
+			m.Write += ", or, in routes that don't overlap, use one value in both: login := stint.Rate(…)"
 		}
 		k.errs = append(k.errs, m)
 	}

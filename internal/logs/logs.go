@@ -66,7 +66,7 @@ var messageInfos = [messages]struct {
 	KeyDenied: {level: slog.LevelDebug, text: "a request was denied because of its key"},
 	LimitsFailed: {level: slog.LevelError,
 		text: "a request was denied, because its limits or its cost could not be determined"},
-	LimitsDenied: {level: slog.LevelDebug, text: "a request was denied, because it has no limits of its own"},
+	LimitsDenied: {level: slog.LevelDebug, text: "a request was denied by the function that returns its limits"},
 	SourceFailed: {level: slog.LevelError, text: "limits can't be loaded", begins: true},
 	SourceAnswers: {level: slog.LevelInfo, text: "limits are loaded again", after: SourceFailed,
 		ends: true},

@@ -85,6 +85,8 @@ func missingPath(method, host, path string) *mistaken {
 	}
 	meant := written(method, "", "/"+host)
 	switch {
+	case method == "" && host == "":
+		return &mistaken{what: "the pattern of a route is empty", meant: "/"}
 	case method == "" && slices.Contains(methods, strings.ToUpper(host)):
 		meant = written(host, "", "/")
 	case strings.Trim(host, "*^$.") == "":
