@@ -302,9 +302,9 @@ func WithMaxWait(d time.Duration) ChargeOption {
 // percentage, until their period is over. If there are more, further events are left out, and the
 // log says how many for each limit.
 //
-// percent is from 1 to 100, in any order. New returns an error for other values and for an empty
-// list, on a Concurrency or AdaptiveConcurrency, and on a limit that saves up no units: with
-// WithWarmUp, or with WithDebt and without a burst. As a default of a limiter or route,
+// percent has one or more percentages from 1 to 100, in any order. New returns an error for other
+// values and for an empty list, on a Concurrency or AdaptiveConcurrency, and on a limit that saves
+// up no units: with WithWarmUp, or with WithDebt and a burst of 0. As a default of a limiter or route,
 // WithNearLimit applies to its other rates and quotas.
 func WithNearLimit(percent ...int) ChargeOption {
 	all := slices.Compact(slices.Sorted(slices.Values(percent)))

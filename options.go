@@ -105,8 +105,8 @@ type (
 //
 // A limit in dry run denies nothing, delays nothing, adds no header fields and ignores
 // FailClosed. It doesn't affect the decisions of other limits. A request with an empty key passes,
-// and observers get an EventEmptyKey with a nil Err. If the key is an error, the request is still
-// denied.
+// and observers get an EventEmptyKey with a nil Err. If a request's
+// key function returns an error, or its key is longer than 4 KiB, the request is still denied.
 //
 // on is false to enforce a limit although its route or limiter has WithDryRun(true).
 func WithDryRun(on bool) SharedOption {

@@ -88,8 +88,8 @@ const PauseLimit = client.PauseLimit
 //
 // If the store fails, or lim is nil, a pause applies to its process only. A pause in the store isn't a ban of the
 // limiter: it denies no other calls of lim, and Limiter.Reset doesn't end it. It is stored under PauseLimit. By
-// default, a pause applies only to the Transport that got the response. NewTransport panics if the store of lim
-// doesn't implement store.Banner.
+// default, a pause applies only to the Transport that got the response. NewTransport panics if the store of its
+// limiter doesn't implement store.Banner.
 func WithSharedPause() TransportOption {
 	return transportOption(func(t *client.Transport) {
 		if t.Limiter != nil {

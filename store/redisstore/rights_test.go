@@ -138,7 +138,7 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "\n## Rights\n")
+	_, section, _ := strings.Cut(string(text), "\n## Permissions\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rights := regexp.MustCompile(`[+~][a-z]+(:\*)?`).FindAllString(section, -1)
 	slices.Sort(rights)
