@@ -44,8 +44,8 @@ func (l *Limiter) logMade() {
 			limits = append(limits, t.String())
 		}
 		for _, f := range v.compiled.Funcs {
-			if of := "those of a " + f.Option(); !slices.Contains(limits, of) {
-				limits = append(limits, of)
+			if loaded := "those of a " + f.Option(); !slices.Contains(limits, loaded) {
+				limits = append(limits, loaded)
 			}
 		}
 		return v.events.attrs(slog.String("limits", joinListed(limits)), slog.String("store", storeName(v.backend.Store)))

@@ -224,8 +224,8 @@ func setFailedFields(h http.Header, err error) {
 	}
 }
 
-// setMissingFields sets the header fields of an answer to err that Admit hasn't set: those of failures,
-// and those of denials by Allow, Take, Wait and Extend.
+// setMissingFields sets the header fields of an answer to err. Admit has already set those of its own denials.
+// A failure, and a denial by Allow, Take, Wait or Extend, have none yet.
 func setMissingFields(h http.Header, err error) {
 	switch denied := denialIn(err); {
 	case denied == nil:

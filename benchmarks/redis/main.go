@@ -69,32 +69,27 @@ func run(w io.Writer, c config) error {
 	defer endStacks()
 
 	all := plan(c, stacks, subjects, mixtures)
+	var write func() // nil: the whole report
 	switch c.only {
 	case "stacks":
 		all = all.stacked()
-		if err := all.measure(server, c); err != nil {
-			return err
-		}
-		all.writeStacks(w)
-		return nil
+		write = func() { all.writeStacks(w) }
 	case "lone":
 		all = all.lone()
-		if err := all.measure(server, c); err != nil {
-			return err
-		}
-		all.writeCompared(w)
-		return nil
+		write = func() { all.writeCompared(w) }
 	case "limits":
 		all = all.mixed()
-		if err := all.measure(server, c); err != nil {
-			return err
+		write = func() {
+			all.writeLimits(w)
+			writeAims(w, all.addedAims())
 		}
-		all.writeLimits(w)
-		writeAims(w, all.addedAims())
-		return nil
 	}
 	if err := all.measure(server, c); err != nil {
 		return err
+	}
+	if write != nil {
+		write()
+		return nil
 	}
 	memory, err := measureMemory(server, subjects, c.stored)
 	if err != nil {

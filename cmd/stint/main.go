@@ -63,8 +63,9 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	}
 }
 
-// checkValues returns an error for a flag that is given an empty value, such as that of a script's variable: a gate would
-// pass everything, and a server would count in memory. An empty value may replace a default.
+// checkValues returns an error if a flag is given an empty value, for instance by a script whose variable is unset. With
+// an empty --max-denied everything would pass, and with an empty --redis a server would count in memory. A flag whose
+// default isn't empty may be given an empty value.
 func checkValues(c *cobra.Command, _ []string) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()

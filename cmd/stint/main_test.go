@@ -128,7 +128,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// noRoom is an output of which only the first bytes are written.
+// noRoom is an output on a full disk: it takes left bytes, and then returns an error.
 type noRoom struct{ left int }
 
 func (w *noRoom) Write(b []byte) (int, error) {

@@ -123,7 +123,7 @@ func (s *signaled) run(ask func(i int) (admitted bool, err error)) {
 // errStopped is the error of a request that the server hasn't accepted.
 var errStopped = errors.New("it accepts no more connections")
 
-// eventually waits until something holds.
+// eventually polls until a condition holds in the server's process or in Redis, which run on real time.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -140,8 +140,8 @@ func TestServeSignals(t *testing.T) {
 	t.Run("SIGINT while all callers wait", func(t *testing.T) { testSignal(t, syscall.SIGINT, true) })
 }
 
-// testSignal signals a server under load. If held, Redis answers nobody from before the signal until the server accepts
-// no more connections, so that each caller has a request in flight then.
+// testSignal signals a server under load. If held is set, Redis is paused before the signal and resumed when the server
+// accepts no more connections. So each caller has a request in flight when the server stops.
 func testSignal(t *testing.T, sig syscall.Signal, held bool) {
 	const perKey = 20
 	server := redistest.Start(t)

@@ -31,7 +31,7 @@ func StartServer(t testing.TB, directives string) (address string) {
 	config := filepath.Join(dir, "nginx.conf")
 	const attempts = 10 // another process may take the port in between
 	for range attempts {
-		at := free(t)
+		at := FreeAddress(t)
 		text := fmt.Sprintf(`
 			daemon off; worker_processes 1; pid %[1]s/pid; error_log %[1]s/error.log;
 			events {}
@@ -67,7 +67,8 @@ func StartServer(t testing.TB, directives string) (address string) {
 	return ""
 }
 
-func free(t testing.TB) string {
+// FreeAddress returns an address of loopback on which nothing listens.
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

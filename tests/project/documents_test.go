@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/tests/doctest"
+	"github.com/stint-go/stint/tests/nginxtest"
 )
 
 // documents are the pages that readers are sent to. Their links have to lead somewhere
@@ -105,7 +106,7 @@ func TestTestsOfTheDocument(t *testing.T) {
 // readmeProgram is the README's whole program, on an address of its own.
 func readmeProgram(t *testing.T) (text, addr string) {
 	t.Helper()
-	addr = freeAddress(t)
+	addr = nginxtest.FreeAddress(t)
 	_, text, _ = strings.Cut(read(t, "README.md"), "```go\npackage main\n")
 	text, _, _ = strings.Cut(text, "```")
 	return "package main\n" + strings.ReplaceAll(text, "127.0.0.1:8080", addr), addr

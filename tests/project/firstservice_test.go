@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/tests/nginxtest"
 )
 
 // docs/first-service.md as its reader follows it: each step's program is the one before with the
@@ -169,7 +170,7 @@ func (g *grown) starter(t *testing.T, command string) func(*testing.T, string) *
 	environment, rest, _ := strings.Cut(command, "go run .")
 	return func(t *testing.T, redis string) *service {
 		t.Helper()
-		own := []string{redis, freeAddress(t), freeAddress(t)}
+		own := []string{redis, nginxtest.FreeAddress(t), nginxtest.FreeAddress(t)}
 		log := filepath.Join(t.TempDir(), "log")
 		s := &service{Cmd: exec.Command(binary, own...), addresses: own[1:2], replace: strings.NewReplacer(
 			addresses[1], own[1], addresses[2], own[2], "service.log", log,
@@ -226,15 +227,4 @@ func followService(t *testing.T, session string, start func(*testing.T, string) 
 		}
 	}
 	t.Errorf("the session shows\n%s\nand its commands print\n%s", session, got)
-}
-
-// freeAddress is an address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/stint-go/stint/tests/nginxtest"
 )
 
 // Every block of the README runs. A block that begins with limit := replaces that statement of the
@@ -135,7 +137,7 @@ func addImports(program string) string {
 // Tests here don't import internal/test/redistest, of another module.
 func startRedis(t *testing.T) string {
 	t.Helper()
-	addr := freeAddress(t)
+	addr := nginxtest.FreeAddress(t)
 	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strings.TrimPrefix(addr, "127.0.0.1:"), "--save", "")
 	cmd.Dir = t.TempDir()
 	if err := cmd.Start(); err != nil {

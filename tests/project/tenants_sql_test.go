@@ -143,7 +143,7 @@ func TestPlansInSQL(t *testing.T) {
 	until(t, "acme has no plan", func() bool { return see("acme") == "403" })
 }
 
-// until waits until another process has done what is expected of it.
+// until polls until PostgreSQL and the program have reached a state. They are processes, which run on real time.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {

@@ -266,7 +266,7 @@ func caddy(t *testing.T, site string) (at string) {
 	if _, err := exec.LookPath("caddy"); err != nil {
 		t.Skip("no caddy: apt-get install caddy changes that")
 	}
-	dir, address := t.TempDir(), unused(t)
+	dir, address := t.TempDir(), nginxtest.FreeAddress(t)
 	at = "http://" + address
 	file := filepath.Join(dir, "Caddyfile")
 	site = strings.Replace(site, "shop.example.com {", at+" {", 1)
@@ -277,17 +277,6 @@ func caddy(t *testing.T, site string) (at string) {
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	runProxy(t, address, cmd)
 	return at
-}
-
-// unused returns an address of loopback on which nothing listens.
-func unused(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // runProxy starts a proxy until the test ends, and returns when it listens at an address.

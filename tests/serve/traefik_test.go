@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/tests/nginxtest"
 )
 
 // make test-traefik: the whole of Traefik, with a router and a middleware as the document has them.
@@ -19,7 +21,7 @@ func TestTraefik(t *testing.T) {
 	if err := os.WriteFile(config, []byte(blocksWith(t, "forwardAuth:", auth, backend(t))[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := unused(t)
+	at := nginxtest.FreeAddress(t)
 	runProxy(t, at, exec.Command(program, "--entrypoints.web.address="+at, "--providers.file.filename="+config,
 		"--global.checknewversion=false", "--global.sendanonymoususage=false"))
 	// It listens before it has read its file. The policy exempts this request.

@@ -275,7 +275,7 @@ func TestFieldMistakes(t *testing.T) {
 	}
 }
 
-// Fields of JSON of which no line can be read are named when the log is replayed.
+// Run names the JSON fields that no line has, or the first line whose field has an unreadable value.
 func TestUnreadableFields(t *testing.T) {
 	good := []field{{"end", "a"}, {"method", "b"}, {"target", "c"}}
 	for _, tt := range []struct {

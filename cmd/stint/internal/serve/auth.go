@@ -68,14 +68,15 @@ func (a *auth) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.limiter.Serve(w, client, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 }
 
-// leaveBody has a request answered without its body, which no proxy sends: net/http would read it first, and wait for it
-// without end.
+// leaveBody bounds how long the server reads a request's body before it answers. No proxy sends a body here. If a client
+// announces one that never comes, net/http would wait for it without end.
 func leaveBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == http.NoBody {
 		return
 	}
 	w.Header().Set("Connection", "close")
-	// What comes until then is read, so that a reset of the connection doesn't overtake the answer.
+	// Closing the connection with unread bytes resets it, and the client could lose the answer. So the server reads for a
+	// second.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // a server has deadlines
 }
 

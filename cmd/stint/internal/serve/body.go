@@ -41,7 +41,7 @@ func (p *problem) write(w http.ResponseWriter) {
 	writeJSON(w, p.Status, p)
 }
 
-// PolicyWords replaces the words of Go in an error of package stint by those of policy files.
+// PolicyWords rewrites an error of package stint for users of policy files, who don't see Go names.
 func PolicyWords(text string) string {
 	return policyWords.Replace(ownErrors.ReplaceAllString(text, ""))
 }

@@ -195,7 +195,7 @@ func readTrees(paths []string) (trees []*tree, err error) {
 	return trees, nil
 }
 
-// nameLimits gives each rule the name of its limit. Names are readable, and those of different rules are different.
+// nameLimits sets the name of each rule's limit. The names are readable and unique.
 func nameLimits(trees ...*tree) {
 	having := map[string]int{} // rules
 	for _, t := range trees {
