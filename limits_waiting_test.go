@@ -562,6 +562,31 @@ func TestWaitsAreObserved(t *testing.T) {
 	}
 }
 
+// A request that is denied a slot asks again in its line. If a slot has come meanwhile, it hasn't begun to wait.
+func TestSlotOfTheSecondAskEndsNoWait(t *testing.T) {
+	s, seen := newSpy(), &events{}
+	l := limiter(t, theKey, stint.WithStore(s), seen.Option(), stint.Concurrency(1, stint.WithQueue(3), stint.WithName("concurrency")))
+	held := take(t, l, 1)
+	n := 0
+	s.OnTake = func(c *asks) error {
+		if n++; n == 2 {
+			s.OnTake = nil
+			held.Done()
+		}
+		return c.Pass()
+	}
+	take(t, l, 1).Done()
+	if got, want := seen.Kinds(), "Admitted Admitted"; got != want || n != 2 {
+		t.Errorf("%s after %d asks, want %s after 2", got, n, want)
+	}
+	for _, e := range seen.All() {
+		if e.EndsWait {
+			t.Errorf("%v ends a wait", e.Kind)
+		}
+	}
+	noLines(t, l)
+}
+
 // A wait that ends because the store fails is also reported as over.
 func TestStoreFailsUnderAWait(t *testing.T) {
 	for _, policy := range []stint.FailurePolicy{stint.FailOpen, stint.FailClosed} {

@@ -333,7 +333,9 @@ func (c *Call) waitInLine(ctx context.Context, p *place) error {
 	if !expected.IsZero() {
 		wait = max(expected.Sub(start), 0)
 	}
-	c.beginWait(i, wait)
+	if !w.AsksAtOnce { // a call that finds no line asks again in its own, and may be granted what has come meanwhile
+		c.beginWait(i, wait)
+	}
 	for {
 		t, ended := ls.Wait(ctx, w)
 		switch {
@@ -347,6 +349,7 @@ func (c *Call) waitInLine(ctx context.Context, p *place) error {
 		if moved, err := c.askInLine(ctx, w, p); moved || err != nil {
 			return err
 		}
+		c.beginWait(i, wait)
 	}
 }
 

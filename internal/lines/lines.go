@@ -248,6 +248,7 @@ func (ls *Lines) Join(w *Waiter, turn *Turn, comes time.Time) (queued int64, exp
 		l.schedule(at, now) // it is before those for whom the line would ask later
 	}
 	ls.advance(l, now)
+	w.AsksAtOnce = w.asking
 	return l.n, expected, nil
 }
 

@@ -61,6 +61,8 @@ type Waiter struct {
 	// the lock of the lines, and returns at once.
 	Shares func() *Shares
 
+	// AsksAtOnce is set by Join: the call is to ask as soon as it calls Wait.
+	AsksAtOnce bool
 	// Horizon is set when the call is told to ask: how far ahead it may reserve what it asks for, if it
 	// doesn't hold.
 	Horizon time.Duration
