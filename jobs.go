@@ -446,7 +446,8 @@ func bansOf(entries []*read.Entry, key string, names []string) (bans []store.Cha
 	}
 	enforced := false
 	for _, e := range entries {
-		if e.StoreLimit.Algorithm() != store.Ban || e.Key.Constant != "" || len(names) > 0 && !slices.Contains(names, e.Name()) {
+		if e.StoreLimit.Algorithm() != store.Ban || e.Key.Constant != "" ||
+			len(names) > 0 && !slices.Contains(names, e.Name()) {
 			continue
 		}
 		enforced = enforced || !e.DryRun
@@ -498,7 +499,9 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 
 // reset makes each of the limits of entries forget the key that keyOf returns, unless
 // that is "". found reports whether one had anything to forget.
-func reset(ctx context.Context, v *version, entries []*read.Entry, keyOf func(*read.Entry) string) (found bool, err error) {
+func reset(
+	ctx context.Context, v *version, entries []*read.Entry, keyOf func(*read.Entry) string,
+) (found bool, err error) {
 	limits, stored := map[string][]*store.Limit{}, false
 	for _, e := range entries {
 		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.StoreLimit) {

@@ -326,7 +326,8 @@ func FirstOf(parts ...Key) Key {
 	}
 	for i, k := range all {
 		if k != nil && k.NeverEmpty && i < len(all)-1 {
-			problems.Add("FirstOf", "%v is never empty, so the keys after it are never used", "put it last, or leave out the keys after it", k.Name)
+			problems.Add("FirstOf", "%v is never empty, so the keys after it are never used",
+				"put it last, or leave out the keys after it", k.Name)
 		}
 	}
 	if problems != nil {
@@ -341,7 +342,8 @@ func joinable(maker string, parts []Key) (all []*keys.Key, problems optionerror.
 		k := part.key
 		switch {
 		case k == nil:
-			problems.Add(maker, fmt.Sprintf("key %d is the zero Key", i+1), "pass a key such as stint.RemoteIP(), or leave it out")
+			problems.Add(maker, fmt.Sprintf("key %d is the zero Key", i+1),
+				"pass a key such as stint.RemoteIP(), or leave it out")
 		case k.Given:
 			problems.Add(maker, "%v can't be a part of a key", "use it alone, and pass the whole key to Take",
 				"GivenKey()")

@@ -145,7 +145,8 @@ func Quota(n int64, w Window, opts ...RateOption) Limit {
 	l := newLimit(&compile.Rule{Kind: limit.Charged, Quota: true,
 		Spec: store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}}, opts)
 	if w == (Window{}) {
-		l.rule.Errs.Add("", "the quota has no window", "use a window such as stint.Daily, stint.Monthly or stint.Every(6*time.Hour)")
+		l.rule.Errs.Add("", "the quota has no window",
+			"use a window such as stint.Daily, stint.Monthly or stint.Every(6*time.Hour)")
 		l.rule.Spec.Window = Daily // or the store's limit would report a missing period
 	}
 	return l

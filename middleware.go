@@ -242,7 +242,8 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	setMissingFields(w.Header(), err)
 	// The version that denied answers, as far as the error tells: stintecho hands errors to the
 	// application, which may pass them to any limiter.
-	if denied := denialIn(err); denied != nil && denied.version != nil && denied.version.events.destinations == &l.destinations {
+	if denied := denialIn(err); denied != nil && denied.version != nil &&
+		denied.version.events.destinations == &l.destinations {
 		v = denied.version
 	}
 	if v.showsRequests() {
@@ -320,5 +321,6 @@ func (l *Limiter) CheckStore(ctx context.Context) error {
 	if len(limits) == 0 || inside.AnswersAtOnce(s) {
 		return nil
 	}
-	return &StoreError{fmt.Errorf("%T can't be checked, as it doesn't implement store.Verifier: %w", s, errors.ErrUnsupported)}
+	return &StoreError{fmt.Errorf("%T can't be checked, as it doesn't implement store.Verifier: %w", s,
+		errors.ErrUnsupported)}
 }

@@ -382,7 +382,8 @@ func (s *sender) write(m logs.Message, e *Event) {
 		line.Text, line.About = e.Warning.Text, [3]any{log, e.Warning.Kind, strings.Join(e.Warning.Limits, "\x00")}
 	}
 	var request []slog.Attr
-	if r := e.Request; (m == logs.Denied || m == logs.EmptyKey || m == logs.KeyDenied || m == logs.LimitsDenied) && r != nil && r.URL != nil {
+	if r := e.Request; (m == logs.Denied || m == logs.EmptyKey || m == logs.KeyDenied || m == logs.LimitsDenied) &&
+		r != nil && r.URL != nil {
 		request = []slog.Attr{slog.String("method", r.Method), slog.String("url_path", fmt.Sprintf("%.200s", r.URL.Path))}
 	}
 	logged := *e
@@ -441,7 +442,8 @@ const recovered = 10 * time.Second
 // writeRecovery writes that a store that had failed answers again, once it has decided a request.
 func (s *sender) writeRecovery() {
 	failed := s.destinations.storeFailed.Load()
-	if failed == 0 || time.Since(time.Unix(0, failed)) < recovered || !s.destinations.storeFailed.CompareAndSwap(failed, 0) {
+	if failed == 0 || time.Since(time.Unix(0, failed)) < recovered ||
+		!s.destinations.storeFailed.CompareAndSwap(failed, 0) {
 		return
 	}
 	s.destinations.log.Load().Write(context.Background(), logs.Line{

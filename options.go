@@ -217,7 +217,8 @@ func WithRetryJitter(d time.Duration) Option {
 func WithStore(s store.Store) Option {
 	return option("WithStore", func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-			c.Errs.Add("WithStore", fmt.Sprintf("a nil %T", s), "pass a store that memstore.New, redisstore.New or the like has returned")
+			c.Errs.Add("WithStore", fmt.Sprintf("a nil %T", s),
+				"pass a store that memstore.New, redisstore.New or the like has returned")
 			return
 		}
 		if s == nil {

@@ -106,7 +106,9 @@ var errWaitPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")
 // admit has a version decide a request. If it returns no error, next is the request for the next
 // handler, and p its permit, or nil if there is nothing to end. If mayAnswer is set, admit answers
 // denials by limits that no handler sees, and returns errAnswered.
-func admit(v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
+func admit(
+	v *version, w http.ResponseWriter, r *http.Request, mayAnswer bool,
+) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
 	outer := outerPermit(r)
 	if v.handles() && isAnswering(ctx, v.events.destinations) {
@@ -495,5 +497,6 @@ func (a *admission) wouldDeny() bool {
 
 // bans reports whether the decision has started a ban.
 func (a *admission) bans() bool {
-	return a.call.Needs&limit.Counts != 0 && slices.ContainsFunc(a.call.Results, func(r store.Result) bool { return r.Begun })
+	return a.call.Needs&limit.Counts != 0 &&
+		slices.ContainsFunc(a.call.Results, func(r store.Result) bool { return r.Begun })
 }

@@ -222,7 +222,8 @@ func (l *Limiter) buildAll(c *config, before *compile.Names) (map[*Limiter]*vers
 // checkStore returns errors for options that ask for another store than the limiter's.
 func checkStore(v *version, c *config) (errs optionerror.List) {
 	if c.Store != nil && !v.view.SharesStore(c.Store) {
-		errs.Add("WithStore", "Update can't change the store, because it has the counts", "leave WithStore out, or make a new Limiter")
+		errs.Add("WithStore", "Update can't change the store, because it has the counts",
+			"leave WithStore out, or make a new Limiter")
 	}
 	return errs
 }

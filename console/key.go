@@ -74,7 +74,8 @@ func (p *page) serveKey(w http.ResponseWriter, r *http.Request, who string) {
 	open, f := r.URL.Query().Get("open"), &keyResult{Actions: p.Actions}
 	if r.Method == http.MethodPost {
 		if err := p.crossOrigin.Check(r); err != nil {
-			http.Error(w, "cross-origin requests are denied; a proxy without TLS must pass the Host field on", http.StatusForbidden)
+			http.Error(w, "cross-origin requests are denied; a proxy without TLS must pass the Host field on",
+				http.StatusForbidden)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
@@ -99,7 +100,8 @@ func (p *page) serveKey(w http.ResponseWriter, r *http.Request, who string) {
 			found = b.find(r.Context(), key)
 		}
 		for _, k := range found {
-			at := limiterResult{keyResult: f, Limiter: b.title, ID: b.id, Shared: !isMemory(b.limiter.Describe().Store), key: k, Open: p.seal(k)}
+			at := limiterResult{keyResult: f, Limiter: b.title, ID: b.id, Shared: !isMemory(b.limiter.Describe().Store), key: k,
+				Open: p.seal(k)}
 			if k != key {
 				at.As = k
 			}

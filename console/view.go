@@ -135,7 +135,8 @@ func (p *page) viewLimiter(b *board) *limiterView {
 	d := b.limiter.Describe()
 	v := &limiterView{
 		Index: slices.Index(p.boards, b), Where: storeText(d.Store), Shared: !isMemory(d.Store),
-		Warnings: d.Warnings, Unmatched: d.Unmatched, Clear: p.Clear, MostApart: sketchSize, Minutes: span / 60, board: b, ID: b.id,
+		Warnings: d.Warnings, Unmatched: d.Unmatched, Clear: p.Clear, MostApart: sketchSize, Minutes: span / 60,
+		board: b, ID: b.id,
 	}
 	v.Title = b.title
 	if m, ok := d.Store.(interface{ Stats() memstore.Stats }); ok {
@@ -275,7 +276,8 @@ func storeText(s store.Store) string {
 		return "Counts are in this process's memory. Each process limits by itself."
 	}
 	return fmt.Sprintf("Counts are in a %s, shared by all processes that use it. "+
-		"The figures on this page are this process's own; what a key has left counts all processes.", strings.TrimPrefix(fmt.Sprintf("%T", s), "*"))
+		"The figures on this page are this process's own; what a key has left counts all processes.",
+		strings.TrimPrefix(fmt.Sprintf("%T", s), "*"))
 }
 
 // insteadText says what decides while a primary store is down.
@@ -338,7 +340,8 @@ func (b *board) totals(v *limiterView) (now uint32) {
 	}
 	v.Measured = quantile(&took, 1) > 0
 	v.P50, v.P99 = brief(quantile(&took, 0.5)), brief(quantile(&took, 0.99))
-	v.Traffic = newChart("requests a second", series{"allowed", "a", decided[allowed]}, series{"denied", "b", decided[denied]})
+	v.Traffic = newChart("requests a second", series{"allowed", "a", decided[allowed]},
+		series{"denied", "b", decided[denied]})
 	v.Slots = newChart("requests",
 		series{"in flight", "c", levels(float64(v.InFlight), &changed[running], late[running])},
 		series{"waiting", "d", levels(float64(v.Waiting), &changed[waiting], late[waiting])})
@@ -385,12 +388,14 @@ func (b *board) orderedLimits(d stint.Description) (all []*limit) {
 
 // viewLimit returns the view of a limit.
 func (p *page) viewLimit(b *board, l *limit, d stint.Description, now uint32) limitView {
-	v := limitView{Name: l.name, Dry: l.dryRunDenials.Load(), Bans: l.bans.Load(), Reached: l.reached.Load(), Held: max(0, l.held.Load()), Last: l.lastHeld.Load(), Of: l.capacity.Load()}
+	v := limitView{Name: l.name, Dry: l.dryRunDenials.Load(), Bans: l.bans.Load(), Reached: l.reached.Load(),
+		Held: max(0, l.held.Load()), Last: l.lastHeld.Load(), Of: l.capacity.Load()}
 	v.describe(d)
 	var s limitSeries
 	p.addFigures(&v, &s, b, now)
 	v.Share = share(v.Denied, v.Allowed+v.Denied)
-	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", s.decided[allowed]}, series{"denied", "b", s.decided[denied]})
+	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", s.decided[allowed]},
+		series{"denied", "b", s.decided[denied]})
 	v.setRecent(&s)
 	v.setBinder()
 	if !v.Rule && v.Binder != nil {
@@ -431,7 +436,8 @@ func (p *page) addFigures(v *limitView, s *limitSeries, b *board, now uint32) {
 		f.near.addTo(&s.near, now)
 		stopped, admitted = append(stopped, f.stopped.Sketches(at)...), append(admitted, f.admitted.Sketches(at)...)
 	}
-	v.Stopped, v.Admitted = p.viewKeys(topkeys.Top(listedKeys, stopped...)), p.viewKeys(topkeys.Top(listedKeys, admitted...))
+	v.Stopped = p.viewKeys(topkeys.Top(listedKeys, stopped...))
+	v.Admitted = p.viewKeys(topkeys.Top(listedKeys, admitted...))
 }
 
 func (a *adaptation) view(name string, now uint32) *adaptedView {
@@ -571,7 +577,8 @@ func (v *limitView) setBinder() {
 	if len(all) == 0 || total == 0 {
 		return
 	}
-	v.Binder = &binder{keyView: all[0], Denies: denies, Share: strconv.FormatFloat(min(100, 100*float64(all[0].AtLeast)/float64(total)), 'f', 0, 64) + " %"}
+	v.Binder = &binder{keyView: all[0], Denies: denies,
+		Share: strconv.FormatFloat(min(100, 100*float64(all[0].AtLeast)/float64(total)), 'f', 0, 64) + " %"}
 }
 
 // unknownSource is the text for a limit that has figures but no description.

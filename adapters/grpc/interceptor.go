@@ -89,7 +89,8 @@ const adapter = "stintgrpc"
 // does nothing. The interceptor is safe for concurrent use.
 func UnaryServerInterceptor(l *stint.Limiter) grpc.UnaryServerInterceptor {
 	mount(l)
-	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo,
+		handler grpc.UnaryHandler) (answer any, err error) {
 		c := newCall(ctx, info.FullMethod, true)
 		c.message = message
 		failed := l.Admit(c, &c.request, func(w http.ResponseWriter, r *http.Request) {

@@ -43,7 +43,8 @@ func (c *call) statusOf(ctx context.Context, err error) *status.Status {
 		if ended := ctx.Err(); ended != nil {
 			return status.FromContextError(ended)
 		}
-		if own := (interface{ GRPCStatus() *status.Status })(nil); errors.As(err, &own) && own.GRPCStatus().Code() != codes.OK {
+		if own := (interface{ GRPCStatus() *status.Status })(nil); errors.As(err, &own) &&
+			own.GRPCStatus().Code() != codes.OK {
 			return own.GRPCStatus()
 		}
 	}

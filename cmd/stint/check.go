@@ -69,7 +69,8 @@ It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 			return writeMistakes(c, format, all, len(files))
 		},
 	}
-	c.Flags().StringVar(&format, "format", "text", "`FORMAT` of the output: text, json, or github for annotations in GitHub Actions")
+	c.Flags().StringVar(&format, "format", "text",
+		"`FORMAT` of the output: text, json, or github for annotations in GitHub Actions")
 	c.Flags().BoolVar(&config, "ratelimit-config", false, "the files are configurations of envoyproxy/ratelimit")
 	funcs.flag(c)
 	funcs.planFlag(c)

@@ -52,13 +52,16 @@ judged, or no request can.`,
 	}
 	f := c.Flags()
 	f.StringVar(&p.policy, "policy", "", "`FILE` with the limits to plan")
-	f.StringVar(&p.against, "against", "", "`FILE` with the limits in force: also report the requests that these allow and --policy denies, or the other way round")
+	f.StringVar(&p.against, "against", "",
+		"`FILE` with the limits in force: also report the requests that these allow and --policy denies, or the other way round")
 	p.input.flags(c)
 	p.functions.flag(c)
 	p.planFlag(c)
 	p.reportFlags.flags(c)
-	f.StringVar(&p.maxDenied, "max-denied", "", "fail if more than this `SHARE` of the requests would be denied, such as 0.1%")
-	f.Int64Var(&p.maxFlips, "max-flips", -1, "fail if the outcome of more than `N` requests changes, compared with --against (default: no limit)")
+	f.StringVar(&p.maxDenied, "max-denied", "",
+		"fail if more than this `SHARE` of the requests would be denied, such as 0.1%")
+	f.Int64Var(&p.maxFlips, "max-flips", -1,
+		"fail if the outcome of more than `N` requests changes, compared with --against (default: no limit)")
 	f.Lookup("max-flips").DefValue = "0" // so that -1 isn't shown
 	cobra.CheckErr(c.MarkFlagRequired("policy"))
 	return c
@@ -67,10 +70,15 @@ judged, or no request can.`,
 // flags adds the flags for reading logs.
 func (in *input) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&in.format, "format", "", "`FORMAT` of the logs, if it isn't recognized: one of "+strings.Join(replay.Formats(), ", ")+", or the server's own log_format (nginx), LogFormat (Apache) or log-format (HAProxy)")
-	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME`: the field of a JSON log, or the column of a W3C log, that has a part of a request. The parts are end, start, took (or s, ms, us, ns, for a duration in this unit), peer, method, target, query, request, host, status, bytes and header.NAME")
-	f.StringVar(&in.zone, "zone", "", "the time `ZONE` of logged times that have none, such as Europe/Berlin or Local (default UTC)")
-	f.StringVar(&in.proxy, "proxy", "", "the logs were written by a proxy at this `ADDRESS`, in front of the server that has the limits. If the proxy's clients are proxies, too, such as a CDN, the log needs the X-Forwarded-For that the proxy received")
+	f.StringVar(&in.format, "format", "",
+		"`FORMAT` of the logs, if it isn't recognized: one of "+
+			strings.Join(replay.Formats(), ", ")+", or the server's own log_format (nginx), LogFormat (Apache) or log-format (HAProxy)")
+	f.StringArrayVar(&in.fields, "field", nil,
+		"`PART=NAME`: the field of a JSON log, or the column of a W3C log, that has a part of a request. The parts are end, start, took (or s, ms, us, ns, for a duration in this unit), peer, method, target, query, request, host, status, bytes and header.NAME")
+	f.StringVar(&in.zone, "zone", "",
+		"the time `ZONE` of logged times that have none, such as Europe/Berlin or Local (default UTC)")
+	f.StringVar(&in.proxy, "proxy", "",
+		"the logs were written by a proxy at this `ADDRESS`, in front of the server that has the limits. If the proxy's clients are proxies, too, such as a CDN, the log needs the X-Forwarded-For that the proxy received")
 }
 
 // run runs plan.
@@ -237,7 +245,8 @@ func worst(r *replay.Report, of func(*replay.Scenario) int64) *replay.Scenario {
 func countedUnknown(unread, notJudged int64) string {
 	switch {
 	case unread > 0 && notJudged > 0:
-		return fmt.Sprintf(", counting %s and %s that could not be judged", counted(unread, "unread line"), counted(notJudged, "request"))
+		return fmt.Sprintf(", counting %s and %s that could not be judged", counted(unread, "unread line"),
+			counted(notJudged, "request"))
 	case unread > 0:
 		return ", counting " + counted(unread, "unread line")
 	case notJudged > 0:

@@ -111,20 +111,31 @@ func (f *serveFlags) flags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.config.Proxy, "forward-auth", "", "the `PROXY` that asks: nginx, traefik, caddy or envoy")
 	flags.StringVar(&f.config.AuthAddr, "listen-auth", ":8081", "the `ADDRESS` that forward auth listens on")
-	flags.StringVar(&f.config.PathPrefix, "path-prefix", "", "the path_prefix of Envoy's ext_authz, which precedes each path")
-	flags.StringVar(&f.config.RLSAddr, "rls", "", "the `ADDRESS` that Envoy's rate limit service listens on, such as :8082")
-	flags.StringArrayVar(&f.config.RateLimitConfigs, "ratelimit-config", nil, "`FILE` or folder of the configuration of envoyproxy/ratelimit, in place of POLICY")
-	flags.StringSliceVar(&f.trust, "trust", nil, "the `NETWORKS` of the proxies, which alone are answered and whose X-Forwarded-For is believed (default: loopback and private networks)")
-	flags.StringVar(&f.config.APIAddr, "listen-api", "", "the `ADDRESS` that services in other languages ask, such as :8083")
-	flags.DurationVar(&f.config.TokenLife, "token-life", time.Hour, "how long a permit's token may be used, at most 24h; each call returns a new one")
-	flags.StringVar(&f.config.AdminAddr, "admin", "127.0.0.1:8084", "the `ADDRESS` of health, metrics and the live page; \"\" for none")
-	flags.StringVar(&f.redis, "redis", "", "the `URL` of the Redis that keeps the counts, such as redis://10.0.0.7:6379/0, without a password")
+	flags.StringVar(&f.config.PathPrefix, "path-prefix", "",
+		"the path_prefix of Envoy's ext_authz, which precedes each path")
+	flags.StringVar(&f.config.RLSAddr, "rls", "",
+		"the `ADDRESS` that Envoy's rate limit service listens on, such as :8082")
+	flags.StringArrayVar(&f.config.RateLimitConfigs, "ratelimit-config", nil,
+		"`FILE` or folder of the configuration of envoyproxy/ratelimit, in place of POLICY")
+	flags.StringSliceVar(&f.trust, "trust", nil,
+		"the `NETWORKS` of the proxies, which alone are answered and whose X-Forwarded-For is believed (default: loopback and private networks)")
+	flags.StringVar(&f.config.APIAddr, "listen-api", "",
+		"the `ADDRESS` that services in other languages ask, such as :8083")
+	flags.DurationVar(&f.config.TokenLife, "token-life", time.Hour,
+		"how long a permit's token may be used, at most 24h; each call returns a new one")
+	flags.StringVar(&f.config.AdminAddr, "admin", "127.0.0.1:8084",
+		"the `ADDRESS` of health, metrics and the live page; \"\" for none")
+	flags.StringVar(&f.redis, "redis", "",
+		"the `URL` of the Redis that keeps the counts, such as redis://10.0.0.7:6379/0, without a password")
 	flags.DurationVar(&f.redisTimeout, "redis-timeout", redisTimeout,
 		"how long a decision waits for Redis, before the policy's failure decides")
 	flags.StringVar(&f.redisFile, "redis-password-file", "", "the `FILE` that has Redis's password")
-	flags.StringVar(&f.secretFile, "secret-file", "", "the `FILE` that has the secret of hashed keys and of tokens, the same on all replicas")
-	flags.StringVar(&f.tokenFile, "token-file", "", "the `FILE` that has the token of the live page and of /v1/reset and /v1/ban")
-	flags.DurationVar(&f.config.Drain, "drain", 5*time.Second, "how long to serve on after SIGTERM, while load balancers notice")
+	flags.StringVar(&f.secretFile, "secret-file", "",
+		"the `FILE` that has the secret of hashed keys and of tokens, the same on all replicas")
+	flags.StringVar(&f.tokenFile, "token-file", "",
+		"the `FILE` that has the token of the live page and of /v1/reset and /v1/ban")
+	flags.DurationVar(&f.config.Drain, "drain", 5*time.Second,
+		"how long to serve on after SIGTERM, while load balancers notice")
 	flags.StringVar(&f.logFormat, "log-format", "json", "`json` or text")
 }
 
@@ -196,7 +207,8 @@ func (f *serveFlags) resolve(c *cobra.Command) (serve.Config, error) {
 	case config.Secret == nil:
 		return config, errors.New("--listen-api without a secret for tokens: give --secret-file, or STINT_SECRET in the environment, the same on all replicas")
 	case len(config.Secret) < keytext.MinSecret:
-		return config, fmt.Errorf("the secret for tokens has %d bytes: write at least %d, at random", len(config.Secret), keytext.MinSecret)
+		return config, fmt.Errorf("the secret for tokens has %d bytes: write at least %d, at random", len(config.Secret),
+			keytext.MinSecret)
 	}
 	token, err := secret("--token-file", f.tokenFile, "STINT_TOKEN")
 	config.Token = string(token)
@@ -231,7 +243,8 @@ const redisTimeout = 100 * time.Millisecond
 // allow raises the client's own timeouts, which would end a call before the store's timeout. Those in the URL stay.
 func allow(options *redis.Options, timeout time.Duration) {
 	const own = 5 * time.Second // go-redis's defaults
-	for _, t := range []*time.Duration{&options.DialTimeout, &options.ReadTimeout, &options.WriteTimeout, &options.PoolTimeout} {
+	for _, t := range []*time.Duration{&options.DialTimeout, &options.ReadTimeout, &options.WriteTimeout,
+		&options.PoolTimeout} {
 		if *t == 0 && timeout > own {
 			*t = timeout
 		}

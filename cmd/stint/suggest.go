@@ -61,11 +61,15 @@ The exit code is 1 if no policy can be suggested.`,
 		RunE: func(c *cobra.Command, logs []string) error { return s.run(c, logs) },
 	}
 	f := c.Flags()
-	f.StringVar(&s.key, "key", "", "`KEY` that identifies a client, written as in a policy file: remote-ip, {header: X-API-Key}, or a name of --func")
-	f.StringArrayVar(&s.routes, "route", nil, "give the requests that match this `PATTERN` a limit of their own, such as 'POST /login'; may be repeated")
-	f.StringVar(&s.share, "share", "", "`SHARE` of the keys to which the policy must deny nothing: 99%, 99.9% or 99.99% (default: the largest for which the log has enough keys)")
+	f.StringVar(&s.key, "key", "",
+		"`KEY` that identifies a client, written as in a policy file: remote-ip, {header: X-API-Key}, or a name of --func")
+	f.StringArrayVar(&s.routes, "route", nil,
+		"give the requests that match this `PATTERN` a limit of their own, such as 'POST /login'; may be repeated")
+	f.StringVar(&s.share, "share", "",
+		"`SHARE` of the keys to which the policy must deny nothing: 99%, 99.9% or 99.99% (default: the largest for which the log has enough keys)")
 	f.Float64Var(&s.headroom, "headroom", 1.25, "multiply the smallest numbers that fit the log by this `FACTOR`")
-	f.DurationVar(&s.horizon, "horizon", time.Minute, "compare rates by the number of requests that they admit within this `TIME`")
+	f.DurationVar(&s.horizon, "horizon", time.Minute,
+		"compare rates by the number of requests that they admit within this `TIME`")
 	f.StringVar(&s.out, "out", "", "write the policy to `FILE`, instead of printing it below the table")
 	s.input.flags(c)
 	s.functions.flag(c)
@@ -154,7 +158,8 @@ func (s *suggestFlags) write(out io.Writer, w *suggestionText) error {
 func (s *suggestFlags) names() []string {
 	all := []string{"per-client"}
 	for _, route := range s.routes {
-		words := strings.FieldsFunc(strings.ToLower(route), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') })
+		words := strings.FieldsFunc(strings.ToLower(route),
+			func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') })
 		base := strings.Join(words, "-")
 		if base == "" {
 			base = "route"
@@ -267,8 +272,10 @@ func (s *suggestFlags) describe(r *replay.Suggestions) *suggestionText {
 		return w
 	}
 	head := []string{
-		fmt.Sprintf("Suggested from %d requests from %s to %s.", r.Log.Requests, r.Log.From.UTC().Format(time.DateTime), r.Log.To.UTC().Format(time.DateTime+" MST")),
-		fmt.Sprintf("The numbers are %s times the smallest that deny nothing to the share of keys below.", factor(r.Headroom)),
+		fmt.Sprintf("Suggested from %d requests from %s to %s.", r.Log.Requests, r.Log.From.UTC().Format(time.DateTime),
+			r.Log.To.UTC().Format(time.DateTime+" MST")),
+		fmt.Sprintf("The numbers are %s times the smallest that deny nothing to the share of keys below.",
+			factor(r.Headroom)),
 	}
 	if n := r.LeftOut["empty key"]; n > 0 {
 		head = append(head, counted(n, "request")+" had no key. The policy denies such requests, unless you write empty-key: skip.")
@@ -282,7 +289,8 @@ func (s *suggestFlags) describe(r *replay.Suggestions) *suggestionText {
 				return "", "Nothing is suggested: " + s.unknown(l.Shares) + "."
 			}
 			c := l.Chosen
-			return rateText(c.Suggested), fmt.Sprintf("%s of the %d keys need at most %s.", shareName(c.Share), l.Keys, numbers(c.Least))
+			return rateText(c.Suggested), fmt.Sprintf("%s of the %d keys need at most %s.", shareName(c.Share), l.Keys,
+				numbers(c.Least))
 		}
 		return "", "The log doesn't say enough."
 	})
@@ -326,7 +334,8 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 		requests, keys := number(l.Requests), number(l.Keys)
 		for i, share := range l.Shares {
 			if share.Unknown == "" {
-				rows = append(rows, []string{name, requests, keys, shareName(share.Share), numbers(share.Least), numbers(share.Suggested), number(share.Touched)})
+				rows = append(rows, []string{name, requests, keys, shareName(share.Share), numbers(share.Least),
+					numbers(share.Suggested), number(share.Touched)})
 				continue
 			}
 			what := "nothing"
@@ -358,7 +367,8 @@ func (w *suggestionText) text(b *bytes.Buffer) {
 			continue
 		}
 		for _, k := range l.Chosen.Top {
-			rows = append(rows, []string{truncate(keyText(k.Key), 44), truncate(orNone(l.Route), 24), number(k.Requests), number(k.Burst)})
+			rows = append(rows, []string{truncate(keyText(k.Key), 44), truncate(orNone(l.Route), 24), number(k.Requests),
+				number(k.Burst)})
 		}
 	}
 	table(b, rows, 2)
@@ -430,7 +440,8 @@ func (o *reportFlags) flags(c *cobra.Command) {
 	f.StringVar(&o.html, "html", "", "also write the report to `FILE`, as a page with charts")
 	f.BoolVar(&o.hashKeys, "hash-keys", false, "show hashes instead of keys, for reports that you share")
 	f.Int64Var(&o.top, "top", 20, "list at most `N` keys")
-	f.DurationVar(&o.window, "window", 0, "the `DURATION` by which lines may be out of order, and that requests may take (default 5m; for a busy log less, but at least 30s)")
+	f.DurationVar(&o.window, "window", 0,
+		"the `DURATION` by which lines may be out of order, and that requests may take (default 5m; for a busy log less, but at least 30s)")
 	f.Int64Var(&o.maxKeys, "max-keys", 1<<20, "keep at most `N` keys in memory")
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
 }

@@ -130,12 +130,14 @@ func writeText(out io.Writer, r *replay.Report, gates []gate) error {
 
 // logText describes a log.
 func logText(b *bytes.Buffer, l *replay.LogReport) {
-	fmt.Fprintf(b, "%s from %s to %s,\ntimes in %s\n", counted(l.Requests, "request"), l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolutionText(l))
+	fmt.Fprintf(b, "%s from %s to %s,\ntimes in %s\n", counted(l.Requests, "request"), l.From.UTC().Format(time.DateTime),
+		l.To.UTC().Format(time.DateTime+" MST"), resolutionText(l))
 	if l.Format != "" {
 		wrap(b, "format: "+escape(l.Format))
 	}
 	if l.Sorted > 0 {
-		fmt.Fprintf(b, "%s logged out of order, by up to %s, and sorted\n", counted(l.Sorted, "request"), durationText(l.Disorder))
+		fmt.Fprintf(b, "%s logged out of order, by up to %s, and sorted\n", counted(l.Sorted, "request"),
+			durationText(l.Disorder))
 	}
 	if l.Broken.Lines > 0 {
 		fmt.Fprintln(b, brokenText(&l.Broken))
@@ -258,14 +260,16 @@ func scenarioText(b *bytes.Buffer, s *replay.Scenario, named bool) {
 		if l.DryRun {
 			name += " (dry run)"
 		}
-		rows = append(rows, []string{truncate(name, 30), number(l.Requests), number(l.Denied), percent(l.Denied, l.Requests), number(l.Waited), number(l.Keys), number(l.KeysDenied), number(int64(l.PeakUse)) + "%"})
+		rows = append(rows, []string{truncate(name, 30), number(l.Requests), number(l.Denied), percent(l.Denied, l.Requests),
+			number(l.Waited), number(l.Keys), number(l.KeysDenied), number(int64(l.PeakUse)) + "%"})
 	}
 	table(b, rows, 1)
 	countsTable(b, "route", s.Routes, "(none)")
 	countsTable(b, "status", s.Statuses, "(none)")
 	rows = [][]string{{"key", "limit", "denied", "of", "first", "last", "blocked"}}
 	for _, k := range s.Top {
-		rows = append(rows, []string{truncate(keyText(k.Key), 30), truncate(k.Limit, 14), number(k.Denied), number(k.Requests), timeText(k.First), timeText(k.Last), durationText(k.Held)})
+		rows = append(rows, []string{truncate(keyText(k.Key), 30), truncate(k.Limit, 14), number(k.Denied),
+			number(k.Requests), timeText(k.First), timeText(k.Last), durationText(k.Held)})
 	}
 	table(b, rows, 2)
 	if s.Flips == nil {
@@ -279,7 +283,8 @@ func scenarioText(b *bytes.Buffer, s *replay.Scenario, named bool) {
 	fmt.Fprint(b, "\n\n")
 	rows = [][]string{{"key", "limit", "to denied", "to allowed"}}
 	for _, k := range f.Keys {
-		rows = append(rows, []string{truncate(cmp.Or(keyText(k.Key), "(none)"), 44), truncate(k.Limit, 24), number(k.ToDenied), number(k.ToAllowed)})
+		rows = append(rows, []string{truncate(cmp.Or(keyText(k.Key), "(none)"), 44), truncate(k.Limit, 24),
+			number(k.ToDenied), number(k.ToAllowed)})
 	}
 	table(b, rows, 2)
 	if f.Others > 0 {
@@ -294,7 +299,8 @@ func countsTable(b *bytes.Buffer, what string, all map[string]*replay.Count, non
 	rows := [][]string{{what, "requests", "denied", "", "waited"}}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		c := all[name]
-		rows = append(rows, []string{truncate(cmp.Or(name, none), 50), number(c.Requests), number(c.Denied), percent(c.Denied, c.Requests), number(c.Waited)})
+		rows = append(rows, []string{truncate(cmp.Or(name, none), 50), number(c.Requests), number(c.Denied),
+			percent(c.Denied, c.Requests), number(c.Waited)})
 	}
 	table(b, rows, 1)
 }

@@ -10,7 +10,8 @@ import (
 func toFileWords(text string) string { return fileWords.Replace(text) }
 
 var fileWords = strings.NewReplacer(
-	"which limits a WithLimitFunc adds", "the limits of the request's plan, which only the application knows: give --plan NAME",
+	"which limits a WithLimitFunc adds",
+	"the limits of the request's plan, which only the application knows: give --plan NAME",
 	"requests don't have a GivenKey", "requests don't have a key: given, which is for jobs",
 )
 

@@ -39,7 +39,8 @@ type Algorithm struct {
 // The algorithms.
 var (
 	// Gradient2 compares a window's latency with a long-term average.
-	Gradient2 = &Algorithm{"Gradient2", func(cfg Config, _ uint64) estimator { return &gradient2{tolerance: cfg.Tolerance} }}
+	Gradient2 = &Algorithm{"Gradient2",
+		func(cfg Config, _ uint64) estimator { return &gradient2{tolerance: cfg.Tolerance} }}
 	// Vegas estimates the queue from the smallest latency seen.
 	Vegas = &Algorithm{"Vegas", func(_ Config, seed uint64) estimator { return newVegas(seed) }}
 	// AIMD searches for the limit at which requests become slower than a timeout.

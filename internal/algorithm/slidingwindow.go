@@ -14,7 +14,8 @@ func (l *Limit) defaultSlidingWindow() { l.spec.Buckets = cmp.Or(l.spec.Buckets,
 func (l *Limit) workOutSlidingWindow(bad wrong) {
 	s := &l.spec
 	if l.period < s.Buckets {
-		bad("Buckets", fmt.Sprintf("%v in %d buckets", s.Period, s.Buckets), "use fewer buckets, of at least a microsecond each")
+		bad("Buckets", fmt.Sprintf("%v in %d buckets", s.Period, s.Buckets),
+			"use fewer buckets, of at least a microsecond each")
 		return
 	}
 	l.largest = s.Units

@@ -235,7 +235,9 @@ func (h *HandlerSettled) add(amends []Amend, grants int) {
 // Settle makes charges cost what amends say, even if ctx has ended, once a raise under way has ended. handler, if it
 // isn't nil, remembers them. The settlement is empty if there was nothing to settle. It has an error and no charges if
 // the store wasn't asked.
-func (gs *Grants) Settle(ctx context.Context, b *Backend, amends []Amend, timed bool, handler *HandlerSettled) Settlement {
+func (gs *Grants) Settle(
+	ctx context.Context, b *Backend, amends []Amend, timed bool, handler *HandlerSettled,
+) Settlement {
 	gs.lockUnraised()
 	defer gs.mu.Unlock()
 	amends = slices.DeleteFunc(amends, func(a Amend) bool { return gs.At(a.Grant).uncharged() })

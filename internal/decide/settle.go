@@ -37,7 +37,9 @@ func (b *Backend) Settle(ctx context.Context, charges []store.Charge, timed bool
 }
 
 // settle is Settle on one of the backend's stores. ctx must not end with the request.
-func (b *Backend) settle(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result, timed bool) Settlement {
+func (b *Backend) settle(
+	ctx context.Context, s store.Store, charges []store.Charge, results []store.Result, timed bool,
+) Settlement {
 	if len(charges) == 0 {
 		return Settlement{}
 	}

@@ -13,7 +13,8 @@ import (
 // TooCostly returns the finding that a charge costs more than its limit ever lets pass.
 func TooCostly(c *store.Charge) Finding {
 	name, cost := c.Limit.Name(), c.Cost
-	text := fmt.Sprintf("a request costs %d, but limit %q never admits more than %d: lower the cost, or raise the limit", cost, name, inside.Terms(c.Limit).Largest)
+	text := fmt.Sprintf("a request costs %d, but limit %q never admits more than %d: lower the cost, or raise the limit",
+		cost, name, inside.Terms(c.Limit).Largest)
 	switch c.Limit.Algorithm() {
 	case store.TokenBucket, store.LeakyBucket, store.IntervalBucket:
 		text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)

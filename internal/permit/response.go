@@ -152,6 +152,7 @@ func (p *Core) checkCost(grant int, cost int64) int64 {
 	g := p.Grants.At(grant)
 	c := store.Charge{Key: g.Key, Limit: g.Limit.StoreLimit, Cost: cost, DryRun: g.Limit.DryRun}
 	p.Issuer.Reporter.WrongCost(p, c,
-		fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", c.Limit.Name(), store.ErrCost, cost))
+		fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", c.Limit.Name(),
+			store.ErrCost, cost))
 	return asCharged
 }

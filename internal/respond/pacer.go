@@ -280,7 +280,8 @@ func (p *pacer) giveBack(refunds []store.Charge, a *account, unused store.Receip
 		return refunds
 	}
 	if !a.DryRun && len(p.accounts) == 1 {
-		turn := &lines.Turn{Cost: unused.Cost, Limit: a.Limit, Result: store.Result{OK: true, Receipt: unused}, Asked: time.Now()}
+		turn := &lines.Turn{Cost: unused.Cost, Limit: a.Limit, Result: store.Result{OK: true, Receipt: unused},
+			Asked: time.Now()}
 		if p.Backend.Lines.GiveTurn(lines.KeyOf(a.Limit, a.Key), turn) {
 			return refunds
 		}

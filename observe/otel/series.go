@@ -106,7 +106,8 @@ func set(all ...attribute.KeyValue) attributes {
 type id struct{ limiter, route, limit string }
 
 func (i id) attributes() (all []attribute.KeyValue) {
-	for _, kv := range []attribute.KeyValue{limiterKey.String(i.limiter), routeKey.String(i.route), limitKey.String(i.limit)} {
+	for _, kv := range []attribute.KeyValue{limiterKey.String(i.limiter), routeKey.String(i.route),
+		limitKey.String(i.limit)} {
 		if kv.Value.AsString() != "" {
 			all = append(all, kv)
 		}

@@ -434,7 +434,9 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) (
 // Ban bans key in the store that decides: the primary, or the secondary if the breaker is open or the primary
 // fails. A ban in the secondary ends for callers when the primary decides again. The error wraps
 // errors.ErrUnsupported if the store that decides doesn't implement store.Banner.
-func (s *Store) Ban(ctx context.Context, key string, d time.Duration, limits ...*store.Limit) (results []store.Result, err error) {
+func (s *Store) Ban(
+	ctx context.Context, key string, d time.Duration, limits ...*store.Limit,
+) (results []store.Result, err error) {
 	if s.wrong != nil || s.life == nil {
 		return nil, s.unusable()
 	}
@@ -469,7 +471,9 @@ func bansOf(key string, limits []*store.Limit) []store.Charge {
 }
 
 // ban bans key in one of the stores.
-func ban(ctx context.Context, in store.Store, key string, d time.Duration, limits []*store.Limit) ([]store.Result, error) {
+func ban(
+	ctx context.Context, in store.Store, key string, d time.Duration, limits []*store.Limit,
+) ([]store.Result, error) {
 	b, ok := in.(store.Banner)
 	if !ok {
 		return nil, store.NotMade(fmt.Errorf("failover: %T is no store.Banner: %w", in, errors.ErrUnsupported))

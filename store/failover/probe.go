@@ -159,12 +159,14 @@ func (s *Store) charge(ctx context.Context, charges []store.Charge) error {
 
 // reportFailure reports that the primary has failed a call.
 func (s *Store) reportFailure(err error) {
-	s.observers.Tell(store.Notice{Kind: store.CallFailed, Store: s.primary, Instead: s.secondary, Err: fmt.Errorf("failover: the primary failed a call: %w", err)})
+	s.observers.Tell(store.Notice{Kind: store.CallFailed, Store: s.primary, Instead: s.secondary,
+		Err: fmt.Errorf("failover: the primary failed a call: %w", err)})
 }
 
 // reportDegraded reports that the breaker is open, or stays open, because of err.
 func (s *Store) reportDegraded(err error) {
-	s.report(store.Notice{Kind: store.Degraded, Store: s.primary, Instead: s.secondary, Err: fmt.Errorf("%w: %w", ErrOpen, err)})
+	s.report(store.Notice{Kind: store.Degraded, Store: s.primary, Instead: s.secondary,
+		Err: fmt.Errorf("%w: %w", ErrOpen, err)})
 }
 
 // report tells the observers from the goroutine that probes, which goes on if one panics.

@@ -142,7 +142,9 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) (
 
 // Ban implements store.Banner. If the store is full, keys that it doesn't hold already can't be banned: the error
 // says so.
-func (s *Store) Ban(ctx context.Context, key string, d time.Duration, limits ...*store.Limit) (results []store.Result, err error) {
+func (s *Store) Ban(
+	ctx context.Context, key string, d time.Duration, limits ...*store.Limit,
+) (results []store.Result, err error) {
 	return s.memory().Ban(ctx, key, d, limits...)
 }
 

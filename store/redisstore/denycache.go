@@ -82,7 +82,8 @@ func (c *denyCache) deny(charges []store.Charge, results []store.Result) bool {
 }
 
 func sameCharge(a, b store.Charge) bool {
-	return a.Limit == b.Limit && a.Cost == b.Cost && a.MaxWait == b.MaxWait && a.DryRun == b.DryRun && a.Final == b.Final && a.Key == b.Key
+	return a.Limit == b.Limit && a.Cost == b.Cost && a.MaxWait == b.MaxWait && a.DryRun == b.DryRun &&
+		a.Final == b.Final && a.Key == b.Key
 }
 
 // upToMicrosecond rounds up to a microsecond, as the server does, with 0 as the

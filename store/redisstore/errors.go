@@ -81,7 +81,8 @@ func classOfReply(text string) error {
 	// Before version 7, the server put a script's error inside another text: ERR Error
 	// running script (call to f_…): @user_script:3: -READONLY You…
 	// A script that catches the error has the part from @user_script.
-	if _, inner, found := strings.Cut(text, ": -"); found && (strings.HasPrefix(text, "ERR Error running script") || strings.HasPrefix(text, "@user_script")) {
+	if _, inner, found := strings.Cut(text, ": -"); found &&
+		(strings.HasPrefix(text, "ERR Error running script") || strings.HasPrefix(text, "@user_script")) {
 		text = inner
 	}
 	word, _, _ := strings.Cut(text, " ")

@@ -141,7 +141,9 @@ func (k *prefetched) answer(c *store.Charge, now time.Time) store.Result {
 // closed since, over is the number of tokens left, which the caller must refund. If the
 // key has been reset since, they are dropped: the server may have forgotten that they were
 // taken, and would subtract a refund from later charges of others.
-func (s *prefetching) endFetch(c *store.Charge, k *prefetched, taken store.Result, n int64, r *store.Result) (ok bool, over int64) {
+func (s *prefetching) endFetch(
+	c *store.Charge, k *prefetched, taken store.Result, n int64, r *store.Result,
+) (ok bool, over int64) {
 	now, key := s.now(), prefetchedKey{c.Key, inside.Hash(c.Limit)}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -180,7 +180,9 @@ func (c *renewal) answer(answered *command) (now int64, lost []wire.LostLease, e
 // and returns them with the others. The key that records a reset mostly doesn't exist, so a node that
 // hands over the slot would refuse a command with both. So the key itself replaces it, and no lost lease is
 // entered.
-func (r *renewals) separate(ctx context.Context, times wire.Times, calls []*renewal, commands []command) ([]*renewal, []command) {
+func (r *renewals) separate(
+	ctx context.Context, times wire.Times, calls []*renewal, commands []command,
+) ([]*renewal, []command) {
 	var others, apart []*renewal
 	var done, again []command
 	for i, c := range calls {

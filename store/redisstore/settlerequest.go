@@ -104,7 +104,9 @@ func (s settleSender) send(ctx context.Context, calls []*batch.Call[settleReques
 // ones, and those that weren't made because windows of the calendar were missing,
 // with the instants asked for. progress reports whether at least a part of the round was answered
 // or has failed.
-func (s settleSender) sendRound(ctx context.Context, calls []*batch.Call[settleRequest], asked []int64) (again []*batch.Call[settleRequest], more []int64, progress bool) {
+func (s settleSender) sendRound(
+	ctx context.Context, calls []*batch.Call[settleRequest], asked []int64,
+) (again []*batch.Call[settleRequest], more []int64, progress bool) {
 	calls, removals := removalsIn(calls)
 	rounds, commands := s.roundsOf(calls, s.times(asked), len(removals))
 	for i := range removals {
@@ -132,7 +134,9 @@ type round struct {
 }
 
 // roundsOf returns a round for each site, and its command. There is room for more commands.
-func (s settleSender) roundsOf(calls []*batch.Call[settleRequest], times wire.Times, room int) (rounds []round, commands []command) {
+func (s settleSender) roundsOf(
+	calls []*batch.Call[settleRequest], times wire.Times, room int,
+) (rounds []round, commands []command) {
 	if len(calls) == 0 {
 		return nil, make([]command, 0, room)
 	}
@@ -161,7 +165,9 @@ func (s settleSender) roundsOf(calls []*batch.Call[settleRequest], times wire.Ti
 // readRound reads the answer to a round. again are its calls that have settlements still to make; asked
 // are the instants whose windows the script lacked. progress reports whether the round made a settlement
 // or failed: a failed round fails its calls, which send no more.
-func (s settleSender) readRound(r *round, answered *command) (again []*batch.Call[settleRequest], asked []int64, progress bool) {
+func (s settleSender) readRound(
+	r *round, answered *command,
+) (again []*batch.Call[settleRequest], asked []int64, progress bool) {
 	reply, err := answered.cmd.Result()
 	err = classify(err)
 	var left wire.Unanswered[*wire.Settlement]

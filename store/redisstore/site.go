@@ -79,7 +79,9 @@ func groupBySite[T any](calls []*batch.Call[T], siteOf func(*T) site) [][]*batch
 // decided, each with its own keys, would fail because they travel with others. Nothing
 // of such a command was executed: the calls are sent again, in a command for each set
 // of keys. A call whose own keys are on two nodes still fails.
-func resendApart[T any](send func(context.Context, []*batch.Call[T]), parts func(*T) (at *site, keys []string, untouched bool)) func(context.Context, []*batch.Call[T]) {
+func resendApart[T any](
+	send func(context.Context, []*batch.Call[T]), parts func(*T) (at *site, keys []string, untouched bool),
+) func(context.Context, []*batch.Call[T]) {
 	return func(ctx context.Context, calls []*batch.Call[T]) {
 		send(ctx, calls)
 		if len(calls) < 2 {

@@ -89,7 +89,8 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 	}
 	all = slices.Clone(s.bad)
 	if v := reflect.ValueOf(s.client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		all = append(all, &store.SpecError{Problem: "the Redis client is nil", Write: "pass a client, such as redis.NewClient(…)"})
+		all = append(all, &store.SpecError{Problem: "the Redis client is nil",
+			Write: "pass a client, such as redis.NewClient(…)"})
 	}
 	if strings.ContainsAny(s.prefix, "{}") {
 		all = append(all, &store.SpecError{Problem: fmt.Sprintf("prefix %q", s.prefix), Write: "use a prefix without braces"})

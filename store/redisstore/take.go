@@ -103,7 +103,8 @@ func tooMany(charges int) error {
 	if charges <= mostCharges {
 		return nil
 	}
-	return fmt.Errorf("redisstore: %w: a Take of %d charges: use calls of at most %d", ErrConfiguration, charges, mostCharges)
+	return fmt.Errorf("redisstore: %w: a Take of %d charges: use calls of at most %d", ErrConfiguration,
+		charges, mostCharges)
 }
 
 // startRenewals starts the renewal of the leases of a granted decision.

@@ -90,7 +90,9 @@ func (s *server) sendTakes(ctx context.Context, calls []*batch.Call[takeRequest]
 
 // takeRound returns the calls that weren't decided because windows of the calendar
 // were missing, and the instants asked for.
-func (s *server) takeRound(ctx context.Context, calls []*batch.Call[takeRequest], asked []int64) (again []*batch.Call[takeRequest], more []int64) {
+func (s *server) takeRound(
+	ctx context.Context, calls []*batch.Call[takeRequest], asked []int64,
+) (again []*batch.Call[takeRequest], more []int64) {
 	times := s.times(asked)
 	if len(calls) == 1 {
 		t := &calls[0].Body
@@ -149,7 +151,9 @@ func (s *server) takeCommand(p *wire.TakeCall, at site, t wire.Times) command {
 
 // readTake reads the answer to a call. It returns the calls that weren't decided, and the
 // instants asked for.
-func (s *server) readTake(p *wire.TakeCall, answered *command, group []*batch.Call[takeRequest]) (again []*batch.Call[takeRequest], more []int64) {
+func (s *server) readTake(
+	p *wire.TakeCall, answered *command, group []*batch.Call[takeRequest],
+) (again []*batch.Call[takeRequest], more []int64) {
 	reply, err := answered.cmd.Result()
 	err = classify(err)
 	var left wire.Unanswered[*wire.Decision]

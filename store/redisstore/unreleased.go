@@ -108,7 +108,8 @@ func (r *unreleasedSlots) recordTry(some []*pendingRelease, answered bool) (done
 			p.made++
 		}
 	}
-	r.pending = slices.DeleteFunc(r.pending, func(p *pendingRelease) bool { return p.made == releasesPerSlot || now.After(p.until) })
+	r.pending = slices.DeleteFunc(r.pending,
+		func(p *pendingRelease) bool { return p.made == releasesPerSlot || now.After(p.until) })
 	if len(r.pending) == 0 {
 		r.running = false
 	}

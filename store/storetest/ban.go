@@ -90,7 +90,8 @@ var banRows = []row{
 		short := s.limit(store.Spec{Name: "st-short", Algorithm: store.Ban, Units: 1, Period: time.Hour, Ban: time.Second})
 		long := s.limit(store.Spec{Name: "st-long", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Hour})
 		rate := s.limit(store.Spec{Name: "st-rate", Units: 1, Period: 24 * time.Hour})
-		charges := []store.Charge{{Key: "k", Limit: short, Cost: 1, Final: true}, {Key: "k", Limit: rate, Cost: 1}, {Key: "k", Limit: long, Cost: 1, Final: true}}
+		charges := []store.Charge{{Key: "k", Limit: short, Cost: 1, Final: true}, {Key: "k", Limit: rate, Cost: 1},
+			{Key: "k", Limit: long, Cost: 1, Final: true}}
 		s.decide(charges...)
 		r, _ := s.decide(charges...)
 		s.denied(r[0], time.Second)
@@ -108,7 +109,8 @@ var banRows = []row{
 	}},
 	{"dry runs", func(s *suite) {
 		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
-		charges := []store.Charge{{Key: "k", Limit: b.rate, Cost: 1, DryRun: true}, {Key: "k", Limit: b.ban, Cost: 1, Final: true}}
+		charges := []store.Charge{{Key: "k", Limit: b.rate, Cost: 1, DryRun: true},
+			{Key: "k", Limit: b.ban, Cost: 1, Final: true}}
 		for range 5 {
 			if _, granted := s.decide(charges...); !granted {
 				s.Fatal("a dry run counts")
@@ -142,7 +144,8 @@ var banRows = []row{
 		b.pass(0)
 		b.begin(time.Hour)
 		slots := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 1})
-		if _, granted := s.decide(store.Charge{Key: "k", Limit: slots, Cost: 1}, store.Charge{Key: "k", Limit: b.ban, Cost: 1, Final: true}); granted {
+		if _, granted := s.decide(store.Charge{Key: "k", Limit: slots, Cost: 1},
+			store.Charge{Key: "k", Limit: b.ban, Cost: 1, Final: true}); granted {
 			s.Error("a banned key got a slot")
 		}
 		s.left("k", slots, 1)
@@ -322,7 +325,8 @@ func (s *suite) banned(spec store.Spec) *banned {
 
 func (b *banned) decide() (ban store.Result, granted bool) {
 	b.Helper()
-	r, granted := b.suite.decide(store.Charge{Key: "k", Limit: b.rate, Cost: 1}, store.Charge{Key: "k", Limit: b.ban, Cost: 1, Final: true})
+	r, granted := b.suite.decide(store.Charge{Key: "k", Limit: b.rate, Cost: 1},
+		store.Charge{Key: "k", Limit: b.ban, Cost: 1, Final: true})
 	return r[1], granted
 }
 

@@ -26,7 +26,8 @@ var calendarRows = []row{
 		}
 	}},
 	{"hours where they are half", func(s *suite) {
-		l := s.limit(store.Spec{Algorithm: store.FixedWindow, Units: 2, Window: store.Hourly.In(time.FixedZone("+5:30", 19800))})
+		l := s.limit(store.Spec{Algorithm: store.FixedWindow, Units: 2,
+			Window: store.Hourly.In(time.FixedZone("+5:30", 19800))})
 		for range 3 {
 			s.ends(l, s.now().Add(30*time.Minute).Truncate(time.Hour).Add(30*time.Minute))
 		}
@@ -34,7 +35,8 @@ var calendarRows = []row{
 	{"a thousand windows", func(s *suite) {
 		// Any number of windows is counted: those gone by, those that a debt takes up,
 		// and those until a turn.
-		bucket := s.limit(store.Spec{Name: "st-bucket", Algorithm: store.IntervalBucket, Units: 1, Burst: 1000, Window: store.Hourly})
+		bucket := s.limit(store.Spec{Name: "st-bucket", Algorithm: store.IntervalBucket, Units: 1, Burst: 1000,
+			Window: store.Hourly})
 		s.must(s.take("k", bucket, 1000))
 		s.sleep(450 * time.Hour)
 		s.left("k", bucket, 450)
@@ -101,7 +103,8 @@ var calendarRows = []row{
 				window = window.In(kolkata)
 			}
 			fixed := s.limit(store.Spec{Name: "st-from-" + w.name, Algorithm: store.FixedWindow, Units: 2, Window: window})
-			interval := s.limit(store.Spec{Name: "st-refill-" + w.name, Algorithm: store.IntervalBucket, Units: 2, Window: window})
+			interval := s.limit(store.Spec{Name: "st-refill-" + w.name, Algorithm: store.IntervalBucket, Units: 2,
+				Window: window})
 			for range 4 {
 				at := s.now().In(kolkata)
 				end := after(at, func(n int) time.Time { return w.next(at.Year(), at.Month(), at.Day(), n) })
@@ -119,8 +122,10 @@ var calendarRows = []row{
 	{"zones apart", func(s *suite) {
 		// One name, two locations: the day of each key is that of the limit it is
 		// charged under.
-		east := s.limit(store.Spec{Name: "st-east", Algorithm: store.FixedWindow, Units: 2, Window: store.Daily.In(time.FixedZone("+10", 36000))})
-		west := s.limit(store.Spec{Name: "st-west", Algorithm: store.FixedWindow, Units: 2, Window: store.Daily.In(time.FixedZone("-8", -28800))})
+		east := s.limit(store.Spec{Name: "st-east", Algorithm: store.FixedWindow, Units: 2,
+			Window: store.Daily.In(time.FixedZone("+10", 36000))})
+		west := s.limit(store.Spec{Name: "st-west", Algorithm: store.FixedWindow, Units: 2,
+			Window: store.Daily.In(time.FixedZone("-8", -28800))})
 		s.must(s.take("k", east, 2))
 		s.must(s.take("k", west, 2))
 		apart := s.peek("k", west).ResetAfter - s.peek("k", east).ResetAfter
@@ -154,7 +159,8 @@ func changeOfClocks(s *suite, month time.Month) {
 		s.Skipf("no time zones on this machine: %v", err)
 	}
 	fixed := s.limit(store.Spec{Name: "st-fixed", Algorithm: store.FixedWindow, Units: 2, Window: store.Daily.In(berlin)})
-	interval := s.limit(store.Spec{Name: "st-interval", Algorithm: store.IntervalBucket, Units: 3, Burst: 7, Window: store.Daily.In(berlin)})
+	interval := s.limit(store.Spec{Name: "st-interval", Algorithm: store.IntervalBucket, Units: 3, Burst: 7,
+		Window: store.Daily.In(berlin)})
 	at := s.now().In(berlin)
 	year := at.Year()
 	last := func() time.Time { // the last Sunday of the month

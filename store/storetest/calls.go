@@ -151,7 +151,8 @@ func distinctKeys(s *suite) {
 	long := strings.Repeat("x", 1<<20)
 	keys := []string{
 		"k", "K", " k", "k ", "k\n", "\nk", "k\r\nk", "k\x00", "\x00k", "k\x00k", "\x00", "\x7f", "\xff\xfe", "k\u00a0",
-		"{k}", "{}", "{", "}", "}{", "k{k}k", "{k}{l}", "k:k", ":k", "k:", "::", "k/k", "k|k", "k,k", "k;k", "k%k", "%00", "%s", "*", "?", "[k]", "\\", "'", `"`,
+		"{k}", "{}", "{", "}", "}{", "k{k}k", "{k}{l}", "k:k", ":k", "k:", "::", "k/k", "k|k", "k,k", "k;k", "k%k", "%00",
+		"%s", "*", "?", "[k]", "\\", "'", `"`,
 		"st", "st:k", "st\x00k", "stint:", "1", "01", "1.0", "é", "e\u0301", "K\u200b", "世界", "EVAL", "$-1\r\n",
 		long, long + "x", long[1:], "y" + long[1:],
 	}
@@ -182,7 +183,8 @@ func distinctKeys(s *suite) {
 	// Where the limit's name ends and the key begins.
 	a := s.limit(store.Spec{Name: "sta", Units: 9, Period: time.Hour})
 	b := s.limit(store.Spec{Name: "sta-b", Units: 9, Period: time.Hour})
-	for i, c := range []store.Charge{{Limit: a, Key: "b:c"}, {Limit: b, Key: "c"}, {Limit: a, Key: "-b:c"}, {Limit: a, Key: ":b:c"}, {Limit: a, Key: "c"}, {Limit: b, Key: ":c"}} {
+	for i, c := range []store.Charge{{Limit: a, Key: "b:c"}, {Limit: b, Key: "c"}, {Limit: a, Key: "-b:c"},
+		{Limit: a, Key: ":b:c"}, {Limit: a, Key: "c"}, {Limit: b, Key: ":c"}} {
 		if r := s.take(c.Key, c.Limit, int64(i+1)); r.Remaining != int64(8-i) {
 			s.Errorf("%q, %q: %s", c.Limit.Name(), c.Key, show(r))
 		}

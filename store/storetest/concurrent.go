@@ -41,7 +41,8 @@ var concurrentRows = append(each("exactly the burst/", exactlyTheBurst), []row{
 		c := s.limit(store.Spec{Name: "st-c", Algorithm: store.SlidingLog, Units: 80, Period: time.Hour})
 		var passed atomic.Int64
 		callers(32, func(i int) {
-			charges := []store.Charge{{Key: "k", Limit: a, Cost: 1}, {Key: "k", Limit: b, Cost: 1}, {Key: "l", Limit: c, Cost: 1}}
+			charges := []store.Charge{{Key: "k", Limit: a, Cost: 1}, {Key: "k", Limit: b, Cost: 1},
+				{Key: "l", Limit: c, Cost: 1}}
 			charges[0], charges[i%3] = charges[i%3], charges[0]
 			charges[1], charges[1+i%2] = charges[1+i%2], charges[1]
 			for range 10 {
@@ -72,7 +73,8 @@ var concurrentRows = append(each("exactly the burst/", exactlyTheBurst), []row{
 				}
 				held.Add(-1)
 				for range 2 { // the second release frees nothing
-					if err := s.store.Settle(context.Background(), []store.Charge{{Key: "k", Limit: l, Receipt: r[0].Receipt}}, r); err != nil {
+					if err := s.store.Settle(context.Background(), []store.Charge{{Key: "k", Limit: l, Receipt: r[0].Receipt}},
+						r); err != nil {
 						s.Error(err)
 					}
 				}
@@ -103,7 +105,8 @@ var concurrentRows = append(each("exactly the burst/", exactlyTheBurst), []row{
 			for range 50 {
 				r, granted := s.attempt(store.Charge{Key: "k", Limit: l, Cost: 3})
 				if granted {
-					if err := s.store.Settle(context.Background(), []store.Charge{{Key: "k", Limit: l, Receipt: r[0].Receipt}}, r); err != nil {
+					if err := s.store.Settle(context.Background(), []store.Charge{{Key: "k", Limit: l, Receipt: r[0].Receipt}},
+						r); err != nil {
 						s.Error(err)
 					}
 				}

@@ -89,7 +89,8 @@ var resetReceiptRows = each("receipts from before/", func(s *suite, k kind) {
 	some := before[:(len(before)+1)/2]
 	refund(some)
 	if again := use(); len(again) > len(some) {
-		s.Errorf("%d passed after a Reset, and %d more when %d from before it were refunded", len(since), len(again), len(some))
+		s.Errorf("%d passed after a Reset, and %d more when %d from before it were refunded", len(since),
+			len(again), len(some))
 	}
 })
 

@@ -26,19 +26,27 @@ var kinds = []kind{
 	{"TokenBucket 1000000 per day", store.Spec{Units: 1_000_000, Period: 24 * time.Hour, Burst: 20}, time.Microsecond},
 	{"TokenBucket with debt", store.Spec{Units: 7, Period: time.Minute, Burst: 3, Debt: true}, time.Microsecond},
 	{"TokenBucket with queue", store.Spec{Units: 3, Period: time.Second, Burst: 2, Queue: 4}, time.Microsecond},
-	{"IntervalBucket", store.Spec{Algorithm: store.IntervalBucket, Units: 3, Period: time.Second, Burst: 7}, time.Microsecond},
-	{"IntervalBucket hourly", store.Spec{Algorithm: store.IntervalBucket, Units: 3, Window: store.Hourly, Burst: 7}, time.Microsecond},
-	{"LeakyBucket", store.Spec{Algorithm: store.LeakyBucket, Units: 7, Period: time.Second, Burst: 2, Queue: 3}, time.Microsecond},
-	{"LeakyBucket 999 per second", store.Spec{Algorithm: store.LeakyBucket, Units: 999, Period: time.Second, Queue: 3}, 100 * time.Microsecond},
+	{"IntervalBucket", store.Spec{Algorithm: store.IntervalBucket, Units: 3, Period: time.Second, Burst: 7},
+		time.Microsecond},
+	{"IntervalBucket hourly", store.Spec{Algorithm: store.IntervalBucket, Units: 3, Window: store.Hourly, Burst: 7},
+		time.Microsecond},
+	{"LeakyBucket", store.Spec{Algorithm: store.LeakyBucket, Units: 7, Period: time.Second, Burst: 2, Queue: 3},
+		time.Microsecond},
+	{"LeakyBucket 999 per second", store.Spec{Algorithm: store.LeakyBucket, Units: 999, Period: time.Second, Queue: 3},
+		100 * time.Microsecond},
 	{"FixedWindow", store.Spec{Algorithm: store.FixedWindow, Units: 5, Period: 7 * time.Second}, time.Microsecond},
 	{"FixedWindow daily", store.Spec{Algorithm: store.FixedWindow, Units: 5, Window: store.Daily}, time.Microsecond},
-	{"FixedWindow every 90s", store.Spec{Algorithm: store.FixedWindow, Units: 5, Window: store.Every(90 * time.Second)}, time.Microsecond},
+	{"FixedWindow every 90s", store.Spec{Algorithm: store.FixedWindow, Units: 5, Window: store.Every(90 * time.Second)},
+		time.Microsecond},
 	{"SlidingWindow", store.Spec{Algorithm: store.SlidingWindow, Units: 5, Period: 10 * time.Second}, time.Microsecond},
-	{"SlidingWindow in thirds", store.Spec{Algorithm: store.SlidingWindow, Units: 5, Period: time.Second, Buckets: 3}, time.Microsecond},
+	{"SlidingWindow in thirds", store.Spec{Algorithm: store.SlidingWindow, Units: 5, Period: time.Second, Buckets: 3},
+		time.Microsecond},
 	{"SlidingCounter", store.Spec{Algorithm: store.SlidingCounter, Units: 5, Period: 7 * time.Second}, time.Microsecond},
 	{"SlidingLog", store.Spec{Algorithm: store.SlidingLog, Units: 5, Period: 7 * time.Second}, time.Microsecond},
-	{"WarmUp", store.Spec{Algorithm: store.WarmUp, Units: 5, Period: time.Second, WarmUp: 4 * time.Second}, time.Microsecond},
-	{"WarmUp 7 per minute", store.Spec{Algorithm: store.WarmUp, Units: 7, Period: time.Minute, WarmUp: 10 * time.Second}, time.Microsecond},
+	{"WarmUp", store.Spec{Algorithm: store.WarmUp, Units: 5, Period: time.Second, WarmUp: 4 * time.Second},
+		time.Microsecond},
+	{"WarmUp 7 per minute", store.Spec{Algorithm: store.WarmUp, Units: 7, Period: time.Minute, WarmUp: 10 * time.Second},
+		time.Microsecond},
 }
 
 // each makes one row for each kind.
@@ -115,7 +123,8 @@ func moreInTime(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(4, 4))
 	l := s.limit(k.spec)
 	fresh := s.peek("k", l)
-	if has := slices.Contains([]store.Algorithm{store.TokenBucket, store.LeakyBucket, store.WarmUp}, k.spec.Algorithm); has != (fresh.MoreAfter > 0) {
+	if has := slices.Contains([]store.Algorithm{store.TokenBucket, store.LeakyBucket, store.WarmUp},
+		k.spec.Algorithm); has != (fresh.MoreAfter > 0) {
 		s.Errorf("more than all are left in %v", fresh.MoreAfter)
 	}
 	for range 100 {

@@ -13,7 +13,8 @@ var severalRows = []row{
 		fast := s.limit(store.Spec{Name: "st-fast", Units: 1, Period: time.Second})
 		slow := s.limit(store.Spec{Name: "st-slow", Units: 1, Period: time.Hour})
 		wide := s.limit(store.Spec{Name: "st-wide", Units: 9, Period: time.Hour})
-		charges := []store.Charge{{Key: "k", Limit: fast, Cost: 1}, {Key: "k", Limit: slow, Cost: 1}, {Key: "k", Limit: wide, Cost: 1}}
+		charges := []store.Charge{{Key: "k", Limit: fast, Cost: 1}, {Key: "k", Limit: slow, Cost: 1},
+			{Key: "k", Limit: wide, Cost: 1}}
 		if _, granted := s.decide(charges...); !granted {
 			s.Fatal("denied with room everywhere")
 		}
@@ -33,7 +34,8 @@ var severalRows = []row{
 	{"one key, several limits, and the other way round", func(s *suite) {
 		a := s.limit(store.Spec{Name: "st-a", Units: 2, Period: time.Hour})
 		b := s.limit(store.Spec{Name: "st-b", Units: 5, Period: time.Hour})
-		r, granted := s.decide(store.Charge{Key: "k", Limit: a, Cost: 2}, store.Charge{Key: "l", Limit: a, Cost: 1}, store.Charge{Key: "k", Limit: b, Cost: 3})
+		r, granted := s.decide(store.Charge{Key: "k", Limit: a, Cost: 2}, store.Charge{Key: "l", Limit: a, Cost: 1},
+			store.Charge{Key: "k", Limit: b, Cost: 3})
 		if !granted || r[0].Remaining != 0 || r[1].Remaining != 1 || r[2].Remaining != 2 {
 			s.Errorf("left %d %d %d, want 0 1 2", r[0].Remaining, r[1].Remaining, r[2].Remaining)
 		}
@@ -96,7 +98,8 @@ var severalRows = []row{
 	{"delays are each limit's own", func(s *suite) {
 		a := s.limit(store.Spec{Name: "st-a", Units: 1, Period: time.Second})
 		b := s.limit(store.Spec{Name: "st-b", Units: 1, Period: 3 * time.Second})
-		both := []store.Charge{{Key: "k", Limit: a, Cost: 1, MaxWait: 2 * time.Second}, {Key: "k", Limit: b, Cost: 1, MaxWait: 3 * time.Second}}
+		both := []store.Charge{{Key: "k", Limit: a, Cost: 1, MaxWait: 2 * time.Second},
+			{Key: "k", Limit: b, Cost: 1, MaxWait: 3 * time.Second}}
 		s.decide(both...)
 		r, granted := s.decide(both...)
 		if !granted || r[0].Delay != time.Second || r[1].Delay != 3*time.Second {

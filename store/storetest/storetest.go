@@ -132,7 +132,8 @@ func (s *suite) decide(charges ...store.Charge) ([]store.Result, bool) {
 	s.Helper()
 	results := make([]store.Result, len(charges))
 	for i := range results { // so that a field the store doesn't write is noticed
-		results[i] = store.Result{Held: -99, Remaining: -99, Delay: -99, RetryAfter: -99, ResetAfter: -99, MoreAfter: -99, Receipt: store.Receipt{Cost: -99}}
+		results[i] = store.Result{Held: -99, Remaining: -99, Delay: -99, RetryAfter: -99, ResetAfter: -99, MoreAfter: -99,
+			Receipt: store.Receipt{Cost: -99}}
 	}
 	if err := s.store.Take(context.Background(), charges, results); err != nil {
 		s.Fatalf("Take: %v", err)
@@ -151,7 +152,8 @@ func (s *suite) decide(charges ...store.Charge) ([]store.Result, bool) {
 		if !made && r.Receipt != (store.Receipt{}) {
 			s.Errorf("no charge was made, but its receipt is %+v", r.Receipt)
 		}
-		if r.OK != (r.RetryAfter == 0) && charges[i].Limit.Algorithm() != store.Concurrency || r.Remaining < 0 || r.Delay < 0 || r.RetryAfter < 0 || r.ResetAfter < 0 || r.MoreAfter < 0 {
+		if r.OK != (r.RetryAfter == 0) && charges[i].Limit.Algorithm() != store.Concurrency || r.Remaining < 0 ||
+			r.Delay < 0 || r.RetryAfter < 0 || r.ResetAfter < 0 || r.MoreAfter < 0 {
 			s.Errorf("impossible answer %v", show(r))
 		}
 		s.slots(charges[i].Limit, r)

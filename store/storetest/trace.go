@@ -156,7 +156,8 @@ func (p *player) declare() error {
 
 // setSpan sets the Period or the Window of a Spec, if the trace gives one.
 func setSpan(s *store.Spec, span string) error {
-	windows := map[string]store.Window{"hourly": store.Hourly, "daily": store.Daily, "weekly": store.Weekly, "monthly": store.Monthly}
+	windows := map[string]store.Window{"hourly": store.Hourly, "daily": store.Daily, "weekly": store.Weekly,
+		"monthly": store.Monthly}
 	if w, named := windows[span]; named || span == "" {
 		s.Window = w
 		return nil
@@ -373,7 +374,8 @@ func show(r store.Result) string {
 	if r.OK {
 		ok = "ok"
 	}
-	return fmt.Sprintf("%s left %d reset %v delay %v retry %s more %v", ok, r.Remaining, r.ResetAfter, r.Delay, wait(r.RetryAfter), r.MoreAfter)
+	return fmt.Sprintf("%s left %d reset %v delay %v retry %s more %v", ok, r.Remaining, r.ResetAfter, r.Delay,
+		wait(r.RetryAfter), r.MoreAfter)
 }
 
 func wait(d time.Duration) string {

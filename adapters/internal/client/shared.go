@@ -18,7 +18,8 @@ const PauseLimit = "outgoing-pause"
 
 // pauseLimit counts nothing: only Banner.Ban starts its bans. Its numbers are any that a Ban may have.
 var pauseLimit = func() *store.Limit {
-	l, err := store.NewLimit(store.Spec{Name: PauseLimit, Algorithm: store.Ban, Units: 1, Period: time.Second, Ban: time.Second})
+	l, err := store.NewLimit(store.Spec{Name: PauseLimit, Algorithm: store.Ban, Units: 1, Period: time.Second,
+		Ban: time.Second})
 	if err != nil {
 		panic(err)
 	}

@@ -22,8 +22,10 @@ var haproxyTimes = map[string]string{
 
 // haproxyTexts are the words with text values. HAProxy puts these in quotes if the format asks for quotes.
 var haproxyTexts = map[string]bool{
-	"ci": true, "bi": true, "fi": true, "si": true, "r": true, "ft": true, "f": true, "b": true, "s": true, "CC": true, "CS": true, "ID": true,
-	"H": true, "HM": true, "HU": true, "HP": true, "HPO": true, "HQ": true, "HV": true, "sslc": true, "sslv": true, "": true,
+	"ci": true, "bi": true, "fi": true, "si": true, "r": true, "ft": true, "f": true, "b": true, "s": true, "CC": true,
+	"CS": true, "ID": true,
+	"H": true, "HM": true, "HU": true, "HP": true, "HPO": true, "HQ": true, "HV": true, "sslc": true,
+	"sslv": true, "": true,
 }
 
 // isHAProxy finds words that only HAProxy has, and its expressions.
@@ -231,7 +233,8 @@ func oneTime(run []token) (token, error) {
 
 // strftimeParts has the layouts of package time for the letters of strftime whose values have a fixed width.
 var strftimeParts = map[byte]string{
-	'Y': "2006", 'y': "06", 'm': "01", 'b': "Jan", 'h': "Jan", 'd': "02", 'e': "_2", 'H': "15", 'I': "03", 'p': "PM", 'M': "04", 'S': "05",
+	'Y': "2006", 'y': "06", 'm': "01", 'b': "Jan", 'h': "Jan", 'd': "02", 'e': "_2", 'H': "15", 'I': "03", 'p': "PM",
+	'M': "04", 'S': "05",
 	'F': "2006-01-02", 'D': "01/02/06", 'R': "15:04", 'T': "15:04:05", 'z': "-0700", 'a': "Mon",
 }
 
@@ -248,7 +251,8 @@ func fromStrftime(form string) (string, error) {
 			continue
 		}
 		if i++; i == len(form) || strftimeParts[form[i]] == "" {
-			return "", fmt.Errorf("log format: %%%s in a time isn't read: log %%{msec}t or %%{end:msec}t", form[min(i, len(form)):min(i+1, len(form))])
+			return "", fmt.Errorf("log format: %%%s in a time isn't read: log %%{msec}t or %%{end:msec}t",
+				form[min(i, len(form)):min(i+1, len(form))])
 		}
 		b.WriteString(strftimeParts[form[i]])
 	}

@@ -76,13 +76,15 @@ func whyIdle(e, by *read.Entry) string {
 			return ""
 		}
 		units := new(big.Int).Quo(most.Num(), most.Denom())
-		return fmt.Sprintf("it never denies first, since %q allows at most %s in %v: lower it, or remove it", by.Name(), units, span)
+		return fmt.Sprintf("it never denies first, since %q allows at most %s in %v: lower it, or remove it",
+			by.Name(), units, span)
 	case store.IntervalBucket, store.LeakyBucket, store.SlidingCounter, store.WarmUp, store.Concurrency, store.Ban:
 		return "" // without an exact bound, or one that depends on more than time
 	default:
 		panic(a.Algorithm.String())
 	}
-	return fmt.Sprintf("it never denies first, since %q has no larger burst and no faster rate: lower it, or remove it", by.Name())
+	return fmt.Sprintf("it never denies first, since %q has no larger burst and no faster rate: lower it, or remove it",
+		by.Name())
 }
 
 // steady reports whether an entry's charges all cost the same, are decided at once, and aren't settled.

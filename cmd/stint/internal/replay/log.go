@@ -255,7 +255,8 @@ func Merge(logs ...Log) (Log, error) {
 		m.says.Peer = m.says.Peer && says.Peer
 		m.says.Host = m.says.Host && says.Host
 		m.says.Status = m.says.Status && says.Status
-		m.says.Fields = slices.DeleteFunc(m.says.Fields, func(name string) bool { return !slices.Contains(says.Fields, name) })
+		m.says.Fields = slices.DeleteFunc(m.says.Fields,
+			func(name string) bool { return !slices.Contains(says.Fields, name) })
 	}
 	m.says.Format = strings.Join(formats, ", ")
 	for _, l := range logs {
@@ -368,5 +369,6 @@ func checkFieldNames(l Log) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return fmt.Errorf("no line of the log has %s: write the name as it is in the log, or remove the --field", strings.Join(all, ", "))
+	return fmt.Errorf("no line of the log has %s: write the name as it is in the log, or remove the --field",
+		strings.Join(all, ", "))
 }

@@ -95,10 +95,12 @@ var setters = map[string]func(d *draft, v string) bool{
 }
 
 // partNames are the parts that WithField may name, beside header.NAME.
-var partNames = []string{"end", "start", "took", "peer", "method", "target", "query", "request", "host", "status", "bytes"}
+var partNames = []string{"end", "start", "took", "peer", "method", "target", "query", "request", "host",
+	"status", "bytes"}
 
 // units are the units of took.
-var units = map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "us": time.Microsecond, "ns": time.Nanosecond}
+var units = map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "us": time.Microsecond,
+	"ns": time.Nanosecond}
 
 // setter returns the setter of a part, and records that the log has the part. A unit may follow took.
 func (s *Says) setter(part string) (setter, error) {
@@ -123,7 +125,8 @@ func (s *Says) setter(part string) (setter, error) {
 	}
 	set := setters[name]
 	if set == nil {
-		return setter{}, fmt.Errorf("%q is no part of a request: write %s or header.NAME", name, strings.Join(partNames, ", "))
+		return setter{}, fmt.Errorf("%q is no part of a request: write %s or header.NAME", name,
+			strings.Join(partNames, ", "))
 	}
 	switch name {
 	case "peer", "peer:port":

@@ -218,8 +218,9 @@ func (r *replay) report(all []*scenario) *Report {
 func (r *replay) logReport() LogReport {
 	o := r.order
 	out := LogReport{
-		Format: r.says.Format, Requests: o.read, From: o.begin, To: o.end, Resolution: max(r.says.Resolution, time.Microsecond).Seconds(),
-		Durations: r.says.Took, Broken: brokenOf(r.log), Sorted: o.sorted, Disorder: o.disorder.Seconds(), Moved: o.moved,
+		Format: r.says.Format, Requests: o.read, From: o.begin, To: o.end,
+		Resolution: max(r.says.Resolution, time.Microsecond).Seconds(),
+		Durations:  r.says.Took, Broken: brokenOf(r.log), Sorted: o.sorted, Disorder: o.disorder.Seconds(), Moved: o.moved,
 	}
 	out.Jumps, out.CutOff = faultsOf(r.log)
 	if r.hash != nil {
@@ -313,7 +314,8 @@ func (f *flips) report(top int64, show func(string) string) *Flips {
 		out.Keys = append(out.Keys, *k)
 	}
 	slices.SortFunc(out.Keys, func(a, b Flip) int {
-		return cmp.Or(cmp.Compare(b.ToDenied+b.ToAllowed, a.ToDenied+a.ToAllowed), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.ToDenied+b.ToAllowed, a.ToDenied+a.ToAllowed), cmp.Compare(a.Limit, b.Limit),
+			cmp.Compare(a.Key, b.Key))
 	})
 	out.Others = max(int64(len(out.Keys))-top, 0) + f.others
 	out.Keys = out.Keys[:min(int64(len(out.Keys)), top)]

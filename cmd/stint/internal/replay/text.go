@@ -57,7 +57,8 @@ func newTextSplitter(layout string, says *Says) (t *textSplitter, timed bool, er
 			continue
 		}
 		if len(t.parts) > 1 && last.suffix == "" {
-			return nil, false, fmt.Errorf("log format: nothing between two variables, before %s: no line can be read by it", tok.text)
+			return nil, false, fmt.Errorf("log format: nothing between two variables, before %s: no line can be read by it",
+				tok.text)
 		}
 		p := piece{quoted: strings.HasSuffix(last.suffix, `"`)}
 		part := variables[tok.text]
@@ -126,7 +127,8 @@ func joinTokens(all []token) []token {
 		return slices.ContainsFunc(all, func(t token) bool { return t.variable && t.text == name })
 	}
 	for i := range all {
-		if (all[i] == variable("time_local") || all[i] == variable("apache_time")) && (has("start") || has("msec")) || all[i].variable && all[i].text == "start" && has("msec") {
+		if (all[i] == variable("time_local") || all[i] == variable("apache_time")) && (has("start") || has("msec")) ||
+			all[i].variable && all[i].text == "start" && has("msec") {
 			all[i] = token{text: "unused", variable: true, layout: all[i].layout}
 		}
 	}

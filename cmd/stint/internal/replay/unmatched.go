@@ -142,7 +142,8 @@ func (u *prober) explain(method, host, rest string) string {
 	if by = slices.DeleteFunc(by, func(i int) bool { return i == len(u.patterns) }); len(by) == 0 {
 		return "it never matches: no request has such a method, host and path: remove it"
 	}
-	return "it never matches: " + u.quoteNames(by) + " matches all of its requests before, and has only its own limits, or none: remove it, or the other"
+	return "it never matches: " + u.quoteNames(by) +
+		" matches all of its requests before, and has only its own limits, or none: remove it, or the other"
 }
 
 // quoteNames names patterns, each once.

@@ -52,13 +52,15 @@ type auth struct {
 func (a *auth) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	leaveBody(w, r)
 	if !a.trusted.has(r.RemoteAddr) {
-		a.log.warn("forward auth: a peer that isn't trusted: add its network to --trust, if it is a proxy", "peer", r.RemoteAddr)
+		a.log.warn("forward auth: a peer that isn't trusted: add its network to --trust, if it is a proxy",
+			"peer", r.RemoteAddr)
 		http.Error(w, "this address isn't a trusted proxy's", http.StatusForbidden)
 		return
 	}
 	client, err := a.clientRequest(r)
 	if err != nil {
-		a.log.warn("forward auth: the request doesn't say what the client's is: check the proxy's configuration", "peer", r.RemoteAddr, "error", err)
+		a.log.warn("forward auth: the request doesn't say what the client's is: check the proxy's configuration", "peer",
+			r.RemoteAddr, "error", err)
 		http.Error(w, "the proxy's request is incomplete", http.StatusInternalServerError)
 		return
 	}
@@ -116,12 +118,14 @@ func (a *auth) clientRequest(r *http.Request) (*http.Request, error) {
 		return nil, fmt.Errorf("%s %.200q isn't a path", cmp.Or(p.uri, "the URI"), uri)
 	case !token(method):
 		return nil, fmt.Errorf("%s %.200q isn't a method", cmp.Or(p.method, "the method"), method)
-	case strings.ContainsFunc(host, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`/\@?#,`, c) }):
+	case strings.ContainsFunc(host,
+		func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`/\@?#,`, c) }):
 		return nil, fmt.Errorf("%s %.200q isn't a host", cmp.Or(p.host, "Host"), host)
 	}
 	client := (&http.Request{
-		Method: method, URL: u, RequestURI: uri, Host: host, Header: r.Header.Clone(), RemoteAddr: net.JoinHostPort(addr.String(), "0"),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
+		Method: method, URL: u, RequestURI: uri, Host: host, Header: r.Header.Clone(),
+		RemoteAddr: net.JoinHostPort(addr.String(), "0"),
+		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
 	}).WithContext(r.Context())
 	for _, name := range forwarding {
 		delete(client.Header, name)

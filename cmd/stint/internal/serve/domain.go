@@ -62,7 +62,8 @@ func (r *rules) limiter(d *descriptor) *stint.Limiter {
 var units = map[time.Duration]service.RateLimitResponse_RateLimit_Unit{
 	time.Second: service.RateLimitResponse_RateLimit_SECOND, time.Minute: service.RateLimitResponse_RateLimit_MINUTE,
 	time.Hour: service.RateLimitResponse_RateLimit_HOUR, 24 * time.Hour: service.RateLimitResponse_RateLimit_DAY,
-	7 * 24 * time.Hour: service.RateLimitResponse_RateLimit_WEEK, 30 * 24 * time.Hour: service.RateLimitResponse_RateLimit_MONTH,
+	7 * 24 * time.Hour:   service.RateLimitResponse_RateLimit_WEEK,
+	30 * 24 * time.Hour:  service.RateLimitResponse_RateLimit_MONTH,
 	365 * 24 * time.Hour: service.RateLimitResponse_RateLimit_YEAR,
 }
 
@@ -170,7 +171,8 @@ func (c *call) from(i int) {
 
 // warnUnlimited logs that no limit applies to a descriptor.
 func (c *call) warnUnlimited(d *descriptor) {
-	c.domain.log.warn("rate limit service: a descriptor has no limit, and passes", "domain", c.domain.name, "entries", names(d))
+	c.domain.log.warn("rate limit service: a descriptor has no limit, and passes", "domain", c.domain.name,
+		"entries", names(d))
 }
 
 // limited reports whether a limit applies to a descriptor's request.
@@ -210,7 +212,8 @@ func (c *call) chargeAfter(l *stint.Limiter, r *http.Request, d *descriptor) {
 		}
 		switch {
 		case err != nil:
-			c.domain.log.warn("rate limit service: a key can't be used, so nothing is charged", "domain", c.domain.name, "limit", e.Name(), "error", err)
+			c.domain.log.warn("rate limit service: a key can't be used, so nothing is charged", "domain", c.domain.name, "limit",
+				e.Name(), "error", err)
 		case key != "":
 			charges = append(charges, store.Charge{Key: key, Limit: e.StoreLimit, Cost: d.hits})
 		}
@@ -220,7 +223,8 @@ func (c *call) chargeAfter(l *stint.Limiter, r *http.Request, d *descriptor) {
 	}
 	// What Settle adds is charged even if nothing is left.
 	if err := l.Describe().Store.Settle(c.ctx, charges, make([]store.Result, len(charges))); err != nil {
-		c.domain.log.warn("rate limit service: the store failed, so nothing is charged", "domain", c.domain.name, "error", err)
+		c.domain.log.warn("rate limit service: the store failed, so nothing is charged", "domain",
+			c.domain.name, "error", err)
 	}
 }
 

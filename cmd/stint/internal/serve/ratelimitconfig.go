@@ -184,7 +184,9 @@ func readTrees(paths []string) (trees []*tree, err error) {
 			continue
 		}
 		if i := slices.IndexFunc(trees, func(o *tree) bool { return o.domain == t.domain }); i >= 0 {
-			errs = append(errs, &policy.Error{File: file, Line: 1, Column: 1, Text: fmt.Sprintf("%s has the domain %q too: write all descriptors of a domain into one file", trees[i].file, t.domain)})
+			errs = append(errs, &policy.Error{File: file, Line: 1, Column: 1,
+				Text: fmt.Sprintf("%s has the domain %q too: write all descriptors of a domain into one file",
+					trees[i].file, t.domain)})
 		}
 		trees = append(trees, t)
 	}
@@ -227,7 +229,8 @@ type treeReader struct {
 }
 
 func (p *treeReader) bad(n *yaml.Node, format string, args ...any) {
-	p.errs = append(p.errs, &policy.Error{File: p.file, Line: max(n.Line, 1), Column: max(n.Column, 1), Text: fmt.Sprintf(format, args...)})
+	p.errs = append(p.errs, &policy.Error{File: p.file, Line: max(n.Line, 1), Column: max(n.Column, 1),
+		Text: fmt.Sprintf(format, args...)})
 }
 
 // parseTree reads a configuration. The tree is nil if it has mistakes.
@@ -352,7 +355,8 @@ func (p *treeReader) descriptors(n *yaml.Node, to *node, at place) {
 		if item.Kind == yaml.AliasNode {
 			item = item.Alias
 		}
-		fields := p.mapping(item, "a descriptor", "key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold")
+		fields := p.mapping(item, "a descriptor", "key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode",
+			"detailed_metric", "value_to_metric", "share_threshold")
 		key, value := p.text(fields["key"], "key"), p.text(fields["value"], "value")
 		if key == "" {
 			p.bad(item, "a descriptor without a key: write the key of an entry")
@@ -506,7 +510,8 @@ func (c *configured) load() error {
 		}
 		r := &rules{tree: t, shown: map[string]*service.RateLimitResponse_RateLimit{}}
 		for _, rule := range t.rules {
-			r.shown[rule.limit] = &service.RateLimitResponse_RateLimit{Name: rule.name, RequestsPerUnit: rule.units, Unit: rule.unit}
+			r.shown[rule.limit] = &service.RateLimitResponse_RateLimit{Name: rule.name, RequestsPerUnit: rule.units,
+				Unit: rule.unit}
 		}
 		if options := t.options(); options != nil {
 			options = append(options, stint.WithStore(c.counts), stint.WithLogger(c.logger), stint.WithoutWarnings())

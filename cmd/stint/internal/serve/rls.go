@@ -31,7 +31,9 @@ type rateLimits struct {
 	log     *occasionally
 }
 
-func (s *rateLimits) ShouldRateLimit(ctx context.Context, req *service.RateLimitRequest) (*service.RateLimitResponse, error) {
+func (s *rateLimits) ShouldRateLimit(
+	ctx context.Context, req *service.RateLimitRequest,
+) (*service.RateLimitResponse, error) {
 	asked := req.GetDescriptors()
 	switch {
 	case req.GetDomain() == "":
@@ -52,10 +54,12 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, req *service.RateLimit
 			return nil, status.Errorf(codes.InvalidArgument, "hits_addend %d, at most %d is charged", hits, int64(store.MaxCost))
 		}
 		if a.GetLimit() != nil {
-			s.log.warn("rate limit service: a descriptor brings a limit of its own, which is ignored", "domain", brief(req.GetDomain()))
+			s.log.warn("rate limit service: a descriptor brings a limit of its own, which is ignored", "domain",
+				brief(req.GetDomain()))
 		}
 		if a.GetIsNegativeHits() {
-			s.log.warn("rate limit service: is_negative_hits is ignored: nothing is charged or refunded", "domain", brief(req.GetDomain()))
+			s.log.warn("rate limit service: is_negative_hits is ignored: nothing is charged or refunded", "domain",
+				brief(req.GetDomain()))
 			continue
 		}
 		all, places = append(all, &descriptor{entries: a.GetEntries(), hits: int64(hits)}), append(places, i)
@@ -93,7 +97,8 @@ func answer(r *rules, verdicts []verdict) *service.RateLimitResponse {
 	}
 	if v := deciding(verdicts); v != nil {
 		for _, name := range slices.Sorted(headerNames(v.header)) {
-			resp.ResponseHeadersToAdd = append(resp.ResponseHeadersToAdd, &core.HeaderValue{Key: strings.ToLower(name), Value: v.header.Get(name)})
+			resp.ResponseHeadersToAdd = append(resp.ResponseHeadersToAdd,
+				&core.HeaderValue{Key: strings.ToLower(name), Value: v.header.Get(name)})
 		}
 	}
 	return resp
@@ -145,7 +150,8 @@ func fromTrusted(t *trusted, log *occasionally) grpc.UnaryServerInterceptor {
 			return nil, status.Error(codes.Internal, "a call without a peer")
 		}
 		if !t.has(p.Addr.String()) {
-			log.warn("rate limit service: a peer that isn't trusted: add its network to --trust, if it is an Envoy", "peer", p.Addr.String())
+			log.warn("rate limit service: a peer that isn't trusted: add its network to --trust, if it is an Envoy", "peer",
+				p.Addr.String())
 			return nil, status.Error(codes.PermissionDenied, "this address isn't a trusted proxy's")
 		}
 		return next(ctx, req)

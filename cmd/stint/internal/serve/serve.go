@@ -207,7 +207,8 @@ func (s *Server) adminHandler(tokens *api) (http.Handler, error) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.ready)
 	if s.config.Token != "" {
-		page, err := console.New(console.Limiters(s.limiters...), console.WithToken(s.config.Token), console.WithLogger(s.config.Logger))
+		page, err := console.New(console.Limiters(s.limiters...), console.WithToken(s.config.Token),
+			console.WithLogger(s.config.Logger))
 		if err != nil {
 			return nil, err
 		}
