@@ -72,9 +72,9 @@ func Degrade(h http.Handler) http.Handler {
 //     limiter that denied the request admits it; other limiters decide it.
 //
 // Given to WithRoute, h answers requests of that route, whichever limit denies them. The most
-// specific route that matches and has a WithDenyHandler decides, even if a more specific route has
-// an Only; then the WithDenyHandler of the limiter. If a request can be interpreted in several ways,
-// the first interpretation that has a handler decides.
+// specific route that matches and has a WithDenyHandler decides, even if a more specific route
+// has an Only. Without such a route, the WithDenyHandler of the limiter decides. If a request
+// can be interpreted in several ways, the first interpretation that has a handler decides.
 //
 // By default, the function of WithErrorHandler writes the response. Without both, the response
 // has the status of the denial and an application/problem+json body (RFC 9457) with the names

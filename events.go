@@ -264,12 +264,12 @@ const (
 	// ByHand is set, Limiter.Ban has started the ban: the event belongs to no request.
 	EventBanned
 	// EventEnded: an admitted request has ended: its handler has returned and its slots are
-	// released, or Permit.Done was called and no limit depends on the response. Decision has
-	// the state of the limits at the last decision, Extend or Settle, with the final cost in Cost.
-	// EventEnded is the last event of each admitted request, except that a Settle after the end,
-	// and an Extend that the end cancels, send theirs later. For an Allow it is sent at once.
-	// Every observer that got the EventAdmitted also gets the EventEnded, even if an Update has
-	// replaced that observer meanwhile.
+	// released, or Permit.Done was called and no limit depends on the response. Decision has the
+	// state of the limits at the last decision, Extend or Settle, with the final cost in Cost.
+	// EventEnded is the last event of each admitted request, with two exceptions: the events of a
+	// Settle after the end, and of an Extend that the end cancels, come later. For an Allow,
+	// EventEnded is sent at once. Every observer that got the EventAdmitted also gets the
+	// EventEnded, even if an Update has replaced that observer meanwhile.
 	EventEnded
 	// EventStoreDegraded: a call or a probe has failed on the primary store of a failover, or,
 	// if Err is nil, the breaker has closed. While the breaker is open, Err wraps

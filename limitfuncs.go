@@ -44,14 +44,15 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 // WithLimitSource adds limits that depend on a key, such as the tenant, and that are loaded at
 // run time, for instance by package tenants. By default a limiter has no source. For a request,
 // s is called with the key that k returns, which may be empty, but is at most 4 KiB long
-// (ErrKeyTooLong). Allow, Take, Wait, Peek, PeekAll and Reset call s with the key that they are
-// given. If s returns invalid limits, the error is also a *SourceError.
+// (ErrKeyTooLong). The last argument of s is the limiter that calls s. Allow, Take, Wait, Peek,
+// PeekAll and Reset call s with the key that they are given. If s returns invalid limits, the
+// error is also a *SourceError.
 //
 // If k or s returns an error without limits, the request is denied as after an error of a
 // WithLimitFunc. If s returns both limits and an error, the limits apply and the error is only
 // reported: as an EventSourceFailed if the error wraps a *SourceError, otherwise as an
 // EventLimitsFailed. A *SourceError without Err beside limits reports that the source answers
-// again. s is called concurrently; by is the limiter that calls s.
+// again. s is called concurrently.
 //
 // New returns an error if s is nil, and if k is GivenKey or a key that WithKey rejects. An
 // adapter panics if it mounts a limiter whose k it can't compute from its requests.

@@ -418,9 +418,10 @@ func WithShare(class, percent int) SlotOption {
 //	stint.Concurrency(20, stint.WithQueue(20), stint.WithKey(stint.Global()),
 //		stint.WithFairQueue(stint.Header("X-Tenant"))) // which the gateway sets
 //
-// A free slot goes to the tenant that holds the fewest slots in this process. Of several such
-// tenants, the one that has waited longest for its next slot gets it, and of its requests the
-// oldest. A tenant that is alone gets all slots, and no request is interrupted.
+// A free slot goes to the tenant that holds the fewest slots in this process. If several
+// tenants hold the fewest slots, the slot goes to the tenant that has waited longest for its
+// next slot. Within a tenant, it goes to the oldest request. A tenant that is alone gets all
+// slots, and no request is interrupted.
 //
 // If the queue is full, a new request replaces the newest request of the tenant that has the
 // most requests, running and waiting, if that tenant has at least two more than the tenant of

@@ -44,9 +44,9 @@ const AsCharged int64 = -1
 // WithSettle sets the function that computes the cost of a request from its response. When the
 // handler has returned, cost is called with the status and the number of body bytes written, and
 // its result replaces the charge. By default a request keeps the cost that it was charged before
-// the handler. A difference is refunded or charged in addition. An additional charge may delay
-// later requests. AsCharged leaves the charge unchanged. cost gets the same request as the next
-// handler, with its permit and, if the router sets them, its pattern and path values.
+// the handler ran. A difference is refunded or charged in addition. An additional charge may
+// delay later requests. AsCharged leaves the charge unchanged. cost gets the same request as the
+// next handler, with its permit and, if the router sets them, its pattern and path values.
 //
 //	// Only failed logins count.
 //	stint.WithRoute("POST /login", stint.Rate(5, time.Minute), stint.WithSettle(stint.FailedOnly))
@@ -149,18 +149,18 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 //		write(chunk)
 //	}
 //
-// A limit with WithMaxWait or a queue makes Extend wait, in the line of the requests that wait
-// and before requests that haven't begun. Limiter.Wait doesn't change how long Extend waits. A step above the
-// burst of a bucket, or above burst and queue with a WithQueue, is always denied: split it into smaller steps.
-// Extend uses the numbers that an Update has given the limits meanwhile.
+// A limit with WithMaxWait or a queue makes Extend wait. It is served before requests that haven't been
+// admitted yet. Limiter.Wait doesn't change how long Extend waits. A step above the burst of a bucket, or
+// above burst and queue with a WithQueue, is always denied: split it into smaller steps. Extend uses the
+// numbers that an Update has given the limits meanwhile.
 //
 // A Ban of the same limiter that is in force denies the raise. A Ban doesn't count denied
 // raises. A dry run never denies: what it would have denied isn't charged to it.
 //
 // If the store fails, Extend returns nil, or a *StoreError if one of the limits is FailClosed.
-// What passes without the store is never charged later, not by Settle or WithSettle either. A
-// permit without limits charges nothing, and Extend returns nil: a nil Permit, and the permit of a
-// Take during an outage of the store.
+// The difference is then never charged later, not even by Settle or WithSettle. If no limit
+// applies to the request, or if Take returned the permit while the store failed, Extend charges
+// nothing and returns nil.
 //
 // Extend returns an error, and charges nothing, if cost is out of range, if ctx has ended, if
 // the permit has no limit of a given name, if a limit can't be settled, or if the named limits

@@ -21,8 +21,8 @@ const minToken = 16
 // its actions: a request is accepted if the function returns true, for instance because the
 // caller has passed single sign-on. By default, every caller that has the token may see the
 // page (WithToken). All others are answered with 403. who names the caller in the log of
-// actions; it may be empty. The console calls allow for every request, which an open page makes
-// every half minute. allow must be safe for concurrent use.
+// actions; it may be empty. The console calls allow for every request. An open page makes a
+// request every half minute. allow must be safe for concurrent use.
 func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 	return option(func(p *page) {
 		if p.authorize = allow; allow == nil {

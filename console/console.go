@@ -25,21 +25,20 @@
 //
 // # Memory
 //
-// For each limit the console keeps counts of the last five minutes, and the keys that
-// are admitted and denied most. A space-saving sketch finds these keys: after n
-// decisions it holds every key with more than n/64 of them. The page shows each count as
-// two bounds, at most n/64 apart, or as one number if it is exact. A limit with many
-// keys takes about 170 KB. For each limiter the last denials of up to 512 keys are kept, in
-// about 250 KB, and which keys were seen lately: all of the last 50,000, in 128 KB. Up to one in fifty
-// of other keys is taken for a key that was seen. Only the first 100 limits of a limiter have figures.
+// For each limit the console keeps counts of the last five minutes, and the keys that are
+// admitted and denied most. A space-saving sketch finds these keys: after n decisions it holds
+// every key with more than n/64 of them. The page shows each count as two bounds, at most n/64
+// apart, or as one number if it is exact. A limit with many keys takes about 170 KB. For each
+// limiter, the console keeps the last denials of up to 512 keys, in about 250 KB. It also
+// remembers, in 128 KB, the last 50,000 keys that it has seen. At most one in fifty other keys
+// is mistaken for a key that it has seen. Only the first 100 limits of a limiter have figures.
 //
 // # Cost
 //
-// The console adds 0.2 to 0.7 µs of CPU time to a request. It is 2 to 3 % of a request of
-// 11 µs, whose handler does nothing; 1 % of one of 37 µs, which reads and writes 1 KB of
-// JSON; and 0.5 % of one of 87 µs, which renders HTML. While the page is open in a
-// browser, or in several, it takes another 0.1 % of a core, whatever the load.
-// BenchmarkCost measures this.
+// The console adds 0.2 to 0.7 µs of CPU time to a request. This is 2 to 3 % of a request of 11
+// µs whose handler does nothing, 1 % of a request of 37 µs that reads and writes 1 KB of JSON,
+// and 0.5 % of a request of 87 µs that renders HTML. While browsers show the page, it takes
+// another 0.1 % of a core, whatever the load. BenchmarkCost measures this.
 //
 // # Who may see it
 //
@@ -48,12 +47,12 @@
 // neither depends on addresses. Serve the page over TLS: a token and its cookie are
 // credentials.
 //
-// Without either option, for development, New makes a token of its own and writes the end
-// of a link with it to standard error, never to a logger:
+// Without either option, for development, New makes a token and writes the end of a link to the
+// page to standard error, never to a logger:
 //
 //	…/?token=Q5VJ6Y2T3BXW7KDN4RZSAEHMGC
 //
-// Put the page's address in front of it. The token ends with the process.
+// Put the page's address in front of this text. The token is valid until the process ends.
 //
 // The page shows the beginning of each key and a fingerprint, or all of it with
 // [WithKeysInClear]. A key's link contains the key in encrypted form. Fingerprints and links

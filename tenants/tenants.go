@@ -129,8 +129,8 @@ func WithTTL(d time.Duration) Option {
 	})
 }
 
-// WithSize sets the largest number of plans in the cache, and the largest number of keys in it
-// that have no plan. If there are more, the least recently used is dropped. The default is
+// WithSize sets the size of the cache: it holds up to n plans and, in addition, up to n keys
+// without a plan. If there are more, the least recently used are dropped. The default is
 // 10,000. n is at least 1; New returns an error for any other n.
 func WithSize(n int64) Option {
 	return option(func(p *Cache) error {

@@ -34,11 +34,12 @@ func WithDestination(k stint.Key) TransportOption {
 	return transportOption(func(t *client.Transport) { t.Destination = k })
 }
 
-// WithMaxPause sets the longest pause that requests wait for, without jitter. If a server
-// requests a longer pause, the response is returned at once, and later requests are sent.
-// WithMaxPause doesn't bound the waits for lim, which end with the request's context. The
-// default is 60 seconds. With 0, requests never pause. NewTransport panics if d is
-// negative, or above 0 and below a millisecond.
+// WithMaxPause sets the longest pause that requests wait for. If a server asks for a longer
+// pause, the response is returned at once, and later requests are sent. A random time, by which
+// requests are spread after a pause, comes in addition to d. WithMaxPause doesn't bound the
+// waits for lim, which end with the request's context. The default is 60 seconds. With 0,
+// requests never pause. NewTransport panics if d is negative, or above 0 and below a
+// millisecond.
 func WithMaxPause(d time.Duration) TransportOption {
 	return transportOption(func(t *client.Transport) { t.MaxPause = d })
 }
@@ -78,8 +79,8 @@ const PauseLimit = client.PauseLimit
 //
 // A later pause extends the pause in the store, and never shortens it. By the store's clock, the
 // pause ends at the same time in all processes. Then each process sends its requests at a growing
-// rate. Requests that can't wait that long are sent, as without WithSharedPause. The pause of 1 s
-// or more after a denial without a time isn't shared.
+// rate. Requests that can't wait that long are sent, as without WithSharedPause. If a denial
+// doesn't say how long to wait, its pause of 1 s or more isn't shared.
 //
 // A request looks for a pause in the store after its turn, before it is sent: one call of
 // the store, which on Redis is a round trip. If there is a pause, the request's charges are
@@ -126,12 +127,11 @@ func WithSharedPause() TransportOption {
 //
 // docs/outgoing.md lists the forms of each field.
 //
-// If several servers on the path send fields, such as an upstream and a gateway, the longest
-// pause counts. Malformed fields are ignored, and so are times that are over, such as
-// Retry-After: 0. After a 429 or 503 without a time, the pause is 1 s, and after further
-// denials of the same request 2 s, 4 s and so on. All requests to the destination wait for the
-// same pause, in all processes if there is a WithSharedPause. Afterwards they are sent one after another, at a growing
-// rate, rather than all at once.
+// If several servers on the path send fields, such as an upstream and a gateway, the longest pause counts. Malformed
+// fields are ignored, and so are times that are over, such as Retry-After: 0. After a 429 or 503 that doesn't say how
+// long to wait, the pause is 1 s. After further denials of the same request, it is 2 s, 4 s and so on. All requests to
+// the destination wait for the same pause, in all processes if there is a WithSharedPause. Afterwards they are sent
+// one after another, at a growing rate, rather than all at once.
 //
 // A request is retried after a 429 or 503 if net/http itself would retry it: a GET, HEAD,
 // OPTIONS or TRACE, or a request with an Idempotency-Key field. All others are sent once; see

@@ -9,8 +9,8 @@ import (
 	"github.com/stint-go/stint/store/redisstore/internal/batch"
 )
 
-// Ban implements store.Banner. The ban holds for all processes at once, and on keys with WithDenyCache after the
-// denial that another process remembers: a second at most.
+// Ban implements store.Banner. The ban applies in all processes at once. A process with
+// WithDenyCache may first answer from an earlier denial of the key, for up to a second.
 func (s *Store) Ban(ctx context.Context, key string, d time.Duration, limits ...*store.Limit) ([]store.Result, error) {
 	if err := store.CheckBan(d, limits...); err != nil {
 		return nil, store.NotMade(fmt.Errorf("redisstore: %w", err))

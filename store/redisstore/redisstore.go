@@ -146,8 +146,8 @@ func WithTimeout(d time.Duration) Option {
 }
 
 // WithPrefix sets the prefix of all keys on the server. Stores with different prefixes share
-// nothing. The default is "stint:". A prefix must not have braces, because they would determine
-// the cluster slot of all keys: stint.New returns an error.
+// nothing. The default is "stint:". stint.New returns an error for a prefix with braces,
+// because all keys would then be in one cluster slot.
 func WithPrefix(prefix string) Option {
 	return option(func(s *Store) { s.prefix = prefix })
 }
@@ -232,10 +232,11 @@ func WithDenyCache(keys int64) Option {
 // burst passes for concurrent callers.
 //
 // Prefetching applies to calls with one limit, a TokenBucket without queue, debt or maximum
-// wait. All other calls are sent to the server. n is lowered to a tenth of the limit's burst.
-// maxAge is lowered to a second, and to the time in which n tokens arrive. The store prefetches
-// for a key from the key's second call within maxAge. n is at least 2, and maxAge at least 1
-// ms; for other values, stint.New returns an error.
+// wait. All other calls are sent to the server. n is at most a tenth of the limit's burst: a
+// larger n is lowered to that. maxAge is at most a second, and at most the time in which n
+// tokens arrive: a longer maxAge is lowered to that. The store prefetches for a key from the
+// key's second call within maxAge. n is at least 2, and maxAge at least 1 ms; for other values,
+// stint.New returns an error.
 func WithPrefetch(n int64, maxAge time.Duration) Option {
 	return option(func(s *Store) {
 		const instead = "use 2 or more tokens and 1ms or more, or leave it out"
