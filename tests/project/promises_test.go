@@ -16,6 +16,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/labstack/echo/v4"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
 	stintecho "github.com/stint-go/stint/adapters/echo"
@@ -101,6 +102,11 @@ func promises(t *testing.T) map[string]promise {
 	slots := func(o ...stint.SlotOption) error { return limits(stint.Concurrency(9, o...)) }
 	adaptive := func(o ...stint.SlotOption) error { return limits(stint.AdaptiveConcurrency(1, 9, o...)) }
 	route := func(o ...stint.RouteOption) error { return with(stint.WithRoute("/a", o...)) }
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // is never called
+	t.Cleanup(func() { _ = rdb.Close() })
+	prefixed := func(prefix string) error {
+		return limits(stint.Rate(9, s, stint.WithName("a")), stint.WithStore(redisstore.New(rdb, redisstore.WithPrefix(prefix))))
+	}
 	cidr := netip.MustParsePrefix("10.0.0.0/8")
 	everyone := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/1"), netip.MustParsePrefix("128.0.0.0/1")}
 	handler := http.NotFoundHandler()
@@ -251,6 +257,7 @@ func promises(t *testing.T) map[string]promise {
 		"Ban": {2, []error{with(stint.Ban(0, s, stint.WithBanFor(s))), with(stint.Ban(9, ms/2, stint.WithBanFor(s))), with(stint.Ban(9, s)), limits(stint.Ban(9, s, stint.WithBanFor(s))), with(stint.Ban(9, s, stint.WithBanFor(s), stint.WithKey(stint.RemoteIP())))},
 			[]error{with(stint.Ban(9, s, stint.WithBanFor(s)))}},
 		"store/failover/WithProcesses": {1, []error{parts(nil, 2), parts(memstore.New(), 0), parts(memstore.New(), 1_000_001)}, []error{parts(memstore.New(), 1), parts(memstore.New(), 1_000_000)}},
+		"store/redisstore/WithPrefix":  {1, []error{prefixed("{a}:"), prefixed("a}"), prefixed("{a")}, []error{prefixed("a:"), prefixed("")}},
 		"store/CheckBan":               {1, []error{store.CheckBan(ms - 1), store.CheckBan(365*24*time.Hour + 1), store.CheckBan(s, nil)}, []error{store.CheckBan(ms), store.CheckBan(365 * 24 * time.Hour)}},
 		"WithBanFor": {1, []error{with(stint.Ban(9, s, stint.WithBanFor(0))), with(stint.Ban(9, s, stint.WithBanFor(s+1))), with(stint.Ban(9, s, stint.WithBanFor(2*365*24*time.Hour)))},
 			[]error{with(stint.Ban(9, s, stint.WithBanFor(ms)))}},
