@@ -284,11 +284,11 @@ type Usage struct {
 	// limit, their patterns are separated by commas. Route is "" for limits of the limiter and
 	// of functions.
 	Route string
-	// Capacity is LimitStatus.Capacity, the sum of Used and Left. While the caller has a debt,
-	// Used exceeds Capacity.
-	Capacity, Used, Left int64
-	// Reset is LimitStatus.ResetAfter: the time until the limit is full again.
-	Reset time.Duration
+	// Capacity is LimitStatus.Capacity, the sum of Used and Remaining. While the caller has a
+	// debt, Used exceeds Capacity.
+	Capacity, Used, Remaining int64
+	// ResetAfter is LimitStatus.ResetAfter: the time until the limit is full again.
+	ResetAfter time.Duration
 }
 
 // Usage returns the units that the caller of a request has used of every limit, for instance
@@ -330,7 +330,7 @@ func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	for i, s := range d.Limits {
 		all[i] = Usage{
 			Limit: s.Name, Route: strings.Join(routes[a.call.Limits[i].StoreLimit], ", "), Capacity: s.Capacity,
-			Used: max(s.Capacity-s.Remaining, s.InFlight), Left: s.Remaining, Reset: s.ResetAfter,
+			Used: max(s.Capacity-s.Remaining, s.InFlight), Remaining: s.Remaining, ResetAfter: s.ResetAfter,
 		}
 	}
 	return all, nil

@@ -728,7 +728,7 @@ func used(t *testing.T, l *stint.Limiter, r *http.Request) string {
 	}
 	var lines []string
 	for _, u := range all {
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %d/%d left %d in %v %s", u.Limit, u.Used, u.Capacity, u.Left, u.Reset, u.Route)))
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %d/%d left %d in %v %s", u.Limit, u.Used, u.Capacity, u.Remaining, u.ResetAfter, u.Route)))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -746,7 +746,7 @@ func TestShortWaitInAQueue(t *testing.T) {
 			if err != nil || d.Allowed != (left > 0) || d.Remaining != left || d.Limits[0].Capacity != 4 || d.RetryAfter != retry {
 				t.Errorf("%+v, %v", d, err)
 			}
-			if u, err := l.Usage(get("/")); err != nil || u[0].Capacity != 4 || u[0].Used != 4-left || u[0].Left != left {
+			if u, err := l.Usage(get("/")); err != nil || u[0].Capacity != 4 || u[0].Used != 4-left || u[0].Remaining != left {
 				t.Errorf("%+v, %v", u, err)
 			}
 		}

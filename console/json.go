@@ -102,17 +102,17 @@ type KeyLimiter struct {
 
 // Standing has the units that a key has left of one limit.
 type Standing struct {
-	Limit     string `json:"limit"`
-	Rule      string `json:"rule"`
-	DryRun    bool   `json:"dry_run"`
-	Everybody bool   `json:"everybody"` // all requests have one key
-	Left      int64  `json:"left"`
-	Capacity  int64  `json:"capacity"`
-	InFlight  int64  `json:"in_flight"`
-	Passes    bool   `json:"passes"` // a request of cost 1 would pass
-	Banned    bool   `json:"banned"`
-	RetryIn   string `json:"retry_in,omitempty"`
-	FullIn    string `json:"full_in,omitempty"`
+	Limit      string `json:"limit"`
+	Rule       string `json:"rule"`
+	DryRun     bool   `json:"dry_run"`
+	Everybody  bool   `json:"everybody"` // all requests have one key
+	Remaining  int64  `json:"remaining"`
+	Capacity   int64  `json:"capacity"`
+	InFlight   int64  `json:"in_flight"`
+	Passes     bool   `json:"passes"` // a request of cost 1 would pass
+	Banned     bool   `json:"banned"`
+	RetryAfter string `json:"retry_after,omitempty"`
+	ResetAfter string `json:"reset_after,omitempty"`
 }
 
 // wantsJSON reports whether a request accepts JSON and no HTML. Browsers ask for HTML.
@@ -178,8 +178,8 @@ func (f *keyResult) json() *Key {
 			Since: at.Since, Missing: at.Missing, Limits: []Standing{}}
 		for _, s := range at.Limits {
 			in.Limits = append(in.Limits, Standing{Limit: s.Limit, Rule: s.Text, DryRun: s.DryRun, Everybody: s.Everybody,
-				Left: s.Left, Capacity: s.Of,
-				InFlight: s.InFlight, Passes: s.Free, Banned: s.Banned, RetryIn: s.More, FullIn: s.Full})
+				Remaining: s.Left, Capacity: s.Of,
+				InFlight: s.InFlight, Passes: s.Free, Banned: s.Banned, RetryAfter: s.More, ResetAfter: s.Full})
 		}
 		k.In = append(k.In, in)
 	}

@@ -349,10 +349,10 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%+v", api)
 	}
 	key := read("GET", "/"+api.MostDenied[0].Link, nil).Key
-	if key == nil || key.Key != api.MostDenied[0].Key || len(key.In) != 1 || !key.In[0].Used || !key.In[0].Seen || key.In[0].Limits[0].Left != 0 || key.In[0].Limits[0].Passes {
+	if key == nil || key.Key != api.MostDenied[0].Key || len(key.In) != 1 || !key.In[0].Used || !key.In[0].Seen || key.In[0].Limits[0].Remaining != 0 || key.In[0].Limits[0].Passes {
 		t.Errorf("%+v", key)
 	}
-	if key := read("POST", "/key", url.Values{"key": {"nobody"}}).Key; key == nil || key.In[0].Used || key.In[0].Seen || key.In[0].Limits[0].Left != 2 {
+	if key := read("POST", "/key", url.Values{"key": {"nobody"}}).Key; key == nil || key.In[0].Used || key.In[0].Seen || key.In[0].Limits[0].Remaining != 2 {
 		t.Errorf("%+v", key)
 	}
 	if w := ask(h, "GET", "/", nil, "Accept", "text/html,application/json"); !strings.HasPrefix(w.Body.String(), "<!doctype html>") {

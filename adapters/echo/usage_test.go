@@ -43,5 +43,5 @@ func Example_usage() {
 		fmt.Print(w.Body)
 	}
 	// Output:
-	// {"limits":[{"limit":"calls","capacity":100,"used":1,"left":99,"reset":1}]}
+	// {"limits":[{"limit":"calls","capacity":100,"used":1,"remaining":99,"reset_after":1}]}
 }

@@ -165,5 +165,5 @@ func ExampleUsage() {
 		fmt.Print(w.Body)
 	}
 	// Output:
-	// {"limits":[{"limit":"calls","capacity":100,"used":1,"left":99,"reset":1},{"limit":"search","route":"GET /search","capacity":10,"used":1,"left":9,"reset":6}]}
+	// {"limits":[{"limit":"calls","capacity":100,"used":1,"remaining":99,"reset_after":1},{"limit":"search","route":"GET /search","capacity":10,"used":1,"remaining":9,"reset_after":6}]}
 }

@@ -13,12 +13,12 @@ import (
 // for an account page. It charges nothing. It includes the same limits as stint.Limiter.Usage.
 //
 //	{"limits": [
-//	  {"limit": "calls", "capacity": 100, "used": 7, "left": 93, "reset": 5},
-//	  {"limit": "search", "route": "GET /search", "capacity": 10, "used": 10, "left": 0, "reset": 60}
+//	  {"limit": "calls", "capacity": 100, "used": 7, "remaining": 93, "reset_after": 5},
+//	  {"limit": "search", "route": "GET /search", "capacity": 10, "used": 10, "remaining": 0, "reset_after": 60}
 //	]}
 //
-// reset is the number of seconds, rounded up, until the limit is full again. The response must
-// not be cached. If the store or a source of limits fails, the status is 503, and the body has
+// reset_after is the number of seconds, rounded up, until the limit is full again. The response
+// must not be cached. If the store or a source of limits fails, the status is 503, and the body has
 // no details.
 //
 // Mount the handler behind the authentication that the keys rely on. Keys of stintgin and
@@ -41,8 +41,8 @@ func Usage(l *stint.Limiter) http.Handler {
 		}
 		page := usagePage{Limits: make([]usageLine, len(all))} // [] rather than null
 		for i, u := range all {
-			page.Limits[i] = usageLine{u.Limit, u.Route, u.Capacity, u.Used, u.Left,
-				int64((u.Reset + time.Second - 1) / time.Second)}
+			page.Limits[i] = usageLine{u.Limit, u.Route, u.Capacity, u.Used, u.Remaining,
+				int64((u.ResetAfter + time.Second - 1) / time.Second)}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(page) // the client may have left
@@ -54,10 +54,10 @@ type usagePage struct {
 }
 
 type usageLine struct {
-	Limit    string `json:"limit"`
-	Route    string `json:"route,omitempty"`
-	Capacity int64  `json:"capacity"`
-	Used     int64  `json:"used"`
-	Left     int64  `json:"left"`
-	Reset    int64  `json:"reset"`
+	Limit      string `json:"limit"`
+	Route      string `json:"route,omitempty"`
+	Capacity   int64  `json:"capacity"`
+	Used       int64  `json:"used"`
+	Remaining  int64  `json:"remaining"`
+	ResetAfter int64  `json:"reset_after"`
 }

@@ -27,9 +27,9 @@ func TestUsage(t *testing.T) {
 		body   string
 	}{
 		"all limits": {"acme", []stint.Option{stint.Rate(2, time.Hour), stint.WithRoute("/search", stint.Quota(5, stint.Every(time.Hour))), plans.Limits(byTenant)}, 200,
-			`{"limits":[{"limit":"rate","capacity":2,"used":0,"left":2,"reset":0},` +
-				`{"limit":"quota","route":"/search","capacity":5,"used":0,"left":5,"reset":0},` +
-				`{"limit":"plan","capacity":4,"used":0,"left":4,"reset":0}]}` + "\n"},
+			`{"limits":[{"limit":"rate","capacity":2,"used":0,"remaining":2,"reset_after":0},` +
+				`{"limit":"quota","route":"/search","capacity":5,"used":0,"remaining":5,"reset_after":0},` +
+				`{"limit":"plan","capacity":4,"used":0,"remaining":4,"reset_after":0}]}` + "\n"},
 		"no key": {"", []stint.Option{stint.Rate(2, time.Hour)}, 200, `{"limits":[]}` + "\n"},
 		"a store that is down": {"acme", []stint.Option{stint.Rate(2, time.Hour, stint.WithName("rate")), stint.WithStore(storefake.Down())}, 503,
 			"Service Unavailable\n"},
