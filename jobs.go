@@ -274,7 +274,9 @@ func (a *admission) chargeGiven(key string, cost int64, entries []*read.Entry) e
 
 // errUncharged is the error of a limiter with no limit that a key can be charged for. A
 // call that charges nothing must not look as if it had been let through.
-var errUncharged = errors.New("stint: the limiter has nothing to charge a key for (a Bandwidth, the limits of a WithLimitFunc and, except for PeekAll and Reset, those of a WithRoute are left out): add a limit to New, such as a stint.Rate")
+// Users of policy files get the errors of Take, Settle, Reset and Ban too, so these name nothing of Go.
+var errUncharged = errors.New("stint: there is no limit that a key can be charged for (bandwidths and limits of functions are left out): " +
+	"add a limit beside those of routes, such as a rate")
 
 // Usage is the number of units of one limit that the caller of a request has used: see
 // [Limiter.Usage].
@@ -367,9 +369,9 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) (foun
 	for _, name := range limits {
 		switch known, keyed, _ := keyKinds(entries, name); {
 		case !known:
-			return false, fmt.Errorf("stint: Reset: the limiter has no limit %q", name)
+			return false, fmt.Errorf("stint: Reset: there is no limit %q", name)
 		case !keyed:
-			return false, fmt.Errorf("stint: Reset: the key of %q is constant: use ResetLimit", name)
+			return false, fmt.Errorf("stint: Reset: the key of %q is constant, so it can't be reset for one caller", name)
 		}
 	}
 	return reset(ctx, v, entries, func(e *read.Entry) string {
@@ -437,11 +439,11 @@ func bansOf(entries []*read.Entry, key string, names []string) (bans []store.Cha
 		})
 		switch {
 		case !known:
-			return nil, fmt.Errorf("stint: Ban: the limiter has no limit %q", name)
+			return nil, fmt.Errorf("stint: Ban: there is no limit %q", name)
 		case !isBan:
-			return nil, fmt.Errorf("stint: Ban: %q is no Ban: name a Ban", name)
+			return nil, fmt.Errorf("stint: Ban: %q is no ban: name a ban", name)
 		case !keyed:
-			return nil, fmt.Errorf("stint: Ban: the key of %q is constant, so a ban would deny all callers: name a Ban with another key", name)
+			return nil, fmt.Errorf("stint: Ban: the key of %q is constant, so a ban would deny all callers: name a ban with another key", name)
 		}
 	}
 	enforced := false
@@ -459,9 +461,9 @@ func bansOf(entries []*read.Entry, key string, names []string) (bans []store.Cha
 	}
 	switch {
 	case len(bans) == 0:
-		return nil, errors.New("stint: Ban: the limiter has no Ban whose key isn't constant: add a stint.Ban to New")
+		return nil, errors.New("stint: Ban: there is no ban whose key isn't constant: add one")
 	case !enforced:
-		return nil, errors.New("stint: Ban: a Ban that is a dry run denies nobody: remove its WithDryRun")
+		return nil, errors.New("stint: Ban: a ban that is a dry run denies nobody: end its dry run")
 	}
 	return bans, nil
 }
@@ -484,7 +486,7 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	entries := slices.Collect(v.plans.Entries)
 	switch known, _, constant := keyKinds(entries, name); {
 	case !known:
-		return fmt.Errorf("stint: ResetLimit: the limiter has no limit %q", name)
+		return fmt.Errorf("stint: ResetLimit: there is no limit %q", name)
 	case !constant:
 		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: use Reset with the key to forget", name)
 	}

@@ -591,8 +591,8 @@ func TestResetSomeLimits(t *testing.T) {
 		limits    []string
 		err, want string
 	}{
-		{[]string{"elsewhere"}, `the limiter has no limit "elsewhere"`, "shared 8, login 0 denies, ban 0 denies"},
-		{[]string{"ban", "adaptive"}, `the key of "adaptive" is constant: use ResetLimit`, "shared 8, login 0 denies, ban 0 denies"},
+		{[]string{"elsewhere"}, `there is no limit "elsewhere"`, "shared 8, login 0 denies, ban 0 denies"},
+		{[]string{"ban", "adaptive"}, `the key of "adaptive" is constant, so it can't be reset for one caller`, "shared 8, login 0 denies, ban 0 denies"},
 		{[]string{"ban"}, "", "shared 8, login 0 denies, ban 1"},
 		{[]string{"login", "shared"}, "", "shared 9, login 1, ban 1"},
 	} {
@@ -714,7 +714,7 @@ func TestPeekRequest(t *testing.T) {
 // A Reset that can reset nothing is an error.
 func TestResetWithoutLimits(t *testing.T) {
 	l := limiter(t, everybody, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{stint.Exempt()}, nil }))
-	if _, err := l.Reset(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "WithLimitFunc") {
+	if _, err := l.Reset(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "limits of functions") {
 		t.Errorf("%v", err)
 	}
 }

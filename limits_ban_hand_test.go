@@ -113,12 +113,12 @@ func TestBanByHandErrors(t *testing.T) {
 		{l, "k", 365*24*time.Hour + 1, nil, "pass a duration"},
 		{l, "", time.Hour, nil, "empty"},
 		{l, "k", time.Hour, []string{"ban", "nosuch"}, `no limit "nosuch"`},
-		{l, "k", time.Hour, []string{"ban", "rate"}, `"rate" is no Ban`},
+		{l, "k", time.Hour, []string{"ban", "rate"}, `"rate" is no ban`},
 		{l, "k", time.Hour, []string{"ban", "everybody"}, `the key of "everybody" is constant`},
 		{l, "k", time.Hour, []string{"dry"}, "dry run denies nobody"},
 		{dry, "k", time.Hour, nil, "dry run denies nobody"},
-		{constant, "k", time.Hour, nil, "no Ban whose key isn't constant"},
-		{limiter(t, theKey, rate), "k", time.Hour, nil, "no Ban whose key isn't constant"},
+		{constant, "k", time.Hour, nil, "no ban whose key isn't constant"},
+		{limiter(t, theKey, rate), "k", time.Hour, nil, "no ban whose key isn't constant"},
 		{plain, "k", time.Hour, nil, "doesn't implement store.Banner"},
 	} {
 		err := tc.l.Ban(t.Context(), tc.key, tc.d, tc.of...)

@@ -552,7 +552,7 @@ func TestBandwidthBesideOthers(t *testing.T) {
 			t.Error("the rate has not been charged")
 		}
 		only := limiter(t, theKey, stint.Bandwidth(megabyte))
-		if _, err := only.Take(t.Context(), "k", 1); err == nil || !strings.Contains(err.Error(), "Bandwidth") {
+		if _, err := only.Take(t.Context(), "k", 1); err == nil || !strings.Contains(err.Error(), "bandwidths") {
 			t.Errorf("Take on a Bandwidth: %v", err)
 		}
 		through(only, get("/"), send(200_000, 1000))

@@ -18,17 +18,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/stint-go/stint/cmd/stint/internal/serve"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // errFailed is the error of a command that has reported its mistakes: the exit code is 1.
 var errFailed = errors.New("failed")
+
+// ownErrors finds what errors of package stint begin with: the command writes it once.
+var ownErrors = regexp.MustCompile(`(?m)^stint: `)
 
 // run runs a command, and returns the exit code.
 func run(args []string, in io.Reader, out, errs io.Writer) int {
@@ -58,7 +60,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	case errors.Is(err, errFailed):
 		return 1
 	default:
-		fmt.Fprintln(errs, "stint:", escape(toFlagWords(serve.PolicyWords(err.Error()))))
+		fmt.Fprintln(errs, "stint:", escape(toFlagWords(ownErrors.ReplaceAllString(err.Error(), ""))))
 		return 2
 	}
 }

@@ -92,7 +92,9 @@ func TestOperateErrors(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "secret of Redis")
 	files(t, map[string]string{
 		"policy.yaml": running, "unnamed.yaml": "version: 1\nkey: tenant\nlimits: [{name: a, rate: 1/1s}]\n",
-		"unbanned.yaml": "version: 1\nkey: given\nlimits: [{name: a, rate: 1/1s}]\n", "password": "secret of Redis\n",
+		"dry.yaml":       "version: 1\nkey: given\nlimits: [{name: a, rate: 1/1s}, {name: b, ban: 5/1h, for: 1h, dry-run: true}]\n",
+		"bandwidth.yaml": "version: 1\nkey: given\nlimits: [{name: a, bandwidth: 64KiB/s}]\n",
+		"unbanned.yaml":  "version: 1\nkey: given\nlimits: [{name: a, rate: 1/1s}]\n", "password": "secret of Redis\n",
 	})
 	at := " --redis redis://" + server.Addr()
 	for _, tt := range []struct {
@@ -113,7 +115,12 @@ func TestOperateErrors(t *testing.T) {
 		{"reset k --yes --limit all --policy policy.yaml --redis-password-file password" + at, 2,
 			`the key of "all" is constant, so it can't be reset for one caller`},
 		{"ban k 1h --yes --policy unbanned.yaml --redis-password-file password" + at, 2,
-			"stint: Ban: the policy has no ban of callers: add one"},
+			"stint: Ban: there is no ban whose key isn't constant: add one"},
+		{"ban k 1h --yes --policy dry.yaml --redis-password-file password" + at, 2,
+			"stint: Ban: a ban that is a dry run denies nobody: end its dry run\n"},
+		{"reset k --yes --policy bandwidth.yaml --redis-password-file password" + at, 2,
+			"stint: there is no limit that a key can be charged for (bandwidths and limits of functions are left out): " +
+				"add a limit beside those of routes, such as a rate\n"},
 		{"usage --policy policy.yaml --redis-password-file password" + at + " ", 2, "stint: accepts 1 arg(s)"},
 	} {
 		code, _, errs := command(t, "", strings.Fields(tt.args)...)

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -154,7 +155,7 @@ func (a *api) failed(err error) *problem {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return newProblem(http.StatusServiceUnavailable, "the client has ended the request")
 	}
-	return newProblem(http.StatusBadRequest, "%s", PolicyWords(err.Error()))
+	return newProblem(http.StatusBadRequest, "%s", strings.TrimPrefix(err.Error(), "stint: "))
 }
 
 func (a *api) take(ctx context.Context, body []byte) (any, *problem) {

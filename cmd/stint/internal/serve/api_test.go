@@ -549,7 +549,7 @@ func TestWrongRequests(t *testing.T) {
 		{"/v1/reset", `{"limiter": "policy", "key": "k", "limits": []}`, 400, "limits is empty"},
 		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 0}`, 400, "for_ms is out of range"},
 		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 31536000001}`, 400, "for_ms is out of range"},
-		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 1}`, 400, "the policy has no ban of callers"},
+		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 1}`, 400, "there is no ban whose key isn't constant"},
 		{"/v1/ban", `{"limiter": "policy", "key": "k", "for_ms": 1, "limits": []}`, 400, "limits is empty"},
 	} {
 		if e := r.post(t, tt.path, tt.body); e.status != tt.status || e.problem.Status != tt.status ||

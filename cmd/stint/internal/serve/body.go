@@ -9,7 +9,6 @@ import (
 	"math"
 	"mime"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,23 +39,6 @@ func (p *problem) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	writeJSON(w, p.Status, p)
 }
-
-// PolicyWords rewrites an error of package stint for users of policy files, who don't see Go names.
-func PolicyWords(text string) string {
-	return policyWords.Replace(ownErrors.ReplaceAllString(text, ""))
-}
-
-var (
-	ownErrors   = regexp.MustCompile(`(?m)^stint: `)
-	policyWords = strings.NewReplacer(
-		"the limiter has no Ban whose key isn't constant: add a stint.Ban to New",
-		"the policy has no ban of callers: add one, such as {name: bans, ban: 20/1m, for: 1h}",
-		"the limiter has no limit", "the policy has no limit",
-		"is no Ban: name a Ban", "is no ban: name a ban",
-		"name a Ban with another key", "name a ban with another key",
-		"is constant: use ResetLimit", "is constant, so it can't be reset for one caller",
-	)
-)
 
 // writeJSON writes a body. Its Content-Type is JSON unless that is set already.
 func writeJSON(w http.ResponseWriter, status int, body any) {
