@@ -298,22 +298,30 @@ type Usage struct {
 // routes (not only those that match the request), and of functions and sources. The key of each
 // limit is computed from this request. Usage calls the store once.
 //
-// Usage leaves out limits whose key can't be determined for this request, limits whose own
-// WithSkip exempts the request, dry runs, limits with WithHidden, and Bandwidths. It ignores
-// the WithSkip and WithBlock of the limiter, and errors of limit functions.
+// Usage leaves out limits whose key is empty or can't be determined for this request, limits
+// whose own WithSkip exempts the request, dry runs, limits with WithHidden, and Bandwidths. It
+// ignores the WithSkip and WithBlock of the limiter, and errors of limit functions.
 //
 // The error is a *StoreError if the store fails, or a *SourceError if a source fails and
-// returns no limits. Keys made by an adapter, such as stintgin.Key, are computed if the request
-// has passed through a middleware of that adapter.
+// returns no limits. If a key function returns an error without a status, or with a status of
+// 500 or above, Usage returns this error, and logs it like that of a request. Keys made by an
+// adapter, such as stintgin.Key, return such an error unless the request has passed through the
+// middleware of l.
 func (l *Limiter) Usage(r *http.Request) ([]Usage, error) {
 	v := l.currentVersion()
 	a := beginAdmission(v, r, nil)
 	defer a.end(r.Context())
 	var failed *SourceError
-	err := a.reading.ReadAll()
+	keyFailure, err := a.reading.ReadAll()
 	v.sendSourceAnswers(a.reading.Failures)
-	if errors.As(err, &failed) {
+	switch {
+	case errors.As(err, &failed):
 		return nil, failed
+	case keyFailure != nil:
+		e := a.event(EventKeyFailed, keyFailure)
+		e.Decision.Limit = keyFailure.Limit
+		v.events.send(v.events.observers(), &e)
+		return nil, keyFailure
 	}
 	if len(a.call.Charges) == 0 {
 		return nil, nil

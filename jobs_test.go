@@ -781,7 +781,7 @@ func TestUsage(t *testing.T) {
 		byUser, calls := stint.WithKey(stint.Header("X-User")), 0
 		session := stint.KeyFunc(func(r *http.Request) (string, error) {
 			if calls++; r.Header.Get("X-Session") == "" {
-				return "", errors.New("no session")
+				return "", asked(401)
 			}
 			return r.Header.Get("X-Session"), nil
 		})
@@ -878,6 +878,22 @@ func TestUsageOfTenants(t *testing.T) {
 		if strings.Join(got, " ") != want || err != nil && !errors.As(err, new(*stint.SourceError)) {
 			t.Errorf("%s: %q, %v; want %s", tenant, got, err, want)
 		}
+	}
+}
+
+// A key function that fails with 500 makes Usage fail, and is logged.
+func TestUsageWhenAKeyFails(t *testing.T) {
+	broken := stint.KeyFunc(func(*http.Request) (string, error) { return "", errors.New("no context") })
+	var log bytes.Buffer
+	l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("calls")),
+		stint.Rate(9, time.Hour, stint.WithName("user"), stint.WithKey(broken)),
+		stint.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	all, err := l.Usage(get("/"))
+	if all != nil || err == nil || err.Error() != "stint: limit user: no context" {
+		t.Errorf("%v, %v", all, err)
+	}
+	if !strings.Contains(log.String(), "a key function failed") || !strings.Contains(log.String(), "no context") {
+		t.Errorf("log: %s", &log)
 	}
 }
 

@@ -1,9 +1,13 @@
 package stintecho_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -44,4 +48,19 @@ func Example_usage() {
 	}
 	// Output:
 	// {"limits":[{"limit":"calls","capacity":100,"used":1,"remaining":99,"reset_after":1}]}
+}
+
+// A page outside the middleware of its limiter can't read the keys, and says so.
+func TestUsageOutsideTheMiddleware(t *testing.T) {
+	user := stintecho.Key(func(echo.Context) (string, error) { return "ada", nil })
+	var log bytes.Buffer
+	lim := stint.Must(stint.New(stint.Rate(100, time.Minute), stint.WithKey(user),
+		stint.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+	e := echo.New()
+	e.GET("/usage", echo.WrapHandler(stinthttp.Usage(lim)))
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, httptest.NewRequest("GET", "/usage", nil))
+	if w.Code != 500 || !strings.Contains(log.String(), "mount the limiter with stintecho") {
+		t.Errorf("got %d %s, log %s", w.Code, w.Body, &log)
+	}
 }

@@ -1,9 +1,14 @@
 package stintgin_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -36,4 +41,31 @@ func Example_usage() {
 	}
 	// Output:
 	// {"limits":[{"limit":"calls","capacity":100,"used":1,"remaining":99,"reset_after":1}]}
+}
+
+// A page outside the middleware of its limiter can't read the keys, and says so, even if another
+// limiter's middleware has passed the request on.
+func TestUsageOutsideTheMiddleware(t *testing.T) {
+	user := stintgin.Key(func(c *gin.Context) (string, error) { return c.GetString("user"), nil })
+	plans := func(context.Context, string, stint.LimitUser) ([]stint.Limit, error) {
+		return []stint.Limit{stint.Rate(9, time.Minute, stint.WithName("plan"))}, nil
+	}
+	for name, limit := range map[string]stint.Option{
+		"a limit": stint.Rate(100, time.Minute, stint.WithName("calls")),
+		"a plan":  stint.WithLimitSource(user, plans),
+	} {
+		var log bytes.Buffer
+		lim := stint.Must(stint.New(limit, stint.WithKey(user), stint.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+		r := gin.New()
+		r.Use(stintgin.New(stint.Rate(100, time.Minute), stint.WithKey(stint.RemoteIP())))
+		r.GET("/outside", gin.WrapH(stinthttp.Usage(lim)))
+		r.GET("/inside", stintgin.Middleware(lim), gin.WrapH(stinthttp.Usage(lim)))
+		for path, want := range map[string]int{"/outside": 500, "/inside": 403} { // inside, the key is empty
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+			if w.Code != want || want == 500 && !strings.Contains(log.String(), "mount the limiter with stintgin") {
+				t.Errorf("%s, %s: got %d %s, want %d; log %s", name, path, w.Code, w.Body, want, &log)
+			}
+		}
+	}
 }

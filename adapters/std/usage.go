@@ -22,10 +22,10 @@ import (
 // no details.
 //
 // Mount the handler behind the authentication that the keys rely on. Keys of stintgin and
-// stintecho need a request that a middleware of that adapter has passed on: mount the handler
-// by gin.WrapH or echo.WrapHandler behind the middleware of l. To keep that middleware from
-// charging the page, exempt it by stint.WithRoute and stint.Exempt. The handler is safe for
-// concurrent use.
+// stintecho need a request that the middleware of l has passed on: mount the handler by
+// gin.WrapH or echo.WrapHandler behind this middleware. Otherwise, the status is 500, and the
+// log says why. To keep the middleware from charging the page, exempt it by stint.WithRoute and
+// stint.Exempt. The handler is safe for concurrent use.
 func Usage(l *stint.Limiter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		all, err := l.Usage(r)

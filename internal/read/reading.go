@@ -186,8 +186,9 @@ func (q *Reading) RecordNoLimits() { q.noLimits = true }
 
 // ReadAll makes charges of no cost to all limits that the plans have, and their functions for the
 // request, under the keys that the request has for them. It returns why a function that returned no
-// limits has none; the other charges are made all the same.
-func (q *Reading) ReadAll() (err error) {
+// limits has none; the other charges are made all the same. keyFailure is the first failure of a key
+// function with a status of 500 or above, or nil.
+func (q *Reading) ReadAll() (keyFailure *failure.Error, err error) {
 	q.Plan, q.PolicyDiffers, q.readAll = nil, true, true
 	for e := range q.plans.Entries {
 		q.addPeek(e)
@@ -201,10 +202,16 @@ func (q *Reading) ReadAll() (err error) {
 			}
 		}
 	}
+	for _, w := range q.Failures {
+		failed := w.Kind == KeyFailed && keyFailure == nil && errors.As(w.Err, &keyFailure)
+		if failed && keyFailure.Status < http.StatusInternalServerError {
+			keyFailure = nil
+		}
+	}
 	if q.call.Needs&limit.Local != 0 {
 		q.putLocalLast()
 	}
-	return err
+	return keyFailure, err
 }
 
 // addPeek makes the charge of ReadAll to one limit.
@@ -342,6 +349,10 @@ func (q *Reading) knownKey(k *keys.Key) (text string, ok bool) {
 // SourceKey returns the request's key for a source of limits, as it is. s is the sample of the key.
 func (q *Reading) SourceKey(k *keys.Key, s *keysample.Sample) (string, error) {
 	key, err := k.Read(q.R)
+	if err != nil && q.readAll {
+		failed := &failure.Error{Err: err, Status: failure.Status(err), By: "WithLimitSource"}
+		q.Failures = append(q.Failures, Failure{KeyFailed, "", failed})
+	}
 	if err != nil || !s.Open() {
 		return key, err
 	}
