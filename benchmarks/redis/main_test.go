@@ -60,7 +60,7 @@ func TestSizing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(out.String())
-	measured := len(works()) * 3 * 2 * 2 // on three sites, with many keys and one, a call each and in batches
+	measured := len(works()) * 3 * 2 * 2 // on three sites, with many keys and one, each in its own call and in batches
 	if n := strings.Count(out.String(), " % |\n"); n != measured {
 		t.Errorf("%d rows of measurements, want %d", n, measured)
 	}

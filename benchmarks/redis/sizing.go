@@ -109,7 +109,7 @@ func works() []work {
 	return []work{
 		{"a rate", []*store.Limit{rate}, false},
 		{"a rate and a daily quota", []*store.Limit{rate, quota}, false},
-		{"a rate, a daily quota and a slot, given back", []*store.Limit{rate, quota, slots}, true},
+		{"a rate, a daily quota and a slot (taken and released)", []*store.Limit{rate, quota, slots}, true},
 	}
 }
 
@@ -152,7 +152,7 @@ func called(at string, w work, how string, keys int) string {
 }
 
 const (
-	eachACall = "a call each"
+	eachACall = "each in its own call"
 	inBatches = "in batches"
 )
 
@@ -289,22 +289,22 @@ func (z *sizing) write(w io.Writer, c config, sites []site) {
 			100*z.of(name, func(c cost) float64 { return c.most }))
 	}
 	one, single, three := sites[0].name, sites[1].name, sites[2].name
-	fmt.Fprintf(w, "\nThe model: a decision takes a cluster's masters together as long as it takes one, and each\nhas its part of the keys. Checked, %s against %s:\n\n| decision | how | CPU a decision, %s | busiest master's part |\n| --- | --- | --- | --- |\n", three, single, many)
+	fmt.Fprintf(w, "\nThe model assumes that a decision takes as much CPU time in a cluster as on one master, and that each\nmaster has an equal part of the keys. Checked, %s against %s:\n\n| decision | how | CPU time per decision, %s, as a multiple of one master | part of the work on the busiest master |\n| --- | --- | --- | --- |\n", three, single, many)
 	for _, what := range works() {
 		for _, how := range []string{eachACall, inBatches} {
 			name := called(three, what, how, c.keys)
-			fmt.Fprintf(w, "| %s | %s | %.2f × | %.0f %%, of the keys 33 |\n", what.name, how,
+			fmt.Fprintf(w, "| %s | %s | %.2f × | %.0f %% (33 %% of the keys) |\n", what.name, how,
 				float64(z.server(name))/float64(z.server(called(single, what, how, c.keys))), 100*z.of(name, func(c cost) float64 { return c.most }))
 		}
 	}
-	fmt.Fprintf(w, "\nMasters that are busy for %.0f %% of the time, for so many decisions a second: if each is a call\nof its own, and in batches.\n\n| decision | decisions a second | one server | cluster |\n| --- | --- | --- | --- |\n", 100*planned)
+	fmt.Fprintf(w, "\nThe number of masters that a load needs if each master is busy for %.0f %% of the time. The lower number is for\ndecisions in batches, the higher for decisions that are sent separately.\n\n| decision | decisions a second | one server | cluster |\n| --- | --- | --- | --- |\n", 100*planned)
 	for _, what := range works() {
 		for _, perSecond := range []float64{1_000, 10_000, 100_000, 1_000_000} {
 			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", what.name, figures.Thousands(int64(perSecond)),
 				z.carries(perSecond, one, what, c.keys, true), z.carries(perSecond, single, what, c.keys, false))
 		}
 	}
-	fmt.Fprintf(w, "\nA hot key is on one master, whatever the cluster: at most so many decisions on it a second, with\nthat master busy for %.0f %% of the time.\n\n| decision | a call each | in batches |\n| --- | --- | --- |\n", 100*planned)
+	fmt.Fprintf(w, "\nEach key is stored on one master only. The largest number of decisions per second on one key, with\nthis master busy for %.0f %% of the time:\n\n| decision | each in its own call | in batches |\n| --- | --- | --- |\n", 100*planned)
 	for _, what := range works() {
 		fmt.Fprintf(w, "| %s | %s | %s |\n", what.name,
 			rounded(planned/z.server(called(single, what, eachACall, 1)).Seconds()), rounded(planned/z.server(called(single, what, inBatches, 1)).Seconds()))
@@ -316,11 +316,11 @@ func (z *sizing) carries(perSecond float64, at string, what work, keys int, alon
 	from, to := masters(perSecond, z.server(called(at, what, inBatches, keys))), masters(perSecond, z.server(called(at, what, eachACall, keys)))
 	switch {
 	case alone && to <= 1:
-		return "carries them"
+		return "is enough"
 	case alone && from <= 1:
-		return "in batches"
+		return "is enough for batches"
 	case alone:
-		return "–"
+		return "isn't enough"
 	case from == to:
 		return figures.Many(from, "master")
 	}
