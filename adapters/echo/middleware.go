@@ -11,6 +11,7 @@
 package stintecho
 
 import (
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,8 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // A denial is returned as an *echo.HTTPError that wraps l's error. It has the status of the
 // denial, and the fields are already set on the response. The application's HTTPErrorHandler
 // writes the body, as for every other error. For errors that it doesn't handle, it may call
-// l.Deny.
+// l.Deny. A *stint.DeniedError that the next handler returns, such as that of a Permit.Extend, is
+// answered in the same way, unless the response has begun or the error has a status of its own.
 //
 // In two cases l writes the response, and the middleware returns nil:
 //
@@ -89,13 +91,13 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			l.Serve(b, r, func(w http.ResponseWriter, r *http.Request) {
 				c.SetRequest(r)
 				if w == http.ResponseWriter(b) {
-					b.err = next(c)
+					b.err = answerDenied(l, c, next(c))
 					return
 				}
 				b.watched, b.w = true, res.Writer
 				res.Writer = w
 				defer func() { res.Writer = b.w }()
-				err := next(c)
+				err := answerDenied(l, c, next(c))
 				b.err = err
 				if watched, ok := w.(interface{ NeedsResponse() bool }); err != nil && ok && watched.NeedsResponse() {
 					c.Error(err) // otherwise there would be no response to look at yet
@@ -107,18 +109,43 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	}
 }
 
+// answerDenied answers a denial that the next handler has returned, as l answers its own, and returns the error for
+// the application's HTTPErrorHandler. Other errors are returned as they are.
+func answerDenied(l *stint.Limiter, c echo.Context, err error) error {
+	if err == nil || denialIn(err) == nil || errors.As(err, new(*echo.HTTPError)) || c.Response().Committed {
+		return err
+	}
+	b := &baseWriter{res: c.Response(), w: c.Response(), c: c}
+	l.Deny(b, c.Request(), err)
+	if b.carried != nil {
+		b.carried.End()
+	}
+	return b.err
+}
+
 // httpError returns an error of the limiter as echo's, for the application's
 // HTTPErrorHandler.
 func httpError(err error) error {
+	if denied := denialIn(err); denied != nil {
+		status := denied.StatusCode()
+		return &echo.HTTPError{Code: status, Message: messages.message(status, denied.Decision.Limit), Internal: err}
+	}
 	status := http.StatusInternalServerError
-	switch err := err.(type) {
-	case *stint.DeniedError:
-		status = err.StatusCode()
-		return &echo.HTTPError{Code: status, Message: messages.message(status, err.Decision.Limit), Internal: err}
-	case interface{ StatusCode() int }:
+	if err, ok := err.(interface{ StatusCode() int }); ok {
 		status = err.StatusCode()
 	}
 	return &echo.HTTPError{Code: status, Message: http.StatusText(status), Internal: err}
+}
+
+// denialIn returns the denial that err is or wraps, or nil.
+func denialIn(err error) *stint.DeniedError {
+	if denied, ok := err.(*stint.DeniedError); ok { // errors.As allocates
+		return denied
+	}
+	if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
+		return denied
+	}
+	return nil
 }
 
 // messages has the message of each limit's denials, a string, which would otherwise be

@@ -11,6 +11,7 @@
 package stintecho
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v5"
@@ -32,7 +33,8 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // A denial is returned as an *echo.HTTPError that wraps l's error. It has the status of the
 // denial, and the fields are already set on the response. The application's HTTPErrorHandler
 // writes the body, as for every other error. For errors that it doesn't handle, it may call
-// l.Deny.
+// l.Deny. A *stint.DeniedError that the next handler returns, such as that of a Permit.Extend, is
+// answered in the same way, unless the response has begun or the error has a status of its own.
 //
 // In two cases l writes the response, and the middleware returns nil:
 //
@@ -86,13 +88,13 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			l.Serve(b, r, func(w http.ResponseWriter, r *http.Request) {
 				c.SetRequest(r)
 				if w == http.ResponseWriter(b) {
-					b.err = next(c)
+					b.err = answerDenied(l, c, next(c))
 					return
 				}
 				b.watched = true
 				c.SetResponse(w)
 				defer c.SetResponse(res)
-				err := next(c)
+				err := answerDenied(l, c, next(c))
 				b.err = err
 				if watched, ok := w.(interface{ NeedsResponse() bool }); err != nil && ok && watched.NeedsResponse() {
 					c.Echo().HTTPErrorHandler(c, err) // otherwise there would be no response to look at yet
@@ -104,16 +106,34 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	}
 }
 
+// answerDenied answers a denial that the next handler has returned, as l answers its own, and returns the error for
+// the application's HTTPErrorHandler. Other errors are returned as they are.
+func answerDenied(l *stint.Limiter, c *echo.Context, err error) error {
+	var status echo.HTTPStatusCoder
+	if err == nil || !errors.As(err, &status) {
+		return err
+	}
+	b := &baseWriter{w: c.Response(), c: c}
+	if _, denied := status.(*stint.DeniedError); !denied || b.Written() {
+		return err
+	}
+	l.Deny(b, c.Request(), err)
+	if b.carried != nil {
+		b.carried.ended.Store(true)
+	}
+	return b.err
+}
+
 // httpError returns an error of the limiter as echo's, for the application's
 // HTTPErrorHandler.
 func httpError(err error) error {
 	status := http.StatusInternalServerError
 	text := ""
-	if denied, ok := err.(*stint.DeniedError); ok {
-		text = ": limit " + denied.Decision.Limit
-	}
-	if err, ok := err.(echo.HTTPStatusCoder); ok {
-		status = err.StatusCode()
+	if coder := (echo.HTTPStatusCoder)(nil); errors.As(err, &coder) {
+		status = coder.StatusCode()
+		if denied, ok := coder.(*stint.DeniedError); ok {
+			text = ": limit " + denied.Decision.Limit
+		}
 	}
 	return echo.HTTPError{Code: status, Message: http.StatusText(status) + text}.Wrap(err)
 }

@@ -43,6 +43,10 @@
 //	its deadline has passed              DEADLINE_EXCEEDED
 //	anything else                        INTERNAL
 //
+// A handler may return the *stint.DeniedError of a Permit.Extend or a Limiter.Take, or an error that
+// wraps it: the call then ends like one that the limiter denies. An error that is a gRPC status stays
+// as it is.
+//
 // A status has a google.rpc.RetryInfo exactly if the call can pass later; it says what
 // retry-after says, in whole seconds. The trailer then also has grpc-retry-pushback-ms with the
 // same time in milliseconds: a client whose retry policy has the code waits that long. An error of a key, or of another
@@ -57,8 +61,6 @@
 //
 // The status that functions of stint.WithSettle and adaptive limits get is the HTTP status
 // that the code of the handler's error stands for, such as 401 for UNAUTHENTICATED; written is 0.
-// A handler whose Permit.Extend or Limiter.Take is denied returns a status of its own, such as
-// RESOURCE_EXHAUSTED: gRPC turns the *stint.DeniedError itself into UNKNOWN, which counts as 500.
 package stintgrpc
 
 import (
@@ -96,6 +98,10 @@ func UnaryServerInterceptor(l *stint.Limiter) grpc.UnaryServerInterceptor {
 		failed := l.Admit(c, &c.request, func(w http.ResponseWriter, r *http.Request) {
 			fields := c.metadata()
 			answer, err = handler(r.Context(), message)
+			var wait metadata.MD
+			if wait, err = ended(ctx, err); wait != nil {
+				_ = grpc.SetTrailer(ctx, wait)
+			}
 			// The header is sent with the message, unless the handler has sent it.
 			if err != nil || grpc.SetHeader(ctx, fields) != nil {
 				_ = grpc.SetTrailer(ctx, fields)
@@ -121,7 +127,10 @@ func StreamServerInterceptor(l *stint.Limiter) grpc.StreamServerInterceptor {
 		c := newCall(ctx, info.FullMethod, server != nil)
 		failed := l.Admit(c, &c.request, func(w http.ResponseWriter, r *http.Request) {
 			admitted := &stream{ServerStream: s, ctx: r.Context(), fields: c.metadata()}
-			err = handler(server, admitted)
+			var wait metadata.MD
+			if wait, err = ended(ctx, handler(server, admitted)); wait != nil {
+				s.SetTrailer(wait)
+			}
 			admitted.sent.Do(func() { s.SetTrailer(admitted.fields) })
 			c.end(w, err)
 		})

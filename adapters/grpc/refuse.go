@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -35,6 +37,23 @@ func (c *call) refuse(ctx context.Context, err error) error {
 		}
 	}
 	return &refusal{s, err}
+}
+
+// ended returns the error of a handler as that of the call, and metadata that says when to retry. An error that is a
+// denial and no status is refused, as the limiter's own is. Other errors are returned as they are.
+func ended(ctx context.Context, err error) (wait metadata.MD, ends error) {
+	if err == nil {
+		return nil, nil
+	}
+	var denied *stint.DeniedError
+	if _, ok := status.FromError(err); ok || !errors.As(err, &denied) {
+		return nil, err
+	}
+	own := &call{header: http.Header{}} // c's fields are those of its admission
+	if after, ok := denied.Decision.Retry(); ok {
+		own.header.Set("Retry-After", strconv.FormatInt(int64((after-1)/time.Second)+1, 10))
+	}
+	return own.metadata(), own.refuse(ctx, err)
 }
 
 // statusOf returns what the package's doc says of an error.

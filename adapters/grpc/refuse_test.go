@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
@@ -169,5 +170,49 @@ func TestLeavesWaiting(t *testing.T) {
 	holds <- true
 	if got := <-done; got != codes.OK {
 		t.Errorf("the one that ran gets %v", got)
+	}
+}
+
+// A denial that a handler returns ends the call like one of the limiter's. A status of the handler's own stays.
+func TestDenialOfHandler(t *testing.T) {
+	end := func(err error) error { return err }
+	extend := func(ctx context.Context) error {
+		err := stint.FromContext(ctx).Extend(ctx, 10)
+		if !errors.Is(err, stint.ErrDenied) {
+			t.Errorf("%v", err)
+		}
+		return end(err)
+	}
+	c := dial(t, &service{
+		unary: func(ctx context.Context, _ *testpb.SimpleRequest) error { return extend(ctx) },
+		stream: func(to testpb.TestService_FullDuplexCallServer) error {
+			_ = to.Send(&testpb.StreamingOutputCallResponse{})
+			return extend(to.Context())
+		},
+	}, limited(stint.Rate(9, 9000*time.Second), byAddress))
+	for _, tt := range []struct {
+		end   func(error) error
+		code  codes.Code
+		retry bool
+	}{
+		{end, codes.ResourceExhausted, true},
+		{func(err error) error { return fmt.Errorf("secret: %w", err) }, codes.ResourceExhausted, true},
+		{func(err error) error { return status.Error(codes.Aborted, "secret "+err.Error()) }, codes.Aborted, false},
+		{func(error) error { return errors.New("other") }, codes.Unknown, false},
+	} {
+		end = tt.end
+		_, trailer, unary := c.call(t.Context())
+		_, streamTrailer, err := kinds["bidirectional"](t.Context(), c)
+		for kind, s := range map[string]*status.Status{"unary": unary, "stream": status.Convert(err)} {
+			if s.Code() != tt.code || (retryDelay(s) > 0) != tt.retry ||
+				tt.code == codes.ResourceExhausted && s.Message() != "Too Many Requests: limit rate" {
+				t.Errorf("%s: %v, retry %v", kind, s, retryDelay(s))
+			}
+		}
+		for _, md := range []metadata.MD{trailer, streamTrailer} {
+			if (first(md, "retry-after") != "") != tt.retry || (first(md, "grpc-retry-pushback-ms") != "") != tt.retry {
+				t.Errorf("%v ends with %v", tt.code, md)
+			}
+		}
 	}
 }

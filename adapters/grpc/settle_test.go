@@ -52,7 +52,7 @@ func TestSettleSeesTheCode(t *testing.T) {
 		{status.Error(codes.Unauthenticated, ""), 401},
 		{status.Error(99, ""), 500},
 		{errors.New("an error without a code"), 500},
-		{&stint.DeniedError{}, 500}, // of a Take or an Extend of the handler
+		{&stint.DeniedError{}, 429}, // of a Take or an Extend of the handler
 		{fmt.Errorf("wrapped: %w", status.Error(codes.NotFound, "")), 404},
 		{context.Canceled, 499},
 		{context.DeadlineExceeded, 504},
