@@ -44,7 +44,7 @@ func (l *Limiter) logMade() {
 			limits = append(limits, t.String())
 		}
 		for _, f := range v.compiled.Funcs {
-			if loaded := "those of a " + f.Option(); !slices.Contains(limits, loaded) {
+			if loaded := "limits of a " + f.Option(); !slices.Contains(limits, loaded) {
 				limits = append(limits, loaded)
 			}
 		}

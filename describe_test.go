@@ -32,7 +32,7 @@ func TestDescribe(t *testing.T) {
 	want := `front
 "" api (TokenBucket: 10 per 1s, burst 20) key "Header(\"X-Api-Key\")" dry false local false
 "" adaptive (AdaptiveConcurrency: 1 to 9) key "Global()" dry false local true
-"POST /login" ban (Ban: 5 per 1m0s for 1h0m0s) key "Header(\"X-Api-Key\")" dry false local false
+"POST /login" ban (Ban: 5 denials per 1m0s, banned for 1h0m0s) key "Header(\"X-Api-Key\")" dry false local false
 "POST /login" login (TokenBucket: 1 per 1m0s, burst 1) key "Header(\"X-Api-Key\")" dry false local false`
 	if got := told(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

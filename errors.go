@@ -56,7 +56,7 @@ type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string {
 	if e.Err == nil {
-		return "stint: limits are loaded again"
+		return "stint: limits can be loaded again"
 	}
 	return "stint: limits could not be loaded: " + strings.TrimPrefix(e.Err.Error(), "stint: ")
 }

@@ -74,7 +74,7 @@ func (k Key) Of(r *http.Request) (string, error) {
 	return k.key.Read(r)
 }
 
-var errZeroKey = errors.New("stint: the zero Key has no key of a request: use one such as stint.RemoteIP()")
+var errZeroKey = errors.New("stint: the zero Key can't identify a caller: use a key such as stint.RemoteIP()")
 
 // String returns the call that made the key, for pages and logs: Header("X-API-Key"). It
 // doesn't contain the secret of Hash.

@@ -267,7 +267,7 @@ func TestNamesakes(t *testing.T) {
 			named := stint.WithName("calls")
 			make(t, s, stint.Ban(5, time.Minute, stint.WithBanFor(time.Hour), named), stint.Rate(1, time.Second, stint.WithName("own")))
 			make(t, s, stint.Bandwidth(1_000_000, stint.WithBurst(8192), named))
-		}, []string{"Bandwidth: 1000000 bytes per 1s, burst 8192, not Ban: 5 per 1m0s for 1h0m0s"}},
+		}, []string{"Bandwidth: 1000000 bytes per 1s, burst 8192, not Ban: 5 denials per 1m0s, banned for 1h0m0s"}},
 		{"an adaptive limit's, which is this process's", func(t *testing.T, s store.Store) {
 			make(t, s, stint.AdaptiveConcurrency(1, 5, stint.WithName("calls")))
 			make(t, s, stint.AdaptiveConcurrency(1, 6, stint.WithName("calls")))

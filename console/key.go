@@ -86,7 +86,9 @@ func (p *page) serveKey(w http.ResponseWriter, r *http.Request, who string) {
 	if open != "" {
 		var err error
 		if key, err = p.unseal(open); err != nil {
-			http.Error(w, "no such key: a page with another token has shown it, or without a token another process, or this one before it was restarted; go back, and open it anew", http.StatusBadRequest)
+			http.Error(w, "this link to a key isn't valid here: it comes from a page with another token or, without a token, "+
+				"from another process or from before a restart; go back, reload the page and open the key again",
+				http.StatusBadRequest)
 			return
 		}
 		f.Typed = ""

@@ -65,7 +65,7 @@ func TestKeysAreOpenedByFingerprint(t *testing.T) {
 		t.Errorf("logged %q", logged.String())
 	}
 	for _, open := range []string{m[1][1:], "A" + m[1], "…", "AAAA"} {
-		if w := ask(h, "POST", "/key", url.Values{"open": {open}}); w.Code != 400 || !strings.Contains(w.Body.String(), "no such key") {
+		if w := ask(h, "POST", "/key", url.Values{"open": {open}}); w.Code != 400 || !strings.Contains(w.Body.String(), "this link to a key isn't valid here") {
 			t.Errorf("%q opens a key: %d %s", open, w.Code, w.Body)
 		}
 	}
@@ -154,12 +154,12 @@ func TestWhatIsWrong(t *testing.T) {
 			t.Fatal(err)
 		}
 		shared.Tell(store.Notice{Kind: store.LeaseLost, Key: "k", Limit: slots})
-		lost := "front : leases lost: 1 , 2000-01-01 00:00:01, slots : slots are held whose lease is gone, so more requests may run than the limit says"
+		lost := "front : leases lost: 1 , 2000-01-01 00:00:01, slots : leases of slots that are still held were lost, so more requests than the limit may run"
 		wrong("Wrong now " + lost)
 		for i := range 5 {
 			traffic(full, "/", fmt.Sprint("k", i), 1)
 		}
-		wrong("Wrong now " + lost + " full : the store in memory is full : 1 of 1 keys; 4 charges shared states, 3 of them were denied")
+		wrong("Wrong now " + lost + " full : the store in memory is full : 1 of 1 keys; 4 charges of new keys shared counts, and 3 of these were denied")
 		l.ReportPolicy("limits.yaml", errors.New("limits.yaml:3:1: no rate"))
 		wrong("Wrong now " + lost + " front : policy file rejected , .*limits.yaml:3:1: no rate. The policy from the start stays in force. full .*")
 		l.ReportPolicy("limits.yaml", nil)

@@ -211,7 +211,7 @@ func (v *limiterView) problems(b *board) (all []problem) {
 		switch kind {
 		case stint.EventLeaseLost:
 			p.What += ": " + strconv.Itoa(b.leases)
-			p.Text = "slots are held whose lease is gone, so more requests may run than the limit says"
+			p.Text = "leases of slots that are still held were lost, so more requests than the limit may run"
 		}
 		if f.limit != "" {
 			p.Limits = []string{f.limit}
@@ -219,7 +219,7 @@ func (v *limiterView) problems(b *board) (all []problem) {
 		add(p)
 	}
 	if m := v.Memory; m != nil && m.Overflow > 0 && 10*m.Keys >= 9*m.Max {
-		add(problem{What: "the store in memory is full", Text: fmt.Sprintf("%d of %d keys; %d charges shared states, %d of them were denied", m.Keys, m.Max, m.Overflow, m.Denied)})
+		add(problem{What: "the store in memory is full", Text: fmt.Sprintf("%d of %d keys; %d charges of new keys shared counts, and %d of these were denied", m.Keys, m.Max, m.Overflow, m.Denied)})
 	}
 	if f := v.Policy; f != nil && f.Err != "" {
 		since := "from the start"

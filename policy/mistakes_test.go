@@ -95,7 +95,7 @@ var mistakes = []mistake{
 		`4:35: a percentage of near-limit is a whole number from 1 to 100: write one`, `4:40: a percentage of near-limit is a whole number from 1 to 100: write one`),
 	one("{concurrency: 8, near-limit: [80]}", true, `4:32: near-limit doesn't go with concurrency: leave it out, or make it a limit with rate or quota`),
 	one("{rate: 10/m, warm-up: 1s, near-limit: [80]}", false,
-		`4:41: the limit saves up no units, so no percentage of them can be used: leave it out, or use burst in place of warm-up`),
+		`4:41: its percentages are of the burst, and the limit has no burst: leave it out, or use burst in place of warm-up`),
 
 	one("{rate: 1/s, settle: failed}", false, `4:23: unknown settle "failed": write tokens, failed-only or {refund-on: [...]}; functions are registered with policy.WithSettleFunc`),
 	one("{rate: 1/s, settle: {}}", true, `4:23: settle is empty: write failed-only or {refund-on: [304, 503]}`),
@@ -384,7 +384,7 @@ var mistakes = []mistake{
 		`4:8: unknown entry "prefligt" of skip: write preflight; predicates of the application are registered with policy.WithPredicate`,
 		`4:19: unknown field "cdir" of an entry of skip: write cidr`,
 		`4:40: an entry of skip without networks: write some of [preflight, {cidr: [10.0.0.0/8]}]`,
-		`4:51: ::ffff:0.0.0.0/80 is shorter than the /96 that holds all of IPv4: use IPv4 notation, such as 10.0.0.0/8`),
+		`4:51: ::ffff:0.0.0.0/80 contains all of IPv4 and more: use IPv4 notation, such as 10.0.0.0/8`),
 	top("block: [{key: {header: X-API-Key}, cidr: [10.0.0.0/8]}]", false, `4:15: the key of an entry of block is an address: write remote-ip or {forwarded-ip: {trusted: [...]}}`),
 	top("block: [intrenal]", false, `4:9: unknown entry "intrenal" of block: write internal; predicates of the application are registered with policy.WithPredicate`),
 }

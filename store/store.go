@@ -249,7 +249,7 @@ var (
 	ErrCost      = errors.New("cost out of range") // below 0, or above MaxCost
 	ErrLimit     = errors.New("charge without a limit: make one with store.NewLimit")
 	ErrResults   = errors.New("charges and results differ in length")
-	ErrBan       = errors.New("a ban by hand that isn't from a millisecond to 365 days")
+	ErrBan       = errors.New("duration of a ban out of range") // below 1 ms, or above 365 days
 	ErrDuplicate = errors.New("a limit is charged twice for the same key in one call: add up the costs")
 )
 

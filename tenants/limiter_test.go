@@ -231,7 +231,7 @@ func TestOldPlansAreReported(t *testing.T) {
 
 // The log says once when a source begins to fail, and what holds, and once when it answers again.
 func TestLogOfOutages(t *testing.T) {
-	const fails, answers = "stint: limits can't be loaded, and ", "stint: limits are loaded again"
+	const fails, answers = "stint: limits can't be loaded, and ", "stint: limits can be loaded again"
 	const ofKey = "stint: limits can't be loaded for one key, and requests pass without them"
 	closed, other := stint.WithFailurePolicy(stint.FailClosed), requests(9000, "other")
 	free := tenants.WithDefault(requests(9000, "free"))
@@ -526,7 +526,7 @@ func TestErrorTexts(t *testing.T) {
 		{"acme", &source{sold: []stint.Limit{{}, requests(0, "a")}}, "stint: limits could not be loaded: tenants: the plan is invalid: " +
 			"Limit{}: use a limit, such as stint.Rate(10, time.Second)\nlimit \"a\": 0 units: use 1 to"},
 		{"acme", &source{sold: []stint.Limit{requests(1, "other")}}, "stint: limits could not be loaded: tenants: the plan is invalid: limit \"other\": another limit has that name"},
-		{"acme", &source{}, "stint: no limits: return stint.Exempt()"},
+		{"acme", &source{}, "stint: a limit function returned no limits: return stint.Exempt()"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			cache := must(tenants.New(tt.source.load))

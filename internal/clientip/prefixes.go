@@ -31,7 +31,7 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 			continue
 		case p.Addr().Is4In6() && p.Bits() < 96:
 			problems = append(problems, Problem{
-				What:  fmt.Sprintf("%v is shorter than the /96 that holds all of IPv4", p),
+				What:  fmt.Sprintf("%v contains all of IPv4 and more", p),
 				Write: "use IPv4 notation, such as 10.0.0.0/8",
 			})
 			continue

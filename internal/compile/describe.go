@@ -17,12 +17,15 @@ func describe(s store.Spec) string {
 	if s.Window != (store.Window{}) {
 		fmt.Fprintf(&b, " %v", s.Window)
 	}
+	if s.Algorithm == store.Ban {
+		b.WriteString(" denials")
+	}
 	for _, d := range []struct {
-		word string
-		d    time.Duration
-	}{{"per", s.Period}, {"for", s.Ban}, {"warm-up", s.WarmUp}} {
+		words string
+		d     time.Duration
+	}{{" per", s.Period}, {", banned for", s.Ban}, {", warm-up", s.WarmUp}} {
 		if d.d != 0 {
-			fmt.Fprintf(&b, " %s %v", d.word, d.d)
+			fmt.Fprintf(&b, "%s %v", d.words, d.d)
 		}
 	}
 	for _, n := range []struct {

@@ -167,7 +167,7 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 			"raise the queue's length, or leave the shares out", "WithQueue(0)")
 	}
 	if err == nil && r.Settings.Marks != nil && !limit.HasUse(l) {
-		const problem = "the limit saves up no units, so no percentage of them can be used"
+		const problem = "its percentages are of the burst, and the limit has no burst"
 		if r.Spec.Algorithm == store.WarmUp {
 			errs.Add("WithNearLimit", problem, "leave it out, or use %s in place of %s", "stint.WithBurst", "WithWarmUp")
 		} else {

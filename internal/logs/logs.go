@@ -68,7 +68,7 @@ var messageInfos = [messages]struct {
 		text: "a request was denied, because its limits or its cost could not be determined"},
 	LimitsDenied: {level: slog.LevelDebug, text: "a request was denied by the function that returns its limits"},
 	SourceFailed: {level: slog.LevelError, text: "limits can't be loaded", begins: true},
-	SourceAnswers: {level: slog.LevelInfo, text: "limits are loaded again", after: SourceFailed,
+	SourceAnswers: {level: slog.LevelInfo, text: "limits can be loaded again", after: SourceFailed,
 		ends: true},
 	StoreFailed: {level: slog.LevelError, text: "the store failed to decide a request", begins: true},
 	StoreAnswers: {level: slog.LevelInfo, text: "the store answers again", after: StoreFailed, ends: true,

@@ -33,7 +33,7 @@ func (s *Store) Observe(o *store.Observer) {
 func (s *Store) reportFull() { s.observers.Tell(s.fullNotice()) }
 
 func (s *Store) fullNotice() store.Notice {
-	err := fmt.Errorf("the store in memory is full with %d keys, so new keys share states: "+
+	err := fmt.Errorf("the store in memory is full with %d keys, so new keys share their counts with each other: "+
 		"use memstore.WithMaxKeys(%d), or use keys that clients can't make up", s.max, 4*s.max)
 	return store.Notice{Kind: store.Full, Err: err}
 }

@@ -22,7 +22,8 @@ func (p *Core) Extend(ctx context.Context, cost int64, names []string) error {
 		return err
 	}
 	if len(amends) > 1 {
-		return errors.New("stint: Extend: the limits are of several limiters, which decide one after the other: call Extend for those of each")
+		return errors.New("stint: Extend: the limits belong to several limiters: " +
+			"call Extend once for each limiter, with the names of its limits")
 	}
 	for q, as := range amends {
 		err = q.extend(ctx, as)

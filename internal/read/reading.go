@@ -178,7 +178,7 @@ func (q *Reading) chargeRest(p *Plan) error {
 }
 
 // ErrNoLimits: see stint.ErrNoLimits.
-var ErrNoLimits = errors.New("stint: no limits: return stint.Exempt() for a request without limits")
+var ErrNoLimits = errors.New("stint: a limit function returned no limits: return stint.Exempt() for a request without limits")
 
 // RecordNoLimits records that a function has returned no limits. If no other limit holds, the request
 // is denied.
@@ -457,7 +457,7 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 	}
 	cost := e.Cost(q.R)
 	if cost < 0 {
-		err := &failure.Error{Err: fmt.Errorf("%w: WithCost returned %d", store.ErrCost, cost),
+		err := &failure.Error{Err: fmt.Errorf("%w: WithCost returned %d: return 0 to 2^40", store.ErrCost, cost),
 			Status: http.StatusInternalServerError, Limit: e.Name()}
 		if e.DryRun {
 			q.Failures = append(q.Failures, Failure{DryRunDenied, err.Limit, err})

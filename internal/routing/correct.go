@@ -64,6 +64,8 @@ var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.Me
 func wrongMethod(method, host, path string) *mistaken {
 	upper := strings.ToUpper(method)
 	switch {
+	case strings.Contains(method, "/") && strings.Trim(host+path, " \t") == "":
+		return &mistaken{what: "it ends in a space", meant: method}
 	case strings.Contains(method, "/"):
 		return &mistaken{what: "a space in a path is written as %20",
 			meant: method + "%20" + strings.ReplaceAll(host+path, " ", "%20")}
@@ -73,7 +75,7 @@ func wrongMethod(method, host, path string) *mistaken {
 		return &mistaken{what: fmt.Sprintf("no request has the method %.80q", method), meant: host + path,
 			write: "use a method such as POST, or %q for every method"}
 	case method != upper:
-		return &mistaken{what: "a method in lower case, which no request has", meant: written(upper, host, path)}
+		return &mistaken{what: "the method must be in upper case", meant: written(upper, host, path)}
 	}
 	return nil
 }
@@ -111,15 +113,15 @@ func wrongHost(method, host, path string) *mistaken {
 		return &mistaken{what: "there is no space between the method and the path",
 			meant: written(strings.ToUpper(host), "", path)}
 	case colon && strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//"):
-		return &mistaken{what: "a pattern has no scheme", meant: written(method, "", path[2:])}
+		return &mistaken{what: "a pattern can't contain a scheme", meant: written(method, "", path[2:])}
 	case host[0] == '^':
 		return &mistaken{what: "a pattern isn't a regular expression",
 			meant: written(method, host[1:], strings.TrimSuffix(path, "$"))}
 	case strings.HasPrefix(host, "*.") && len(host) > 2:
-		return &mistaken{what: "a host has no wildcard", meant: written(method, "www"+host[1:], path),
+		return &mistaken{what: "a host can't contain a wildcard", meant: written(method, "www"+host[1:], path),
 			write: "use each host, such as %q"}
 	case strings.ContainsAny(host, "*{"):
-		return &mistaken{what: "a host has no wildcard", meant: written(method, "", path),
+		return &mistaken{what: "a host can't contain a wildcard", meant: written(method, "", path),
 			write: "use each host, or %q for all hosts"}
 	case isAddress(address):
 		if host[0] == '[' && host[len(host)-1] == ']' || !strings.Contains(host, ":") {
@@ -127,9 +129,9 @@ func wrongHost(method, host, path string) *mistaken {
 		}
 		return meant("an address with colons is written in brackets", "["+address+"]")
 	case host[0] == '[' && strings.Contains(host, "]:"):
-		return meant("a pattern's host has no port", host[:strings.Index(host, "]:")+1])
+		return meant("a pattern's host can't contain a port", host[:strings.Index(host, "]:")+1])
 	case colon:
-		return meant("a pattern's host has no port", name)
+		return meant("a pattern's host can't contain a port", name)
 	}
 	if lower := strings.ToLower(host); lower != host {
 		return meant("hosts are compared in lower case", lower)
@@ -138,13 +140,13 @@ func wrongHost(method, host, path string) *mistaken {
 	case host[0] == '[' && isAddress(address) && strings.Contains(address, ":"):
 		return nil
 	case strings.Trim(host, ".") == "":
-		return meant("a host isn't only dots", "")
+		return meant("a host can't consist of dots alone", "")
 	case strings.ContainsFunc(host, func(c rune) bool { return c >= 0x80 }):
 		return &mistaken{what: "a host is sent in ASCII", meant: written(method, "xn--bcher-kva.example", path),
 			write: "use it in Punycode, such as %q"}
 	case i >= 0:
-		return &mistaken{what: fmt.Sprintf("no host contains %q", host[i:i+1]), meant: written(method, "", path),
-			write: "use the host, or %q for all hosts"}
+		return &mistaken{what: fmt.Sprintf("a host can't contain %q", host[i:i+1]), meant: written(method, "", path),
+			write: "use a valid host name, or %q for all hosts"}
 	}
 	return nil
 }
@@ -165,7 +167,7 @@ func wrongPath(method, host, text string) *mistaken {
 	if all, expression := wildcards(text); expression {
 		return meant("a pattern isn't a regular expression", all)
 	} else if all != text {
-		return meant("segments that begin with : or * mean those characters here", all)
+		return meant("segments such as :id or * aren't wildcards here, but plain text", all)
 	}
 	if what, right := wrongBraces(text); what != "" {
 		return meant(what, right)
@@ -243,7 +245,7 @@ func wrongBraces(path string) (what, meant string) {
 		}
 		name, wrong := s[open+1:], ""
 		if end := strings.LastIndexByte(name, '}'); open > 0 || end < 0 || end != len(name)-1 {
-			wrong, name = "a wildcard is a whole segment", name[:max(end, 0)]
+			wrong, name = "a wildcard must be a whole segment", name[:max(end, 0)]
 		} else {
 			name = name[:end]
 		}
@@ -274,11 +276,11 @@ func wrongBraces(path string) (what, meant string) {
 			continue
 		case wrong != "":
 		case strings.HasSuffix(s, "...}") || s == "{$}":
-			wrong = "{name...} and {$} stand at the end"
+			wrong = "{name...} and {$} are allowed only at the end"
 		case name != unused:
-			wrong = "a name that another wildcard has"
+			wrong = "two wildcards have the same name"
 		default:
-			wrong = "a wildcard has a name and nothing else"
+			wrong = "a wildcard must be a name in braces"
 		}
 		if what == "" {
 			what = wrong

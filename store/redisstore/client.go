@@ -145,6 +145,7 @@ func (a *firstArg) String() string { return a.value }
 
 // warnOfWaiting warns of a client that can't be cloned and doesn't keep to deadlines.
 func warnOfWaiting(options string) {
-	slog.Warn("redisstore: the client doesn't keep to deadlines: while the server doesn't answer, it holds its connections for ReadTimeout, and calls fail; each call takes another goroutine",
+	slog.Warn("redisstore: the client ignores deadlines: each call takes an extra goroutine and, "+
+		"if the server doesn't answer, keeps a connection for ReadTimeout, so that other calls may fail",
 		"write", "redis."+options+"{ContextTimeoutEnabled: true}")
 }

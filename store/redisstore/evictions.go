@@ -116,13 +116,13 @@ func (e *evictions) evicting(all []serverInfo) error {
 		case s.limited && !kept:
 			since := ""
 			if s.evicted > 0 {
-				since = fmt.Sprintf(", and has evicted %d since this process asked first", s.evicted)
+				since = fmt.Sprintf(", and has evicted %d since this process first asked", s.evicted)
 			}
-			return fmt.Errorf("the Redis at %s evicts keys by %s when it is full%s, so callers get limits anew that they have used up: "+
-				"use maxmemory-policy volatile-ttl in its configuration, or give limits a Redis of their own", s.addr, s.policy, since)
+			return fmt.Errorf("the Redis at %s evicts keys when it is full (maxmemory-policy %s)%s, so counts of callers can start again at 0: "+
+				"set its maxmemory-policy to volatile-ttl, or use a separate Redis for limits", s.addr, s.policy, since)
 		case s.evicted > 0:
-			return fmt.Errorf("the Redis at %s has evicted %d keys since this process asked first, so callers get limits anew that they have used up: "+
-				"raise its maxmemory, or give limits a Redis of their own", s.addr, s.evicted)
+			return fmt.Errorf("the Redis at %s has evicted %d keys since this process first asked, so counts of callers can start again at 0: "+
+				"raise its maxmemory, or use a separate Redis for limits", s.addr, s.evicted)
 		}
 	}
 	return nil

@@ -30,13 +30,13 @@ func TestEvictionsAreTold(t *testing.T) {
 		evicts                  bool
 		told                    string
 	}{
-		{"any key", "1gb", "allkeys-lru", false, "evicts keys by allkeys-lru when it is full, so"},
-		{"any key with a lifetime", "1gb", "volatile-lru", false, "evicts keys by volatile-lru when it is full, so"},
+		{"any key", "1gb", "allkeys-lru", false, "evicts keys when it is full (maxmemory-policy allkeys-lru), so"},
+		{"any key with a lifetime", "1gb", "volatile-lru", false, "evicts keys when it is full (maxmemory-policy volatile-lru), so"},
 		{"as advised", "1gb", "volatile-ttl", false, ""},
 		{"none", "1gb", "noeviction", false, ""},
 		{"never full", "0", "allkeys-lru", false, ""},
 		{"as advised, and too small", "1gb", "volatile-ttl", true, "has evicted 50 keys since"},
-		{"any key, and it does", "1gb", "allkeys-random", true, "evicts keys by allkeys-random when it is full, and has evicted 50 since"},
+		{"any key, and it does", "1gb", "allkeys-random", true, "evicts keys when it is full (maxmemory-policy allkeys-random), and has evicted 50 since"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := redistest.Start(t, "--maxmemory", tt.maxmemory, "--maxmemory-policy", tt.policy)
@@ -88,7 +88,7 @@ func TestEvictionsOfOneMaster(t *testing.T) {
 	o, all := notices()
 	s.ObserveEvictions(o)
 	s.LookForEvictions()
-	if got := fmt.Sprint((<-all).Err); !strings.Contains(got, "the Redis at "+c.Nodes[1].Addr()+" evicts keys by allkeys-lfu") {
+	if got := fmt.Sprint((<-all).Err); !strings.Contains(got, "the Redis at "+c.Nodes[1].Addr()+" evicts keys when it is full (maxmemory-policy allkeys-lfu)") {
 		t.Errorf("told %q", got)
 	}
 	runtime.KeepAlive(o)
@@ -159,7 +159,7 @@ func TestALimiterOnAServerThatEvicts(t *testing.T) {
 	}
 	select {
 	case w := <-warned:
-		if w.Kind != "store-forgets" || !strings.Contains(w.Text, "the Redis at "+server.Addr()+" evicts keys by allkeys-lru") {
+		if w.Kind != "store-forgets" || !strings.Contains(w.Text, "the Redis at "+server.Addr()+" evicts keys when it is full (maxmemory-policy allkeys-lru)") {
 			t.Errorf("warned %+v", w)
 		}
 	case <-time.After(time.Minute):

@@ -17,7 +17,7 @@ import (
 // instead. -1: the function is called in several ways, so its corrections are only listed.
 var corrections = map[string]int{
 	"Add": 2, "require": 2, "checkedOption": 2, "checkedRuleOption": 2, "checkedSetting": 2, "configures": 2,
-	"CheckDuration": 2, "NewSpecError": 2, "bad": -1, "problem": -1,
+	"CheckDuration": 2, "NewSpecError": 2, "bad": -1, "problem": -1, "meant": -1,
 }
 
 // A correction begins with what the reader does.
@@ -25,7 +25,8 @@ var verbs = regexp.MustCompile(`^(use|pass|add|leave|give|put|raise|set|check|re
 
 // riddles are phrases that readers who don't know the library didn't understand, and the word "write".
 var riddles = regexp.MustCompile(`(^|: |, |or )write |takes it|it exempts|goes by the name|beside it|those who|` +
-	`those that|(lets|let) nobody|none hold|may stand|inherited already|what a key has|stint: .*stint: `)
+	`those that|those of|(lets|let) nobody|none hold|may stand|inherited already|what a key has|saves? up no|` +
+	`shares? states|limits anew|has no (scheme|wildcard|port)|mean those|stint: .*stint: `)
 
 // The messages about options, the warnings and the lines of the log say what to do in plain words. With -v the test
 // lists them all.
@@ -71,7 +72,7 @@ func TestMessages(t *testing.T) {
 					}
 				case *ast.KeyValueExpr:
 					key, _ := n.Key.(*ast.Ident)
-					if key != nil && slices.Contains([]string{"What", "Write", "Problem", "text"}, key.Name) {
+					if key != nil && slices.Contains([]string{"What", "what", "Write", "Problem", "text"}, key.Name) {
 						found += list(name, n.Value, key.Name == "Write")
 					}
 					if c, is := n.Value.(*ast.CompositeLit); is && strings.HasSuffix(name, "mistakes/kinds.go") {

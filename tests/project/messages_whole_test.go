@@ -216,6 +216,9 @@ func TestLogLinesWhole(t *testing.T) {
 				says := strings.Contains(line, "was denied") || strings.Contains(line, "are denied") || strings.Contains(line, "request=denied")
 				passes := strings.Contains(line, "without the dry run") || strings.Contains(line, "goes on") || strings.Contains(line, "requests pass") ||
 					strings.Contains(line, "request=passed") || strings.Contains(line, "requests get")
+				if strings.Contains(line, "out of range") && !strings.Contains(line, "return 0 to 2^40") {
+					t.Errorf("no correction: %s", line)
+				}
 				if denied := w.Code != 200; says && !denied || passes && denied {
 					t.Errorf("status %d, and logged: %s", w.Code, line)
 				}
