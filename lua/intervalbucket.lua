@@ -221,8 +221,9 @@ end
 local function addDebtInterval(s, tokens)
   local debt = max(0, min(tokens, s.burst + maxCost - s.used))
   if debt == 0 then return false end
-  noteCharge(s, s.used, s.used + debt, false)
-  s.owed = s.owed or s.used <= s.burst
+  local waits = not s.owed and s.used > s.burst
+  noteCharge(s, s.used, s.used + debt, waits)
+  s.owed = not waits
   s.used = s.used + debt
   return true
 end

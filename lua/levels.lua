@@ -3,30 +3,40 @@
 --:functions
 local maxLevels, earliest = 8, -4503599627370496
 
--- levels.lower
-local function lowerLevels(levels, used)
-  while #levels > 0 and used < levels[#levels] do
-    levels[#levels] = used
-    if #levels == 2 or levels[#levels - 2] < used then return end
-    levels[#levels], levels[#levels - 1] = nil, nil
+-- levels.with and levels.marked, for levels with new uses: of those with one use, the first stays, and the last of all.
+local function joinLevels(levels)
+  local n, kept = #levels, 0
+  local latest = levels[n - 1]
+  for i = 2, n, 2 do
+    if kept == 0 or levels[kept] ~= levels[i] then
+      levels[kept + 1], levels[kept + 2] = levels[i - 1], levels[i]
+      kept = kept + 2
+    end
   end
+  if levels[kept - 1] < latest then
+    levels[kept + 1], levels[kept + 2] = latest, levels[kept]
+    kept = kept + 2
+  end
+  for i = n, kept + 1, -1 do levels[i] = nil end
 end
 
--- levels.charge and levels.merge
+-- levels.lower
+local function lowerLevels(levels, used)
+  for i = 2, #levels, 2 do levels[i] = min(levels[i], used) end
+  joinLevels(levels)
+end
+
+-- levels.charge, levels.withoutMark and levels.merge
 local function chargeLevels(levels, at, before, after, waits)
+  lowerLevels(levels, before)
   local n = #levels
   local latest = levels[n - 1]
-  lowerLevels(levels, before)
   if waits and latest >= at - 1 then return end
-  if latest >= at then
-    levels[n] = after
-    return
-  end
-  n = #levels + 2
-  levels[n - 1], levels[n] = at, after
+  if latest < at and not (n > 2 and levels[n] == levels[n - 2]) then n = n + 2 end
+  levels[n - 1], levels[n] = max(latest, at), after
   if n > 2 * maxLevels then
-    local drop = n
-    for i = n - 2, 4, -2 do
+    local drop = n - 2
+    for i = n - 4, 4, -2 do
       if levels[i] - levels[i - 2] < levels[drop] - levels[drop - 2] then drop = i end
     end
     for i = drop - 1, n do levels[i] = levels[i + 2] end -- the last two become nil
@@ -37,15 +47,9 @@ end
 local function refundLevels(levels, at, back)
   local first, n = 2, #levels
   while first < n and levels[first + 1] <= at do first = first + 2 end
-  local most, kept = max(levels[first] - back, 0), 0
-  for i = 2, n, 2 do
-    local used = i < first and min(levels[i], most) or max(levels[i] - back, 0)
-    if kept == 0 or levels[kept] < used then
-      levels[kept + 1], levels[kept + 2] = levels[i - 1], used
-      kept = kept + 2
-    end
-  end
-  for i = n, kept + 1, -1 do levels[i] = nil end
+  local most = max(levels[first] - back, 0)
+  for i = 2, n, 2 do levels[i] = i < first and min(levels[i], most) or max(levels[i] - back, 0) end
+  joinLevels(levels)
 end
 
 -- State.refunds
@@ -104,13 +108,13 @@ local function notesText(s)
 end
 
 -- State.validNotes, for the words of a state from the i-th on: whether they are nothing, or keptUntil, refundsFrom
--- and levels that ascend.
+-- and levels that don't descend.
 local function validNotes(w, i)
   local n = #w
   if n < i then return true end
   if (n - i) % 2 == 0 or n > i + 1 + 2 * maxLevels or w[i] == 0 then return false end
   for j = i + 2, n, 2 do
-    if w[j + 1] < 0 or w[j + 3] and (w[j + 2] <= w[j] or w[j + 3] <= w[j + 1]) then return false end
+    if w[j + 1] < 0 or w[j + 3] and (w[j + 2] <= w[j] or w[j + 3] < w[j + 1]) then return false end
   end
   return true
 end

@@ -51,8 +51,8 @@ if tag ~= '' then lastPlain = top < 1e15 and top or 1e15 - 1 end
 -- as well.
 local needed = units
 if how ~= '' and match(limit, ',(%d),') == '1' then needed = 0 end
--- chargesetup sets below and late. written is the tat last written, and digits its text: full buckets all get
--- the same one.
+-- chargesetup sets below and late. written is the tat last written, and digits its text: buckets
+-- that were empty get the same one.
 local below, late, written, digits
 --:looksetup
 -- queue: the limit's queue in units. On a state of another rate, a charge that may wait for a year
@@ -71,12 +71,12 @@ if how ~= '' then
 end
 -- In a batch, plain states aren't decoded but compared as texts, which are in the order of their
 -- tats. One charge fits on a tat from low, the present, to high, which it takes to top. Up to
--- full, it is denied; if how may allow it more, full is high, and what is above is decoded.
+-- denied, it is denied; if how may allow it more, denied is high, and what is above is decoded.
 -- Whether all characters are digits is checked only of what is denied: INCRBY checks the others.
-local low, high, full
+local low, high, denied
 if many and now >= 0 and top == lastPlain and not tooLarge then
   low, high = tag .. format('%015.0f', at), tag .. format('%015.0f', top - units)
-  full = how == '' and tag .. format('%015.0f', top) or high
+  denied = how == '' and tag .. format('%015.0f', top) or high
 end
 --:chargesetup
 -- A charge takes such a tat past a multiple of the grid if the digits that follow those of the
@@ -88,7 +88,7 @@ end
 -- tat: false if v is compared as text. state: the state in v if it is of other numbers, or has
 -- more than its tat.
 local tat, state = at, false
-if low and v and g == 1 and v >= low and v <= full and #v == 19 and (v <= high or match(v, '^%d+$')) then
+if low and v and g == 1 and v >= low and v <= denied and #v == 19 and (v <= high or match(v, '^%d+$')) then
   tat = false
 elseif v then
   local found = (tag == '' or #v == 19) and match(v, pattern)
@@ -258,9 +258,9 @@ local function addDebtBucket(s, tokens)
   local year = floor(31536000000000 / s.tick) * s.perTick
   local debt = min(tokens, math.ceil(max(full + year - s.used, 0) / s.token))
   if debt == 0 then return false end
-  local inUse = s.used + debt * s.token
-  noteCharge(s, s.used, inUse, false)
-  s.tat, s.ahead = s.at + inUse, aheadBy(inUse - full, s.ahead > 0 and s.used > full)
+  local inUse, waits = s.used + debt * s.token, s.ahead > 0 and s.used > full
+  noteCharge(s, s.used, inUse, waits)
+  s.tat, s.ahead = s.at + inUse, aheadBy(inUse - full, waits)
   return true
 end
 

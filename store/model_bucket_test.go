@@ -36,20 +36,23 @@ type low struct {
 	used *big.Rat
 }
 
-// charged returns lows with a charge more. Of nine, the two that differ least become one.
+// charged returns lows with a charge more. Of nine, two that differ least become one, but not the last.
 func (v lows) charged(at int64, before, after *big.Rat, waits bool) lows {
-	latest := v[len(v)-1].at
 	v = v.sunk(before)
-	switch {
+	n := len(v)
+	switch latest := v[n-1].at; {
 	case waits && latest >= at-1: // it runs when less is in use than since a charge before it, perhaps of this instant
 		return v
 	case latest >= at:
-		v[len(v)-1].used = after
+		v[n-1].used = after
 		return v
 	}
+	if n > 1 && v[n-1].used.Cmp(v[n-2].used) == 0 {
+		v = v[:n-1]
+	}
 	if v = append(v, low{at, after}); len(v) > 8 {
-		drop := 8
-		for i := 7; i > 0; i-- {
+		drop := 7
+		for i := 6; i > 0; i-- {
 			if minus(v[i].used, v[i-1].used).Cmp(minus(v[drop].used, v[drop-1].used)) < 0 {
 				drop = i
 			}
@@ -59,13 +62,18 @@ func (v lows) charged(at int64, before, after *big.Rat, waits bool) lows {
 	return v
 }
 
-// sunk returns lows of which none is above used.
+// sunk returns lows of which none is above used. The instant of the last one stays.
 func (v lows) sunk(used *big.Rat) lows {
+	latest := v[len(v)-1].at
 	v = slices.Clone(v)
 	for i := range v {
 		v[i].used = least(v[i].used, used)
 	}
-	return slices.CompactFunc(v, func(a, b low) bool { return a.used.Cmp(b.used) == 0 })
+	v = slices.CompactFunc(v, func(a, b low) bool { return a.used.Cmp(b.used) == 0 })
+	if last := v[len(v)-1]; last.at != latest {
+		v = append(v, low{latest, last.used})
+	}
+	return v
 }
 
 // since returns how little has been in use since a charge at at, and from when on that is
@@ -214,7 +222,7 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 			return t
 		}
 		if m.lows != nil {
-			m.lows = m.lows.charged(now.Steady, before, m.used, false)
+			m.lows = m.lows.charged(now.Steady, before, m.used, m.waits)
 		}
 		return ticket{cost: t.cost + owed, at: now.Steady, mark: plus(rat(m.last), over(plus(standing, rat(owed)), m.rate))}
 	case cost == t.cost:
@@ -371,7 +379,7 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 		settled := ticket{cost: t.cost + owed, at: m.at(now), mark: plus(m.standing(t), rat(owed))}
 		m.tokens -= owed
 		if m.lows != nil {
-			m.lows = m.lows.charged(m.at(now), rat(used), rat(m.used()), false)
+			m.lows = m.lows.charged(m.at(now), rat(used), rat(m.used()), m.waits)
 		}
 		return settled
 	case cost == t.cost || used == 0:

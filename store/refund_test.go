@@ -99,6 +99,57 @@ func TestRefundBesideChargeOfOneInstant(t *testing.T) {
 	}
 }
 
+// Several charges of one instant wait, as calls that come to Redis together. When the first of them runs, a charge of
+// that instant that didn't wait has been given back by time, and a refund of it gives back no more than is left.
+func TestRefundBesideChargesThatWaitOfOneInstant(t *testing.T) {
+	for _, s := range []store.Spec{
+		{Algorithm: store.TokenBucket, Units: 1, Period: time.Second, Burst: 7},
+		{Algorithm: store.LeakyBucket, Units: 1, Period: time.Second, Burst: 6, Queue: 20},
+		{Algorithm: store.IntervalBucket, Units: 1, Period: time.Second, Burst: 7},
+	} {
+		m := newMeter(t, s)
+		refunded := m.must(4)
+		m.sleep(time.Millisecond)
+		m.must(3)
+		m.sleep(time.Millisecond)
+		m.settle(refunded, 0) // it isn't the last
+		m.sleep(2*time.Second - 2*time.Millisecond)
+		early := m.must(4)
+		late := m.take(6, time.Minute) // runs when 1 is in use
+		later := m.take(1, time.Minute)
+		if !late.OK || !later.OK || late.Delay.Round(time.Second) != 4*time.Second {
+			t.Fatalf("%v: %s, %s", s.Algorithm, show(late), show(later))
+		}
+		m.sleep(time.Second)
+		m.settle(later.Receipt, 0)
+		m.sleep(late.Delay - time.Second)
+		m.settle(early, 0)
+		if passed := 6 + m.take(0, time.Nanosecond).Remaining; passed > 7 {
+			t.Errorf("%v: %d of a burst of 7 pass at one instant", s.Algorithm, passed)
+		}
+	}
+}
+
+// So it is if a debt is made at the instant of a charge that waits.
+func TestRefundBesideDebtOfOneInstant(t *testing.T) {
+	for _, s := range []store.Spec{
+		{Algorithm: store.TokenBucket, Units: 1, Period: time.Second, Burst: 10},
+		{Algorithm: store.IntervalBucket, Units: 1, Period: time.Second, Burst: 10},
+	} {
+		m := newMeter(t, s)
+		refunded, owing, early := m.must(4), m.must(1), m.must(5)
+		m.settle(refunded, 0)
+		late := m.take(8, time.Minute)
+		m.settle(owing, 2)
+		m.sleep(late.Delay + time.Second) // so that the debt has been given back by time, and nothing waits
+		m.settle(early, 0)
+		// 2 were in use beside the late one when it ran.
+		if passed := 8 + m.take(0, time.Nanosecond).Remaining; passed > 10 {
+			t.Errorf("%v: %d of a burst of 10 pass within a second", s.Algorithm, passed)
+		}
+	}
+}
+
 // Charges that don't wait are told apart if they are a microsecond apart, in which a bucket gives back a part of a unit.
 func TestDebtTakenBackAMicrosecondLater(t *testing.T) {
 	m := newMeter(t, store.Spec{Units: 10, Period: time.Second})

@@ -152,7 +152,7 @@ type Charge struct {
 	// queue. With 0, the default, the charge reserves nothing.
 	//
 	// Values above a year are lowered to a year, or further for a limit whose units in a year
-	// would be too large to count. If the last charge on a bucket used another rate or burst, a
+	// would be too large to count. If the last charge on a bucket used another rate, a
 	// charge with a MaxWait of a year or more is denied instead of reserved; the caller retries
 	// after RetryAfter. Concurrency ignores MaxWait, because the time until a slot is released
 	// is unknown.

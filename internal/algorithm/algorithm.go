@@ -5,7 +5,7 @@
 //	limit.go, spec.go                a rule, and what is checked of it
 //	state.go, encoding.go            what is kept for a key
 //	tokenbucket.go … ban.go          an algorithm each
-//	levels.go, intervals.go, lookback.go, rate.go     what several algorithms share
+//	refunds.go, levels.go, intervals.go, lookback.go, rate.go     what several algorithms share
 //	scale.go, window.go              units of time; the calendar
 //
 // Package store has the contract that the authors of stores read, of types that convert to those here.
@@ -116,8 +116,8 @@ func (l *Limit) workOut(bad wrong) {
 }
 
 // Step answers a charge that is decided alone; otherwise it is like store.Decide. It may bring
-// the state to the present. Only a charge that passes changes the state beyond that. It only
-// reslices and appends to the Log, so a copy of the State made before remains valid.
+// the state to the present. Only a charge that passes changes the state beyond that. It never
+// writes to entries that the Log has, so a copy of the State made before remains valid.
 func (l *Limit) Step(now *Now, c Charge, s *State, r *Result) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:

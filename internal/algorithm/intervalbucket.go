@@ -233,8 +233,9 @@ func (l *Limit) addDebtInterval(now *Now, tokens int64, f *refills, s *State, r 
 		r.Instant = at
 	}
 	inUse := f.used + debt
-	s.noteCharge(at, f.used, inUse, false)
-	s.writeInterval(f.start, inUse, s.W[Owed] != 0 || f.used <= s.Numbers.Burst)
+	waits := s.W[Owed] == 0 && f.used > s.Numbers.Burst
+	s.noteCharge(at, f.used, inUse, waits)
+	s.writeInterval(f.start, inUse, !waits)
 }
 
 // useLeft returns how many tokens of a charge and those before it are in use at an instant, if

@@ -79,7 +79,7 @@ func levelsTrace(t *testing.T, seed uint64, capacity int64, open, ops int, pace 
 			t.Fatalf("seed %d: %d levels", seed, len(v))
 		}
 		for j := 1; j < len(v); j++ {
-			if v[j].At <= v[j-1].At || v[j].Units <= v[j-1].Units {
+			if v[j].At <= v[j-1].At || v[j].Units < v[j-1].Units || v[j].Units == v[j-1].Units && j < len(v)-1 {
 				t.Fatalf("seed %d: levels don't ascend: %v", seed, v)
 			}
 		}

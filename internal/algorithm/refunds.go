@@ -3,7 +3,7 @@ package algorithm
 import "time"
 
 // What the states of token, leaky and interval buckets keep, so that no refund gives back more than the
-// charge has had in use since it was made. Most keep nothing: then receipts alone say how much that is.
+// bucket has had in use at any moment since the charge. Most keep nothing: then receipts alone say how much that is.
 // The Log has the levels (levels.go).
 const (
 	// KeptUntil is the instant, by Now.Steady, until which RefundsFrom and the levels are kept, or 0 if
@@ -11,7 +11,8 @@ const (
 	// back anyway.
 	KeptUntil = 3
 	// RefundsFrom is the instant from which on charges are refunded. Earlier charges were made under other
-	// numbers, or before the clock was set back.
+	// numbers, or before the clock was set back. So may some of this very instant have been: the first charge under
+	// new numbers is of the instant at which they begin.
 	RefundsFrom = 4
 )
 
@@ -19,13 +20,14 @@ const (
 const earliest = -exact / 2
 
 // refunds reports whether a charge may be refunded at all. A receipt from the future was made before the
-// clock was set back: what it says of its bucket is long over.
+// clock was set back, by a state that is no more.
 func (s *State) refunds(r *Receipt, at int64) bool {
 	return r.Instant <= at && (s.W[KeptUntil] == 0 || r.Instant >= s.W[RefundsFrom])
 }
 
-// lowestUse returns the lowest use since a charge, where used is in use now, at, and the instant at which the
-// charge's Mark bounds it: the first of which the levels know the use, or since without any.
+// lowestUse returns the lowest use since a charge. The bucket has used in use at the present, at. from is the instant
+// at which the charge's Mark bounds the refund, too: without levels it is since, and with levels it is the earliest
+// instant after the charge that they cover.
 func (s *State) lowestUse(r *Receipt, at, since, used int64) (low, from int64) {
 	switch {
 	case !s.refunds(r, at):
@@ -38,15 +40,15 @@ func (s *State) lowestUse(r *Receipt, at, since, used int64) (low, from int64) {
 }
 
 // noteCharge records that a charge, or a debt, has raised the use from before to after. Without levels the
-// receipts know that.
+// receipts know that. waits is set if the charge waits, or if charges wait when the debt is made.
 func (s *State) noteCharge(at, before, after int64, waits bool) {
 	if len(s.Log) > 0 {
 		s.Log = levels(s.Log).charge(at, before, after, waits)
 	}
 }
 
-// noteRefund records that back of a charge made at an instant have been given back, when used was in
-// use. If it was the last charge, and none was refunded before, no other receipt says too much.
+// noteRefund records that back units of a charge, made at chargedAt, have been given back. used was in use before the
+// refund. If the charge was the last one, and none was refunded before, no other receipt says too much.
 func (s *State) noteRefund(now, used, chargedAt, back int64, last bool, keptUntil int64) {
 	if last && len(s.Log) == 0 {
 		return
@@ -58,8 +60,8 @@ func (s *State) noteRefund(now, used, chargedAt, back int64, last bool, keptUnti
 	s.keepNotes(keptUntil)
 }
 
-// noteNumbers records that the state gets other numbers. Tokens of two sizes can't be told apart, so no
-// charge made before is refunded, even if the numbers change back.
+// noteNumbers records that the state gets other numbers at an instant. Tokens of two sizes can't be told apart, so no
+// charge of an earlier instant is refunded, even if the numbers change back.
 func (s *State) noteNumbers(at, keptUntil int64) {
 	s.keepNotes(keptUntil)
 	s.refuseRefunds(at, s.W[KeptUntil])
@@ -100,7 +102,7 @@ func (s *State) lifetimeBucket(now *Now, r *Result) time.Duration {
 // validNotes reports whether KeptUntil, RefundsFrom and the Log are as a bucket writes them.
 func (s *State) validNotes() bool {
 	for i, e := range s.Log {
-		if i > 0 && e.Units <= s.Log[i-1].Units || e.Units >= exact {
+		if i > 0 && e.Units < s.Log[i-1].Units || e.Units >= exact {
 			return false
 		}
 	}

@@ -44,8 +44,7 @@ const (
 	// exact is the first integer that a double can't distinguish from its neighbour.
 	exact = 1 << 53
 	// horizon is how far from a store's origin instants stay exact, in microseconds: 20
-	// years. Beyond it only limits that use the whole range lose exactness, and the
-	// stores here are restarted more often.
+	// years. Beyond it, only limits that use the whole range lose exactness.
 	horizon = 20 * 365.25 * 24 * 3600 * 1e6
 	// longest is the furthest into the future that a turn is reserved or a debt reaches.
 	longest = 365 * 24 * time.Hour

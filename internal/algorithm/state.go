@@ -14,8 +14,8 @@ func (s *Sealed) Open() *State { return &s.state }
 // State is a store's record of one limit and one key. The algorithm defines what the words
 // mean; a store only copies and, if necessary, serializes them.
 //
-// Instants count from the store's own origin. A bucket's are in the units of the Scale in
-// Numbers; all others are in microseconds. Limits that follow the calendar count
+// Instants count from the store's own origin. A bucket's Tat and Ahead are in the units of the Scale in
+// Numbers; all other instants are in microseconds. Limits that follow the calendar count
 // microseconds since store.Epoch.
 type State struct {
 	// Live distinguishes a state whose words are all 0 from one never seen.
@@ -28,8 +28,8 @@ type State struct {
 	Numbers Numbers
 	// W are the words by name: s.W[Tat].
 	W Words
-	// Log holds entries in ascending order of At. A step only reslices it and appends
-	// to it.
+	// Log holds entries in ascending order of At. A step reslices it, appends to it or replaces it, but never
+	// writes to its entries: copies of a State share them.
 	Log []Entry
 }
 

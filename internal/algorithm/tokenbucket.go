@@ -9,13 +9,13 @@ import (
 
 // TokenBucket and LeakyBucket share one step. A state is one instant, Tat. A charge moves it by its cost.
 // It may be ahead of the present by the capacity at once, and by more, up to the queue or the maximum
-// wait, if the charge waits for the difference. State.Numbers are those of the last charge. For most
-// states that is all, and the other words are 0.
+// wait, if the charge waits for the difference. State.Numbers are those of the last charge. In most
+// states, all words but Tat are 0.
 const (
 	// Tat is the theoretical arrival time: the instant at which the bucket is full again or, seen as a
 	// queue, at which it has run dry. What it is ahead of the present is in use.
 	Tat = 0
-	// Ahead is by how much Tat was ahead of the capacity when it was last written, or 0 if it wasn't. It is
+	// Ahead is by how much more than the capacity Tat was ahead of the present when it was last written, or 0. It is
 	// positive if the last charge waits for its turn, and negative if it is a debt, for which no charge waits. A
 	// Tat further ahead than that can only come from a clock that has since been set back. It is clamped,
 	// or the key would be denied for as long as the clock was set back.
@@ -35,7 +35,7 @@ const (
 // A refund gives back no more than the lowest number of tokens in use since the charge (refunds.go). As
 // long as nothing was refunded, the receipt's Mark bounds that: it is Tat after the charge, and what
 // it is ahead of the present has been in use all the time. Refunding a charge that isn't the last
-// makes the Marks of others too high, because Tat moves back. From then on the state has levels.
+// makes the Marks of later charges too high, because Tat moves back. From then on the state has levels.
 // While charges wait for their turns, only the last one can be canceled and nothing else is given back,
 // or a newcomer would go beside those that wait. A receipt must be settled with the limit that made the
 // charge: Marks are in its units.
@@ -88,7 +88,8 @@ func (l *Limit) defaultBucket() {
 }
 
 // Alone returns how long a charge of a bucket waits for its own cost, if nothing else is in use: with a shorter MaxWait
-// it never passes. It is 0 if the bucket holds the cost, and for all other limits.
+// it never passes. It is 0 if the cost is within the capacity, with debt, for a cost that never passes, and for all
+// other algorithms.
 func (l *Limit) Alone(cost int64) time.Duration {
 	if a := l.spec.Algorithm; a != TokenBucket && a != LeakyBucket || l.spec.Debt || cost > l.largest {
 		return 0
@@ -138,8 +139,8 @@ func aheadBy(n int64, waits bool) int64 {
 	return -n
 }
 
-// GrantPlain is StepPlain for a charge that passes at once, if nobody reads its result: the bucket with it holds
-// no more than its capacity. Otherwise ok is false, and StepPlain decides. cost is at most Largest, so that
+// GrantPlain is StepPlain for a charge that passes at once, if nobody reads its result: with the charge, no more than
+// the capacity is in use. Otherwise ok is false, and StepPlain decides. cost is at most Largest, so that
 // nothing overflows.
 func (l *Limit) GrantPlain(n *Numbers, now, tat, cost int64) (next int64, ok bool) {
 	at := l.scale.At(now)
@@ -151,19 +152,19 @@ func (l *Limit) GrantPlain(n *Numbers, now, tat, cost int64) (next int64, ok boo
 // was written under the numbers n, and consists of its Tat alone. Most do, so a store may
 // keep them in one word. It returns the new Tat. If ok is false, the limit has other numbers, or the
 // step needs or leaves more of a State than that, and r is meaningless.
-func (l *Limit) StepPlain(n *Numbers, now, a int64, c Charge, r *Result) (next int64, ok bool) {
+func (l *Limit) StepPlain(n *Numbers, now, found int64, c Charge, r *Result) (next int64, ok bool) {
 	if *n != l.numbers {
-		return a, false
+		return found, false
 	}
-	return l.stepPlain(now, a, c, r)
+	return l.stepPlain(now, found, c, r)
 }
 
-// stepPlain is stepBucket for a plain state: one that consists of its tat a alone. It is the whole rule
+// stepPlain is stepBucket for a plain state: one that is no more than the Tat that was found. It is the whole rule
 // in one function, because most programs decide little else.
-func (l *Limit) stepPlain(now, a int64, c Charge, r *Result) (next int64, ok bool) {
+func (l *Limit) stepPlain(now, found int64, c Charge, r *Result) (next int64, ok bool) {
 	at := l.scale.At(now)
-	tat := max(at, a)
-	next = a
+	tat := max(at, found)
+	next = found
 	*r = Result{}
 	r.OK = true
 	// With debt, a charge waits only for those before it; without, its own cost has to
@@ -196,11 +197,11 @@ func (l *Limit) stepPlain(now, a int64, c Charge, r *Result) (next int64, ok boo
 	}
 	r.ResetAfter = l.scale.wait(tat - at)
 	more := (r.Remaining + 1) * l.token
-	if more > most { // all are left: a MaxWait may be for a part of a token
+	if more > most { // nothing is in use, and a MaxWait may reach for a part of a token only
 		more = most + l.token
 	}
 	r.MoreAfter = l.scale.wait(more - room)
-	return next, max(a, next) <= at+l.capacity
+	return next, max(found, next) <= at+l.capacity
 }
 
 // allowed returns by how much a charge may wait, in units.
@@ -280,8 +281,8 @@ func (l *Limit) stepGeneral(now *Now, c Charge, s *State, r *Result) {
 	}
 	allowed := l.allowed(c)
 	if use.foreign && c.MaxWait >= longest {
-		// It would convert the state, and the other version's excess would drain at this rate,
-		// perhaps for days.
+		// The charge would convert the state, and what the other version has in use beyond this limit's capacity
+		// would drain at this limit's rate, perhaps for days.
 		allowed = min(allowed, l.queue)
 	}
 	*r = Result{OK: true}
@@ -324,7 +325,8 @@ func (l *Limit) chargeBucket(now *Now, s *State, before, inUse, units int64, wai
 	s.Numbers, s.W[Tat], s.W[Ahead] = l.numbers, l.scale.At(now.Steady)+inUse, aheadBy(inUse-l.capacity, waits)
 }
 
-// rebaseBucket clamps a state from before the clock was set back, and drops what is over.
+// rebaseBucket brings a state to the present: it drops what is over. A state from before the clock was set back is
+// clamped, and no charge made before is refunded.
 func (l *Limit) rebaseBucket(now *Now, s *State) {
 	stateScale := ScaleOf(s.Numbers.Unit)
 	at := stateScale.At(now.Steady)
@@ -335,7 +337,7 @@ func (l *Limit) rebaseBucket(now *Now, s *State) {
 	case s.W[KeptUntil] == 0 && !setBack:
 	case s.W[KeptUntil] <= now.Steady && !setBack:
 		s.dropNotes()
-	case setBack || s.lastNoted() > now.Steady: // the clock was set back, and refunds go by instants
+	case setBack || s.lastNoted() > now.Steady: // the clock was set back: receipts' Instants say nothing any more
 		s.refuseRefunds(now.Steady, max(stateScale.micros(s.W[Tat]), now.Steady+1))
 	}
 	if s.W[Tat] <= at && s.W[KeptUntil] == 0 {
@@ -359,7 +361,7 @@ func (l *Limit) amendBucket(now *Now, c *Settlement, s *State) Receipt {
 	return r
 }
 
-// addDebtBucket makes a charge cost more: tokens at the rate of the state, up to a year's worth.
+// addDebtBucket makes a charge cost more: tokens at the rate of the state, up to its capacity and a year's worth.
 func (l *Limit) addDebtBucket(now *Now, tokens int64, s *State, r *Receipt) {
 	stateScale, token, full := ScaleOf(s.Numbers.Unit), s.Numbers.Token, s.Numbers.Burst*s.Numbers.Token
 	at := stateScale.At(now.Steady)
@@ -376,9 +378,9 @@ func (l *Limit) addDebtBucket(now *Now, tokens int64, s *State, r *Receipt) {
 		refundable := l.refundableBucket(now, used, s, r)
 		r.Instant, r.Mark = now.Steady, at+refundable+debt*token
 	}
-	inUse := used + debt*token
-	s.noteCharge(now.Steady, used, inUse, false)
-	s.W[Tat], s.W[Ahead] = at+inUse, aheadBy(inUse-full, s.W[Ahead] > 0 && used > full)
+	inUse, waits := used+debt*token, s.W[Ahead] > 0 && used > full
+	s.noteCharge(now.Steady, used, inUse, waits)
+	s.W[Tat], s.W[Ahead] = at+inUse, aheadBy(inUse-full, waits)
 }
 
 // refundableBucket returns the lowest number of units that have been in use since a charge, of
@@ -388,7 +390,7 @@ func (l *Limit) refundableBucket(now *Now, used int64, s *State, r *Receipt) int
 	return max(min(low, r.Mark-l.scale.At(from)), 0)
 }
 
-// refundBucket gives back tokens of a charge.
+// refundBucket gives back tokens of a charge: at most what refundableBucket returns, and nothing while others wait.
 func (l *Limit) refundBucket(now *Now, tokens int64, c *Settlement, s *State, r *Receipt) {
 	at := l.scale.At(now.Steady)
 	used := max(s.W[Tat]-at, 0)

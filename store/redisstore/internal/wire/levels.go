@@ -16,7 +16,7 @@ func decodeLevels(words []int64, s *algorithm.State) bool {
 	s.W[algorithm.KeptUntil], s.W[algorithm.RefundsFrom] = words[0], words[1]
 	for words = words[2:]; len(words) > 0; words = words[2:] {
 		e := algorithm.Entry{At: words[0], Units: words[1]}
-		if n := len(s.Log); e.Units < 0 || n > 0 && (e.At <= s.Log[n-1].At || e.Units <= s.Log[n-1].Units) {
+		if n := len(s.Log); e.Units < 0 || n > 0 && (e.At <= s.Log[n-1].At || e.Units < s.Log[n-1].Units) {
 			return false
 		}
 		s.Log = append(s.Log, e)
