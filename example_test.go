@@ -64,7 +64,7 @@ func ExampleBan() {
 
 func ExampleNew() {
 	lim, err := stint.New(
-		stint.Rate(100, time.Minute, stint.WithBurst(2)),
+		stint.Rate(100, time.Hour, stint.WithBurst(2)),
 		stint.Quota(10_000, stint.Daily, stint.WithKey(stint.Header("X-API-Key"))),
 		stint.Concurrency(8),
 		stint.WithKey(stint.RemoteIP()),
@@ -403,16 +403,16 @@ func ExampleRefundOn() {
 
 func ExampleBandwidth() {
 	lim := stint.Must(stint.New(
-		stint.Bandwidth(100_000, stint.WithBurst(20_000)), // 20 kB at once, then 100 kB a second
+		stint.Bandwidth(100_000, stint.WithBurst(10_000)), // 10 kB at once, then 100 kB a second
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.EventPaced {
-				fmt.Println(e.Pacing.Bytes, "bytes, held up:", e.Pacing.Waited > 0) // by 50 ms
+				fmt.Println(e.Pacing.Bytes, "bytes, held up:", e.Pacing.Waited > 0) // by 300 ms
 			}
 		})))
-	h := limit(lim, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(make([]byte, 25_000)) })
+	h := limit(lim, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(make([]byte, 40_000)) })
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	// Output: 25000 bytes, held up: true
+	// Output: 40000 bytes, held up: true
 }
 
 func ExampleWithDirection() {
@@ -527,14 +527,15 @@ func ExampleWithMaxWait() {
 	lim := stint.Must(stint.New(
 		stint.Rate(4, time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Second)),
 		stint.WithKey(stint.RemoteIP())))
-	h := limit(lim, func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "waited:", stint.FromContext(r.Context()).Decision().Delay > 0)
-	})
+	h := limit(lim, hello)
+	start := time.Now()
 	visit(h, "GET", "/")
 	visit(h, "GET", "/")
+	fmt.Println("a quarter of a second apart:", time.Since(start) >= 250*time.Millisecond)
 	// Output:
-	// GET / → 200 waited: false
-	// GET / → 200 waited: true
+	// GET / → 200 hello
+	// GET / → 200 hello
+	// a quarter of a second apart: true
 }
 
 func ExampleWithDryRun() {

@@ -25,7 +25,7 @@ func Example_usage() {
 		return user, nil
 	})
 	lim := stint.Must(stint.New(
-		stint.Rate(100, time.Minute, stint.WithName("calls"), stint.WithKey(user)),
+		stint.Rate(100, time.Hour, stint.WithName("calls"), stint.WithKey(user)),
 		stint.WithRoute("GET /account/usage", stint.Exempt()),
 	))
 
@@ -47,7 +47,7 @@ func Example_usage() {
 		fmt.Print(w.Body)
 	}
 	// Output:
-	// {"limits":[{"limit":"calls","capacity":100,"used":1,"remaining":99,"reset_after":1}]}
+	// {"limits":[{"limit":"calls","capacity":100,"used":1,"remaining":99,"reset_after":36}]}
 }
 
 // A page outside the middleware of its limiter can't read the keys, and says so.

@@ -41,10 +41,10 @@ func ExampleNew() {
 // One limiter in front of everything, and one route with a limit more.
 func ExampleMiddleware() {
 	lim := stint.Must(stint.New(
-		stint.Rate(100, time.Minute),
+		stint.Rate(100, time.Hour),
 		stint.WithKey(stint.Header("X-API-Key")),
 	))
-	search := stint.Must(lim.With(stint.Rate(1, time.Minute, stint.WithName("search"))))
+	search := stint.Must(lim.With(stint.Rate(1, time.Hour, stint.WithName("search"))))
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /search", stinthttp.Middleware(search)(http.HandlerFunc(
@@ -62,8 +62,8 @@ func ExampleMiddleware() {
 	}
 	// Output:
 	// search
-	// 200 ["rate";r=99;t=1 "search";r=0;t=60]
-	// 429 ["rate";r=98;t=1 "search";r=0;t=60]
+	// 200 ["rate";r=99;t=36 "search";r=0;t=3600]
+	// 429 ["rate";r=98;t=36 "search";r=0;t=3600]
 }
 
 func ExampleTransport() {
@@ -148,8 +148,8 @@ func ExampleWithSharedPause() {
 // A page of an account: what the caller has used of each limit. The page itself costs nothing.
 func ExampleUsage() {
 	lim := stint.Must(stint.New(
-		stint.Rate(100, time.Minute, stint.WithName("calls")),
-		stint.WithRoute("GET /search", stint.Rate(10, time.Minute, stint.WithName("search"))),
+		stint.Rate(100, time.Hour, stint.WithName("calls")),
+		stint.WithRoute("GET /search", stint.Rate(10, time.Hour, stint.WithName("search"))),
 		stint.WithRoute("GET /account/usage", stint.Exempt()),
 		stint.WithKey(stint.Header("X-API-Key")),
 	))
@@ -165,5 +165,5 @@ func ExampleUsage() {
 		fmt.Print(w.Body)
 	}
 	// Output:
-	// {"limits":[{"limit":"calls","capacity":100,"used":1,"remaining":99,"reset_after":1},{"limit":"search","route":"GET /search","capacity":10,"used":1,"remaining":9,"reset_after":6}]}
+	// {"limits":[{"limit":"calls","capacity":100,"used":1,"remaining":99,"reset_after":36},{"limit":"search","route":"GET /search","capacity":10,"used":1,"remaining":9,"reset_after":360}]}
 }
