@@ -21,7 +21,8 @@ class Limiter:
                 request = urllib.request.Request(f"{replica}/v1/{call}", body, {"Content-Type": "application/json"})
                 with urllib.request.urlopen(request, timeout=self.timeout) as response:
                     return json.load(response)
-            except urllib.error.HTTPError:
+            except urllib.error.HTTPError as e:
+                e.problem = json.load(e) if e.headers.get_content_type() == "application/problem+json" else {}
                 raise  # an answer: 409 if the token is used, 401 if it has expired, 503 if the store fails
             except (OSError, http.client.HTTPException) as e:
                 failure = e  # this replica is gone, perhaps after it has charged a take, or used a token
@@ -42,7 +43,14 @@ class Permit:
         return self.allowed
 
     def extend(self, cost):
-        return self.update(self.limiter.post("extend", token=self.token, cost=cost))
+        return self.call("extend", cost)
 
     def settle(self, cost):
-        return self.update(self.limiter.post("settle", token=self.token, cost=cost))
+        return self.call("settle", cost)
+
+    def call(self, name, cost):
+        try:
+            return self.update(self.limiter.post(name, token=self.token, cost=cost))
+        except urllib.error.HTTPError as e:
+            self.token = e.problem.get("token", self.token)  # the token that was sent may be used up
+            raise

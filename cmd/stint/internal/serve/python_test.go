@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +22,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/test/redistest"
+	"github.com/stint-go/stint/internal/test/storefake"
+	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
 )
 
@@ -126,7 +131,7 @@ def work(i):
             assert permit.settle(6)
             sure = 1
         except urllib.error.HTTPError as e:
-            assert e.code == 409, e.read()
+            assert e.code == 409, e.problem
             sure = 0
         with lock:
             settled, unsure = settled + sure, unsure + 1 - sure
@@ -155,7 +160,7 @@ func TestPythonExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), "\n"); n >= 50 {
+	if n := strings.Count(string(text), "\n"); n >= 60 {
 		t.Errorf("the example has %d lines", n)
 	}
 	server := redistest.Start(t)
@@ -199,6 +204,48 @@ func TestPythonExample(t *testing.T) {
 	if used < least || used > most {
 		t.Errorf("%d units are used, want %d to %d", used, least, most)
 	}
+}
+
+// repeat repeats a call that has failed.
+const repeat = `
+import sys, urllib.error
+from stint_client import Limiter
+permit = Limiter("policy", sys.argv[1:]).take("k", 5)
+try:
+    permit.settle(4)
+    sys.exit("no error")
+except urllib.error.HTTPError as e:
+    assert e.problem["status"] == 503, e.problem
+assert permit.settle(4)
+`
+
+// After an error, a permit of the example has the token that takes the place of the one that is used up.
+func TestPythonExampleRepeats(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 isn't installed")
+	}
+	s := storefake.New()
+	failed := false
+	s.OnSettle = func(c *storefake.Call) error {
+		if failed {
+			return c.Pass()
+		}
+		failed = true
+		return store.NotMade(errors.New("refused"))
+	}
+	r := newReplica(t, s)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		q.RemoteAddr = "192.0.2.1:1" // which is trusted
+		r.api.ServeHTTP(w, q)
+	}))
+	defer server.Close()
+	c := exec.Command(python, "-c", repeat, server.URL)
+	c.Env = append(os.Environ(), "PYTHONPATH=../../examples", "PYTHONDONTWRITEBYTECODE=1")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	r.left(t, "once it is settled", 96, 46)
 }
 
 // docs/other-languages.md is as it says: its file, its call and what that answers, and its program.
