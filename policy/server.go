@@ -49,8 +49,9 @@ func WithDescriptors(s Descriptors) Option {
 // Domain returns the domain of a file for Envoy's rate limit service, or "".
 func (p *Policy) Domain() string { return p.domain }
 
-// WithoutRoutes returns the options of a file with a domain, without its routes: those for descriptors that
-// have no path. It returns nil if the file has no limits beside those of routes.
+// WithoutRoutes returns the options of a file with a domain, without its routes. They are for
+// descriptors that have no path. WithoutRoutes returns nil if all limits of the file are in
+// routes.
 func (p *Policy) WithoutRoutes() []stint.Option { return slices.Clone(p.base) }
 
 // After returns the names of the limits with after: true.

@@ -116,8 +116,8 @@ func countDenials(now *Now, charges []Charge, states []State, results []Result) 
 
 // BanFor bans the key of a state for d, which is rounded up to microseconds, unless a ban that ends later is in
 // force; see [Banner]. The denials that the Ban has counted still count. l must be a Ban, and d a time that
-// [CheckBan] accepts. The caller must hold the state exclusively and write it back. r says how the key stands
-// then; its Begun reports whether the ban in force is this one.
+// [CheckBan] accepts. The caller must hold the state exclusively and write it back. r is the result for the key
+// after the call; its Begun reports whether the ban in force is this one.
 func BanFor(now Now, l *Limit, d time.Duration, s *State, r *Result) {
 	l.steps().BanFor((*algorithm.Now)(&now), microseconds(d), s.open(), (*algorithm.Result)(r))
 }

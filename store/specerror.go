@@ -7,9 +7,9 @@ type SpecError struct {
 	Field   string // of Spec; empty for a store
 	Problem string
 	Write   string // what to write instead: "use 1 to 1000"
-	// Names are the names of Go's in Problem and then in Write, in the order in which they are
-	// there, such as "TokenBucket" or "time.Second". Who reads limits from another language
-	// than Go puts its own words there.
+	// Names are the Go identifiers in Problem and then in Write, in order, such as
+	// "TokenBucket" or "time.Second". A program that reads limits from another language than Go
+	// replaces them by its own words.
 	Names []string
 }
 

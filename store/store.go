@@ -94,8 +94,8 @@ type Resetter interface {
 type Banner interface {
 	// Ban denies key for at least d by each of the limits, which are Bans. A ban that ends later
 	// stays. The denials that a Ban has counted stay, too. Reset ends the ban, if the store is a
-	// Resetter. results[i] is how key stands with limits[i] then; its Begun reports whether the
-	// ban in force is this one. results is nil after an error.
+	// Resetter. results[i] is the state of key in limits[i] after the call; its Begun reports
+	// whether the ban in force is this one. results is nil after an error.
 	//
 	// The error wraps ErrLimit if a limit is no Ban, and ErrBan if d is below a millisecond or
 	// above 365 days; nothing has changed then. After any other error, such as that the store has
@@ -187,16 +187,16 @@ type Result struct {
 	// Held is the number of slots held, including those of this charge. Held may exceed the
 	// limit's Units after Units was lowered. Only a Concurrency sets Held.
 	Held int64
-	// Remaining is the number of whole units left, never negative. A queue counts as far as the
-	// charge's MaxWait goes, and wholly if that is 0.
+	// Remaining is the number of whole units left, never negative. It includes the free units
+	// of a queue: those whose turn comes within the charge's MaxWait or, if MaxWait is 0, all.
 	Remaining int64
 	// Delay is the time that the caller must wait for the turn that the charge has reserved.
 	Delay time.Duration
 	// RetryAfter is 0 if OK is true. Otherwise it is the time after which the same charge would
-	// pass if no other caller came, or Never for a cost above what the limit ever lets pass. For a
-	// Concurrency it is 0 or Never, since nobody knows when a slot is released. If a
+	// pass if no other caller came, or Never for a cost above what the limit ever lets pass.
+	// For a Concurrency it is 0 or Never, because the time of the next release is unknown. If a
 	// cost needs a longer wait in the queue than MaxWait, even on an unused key, RetryAfter is
-	// the time until no unit is in use and by which MaxWait is too short.
+	// the time until no unit is in use, plus the time by which MaxWait is too short.
 	RetryAfter time.Duration
 	// ResetAfter is the time until all units of the limit are available again. For windows, it
 	// is the time until the window ends.

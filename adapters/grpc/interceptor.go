@@ -21,10 +21,10 @@
 //     (grpc.UnknownServiceHandler). "/pkg.Service/" is the pattern of a service's methods.
 //   - The header is the metadata. Values of binary metadata (-bin) are decoded. Host is the
 //     authority.
-//   - RemoteAddr is the peer's address, and TLS its state of TLS.
-//   - The context is the call's. What interceptors further out have stored there is in
-//     r.Context(): a stint.KeyFunc of it is the key of an authenticated user. Metadata and
-//     peer are there, too.
+//   - RemoteAddr is the peer's address, and TLS is the TLS state of the connection.
+//   - The context is the call's, with the values that outer interceptors have stored in it. So
+//     a stint.KeyFunc can return the user that authentication has stored. The metadata and the
+//     peer are in the context, too.
 //   - The body is empty. [Message] returns the message of a unary call.
 //
 // # Answers
@@ -35,27 +35,28 @@
 // trailer. A call that isn't admitted ends with a status. Its fields, "retry-after" among them,
 // are trailer metadata.
 //
-//	a limit denies                       RESOURCE_EXHAUSTED
-//	blocked, or an empty key             PERMISSION_DENIED
-//	the key is an error with a status    the status of the error: see below
-//	the store fails, under FailClosed    UNAVAILABLE
-//	the client leaves while it waits     CANCELLED
-//	its deadline has passed              DEADLINE_EXCEEDED
-//	anything else                        INTERNAL
+//	a limit denies the call                              RESOURCE_EXHAUSTED
+//	the call's deadline passes while the call waits      RESOURCE_EXHAUSTED
+//	the call is blocked, or has an empty key             PERMISSION_DENIED
+//	a key function returns an error with a status        the status of the error: see below
+//	the store fails, under FailClosed                    UNAVAILABLE
+//	the client cancels the call while it waits           CANCELLED
+//	the call's deadline has passed before the decision   DEADLINE_EXCEEDED
+//	any other error                                      INTERNAL
 //
 // A handler may return the *stint.DeniedError of a Permit.Extend or a Limiter.Take, or an error that
-// wraps it: the call then ends like one that the limiter denies. An error that is a gRPC status stays
-// as it is.
+// wraps it: the call then ends like a call that the limiter denies. An error that is a gRPC status
+// isn't changed.
 //
-// A status has a google.rpc.RetryInfo exactly if the call can pass later; it says what
-// retry-after says, in whole seconds. The trailer then also has grpc-retry-pushback-ms with the
-// same time in milliseconds: a client whose retry policy has the code waits that long. An error of a key, or of another
-// function of the application, may be a gRPC status, which is then the call's. Otherwise its StatusCode method counts,
-// translated as google.rpc.Code says: 401 is UNAUTHENTICATED. The messages of other errors aren't shown to the client.
+// If the call can pass later, the status has a google.rpc.RetryInfo with the time of retry-after, in whole seconds.
+// The trailer then also has grpc-retry-pushback-ms with the same time in milliseconds: a client whose retry policy
+// lists the status code waits for this time. If the error of a key, or of another function of the application, is a
+// gRPC status, the call ends with this status. Otherwise the result of the error's StatusCode method is translated
+// as in google.rpc.Code: 401 becomes UNAUTHENTICATED. The messages of other errors aren't shown to the client.
 //
-// The error that an interceptor further out gets wraps the limiter's: errors.As finds a
-// *stint.DeniedError in it. The interceptors don't call the handlers of
-// stint.WithDenyHandler and stint.WithErrorHandler, which write HTTP.
+// The error that an outer interceptor gets wraps the limiter's error: errors.As finds a
+// *stint.DeniedError in it. The interceptors don't call the handlers of stint.WithDenyHandler
+// and stint.WithErrorHandler, which write HTTP.
 //
 // # Settling
 //
@@ -79,10 +80,10 @@ import (
 
 const adapter = "stintgrpc"
 
-// UnaryServerInterceptor admits unary calls through l. If l admits a call, the handler
-// runs, with the stint.Permit in its context; otherwise the call ends with a status, as
-// the package says. Slots of concurrency limits are released when the handler returns or
-// panics. The panic is passed on, so an interceptor that recovers belongs further out.
+// UnaryServerInterceptor admits unary calls through l. If l admits a call, the handler runs,
+// with the stint.Permit in its context; otherwise the call ends with a status, as the package
+// says. Slots of concurrency limits are released when the handler returns or panics. The panic
+// is passed on, so mount an interceptor that recovers panics outside this one.
 //
 // Interceptors of several limiters decide separately, and each adds its fields.
 //

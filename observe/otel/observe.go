@@ -69,8 +69,9 @@ func WithMemory(name string, s *memstore.Store) Option {
 // requests whose decision has begun before that call aren't counted. Observe and stop are safe
 // for concurrent use.
 //
-// A store in memory that several limiters share is reported once, under the name that it
-// was given first; after its stop, under the next.
+// A store in memory that several limiters share is reported once, under the name from the first
+// call of Observe. When that call's stop is called, the name from the next call of Observe is
+// used.
 //
 // Limiters are distinguished by stint.WithLimiterName: the metrics of limiters with the
 // same name, or with none, are added up.
@@ -79,7 +80,8 @@ func WithMemory(name string, s *memstore.Store) Option {
 // the middleware that starts spans, such as otelhttp. Decisions outside HTTP
 // (Limiter.Take, Wait, Allow) have metrics only.
 //
-// The error is the meter provider's, or reports a nil store. Then nothing is observed.
+// Observe returns the errors of the meter provider, and an error for a nil store. After an
+// error, nothing is observed.
 func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
 	global := otel.GetMeterProvider()
 	c := config{provider: global}

@@ -15,7 +15,7 @@
 //	any other algorithm                                    150 to 200 bytes, and its log
 //	a bucket with turns reserved beyond its capacity       150 to 200 bytes
 //	a bucket after a refund or a change of its numbers     150 to 200 bytes, and its log
-//	a bucket of a rate after the process's first 1023      150 to 200 bytes
+//	a bucket of a rate after 1023 different rates          150 to 200 bytes
 //
 // After a refund, or a change of its units, period or burst, a bucket takes more memory until
 // the tokens that were in use at that time have drained.
