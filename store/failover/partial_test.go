@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
@@ -122,21 +123,13 @@ func TestProbedKeys(t *testing.T) {
 
 // A probe runs the algorithm of what failed, as often as needed, and holds no slot.
 func TestProbedAlgorithms(t *testing.T) {
-	for _, spec := range []store.Spec{
-		{Algorithm: store.TokenBucket, Units: 5, Period: time.Hour, Debt: true, Burst: store.None},
-		{Algorithm: store.TokenBucket, Units: 5, Period: time.Hour, Queue: 10},
-		{Algorithm: store.IntervalBucket, Units: 5, Period: time.Hour},
-		{Algorithm: store.IntervalBucket, Units: 5, Window: store.Daily},
-		{Algorithm: store.LeakyBucket, Units: 5, Period: time.Hour},
-		{Algorithm: store.FixedWindow, Units: 5, Period: time.Hour},
-		{Algorithm: store.FixedWindow, Units: 5, Window: store.Monthly},
-		{Algorithm: store.SlidingWindow, Units: 5, Period: time.Hour, Buckets: 1000},
-		{Algorithm: store.SlidingCounter, Units: 5, Period: time.Hour},
-		{Algorithm: store.SlidingLog, Units: 5, Period: time.Hour},
-		{Algorithm: store.WarmUp, Units: 5, Period: time.Hour, WarmUp: time.Hour},
-		{Algorithm: store.Concurrency, Units: 5},
-		{Algorithm: store.Ban, Units: 5, Period: time.Hour, Ban: time.Hour},
-	} {
+	for _, spec := range append(versionstest.Kinds(t),
+		store.Spec{Algorithm: store.TokenBucket, Units: 5, Period: time.Hour, Debt: true, Burst: store.None},
+		store.Spec{Algorithm: store.IntervalBucket, Units: 5, Window: store.Daily},
+		store.Spec{Algorithm: store.SlidingWindow, Units: 5, Period: time.Hour, Buckets: 101},
+		store.Spec{Algorithm: store.SlidingWindow, Units: 5, Period: time.Hour, Buckets: 1000},
+		store.Spec{Algorithm: store.WarmUp, Units: 5, Period: time.Hour, WarmUp: time.Microsecond},
+	) {
 		synctest.Test(t, func(t *testing.T) {
 			spec.Name = "own"
 			own, err := store.NewLimit(spec)

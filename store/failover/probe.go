@@ -78,19 +78,25 @@ func (s *Store) catchUp() (done bool) {
 // unit, so a store that takes units ahead of their use has none left over to answer a probe
 // by itself.
 func probeLimit(l *store.Limit) *store.Limit {
-	probe := store.Spec{Name: ProbeLimit, Units: 1000, Period: time.Millisecond, Burst: 1}
+	bucket := store.Spec{Name: ProbeLimit, Units: 1000, Period: time.Millisecond, Burst: 1}
+	probe := bucket
 	if l != nil {
 		spec := l.Spec()
-		probe.Algorithm, probe.Buckets = spec.Algorithm, spec.Buckets
+		probe = spec // with the numbers that only its algorithm has
+		probe.Name, probe.Units, probe.Window = ProbeLimit, bucket.Units, store.Window{}
+		probe.Queue, probe.Debt, probe.Buckets = 0, false, 0 // a millisecond can't be cut into any number of buckets
 		probe.WarmUp, probe.Ban = min(spec.WarmUp, time.Millisecond), min(spec.Ban, time.Millisecond)
-		if spec.Burst == 0 {
-			probe.Burst = 0
+		if spec.Burst != 0 {
+			probe.Burst = bucket.Burst
 		}
-		if spec.Period == 0 && spec.Window == (store.Window{}) {
-			probe.Period = 0
+		if spec.Period != 0 || spec.Window != (store.Window{}) {
+			probe.Period = bucket.Period
 		}
 	}
-	made, _ := store.NewLimit(probe)
+	made, err := store.NewLimit(probe)
+	if err != nil { // those numbers don't go with the others: another algorithm is better than no probe
+		made, _ = store.NewLimit(bucket)
+	}
 	return made
 }
 
