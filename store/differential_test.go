@@ -144,6 +144,9 @@ func drawRule(d dice, a store.Algorithm) rule {
 			s.WarmUp = oneOf(d, s.Period, 4*s.Period, s.Period/2, 10*time.Second, time.Minute, micros(1+d.roll(10_000_000)), micros(anyNumber(d, 2*years)))
 		case store.Concurrency:
 			s.Period = 0
+		case store.SlidingCounter, store.SlidingLog:
+		default:
+			panic("no numbers of " + a.String())
 		}
 		if w.bounds != nil {
 			s.Period, s.Window = 0, w.window

@@ -127,6 +127,9 @@ func readRule(d dice, as []store.Algorithm) (rule, bool) {
 		s.WarmUp = s.WarmUp.Truncate(time.Microsecond)
 	case store.Concurrency:
 		s.Period = 0
+	case store.SlidingCounter, store.SlidingLog:
+	default:
+		panic("no numbers of " + s.Algorithm.String())
 	}
 	var err error
 	r.limit, err = store.NewLimit(s)

@@ -68,6 +68,8 @@ func allowed(r rule, tick, from, to int64) int64 {
 		if bucketOf(s, to)-bucketOf(s, from) < s.Buckets {
 			return s.Units
 		}
+	default:
+		panic("no bound of " + s.Algorithm.String())
 	}
 	return 1 << 62
 }

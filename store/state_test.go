@@ -123,6 +123,7 @@ func TestStateAsBytes(t *testing.T) {
 // readers are limits of every algorithm, whose numbers differ.
 var readers = func() (limits []*store.Limit) {
 	for _, a := range versionstest.Algorithms() {
+		before := len(limits)
 		for i, s := range []store.Spec{
 			{Units: 3, Period: time.Second, Burst: 5},
 			{Units: 1, Period: 2 * year, Burst: 7, Queue: 9},
@@ -149,6 +150,9 @@ var readers = func() (limits []*store.Limit) {
 			if l, err := store.NewLimit(s); err == nil {
 				limits = append(limits, l)
 			}
+		}
+		if len(limits) == before {
+			panic("no limit of " + a.String())
 		}
 	}
 	return limits

@@ -56,6 +56,9 @@ func (l *Limit) Full(maxWait time.Duration) int64 {
 // Tick returns the resolution in which the limit counts time.
 func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.Tick()) * time.Microsecond }
 
+// HasBurst reports whether the algorithm has a burst, as Spec.Burst sets it.
+func (l *Limit) HasBurst() bool { return algorithms[l.spec.Algorithm].burst }
+
 // FollowsCalendar reports whether the limit depends on the wall clock (Now.Wall).
 func (l *Limit) FollowsCalendar() bool { return l.calendar() || algorithms[l.spec.Algorithm].wall }
 

@@ -25,6 +25,9 @@ func Terms(l *store.Limit) algorithm.Terms { return Limit(l).Terms() }
 // Full returns how many units are left of a key that has used none, for charges with a MaxWait.
 func Full(l *store.Limit, maxWait time.Duration) int64 { return Limit(l).Full(maxWait) }
 
+// HasBurst reports whether the limit's algorithm has a burst, as Spec.Burst sets it.
+func HasBurst(l *store.Limit) bool { return Limit(l).HasBurst() }
+
 // MoreAfter returns the time after which more units are left than r says, or after
 // which the charge that r denies passes, whichever comes first. known is false for
 // Concurrency: the time until a slot is released is unknown.

@@ -123,6 +123,8 @@ func HasUse(l *store.Limit) bool {
 		return false
 	case store.TokenBucket:
 		return s.Burst > 0
+	case store.IntervalBucket, store.LeakyBucket, store.FixedWindow, store.SlidingWindow, store.SlidingCounter,
+		store.SlidingLog:
 	}
 	return true
 }

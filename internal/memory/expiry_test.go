@@ -70,6 +70,7 @@ func TestExpiryIsLossless(t *testing.T) {
 		{Name: "hourly", Algorithm: store.IntervalBucket, Units: 2, Burst: 5, Window: store.Hourly},
 		{Name: "sliding", Algorithm: store.SlidingWindow, Units: 5, Period: time.Second, Buckets: 7},
 		{Name: "log", Algorithm: store.SlidingLog, Units: 5, Period: time.Second},
+		{Name: "counter", Algorithm: store.SlidingCounter, Units: 5, Period: time.Second},
 		{Name: "warm", Algorithm: store.WarmUp, Units: 5, Period: time.Second, WarmUp: time.Second},
 		{Name: "slots", Algorithm: store.Concurrency, Units: 5},
 		{Name: "ban", Algorithm: store.Ban, Units: 3, Period: 5 * time.Second, Ban: 3 * time.Second},

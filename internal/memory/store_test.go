@@ -58,6 +58,7 @@ func TestExactUnderConcurrency(t *testing.T) {
 		{Algorithm: store.FixedWindow, Units: 1000, Window: store.Daily},
 		{Algorithm: store.SlidingWindow, Units: 1000, Period: time.Second},
 		{Algorithm: store.SlidingLog, Units: 1000, Period: time.Second},
+		{Algorithm: store.SlidingCounter, Units: 1000, Period: time.Second},
 		{Algorithm: store.Concurrency, Units: 1000},
 	} {
 		t.Run(fmt.Sprint(spec.Algorithm, spec.Units, spec.Window), func(t *testing.T) {

@@ -15,8 +15,7 @@ func TooCostly(c *store.Charge) Finding {
 	name, cost := c.Limit.Name(), c.Cost
 	text := fmt.Sprintf("a request costs %d, but limit %q never admits more than %d: lower the cost, or raise the limit",
 		cost, name, inside.Terms(c.Limit).Largest)
-	switch c.Limit.Algorithm() {
-	case store.TokenBucket, store.LeakyBucket, store.IntervalBucket:
+	if inside.HasBurst(c.Limit) {
 		text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)
 	}
 	return Finding{Kind: CostTooHigh, Limits: []string{name}, text: text, applies: func(v *View) bool {

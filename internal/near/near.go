@@ -49,6 +49,7 @@ func UseKnown(c *store.Charge, r *store.Result) bool {
 	switch c.Limit.Algorithm() {
 	case store.TokenBucket, store.LeakyBucket: // when the turn comes, as much is used as the result says
 		return r.Receipt.Cost > 0
+	case store.IntervalBucket, store.FixedWindow, store.SlidingWindow, store.SlidingCounter, store.SlidingLog:
 	}
 	return r.Receipt.Cost > 0 && r.Delay == 0
 }
@@ -75,7 +76,7 @@ func (t *Table) Reached(l *limit.Limit, c *store.Charge, r *store.Result, added 
 		return percent, true
 	case known && isOver(&spec, m, end, now):
 		m.percent = min(m.percent, percentOf(max(used-added, 0), of))
-		if spec.Algorithm == store.FixedWindow { // each window begins with no use
+		if startsAnew(spec.Algorithm) {
 			m.percent = 0
 		}
 	}
@@ -109,17 +110,37 @@ func percentOf(used, of int64) int { return int(min(used*100/of, 100)) }
 // the clock of the store. ResetAfter may be the end of a later window, in which turns are reserved.
 func endOf(s *store.Spec, r *store.Result, now time.Time) int64 {
 	period := s.Period
-	switch s.Algorithm {
-	case store.FixedWindow, store.IntervalBucket:
+	if inWindows(s.Algorithm) {
 		period = r.MoreAfter
 	}
 	return now.Add(period).UnixNano()
 }
 
+// inWindows reports whether an algorithm gives units back together, at the end of a window or an interval.
+func inWindows(a store.Algorithm) bool {
+	switch a {
+	case store.FixedWindow, store.IntervalBucket:
+		return true
+	case store.TokenBucket, store.LeakyBucket, store.SlidingWindow, store.SlidingCounter, store.SlidingLog:
+	}
+	return false
+}
+
+// startsAnew reports whether each period of an algorithm begins with no use.
+func startsAnew(a store.Algorithm) bool {
+	switch a {
+	case store.FixedWindow:
+		return true
+	case store.TokenBucket, store.IntervalBucket, store.LeakyBucket, store.SlidingWindow, store.SlidingCounter,
+		store.SlidingLog:
+	}
+	return false
+}
+
 // isOver reports whether the period of m is over. end is the end of the present period. Two ends of one window differ
 // by how long the store takes to answer; those of two windows by at least a window, whatever the clocks say.
 func isOver(s *store.Spec, m mark, end int64, now time.Time) bool {
-	if s.Algorithm != store.FixedWindow {
+	if !startsAnew(s.Algorithm) {
 		return now.UnixNano() >= m.end
 	}
 	length := s.Period.Microseconds()

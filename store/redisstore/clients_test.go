@@ -59,6 +59,7 @@ func versioned(t *testing.T) (all [][2]*store.Limit) {
 		{{Algorithm: store.FixedWindow, Units: 10, Window: store.Daily}, {Algorithm: store.FixedWindow, Units: 20, Window: store.Weekly}},
 		{{Algorithm: store.SlidingWindow, Units: 10, Period: time.Hour}, {Algorithm: store.SlidingWindow, Units: 14, Period: 2 * time.Hour, Buckets: 7}},
 		{{Algorithm: store.SlidingLog, Units: 10, Period: time.Hour}, {Algorithm: store.SlidingLog, Units: 15, Period: 30 * time.Minute}},
+		{{Algorithm: store.SlidingCounter, Units: 10, Period: time.Hour}, {Algorithm: store.SlidingCounter, Units: 15, Period: 30 * time.Minute}},
 		{{Algorithm: store.Concurrency, Units: 8}, {Algorithm: store.Concurrency, Units: 12}},
 		{{Algorithm: store.Ban, Units: 3, Period: time.Hour, Ban: time.Hour}, {Algorithm: store.Ban, Units: 5, Period: 2 * time.Hour, Ban: 20 * time.Minute}},
 	} {

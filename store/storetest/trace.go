@@ -200,12 +200,18 @@ func setOption(s *store.Spec, option string) (err error) {
 }
 
 func algorithm(name string) (store.Algorithm, error) {
-	for a := store.Algorithm(0); !strings.HasPrefix(a.String(), "Algorithm("); a++ {
+	for a := range algorithms {
 		if a.String() == name {
 			return a, nil
 		}
 	}
 	return 0, fmt.Errorf("no algorithm %q", name)
+}
+
+// algorithms yields all algorithms of package store.
+func algorithms(yield func(store.Algorithm) bool) {
+	for a := store.Algorithm(0); !strings.HasPrefix(a.String(), "Algorithm(") && yield(a); a++ {
+	}
 }
 
 func (p *player) call() error {

@@ -18,8 +18,7 @@ var versionRows = append(slices.Concat(
 	{"no fresh burst", func(s *suite) {
 		// A key that is used up under one set of numbers never has more left under
 		// another than the new numbers have beyond the old.
-		for _, a := range []store.Algorithm{store.TokenBucket, store.IntervalBucket, store.FixedWindow, store.SlidingWindow,
-			store.SlidingLog, store.SlidingCounter} {
+		for _, a := range rates(store.LeakyBucket) {
 			for _, units := range []int64{10, 12, 5, 1, 1000} {
 				name := fmt.Sprintf("%v %d", a, units)
 				s.must(s.take(name, s.version(a, 10, time.Minute), 10))
@@ -32,8 +31,7 @@ var versionRows = append(slices.Concat(
 	}},
 	{"another period", func(s *suite) {
 		// A bucket is converted; a window of another period counts by itself.
-		for _, a := range []store.Algorithm{store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,
-			store.SlidingWindow, store.SlidingLog, store.SlidingCounter} {
+		for _, a := range rates() {
 			second, hour := s.version(a, 10, time.Second), s.version(a, 10, time.Hour)
 			fresh := s.peek("other", hour).Remaining
 			for s.take(a.String(), second, 1).OK {
@@ -64,8 +62,7 @@ var versionRows = append(slices.Concat(
 	}},
 	{"turns are kept", func(s *suite) {
 		// Another version asks, and is denied, while all turns of a second are reserved.
-		for _, a := range []store.Algorithm{store.TokenBucket, store.IntervalBucket, store.SlidingWindow, store.SlidingLog,
-			store.SlidingCounter} {
+		for _, a := range rates(store.LeakyBucket, store.FixedWindow) {
 			key := a.String()
 			l, other := s.version(a, 10, time.Second), s.version(a, 1, time.Second)
 			passed := 0
@@ -105,6 +102,17 @@ var versionRows = append(slices.Concat(
 		b.deny(time.Hour) // the ban that was announced
 	}},
 }...)
+
+// rates returns the algorithms that let Units pass in a Period and need no other number, but those of except.
+func rates(except ...store.Algorithm) (all []store.Algorithm) {
+	except = append(except, store.WarmUp, store.Concurrency, store.Ban)
+	for a := range algorithms {
+		if !slices.Contains(except, a) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
 
 // version returns one of a limit's versions.
 func (s *suite) version(a store.Algorithm, units int64, period time.Duration) *store.Limit {

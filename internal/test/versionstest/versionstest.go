@@ -206,6 +206,9 @@ func (p *trace) version(common store.Spec) store.Spec {
 		s.WarmUp = period(common.WarmUp, 100*ms, time.Second, 10*time.Second)
 	case store.Ban:
 		s.Units, s.Ban = units(common.Units, 1, 2, 3, 5, 10), period(common.Ban, time.Second, time.Hour)
+	case store.FixedWindow, store.SlidingCounter, store.SlidingLog:
+	default:
+		panic("no numbers of " + p.of.String())
 	}
 	return s
 }

@@ -32,10 +32,7 @@ func TestTwins(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
 	first, perAlgorithm := versionstest.Seeds(12)
-	for _, a := range []store.Algorithm{
-		store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,
-		store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp, store.Concurrency, mixed, banned,
-	} {
+	for _, a := range append(slices.Clone(charged), mixed, banned) {
 		name := "several limits"
 		if a == banned {
 			name = "several limits and a ban"
@@ -132,6 +129,9 @@ func TestRunThatLacksFunctions(t *testing.T) {
 	}
 }
 
+// charged are the algorithms that charge something.
+var charged = slices.DeleteFunc(versionstest.Algorithms(), func(a store.Algorithm) bool { return a == store.Ban })
+
 const (
 	mixed  = store.Algorithm(255)
 	banned = store.Algorithm(254)
@@ -184,7 +184,7 @@ func drawTwins(rdb *redis.Client, seed uint64, a store.Algorithm) *twins {
 	for i := range n {
 		of := a
 		if a == mixed {
-			of = store.Algorithm(w.roll(9))
+			of = pick(w, charged...)
 		}
 		if a == banned {
 			of = pick(w, store.TokenBucket, store.TokenBucket, store.FixedWindow, store.SlidingLog, store.Concurrency, store.Ban)
@@ -277,6 +277,8 @@ func (w *twins) spec(name string, a store.Algorithm) store.Spec {
 	case store.Ban:
 		s.Period, s.Units = period, pick(w, 1, 2, 3, 5, 1+w.roll(20))
 		s.Ban = pick(w, time.Microsecond, time.Millisecond, period, 2*period, time.Hour)
+	default:
+		panic("no numbers of " + a.String())
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,8 +22,131 @@ import (
 
 const root = "../../../../"
 
-// Every constant of store.Algorithm is in each switch, table and document that has a place for each algorithm.
-// policy and cmd/stint have a test of theirs. CONTRIBUTING.md lists a few places more, which few algorithms need.
+// spot is a place in a file that has something for each algorithm, or for each field of a Spec. Places that only few
+// algorithms need aren't listed here: CONTRIBUTING.md marks them with a †.
+type spot struct {
+	file   string   // of this repository
+	in     string   // the function or variable, or the head of the table; "" for the whole file
+	what   string   // matches what the file has; NAME stands for the algorithm or the field
+	except []string // which aren't there
+}
+
+const (
+	named  = `\b(store|stint)\.NAME\b`
+	listed = `(?m)^\| .*\bNAMEs?\b`
+)
+
+var (
+	noRate = []string{"Concurrency", "Ban"}
+	silent = append(noRate, "TokenBucket") // a Spec without an algorithm is a TokenBucket
+)
+
+// algorithmPlaces are the places of each algorithm.
+var algorithmPlaces = []spot{
+	// What counts.
+	{"limits.go", "", `\bstore\.NAME\b`, nil},
+	{"internal/limit/kind.go", "HasUse", named, noRate},
+	{"internal/near/near.go", "UseKnown", named, append(noRate, "WarmUp")},
+	{"internal/near/near.go", "inWindows", named, append(noRate, "WarmUp")},
+	{"internal/near/near.go", "startsAnew", named, append(noRate, "WarmUp")},
+	{"internal/lines/supply.go", "SupplyOf", named, nil},
+
+	// Tests of the steps.
+	{"store/model_test.go", "newModel", named, []string{"Ban"}},
+	{"store/differential_test.go", "drawRule", named, []string{"Ban"}},
+	{"store/span_test.go", "allowed", named, noRate},
+	{"store/fuzz_test.go", "readRule", named, []string{"Ban"}},
+	{"store/largest_test.go", "largest", named, []string{"TokenBucket", "Ban"}},
+	{"store/clock_test.go", "TestClockSetBack", named, noRate},
+	{"store/future_test.go", "minuteLimits", named, noRate},
+	{"store/refund_test.go", "tightRule", named, noRate},
+	{"store/settle_test.go", "TestSettledOftenIsSettledOnce", named, []string{"TokenBucket", "Ban"}},
+	{"internal/test/versionstest/versionstest.go", "Kinds", named, []string{"TokenBucket"}},
+	{"internal/test/versionstest/versionstest.go", "version", named, []string{"Concurrency"}},
+	{"internal/test/versionstest/bounds.go", "bound", named, []string{"Concurrency"}},
+
+	// Tests of the stores.
+	{"internal/memory/inplace_test.go", "TestStatesInPlace", named, nil},
+	{"internal/memory/expiry_test.go", "TestExpiryIsLossless", named, []string{"TokenBucket"}},
+	{"internal/memory/store_test.go", "TestExactUnderConcurrency", named, []string{"WarmUp", "Ban"}},
+	{"store/redisstore/internal/wire/differential_test.go", "spec", named, nil},
+	{"store/redisstore/internal/wire/largest_test.go", "TestTwinsAtTheLargest", named, []string{"TokenBucket", "Ban"}},
+	{"store/redisstore/internal/wire/malformed_test.go", "TestTwinsOnMalformedStates", named,
+		[]string{"LeakyBucket", "Concurrency"}},
+	{"store/redisstore/rights_test.go", "everyKind", named, []string{"TokenBucket"}},
+	{"store/redisstore/clients_test.go", "versioned", named, []string{"TokenBucket"}},
+	{"store/redisstore/lifetime_test.go", "TestLifetimes", named, append(silent, "LeakyBucket")},
+	{"store/redisstore/fleet_test.go", "TestServersRollingDeploy", named, []string{"Ban"}},
+	{"store/failover/part_test.go", "TestProcessesShareALimit", named, append(silent, "LeakyBucket", "WarmUp")},
+	{"store/storetest/retry.go", "kinds", `\bNAME\b`, noRate},
+	{"store/storetest/exact.go", "days", `\bNAME\b`, append(noRate, "SlidingCounter", "WarmUp")},
+	{"store/storetest/atleast.go", "", `\bNAME\b`, nil},
+	{"store/storetest/versions.go", "isWindow", named, noRate},
+	{"store/storetest/several.go", "allOrNone", named, []string{"TokenBucket", "SlidingCounter", "Ban"}},
+
+	// Tests of limiters.
+	{"limits_near_test.go", "nearLimits", named, append(noRate, "WarmUp")},
+	{"limits_lines_test.go", "TestRefundBesideWaiters", named, append(noRate, "LeakyBucket", "WarmUp")},
+	{"resume_test.go", "slowLimits", `\bNAME\b`, noRate},
+
+	// Documents.
+	{"docs/algorithms.md", "", `(?m)^## NAMEs?\b`, nil},
+	{"docs/algorithms.md", "limit | write | state per key", listed, nil},
+	{"docs/algorithms.md", "limit | if its numbers change", listed, []string{"Concurrency"}},
+	{"docs/choosing.md", "algorithm | at once | then", listed, []string{"Ban"}},
+	{"docs/guarantees.md", "limit | admits at most", listed, nil},
+	{"docs/guarantees.md", "limit | admits at least", listed, nil},
+	{"docs/redis.md", "algorithm | after one request", listed, []string{"Ban"}},
+	{"docs/plots/main.go", "rates", `\bNAME\b`, noRate},
+	{"docs/plots/timeline.go", "rows", `\bNAME\b`, []string{"Ban"}},
+}
+
+// fieldPlaces are the places of each field of a store.Spec that only some algorithms have.
+var fieldPlaces = []spot{
+	{"internal/algorithm/spec.go", "checkExtras", `\bs\.NAME\b`, nil},
+	{"internal/optionerror/optionerror.go", "options", `"NAME"`, nil},
+	{"internal/compile/describe.go", "describe", `\bs\.NAME\b`, nil},
+	{"cmd/stint/internal/serve/token.go", "", `(&s|k\.Spec)\.NAME\b`, nil},
+	{"store/storetest/trace.go", "setOption", `\bs\.NAME\b`, []string{"Ban"}},
+	{"store/differential_test.go", "drawRule", `\bs\.NAME\b`, []string{"Ban"}},
+	{"internal/test/versionstest/versionstest.go", "version", `\bs\.NAME\b`, nil},
+	{"store/redisstore/internal/wire/differential_test.go", "spec", `\bs\.NAME\b`, nil},
+	{"store/redisstore/internal/wire/differential_test.go", "another", `\bs\.NAME\b`, nil},
+}
+
+// A number of its own that an algorithm has in a Spec is in each place that has something for each of them.
+func TestEveryNumberIsEverywhere(t *testing.T) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[store.Spec]()) {
+		if slices.Contains([]string{"Name", "Algorithm", "Units", "Period", "Window"}, f.Name) {
+			continue
+		}
+		if missing := missingIn(t, fieldPlaces, f.Name); missing != nil {
+			t.Errorf("Spec.%s is missing in\n\t%s", f.Name, strings.Join(missing, "\n\t"))
+		}
+	}
+}
+
+// The READMEs say how many algorithms a Rate or a Quota may have.
+func TestNumberOfAlgorithms(t *testing.T) {
+	n := len(constants(t, "store/algorithm.go")) - len(noRate)
+	words := [...][2]string{
+		8: {"Eight", "八"}, 9: {"Nine", "九"}, 10: {"Ten", "十"}, 11: {"Eleven", "十一"}, 12: {"Twelve", "十二"},
+	}
+	if n >= len(words) {
+		t.Fatalf("no word for %d", n)
+	}
+	for _, p := range []spot{
+		{"README.md", "", `\*\*` + words[n][0] + ` \[algorithms\]`, nil},
+		{"README.zh-CN.md", "", `\*\*` + words[n][1] + `种\[算法\]`, nil},
+	} {
+		if !mentions(t, p, "") {
+			t.Errorf("%s doesn't say that there are %d algorithms", p.file, n)
+		}
+	}
+}
+
+// Every constant of store.Algorithm is in each switch, table, test and document that has a place for each algorithm.
+// policy and cmd/stint have a test of theirs.
 func TestEveryAlgorithmIsEverywhere(t *testing.T) {
 	names := constants(t, "store/algorithm.go")
 	steps := constants(t, "internal/algorithm/algorithm.go")
@@ -57,31 +181,9 @@ func TestEveryAlgorithmIsEverywhere(t *testing.T) {
 			"store/redisstore/internal/wire/codecs.go: its line in codecs")
 		set := slices.IndexFunc(scripts.Names(), func(file string) bool { return scripts.Named(file) == c.set })
 		check(set >= 0, "internal/scripts/scripts.go: its line in algorithms, for a file in lua")
-		lower := strings.ToLower(name)
-		for _, in := range []struct {
-			file, what string
-			except     []store.Algorithm // which have no place there
-		}{
-			{"limits.go", `\bstore\.NAME\b`, nil},
-			{"internal/lines/supply.go", `\bstore\.NAME\b`, nil},
-			{"internal/test/versionstest/versionstest.go", `\bstore\.NAME\b`, nil},
-			{"internal/test/versionstest/bounds.go", `\bstore\.NAME\b`, []store.Algorithm{store.Concurrency}},
-			{"internal/memory/inplace_test.go", `\bstore\.NAME\b`, nil},
-			{"store/redisstore/internal/wire/differential_test.go", `\bstore\.NAME\b`, nil},
-			{"store/model_test.go", `\bstore\.NAME\b`, []store.Algorithm{store.Ban}},
-			{"store/storetest/testdata/" + lower + ".trace", `(?m) take `, []store.Algorithm{store.Ban}},
-			{"store/storetest/atleast.go", `\bNAME\b`, nil},
-			{"store/storetest/retry.go", `\bNAME\b`, []store.Algorithm{store.Concurrency, store.Ban}},
-			{"store/storetest/versions.go", `\bNAME\b`, []store.Algorithm{store.Concurrency}},
-			{"docs/algorithms.md", `(?m)^## NAMEs?\b`, nil},
-			{"docs/choosing.md", `\bNAME\b`, nil},
-			{"docs/guarantees.md", `\bNAME\b`, nil},
-			{"docs/plots/main.go", `\bNAME\b`, []store.Algorithm{store.Ban}},
-			{"docs/plots/timeline.go", `\bNAME\b`, []store.Algorithm{store.Ban}},
-		} {
-			found := mentions(t, in.file, strings.ReplaceAll(in.what, "NAME", name))
-			check(found || slices.Contains(in.except, a), in.file)
-		}
+		trace := mentions(t, spot{"store/storetest/testdata/" + strings.ToLower(name) + ".trace", "", `(?m) take `, nil}, "")
+		check(trace || a == store.Ban, "store/storetest/testdata: its trace")
+		missing = append(missing, missingIn(t, algorithmPlaces, name)...)
 		if missing != nil {
 			t.Errorf("%s is missing in\n\t%s", name, strings.Join(missing, "\n\t"))
 		}
@@ -170,16 +272,77 @@ func constants(t *testing.T, file string) (names []string) {
 	return names
 }
 
+// missingIn returns the places that don't have an algorithm or a field of a Spec.
+func missingIn(t *testing.T, places []spot, name string) (missing []string) {
+	for _, p := range places {
+		if slices.Contains(p.except, name) || mentions(t, p, name) {
+			continue
+		}
+		where := p.file
+		if p.in != "" {
+			where += ": " + p.in
+		}
+		missing = append(missing, where)
+	}
+	return missing
+}
+
 var comment = regexp.MustCompile(`//.*`)
 
-// mentions reports whether a file has what an expression matches, in Go outside comments.
-func mentions(t *testing.T, file, expression string) bool {
-	text, err := os.ReadFile(root + file)
-	if err != nil && !strings.HasSuffix(file, ".trace") {
+// mentions reports whether a place has a name, in Go outside comments.
+func mentions(t *testing.T, p spot, name string) bool {
+	t.Helper()
+	return regexp.MustCompile(strings.ReplaceAll(p.what, "NAME", name)).MatchString(textOf(t, p))
+}
+
+// textOf returns the text of a place.
+func textOf(t *testing.T, p spot) string {
+	t.Helper()
+	data, err := os.ReadFile(root + p.file)
+	if err != nil && !strings.HasSuffix(p.file, ".trace") {
 		t.Fatal(err)
 	}
-	if strings.HasSuffix(file, ".go") {
-		text = comment.ReplaceAll(text, nil)
+	text := string(data)
+	if !strings.HasSuffix(p.file, ".go") {
+		if p.in == "" {
+			return text
+		}
+		_, table, found := strings.Cut(text, "\n| "+p.in+" |")
+		if !found {
+			t.Fatalf("%s has no table | %s |", p.file, p.in)
+		}
+		table, _, _ = strings.Cut(table, "\n\n")
+		return table
 	}
-	return regexp.MustCompile(expression).Match(text)
+	parsed, err := parser.ParseFile(token.NewFileSet(), "", data, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.in != "" {
+		at := declaration(parsed, p.in)
+		if at == nil {
+			t.Fatalf("%s has no %s", p.file, p.in)
+		}
+		text = text[at.Pos()-parsed.FileStart : at.End()-parsed.FileStart]
+	}
+	return comment.ReplaceAllString(text, "")
+}
+
+// declaration returns the first declaration of a function, variable or constant in a file, or nil.
+func declaration(f *ast.File, name string) ast.Node {
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.Name == name {
+				return d
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				if v, ok := s.(*ast.ValueSpec); ok && v.Names[0].Name == name {
+					return v
+				}
+			}
+		}
+	}
+	return nil
 }

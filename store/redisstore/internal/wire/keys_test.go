@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/test/versionstest"
 	"github.com/stint-go/stint/store"
 )
 
@@ -45,22 +46,14 @@ func TestKeys(t *testing.T) {
 // Every algorithm has a key of its own: a limit that is given another one must
 // not read what the old one wrote.
 func TestKeysOfAlgorithms(t *testing.T) {
-	seen := map[string]bool{}
-	for _, spec := range []store.Spec{
-		{Algorithm: store.TokenBucket, Period: 1e9},
-		{Algorithm: store.IntervalBucket, Period: 1e9},
-		{Algorithm: store.LeakyBucket, Period: 1e9},
-		{Algorithm: store.FixedWindow, Period: 1e9},
-		{Algorithm: store.SlidingWindow, Period: 1e9},
-		{Algorithm: store.SlidingLog, Period: 1e9},
-		{Algorithm: store.WarmUp, Period: 1e9, WarmUp: 1e9},
-		{Algorithm: store.Concurrency},
-	} {
-		spec.Name, spec.Units = "n", 10
-		seen[StorageKey("", "k", mustLimit(t, spec))] = true
-	}
-	if len(seen) != 8 {
-		t.Errorf("8 codecs have %d keys: %v", len(seen), seen)
+	seen := map[string]store.Algorithm{}
+	for _, spec := range versionstest.Kinds(t) {
+		spec.Name = "n"
+		key := StorageKey("", "k", mustLimit(t, spec))
+		if of, is := seen[key]; is && of != spec.Algorithm {
+			t.Errorf("a %v and a %v have the key %q", of, spec.Algorithm, key)
+		}
+		seen[key] = spec.Algorithm
 	}
 }
 

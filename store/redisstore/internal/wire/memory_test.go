@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,10 +26,7 @@ func TestOutOfMemory(t *testing.T) {
 	server := redistest.Start(t)
 	first, traces := versionstest.Seeds(3)
 	failed, answered := 0, 0
-	for _, a := range []store.Algorithm{
-		store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,
-		store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp, store.Concurrency, mixed, banned,
-	} {
+	for _, a := range append(slices.Clone(charged), mixed, banned) {
 		for seed := first; seed < first+traces; seed++ {
 			w := drawTwins(server.Client(), seed, a)
 			w.rdb.FlushDB(context.Background())
