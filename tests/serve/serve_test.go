@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/stint-go/stint/tests/nginxtest"
 )
 
@@ -58,7 +60,14 @@ func serve(t *testing.T, proxy string) (address string) {
 	if err := os.WriteFile(policy, []byte(shop), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "serve", "--forward-auth", proxy, "--listen-auth", "127.0.0.1:0", "--admin", "", "--trust", "127.0.0.1", "--drain", "0s", policy)
+	return start(t, "--forward-auth", proxy, "--listen-auth", "127.0.0.1:0", "--admin", "", "--trust", "127.0.0.1",
+		"--drain", "0s", policy)
+}
+
+// start starts stint serve with arguments until the test ends, and returns the address of forward auth.
+func start(t *testing.T, args ...string) (address string) {
+	t.Helper()
+	cmd := exec.Command(program, append([]string{"serve"}, args...)...)
 	logs, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -307,25 +316,59 @@ func runProxy(t *testing.T, address string, cmd *exec.Cmd) {
 	}
 }
 
-// The compose file starts what the document has: its nginx is configured as there, and its policy is one for serve.
+// The compose file starts what the document has, with its own arguments and files: its nginx is configured as in the
+// document, and requests through it are admitted and then denied.
 func TestDeployment(t *testing.T) {
+	const dir = "../../cmd/stint/deploy/"
 	read := func(name string) string {
 		t.Helper()
-		data, err := os.ReadFile("../../cmd/stint/deploy/" + name)
+		data, err := os.ReadFile(dir + name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(data)
 	}
 	fields := func(text string) string { return strings.Join(strings.Fields(text), " ") }
-	if config := read("nginx.conf"); !strings.Contains(fields(config), fields(blocks(t, "nginx", "stint:8081", "backend:80")[0])) {
-		t.Errorf("deploy/nginx.conf isn't what docs/serve.md has:\n%s", config)
+	compose, nginx := read("compose.yaml"), read("nginx.conf")
+	if !strings.Contains(fields(nginx), fields(blocks(t, "nginx", "stint:8081", "backend:80")[0])) {
+		t.Errorf("deploy/nginx.conf isn't what docs/serve.md has:\n%s", nginx)
 	}
-	if out, err := exec.Command(program, "check", "../../cmd/stint/deploy/policy.yaml").CombinedOutput(); err != nil {
-		t.Errorf("deploy/policy.yaml: %v\n%s", err, out)
+	volumes := regexp.MustCompile(`\[\./(\S+?):(\S+?):ro\]`).FindAllStringSubmatch(compose, -1)
+	command := regexp.MustCompile(`(?m)^ *command: \[serve, (.*)\]$`).FindStringSubmatch(compose)
+	if len(volumes) == 0 || command == nil {
+		t.Fatalf("no volumes or no command in\n%s", compose)
 	}
-	for _, file := range regexp.MustCompile(`\./(\S+?):`).FindAllStringSubmatch(read("compose.yaml"), -1) {
-		read(file[1])
+	args := strings.ReplaceAll(command[1], `"`, "")
+	for _, volume := range volumes {
+		if _, err := os.Stat(dir + volume[1]); err != nil {
+			t.Error(err)
+		}
+		args = strings.ReplaceAll(args, volume[2]+"/", dir+volume[1]+"/")
+	}
+	admin := regexp.MustCompile(`--admin, :(\d+), `).FindStringSubmatch(args)
+	if admin == nil || !strings.Contains(compose, ":"+admin[1]+":"+admin[1]+`"`) ||
+		!strings.Contains(compose, ":"+admin[1]+"/readyz") {
+		t.Fatalf("the port of --admin isn't the published one:\n%s", compose)
+	}
+	args = strings.NewReplacer("--admin, :"+admin[1], "--admin, ", "redis:6379", miniredis.RunT(t).Addr()).Replace(args)
+	auth := start(t, append(strings.Split(args, ", "), "--listen-auth", "127.0.0.1:0", "--drain", "0s")...)
+
+	inside := regexp.MustCompile(`(?s)^server \{\n\tlisten 80;\n(.*)\}\n$`).FindStringSubmatch(nginx)
+	if inside == nil {
+		t.Fatalf("deploy/nginx.conf isn't one server on port 80:\n%s", nginx)
+	}
+	at := nginxtest.StartServer(t, strings.NewReplacer("stint:8081", auth, "backend:80", backend(t)).Replace(inside[1]))
+	got := ask(t, "127.0.0.2", "GET", at)
+	if got.status != 200 || got.header.Get("RateLimit") == "" || got.body != "the backend" {
+		t.Fatalf("the first request gets %v", got)
+	}
+	for range 100 { // more than the policy's limit, even if some units are refilled meanwhile
+		if got = ask(t, "127.0.0.2", "GET", at); got.status != 200 {
+			break
+		}
+	}
+	if got.status != 429 || got.header.Get("Retry-After") == "" || got.header.Get("RateLimit") == "" {
+		t.Errorf("a request beyond the limit gets %v", got)
 	}
 }
 
