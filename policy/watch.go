@@ -113,9 +113,10 @@ func (o outcome) equal(p outcome) bool {
 // at once when the file is renamed into place, edited, deleted and created again, or
 // swapped together with any directory above it, as deployments and Kubernetes do. It also
 // reads the file every 10 seconds, for changes that the file system doesn't report: those
-// made by other machines (NFS), to a single file mounted into a container, or in a
+// made by other machines (NFS), within a single file mounted into a container, or in a
 // directory that the process may not read. What the limiter has rejected is tried again
-// then.
+// then. If a file mounted into a container is replaced, the container keeps the old
+// version: mount the file's directory instead.
 //
 // Replace a file by renaming: if a file is written in parts with pauses in between, half
 // of it may be valid and come into force.
