@@ -49,7 +49,7 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		d.at(1, 1, "the file is empty: write \"version: 1\" and limits")
 		return nil
 	case len(documents) > 1:
-		d.bad(&documents[1], "a second document: a policy is a single one: leave out what follows ---")
+		d.bad(&documents[1], "a second document: a policy is one document: leave out what follows ---")
 		return nil
 	}
 	root := documents[0].Content[0]
@@ -151,7 +151,7 @@ type pair struct{ key, value *yaml.Node }
 // whose key is a duplicate or no text, or which have no value.
 func (d *decoder) mapping(n *yaml.Node, what, example string) (all []pair, ok bool) {
 	if n.Kind != yaml.MappingNode {
-		d.bad(n, "%s is a mapping: write %s", what, example)
+		d.bad(n, "%s must be a mapping: write %s", what, example)
 		return nil, false
 	}
 	first := map[string]*yaml.Node{}
@@ -159,7 +159,7 @@ func (d *decoder) mapping(n *yaml.Node, what, example string) (all []pair, ok bo
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
-			d.bad(key, "a name is text: put it in quotes")
+			d.bad(key, "a name must be text: put it in quotes")
 		case first[key.Value] != nil:
 			d.bad(key, "%q is set twice, first in line %d: leave one out", key.Value, first[key.Value].Line)
 		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!null":
@@ -176,7 +176,7 @@ func (d *decoder) mapping(n *yaml.Node, what, example string) (all []pair, ok bo
 // list returns the items of a list.
 func (d *decoder) list(n *yaml.Node, what, example string) ([]*yaml.Node, bool) {
 	if n.Kind != yaml.SequenceNode {
-		d.bad(n, "%s is a list: write %s", what, example)
+		d.bad(n, "%s must be a list: write %s", what, example)
 		return nil, false
 	}
 	return n.Content, true
@@ -185,7 +185,7 @@ func (d *decoder) list(n *yaml.Node, what, example string) ([]*yaml.Node, bool) 
 // text reads text. A number isn't text: 1.10 would lose its last digit elsewhere.
 func (d *decoder) text(n *yaml.Node, what, example string) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || n.Value == "" {
-		d.bad(n, "%s is text: write %s", what, example)
+		d.bad(n, "%s must be text: write %s", what, example)
 		return "", false
 	}
 	return n.Value, true
@@ -202,14 +202,14 @@ func (d *decoder) word(n *yaml.Node, what string, words ...string) (string, bool
 		d.bad(n, "unknown %s %q: %s", what, n.Value, suggestion(n.Value, words))
 		return "", false
 	}
-	d.bad(n, "%s is a word: %s", what, suggestion("", words))
+	d.bad(n, "%s must be a word: %s", what, suggestion("", words))
 	return "", false
 }
 
 // boolean reads true or false. It rejects YAML 1.1's other spellings.
 func (d *decoder) boolean(n *yaml.Node, what string) (value, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Value != "true" && n.Value != "false" {
-		d.bad(n, "%s is true or false: write one of them", what)
+		d.bad(n, "%s must be true or false: write one of them", what)
 		return false, false
 	}
 	return n.Value == "true", true
@@ -227,7 +227,7 @@ func (d *decoder) integer(n *yaml.Node, what string, least int64) (int64, bool) 
 	if least <= 1 {
 		example = ", such as 100 or 10_000"
 	}
-	d.bad(n, "%s is a whole number of at least %d: write one%s", what, least, example)
+	d.bad(n, "%s must be a whole number of at least %d: write one%s", what, least, example)
 	return 0, false
 }
 

@@ -132,7 +132,7 @@ func routeFields(doc *document) []field[route] {
 	limits := func(only bool) func(*decoder, *yaml.Node, *route) {
 		return func(d *decoder, n *yaml.Node, r *route) {
 			if r.hasLimits {
-				d.bad(n, "limits beside only: put them into one: limits hold beside what is less specific, only instead of that")
+				d.bad(n, "both limits and only: leave one out: limits adds to the limits of less specific routes, only replaces them")
 				return
 			}
 			r.limits, r.hasLimits, r.only = d.entries(n, doc), true, only
@@ -218,7 +218,7 @@ func (d *decoder) entries(n *yaml.Node, doc *document) (all []entry) {
 		if item.Kind != yaml.ScalarNode {
 			e.limit = d.limit(item, doc.dryRun)
 		} else if item.ShortTag() != "!!str" {
-			d.bad(item, "a limit is a mapping, or the name of one: write %s", limitExample)
+			d.bad(item, "a limit must be a mapping, or the name of a limit: write %s", limitExample)
 			continue
 		}
 		all = append(all, e)
@@ -312,7 +312,7 @@ func (d *decoder) resolve(doc *document) {
 				continue
 			}
 			if e.limit.kind != nil && !e.limit.named {
-				d.bad(e.node, "a plan's limit without a name, under which its counts are kept: write one")
+				d.bad(e.node, "a plan's limit needs a name, because its counts are kept under the name: write one")
 				continue
 			}
 			d.checkUnique(taken, e.limit, false)
@@ -394,7 +394,7 @@ func (d *decoder) checkRoutes(doc *document) {
 
 func (d *decoder) checkPlans(doc *document) {
 	if doc.plansNode == nil && d.config.onlyPlan != "" {
-		d.bad(doc.node, "the file has no plans, and so none that is called %q", d.config.onlyPlan)
+		d.bad(doc.node, "the file has no plans, but the plan %q is asked for: write it under plans, or ask for none", d.config.onlyPlan)
 	}
 	if doc.plansNode == nil {
 		if doc.defaultPlan != nil {

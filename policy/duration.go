@@ -89,7 +89,7 @@ func nanoseconds(integer, fraction string, unit int64) (total int64, err error) 
 // duration reads a positive duration.
 func (d *decoder) duration(n *yaml.Node, what string) (time.Duration, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-		d.bad(n, "%s is a duration: write one such as 30s, 5m, 1h30m or 1d", what)
+		d.bad(n, "%s must be a duration: write one such as 30s, 5m, 1h30m or 1d", what)
 		return 0, false
 	}
 	v, err := parseDuration(n.Value)
@@ -112,6 +112,6 @@ func (d *decoder) per(n *yaml.Node, what, example string) (units int64, rest str
 			return v, after, true
 		}
 	}
-	d.bad(n, "%s is a number, a slash and a time: write it like %s", what, example)
+	d.bad(n, "%s must be a number, a slash and a time: write it like %s", what, example)
 	return 0, "", false
 }

@@ -119,7 +119,7 @@ func (d *decoder) key(n *yaml.Node) stint.Key {
 		return noKey
 	}
 	if len(values) != 1 {
-		d.bad(n, "a key has one form, and this has %d: write one, such as %s; to key on several things at once, {join: [...]}", len(values), keyExample)
+		d.bad(n, "a key must have one form, and this has %d: write one, such as %s; to key on several things at once, {join: [...]}", len(values), keyExample)
 		return noKey
 	}
 	if word := values[0].key; d.isName(word.Value) && !slices.Contains(names(keyForms()), word.Value) {

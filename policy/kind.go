@@ -158,7 +158,7 @@ func readAdaptive(d *decoder, n *yaml.Node, l *limit) {
 	most, err2 := parseInt(high)
 	switch {
 	case n.Kind != yaml.ScalarNode || err != nil || err2 != nil:
-		d.bad(n, "adaptive-concurrency is a range: write it like 10-200")
+		d.bad(n, "adaptive-concurrency must be a range: write it like 10-200")
 	case least < 1 || most < least:
 		d.bad(n, "adaptive-concurrency %d-%d: write a minimum of 1 or more, and a maximum of no less", least, most)
 	default:
@@ -173,7 +173,7 @@ func readBandwidth(d *decoder, n *yaml.Node, l *limit) {
 	amount, perSecond := strings.CutSuffix(n.Value, "/s")
 	bytes, err := parseSize(amount)
 	if n.Kind != yaml.ScalarNode || !perSecond || err != nil {
-		d.bad(n, "a bandwidth is a number of bytes a second, with its unit: write it like 1MB/s or 512KiB/s, in %s",
+		d.bad(n, "a bandwidth must be a number of bytes a second, with its unit: write it like 1MB/s or 512KiB/s, in %s",
 			sizeWords)
 		return
 	}

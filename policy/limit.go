@@ -245,7 +245,7 @@ func limitFields() []field[limit] {
 		}},
 		{"from", func(d *decoder, n *yaml.Node, l *limit) {
 			if l.from = parseFrom(n.Value); n.Kind != yaml.ScalarNode || l.from == nil {
-				d.bad(n, "from is when a window begins: write %s", fromExample)
+				d.bad(n, "from must be the time at which a window begins: write %s", fromExample)
 				return
 			}
 			l.from.node = n
@@ -265,7 +265,7 @@ var adaptationForms = []field[stint.Adaptation]{
 	{"gradient2", func(d *decoder, n *yaml.Node, to *stint.Adaptation) {
 		factor, err := strconv.ParseFloat(n.Value, 64)
 		if n.Kind != yaml.ScalarNode || strings.Trim(n.Value, "0123456789.") != "" || err != nil {
-			d.bad(n, "gradient2 has a tolerance, a factor of 1 or more: write one such as 1.5")
+			d.bad(n, "the tolerance of gradient2 must be a factor of 1 or more: write one such as 1.5")
 			return
 		}
 		d.setAdaptation(n, "gradient2", stint.Gradient2(factor), to)
@@ -288,7 +288,7 @@ func (d *decoder) adaptation(n *yaml.Node) (a stint.Adaptation, ok bool) {
 	case n.Kind == yaml.ScalarNode:
 		d.bad(n, "unknown adaptation %q: write %s", n.Value, adaptationExample)
 	case n.Kind == yaml.MappingNode && len(n.Content) != 2:
-		d.bad(n, "an adaptation has one form: write %s", adaptationExample)
+		d.bad(n, "an adaptation must have one form: write %s", adaptationExample)
 	default:
 		object(d, n, "an adaptation", adaptationExample, adaptationForms, &a)
 	}

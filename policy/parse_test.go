@@ -184,7 +184,7 @@ func TestNamesInAFile(t *testing.T) {
 	const unnamed = "a limit without a name gets the name %q, which other limits in the store may have too: write a name"
 	shared := policy.WithOptions(stint.WithStore(memstore.New()))
 	rate, daily := "p.yaml:3:10: "+fmt.Sprintf(unnamed, "rate"), "p.yaml:4:24: "+fmt.Sprintf(unnamed, "daily")
-	plan := "p.yaml:5:25: a plan's limit without a name, under which its counts are kept: write one"
+	plan := "p.yaml:5:25: a plan's limit needs a name, because its counts are kept under the name: write one"
 	for _, tt := range []struct {
 		name, text string
 		opts       []policy.Option

@@ -40,9 +40,9 @@ func TestWithPlan(t *testing.T) {
 		}
 	}
 	for want, err := range map[string]error{
-		`8:3: no plan is called "smal": write small`:        parsed("version: 1\nkey: global\nlimits: [{name: own, rate: 9/1h}]\nroutes:\n  /free: {exempt: true}\n\nplans:\n  small: {limits: []}\n", policy.WithPlan("smal")),
-		`the file has no plans, and so none that is called`: parsed("version: 1\nkey: global\nlimits: [{rate: 9/1h}]\n", policy.WithPlan("small")),
-		`WithPlan(""): pass the name of a plan`:             parsed(text, policy.WithPlan("")),
+		`8:3: no plan is called "smal": write small`:               parsed("version: 1\nkey: global\nlimits: [{name: own, rate: 9/1h}]\nroutes:\n  /free: {exempt: true}\n\nplans:\n  small: {limits: []}\n", policy.WithPlan("smal")),
+		`the file has no plans, but the plan "small" is asked for`: parsed("version: 1\nkey: global\nlimits: [{rate: 9/1h}]\n", policy.WithPlan("small")),
+		`WithPlan(""): pass the name of a plan`:                    parsed(text, policy.WithPlan("")),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

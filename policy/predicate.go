@@ -77,11 +77,11 @@ func (d *decoder) addressPredicate(n *yaml.Node, what string) (p predicate) {
 		return p
 	}
 	if f.at == nil {
-		d.bad(n, "an entry of %s without networks: write some of %s", what, predicateExample)
+		d.bad(n, "an entry of %s without networks: write entries such as %s", what, predicateExample)
 		return p
 	}
 	if _, problem := keyIn(key, anywhere); problem != nil {
-		d.bad(f.key, "the key of an entry of %s is an address: write remote-ip or {forwarded-ip: {trusted: [...]}}", what)
+		d.bad(f.key, "the key of an entry of %s must be an address: write remote-ip or {forwarded-ip: {trusted: [...]}}", what)
 		return p
 	}
 	in, problem := keyIn(key, f.cidr)

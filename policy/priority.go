@@ -33,7 +33,7 @@ func (d *decoder) shares(n *yaml.Node, l *limit) {
 			continue
 		}
 		if s.class == nil || s.percent == nil {
-			d.bad(item, "a share is a class and a percentage: write both, such as {class: 9, percent: 30}")
+			d.bad(item, "a share must have a class and a percentage: write both, such as {class: 9, percent: 30}")
 			continue
 		}
 		addOption(l, "shares", item, stint.WithShare(int(*s.class), int(*s.percent)))
@@ -47,7 +47,7 @@ func (d *decoder) between(n *yaml.Node, what string, least, most int64) *int64 {
 			return &v
 		}
 	}
-	d.bad(n, "%s is a whole number from %d to %d: write one", what, least, most)
+	d.bad(n, "%s must be a whole number from %d to %d: write one", what, least, most)
 	return nil
 }
 

@@ -62,7 +62,7 @@ var unserved = map[string]string{
 	"concurrency":          "nothing would release its slots: a server for proxies doesn't see the end of a request; leave it out, and limit concurrency in the backend",
 	"adaptive-concurrency": "nothing would release its slots: a server for proxies doesn't see the end of a request; leave it out, and limit concurrency in the backend",
 	"bandwidth":            "a server for proxies doesn't see the bytes of a response: leave it out, and limit bandwidth in the proxy",
-	"settle":               "a server for proxies doesn't see the response: its own answer would count instead; leave it out, and settle in the backend",
+	"settle":               "a server for proxies doesn't see the backend's response: leave it out, and settle in the backend",
 	"plans":                "a server for proxies has no function that returns a request's plan: write limits, with a key for each",
 	"pattern":              "a proxy's request has no pattern of a router: write routes, whose limits have counts of their own",
 	"given":                "a proxy's request has no given key: write another, such as {header: X-API-Key} or remote-ip",
@@ -72,7 +72,7 @@ const notInDescriptors = "a descriptor has neither addresses nor header fields: 
 
 // undescribed are the fields that don't go with a domain, and why.
 var undescribed = map[string]string{
-	"cost":      "hits_addend is what a descriptor costs: leave it out",
+	"cost":      "the hits_addend of the proxy's request is the cost of a descriptor: leave it out",
 	"empty-key": "a limit doesn't apply to a descriptor that lacks an entry of its key: leave it out",
 	"skip":      notInDescriptors,
 	"block":     notInDescriptors,

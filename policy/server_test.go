@@ -37,14 +37,14 @@ plans:
 		t.Fatalf("%v, want mistakes", err)
 	}
 	wants := []string{
-		"p.yaml:3:9: settle: a server for proxies doesn't see the response",
+		"p.yaml:3:9: settle: a server for proxies doesn't see the backend's response",
 		"p.yaml:5:32: concurrency: nothing would release its slots",
 		"p.yaml:6:44: adaptive-concurrency: nothing would release its slots",
 		"p.yaml:7:30: bandwidth: a server for proxies doesn't see the bytes",
 		"p.yaml:8:35: given: a proxy's request has no given key",
 		"p.yaml:9:43: pattern: a proxy's request has no pattern",
 		"p.yaml:10:44: hash needs a secret, which doesn't belong in a file: give --secret-file",
-		"p.yaml:12:60: settle: a server for proxies doesn't see the response",
+		"p.yaml:12:60: settle: a server for proxies doesn't see the backend's response",
 		"p.yaml:14:3: plans: a server for proxies has no function that returns a request's plan",
 	}
 	if len(all) != len(wants) {
@@ -151,7 +151,7 @@ func TestDescriptorMistakes(t *testing.T) {
 		{"domain: shop\nkey: {descriptor: [a, a]}\nlimits: [{name: a, rate: 1/1s}]", `3:23: the entry "a" is listed twice`},
 		{"domain: shop\nkey: {descriptor: []}\nlimits: [{name: a, rate: 1/1s}]", "3:19: descriptor names no entry"},
 		{"domain: shop\nkey: global\nlimits: [{name: a, concurrency: 1}]", "concurrency: nothing would release its slots"},
-		{"domain: shop\nkey: global\nlimits: [{name: a, rate: 1/1s, cost: 2}]", "4:38: cost: hits_addend is what"},
+		{"domain: shop\nkey: global\nlimits: [{name: a, rate: 1/1s, cost: 2}]", "4:38: cost: the hits_addend of the proxy"},
 		{"domain: shop\nkey: global\nempty-key: deny\nlimits: [{name: a, rate: 1/1s}]", "4:12: empty-key: a limit doesn't apply"},
 		{"domain: shop\nkey: global\nskip: [{cidr: [10.0.0.0/8]}]\nlimits: [{name: a, rate: 1/1s}]", "4:7: skip: a descriptor has neither"},
 		{"domain: shop\nkey: global\nlimits: [{name: a, rate: 1/1s}, {ban: 3/1m, for: 1h, after: true}]", "after doesn't go with ban"},

@@ -41,6 +41,6 @@ func (d *decoder) size(n *yaml.Node, what string) (int64, bool) {
 			return v, true
 		}
 	}
-	d.bad(n, "%s is a number of bytes, with its unit: write it like 64KiB, in %s", what, sizeWords)
+	d.bad(n, "%s must be a number of bytes, with its unit: write it like 64KiB, in %s", what, sizeWords)
 	return 0, false
 }

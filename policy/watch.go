@@ -123,7 +123,7 @@ func (o outcome) equal(p outcome) bool {
 func Watch(ctx context.Context, path string, limiter Updater, opts ...Option) (*Watcher, error) {
 	c, err := newConfig(opts)
 	if limiter == nil {
-		err = errors.Join(err, errors.New("policy: Watch without a limiter: write the one to update"))
+		err = errors.Join(err, errors.New("policy: Watch without a limiter: pass the limiter to update"))
 	}
 	if err != nil {
 		return nil, err

@@ -697,7 +697,7 @@ func TestWatchSaysWhatIsWrong(t *testing.T) {
 		{filepath.Join(good, "none"), lim, nil, "not a directory"},
 		{circle, lim, nil, "too many symbolic links"},
 		{bad, lim, nil, bad + ":1:1: nothing is limited"},
-		{good, nil, nil, "policy: Watch without a limiter: write the one to update"},
+		{good, nil, nil, "policy: Watch without a limiter: pass the limiter to update"},
 		{good, lim, []policy.Option{nil}, "policy: option 1 is nil: leave it out"},
 		{good, lim, []policy.Option{policy.WithDebounce(0)}, "policy: WithDebounce(0s): pass a positive duration, or leave it out"},
 		{good, lim, []policy.Option{policy.WithObserver(nil)}, "policy: WithObserver(nil): pass a function, or leave it out"},

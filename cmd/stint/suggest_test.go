@@ -153,7 +153,7 @@ func TestSuggestNothing(t *testing.T) {
 		{[]string{"--key", "remote", "few"}, 2, "--key remote: unknown key"},
 		{[]string{"--key", "tenant", "few"}, 2, "give --func tenant"},
 		{[]string{"--key", "remote-ip\nlimits: []", "few"}, 2, "in one line"},
-		{[]string{"--key", "remote-ip", "--route", "/a", "--route", "post /b", "few"}, 2, `--route post /b: a method in lower case`},
+		{[]string{"--key", "remote-ip", "--route", "/a", "--route", "post /b", "few"}, 2, `--route post /b: the method must be in upper case`},
 		{[]string{"--key", "remote-ip", "--route", "/a", "--route", "/a", "few"}, 2, "--route /a: "},
 		{[]string{"--key", "remote-ip", "--share", "98%", "few"}, 2, "write 99%, 99.9% or 99.99%"},
 		{[]string{"--key", "remote-ip", "--headroom", "0.5", "few"}, 2, "write a factor"},

@@ -49,7 +49,7 @@ func TestPlanOfAPolicy(t *testing.T) {
 		{[]string{"plan", "--policy", "p.yaml", "--plan", "free", "log"}, 0, []string{"10 requests judged, 6 denied", "allowance"}},
 		{[]string{"plan", "--policy", "p.yaml", "--plan", "none", "log"}, 0, []string{"10 requests judged, 0 denied"}},
 		{[]string{"plan", "--policy", "p.yaml", "--plan", "fre", "log"}, 2, []string{`p.yaml:5:3: no plan is called "fre": write free`}},
-		{[]string{"plan", "--policy", "plain.yaml", "--plan", "free", "log"}, 2, []string{`the file has no plans, and so none that is called "free"`}},
+		{[]string{"plan", "--policy", "plain.yaml", "--plan", "free", "log"}, 2, []string{`the file has no plans, but the plan "free" is asked for`}},
 		{[]string{"plan", "--policy", "p.yaml", "--window", "1us", "--top", "-1", "log"}, 2, []string{"--window 1µs: use 1ms or more", "--top -1: write 0 or more"}},
 		{[]string{"explain", "p.yaml", "GET", "/"}, 0, []string{"unknown: the limits of the request's plan"}},
 		{[]string{"explain", "--plan", "free", "p.yaml", "GET", "/"}, 0, []string{"limit allowance: fixed-window: 4 daily\n  key:  192.0.2.1, from remote-ip\n"}},

@@ -41,7 +41,7 @@ func Unmatched(l *stint.Limiter) (all []Finding) {
 			return slices.ContainsFunc(p.Entries, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit })
 		}) {
 			all = append(all, Finding{Limit: e.Name(),
-				Text: fmt.Sprintf("it applies to no request: %s matches all requests and has only its own limits, or none: write the limit there, or remove it", u.quoteNames(by))})
+				Text: fmt.Sprintf("it applies to no request: all requests match %s, with only or exempt: move the limit there, or remove it", u.quoteNames(by))})
 		}
 	}
 	return all
@@ -142,8 +142,8 @@ func (u *prober) explain(method, host, rest string) string {
 	if by = slices.DeleteFunc(by, func(i int) bool { return i == len(u.patterns) }); len(by) == 0 {
 		return "it never matches: no request has such a method, host and path: remove it"
 	}
-	return "it never matches: " + u.quoteNames(by) +
-		" matches all of its requests before, and has only its own limits, or none: remove it, or the other"
+	return "it never applies: all of its requests match " + u.quoteNames(by) +
+		" first, with only or exempt: remove one of these routes"
 }
 
 // quoteNames names patterns, each once.
@@ -153,5 +153,5 @@ func (u *prober) quoteNames(numbers []int) string {
 	for _, i := range slices.Compact(numbers) {
 		names = append(names, strconv.Quote(u.patterns[i]))
 	}
-	return strings.Join(names, " with ")
+	return strings.Join(names, " or ")
 }

@@ -17,12 +17,12 @@ func TestUnmatched(t *testing.T) {
 	}{
 		{[]string{"/a/", "/a/{$}", "POST /a/b", "GET /a/{x}", "GET api.test/a/b", "/{x}/b/{rest...}"}, nil},
 		{[]string{"GET /", "POST /{x}", "/a"}, nil},
-		{[]string{"/a/", "/a/{$}", "/a/{x}", "/a/{x}/{rest...}"}, map[string]string{"/a/": `"/a/{$}" with "/a/{x}" with "/a/{x}/{rest...}" matches all of its requests before`}},
+		{[]string{"/a/", "/a/{$}", "/a/{x}", "/a/{x}/{rest...}"}, map[string]string{"/a/": `all of its requests match "/a/{$}" or "/a/{x}" or "/a/{x}/{rest...}" first`}},
 		{[]string{"/a/{rest...}", "/a/{x}", "/a/{x}/{y}", "/a/{x}/{y}/{rest...}", "/a/{$}"}, nil}, // /a/x/ is left
-		{[]string{"/a/{rest...}", "/a/{x}", "/a/{x}/{$}", "/a/{x}/{y}", "/a/{x}/{y}/{rest...}", "/a/{$}"}, map[string]string{"/a/{rest...}": "matches all of its requests before"}},
+		{[]string{"/a/{rest...}", "/a/{x}", "/a/{x}/{$}", "/a/{x}/{y}", "/a/{x}/{y}/{rest...}", "/a/{$}"}, map[string]string{"/a/{rest...}": "all of its requests match"}},
 		{[]string{"GET /a/", "/a/{$}", "/a/{x}", "/a/{x}/"}, nil}, // which conflict, so there is no limiter
 		{[]string{"/a%2Fb", "/é", "/any", "api.test./x", "[::1]/x", "PURGE /x", "/{x}/", "CONNECT /y", "/100%25", "/{any}/any2"}, nil},
-		{[]string{"/"}, map[string]string{"own": `it applies to no request: "/" matches all requests and has only its own limits, or none`}},
+		{[]string{"/"}, map[string]string{"own": `it applies to no request: all requests match "/", with only or exempt`}},
 		{[]string{"GET /", "api.test/"}, nil},
 	} {
 		options := []stint.Option{stint.Rate(1, time.Second, stint.WithName("own")), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings()}

@@ -270,7 +270,7 @@ func parseTree(file string, data []byte) (*tree, policy.Errors) {
 func (p *treeReader) mapping(n *yaml.Node, what string, known ...string) map[string]*yaml.Node {
 	fields := map[string]*yaml.Node{}
 	if n.Kind != yaml.MappingNode {
-		p.bad(n, "%s is a mapping: write %s", what, strings.Join(known, ", "))
+		p.bad(n, "%s must be a mapping: write %s", what, strings.Join(known, ", "))
 		return fields
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -339,7 +339,7 @@ func (p *treeReader) descriptors(n *yaml.Node, to *node, at place) {
 	case n == nil:
 		return
 	case n.Kind != yaml.SequenceNode:
-		p.bad(n, "descriptors is a list: write - key: and the key of an entry")
+		p.bad(n, "descriptors must be a list: write - key: and the key of an entry")
 		return
 	case at.depth > maxDepth:
 		p.bad(n, "more than %d levels of descriptors: leave some out", maxDepth)
@@ -419,7 +419,7 @@ func (p *treeReader) rateLimit(n *yaml.Node, at place, shadow bool) *rule {
 	}
 	if c := fields["replaces"]; c != nil {
 		if c.Kind != yaml.SequenceNode {
-			p.bad(c, "replaces is a list: write - name: and the name of a rate_limit")
+			p.bad(c, "replaces must be a list: write - name: and the name of a rate_limit")
 		}
 		for _, item := range c.Content {
 			switch name := p.text(p.mapping(item, "an item of replaces", "name")["name"], "name"); name {
@@ -442,7 +442,7 @@ func (p *treeReader) text(n *yaml.Node, what string) string {
 	case n == nil:
 		return ""
 	case n.Kind != yaml.ScalarNode:
-		p.bad(n, "%s is a text", what)
+		p.bad(n, "%s must be text", what)
 		return ""
 	}
 	return n.Value
@@ -455,7 +455,7 @@ func (p *treeReader) flag(n *yaml.Node, what string) bool {
 	}
 	var on bool
 	if err := n.Decode(&on); err != nil {
-		p.bad(n, "%s is true or false", what)
+		p.bad(n, "%s must be true or false", what)
 	}
 	return on
 }
