@@ -321,10 +321,10 @@ func WithNearLimit(percent ...int) ChargeOption {
 // WithPriority) or of a tenant with more requests (see WithFairQueue). n is 0 or more; with 0, no
 // request waits.
 //
-// On a Rate, requests wait for their turn, and n is at most 2^40. For a LeakyBucket, the default
-// is the number of units of the Rate, and for a TokenBucket 0. New returns an error for a Rate
-// with another algorithm. The last of n requests of cost 1 waits for n divided by the rate,
-// unless WithMaxWait is shorter. The queue also bounds Limiter.Wait.
+// On a Rate, requests wait for their turn, and n is at most 2^40. For a LeakyBucket, the
+// default is the number of units of the Rate. For a TokenBucket, the default is 0. New returns
+// an error for a Rate with another algorithm. The last of n requests of cost 1 waits for n
+// divided by the rate, unless WithMaxWait is shorter. The queue also bounds Limiter.Wait.
 //
 // On a Concurrency or AdaptiveConcurrency, requests wait for a slot, at most 5 seconds or
 // WithMaxWait. For a Concurrency or AdaptiveConcurrency, the default is 0 or, with a

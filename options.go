@@ -27,10 +27,10 @@ type Option interface {
 }
 
 // RouteOption is an argument of WithRoute: a limit, Only, Exempt, WithDenyHandler, or an option that is a
-// default for the limits of that route. WithCost and WithFixedCost set the cost of the route's
-// requests for all rates and quotas that have no cost of their own. A default applies to the kinds of
-// limit that take the option; New returns an error if the route has no such limit. An option of a
-// limit takes precedence over the option of its route, and the option of the route over that of the
+// default for the limits of that route. WithCost and WithFixedCost set the cost of the route's requests
+// for all rates and quotas that have no cost of their own. A default applies to the kinds of limit that
+// take the option; New returns an error if the route has no such limit. An option of a limit takes
+// precedence over the option of its route. An option of the route takes precedence over the option of the
 // limiter.
 type RouteOption interface {
 	Option
