@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/stint-go/stint"
@@ -142,9 +143,9 @@ func isStoreError(err error) bool {
 	return errors.As(err, &failed)
 }
 
-// fromTrusted refuses calls of peers that aren't trusted.
-func fromTrusted(t *trusted, log *occasionally) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+// fromTrusted refuses calls of peers that aren't trusted, before it reads their messages: an interceptor runs afterwards.
+func fromTrusted(t *trusted, log *occasionally) tap.ServerInHandle {
+	return func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 		p, ok := peer.FromContext(ctx)
 		if !ok {
 			return nil, status.Error(codes.Internal, "a call without a peer")
@@ -154,7 +155,7 @@ func fromTrusted(t *trusted, log *occasionally) grpc.UnaryServerInterceptor {
 				p.Addr.String())
 			return nil, status.Error(codes.PermissionDenied, "this address isn't a trusted proxy's")
 		}
-		return next(ctx, req)
+		return ctx, nil
 	}
 }
 

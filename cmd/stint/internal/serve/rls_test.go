@@ -328,6 +328,14 @@ func TestDomains(t *testing.T) {
 	if _, err := other.ShouldRateLimit(context.Background(), limitRequest("shop", 1, described("remote_address=a"))); status.Code(err) != codes.PermissionDenied || !strings.Contains(log.String(), "isn't trusted") {
 		t.Errorf("a peer that isn't trusted: %v", err)
 	}
+	// Its messages aren't read: this one is larger than gRPC reads.
+	large := limitRequest(strings.Repeat("x", 5<<20), 1, described("remote_address=a"))
+	if _, err := other.ShouldRateLimit(context.Background(), large); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a large message of a peer that isn't trusted: %v", err)
+	}
+	if _, err := client.ShouldRateLimit(context.Background(), large); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a large message of a trusted peer: %v", err)
+	}
 }
 
 // Files that nothing asks for, and those that contradict each other, don't start.

@@ -162,7 +162,7 @@ func (s *Server) listenRLS(trusts *trusted, domains func() map[string]*domain) (
 	if err != nil {
 		return nil, err
 	}
-	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(fromTrusted(trusts, s.log)))
+	s.grpc = grpc.NewServer(grpc.InTapHandle(fromTrusted(trusts, s.log)))
 	s.health = health.NewServer()
 	service.RegisterRateLimitServiceServer(s.grpc, &rateLimits{domains: domains, log: s.log})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
