@@ -636,8 +636,8 @@ func WithSampleWindow(d time.Duration) SlotOption {
 //
 //	stint.Bandwidth(1_000_000, stint.WithKey(stint.Header("X-API-Key"))) // 8 Mbit/s for each customer
 //
-// bytesPerSecond is from 1024 to 2^36 (64 GiB). New returns an error for other numbers, and for
-// a WithBurst below 4096. A Bandwidth combines with every other kind of limit and with other
+// bytesPerSecond is from 1024 to 2^36 (64 GiB). New returns an error for other numbers, for a
+// WithBurst below 4096, and for the key GivenKey. A Bandwidth combines with every other kind of limit and with other
 // Bandwidths. A WithCost, WithMaxWait or WithSettle of the limiter or the route doesn't apply
 // to it.
 //

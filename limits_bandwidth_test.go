@@ -572,6 +572,7 @@ func TestBandwidthSaysWhatToWrite(t *testing.T) {
 		{stint.Bandwidth(megabyte, stint.WithBurst(0)), "WithBurst(0): a burst this small splits a body into many chunks"},
 		{stint.Bandwidth(megabyte, stint.WithBurst(1<<41)), "WithBurst(2199023255552): use 4096 to 1099511627776"},
 		{stint.Bandwidth(megabyte, stint.WithBurst(100)), "WithBurst(100): a burst this small splits a body into many chunks"},
+		{stint.Bandwidth(megabyte, stint.WithKey(stint.GivenKey())), `limit "bandwidth": WithKey(GivenKey()): requests have no such key, only calls of Take have one, and Take ignores a Bandwidth: use another key`},
 	}
 	for _, tt := range tests {
 		if _, err := stint.New(everybody, tt.limit); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
@@ -580,6 +581,11 @@ func TestBandwidthSaysWhatToWrite(t *testing.T) {
 	}
 	if _, err := stint.New(everybody, stint.Bandwidth(megabyte), stint.Rate(9, time.Second), cost(3), stint.WithMaxWait(time.Second), settleTo(1)); err != nil {
 		t.Errorf("options of the limiter: %v", err)
+	}
+	given := stint.WithKey(stint.GivenKey())
+	if _, err := stint.New(given, stint.Rate(9, time.Second), stint.WithRoute("/files/", stint.Bandwidth(megabyte))); err == nil ||
+		!strings.Contains(err.Error(), `WithRoute("/files/"): limit "bandwidth": WithKey(GivenKey())`) {
+		t.Errorf("the limiter's key: %v", err)
 	}
 }
 

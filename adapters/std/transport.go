@@ -141,7 +141,8 @@ func WithSharedPause() TransportOption {
 // context's deadline. All waits end with the request's context.
 //
 // Like New, NewTransport panics if an option is invalid, with an error that holds a
-// *stint.OptionError for each, and if lim wasn't made by stint.New.
+// *stint.OptionError for each, if lim has a stint.Bandwidth, which doesn't pace outgoing
+// requests, and if lim wasn't made by stint.New.
 func NewTransport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportOption) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -180,6 +181,14 @@ func invalid(t *client.Transport) (wrong []error) {
 	}
 	if t.Retries < 0 {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithRetries(%d)", t.Retries), Write: "use 0 or more"})
+	}
+	if t.Limiter != nil {
+		for _, rule := range t.Limiter.Describe().Rules {
+			if strings.HasPrefix(rule.Text, "Bandwidth:") {
+				wrong = append(wrong, &stint.OptionError{Limit: rule.Limit, Problem: "a Bandwidth doesn't pace outgoing requests",
+					Write: "leave it out, and read bodies at the pace of a Limiter.Wait for their bytes"})
+			}
+		}
 	}
 	instead := "use another key, or leave it out for the scheme and host"
 	if t.Destination == (stint.Key{}) {

@@ -101,6 +101,20 @@ func TestTransportSharesPauses(t *testing.T) {
 	NewTransport(on(storefake.New()), nil, WithSharedPause())
 }
 
+// A Bandwidth would silently limit nothing.
+func TestTransportRejectsBandwidth(t *testing.T) {
+	lim := stint.Must(stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.Global()),
+		stint.WithRoute("/files/", stint.Bandwidth(1<<20, stint.WithName("bytes")))))
+	defer func() {
+		var wrong *stint.OptionError
+		err, _ := recover().(error)
+		if !errors.As(err, &wrong) || wrong.Limit != "bytes" || !strings.Contains(err.Error(), "a Bandwidth doesn't pace outgoing requests: leave it out") {
+			t.Errorf("recovered %v", err)
+		}
+	}()
+	NewTransport(lim, nil)
+}
+
 // Transport reports all wrong options at once, before any request.
 func TestTransportReportsOptions(t *testing.T) {
 	for _, tt := range []struct {

@@ -189,6 +189,11 @@ func (k *compiler) entries(route string, rules []*Rule, defaults Settings) (all 
 				Write: "add stint.WithKey(stint.RemoteIP()), or another key: stint.ForwardedIP(trusted...) behind a proxy, " +
 					"stint.Global() for one limit on all requests, stint.GivenKey() if you call Take yourself"})
 		}
+		if r.Bytes != nil && settings.Key != nil && settings.Key.Given {
+			k.bad(optionerror.Problem{Route: route, Limit: k.names.name(r), Option: "WithKey(GivenKey())",
+				What:  NoGivenKey + ", and Take ignores a Bandwidth",
+				Write: "use another key for the Bandwidth, such as stint.RemoteIP()"})
+		}
 		if compiled := k.names.limits[r]; compiled != nil { // or limits has reported it
 			e := k.entry(r, compiled, settings, k.names.sampleOf(settings.Key))
 			if problem := checkFixedCost(route, e); problem != nil {

@@ -374,3 +374,46 @@ func mailingProcess(t *testing.T, rdb redis.UniversalClient, send func(string, i
 		sending.Wait()
 	}
 }
+
+const chunk = 64 << 10 // bytes
+
+// pacedReader reads at the rate of lim, whose units are bytes. The burst of lim is at least chunk.
+type pacedReader struct {
+	io.Reader
+	ctx context.Context
+	lim *stint.Limiter
+	key string
+}
+
+func (p *pacedReader) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b[:min(len(b), chunk)])
+	if n > 0 {
+		permit, failed := p.lim.Wait(p.ctx, p.key, int64(n))
+		if failed != nil {
+			return n, failed
+		}
+		permit.Done()
+	}
+	return n, err
+}
+
+func TestPacedDownload(t *testing.T) { synctest.Test(t, pacedDownload) }
+
+func pacedDownload(t *testing.T) {
+	ctx := t.Context()
+	resp := &http.Response{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", 3<<20)))}
+	file := new(strings.Builder)
+	start := time.Now()
+
+	pace := stint.Must(stint.New(
+		stint.Rate(1<<20, time.Second, stint.WithBurst(chunk), stint.WithName("download")), // 1 MiB per second
+		stint.WithKey(stint.GivenKey())))
+	n, err := io.Copy(file, &pacedReader{resp.Body, ctx, pace, "mirror.example.com"})
+	if n != 3<<20 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	// The burst comes at once.
+	if took := time.Since(start); took < 2900*time.Millisecond || took > 3100*time.Millisecond {
+		t.Errorf("3 MiB at 1 MiB/s took %v", took)
+	}
+}
