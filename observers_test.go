@@ -796,7 +796,7 @@ func TestDenialsAreLoggedWithTheirRequests(t *testing.T) {
 		{theKey, stint.WithBlock(func(*http.Request) bool { return true })},
 	} {
 		h := newLogged(slog.LevelDebug)
-		l := limiter(t, append(opts, stint.Rate(1, time.Second), h.with())...)
+		l := limiter(t, append(opts, stint.Rate(1, time.Hour), h.with())...)
 		h.lines(t)
 		for range 2 {
 			through(l, httptest.NewRequest("PUT", "/items/"+strings.Repeat("x", 300)+"?token=secret", nil), nil)

@@ -33,7 +33,7 @@ func written(out string) string {
 func TestOperate(t *testing.T) {
 	server := redistest.Start(t)
 	files(t, map[string]string{"policy.yaml": running})
-	shared := redisstore.New(server.Client())
+	shared := redisstore.New(server.Client(), redisstore.WithTimeout(time.Minute))
 	t.Cleanup(func() { _ = shared.Close() })
 	p, err := policy.Load("policy.yaml", policy.WithOptions(stint.WithStore(shared)))
 	if err != nil {

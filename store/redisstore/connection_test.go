@@ -34,8 +34,8 @@ func TestNoConnection(t *testing.T) {
 		client redis.UniversalClient
 		says   string
 	}{
-		"refused":                    {redis.NewClient(&redis.Options{Addr: refused}), "connection refused"},
-		"refused, keeps deadlines":   {redis.NewClient(&redis.Options{Addr: refused, ContextTimeoutEnabled: true}), "connection refused"},
+		"refused":                    {redis.NewClient(&redis.Options{Addr: refused, DialerRetries: 1000}), "connection refused"},
+		"refused, keeps deadlines":   {redis.NewClient(&redis.Options{Addr: refused, DialerRetries: 1000, ContextTimeoutEnabled: true}), "connection refused"},
 		"refused, one dial":          {redis.NewClient(&redis.Options{Addr: refused, DialerRetries: 1}), "connection refused"},
 		"refused, cluster":           {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{refused}, ContextTimeoutEnabled: true}), ""},
 		"refused, ring":              {redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": refused}, ContextTimeoutEnabled: true}), ""},
@@ -45,7 +45,7 @@ func TestNoConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			defer tt.client.Close()
-			s := redisstore.New(tt.client, redisstore.WithTimeout(50*time.Millisecond))
+			s := redisstore.New(tt.client, redisstore.WithTimeout(time.Second))
 			defer s.Close()
 			check := func(what string, err error) {
 				if dial := (*net.OpError)(nil); !errors.Is(err, redisstore.ErrUnavailable) || errors.Is(err, redisstore.ErrIndeterminate) || !strings.Contains(err.Error(), tt.says) || tt.says != "" && !errors.As(err, &dial) {

@@ -281,7 +281,7 @@ func TestLogWhenRedisFails(t *testing.T) {
 	defer rdb.Close()
 	l := &failingLimiter{}
 	lim := stint.Must(stint.New(stint.Rate(100, time.Hour, stint.WithName("calls")), stint.WithKey(stint.GivenKey()),
-		stint.WithStore(failover.New(redisstore.New(rdb), memstore.New())),
+		stint.WithStore(failover.New(redisstore.New(rdb, redisstore.WithTimeout(time.Minute)), memstore.New())),
 		stint.WithLogger(slog.New(slog.NewTextHandler(l, nil)))))
 	ask := func() {
 		if err := lim.Allow(t.Context(), "k", 1); err != nil {

@@ -21,6 +21,13 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
+// patient makes stores that wait for Redis as long as a slow machine takes. Others would decide in memory meanwhile.
+type patient struct{}
+
+func (patient) New(rdb redis.UniversalClient) *redisstore.Store {
+	return redisstore.New(rdb, redisstore.WithTimeout(time.Minute))
+}
+
 // The recipe "Shutting down, with open streams" ends streams, answers the requests in flight, and gives
 // waiting ones their turn.
 func TestShuttingDown(t *testing.T) {
@@ -43,6 +50,7 @@ func TestShuttingDown(t *testing.T) {
 		}
 	})
 
+	redisstore := patient{}
 	shared := redisstore.New(rdb)
 	store := failover.New(shared, memstore.New())
 	lim := stint.Must(stint.New(
@@ -112,7 +120,7 @@ func TestShuttingDown(t *testing.T) {
 
 	down := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		down <- shutDown(ctx)
 	}()

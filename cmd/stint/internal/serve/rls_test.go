@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/test/redistest"
 	"github.com/stint-go/stint/policy"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 const envoyShop = `version: 1
@@ -133,7 +134,9 @@ func TestRateLimitService(t *testing.T) {
 				client, _, _ := startRLS(t, envoyShop, func(c *Config) {
 					if on == "Redis" {
 						server := redistest.Shared(t)
-						c.Redis = &redis.Options{Addr: server.Addr(), DialerRetries: 1}
+						c.Redis = &redis.Options{Addr: server.Addr(), DialerRetries: 1,
+							DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience}
+						c.RedisOptions = []redisstore.Option{redisstore.WithTimeout(patience)} // or what isn't decided in time passes
 						if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
 							t.Fatal(err)
 						}
