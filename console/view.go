@@ -219,7 +219,8 @@ func (v *limiterView) problems(b *board) (all []problem) {
 		add(p)
 	}
 	if m := v.Memory; m != nil && m.Overflow > 0 && 10*m.Keys >= 9*m.Max {
-		add(problem{What: "the store in memory is full", Text: fmt.Sprintf("%d of %d keys; %d charges of new keys shared counts, and %d of these were denied", m.Keys, m.Max, m.Overflow, m.Denied)})
+		add(problem{What: "the store in memory is full", Text: fmt.Sprintf("%d of %d keys; "+
+			"%d charges of new keys shared counts, and %d of these were denied", m.Keys, m.Max, m.Overflow, m.Denied)})
 	}
 	if f := v.Policy; f != nil && f.Err != "" {
 		since := "from the start"

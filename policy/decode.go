@@ -150,7 +150,12 @@ type pair struct{ key, value *yaml.Node }
 // mapping returns the entries of a mapping in order. It reports and leaves out entries
 // whose key is a duplicate or no text, or which have no value.
 func (d *decoder) mapping(n *yaml.Node, what, example string) (all []pair, ok bool) {
-	if n.Kind != yaml.MappingNode {
+	switch n.Kind {
+	case yaml.MappingNode:
+	case yaml.SequenceNode:
+		d.bad(n, "%s can't be a list: write %s", what, example)
+		return nil, false
+	default:
 		d.bad(n, "%s must be a mapping: write %s", what, example)
 		return nil, false
 	}

@@ -132,7 +132,8 @@ func routeFields(doc *document) []field[route] {
 	limits := func(only bool) func(*decoder, *yaml.Node, *route) {
 		return func(d *decoder, n *yaml.Node, r *route) {
 			if r.hasLimits {
-				d.bad(n, "both limits and only: leave one out: limits adds to the limits of less specific routes, only replaces them")
+				d.bad(n, "both limits and only: leave one out: "+
+					"limits adds to the limits of less specific routes, only replaces them")
 				return
 			}
 			r.limits, r.hasLimits, r.only = d.entries(n, doc), true, only
@@ -394,7 +395,8 @@ func (d *decoder) checkRoutes(doc *document) {
 
 func (d *decoder) checkPlans(doc *document) {
 	if doc.plansNode == nil && d.config.onlyPlan != "" {
-		d.bad(doc.node, "the file has no plans, but the plan %q is asked for: write it under plans, or ask for none", d.config.onlyPlan)
+		d.bad(doc.node, "the file has no plans, but the plan %q is asked for: write it under plans, or ask for none",
+			d.config.onlyPlan)
 	}
 	if doc.plansNode == nil {
 		if doc.defaultPlan != nil {

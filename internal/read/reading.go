@@ -178,7 +178,8 @@ func (q *Reading) chargeRest(p *Plan) error {
 }
 
 // ErrNoLimits: see stint.ErrNoLimits.
-var ErrNoLimits = errors.New("stint: a limit function returned no limits: return stint.Exempt() for a request without limits")
+var ErrNoLimits = errors.New("stint: a limit function returned no limits: " +
+	"return stint.Exempt() for a request without limits")
 
 // RecordNoLimits records that a function has returned no limits. If no other limit holds, the request
 // is denied.

@@ -118,10 +118,12 @@ func (e *evictions) evicting(all []serverInfo) error {
 			if s.evicted > 0 {
 				since = fmt.Sprintf(", and has evicted %d since this process first asked", s.evicted)
 			}
-			return fmt.Errorf("the Redis at %s evicts keys when it is full (maxmemory-policy %s)%s, so counts of callers can start again at 0: "+
+			return fmt.Errorf("the Redis at %s evicts keys when it is full (maxmemory-policy %s)%s, "+
+				"so counts of callers can start again at 0: "+
 				"set its maxmemory-policy to volatile-ttl, or use a separate Redis for limits", s.addr, s.policy, since)
 		case s.evicted > 0:
-			return fmt.Errorf("the Redis at %s has evicted %d keys since this process first asked, so counts of callers can start again at 0: "+
+			return fmt.Errorf("the Redis at %s has evicted %d keys since this process first asked, "+
+				"so counts of callers can start again at 0: "+
 				"raise its maxmemory, or use a separate Redis for limits", s.addr, s.evicted)
 		}
 	}

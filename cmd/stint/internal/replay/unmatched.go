@@ -41,7 +41,8 @@ func Unmatched(l *stint.Limiter) (all []Finding) {
 			return slices.ContainsFunc(p.Entries, func(o *read.Entry) bool { return o.StoreLimit == e.StoreLimit })
 		}) {
 			all = append(all, Finding{Limit: e.Name(),
-				Text: fmt.Sprintf("it applies to no request: all requests match %s, with only or exempt: move the limit there, or remove it", u.quoteNames(by))})
+				Text: fmt.Sprintf("it applies to no request: all requests match %s, with only or exempt: "+
+					"move the limit there, or remove it", u.quoteNames(by))})
 		}
 	}
 	return all

@@ -9,7 +9,8 @@ import (
 )
 
 // errTwins means that the script and the steps disagree, which is a fault of this module.
-var errTwins = errors.New("redisstore: the script on the server and the library decided differently: please report this bug")
+var errTwins = errors.New("redisstore: the script on the server and the library decided differently: " +
+	"please report this bug")
 
 // Unanswered is what a script hasn't decided or settled because windows of the calendar were
 // missing: those around the instants in Asked.
