@@ -114,7 +114,7 @@ var fieldPlaces = []spot{
 	{"store/redisstore/internal/wire/differential_test.go", "another", `\bs\.NAME\b`, nil},
 }
 
-// A number of its own that an algorithm has in a Spec is in each place that has something for each of them.
+// Each number of a Spec that only some algorithms have is in each of fieldPlaces.
 func TestEveryNumberIsEverywhere(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[store.Spec]()) {
 		if slices.Contains([]string{"Name", "Algorithm", "Units", "Period", "Window"}, f.Name) {
@@ -145,8 +145,8 @@ func TestNumberOfAlgorithms(t *testing.T) {
 	}
 }
 
-// Every constant of store.Algorithm is in each switch, table, test and document that has a place for each algorithm.
-// policy and cmd/stint have a test of theirs.
+// Every constant of store.Algorithm has its cases in internal/algorithm, its scripts, its trace and a place in each of
+// algorithmPlaces. policy and cmd/stint have a test of theirs.
 func TestEveryAlgorithmIsEverywhere(t *testing.T) {
 	names := constants(t, "store/algorithm.go")
 	steps := constants(t, "internal/algorithm/algorithm.go")
