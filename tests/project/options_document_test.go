@@ -22,10 +22,10 @@ const optionsHead = `# Options
 This page lists every option with its default, its values and where it is allowed. ` + "`make api`" + ` writes this page from
 the doc comments of the functions. For the full text on an option, run ` + "`go doc github.com/stint-go/stint.WithBurst`" + `.
 
-If an option is given in several places, the option of a limit takes precedence over the option of the limit's route. The
-option of the route takes precedence over the option of the limiter. An option that is allowed in ` + "`New`" + ` is also allowed
-in ` + "`With` and `Update`" + `. Durations are values of type time.Duration, such as 5*time.Second. Positive durations below a
-millisecond are errors.
+If an option is given in several places, the option of a limit takes precedence over the option of the limit's route.
+The option of the route takes precedence over the option of the limiter. An option that is allowed in ` + "`New`" + ` is also
+allowed in ` + "`With` and `Update`" + `. Durations are values of type time.Duration, such as 5*time.Second. Positive durations
+below a millisecond are errors.
 `
 
 // An optionGroup is a table of docs/options.md.
