@@ -94,6 +94,19 @@ func keyForms() []field[stint.Key] {
 	}
 }
 
+// formExamples has a value for each of the keyForms that can't be a word.
+var formExamples = map[string]string{
+	"forwarded-ip":        "{trusted: [10.0.0.0/8]}",
+	"forwarded-header-ip": "{trusted: [10.0.0.0/8]}",
+	"single-ip-header":    "{name: X-Real-IP, trusted: [10.0.0.0/8]}",
+	"header":              "X-API-Key",
+	"cookie":              "session",
+	"join":                "[{header: X-Tenant}, pattern]",
+	"first-of":            "[{header: X-API-Key}, remote-ip]",
+	"hash":                "{cookie: session}",
+	"descriptor":          "[remote_address]",
+}
+
 // noKey is the zero Key: the result for a key with a mistake.
 var noKey stint.Key
 
@@ -162,8 +175,9 @@ func (d *decoder) keyByName(n *yaml.Node) stint.Key {
 		if nearest(name, candidates) == "" {
 			what += ", or a form such as {header: X-API-Key}"
 		}
-		if forms := names(keyForms()); slices.Contains(forms, name) {
-			what = "it needs a value, write {" + name + ": ...}"
+		if value, isForm := formExamples[name]; isForm {
+			d.bad(n, "the key %q needs a value: write it, as in {%[1]s: %s}", name, value)
+			return noKey
 		}
 		d.unknown(n, "unknown key %q: %s; keys of the application are registered with policy.WithKey", name, what)
 	}

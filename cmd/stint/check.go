@@ -44,12 +44,16 @@ instead. It also reports
 A file may use names of the application's functions, such as key: tenant. They are mistakes unless
 --func declares them: --func tenant.
 
+With --serve, the files are for stint serve. Check also reports what the server can't apply, such as concurrency,
+and limits without a name.
+
 With --ratelimit-config, the files are configurations of envoyproxy/ratelimit for stint serve. Check
 prints the rules that they stand for.
 
 It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 		Example: `  stint check policy.yaml
-  stint check --func tenant --func rows --format github policies/*.yaml`,
+  stint check --func tenant --func rows --format github policies/*.yaml
+  stint check --serve policy.yaml`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, files []string) error {
 			if format != "text" && format != "json" && format != "github" {
@@ -71,6 +75,7 @@ It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
 	}
 	c.Flags().StringVar(&format, "format", "text",
 		"`FORMAT` of the output: text, json, or github for annotations in GitHub Actions")
+	c.Flags().BoolVar(&funcs.serve, "serve", false, "the files are for stint serve: also report what it can't apply")
 	c.Flags().BoolVar(&config, "ratelimit-config", false, "the files are configurations of envoyproxy/ratelimit")
 	funcs.flag(c)
 	funcs.planFlag(c)

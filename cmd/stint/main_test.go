@@ -79,6 +79,8 @@ func TestCheck(t *testing.T) {
 		"shadow.yaml":  "version: 1\nkey: remote-ip\nlimits: [{name: own, rate: 1/1s}]\nroutes:\n  /a/: {exempt: true}\n  /a/{$}: {exempt: true}\n  /a/{x}: {exempt: true}\n  /a/{x}/{rest...}: {exempt: true}\n",
 		"named.yaml":   "version: 1\nlimits:\n  - {name: a, rate: 10/1s, key: tenant, cost: rows, settle: tokens}\nskip: [internal]\npriority: class\nkey: {hash: remote-ip}\n",
 		"domain.yaml":  "version: 1\ndomain: shop\nlimits: [{name: a, rate: 10/1s, key: {descriptor: [remote_address]}}]\n",
+		"served.yaml":  "version: 1\nkey: remote-ip\nlimits: [{rate: 1/s}, {concurrency: 3}]\n",
+		"given.yaml":   "version: 1\nkey: given\nlimits: [{name: a, rate: 1/s}]\n",
 		"envoy.yaml":   "domain: shop\ndescriptors: [{key: user, value: ada, rate_limit: {unit: day, requests_per_unit: 5}}]\n",
 		"plans.yaml":   "version: 1\nkey: remote-ip\nplans:\n  free: {limits: [{name: a, rate: 10/1s}]}\n",
 	})
@@ -101,6 +103,9 @@ func TestCheck(t *testing.T) {
 		{[]string{"named.yaml", "--func", "tenant=header.X-Tenant", "--func", "rows", "--func", "tokens", "--func", "internal", "--func", "class"}, 0, nil},
 		{[]string{example}, 1, []string{"give --func tenant\n"}},
 		{[]string{example, "--func", "tenant"}, 0, []string{"1 without a mistake\n"}},
+		{[]string{"served.yaml"}, 0, []string{"1 without a mistake\n"}},
+		{[]string{"--serve", "served.yaml"}, 1, []string{"served.yaml:3:10: a limit without a name", "served.yaml:3:23: ", "concurrency: nothing would release its slots"}},
+		{[]string{"--serve", "domain.yaml", "good.yaml", "given.yaml"}, 0, []string{"3 without a mistake\n"}},
 		{[]string{"--ratelimit-config", "envoy.yaml"}, 0, []string{"domain shop, user=ada: 5 per day\n", "1 without a mistake\n"}},
 		{[]string{"--ratelimit-config", "good.yaml"}, 1, []string{`good.yaml:1:1: unknown field "version"`}},
 		{[]string{"missing.yaml"}, 2, []string{"missing.yaml"}},

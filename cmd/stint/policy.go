@@ -15,12 +15,14 @@ import (
 	"github.com/stint-go/stint/cmd/stint/internal/serve"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/policy"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // functions are the flags that declare the application's functions, which a file may use.
 type functions struct {
 	names []string
 	plan  string // of all requests
+	serve bool   // the file is for stint serve
 }
 
 func (f *functions) flag(c *cobra.Command) {
@@ -43,6 +45,10 @@ func (f functions) options() ([]policy.Option, error) {
 		policy.WithOptions(stint.WithLogger(slog.New(slog.DiscardHandler)), stint.WithoutWarnings()),
 		serve.Descriptors,
 		policy.WithSecret([]byte("stands in for the application's secret")),
+	}
+	if f.serve { // a store makes names necessary, as that of stint serve does
+		options = append(options, policy.WithServer(), policy.WithGivenKeys(),
+			policy.WithOptions(stint.WithStore(memstore.New())))
 	}
 	if f.plan != "" {
 		options = append(options, policy.WithPlan(f.plan))
