@@ -163,7 +163,7 @@ func TestActionsOffered(t *testing.T) {
 	if w := ask(never, "POST", "/key", keyForm("k", "lift")); w.Code != 422 || !strings.Contains(text(w.Body.String()), "this limiter bans no key") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if w := ask(never, "POST", "/key", keyForm("k", "ban-day")); w.Code != 422 || !strings.Contains(text(w.Body.String()), "the limiter has no Ban") || strings.Contains(w.Body.String(), `value="ban-day"`) {
+	if w := ask(never, "POST", "/key", keyForm("k", "ban-day")); w.Code != 422 || !strings.Contains(text(w.Body.String()), "there is no ban whose key") || strings.Contains(w.Body.String(), `value="ban-day"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

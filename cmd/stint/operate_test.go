@@ -93,7 +93,7 @@ func TestOperateErrors(t *testing.T) {
 	files(t, map[string]string{
 		"policy.yaml": running, "unnamed.yaml": "version: 1\nkey: tenant\nlimits: [{name: a, rate: 1/1s}]\n",
 		"dry.yaml":       "version: 1\nkey: given\nlimits: [{name: a, rate: 1/1s}, {name: b, ban: 5/1h, for: 1h, dry-run: true}]\n",
-		"bandwidth.yaml": "version: 1\nkey: given\nlimits: [{name: a, bandwidth: 64KiB/s}]\n",
+		"bandwidth.yaml": "version: 1\nkey: remote-ip\nlimits: [{name: a, bandwidth: 64KiB/s}]\n",
 		"unbanned.yaml":  "version: 1\nkey: given\nlimits: [{name: a, rate: 1/1s}]\n", "password": "secret of Redis\n",
 	})
 	at := " --redis redis://" + server.Addr()
