@@ -439,8 +439,9 @@ func WithShare(class, percent int) SlotOption {
 // see docs/waiting.md. If an Update adds a fair queue, requests that came before belong to no
 // tenant.
 //
-// New returns an error for the zero Key, on an AdaptiveConcurrency, together with WithShare, and
-// on a limit without WithQueue and WithMaxWait, for which no request waits.
+// New returns an error for the zero Key and for a key that is the same for all requests, such as
+// Global, on an AdaptiveConcurrency, together with WithShare, and on a limit without WithQueue and
+// WithMaxWait, for which no request waits.
 func WithFairQueue(key Key) SlotOption {
 	k := key.described()
 	return ruleOption{ruleChange: onlyFor("WithFairQueue", func(r *compile.Rule) {

@@ -194,7 +194,7 @@ func TestFairQueueOfGivenKeys(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) { // one tenant, with an empty key too
-		l := limiter(t, stint.WithKey(stint.Global()), stint.Concurrency(1, stint.WithQueue(1), stint.WithFairQueue(stint.Global())))
+		l := limiter(t, stint.WithKey(stint.Global()), stint.Concurrency(1, stint.WithQueue(1), stint.WithFairQueue(stint.GivenKey())))
 		ts := overTake(t, func(ctx context.Context, key string, cost int64) (*stint.Permit, error) {
 			return l.Take(ctx, key[:0], cost)
 		})
@@ -376,6 +376,8 @@ func TestFairQueueOptions(t *testing.T) {
 		{"on a route", stint.WithRoute("/a", stint.Concurrency(9, fair)), `WithRoute("/a"): limit "concurrency": WithFairQueue: no request may wait for a slot`},
 		{"adaptive", stint.AdaptiveConcurrency(1, 9, queue, fair), `limit "adaptive": WithFairQueue: this option doesn't apply to an AdaptiveConcurrency: leave it out, or use it in a Concurrency`},
 		{"the zero key", stint.Concurrency(9, queue, stint.WithFairQueue(stint.Key{})), "WithFairQueue(Key{}): use a key, such as stint.RemoteIP()"},
+		{"a constant key", stint.Concurrency(9, queue, stint.WithFairQueue(stint.Global())), `limit "concurrency": WithFairQueue(Global()): this key is the same for all requests, so they would be one tenant: use a key that identifies the tenant, or leave the fair queue out`},
+		{"a constant key of parts", stint.Concurrency(9, queue, stint.WithFairQueue(stint.Join(stint.Global(), stint.Global()))), "so they would be one tenant"},
 		{"a key with a mistake", stint.Concurrency(9, queue, stint.WithFairQueue(stint.Header("a b"))), `WithFairQueue(Header("a b"))`},
 	} {
 		if err := stint.Check(theKey, stint.Rate(9, time.Second), test.opt); err == nil || !strings.Contains(err.Error(), test.want) {

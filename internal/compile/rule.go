@@ -178,6 +178,10 @@ func (r *Rule) newLimit(name string) (*store.Limit, optionerror.List) {
 		errs.Add("WithFairQueue", "it orders waiting requests by tenant, but %s orders them by class",
 			"leave one of the two out", "WithShare")
 	}
+	if t := r.Line.Tenant; t != nil && t.Constant != "" {
+		errs.Add("WithFairQueue("+t.Name+")", "this key is the same for all requests, so they would be one tenant",
+			"use a key that identifies the tenant, or leave the fair queue out")
+	}
 	if errs != nil {
 		return nil, errs.At("", name)
 	}

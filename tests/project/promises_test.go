@@ -234,7 +234,7 @@ func promises(t *testing.T) map[string]promise {
 			[]error{slotsWith(made, key, stint.WithPriority(class)), with(stint.WithPriority(class)), made(key, stint.Rate(9, s, stint.WithMaxWait(s)), stint.WithPriority(class))}},
 		"WithShare": {1, []error{slots(stint.WithQueue(9), stint.WithShare(10, 50)), slots(stint.WithQueue(9), stint.WithShare(1, 0)), slots(stint.WithQueue(9), stint.WithShare(1, 50), stint.WithShare(1, 10)), slots(stint.WithQueue(9), stint.WithShare(1, 60), stint.WithShare(2, 60)), slots(stint.WithQueue(0), stint.WithShare(1, 50))},
 			[]error{slots(stint.WithQueue(9), stint.WithShare(1, 60), stint.WithShare(2, 40)), slots(stint.WithShare(1, 50))}},
-		"WithFairQueue": {1, []error{slots(stint.WithQueue(9), stint.WithFairQueue(stint.Key{})), slots(stint.WithQueue(9), fair, stint.WithShare(1, 50)), slots(fair), slots(stint.WithQueue(0), fair), adaptive(stint.WithQueue(9), fair)},
+		"WithFairQueue": {1, []error{slots(stint.WithQueue(9), stint.WithFairQueue(stint.Key{})), slots(stint.WithQueue(9), stint.WithFairQueue(stint.Global())), slots(stint.WithQueue(9), fair, stint.WithShare(1, 50)), slots(fair), slots(stint.WithQueue(0), fair), adaptive(stint.WithQueue(9), fair)},
 			[]error{slots(stint.WithQueue(9), fair), slots(stint.WithMaxWait(s), fair)}},
 		"Concurrency": {1, []error{limits(stint.Concurrency(0)), limits(stint.Concurrency(1<<40 + 1))},
 			[]error{limits(stint.Concurrency(1))}},
