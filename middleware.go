@@ -48,6 +48,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint/internal/inside"
 	"github.com/stint-go/stint/internal/keys"
@@ -288,6 +289,20 @@ func (l *Limiter) Mount(adapter string) error {
 	return nil
 }
 
+// usualRate and usualQuota stand in for the limits of functions, which CheckStore doesn't know.
+var (
+	usualRate  = usualLimit(store.Spec{Name: "rate", Units: 1, Period: time.Second})
+	usualQuota = usualLimit(store.Spec{Name: "quota", Algorithm: store.FixedWindow, Units: 1, Period: time.Second})
+)
+
+func usualLimit(s store.Spec) *store.Limit {
+	l, err := store.NewLimit(s)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
 // CheckStore checks that the store's server can decide the current limits. It charges nothing.
 // Call CheckStore when a program starts, so that a wrong password or a missing permission makes
 // the deployment fail instead of later requests.
@@ -298,9 +313,10 @@ func (l *Limiter) Mount(adapter string) error {
 // can't be reached, the error wraps redisstore.ErrUnavailable. With failover, CheckStore checks
 // the primary. With a store in memory, it returns nil.
 //
-// CheckStore checks the limits of the limiter and of its routes, but not limits that a limit
-// function returns, because these depend on a request. Call CheckStore again after an Update
-// that adds an algorithm. Each call to the server may take 5 seconds: give ctx a deadline if
+// CheckStore checks the limits of the limiter and of its routes. Limits that a limit function or
+// a source returns depend on a request: for these, CheckStore checks a Rate with a token bucket
+// and a Quota, and no other algorithm. Call CheckStore again after an Update that adds an
+// algorithm. Each call to the server may take 5 seconds: give ctx a deadline if
 // that is too long. If the store is neither in memory nor a store.Verifier, the error wraps
 // errors.ErrUnsupported.
 func (l *Limiter) CheckStore(ctx context.Context) error {
@@ -310,6 +326,9 @@ func (l *Limiter) CheckStore(ctx context.Context) error {
 		if e.Needs&limit.Local == 0 && !slices.Contains(limits, e.StoreLimit) {
 			limits = append(limits, e.StoreLimit)
 		}
+	}
+	if len(v.plans.Base.Funcs) > 0 {
+		limits = append(limits, usualRate, usualQuota)
 	}
 	s := v.backend.Store
 	if verifier, ok := s.(store.Verifier); ok && len(limits) > 0 {
