@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"net/http"
 	"slices"
 	"sync"
@@ -300,9 +299,9 @@ func (b *board) denialsOf(key string) (all []denial) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		p.mu.Lock()
-		if p.denied != nil {
-			if last := &p.denied[maphash.String(seed, key)%rememberedKeys]; last.key == key {
-				all = append(all, last.last[:min(last.n, len(last.last))]...)
+		for _, d := range p.placesFor(key) {
+			if d.n > 0 && d.key == key {
+				all = append(all, d.last[:min(d.n, len(d.last))]...)
 			}
 		}
 		p.mu.Unlock()

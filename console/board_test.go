@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -167,7 +168,7 @@ func TestFiguresAreExact(t *testing.T) {
 			}
 		}
 	}
-	// Of keys with the same hash, only the one denied last has its denials remembered.
+	// There is room for the denials of fewer keys.
 	remembered := func(d denialView) bool { return d.Why != "" }
 	if all := p.allDenials(v); len(all) != callers || all[0].AtLeast != each-pass || !slices.ContainsFunc(all, remembered) {
 		t.Errorf("the denials are %v", all)
@@ -208,5 +209,28 @@ func TestBrief(t *testing.T) {
 	}
 	if got, want := strings.Join(got, " "), "0s 7ns 99ns 1.2µs 10ms 100ms 1m4s"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Keys whose hashes agree have their denials remembered beside each other's.
+func TestDenialsOfKeysWithOneHash(t *testing.T) {
+	l := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey())))
+	b := newPage(t, l).boards[0]
+	place := func(key string) uint64 { return maphash.String(seed, key) % rememberedKeys }
+	keys := []string{"0"}
+	for i := 1; len(keys) < placesOfKey; i++ {
+		if key := fmt.Sprint(i); place(key) == place(keys[0]) {
+			keys = append(keys, key)
+		}
+	}
+	for range 2 {
+		for _, key := range keys {
+			_ = l.Allow(t.Context(), key, 1)
+		}
+	}
+	for _, key := range keys {
+		if all := b.denialsOf(key); len(all) != 1 {
+			t.Errorf("%d denials of %s are remembered, want 1", len(all), key)
+		}
 	}
 }

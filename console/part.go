@@ -22,6 +22,8 @@ const (
 	batchSize = 128
 	// rememberedKeys is of how many keys a part remembers the last denials.
 	rememberedKeys = 128
+	// placesOfKey is in how many places the denials of a key may be: as many keys may have hashes that agree.
+	placesOfKey = 4
 )
 
 var seed = maphash.MakeSeed()
@@ -177,8 +179,25 @@ type denialsOfKey struct {
 	last [3]denial
 }
 
-// recordDenial keeps a denial as its key's last one, for the page of that key. It replaces the denials of
-// another key with the same hash. The caller holds p.mu.
+// newest returns the time of the last denial, or 0 if there is none.
+func (d *denialsOfKey) newest() time.Time {
+	if d.n == 0 {
+		return time.Time{}
+	}
+	return d.last[(d.n-1)%len(d.last)].at
+}
+
+// placesFor returns the places in which the denials of a key may be. The caller holds p.mu.
+func (p *part) placesFor(key string) []denialsOfKey {
+	if p.denied == nil {
+		return nil
+	}
+	first := maphash.String(seed, key) % (rememberedKeys / placesOfKey) * placesOfKey
+	return p.denied[first : first+placesOfKey]
+}
+
+// recordDenial keeps a denial as its key's last one, for the page of that key. If other keys have all the places that
+// its hash allows, it replaces the denials of the key that was denied the longest ago. The caller holds p.mu.
 func (p *part) recordDenial(e *stint.Event) {
 	if p.denied == nil {
 		p.denied = make([]denialsOfKey, rememberedKeys)
@@ -190,7 +209,16 @@ func (p *part) recordDenial(e *stint.Event) {
 			continue
 		}
 		key := e.Key(i)
-		last := &p.denied[maphash.String(seed, key)%rememberedKeys]
+		places := p.placesFor(key)
+		last := &places[0]
+		for i := range places {
+			if d := &places[i]; d.n > 0 && d.key == key {
+				last = d
+				break
+			} else if d.newest().Before(last.newest()) {
+				last = d
+			}
+		}
 		if last.key != key {
 			*last = denialsOfKey{key: strings.Clone(key)}
 		}
