@@ -59,8 +59,8 @@ func (a *auth) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	client, err := a.clientRequest(r)
 	if err != nil {
-		a.log.warn("forward auth: the request doesn't say what the client's is: check the proxy's configuration", "peer",
-			r.RemoteAddr, "error", err)
+		a.log.warn("forward auth: the request doesn't say what the client's is: check --forward-auth, and the proxy's"+
+			" configuration", "peer", r.RemoteAddr, "error", err)
 		http.Error(w, "the proxy's request is incomplete", http.StatusInternalServerError)
 		return
 	}
