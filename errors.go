@@ -70,7 +70,7 @@ func (e *SourceError) StatusCode() int { return http.StatusServiceUnavailable }
 // OptionError is one problem with options. New, Check, With and Update join all problems in one
 // error (errors.Join). Each joined error is, or wraps, an *OptionError.
 type OptionError struct {
-	// Limit is the name of the limit that the problem is about; empty for none.
+	// Limit is the name of the limit that the problem is about; empty for none, and for several.
 	Limit string
 	// Route is the pattern of the WithRoute that contains it; empty for none.
 	Route string

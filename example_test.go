@@ -91,8 +91,7 @@ func ExampleNew_errors() {
 	// Output:
 	// stint: limit "rate": WithBurst(-1): use 0 or more
 	// stint: limit "rate": a period of 0s: use 1ms or more
-	// stint: limit "rate": the limit has no key, and no default would be safe: add stint.WithKey(stint.RemoteIP()), or another key: stint.ForwardedIP(trusted...) behind a proxy, stint.Global() for one limit on all requests, stint.GivenKey() if you call Take yourself
-	// stint: limit "concurrency": the limit has no key, and no default would be safe: add stint.WithKey(stint.RemoteIP()), or another key: stint.ForwardedIP(trusted...) behind a proxy, stint.Global() for one limit on all requests, stint.GivenKey() if you call Take yourself
+	// stint: the limits "rate" and "concurrency" have no key, and no default would be safe: add stint.WithKey(stint.RemoteIP()), or another key: stint.ForwardedIP(trusted...) behind a proxy, stint.Global() for one limit on all requests, stint.GivenKey() if you call Take yourself
 }
 
 // A customer's month begins on its billing day, and its year too.

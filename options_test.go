@@ -33,14 +33,14 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		want []string // one for each error, in order; each a part of its text
 	}{
 		{"no key", []stint.Option{rate}, []string{`limit "rate": the limit has no key, and no default would be safe: add stint.WithKey(stint.RemoteIP())`}},
-		{"no key on each", []stint.Option{rate, stint.Concurrency(1)}, []string{`"rate": the limit has no key`, `"concurrency": the limit has no key`}},
+		{"no key on each", []stint.Option{rate, stint.Concurrency(1)}, []string{`stint: the limits "rate" and "concurrency" have no key, and no default would be safe: add stint.WithKey(stint.RemoteIP())`}},
 		{"no key on a route", []stint.Option{stint.Rate(1, time.Second, everybody), stint.WithRoute("/a", stint.Rate(2, time.Second))},
 			[]string{`limit "rate-2": the limit has no key`}},
 		{"wrong, and no key", []stint.Option{stint.Rate(0, time.Second), stint.Rate(1, time.Hour), stint.WithRoute("/a", stint.Concurrency(0))},
-			[]string{`"rate": 0 units`, `"concurrency": 0 slots`, `"rate": the limit has no key`, `"rate-2": the limit has no key`, `"concurrency": the limit has no key`}},
+			[]string{`"rate": 0 units`, `"concurrency": 0 slots`, `the limits "rate", "rate-2" and "concurrency" of WithRoute("/a") have no key`}},
 		{"a wrong key is no missing one", []stint.Option{rate, stint.WithKey(stint.Key{})}, []string{"WithKey(Key{}): use a key"}},
 		{"wrong, and what it stands beside", []stint.Option{stint.Rate(0, time.Second), stint.Ban(1, time.Hour, stint.WithBanFor(0)), stint.WithRoute("x", stint.Rate(1, time.Second))},
-			[]string{`"rate": 0 units`, `"ban": WithBanFor(0s): use 1ms to 8760h`, `"rate": the limit has no key`, `"ban": the limit has no key`, `"rate-2": the limit has no key`, `WithRoute("x"): the path is missing: use "/x"`}},
+			[]string{`"rate": 0 units`, `"ban": WithBanFor(0s): use 1ms to 8760h`, `the limits "rate", "ban" and "rate-2" of WithRoute("x") have no key`, `WithRoute("x"): the path is missing: use "/x"`}},
 		{"wrong beside a ban", []stint.Option{everybody, stint.Rate(0, time.Second), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour))}, []string{"0 units"}},
 		{"wrong in several ways", []stint.Option{everybody,
 			stint.Bandwidth(5, stint.WithBurst(6), stint.WithName("a b")),
@@ -392,7 +392,9 @@ func TestOptionErrors(t *testing.T) {
 			{Route: "b", Problem: `the path is missing`, Write: `use "/b"`},
 		}},
 		{"limits of no key", stint.Check(unnamed, stint.WithRoute("/a", stint.Quota(1, stint.Daily))), []wrong{
-			{Limit: "rate", Problem: "the limit has no key, and no default would be safe"},
+			{Problem: `the limits "rate" and "daily" of WithRoute("/a") have no key, and no default would be safe`},
+		}},
+		{"a limit of no key", stint.Check(stint.WithRoute("/a", stint.Quota(1, stint.Daily))), []wrong{
 			{Route: "/a", Limit: "daily", Problem: "the limit has no key, and no default would be safe"},
 		}},
 		{"keys and predicates", stint.Check(unnamed, stint.WithKey(stint.Join(stint.Header("a b"), stint.Hash(nil, stint.Cookie("")))),

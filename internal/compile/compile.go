@@ -2,8 +2,10 @@ package compile
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
@@ -105,6 +107,7 @@ type compiler struct {
 	funcs      []*read.Func // of the options
 	errs       optionerror.List
 	idle       []idleQueue
+	keyless    []optionerror.Problem // the limits without a key, each at a route
 }
 
 // idleQueue is a limit at a route where its shares or its fair queue order no waiters. That is a problem if it has no
@@ -155,6 +158,7 @@ func (k *compiler) run() {
 	for _, rc := range k.Routes {
 		level.Routes[rc.Pattern] = k.route(rc)
 	}
+	k.checkKeys()
 	k.plans(level)
 	k.checkSettings("", k.Config.Defaults, k.Limits)
 	k.checkQueues()
@@ -173,6 +177,28 @@ func (k *compiler) run() {
 	}
 }
 
+// checkKeys reports the limits without a key, all at once: one WithKey of the limiter is what most of them lack.
+func (k *compiler) checkKeys() {
+	if len(k.keyless) == 0 {
+		return
+	}
+	problem := k.keyless[0]
+	problem.What = "the limit has no key, and no default would be safe"
+	if len(k.keyless) > 1 {
+		which := make([]string, len(k.keyless))
+		for i, l := range k.keyless {
+			if which[i] = fmt.Sprintf("%.80q", l.Limit); l.Route != "" {
+				which[i] += fmt.Sprintf(" of WithRoute(%q)", l.Route)
+			}
+		}
+		problem = optionerror.Problem{What: "the limits " + strings.Join(which[:len(which)-1], ", ") + " and " +
+			which[len(which)-1] + " have no key, and no default would be safe"}
+	}
+	problem.Write = "add stint.WithKey(stint.RemoteIP()), or another key: stint.ForwardedIP(trusted...) behind a proxy, " +
+		"stint.Global() for one limit on all requests, stint.GivenKey() if you call Take yourself"
+	k.bad(problem)
+}
+
 // entries makes the entries of a route's limits, or of the limiter's own.
 func (k *compiler) entries(route string, rules []*Rule, defaults Settings) (all []*read.Entry) {
 	seen := map[*Rule]bool{}
@@ -184,10 +210,7 @@ func (k *compiler) entries(route string, rules []*Rule, defaults Settings) (all 
 		seen[r] = true
 		settings := r.Settings.WithDefaults(defaults)
 		if settings.Key == nil {
-			k.bad(optionerror.Problem{Route: route, Limit: k.names.name(r),
-				What: "the limit has no key, and no default would be safe",
-				Write: "add stint.WithKey(stint.RemoteIP()), or another key: stint.ForwardedIP(trusted...) behind a proxy, " +
-					"stint.Global() for one limit on all requests, stint.GivenKey() if you call Take yourself"})
+			k.keyless = append(k.keyless, optionerror.Problem{Route: route, Limit: k.names.name(r)})
 		}
 		if r.Bytes != nil && settings.Key != nil && settings.Key.Given {
 			k.bad(optionerror.Problem{Route: route, Limit: k.names.name(r), Option: "WithKey(GivenKey())",
