@@ -41,6 +41,64 @@ func someLost(every int64, settle func(*asks) error) func(*asks) error {
 	}
 }
 
+// On a store across a network, each slot that is released goes to a call in line by one call of the store, whatever
+// else is asked meanwhile. So a line uses all slots, and as many more as an Update adds.
+func TestSlotsAcrossANetworkAreUsed(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		before, slots   int64
+		held, roundTrip time.Duration
+	}{
+		{"held for ten round trips", 50, 50, 10 * time.Millisecond, time.Millisecond},
+		{"held for two round trips", 10, 10, 10 * time.Millisecond, 5 * time.Millisecond},
+		{"more after an Update", 5, 100, 50 * time.Millisecond, time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := slow(tt.roundTrip, tt.roundTrip)
+				limit := func(n int64) stint.Option { return stint.Concurrency(n, stint.WithName("slots")) }
+				l := limiter(t, theKey, stint.WithStore(s), limit(tt.before))
+				ctx, stop := context.WithCancel(context.Background())
+				var all sync.WaitGroup
+				var passed atomic.Int64
+				for range 2 * tt.slots {
+					all.Go(func() {
+						for {
+							p, err := l.Wait(ctx, "k", 1)
+							if err != nil {
+								return
+							}
+							passed.Add(1)
+							time.Sleep(tt.held)
+							p.Done()
+						}
+					})
+				}
+				time.Sleep(time.Second)
+				if err := l.Update(limit(tt.slots)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				const measured = 2 * time.Second
+				asksBefore, _ := s.Counts()
+				before := passed.Load()
+				time.Sleep(measured)
+				got, due := passed.Load()-before, tt.slots*int64(measured/(tt.held+2*tt.roundTrip))
+				asks, _ := s.Counts()
+				if got*100 < due*95 {
+					t.Errorf("%d calls have got slots in %v, want %d", got, measured, due)
+				}
+				if asks -= asksBefore; int64(asks)*100 > got*150 {
+					t.Errorf("%d calls of the store for %d slots, want about one for each", asks, got)
+				}
+				stop()
+				all.Wait()
+				noLines(t, l)
+			})
+		})
+	}
+}
+
 // A request that waits for its rate holds no slot, so it takes none from another client.
 func TestWaitingHoldsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

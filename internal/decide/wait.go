@@ -389,7 +389,7 @@ func (c *Call) askInLine(ctx context.Context, w *lines.Waiter, p *place) (moved 
 			}
 			return false, nil
 		}
-		a.Passed, a.At = true, now.Add(c.delay())
+		a.Passed, a.At, a.Left = true, now.Add(c.delay()), c.Results[i].Remaining
 		p.decided = true
 		return true, nil
 	}

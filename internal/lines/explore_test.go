@@ -25,6 +25,7 @@ type wish = struct {
 	Arrived, Until time.Time
 	Room           int64
 	Share          uint8         // of class 0
+	AtOnce         bool          // the store answers at once
 	Every          time.Duration // of a rate; 0 for slots
 	// First: the call asks before it joins a line, unless there is one.
 	First bool
@@ -69,6 +70,7 @@ type wish = struct {
 	Arrived, Until time.Time
 	Room           int64
 	Share          uint8
+	AtOnce         bool
 	Every          time.Duration
 	First          bool
 }
@@ -137,7 +139,7 @@ func (x Explored) inLine(
 	waiter := &Waiter{
 		Key: keyOf(w.Key), Cost: 1, Class: w.Class, Tenant: tenantOf(w.Tenant),
 		Arrived: w.Arrived, Until: w.Until, Room: w.Room,
-		Holds: w.Every > 0, Supply: Supply{Every: w.Every}, Shares: func() *Shares { return &Shares{0: w.Share} },
+		Holds: w.Every > 0, AtOnce: w.AtOnce, Supply: Supply{Every: w.Every}, Shares: func() *Shares { return &Shares{0: w.Share} },
 	}
 	defer x.Leave(waiter)
 	n, _, err := x.Join(waiter, turn, time.Time{})
@@ -192,14 +194,16 @@ type crowd struct {
 	counts            bool   // who holds what is counted
 	fair              bool   // so it is, and callers with tenants rank by that
 	holds             int64  // slots that tenant B holds all the time, beside the only one that others want
+	// slow: the store doesn't answer at once, so several calls ask at the same time, in whatever order.
+	slow bool
 	// inTurn: the second comes when the first has been denied, and what is held is given back
 	// when both stand in one line.
 	inTurn bool
 }
 
 func (c crowd) String() string {
-	return fmt.Sprintf("slots: %q hold, %q come, %q leave, room for %d, ranked %t, share %d, fair %t, B holds %d, in turn %t",
-		c.holders, c.visitors, c.leaves, c.room, c.ranked, c.share, c.fair, c.holds, c.inTurn)
+	return fmt.Sprintf("slots: %q hold, %q come, %q leave, room for %d, ranked %t, share %d, fair %t, B holds %d, slow %t, in turn %t",
+		c.holders, c.visitors, c.leaves, c.room, c.ranked, c.share, c.fair, c.holds, c.slow, c.inTurn)
 }
 
 // slotHall is one run: slots that a store counts, which decides each call in a step, and their lines.
@@ -278,7 +282,7 @@ func (v *visitor) joins(key string, n int64, joined bool) {
 // asks asks for the slots of all keys.
 func (v *visitor) asks(bool) reply {
 	for _, o := range v.visitors {
-		if o.stands == v.stands && !o.left && o.since < v.last && o.before(v) {
+		if !v.slow && o.stands == v.stands && !o.left && o.since < v.last && o.before(v) {
 			v.Broken("%s asks before %s", v.name, o.name)
 		}
 	}
@@ -333,7 +337,7 @@ func (v *visitor) giveBack() {
 func (v *visitor) visit(ctx context.Context) {
 	wanted := wish{
 		Key: v.keys[:1], Class: v.class, Tenant: v.tenant, Arrived: v.came, Until: v.came.Add(time.Minute), Room: v.room,
-		Share: v.share,
+		Share: v.share, AtOnce: !v.slow,
 	}
 	err := v.lines.Stand(ctx, wanted, v.joins, v.asks)
 	stood := v.stands != ""
@@ -651,6 +655,8 @@ func TestEveryOrder(t *testing.T) {
 		crowd{holders: x, visitors: bc, leaves: "b", room: 1, ranked: true},
 		crowd{holders: x, visitors: []string{"B:x", "c:x"}, room: 1, share: 50},
 		crowd{holders: x, visitors: bc, room: 9, ranked: true},
+		crowd{holders: x, visitors: bc, room: 9, slow: true},
+		crowd{holders: x, visitors: bc, leaves: "b", room: 9, slow: true},
 		crowd{holders: x, visitors: []string{"d:xy", "c:yx"}, room: 9, inTurn: true},
 		crowd{holders: []string{"a:x:B"}, visitors: fair, room: 9, fair: true},
 		crowd{holders: []string{"a:x:C"}, visitors: fair, room: 9, fair: true, holds: 1},
@@ -670,7 +676,7 @@ var mutants = []steps.Variant{
 	{Name: "a turn comes before its time", Edits: []steps.Edit{{File: "line.go",
 		Was: "!l.turns[0].At.After(now) {", Is: "!l.turns[0].At.After(now.Add(time.Second)) {"}}},
 	{Name: "an ask isn't cleared when its call leaves", Edits: []steps.Edit{{File: "lines.go",
-		Was: "	if w.asking {\n		w.asking = false\n		l.asking--\n	}\n", Is: ""}}},
+		Was: "	if w.asking {\n		w.asking = false\n		l.asking--\n		if l", Is: "	if w.asking {\n		if l"}}},
 	{Name: "the last of a line asks", Edits: []steps.Edit{{File: "line.go",
 		Was: "			return w == nil\n", Is: "			return true\n"}}},
 	{Name: "all ask at once", Edits: []steps.Edit{{File: "line.go",
@@ -680,7 +686,7 @@ var mutants = []steps.Variant{
 	{Name: "a line with a turn is dropped", Edits: []steps.Edit{{File: "line.go",
 		Was: "l.n == 0 && len(l.turns) == 0 && l.asking == 0", Is: "l.n == 0"}}},
 	{Name: "a call that hears a release while it asks doesn't ask again", Edits: []steps.Edit{{File: "lines.go",
-		Was: "	l.again = l.asking > 0\n", Is: ""}}},
+		Was: "	l.released = l.asking > 0\n", Is: ""}}},
 	{Name: "a turn that is given is lost", Edits: []steps.Edit{{File: "lines.go",
 		Was: "	l.hold(t)\n	ls.advance(l, t.At)\n", Is: "	ls.advance(l, t.At)\n"}}},
 	{Name: "all calls are first", Edits: []steps.Edit{{File: "lines.go",
@@ -698,9 +704,9 @@ var mutants = []steps.Variant{
 	{Name: "a replaced call goes on waiting", Edits: []steps.Edit{{File: "lines.go",
 		Was: "		l.remove(last)\n		last.wake()\n", Is: ""}}},
 	{Name: "no call is replaced", Edits: []steps.Edit{{File: "line.go",
-		Was: "h.rank(last) >= h.rank(call)", Is: "true"}}},
+		Was: "h.rank(last, nil) >= h.rank(call, nil)", Is: "true"}}},
 	{Name: "one of the same rank is replaced", Edits: []steps.Edit{{File: "line.go",
-		Was: "h.rank(last) >= h.rank(call)", Is: "h.rank(last) > h.rank(call)"}}},
+		Was: "h.rank(last, nil) >= h.rank(call, nil)", Is: "h.rank(last, nil) > h.rank(call, nil)"}}},
 	{Name: "a release tells no call", Edits: []steps.Edit{{File: "lines.go",
 		Was: "		ls.hurry(l, drop, time.Now())\n", Is: "		_ = drop\n"}}},
 	{Name: "a wake-up is for those who sleep", Edits: []steps.Edit{{File: "lines.go",
@@ -716,7 +722,7 @@ var mutants = []steps.Variant{
 	{Name: "the tenant that holds the most goes first", Edits: []steps.Edit{{File: "line.go",
 		Was: "q.held < fairest.held", Is: "q.held > fairest.held"}}},
 	{Name: "tenants go by arrival", Edits: []steps.Edit{{File: "line.go",
-		Was: "q.held, q.ranked = h.byTenant(q.hash), true", Is: "q.held, q.ranked = 0, true"}}},
+		Was: "q.held, q.ranked = h.byTenant(q.hash)+l.asked(q), true", Is: "q.held, q.ranked = 0, true"}}},
 	{Name: "no tenant's call is replaced", Edits: []steps.Edit{{File: "line.go",
 		Was: "last == nil || most-last.Cost < own", Is: "last != nil || true"}}},
 	{Name: "a call is replaced by one of a tenant that then has more", Edits: []steps.Edit{{File: "line.go",

@@ -143,8 +143,9 @@ func (h *held) len() (n int) {
 }
 
 // belowShare reports whether w's class is below its share: it holds no slot, or if w got its
-// slots it would hold no more than its share of all that are then held.
-func (h *held) belowShare(w *Waiter) bool {
+// slots it would hold no more than its share of all that are then held. What the calls of l ask for counts as held, if
+// l isn't nil.
+func (h *held) belowShare(w *Waiter, l *line) bool {
 	if w.Shares == nil || w.Class == Raises {
 		return false
 	}
@@ -153,18 +154,26 @@ func (h *held) belowShare(w *Waiter) bool {
 		return false
 	}
 	ofClass, total := h.slots(w.Key, w.Class)
+	if l != nil && l.asking > 0 {
+		for class := range l.classes {
+			asked := l.asked(&l.classes[class])
+			if total += asked; class == int(w.Class) {
+				ofClass += asked
+			}
+		}
+	}
 	return ofClass == 0 || (ofClass+w.Cost)*100 <= int64(shares[w.Class])*(total+w.Cost)
 }
 
 // rank returns where a waiter stands among others now: a raise is above all requests, a class below its share is above
 // all that aren't, and otherwise a higher class is above a lower one. Waiters of one rank
-// go in the order in which they arrived.
-func (h *held) rank(w *Waiter) int {
+// go in the order in which they arrived. l is as in belowShare.
+func (h *held) rank(w *Waiter, l *line) int {
 	rank := int(w.Class)
 	if w.Class == Raises {
 		return rank + Classes
 	}
-	if h.belowShare(w) {
+	if h.belowShare(w, l) {
 		rank += Classes
 	}
 	return rank

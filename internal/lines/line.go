@@ -55,8 +55,10 @@ type line struct {
 	// it is nil: so a call of another key with the same hash delays the line at most once.
 	firstAsk *firstAsk
 	delayed  bool // the line is among firstAsk.delayed
-	// again: slots have been released since the call that is asking was told to.
+	// again: there has been more to ask for, since those that are asking were told to, and no other call could ask.
 	again bool
+	// released: while others ask, a slot has just been released, or been found free. One more call may ask for it.
+	released bool
 	// scheduled: next is when the store said that the head would pass. Denied then, another process was faster.
 	scheduled bool
 	lost      int       // lost races, in eighths of a doubling of the horizon
@@ -158,7 +160,7 @@ func (l *line) inOrder(h *held, f func(*Waiter) bool) {
 	for class := range l.classes {
 		q := l.classes[class].waiters
 		if ranks[class] = -1; len(q) > 0 {
-			ranks[class] = h.rank(q[0])
+			ranks[class] = h.rank(q[0], l)
 		}
 	}
 	l.rankTenants(h)
@@ -186,10 +188,24 @@ func (l *line) inOrder(h *held, f func(*Waiter) bool) {
 	}
 }
 
+// asked returns for how many units calls of a queue are asking: as if they held them already, since each of them may
+// be granted what it asks for.
+func (l *line) asked(q *queue) (units int64) {
+	if l.asking == 0 {
+		return 0
+	}
+	for _, w := range q.waiters {
+		if w.asking {
+			units += w.Cost
+		}
+	}
+	return units
+}
+
 // rankTenants looks up how many slots each tenant holds now.
 func (l *line) rankTenants(h *held) {
 	for _, q := range l.tenants {
-		q.held, q.ranked = h.byTenant(q.hash), true
+		q.held, q.ranked = h.byTenant(q.hash)+l.asked(q), true
 	}
 }
 
@@ -225,7 +241,7 @@ func (l *line) replacedBy(h *held, call *Waiter) *Waiter {
 		return l.greediest(h, call)
 	}
 	last := l.replaceable(h)
-	if last == nil || h.rank(last) >= h.rank(call) {
+	if last == nil || h.rank(last, nil) >= h.rank(call, nil) {
 		return nil
 	}
 	return last
@@ -235,7 +251,7 @@ func (l *line) replacedBy(h *held, call *Waiter) *Waiter {
 // for which the line is full.
 func (l *line) replaceable(h *held) (last *Waiter) {
 	for i := range l.classes {
-		if w := l.lastIn(&l.classes[i]); w != nil && (last == nil || h.rank(w) < h.rank(last)) {
+		if w := l.lastIn(&l.classes[i]); w != nil && (last == nil || h.rank(w, nil) < h.rank(last, nil)) {
 			last = w
 		}
 	}
@@ -307,7 +323,7 @@ func (l *line) serve(h *held, now time.Time) {
 // before.
 func (l *line) ask(h *held, now time.Time, trip time.Duration) (next time.Time) {
 	switch slots := l.supply.ofSlots(); {
-	case l.refunding > 0, slots && (l.n == 0 || l.asking > 0):
+	case l.refunding > 0, slots && (l.n == 0 || l.asking > 0 && !l.released):
 		return time.Time{}
 	case slots && l.next.After(now): // no call asks, so it needn't be known who is first
 		return l.next
@@ -335,7 +351,7 @@ func (l *line) ask(h *held, now time.Time, trip time.Duration) (next time.Time) 
 		if w.Cost > l.askingCost {
 			l.ahead = 0 // the store has granted smaller costs immediately
 		}
-		w.asking, w.Horizon = true, l.horizon(w)
+		w.asking, w.Horizon, l.released = true, l.horizon(w), false
 		l.asking, l.askingCost, l.askHolds = l.asking+1, w.Cost, w.Holds
 		w.wake()
 	}
@@ -360,7 +376,10 @@ func (l *line) awaitsFirst() bool {
 
 // asksBeside reports whether a call asks while others ask and turns are held.
 func (l *line) asksBeside(w *Waiter, now time.Time, trip time.Duration) bool {
-	if !w.Holds || l.asking > 0 && (!l.askHolds || l.askingCost != w.Cost) || l.supply.ofSlots() {
+	if l.supply.ofSlots() {
+		return l.released && !w.AtOnce && l.askingCost == w.Cost
+	}
+	if !w.Holds || l.asking > 0 && (!l.askHolds || l.askingCost != w.Cost) {
 		return false
 	}
 	if len(l.turns)+l.asking < l.ahead {

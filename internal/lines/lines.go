@@ -17,7 +17,7 @@
 //     one turn, or as many as come within 10 ms, or a round trip and 5 ms. So only the first of a line hold turns,
 //     and all others have charged nothing.
 //  4. A call with several charges, or with slots, holds nothing. It asks for all of them at once, shortly before
-//     the store has said that they would pass, when slots are released, and otherwise a few times per second. If
+//     the store has said that they would pass, for each slot that is released, and otherwise a few times per second. If
 //     units of another limit are missing, it changes lines. What it is granted for an instant to come is its own if
 //     it takes slots; otherwise it is a turn of the line, for calls with the same charges.
 //  5. The wait ends with a turn, with an answer, with the context, when the call's time is up, or when the call
@@ -203,8 +203,9 @@ func (ls *Lines) hurry(l *line, drop bool, now time.Time) {
 		l.turns, l.last = nil, time.Time{}
 	}
 	l.next, l.scheduled = now, false
-	l.again = l.asking > 0
+	l.released = l.asking > 0
 	ls.advance(l, now)
+	l.again, l.released = l.released, false
 }
 
 // Join enters the line of w's key, if there is room or a waiter of a lower rank is replaced. It
@@ -330,6 +331,8 @@ type Answer struct {
 	// Passed: the call has been granted everything for itself, to run at At.
 	Passed bool
 	At     time.Time
+	// Left is how many units were left when the call passed.
+	Left int64
 	// Failed: the store has failed.
 	Failed bool
 	// Retry is, for a denied call, the time until it is to ask again, less a round trip; 0 if that isn't known.
@@ -369,6 +372,13 @@ func (ls *Lines) Answer(w *Waiter, a Answer) {
 		l.pass(w, now)
 		l.granted(a.At, w.Cost, now, ls.trip)
 		l.scheduleNext(&ls.held, a.At, now, ls.trip)
+		if l.supply.ofSlots() {
+			if l.released = a.Left > int64(l.asking)*w.Cost; l.released { // more than those that are asking take
+				l.next = now
+			} else { // an ask would be denied, and be under way when a slot is released
+				l.next = now.Add(ls.poll())
+			}
+		}
 	case a.Elsewhere:
 		// The next call is likely to be denied, too.
 		l.next, l.scheduled = now.Add(min(l.supply.Every*time.Duration(w.Cost), lookAgain)), false
@@ -379,9 +389,10 @@ func (ls *Lines) Answer(w *Waiter, a Answer) {
 		}
 	}
 	if again {
-		l.next, l.scheduled = now, false
+		l.next, l.scheduled, l.released = now, false, true
 	}
 	ls.advance(l, now)
+	l.again, l.released = l.released && l.asking > 0 && l.supply.ofSlots(), false
 }
 
 // granted records that a call that asked has been granted units at an instant.
@@ -465,6 +476,9 @@ func (ls *Lines) Leave(w *Waiter) {
 	if w.asking {
 		w.asking = false
 		l.asking--
+		if l.supply.ofSlots() { // it may have been told to ask for a slot that has been released
+			l.next, l.released = now, true
+		}
 	}
 	if w.refunds {
 		w.refunds = false
@@ -476,6 +490,7 @@ func (ls *Lines) Leave(w *Waiter) {
 		l.hold(t)
 	}
 	ls.advance(l, now)
+	l.again, l.released = l.again || l.released && l.asking > 0, false
 }
 
 // GiveTurn gives a turn that has come, and is unused, to the first call of key's line that it suffices for. It reports

@@ -22,7 +22,7 @@ import (
 //
 //	join NAME [class=N] [tenant=T] [cost=N] [arrived=D] [until=D] [room=N] [share=N] [turn=D] [comes=D] [several] [slots]
 //	grant NAME D	the store grants a turn in D to a call that asks
-//	pass NAME D	it grants everything to a call that has several charges, to run in D
+//	pass NAME D [left=N]	it grants everything to a call that has several charges, to run in D; 99 units are left, or N
 //	deny NAME D	it denies the call, which is to ask again after D
 //	elsewhere NAME	it denies the call because of another limit
 //	fail NAME	the store fails
@@ -197,7 +197,11 @@ func (h *hall) do(action string) (said string) {
 	case "grant":
 		answer(lines.Answer{Turn: turnIn(duration(h, words[1]), h.calls[words[0]].Cost)})
 	case "pass":
-		answer(lines.Answer{Passed: true, At: now.Add(duration(h, words[1]))})
+		left := int64(99)
+		if len(words) > 2 {
+			left = number(h, strings.TrimPrefix(words[2], "left="))
+		}
+		answer(lines.Answer{Passed: true, At: now.Add(duration(h, words[1])), Left: left})
 	case "deny":
 		answer(lines.Answer{Retry: duration(h, words[1])})
 	case "elsewhere":
@@ -885,6 +889,61 @@ func TestHoldsNothing(t *testing.T) {
 			pass a 0s				=> a passes, b asks within 10ms
 			leave b					=>
 			pass b 0s				=> b passes, c asks within 10ms`},
+		{"when nothing is left, nobody asks before a slot is released", ofSlots, `
+			join a					=> a asks within 10ms
+			join b					=>
+			pass a 0s left=0			=> a passes
+			wake					=> b asks within 10ms`},
+		{"a call asks for each slot that is released, beside others", ofSlots, `
+			join a					=> a asks within 10ms
+			join b					=>
+			join c					=>
+			join d					=>
+			wake					=> b asks within 10ms
+			wake					=> c asks within 10ms
+			pass b 0s left=0			=> b passes
+			deny a 0s				=>
+			pass c 0s left=0			=> c passes
+			wake					=> a asks within 10ms
+			pass a 0s left=1			=> a passes, d asks within 10ms`},
+		{"and as many as are found free", ofSlots, `
+			join a					=> a asks within 10ms
+			join b					=>
+			join c					=>
+			join d					=>
+			wake					=> b asks within 10ms
+			pass a 0s left=2			=> a passes, c asks within 10ms
+			pass b 0s left=1			=> b passes
+			pass c 0s left=1			=> c passes, d asks within 10ms`},
+		{"calls of different costs don't ask beside each other for slots", ofSlots, `
+			join a					=> a asks within 10ms
+			join b cost=2				=>
+			wake					=>
+			deny a 0s				=> a asks within 10ms
+			pass a 0s left=2			=> a passes, b asks within 10ms`},
+		{"a slot that was released while others asked isn't forgotten", ofSlots, `
+			join a					=> a asks within 10ms
+			join b					=>
+			join c cost=2				=>
+			wake					=> b asks within 10ms
+			wake					=>
+			deny a 0s				=> a asks within 10ms`},
+		{"what tenants ask for counts as held", ofSlots, `
+			hold tenant=B 1				=>
+			join a tenant=A				=> a asks within 10ms
+			join b tenant=B				=>
+			join c tenant=A				=>
+			join d tenant=A				=>
+			wake					=> c asks within 10ms
+			wake					=> b asks within 10ms`},
+		{"and what a class asks for", ofSlots, `
+			hold 1 2				=>
+			join a share=50				=> a asks within 10ms
+			join b class=1				=>
+			join c share=50				=>
+			join d share=50				=>
+			wake					=> c asks within 10ms
+			wake					=> b asks within 10ms`},
 	} {
 		t.Run(test.name, func(t *testing.T) { play(t, test.supply, test.script) })
 	}
