@@ -105,6 +105,8 @@ func (o outcome) equal(p outcome) bool {
 // until ctx ends. If the file can't be used, nothing changes: the error is logged and
 // observed, the last good policy stays in force, and the next good one replaces it.
 //
+// A pipe, a socket or a device isn't read: that is an error.
+//
 // The first reading has to succeed; otherwise Watch returns its error and watches
 // nothing. The limiter is updated even if it was made from the same file just before,
 // so no change in between is lost. Its counts stay.
@@ -237,7 +239,7 @@ func (w *Watcher) read() (*Policy, outcome) {
 	var data []byte
 	err := w.updateWatches()
 	if err == nil {
-		data, err = os.ReadFile(w.file)
+		data, err = readRegular(w.file)
 	}
 	if err != nil {
 		return nil, outcome{err: fmt.Errorf("policy: %w", err)}
@@ -254,6 +256,15 @@ func (w *Watcher) read() (*Policy, outcome) {
 		return nil, outcome{data, fmt.Errorf("policy: %s: %w", w.path, err), false}
 	}
 	return p, outcome{data, nil, true}
+}
+
+// readRegular reads a file, unless it is a pipe, a socket or a device: reading one might never end.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, fmt.Errorf("%s isn't a regular file: write the policy to a file, because Watch reads it again and again", path)
+	}
+	return os.ReadFile(path)
 }
 
 // dropWatches ends the watches of a directory that was removed or renamed, and of those below it.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -41,5 +42,42 @@ func TestUnreportedChange(t *testing.T) {
 	mapped[at] = '0'
 	if err := <-to; err == nil {
 		t.Error("a rate of 0 is in force")
+	}
+}
+
+// A pipe, whose reading would never end, is an error at the start and instead of a file.
+func TestWatchReadsNoPipe(t *testing.T) {
+	dir := t.TempDir()
+	path, pipe := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	to := make(told, 9)
+	want := pipe + " isn't a regular file"
+	if _, err := Watch(t.Context(), pipe, to); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("at the start: %v", err)
+	}
+	write := func(units string) {
+		t.Helper()
+		if err := os.WriteFile(path+".new", []byte("version: 1\nkey: global\nlimits: [{name: calls, rate: "+units+"/1h}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("1")
+	if _, err := Watch(t.Context(), path, to, WithDebounce(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(pipe, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-to; err == nil || !strings.Contains(err.Error(), path+" isn't a regular file") {
+		t.Errorf("in place of the file: %v", err)
+	}
+	write("2")
+	if err := <-to; err != nil {
+		t.Errorf("a file again: %v", err)
 	}
 }
