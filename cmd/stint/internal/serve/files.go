@@ -270,5 +270,11 @@ func filesIn(paths []string) (all []string, err error) {
 			return nil, fmt.Errorf("%s has no .yaml, .yml or .json", path)
 		}
 	}
+	for _, path := range all {
+		// Reading a pipe, a socket or a device might never end. A directory, or a file that has gone, is an error anyway.
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			return nil, fmt.Errorf("%s isn't a regular file", path)
+		}
+	}
 	return all, nil
 }

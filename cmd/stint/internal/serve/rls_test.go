@@ -356,6 +356,7 @@ func TestWrongFiles(t *testing.T) {
 		{"nginx", "", []string{one, file(t, shop)}, "have no domain: write their limits into one file"},
 		{"", "127.0.0.1:0", []string{two, file(t, envoyShop)}, "have the same domain"},
 		{"", "127.0.0.1:0", []string{t.TempDir()}, "has no .yaml, .yml or .json"},
+		{"nginx", "", []string{os.DevNull}, os.DevNull + " isn't a regular file"},
 	} {
 		s, log := start(t, shop, nil)
 		c := s.config
