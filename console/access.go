@@ -38,9 +38,10 @@ func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
 // other requests are answered with 401. Without WithToken and WithAuthorizer, New makes a token
 // and writes a link with it to standard error.
 //
-// The secret has at least 16 bytes, from a random source. Replicas behind one address share it:
-// then the link of a key, which is made with it, opens in each. If WithAuthorizer is also set,
-// a request needs to pass only one of the two checks.
+// The secret has at least 16 bytes, from a random source. Replicas behind one address need the
+// same secret: the cookie and the page's links to keys are made with the secret, and are then
+// valid on all replicas. If WithAuthorizer is also set, a request needs to pass only one of the
+// two checks.
 func WithToken(secret string) Option {
 	return option(func(p *page) {
 		if len(secret) < minToken {

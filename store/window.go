@@ -47,7 +47,8 @@ func (w Window) In(loc *time.Location) Window { return Window(algorithm.Window(w
 //   - Daily begins at the time of day.
 //   - Weekly begins at the weekday and time.
 //   - Monthly begins at the day and time. In a shorter month, it begins on the month's last day.
-//   - Yearly begins at the date and time. 29 February is 28 February in other years.
+//   - Yearly begins at the date and time. If t is on 29 February, the window begins on 28 February in years without
+//     that day.
 //   - Every(d) begins at t and each d before and after, and has no zone.
 //
 // Fractions of a second are dropped. NewLimit returns an error if t is the zero Time. Equal windows have
