@@ -198,7 +198,8 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 		some := len(limits) > 0
 		if some && errors.As(err, &source) && source.Err == nil {
 			q.RecordSourceAnswers()
-		} else if err := f.fail(q, &failure.Error{Err: err, Source: &failure.Source{Holds: holding(limits, err)},
+		} else if err := f.fail(q, &failure.Error{Err: err,
+			Source: &failure.Source{Holds: holding(limits, err), Invalid: errors.As(err, new(*OptionError))},
 			Beside: some, WouldDeny: !some && f.fn.Defaults.DryRun}, open); err != nil || !some {
 			return err
 		}
@@ -219,7 +220,7 @@ func (f *limitFunc) each(q *read.Reading, limits []Limit, err error, open bool, 
 				err = &SourceError{err}
 			}
 			err = f.fail(q, &failure.Error{Err: err, WouldDeny: f.isDryRun(l),
-				Source: &failure.Source{Holds: "requests pass without it", Invalid: true}}, open)
+				Source: &failure.Source{Holds: "requests pass without them", Invalid: true}}, open)
 		}
 		if err != nil {
 			return err

@@ -364,7 +364,7 @@ func (s *sender) write(m logs.Message, e *Event) {
 		}
 		about := "limits can't be loaded"
 		if f.Source.Invalid {
-			about = "a limit that was loaded is invalid"
+			about = "limits that were loaded are invalid"
 		}
 		switch source := f.Source; {
 		case source.Known:

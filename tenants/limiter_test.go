@@ -288,8 +288,13 @@ func TestLogOfOutages(t *testing.T) {
 		"an Update that takes a name": {[]tenants.Option{free}, nil, []step{
 			{nothing, time.Second, "acme", nil},
 			{func(_ *source, c *client) { _ = c.lim.Update(other, requests(9000, "plan")) }, 5 * time.Second, "acme", []string{
-				fails + "requests get the default limits", "stint: the limits have changed"}},
+				"stint: limits that were loaded are invalid, and requests get the default limits", "stint: the limits have changed"}},
 			{func(_ *source, c *client) { _ = c.lim.Update(other) }, 5 * time.Second, "acme", []string{answers}},
+		}},
+		"an invalid plan": {nil, nil, []step{
+			{func(s *source, _ *client) { s.sell(requests(0, "plan")) }, 5 * time.Second, "acme", []string{
+				"stint: limits that were loaded are invalid, and requests pass without them"}},
+			{func(s *source, _ *client) { s.sell(requests(9000, "plan")) }, 5 * time.Minute, "acme", []string{answers}},
 		}},
 		"a look": {nil, nil, []step{
 			{down, 5 * time.Second, "acme", []string{fails + "requests pass without them"}},
