@@ -28,12 +28,13 @@ func Example() {
 		}
 		_ = resp.Body.Close()
 		if fmt.Println(resp.Status); resp.StatusCode == http.StatusTooManyRequests {
-			fmt.Println("again in", resp.Header.Get("Retry-After"), "seconds")
+			after, _ := time.ParseDuration(resp.Header.Get("Retry-After") + "s")
+			fmt.Println("again in about", after.Round(10*time.Second))
 		}
 	}
 	// Output:
 	// 200 OK
 	// 200 OK
 	// 429 Too Many Requests
-	// again in 30 seconds
+	// again in about 30s
 }
