@@ -369,3 +369,40 @@ func TestStopAnswersWhatHasBegun(t *testing.T) {
 		t.Errorf("the server stops with %v", err)
 	}
 }
+
+// The answer to a request that came before the server drains ends its connection, too: the client's next request goes
+// to another replica, and not to a connection that the server closes.
+func TestStopEndsConnectionsInFlight(t *testing.T) {
+	s, _ := start(t, "version: 1\nkey: remote-ip\nlimits: [{name: a, rate: 1/3s, max-wait: 10s}]\n",
+		func(c *Config) { c.Drain = time.Millisecond })
+	if got := ask(t, s, get("/a")); got != 200 {
+		t.Errorf("the first request gets %d", got)
+	}
+	conn, err := net.Dial("tcp", s.AuthAddr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := get("/a").forwarded(t, "nginx", "")
+	if err := r.Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	answer := bufio.NewReader(conn)
+	eventually(t, "the second request waits", func() bool {
+		_, body := admin(t, s, "/metrics")
+		return waitsNow.MatchString(body)
+	})
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop() }()
+	resp, err := http.ReadResponse(answer, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("it answers %d, and closes the connection: %v", resp.StatusCode, resp.Close)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("the server stops with %v", err)
+	}
+}
