@@ -276,7 +276,7 @@ func (a *admission) chargeGiven(key string, cost int64, entries []*read.Entry) e
 // call that charges nothing must not look as if it had been let through.
 // Users of policy files get the errors of Take, Settle, Reset and Ban too, so these name nothing of Go.
 var errUncharged = errors.New("stint: there is no limit that a key can be charged for (bandwidths and limits of functions are left out): " +
-	"add a limit beside those of routes, such as a rate")
+	"add a limit outside the routes, such as a rate")
 
 // Usage is the number of units of one limit that the caller of a request has used: see
 // [Limiter.Usage].
@@ -471,7 +471,7 @@ func bansOf(entries []*read.Entry, key string, names []string) (bans []store.Cha
 	case len(bans) == 0:
 		return nil, errors.New("stint: Ban: there is no ban whose key isn't constant: add one")
 	case !enforced:
-		return nil, errors.New("stint: Ban: a ban that is a dry run denies nobody: end its dry run")
+		return nil, errors.New("stint: Ban: a ban in a dry run denies nobody: remove the dry run")
 	}
 	return bans, nil
 }

@@ -36,8 +36,8 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // A denial is returned as an *echo.HTTPError that wraps l's error. It has the status of the
 // denial, and the fields are already set on the response. The application's HTTPErrorHandler
 // writes the body, as for every other error. For errors that it doesn't handle, it may call
-// l.Deny. A *stint.DeniedError that the next handler returns, such as that of a Permit.Extend, is
-// answered in the same way, unless the response has begun or the error has a status of its own.
+// l.Deny. The next handler may return a *stint.DeniedError, for example of a Permit.Extend. The middleware
+// answers it in the same way, unless the response has begun or the error has a status of its own.
 //
 // In two cases l writes the response, and the middleware returns nil:
 //

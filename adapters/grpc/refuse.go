@@ -39,8 +39,8 @@ func (c *call) refuse(ctx context.Context, err error) error {
 	return &refusal{s, err}
 }
 
-// ended returns the error of a handler as that of the call, and metadata that says when to retry. An error that is a
-// denial and no status is refused, as the limiter's own is. Other errors are returned as they are.
+// ended returns the error that ends the call if its handler returns err, and the metadata that says when to retry. A
+// denial is refused like one of the limiter, unless err is a gRPC status. Other errors are returned unchanged.
 func ended(ctx context.Context, err error) (wait metadata.MD, ends error) {
 	if err == nil {
 		return nil, nil
@@ -49,7 +49,7 @@ func ended(ctx context.Context, err error) (wait metadata.MD, ends error) {
 	if _, ok := status.FromError(err); ok || !errors.As(err, &denied) {
 		return nil, err
 	}
-	own := &call{header: http.Header{}} // c's fields are those of its admission
+	own := &call{header: http.Header{}} // the fields of the call's admission don't describe this denial
 	if after, ok := denied.Decision.Retry(); ok {
 		own.header.Set("Retry-After", strconv.FormatInt(int64((after-1)/time.Second)+1, 10))
 	}

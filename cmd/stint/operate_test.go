@@ -117,10 +117,10 @@ func TestOperateErrors(t *testing.T) {
 		{"ban k 1h --yes --policy unbanned.yaml --redis-password-file password" + at, 2,
 			"stint: Ban: there is no ban whose key isn't constant: add one"},
 		{"ban k 1h --yes --policy dry.yaml --redis-password-file password" + at, 2,
-			"stint: Ban: a ban that is a dry run denies nobody: end its dry run\n"},
+			"stint: Ban: a ban in a dry run denies nobody: remove the dry run\n"},
 		{"reset k --yes --policy bandwidth.yaml --redis-password-file password" + at, 2,
 			"stint: there is no limit that a key can be charged for (bandwidths and limits of functions are left out): " +
-				"add a limit beside those of routes, such as a rate\n"},
+				"add a limit outside the routes, such as a rate\n"},
 		{"usage --policy policy.yaml --redis-password-file password" + at + " ", 2, "stint: accepts 1 arg(s)"},
 	} {
 		code, _, errs := command(t, "", strings.Fields(tt.args)...)

@@ -27,8 +27,8 @@ var partsText string
 var (
 	parts = template.Must(template.New("parts").Funcs(template.FuncMap{
 		"percent": percent, "span": durationText, "stamp": timeText, "resolution": resolutionText, "notJudged": notJudgedText,
-		"plain":    escape,
-		"timeline": drawTimeline, "uses": drawUses, "curves": drawCurves, "sorted": sorted, "reasons": sortedReasons,
+		"plain": escape, "timeline": drawTimeline, "uses": drawUses, "curves": drawCurves, "sorted": sorted,
+		"reasons": sortedReasons,
 		"numbers": numbers, "atLeast": atLeast, "busiestNotes": func() []string { return busiestNotes }, "key": keyText,
 		"faults": func(l replay.LogReport) []string { return faultTexts(&l) },
 		"broken": func(b replay.Broken) string { return brokenText(&b) }, "share": shareName, "factor": factor,
@@ -200,13 +200,12 @@ func drawUses(l replay.LimitReport) picture {
 // marks are the rates that the axis of a curve may name.
 var marks = []replay.Rate{
 	{Units: 10, Seconds: 86400}, {Units: 20, Seconds: 86400}, {Units: 50, Seconds: 86400}, {Units: 100, Seconds: 86400},
-	{Units: 10, Seconds: 3600}, {Units: 20, Seconds: 3600}, {Units: 1, Seconds: 60}, {Units: 2, Seconds: 60},
-	{Units: 5, Seconds: 60},
-	{Units: 10, Seconds: 60}, {Units: 20, Seconds: 60}, {Units: 1, Seconds: 1}, {Units: 2, Seconds: 1},
-	{Units: 5, Seconds: 1},
-	{Units: 10, Seconds: 1}, {Units: 20, Seconds: 1}, {Units: 50, Seconds: 1}, {Units: 100, Seconds: 1},
-	{Units: 200, Seconds: 1}, {Units: 500, Seconds: 1},
-	{Units: 1000, Seconds: 1}, {Units: 10_000, Seconds: 1}, {Units: 100_000, Seconds: 1},
+	{Units: 10, Seconds: 3600}, {Units: 20, Seconds: 3600},
+	{Units: 1, Seconds: 60}, {Units: 2, Seconds: 60}, {Units: 5, Seconds: 60}, {Units: 10, Seconds: 60},
+	{Units: 20, Seconds: 60},
+	{Units: 1, Seconds: 1}, {Units: 2, Seconds: 1}, {Units: 5, Seconds: 1}, {Units: 10, Seconds: 1},
+	{Units: 20, Seconds: 1}, {Units: 50, Seconds: 1}, {Units: 100, Seconds: 1}, {Units: 200, Seconds: 1},
+	{Units: 500, Seconds: 1}, {Units: 1000, Seconds: 1}, {Units: 10_000, Seconds: 1}, {Units: 100_000, Seconds: 1},
 }
 
 // drawCurves draws the burst that each share of keys needs by the rate, both on a logarithmic scale.

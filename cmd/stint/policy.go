@@ -46,7 +46,7 @@ func (f functions) options() ([]policy.Option, error) {
 		serve.Descriptors,
 		policy.WithSecret([]byte("stands in for the application's secret")),
 	}
-	if f.serve { // a store makes names necessary, as that of stint serve does
+	if f.serve { // its limits need names, because they are on a store that others share
 		options = append(options, policy.WithServer(), policy.WithGivenKeys(),
 			policy.WithOptions(stint.WithStore(memstore.New())))
 	}

@@ -95,8 +95,8 @@ var setters = map[string]func(d *draft, v string) bool{
 }
 
 // partNames are the parts that WithField may name, beside header.NAME.
-var partNames = []string{"end", "start", "took", "peer", "method", "target", "query", "request", "host",
-	"status", "bytes"}
+var partNames = []string{"end", "start", "took", "peer", "method", "target", "query", "request",
+	"host", "status", "bytes"}
 
 // units are the units of took.
 var units = map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "us": time.Microsecond,

@@ -92,8 +92,8 @@ func (l *listener) answered() bool {
 }
 
 // stop accepts no more connections, and returns when those that have been accepted are answered, or when ctx ends.
-// Answers end their connections from now on, also those of requests that came before the server drained: or a client
-// would send its next request on a connection that Shutdown closes.
+// From now on each answer closes its connection, even if the request came before the server drained. Otherwise a client
+// might send its next request on a connection that Shutdown closes.
 func (l *listener) stop(ctx context.Context) error {
 	l.server.SetKeepAlivesEnabled(false)
 	_ = l.Close()
